@@ -1,0 +1,475 @@
+#!/usr/bin/env python3
+"""Everything a developer or a curious visitor does here, with Python's standard library alone.
+
+    python3 dev.py demo         records an example program and prints where its time went
+    python3 dev.py test         runs every test (`test -k name`: what follows goes to pytest)
+    python3 dev.py check        lint, format, types and the quick tests: under two minutes
+    python3 dev.py bench        runs the benchmarks
+    python3 dev.py docs         writes the generated pages again (`docs --check`: only looks)
+    python3 dev.py native       compiles what runs inside the profiled program
+
+It runs on any Python from 3.8 on, to be able to say which Python is missing; layerscope itself needs 3.11.
+Environments live in .envs/: `tool` is ours, `program` stands for the user's, `old-numpy` for an old one of theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+ROOT = Path(__file__).resolve().parent
+ENVS = ROOT / ".envs"
+DEBIAN = Path("/etc/debian_version")
+NATIVE_OUT = ROOT / "src" / "layerscope" / "native"
+
+TORCH = "torch==2.13.0"  # never a bare "torch": what is tested is what is installed
+TORCH_SIZE = "183 MiB (192 MB) to download for its CPU build on Linux, about 1 GB when installed"
+
+# The oldest NumPy with a wheel for each Python; 1.23.5 is the one that old frameworks need.
+OLD_NUMPY = {(3, 10): "1.23.5", (3, 11): "1.23.5", (3, 12): "1.26.4", (3, 13): "2.1.0", (3, 14): "2.3.3"}
+
+CFLAGS = ["-O2", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden"]
+
+
+class Failure(Exception):
+    """Something this script cannot get past; the sentence names the remedy."""
+
+
+class MissingVenv(Failure):
+    """This Python cannot make environments."""
+
+
+class NoCompiler(Failure):
+    """There is no C compiler; everything but the native part goes on."""
+
+
+def say(sentence: str) -> None:
+    """Prints a line of ours at once, in order with what the child processes print."""
+    print(f"dev.py: {sentence}", file=sys.stderr, flush=True)
+
+
+# --- Pythons ---------------------------------------------------------------------------------
+
+
+def python_version(python: str) -> tuple[int, int] | None:
+    """Its (major, minor) if it runs and can make environments; None otherwise (pyenv's shims often cannot)."""
+    code = "import sys, venv, ensurepip; print(*sys.version_info[:2])"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return None
+    major, minor = done.stdout.split()
+    return int(major), int(minor)
+
+
+def pythons_here() -> Iterator[str]:
+    """The running Python, then those on PATH, in the order of preference."""
+    yield sys.executable
+    for name in ("python3.13", "python3.12", "python3.11", "python3.14", "python3", "python3.10"):
+        path = shutil.which(name)
+        if path:
+            yield path
+
+
+def find_python(newest_first: bool = True) -> str:
+    """A Python of 3.11 or newer that can make environments; for old libraries, one of at most 3.11 if there is one."""
+    found = {}
+    for path in pythons_here():
+        if path not in found:
+            found[path] = python_version(path)
+            if newest_first and (found[path] or (0, 0)) >= (3, 11):
+                return path
+    if not newest_first:
+        for path, version in found.items():
+            if version in ((3, 10), (3, 11)):
+                return path
+        return find_python()
+    if sys.version_info >= (3, 11):
+        raise MissingVenv(
+            f"this Python ({sys.executable}) cannot make environments: its module ensurepip is missing. "
+            "Remedy on Debian and Ubuntu: apt-get install python3-venv"
+        )
+    raise Failure(
+        "layerscope needs Python 3.11 or newer that can make environments; this is Python "
+        f"{platform.python_version()}, and there is none among python3.11 to python3.14 on PATH. "
+        "Remedy: install one, for example apt-get install python3.11-venv, then run this again"
+    )
+
+
+def install_venv_package() -> bool:
+    """On Debian, as root: installs what `venv` lacks, by the system's package manager; True if that was done."""
+    if os.geteuid() != 0 or not shutil.which("apt-get") or not DEBIAN.exists():
+        return False
+    say("python3-venv is missing: apt-get install python3-venv")
+    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    for command in (["apt-get", "-q", "update"], ["apt-get", "-q", "install", "-y", "python3-venv"]):
+        if subprocess.run(command, env=environment, check=False, stdout=sys.stderr).returncode:
+            return False
+    return True
+
+
+# --- Environments ----------------------------------------------------------------------------
+
+
+class Environment(NamedTuple):
+    """A virtual environment in .envs/: its name, what pip installs into it, and options for pip."""
+
+    name: str
+    requirements: tuple[str, ...]
+    pip_options: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Where it lives."""
+        return ENVS / self.name
+
+    @property
+    def python(self) -> str:
+        """Its Python."""
+        return str(self.folder / "bin" / "python")
+
+    def stamp(self) -> str:
+        """Changes when what has to be installed changes; kept in the environment after a complete installation."""
+        wanted = "\n".join(self.requirements)
+        if any(requirement.startswith("-e") or requirement == str(ROOT) for requirement in self.requirements):
+            # Of pyproject.toml only what pip reads: another lint rule is no reason to install again.
+            wanted += (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("\n[tool.ruff]")[0]
+        return hashlib.sha256(wanted.encode()).hexdigest()
+
+    def is_ready(self) -> bool:
+        """Whether it is there, works, and holds what is wanted."""
+        kept = self.folder / "layerscope-stamp"
+        return kept.is_file() and kept.read_text(encoding="utf-8") == self.stamp() and self.works()
+
+    def works(self) -> bool:
+        """Whether its Python starts and has a pip; after an upgrade of the system's Python it may not."""
+        if not Path(self.python).exists():
+            return False
+        return not subprocess.run([self.python, "-c", "import pip"], capture_output=True, check=False).returncode
+
+
+def tool_environment(development: bool) -> Environment:
+    """Ours: layerscope from this folder, as an editable installation, with the developers' tools if wanted."""
+    # `demo` is content with the environment of `test`, which holds more.
+    everything = Environment("tool", ("-e", f"{ROOT}[dev]"))
+    if development or everything.is_ready():
+        return everything
+    return Environment("tool", ("-e", str(ROOT)))
+
+
+def program_environment(index_url: str | None = None) -> Environment:
+    """The profiled program's: PyTorch and NumPy, and nothing of ours."""
+    return Environment("program", (TORCH, "numpy"), index_options(index_url))
+
+
+def old_numpy_environment(index_url: str | None = None) -> tuple[Environment, str]:
+    """A profiled program's environment with a NumPy that our own libraries do not import beside; and its Python."""
+    python = find_python(newest_first=False)
+    version = python_version(python) or (3, 11)
+    numpy = OLD_NUMPY.get(version, OLD_NUMPY[max(OLD_NUMPY)])
+    return Environment("old-numpy", (TORCH, f"numpy=={numpy}"), index_options(index_url)), python
+
+
+def index_options(index_url: str | None) -> tuple[str, ...]:
+    """pip's options for another package index."""
+    return ("--index-url", index_url) if index_url else ()
+
+
+@contextmanager
+def lock() -> Iterator[None]:
+    """One at a time: two of us installing into one environment would break it."""
+    ENVS.mkdir(exist_ok=True)
+    with open(ENVS / "lock", "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def make(environment: Environment, python: str | None = None) -> str:
+    """Makes the environment unless it is there; returns its Python."""
+    with lock():
+        if environment.is_ready():
+            return environment.python
+        if not environment.works():
+            python = python or find_python()
+            say(f"making the environment .envs/{environment.name}")
+            options = ["--clear"] if environment.folder.exists() else []
+            run_or_fail(
+                [python, "-m", "venv", *options, str(environment.folder)],
+                f"could not make the environment {environment.folder}",
+            )
+        say(f"installing into .envs/{environment.name}: {' '.join(environment.requirements)}")
+        pip = [environment.python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+        pip += [] if sys.stderr.isatty() else ["--quiet"]  # progress is for people
+        run_or_fail(
+            [*pip, *environment.pip_options, *environment.requirements],
+            f"pip could not install {' '.join(environment.requirements)} into .envs/{environment.name}. "
+            "Remedy: see pip's own words above; behind a proxy or a mirror, set PIP_INDEX_URL",
+        )
+        (environment.folder / "layerscope-stamp").write_text(environment.stamp(), encoding="utf-8")
+    return environment.python
+
+
+def run_or_fail(command: list[str], sentence: str) -> None:
+    """Runs a step that everything after it needs; its stdout goes to stderr, which is for what we say."""
+    # PYTHONPATH and PYTHONHOME would let another Python's libraries into our environments.
+    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    if subprocess.run(command, stdout=sys.stderr, env=clean, check=False).returncode:
+        raise Failure(sentence)
+
+
+# --- The native part -------------------------------------------------------------------------
+
+NO_COMPILER = (
+    "no working C compiler (tried cc, gcc, clang, zig and the Python package ziglang), so operators are not recorded. "
+    "Remedy: install gcc with the system's package manager, "
+    "or without root: .envs/tool/bin/pip install ziglang; then run this again"
+)
+
+
+def compilers(tool_python: str) -> Iterator[list[str]]:
+    """The commands that may compile C here, in the order of preference."""
+    for name in ("cc", "gcc", "clang"):
+        if shutil.which(name):
+            yield [name]
+    if shutil.which("zig"):
+        yield ["zig", "cc"]
+    if not subprocess.run([tool_python, "-c", "import ziglang"], capture_output=True, check=False).returncode:
+        yield [tool_python, "-m", "ziglang", "cc"]
+
+
+def compiler_environment() -> dict[str, str]:
+    """zig keeps its cache in HOME unless told otherwise, and HOME may be unset or read-only."""
+    cache = str(ENVS / "zig-cache")
+    return {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache, **os.environ}
+
+
+def find_compiler(tool_python: str) -> list[str]:
+    """The first compiler that compiles: one without the system's headers is not enough."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "try.c"
+        source.write_text("#include <dlfcn.h>\n#include <pthread.h>\nint two(void) { return 2; }\n", encoding="utf-8")
+        for compiler in compilers(tool_python):
+            command = [*compiler, "-shared", "-fPIC", "-o", f"{folder}/try.so", str(source), "-ldl", "-lpthread"]
+            if not subprocess.run(command, capture_output=True, check=False, env=compiler_environment()).returncode:
+                return compiler
+    raise NoCompiler(NO_COMPILER)
+
+
+def is_current(target: Path, sources: list[Path]) -> bool:
+    """Whether `target` is newer than all that it is made of."""
+    return target.exists() and all(source.stat().st_mtime <= target.stat().st_mtime for source in sources)
+
+
+def compile_native(tool_python: str, strict: bool = True) -> None:
+    """Compiles the agent, which is loaded into the profiled program, and the probe, where a source is newer."""
+    # A warning that only somebody's newer compiler knows must not take their operators away.
+    flags = [flag for flag in CFLAGS if strict or flag != "-Werror"]
+    headers = sorted((ROOT / "native").rglob("*.h"))
+    parts = [
+        ("agent", NATIVE_OUT / "liblayerscope-agent.so", ["-shared"], ["-ldl", "-lpthread"]),
+        ("probe", NATIVE_OUT / "layerscope-probe", [], ["-ldl"]),
+    ]
+    compiler: list[str] = []
+    for folder, target, options, libraries in parts:
+        sources = sorted((ROOT / "native" / folder).glob("*.c"))
+        if not sources or is_current(target, sources + headers):
+            continue
+        target.parent.mkdir(exist_ok=True)
+        # By rename: a program that runs now has the old one mapped, and writing into it would crash that program.
+        unfinished = target.with_name(f"{target.name}.{os.getpid()}")
+        try:
+            compiler = compiler or find_compiler(tool_python)
+            say(f"compiling native/{folder} with {' '.join(compiler)}")
+            command = [*compiler, *flags, *options, "-I", str(ROOT / "native"), "-o", str(unfinished)]
+            command += [*map(str, sources), *libraries]
+            if subprocess.run(command, stdout=sys.stderr, check=False, env=compiler_environment()).returncode:
+                raise Failure(f"native/{folder} does not compile with {' '.join(compiler)} (its words are above)")
+            unfinished.replace(target)
+        except Failure:
+            unfinished.unlink(missing_ok=True)
+            target.unlink(missing_ok=True)  # of older sources: its records might no longer be what we read
+            raise
+
+
+# --- The verbs -------------------------------------------------------------------------------
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Records examples/mnist_cnn.py and lets layerscope print its summary."""
+    # First the question, then the minutes of work: nobody should come back to a question.
+    program = find_torch()
+    if program is None:
+        ask_for_torch(options.yes)
+    tool = make(tool_environment(development=False))
+    if program is None:
+        program = make(program_environment(options.index_url))
+    try:
+        compile_native(tool, strict=False)
+    except NoCompiler as failure:
+        say(str(failure))
+    except Failure as failure:
+        say(f"{failure}, so operators are not recorded")
+    command = [tool, "-m", "layerscope", "run", "--", program, "examples/mnist_cnn.py"]
+    say(f"layerscope run examples/mnist_cnn.py, with the program's Python {program}")
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def find_torch() -> str | None:
+    """A Python that imports torch and NumPy: of the active environment, of PATH, or the one made here before."""
+    candidates = [
+        *(
+            Path(os.environ[name]) / "bin" / "python"
+            for name in ("VIRTUAL_ENV", "CONDA_PREFIX")
+            if os.environ.get(name)
+        ),
+        shutil.which("python3"),
+        sys.executable,
+        program_environment().python,
+    ]
+    for candidate in dict.fromkeys(str(candidate) for candidate in candidates if candidate):
+        try:
+            done = subprocess.run([candidate, "-c", "import numpy, torch"], capture_output=True, check=False)
+        except OSError:
+            continue
+        if not done.returncode:
+            return candidate
+    return None
+
+
+def ask_for_torch(yes: bool) -> None:
+    """Asks before a large download; without anybody to ask it is a failure that says how to agree beforehand."""
+    say(
+        f"the demo needs PyTorch, and no Python here imports it. {TORCH} would go into .envs/program: {TORCH_SIZE}. "
+        "Your package index may serve a larger build with CUDA; --index-url names another index."
+    )
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Failure(f"nobody to ask whether to download {TORCH}. Remedy: python3 dev.py demo --yes")
+    sys.stderr.write("Download it? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Failure("nothing was downloaded. Any Python that imports torch will do: activate its environment first")
+
+
+def setting(index_url: str | None, old_numpy: bool) -> tuple[str, dict[str, str]]:
+    """Makes what the tests need; returns our Python and the tests' environment variables."""
+    tool = make(tool_environment(development=True))
+    variables = {"LAYERSCOPE_TEST_PYTHON": make(program_environment(index_url))}
+    if old_numpy:
+        variables["LAYERSCOPE_TEST_OLD_NUMPY_PYTHON"] = make(*old_numpy_environment(index_url))
+    try:
+        compile_native(tool)
+    except NoCompiler as failure:
+        say(str(failure))
+        variables["LAYERSCOPE_TEST_NO_AGENT"] = str(failure)
+    return tool, {**os.environ, **variables}
+
+
+def test(options: argparse.Namespace) -> int:
+    """Runs the quick tests, then, if they pass, the slow ones."""
+    tool, variables = setting(options.index_url, old_numpy=True)
+    pytest = [tool, "-m", "pytest", *options.arguments]
+    if any(argument.startswith("-m") for argument in options.arguments):
+        return subprocess.run(pytest, cwd=ROOT, env=variables, check=False).returncode
+    none_collected = 5  # pytest's status when no test is selected, as may be in one of the two halves
+    statuses = []
+    for selection in ("not slow", "slow"):
+        statuses.append(subprocess.run([*pytest, "-m", selection], cwd=ROOT, env=variables, check=False).returncode)
+        if statuses[-1] not in (0, none_collected):
+            return statuses[-1]
+    return min(statuses)
+
+
+def check(options: argparse.Namespace) -> int:
+    """What to run before a commit; goes on after a failure, so that one run shows everything."""
+    tool, variables = setting(options.index_url, old_numpy=False)
+    commands = [
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        ["mypy", "--strict"],
+        ["pytest", "-q", "-m", "not slow"],
+    ]
+    failed = []
+    for module, *arguments in commands:
+        if subprocess.run([tool, "-m", module, *arguments], cwd=ROOT, env=variables, check=False).returncode:
+            failed.append(" ".join([module, *arguments]))
+    say(f"failed: {'; '.join(failed)}" if failed else "all good")
+    return 1 if failed else 0
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Runs benchmarks/run.py with our Python; the programs it measures run with theirs."""
+    tool, variables = setting(options.index_url, old_numpy=False)
+    command = [tool, str(ROOT / "benchmarks" / "run.py"), *options.arguments]
+    return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
+
+
+def docs(options: argparse.Namespace) -> int:
+    """Writes the pages that are generated from the code."""
+    tool = make(tool_environment(development=False))
+    command = [tool, str(ROOT / "docs" / "generate.py"), *options.arguments]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def native(options: argparse.Namespace) -> int:
+    """Compiles the agent and the probe."""
+    compile_native(make(tool_environment(development=False)))
+    return 0
+
+
+VERBS = {"demo": demo, "test": test, "check": check, "bench": bench, "docs": docs, "native": native}
+PASSES_ARGUMENTS_ON = ("test", "bench", "docs")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    result = argparse.ArgumentParser(
+        prog="dev.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    verbs = result.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, function in VERBS.items():
+        verb = verbs.add_parser(
+            name,
+            help=(function.__doc__ or name).splitlines()[0],
+            add_help=name not in PASSES_ARGUMENTS_ON,
+            allow_abbrev=False,
+        )
+        if name not in ("docs", "native"):
+            verb.add_argument("--index-url", metavar="URL", help=f"package index for {TORCH}, passed on to pip")
+        if name == "demo":
+            verb.add_argument("--yes", action="store_true", help=f"download {TORCH} without asking")
+    return result
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one verb; a failure is one sentence and exit status 2."""
+    options, rest = parser().parse_known_args(arguments)
+    options.arguments = rest
+    if rest and options.verb not in PASSES_ARGUMENTS_ON:
+        parser().error(f"unknown arguments: {' '.join(rest)}")
+    try:
+        try:
+            return VERBS[options.verb](options)
+        except MissingVenv:
+            if options.verb != "test" or not install_venv_package():
+                raise
+            return VERBS[options.verb](options)
+    except Failure as failure:
+        say(str(failure))
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

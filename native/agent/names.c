@@ -1,0 +1,172 @@
+/* Names to small numbers. The text of each name is written once into a shared segment, before its
+ * first use; a table in private memory finds it again without a lock. */
+#define _GNU_SOURCE
+#include "agent.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#define FIRST_SEGMENT (256u << 10)
+#define LARGEST_SEGMENT (16u << 20)
+#define FIRST_TABLE (1u << 12)
+
+typedef struct {
+    _Atomic(const char *) text; /* published last; NULL: free */
+    uint64_t hash;
+    uint32_t id, kind, length;
+} slot;
+
+typedef struct {
+    uint32_t mask, used;
+    slot slots[];
+} table;
+
+static _Atomic(table *) current; /* older tables are left alone: a reader may still be in one */
+static ls_names_header *segment;
+static uint32_t segments, names;
+
+static uint64_t hash_of(const char *text, uint32_t length) {
+    uint64_t h = 0x9e3779b97f4a7c15u ^ length;
+    while (length >= 8) {
+        uint64_t word;
+        memcpy(&word, text, 8);
+        h = (h ^ word) * 0xff51afd7ed558ccdu;
+        h ^= h >> 32;
+        text += 8;
+        length -= 8;
+    }
+    uint64_t rest = 0;
+    memcpy(&rest, text, length);
+    h = (h ^ rest) * 0xff51afd7ed558ccdu;
+    return h ^ (h >> 29);
+}
+
+static slot *find(table *t, uint64_t hash, const char *text, uint32_t length) {
+    for (uint64_t i = hash & t->mask;; i = (i + 1) & t->mask) {
+        slot *s = &t->slots[i];
+        const char *known = atomic_load_explicit(&s->text, memory_order_acquire);
+        if (!known || (s->hash == hash && s->length == length && !memcmp(known, text, length)))
+            return s;
+    }
+}
+
+static table *new_table(uint32_t size) {
+    size_t bytes = sizeof(table) + size * sizeof(slot);
+    table *t = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (t == MAP_FAILED)
+        return NULL;
+    t->mask = size - 1;
+    return t;
+}
+
+static table *grown(table *old) {
+    table *t = new_table(old ? 2 * (old->mask + 1) : FIRST_TABLE);
+    if (!t)
+        return NULL;
+    for (uint32_t i = 0; old && i <= old->mask; i++) {
+        slot *from = &old->slots[i];
+        if (!from->text)
+            continue;
+        slot *to = find(t, from->hash, from->text, from->length);
+        to->hash = from->hash;
+        to->id = from->id;
+        to->kind = from->kind;
+        to->length = from->length;
+        to->text = from->text;
+        t->used++;
+    }
+    atomic_store_explicit(&current, t, memory_order_release);
+    return t;
+}
+
+static void fill_segment(void *memory, size_t bytes) {
+    ls_names_header *h = memory;
+    h->version = LS_LAYOUT_VERSION;
+    h->segment = segments;
+    h->capacity = (uint32_t)bytes - LS_NAMES_HEADER;
+    h->process_start = ls.page->process_start;
+    h->magic = LS_NAMES_MAGIC;
+}
+
+/* Room for an entry of `bytes` in the open segment, in a new one if it is full. */
+static char *room(uint32_t bytes) {
+    if (!segment || segment->used + bytes > segment->capacity) {
+        uint32_t size = FIRST_SEGMENT << (segments < 6 ? segments : 6);
+        if (size > LARGEST_SEGMENT)
+            size = LARGEST_SEGMENT;
+        ls_message message = {LS_MESSAGE_MAGIC, LS_SEND_NAMES, 0, segments, 0};
+        ls_names_header *made = ls_new_shared("layerscope-names", size, message, fill_segment);
+        if (!made)
+            return NULL;
+        /* A full segment stays mapped: the table points into it. A forked child starts anew. */
+        madvise(made, size, MADV_DONTFORK);
+        segments++;
+        segment = made;
+    }
+    return (char *)segment + LS_NAMES_HEADER + segment->used;
+}
+
+static int starts_with(const char *text, const char *prefix) { return !strncmp(text, prefix, strlen(prefix)); }
+
+/* What a user-scope range of torch is, told by the names torch itself gives (torch.optim.Optimizer
+ * profile_hook_step and torch.utils.data _BaseDataLoaderIter._profile_name). */
+static uint32_t kind_of(const char *text) {
+    if (starts_with(text, "Optimizer.step#") || starts_with(text, "Optimizer.zero_grad#"))
+        return LS_OPTIMIZER;
+    if (starts_with(text, "enumerate(") && strstr(text, ")#") && strstr(text, ".__next__"))
+        return LS_LOADER;
+    return LS_RANGE;
+}
+
+static void add(slot *s, const char *text, uint32_t length, uint64_t hash) {
+    uint32_t bytes = 8 + ((length + 1 + 7) & ~7u); /* a NUL behind the text: it is compared as a string */
+    char *entry = names + 1 < LS_NAMES_MOST ? room(bytes) : NULL;
+    if (!entry) {
+        __atomic_add_fetch(&ls.page->lost_names, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    uint32_t id = ++names;
+    memcpy(entry, &id, 4);
+    memcpy(entry + 4, &length, 4);
+    memcpy(entry + 8, text, length);
+    entry[8 + length] = 0;
+    __atomic_store_n(&segment->used, segment->used + bytes, __ATOMIC_RELEASE);
+    s->hash = hash;
+    s->id = id;
+    s->length = length;
+    s->kind = kind_of(entry + 8);
+    atomic_store_explicit(&s->text, entry + 8, memory_order_release);
+}
+
+/* Fill `into` for `text`. Without room for more names: id 0, and no pointer, so that it is asked again. */
+void ls_name_find(const char *text, ls_cached_name *into) {
+    uint32_t length = (uint32_t)strnlen(text, LS_NAME_LIMIT);
+    uint64_t hash = hash_of(text, length);
+    table *t = atomic_load_explicit(&current, memory_order_acquire);
+    slot *s = t ? find(t, hash, text, length) : NULL;
+    if (!s || !atomic_load_explicit(&s->text, memory_order_acquire)) {
+        ls_lock(&ls.wiped->names_lock);
+        t = atomic_load_explicit(&current, memory_order_relaxed);
+        if (!t || t->used * 2 > t->mask)
+            t = grown(t) ? current : t;
+        s = t && t->used < t->mask ? find(t, hash, text, length) : NULL;
+        if (s && !s->text) {
+            add(s, text, length, hash);
+            t->used += s->text != NULL;
+        }
+        ls_unlock(&ls.wiped->names_lock);
+    }
+    const char *known = s ? atomic_load_explicit(&s->text, memory_order_acquire) : NULL;
+    into->pointer = known ? text : NULL;
+    into->copy = known;
+    into->id = known ? s->id : 0;
+    into->kind = (uint16_t)(known ? s->kind : kind_of(text));
+    into->length = (uint16_t)(length + 1);
+}
+
+/* A process begins, or a forked child: it numbers its names anew in segments of its own. */
+void ls_names_begin(void) {
+    atomic_store(&current, NULL);
+    segment = NULL;
+    segments = names = 0;
+}

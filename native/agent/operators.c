@@ -1,0 +1,245 @@
+/* The operators of PyTorch, by global RecordFunction callbacks: all threads, beside any profiler of
+ * the program's own. No torch header: the functions are found by name, the offsets of two members
+ * come from the probe, the callback's layout was checked by it. */
+#define _GNU_SOURCE
+#include "agent.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* at::RecordFunctionCallback (ATen/record_function.h): passed by value on the stack. */
+typedef struct {
+    void **(*start)(void **result, const void *record_function);
+    void (*end)(const void *record_function, void *context);
+    double sampling_probability;
+    bool scopes[10];
+    bool needs_inputs, needs_outputs, needs_ids;
+} callback;
+
+enum { SCOPE_BACKWARD = 1, SCOPE_BUILD_FEATURE = 5, SCOPE_USER = 7, SCOPES = 10 };
+
+static const char *(*name_of)(const void *record_function);
+static bool (*is_async)(const void *record_function);
+static uint64_t (*add_callback)(callback);
+static void (*remove_callback)(uint64_t handle);
+static uint64_t handles[3];
+
+static void destroy(void *context) { (void)context; }
+static void destroy_and_free(void *context) { ls_context_give_back(context); }
+/* The Itanium vtable of a class with a virtual destructor: offset to top, type, two destructors. */
+static void *const vtable[4] = {NULL, NULL, (void *)destroy, (void *)destroy_and_free};
+
+/* Whether the string at `text` still is the one in the cache. Word by word: a word that starts at a
+ * multiple of its size never reaches into a page that the string is not on, and a shorter string differs
+ * before the word behind its end. */
+static inline int same_text(const char *text, const ls_cached_name *known) {
+    if ((uintptr_t)text % 8)
+        return !strcmp(known->copy, text);
+    const uint64_t *a = (const uint64_t *)text, *b = (const uint64_t *)known->copy;
+    uint32_t length = known->length;
+    for (; length >= 8; length -= 8)
+        if (*a++ != *b++)
+            return 0;
+    return !length || !((*a ^ *b) << (64 - 8 * length));
+}
+
+static inline const ls_cached_name *find_name(ls_thread *t, const char *text) {
+    uintptr_t bits = (uintptr_t)text;
+    ls_cached_name *known = &t->cache[((bits >> 4) ^ (bits >> 13)) % LS_CACHE];
+    if (LS_UNLIKELY(known->pointer != text) || LS_UNLIKELY(!same_text(text, known)))
+        ls_name_find(text, known);
+    return known;
+}
+
+static inline void set_depth(ls_thread *t, uint32_t depth) {
+    const ls_open *open = t->ring->h.open;
+    while (depth && open[depth - 1].state & 1)
+        depth--;
+    t->depth = depth;
+    __atomic_store_n(&t->ring->h.depth, depth, __ATOMIC_RELEASE);
+}
+
+static inline void **begin(void **result, const void *record_function, uint32_t kind) {
+    *result = NULL;
+    ls_thread *t = ls_this_thread;
+    if (LS_UNLIKELY(!ls_thread_is_current(t)) && !(t = ls_thread_enter()))
+        return result;
+    ls_ring_header *h = &t->ring->h;
+    if (LS_UNLIKELY(h->elsewhere != t->elsewhere)) {
+        t->elsewhere = h->elsewhere;
+        set_depth(t, t->depth);
+    }
+    uint32_t depth = t->depth;
+    ls_context *c = t->free;
+    if (LS_UNLIKELY(depth >= LS_OPEN_SLOTS) || (LS_UNLIKELY(!c) && !(c = ls_context_refill(t)))) {
+        ls_ring_lose(t, depth >= LS_OPEN_SLOTS);
+        return result;
+    }
+    t->free = c->next;
+    t->free_count--;
+    const ls_cached_name *name = find_name(t, name_of(record_function));
+    c->name = name->id;
+    if (kind == LS_RANGE)
+        kind = name->kind;
+    c->vtable = vtable + 2;
+    c->owner = t;
+    c->track = t->track;
+    c->depth = (uint16_t)depth;
+    c->kind = (uint8_t)kind;
+    c->serial = ++t->serial;
+    c->optimizer = 0;
+    if (LS_UNLIKELY(kind == LS_OPTIMIZER)) {
+        c->next = t->optimizer;
+        t->optimizer = c;
+    }
+    ls_open *o = &h->open[depth];
+    o->name = c->name;
+    o->kind = kind;
+    o->state = c->serial << 1;
+    c->start = o->start = ls_ticks();
+    t->depth = depth + 1;
+    __atomic_store_n(&h->depth, depth + 1, __ATOMIC_RELEASE);
+    *result = c;
+    return result;
+}
+
+static void **begin_function(void **result, const void *f) { return begin(result, f, LS_FUNCTION); }
+static void **begin_backward(void **result, const void *f) { return begin(result, f, LS_BACKWARD); }
+static void **begin_range(void **result, const void *f) { return begin(result, f, LS_RANGE); }
+
+/* The span that another thread opened is over: its owner pops the slot at its next span. */
+static void close_elsewhere(const ls_context *c) {
+    ls_ring_header *h = &c->owner->ring->h;
+    uint64_t open = c->serial << 1;
+    if (__atomic_compare_exchange_n(&h->open[c->depth].state, &open, open | 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        __atomic_add_fetch(&h->elsewhere, 1, __ATOMIC_ACQ_REL);
+}
+
+static inline void close_here(ls_thread *t, const ls_context *c) {
+    if (c->depth + 1u == t->depth)
+        set_depth(t, c->depth);
+    else if (t->ring->h.open[c->depth].state == c->serial << 1)
+        t->ring->h.open[c->depth].state |= 1; /* out of order: popped with the one above it */
+}
+
+static inline uint64_t member(const void *record_function, int32_t offset) {
+    uint64_t value;
+    memcpy(&value, (const char *)record_function + offset, sizeof value);
+    return value;
+}
+
+static inline void extra(ls_thread *t, uint32_t what, uint64_t first, uint64_t second) {
+    *ls_ring_advance(t) = (ls_record){.start = first, .end = second, .name = what, .kind = LS_EXTRA};
+}
+
+static inline void write_span(ls_thread *t, const void *record_function, const ls_context *c, uint64_t now, int here) {
+    if (LS_UNLIKELY(!ls_ring_has_room(t, 4))) {
+        ls_ring_lose(t, 0);
+        return;
+    }
+    uint64_t forward = 0;
+    if (c->kind == LS_BACKWARD && ls.forward_thread_offset > 0)
+        forward = member(record_function, ls.forward_thread_offset);
+    int64_t seq = ls.sequence_offset > 0 ? (int64_t)member(record_function, ls.sequence_offset) : -1;
+    ls_record *r = ls_ring_next(t);
+    r->start = c->start;
+    r->end = now;
+    r->name = c->name;
+    r->seq = seq >= 0 && seq <= INT32_MAX ? (int32_t)seq : -1;
+    r->module = 0;
+    r->depth = c->depth;
+    r->kind = c->kind;
+    /* Only user-scope ranges (collectives, remote calls) are ever marked asynchronous. */
+    int async = c->kind >= LS_RANGE && is_async(record_function);
+    r->flags = (uint8_t)((async ? LS_FLAG_ASYNC : 0) | (here ? 0 : LS_FLAG_ELSEWHERE));
+    if (LS_UNLIKELY(forward || !here || c->optimizer)) {
+        r->flags |= LS_FLAG_EXTRA;
+        if (forward)
+            extra(t, LS_EXTRA_FORWARD_THREAD, forward, 0);
+        if (!here)
+            extra(t, LS_EXTRA_ELSEWHERE, c->track, c->serial);
+        if (c->optimizer)
+            extra(t, LS_EXTRA_OPTIMIZER, c->optimizer, 0);
+    }
+    ls_ring_publish(t);
+    if (LS_UNLIKELY(t->written % 1024 < 4)) { /* the probe may have answered in the meantime */
+        ls.sequence_offset = ls.page->sequence_offset;
+        ls.forward_thread_offset = ls.page->forward_thread_offset;
+    }
+}
+
+static void end(const void *record_function, void *context) {
+    const ls_context *c = context;
+    if (!c || LS_UNLIKELY(!ls.wiped || !ls_thread_is_current(c->owner)))
+        return; /* not recorded, or begun in the process that forked this one */
+    uint64_t now = ls_ticks();
+    ls_thread *t = ls_this_thread;
+    if (LS_UNLIKELY(!ls_thread_is_current(t)))
+        t = ls_thread_enter();
+    int here = t == c->owner && c->track == t->track;
+    if (t)
+        write_span(t, record_function, c, now, here);
+    if (LS_UNLIKELY(c->kind == LS_OPTIMIZER) && here && t->optimizer == c)
+        t->optimizer = c->next;
+    if (here)
+        close_here(t, c);
+    else
+        close_elsewhere(c);
+}
+
+/* Say which optimizer instance the innermost open optimizer step of this thread belongs to; numbers
+ * start at 1. Called from the framework's own hook at the end of the step. */
+LS_EXPORT void ls_note_optimizer(uint32_t instance) {
+    ls_thread *t = ls_this_thread;
+    if (!ls.wiped || !ls_thread_is_current(t))
+        return;
+    if (t->optimizer)
+        t->optimizer->optimizer = instance;
+}
+
+static uint64_t add_for(void **(*start)(void **, const void *), int scope) {
+    callback c = {.start = start, .end = end, .sampling_probability = 1.0};
+    if (scope >= 0)
+        c.scopes[scope] = true;
+    for (int i = 0; scope < 0 && i < SCOPES; i++)
+        c.scopes[i] = i != SCOPE_BACKWARD && i != SCOPE_USER && i != SCOPE_BUILD_FEATURE;
+    return add_callback(c);
+}
+
+/* Start recording. 0: recording; 1: the probe has not answered yet, ask again; -1: it refused this
+ * library; -2: the library lacks a function; -3: ls_prepare was not called or failed. */
+LS_EXPORT int ls_operators_start(void) {
+    if (!ls.page || !ls.wiped)
+        return -3;
+    if (handles[0])
+        return 0;
+    int32_t probe = __atomic_load_n(&ls.page->probe, __ATOMIC_ACQUIRE);
+    if (probe != LS_PROBE_GOOD)
+        return probe == LS_PROBE_PENDING ? 1 : -1;
+    void *torch = dlopen(ls.page->library, RTLD_NOW | RTLD_NOLOAD);
+    if (!torch)
+        return -2;
+    *(void **)&name_of = dlsym(torch, "_ZNK2at14RecordFunction4nameEv");
+    *(void **)&is_async = dlsym(torch, "_ZNK2at14RecordFunction7isAsyncEv");
+    *(void **)&add_callback = dlsym(torch, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
+    *(void **)&remove_callback = dlsym(torch, "_ZN2at14removeCallbackEm");
+    *(void **)&ls_framework_thread_id = dlsym(torch, "_ZN2at14RecordFunction15currentThreadIdEv");
+    dlclose(torch); /* the program has its own reference; ours would only outlive ls_operators_stop */
+    if (!name_of || !is_async || !add_callback || !remove_callback)
+        return -2;
+    handles[0] = add_for(begin_function, -1);
+    handles[1] = add_for(begin_backward, SCOPE_BACKWARD);
+    handles[2] = add_for(begin_range, SCOPE_USER);
+    ls.page->callbacks = 3;
+    return 0;
+}
+
+/* Stop recording: the callbacks are gone, spans that are open end unrecorded. */
+LS_EXPORT void ls_operators_stop(void) {
+    for (int i = 0; i < 3; i++) {
+        if (handles[i])
+            remove_callback(handles[i]);
+        handles[i] = 0;
+    }
+}

@@ -1,0 +1,76 @@
+/* For the throw-away Python of the probe: keeps the bytes of the last backward RecordFunctions, so that
+ * the forward thread can be found by value. Never called in a program that is profiled. */
+#define _GNU_SOURCE
+#include "agent.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define KEPT 64u
+#define BYTES 512u
+
+typedef struct {
+    void **(*start)(void **result, const void *record_function);
+    void (*end)(const void *record_function, void *context);
+    double sampling_probability;
+    bool scopes[10];
+    bool needs_inputs, needs_outputs, needs_ids;
+} callback;
+
+static unsigned char kept[KEPT][BYTES];
+static uint32_t count;
+
+static void **on_start(void **result, const void *f) {
+    (void)f;
+    *result = NULL;
+    return result;
+}
+
+static void on_end(const void *f, void *context) {
+    (void)context;
+    memcpy(kept[count++ % KEPT], f, BYTES);
+}
+
+/* Start keeping. 0: done. */
+LS_EXPORT int ls_probe_keep(const char *library) {
+    void *torch = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+    uint64_t (*add)(callback) = NULL;
+    if (torch)
+        *(void **)&add = dlsym(torch, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
+    if (!add)
+        return -1;
+    callback c = {.start = on_start, .end = on_end, .sampling_probability = 1.0};
+    c.scopes[1] = true;
+    add(c);
+    return 0;
+}
+
+/* Number of objects kept so far, and the bytes of the newest. */
+LS_EXPORT uint32_t ls_probe_kept(unsigned char *into) {
+    if (count)
+        memcpy(into, kept[(count - 1) % KEPT], BYTES);
+    return count;
+}
+
+/* The calling thread's number in torch, as a forward operator of it carries it. */
+LS_EXPORT uint64_t ls_probe_thread(const char *library) {
+    void *torch = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+    uint64_t (*current)(void) = NULL;
+    if (torch)
+        *(void **)&current = dlsym(torch, "_ZN2at14RecordFunction15currentThreadIdEv");
+    return current ? current() : 0;
+}
+
+/* Record operators as in a profiled program, but into a ring of our own that is emptied at each call. */
+LS_EXPORT int ls_probe_record(const char *library, int sequence_offset, int use_tsc) {
+    ls_keep_to_itself = 1;
+    int failed = ls_prepare("", library, use_tsc);
+    if (failed)
+        return failed;
+    ls.page->probe = LS_PROBE_GOOD;
+    ls.page->sequence_offset = ls.sequence_offset = sequence_offset;
+    if (ls_this_thread)
+        ls_this_thread->ring->h.consumed = ls_this_thread->written;
+    return ls_operators_start();
+}

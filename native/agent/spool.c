@@ -1,0 +1,369 @@
+/* The process page, the rings, the threads, and how their memory reaches our own processes: each is
+ * a memfd that is sent over a socket and closed at once, so no descriptor stays open here. */
+#define _GNU_SOURCE
+#include "agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+/* After a failed hand-over a thread asks again this much later, not at its next operator. */
+#define RETRY_NS 50000000u
+#define CONTEXTS_AT_ONCE 64u
+
+ls_globals ls;
+int ls_keep_to_itself; /* nobody is listening: the probe measures what recording costs */
+__thread ls_thread *ls_this_thread __attribute__((tls_model("initial-exec")));
+uint64_t (*ls_framework_thread_id)(void);
+
+static struct sockaddr_un address;
+static socklen_t address_length;
+static char library[4096]; /* the libtorch_cpu.so of this program */
+static uint64_t process_start;
+static uint64_t generations;
+static uint32_t tracks, rings; /* tracks go on counting in a child: a context of the parent never matches */
+static ls_thread *pool;
+static ls_context *spare_contexts;
+static _Atomic uint64_t retry_at;
+static pthread_key_t key;
+static int have_key;
+static ls_thread ended; /* marks a thread that is past its end: its generation matches nobody's */
+
+void ls_lock(_Atomic uint32_t *lock) {
+    while (atomic_exchange_explicit(lock, 1, memory_order_acquire))
+        sched_yield();
+}
+
+void ls_unlock(_Atomic uint32_t *lock) { atomic_store_explicit(lock, 0, memory_order_release); }
+
+/* Send `fd` in a connection of its own; the kernel keeps it until the other side looks. */
+static int hand_over(int fd, const ls_message *message) {
+    if (ls_keep_to_itself)
+        return 0;
+    int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s < 0)
+        return -1;
+    char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec part = {(void *)message, sizeof *message};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    int failed = connect(s, (struct sockaddr *)&address, address_length) || sendmsg(s, &m, MSG_NOSIGNAL) < 0;
+    close(s);
+    return failed ? -1 : 0;
+}
+
+/* Fresh shared memory, filled in and then handed to our processes. NULL: none to be had; then nobody
+ * asks again before RETRY_NS have passed. */
+void *ls_new_shared(const char *name, size_t bytes, ls_message message, void (*fill)(void *, size_t)) {
+    uint64_t now = ls_monotonic_ns();
+    if (now < atomic_load_explicit(&retry_at, memory_order_relaxed))
+        return NULL;
+    void *memory = MAP_FAILED;
+    int fd = (int)syscall(SYS_memfd_create, name, 1u /* MFD_CLOEXEC */);
+    /* fallocate: a full memory is an error here, not a SIGBUS at some later write. */
+    if (fd >= 0 && !ftruncate(fd, (off_t)bytes) && !fallocate(fd, 0, 0, (off_t)bytes))
+        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    if (memory != MAP_FAILED) {
+        fill(memory, bytes);
+        message.pid = getpid();
+        message.process_start = process_start;
+        if (hand_over(fd, &message)) {
+            munmap(memory, bytes);
+            memory = MAP_FAILED;
+        }
+    }
+    if (fd >= 0)
+        close(fd);
+    if (memory != MAP_FAILED)
+        return memory;
+    atomic_store_explicit(&retry_at, now + RETRY_NS, memory_order_relaxed);
+    return NULL;
+}
+
+static void read_command_line(char *into, size_t bytes) {
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    size_t have = 0;
+    while (have < bytes - 1) {
+        ssize_t n = read(fd, into + have, bytes - 1 - have);
+        if (n <= 0)
+            break;
+        have += (size_t)n;
+    }
+    close(fd);
+}
+
+static void fill_page(void *memory, size_t bytes) {
+    const ls_page *parent = ls.page;
+    ls_page *page = memory;
+    (void)bytes;
+    page->version = LS_LAYOUT_VERSION;
+    page->pid = getpid();
+    page->ppid = getppid();
+    page->clock_is_tsc = (uint32_t)ls.use_tsc;
+    page->process_start = process_start;
+    page->sequence_offset = page->forward_thread_offset = -1;
+    if (parent) {
+        page->probe = parent->probe;
+        page->sequence_offset = parent->sequence_offset;
+        page->forward_thread_offset = parent->forward_thread_offset;
+        page->callbacks = parent->callbacks;
+    }
+    memcpy(page->library, library, sizeof page->library);
+    read_command_line(page->command_line, sizeof page->command_line);
+    page->magic = LS_PAGE_MAGIC;
+}
+
+/* A page for this process. Called with the lock held, in a forked child too: there it takes over
+ * what the parent knew and starts its own count of everything. */
+static int process_begin(void) {
+    ls_page *parent = ls.page;
+    process_start = ls_monotonic_ns();
+    ls_message message = {LS_MESSAGE_MAGIC, LS_SEND_PROCESS, 0, 0, 0};
+    ls_page *page = ls_new_shared("layerscope-process", sizeof(ls_page), message, fill_page);
+    if (!page)
+        return -1;
+    ls.page = page;
+    ls.sequence_offset = page->sequence_offset;
+    ls.forward_thread_offset = page->forward_thread_offset;
+    if (parent)
+        munmap(parent, sizeof *parent);
+    rings = 0;
+    pool = NULL; /* a parent's pool holds rings that its child has no mapping of */
+    ls_names_begin();
+    ls.wiped->generation = ++generations;
+    return 0;
+}
+
+static void fill_ring(void *memory, size_t bytes) {
+    ls_ring_header *h = memory;
+    (void)bytes;
+    h->version = LS_LAYOUT_VERSION;
+    h->capacity = LS_RING_RECORDS;
+    h->index = rings;
+    h->pid = getpid();
+    h->process_start = process_start;
+    h->magic = LS_RING_MAGIC;
+}
+
+static ls_thread *new_thread_state(void) {
+    ls_thread *t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (t == MAP_FAILED)
+        return NULL;
+    ls_message message = {LS_MESSAGE_MAGIC, LS_SEND_RING, 0, rings, 0};
+    t->ring = ls_new_shared("layerscope-ring", LS_RING_BYTES, message, fill_ring);
+    if (!t->ring) {
+        munmap(t, sizeof *t);
+        return NULL;
+    }
+    madvise(t->ring, LS_RING_BYTES, MADV_DONTFORK);
+    ls.page->rings = ++rings;
+    return t;
+}
+
+static void thread_begin(ls_thread *t) {
+    t->generation = ls.wiped->generation;
+    t->track = ++tracks;
+    t->depth = 0;
+    t->elsewhere = t->ring->h.elsewhere;
+    t->ring->h.tid = (int32_t)syscall(SYS_gettid);
+    __atomic_store_n(&t->ring->h.depth, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&t->ring->h.track, t->track, __ATOMIC_RELEASE);
+}
+
+static void count_without_ring(void) {
+    if (!ls.page || ls.page->pid != getpid())
+        return;
+    uint64_t now = ls_ticks();
+    if (!__atomic_fetch_add(&ls.page->lost_without_ring, 1, __ATOMIC_RELAXED))
+        ls.page->lost_without_ring_first = now;
+    ls.page->lost_without_ring_last = now;
+}
+
+/* The state of this thread, made at its first span in this process. */
+ls_thread *ls_thread_enter(void) {
+    if (!ls.wiped || ls_this_thread == &ended)
+        return NULL;
+    uint64_t now = ls_monotonic_ns();
+    if (now < atomic_load_explicit(&retry_at, memory_order_relaxed)) {
+        count_without_ring();
+        return NULL;
+    }
+    ls_thread *t = NULL;
+    ls_lock(&ls.wiped->lock);
+    if (ls.wiped->generation || !process_begin()) {
+        t = pool;
+        if (t)
+            pool = t->next;
+        else
+            t = new_thread_state();
+    }
+    if (t)
+        thread_begin(t);
+    ls_unlock(&ls.wiped->lock);
+    ls_this_thread = t;
+    if (!t)
+        count_without_ring();
+    else if (have_key)
+        pthread_setspecific(key, t);
+    return t;
+}
+
+/* The thread ends: its ring and state wait for the next thread. */
+static void thread_end(void *state) {
+    ls_thread *t = state;
+    ls_this_thread = &ended;
+    if (!ls_thread_is_current(t))
+        return;
+    if (ls_ring_has_room(t, 1)) {
+        *ls_ring_next(t) = (ls_record){.start = ls_ticks(), .kind = LS_THREAD_END, .module = t->track};
+        ls_ring_publish(t);
+    }
+    __atomic_store_n(&t->ring->h.track, 0, __ATOMIC_RELEASE);
+    ls_lock(&ls.wiped->lock);
+    t->next = pool;
+    pool = t;
+    ls_unlock(&ls.wiped->lock);
+}
+
+void ls_ring_lose(ls_thread *t, int too_deep) {
+    ls_ring_header *h = &t->ring->h;
+    if (h->closed)
+        return; /* the recording is over: this is no loss */
+    uint64_t now = ls_ticks();
+    if (!(h->lost_full + h->lost_deep))
+        h->lost_first = now;
+    h->lost_last = now;
+    uint64_t *counter = too_deep ? &h->lost_deep : &h->lost_full;
+    __atomic_store_n(counter, *counter + 1, __ATOMIC_RELEASE);
+}
+
+/* Write down what was lost, and whose thread's records follow. */
+void ls_ring_account(ls_thread *t) {
+    ls_ring_header *h = &t->ring->h;
+    if (h->lost_full | h->lost_deep) {
+        *ls_ring_advance(t) = (ls_record){.start = h->lost_first, .end = h->lost_last, .name = (uint32_t)h->lost_full,
+                                          .module = (uint32_t)h->lost_deep, .kind = LS_LOST};
+        /* Published before the counters are cleared: a kill in between counts a loss twice rather
+         * than never. */
+        ls_ring_publish(t);
+        __atomic_store_n(&h->lost_full, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&h->lost_deep, 0, __ATOMIC_RELEASE);
+    }
+    if (t->announced != t->track) {
+        int32_t framework_id = ls_framework_thread_id ? (int32_t)ls_framework_thread_id() : -1;
+        *ls_ring_advance(t) = (ls_record){.start = ls_ticks(), .end = (uint64_t)(uint32_t)h->tid, .seq = framework_id,
+                                          .module = t->track, .kind = LS_THREAD_BEGIN};
+        t->announced = t->track;
+    }
+}
+
+/* More contexts for `t`: given back ones first. */
+ls_context *ls_context_refill(ls_thread *t) {
+    ls_lock(&ls.wiped->lock);
+    while (spare_contexts && t->free_count < CONTEXTS_AT_ONCE) {
+        ls_context *c = spare_contexts;
+        spare_contexts = c->next;
+        c->next = t->free;
+        t->free = c;
+        t->free_count++;
+    }
+    ls_unlock(&ls.wiped->lock);
+    if (!t->free) {
+        size_t bytes = CONTEXTS_AT_ONCE * sizeof(ls_context);
+        ls_context *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (made == MAP_FAILED)
+            return NULL;
+        for (uint32_t i = 0; i < CONTEXTS_AT_ONCE; i++) {
+            made[i].next = t->free;
+            t->free = &made[i];
+        }
+        t->free_count = CONTEXTS_AT_ONCE;
+    }
+    return t->free;
+}
+
+/* The thread has enough contexts, or none of ours: everybody may have this one. */
+void ls_context_spare(ls_context *c) {
+    ls_lock(&ls.wiped->lock);
+    c->next = spare_contexts;
+    spare_contexts = c;
+    ls_unlock(&ls.wiped->lock);
+}
+
+/* Begin recording in this process: `name` of the session's abstract socket, `library` the
+ * libtorch_cpu.so that is about to be loaded. 0, or minus an errno. */
+LS_EXPORT int ls_prepare(const char *name, const char *library_path, int use_tsc) {
+    if (ls.wiped)
+        return ls.page ? 0 : -EAGAIN;
+    size_t length = strlen(name);
+    if (length + 2 > sizeof address.sun_path)
+        return -ENAMETOOLONG;
+    address.sun_family = AF_UNIX;
+    memcpy(address.sun_path + 1, name, length); /* a leading NUL: the abstract namespace */
+    address_length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+    ls.use_tsc = use_tsc;
+    strncpy(library, library_path, sizeof library - 1);
+    ls_wiped *wiped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (wiped == MAP_FAILED)
+        return -ENOMEM;
+    if (madvise(wiped, 4096, MADV_WIPEONFORK)) {
+        munmap(wiped, 4096);
+        return -ENOSYS;
+    }
+    ended.generation = ~(uint64_t)0;
+    have_key = !pthread_key_create(&key, thread_end);
+    ls.wiped = wiped;
+    if (process_begin()) {
+        ls.wiped = NULL;
+        munmap(wiped, 4096);
+        if (have_key)
+            pthread_key_delete(key);
+        return -ECONNREFUSED;
+    }
+    return 0;
+}
+
+/* One moment on three clocks, the best of a few tries: tsc, CLOCK_MONOTONIC, CLOCK_REALTIME, and half
+ * the time the reading took, in ns. */
+LS_EXPORT void ls_clock_reading(int64_t out[4]) {
+    out[3] = INT64_MAX;
+    for (int i = 0; i < 5; i++) {
+        struct timespec real;
+        uint64_t before = ls_monotonic_ns();
+        uint64_t tsc = __rdtsc();
+        clock_gettime(CLOCK_REALTIME, &real);
+        uint64_t after = ls_monotonic_ns();
+        int64_t error = (int64_t)(after - before + 1) / 2;
+        if (error >= out[3])
+            continue;
+        out[0] = (int64_t)tsc;
+        out[1] = (int64_t)(before + (after - before) / 2);
+        out[2] = real.tv_sec * 1000000000 + real.tv_nsec;
+        out[3] = error;
+    }
+}
+
+/* What our own Python code inside the program has cost so far. */
+LS_EXPORT void ls_note_cost(uint64_t cpu_ns) {
+    if (ls.page)
+        ls.page->agent_cpu_ns += cpu_ns;
+}
+
+LS_EXPORT uint32_t ls_layout_version(void) { return LS_LAYOUT_VERSION; }

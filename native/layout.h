@@ -1,0 +1,129 @@
+/* What the agent writes and our own processes read: the record, the ring, the process page, the
+ * names segment and the message that hands a memfd over. Little endian, x86-64.
+ * `layerscope/collect/layout.py` holds the same numbers; a test compares the two. */
+#ifndef LAYERSCOPE_LAYOUT_H
+#define LAYERSCOPE_LAYOUT_H
+
+#include <stdint.h>
+
+#define LS_LAYOUT_VERSION 1u
+#define LS_RING_MAGIC 0x4752534cu    /* "LSRG" */
+#define LS_PAGE_MAGIC 0x4750534cu    /* "LSPG" */
+#define LS_NAMES_MAGIC 0x4d4e534cu   /* "LSNM" */
+#define LS_MESSAGE_MAGIC 0x4d53534cu /* "LSSM" */
+
+/* Kinds of a record. 0 to 4 are spans (model/layers.py KINDS), the rest is about the ring itself. */
+enum {
+    LS_FUNCTION = 0,
+    LS_BACKWARD = 1,
+    LS_RANGE = 2,
+    LS_OPTIMIZER = 3,
+    LS_LOADER = 4,
+    LS_THREAD_BEGIN = 252, /* start: when, end: tid, seq: RecordFunction's thread id, module: track */
+    LS_THREAD_END = 253,   /* start: when */
+    LS_LOST = 254,         /* start, end: first and last lost, name: how many because the ring was full,
+                              module: how many because they were too deep */
+    LS_EXTRA = 255,        /* more about the record before it; name: one of the LS_EXTRA_ values */
+};
+enum {
+    LS_EXTRA_FORWARD_THREAD = 1, /* start: RecordFunction thread id of the forward operator */
+    LS_EXTRA_ELSEWHERE = 2,      /* start: track that opened the span, end: its serial there */
+    LS_EXTRA_OPTIMIZER = 3,      /* start: number of the optimizer instance */
+};
+enum { LS_FLAG_ASYNC = 1, LS_FLAG_ELSEWHERE = 2, LS_FLAG_EXTRA = 4 };
+
+typedef struct {
+    uint64_t start, end; /* ticks: TSC or CLOCK_MONOTONIC ns, as the process page says */
+    uint32_t name;
+    int32_t seq; /* autograd sequence number, -1: none */
+    uint32_t module;
+    uint16_t depth;
+    uint8_t kind, flags;
+} ls_record;
+
+/* One open span. `state` is serial << 1 | closed: whoever ends the span on another thread sets the
+ * low bit by compare-and-swap, so it can never hit a later tenant of the slot. */
+typedef struct {
+    uint64_t start;
+    uint64_t state;
+    uint32_t name;
+    uint32_t kind;
+} ls_open;
+
+#define LS_OPEN_SLOTS 512u
+#define LS_RING_BYTES (3u << 20)
+#define LS_RING_HEADER 16384u
+#define LS_RING_RECORDS ((LS_RING_BYTES - LS_RING_HEADER) / 32u)
+
+typedef struct {
+    uint32_t magic, version, capacity, index;
+    int32_t pid, tid;
+    uint64_t process_start; /* CLOCK_MONOTONIC ns, the process page has the same */
+    uint8_t pad0[32];
+    /* The cache line of the thread that owns the ring. */
+    uint64_t published;            /* records ever written */
+    uint64_t lost_full, lost_deep; /* since the last LS_LOST record */
+    uint64_t lost_first, lost_last;
+    uint64_t elsewhere; /* spans of this ring that other threads ended */
+    uint32_t depth;     /* open slots in use */
+    uint32_t track;     /* of the thread that has the ring now; 0: none */
+    uint8_t pad1[8];
+    uint64_t consumed; /* records ever taken by the drainer; its own cache line */
+    uint32_t closed;   /* the drainer takes no more */
+    uint8_t pad2[52];
+    uint8_t pad3[320];
+    ls_open open[LS_OPEN_SLOTS];
+} ls_ring_header;
+
+typedef struct {
+    ls_ring_header h;
+    uint8_t pad[LS_RING_HEADER - sizeof(ls_ring_header)];
+    ls_record records[LS_RING_RECORDS];
+} ls_ring;
+
+enum { LS_PROBE_PENDING = 0, LS_PROBE_GOOD = 1, LS_PROBE_REFUSED = 2 };
+
+#define LS_PAGE_BYTES 16384u
+typedef struct {
+    uint32_t magic, version;
+    int32_t pid, ppid;
+    uint64_t process_start;
+    uint32_t clock_is_tsc;
+    /* Written by the session once the probe has answered; offsets -1: not known. */
+    int32_t probe, sequence_offset, forward_thread_offset;
+    uint64_t lost_without_ring, lost_names;
+    uint64_t lost_without_ring_first, lost_without_ring_last; /* ticks */
+    uint64_t agent_cpu_ns;  /* what starting cost inside the program */
+    uint32_t rings, callbacks;
+    uint64_t operator_cost_ns; /* written by the session: measured cost of one recorded operator */
+    uint8_t pad[4096 - 96];
+    char library[4096]; /* libtorch_cpu.so */
+    char command_line[8192];
+} ls_page;
+
+#define LS_NAMES_HEADER 64u
+#define LS_NAME_LIMIT 1024u
+#define LS_NAMES_MOST (1u << 20)
+typedef struct {
+    uint32_t magic, version, segment, capacity; /* bytes after the header */
+    uint64_t used;                              /* published bytes after the header */
+    uint64_t process_start;
+    uint8_t pad[LS_NAMES_HEADER - 32];
+} ls_names_header; /* then entries: u32 id, u32 length, bytes, padded to 8 */
+
+enum { LS_SEND_PROCESS = 1, LS_SEND_RING = 2, LS_SEND_NAMES = 3 };
+typedef struct {
+    uint32_t magic, type;
+    int32_t pid;
+    uint32_t index;
+    uint64_t process_start;
+} ls_message; /* carries one memfd by SCM_RIGHTS */
+
+_Static_assert(sizeof(ls_record) == 32, "record");
+_Static_assert(sizeof(ls_open) == 24, "open slot");
+_Static_assert(sizeof(ls_ring_header) == 512 + LS_OPEN_SLOTS * sizeof(ls_open), "ring header");
+_Static_assert(sizeof(ls_ring) <= LS_RING_BYTES, "ring");
+_Static_assert(sizeof(ls_page) == LS_PAGE_BYTES, "page");
+_Static_assert(sizeof(ls_names_header) == LS_NAMES_HEADER, "names header");
+
+#endif

@@ -1,0 +1,116 @@
+/* A process without Python that loads a libtorch_cpu.so and checks by values what the agent takes for
+ * granted: that the callback's layout and calling convention are right, that names, scopes and contexts
+ * arrive, and where a RecordFunction keeps its sequence number. Prints one line of JSON; a crash here is
+ * the answer "refused". usage: layerscope-probe PATH/libtorch_cpu.so */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct {
+    void **(*start)(void **result, const void *record_function);
+    void (*end)(const void *record_function, void *context);
+    double sampling_probability;
+    bool scopes[10];
+    bool needs_inputs, needs_outputs, needs_ids;
+} callback;
+
+/* std::variant<std::string_view, std::reference_wrapper<FunctionSchema>> holding a string view, as
+ * libstdc++ lays it out: larger than 16 bytes, so passed in memory. */
+typedef struct {
+    size_t length;
+    const char *text;
+    uint64_t which;
+} name_variant;
+
+#define SENTINEL 0x1234567812345678
+#define OBJECT_BYTES 4096
+static const char NAME[] = "layerscope_probe";
+static const char *(*name_of)(const void *);
+static bool (*is_async)(const void *);
+static int started, ended, wrong, destroyed, sequence_offset = -1;
+
+static void destroy(void *context) { (void)context; }
+static void destroy_and_free(void *context) {
+    destroyed++;
+    free(context);
+}
+static void *const vtable[4] = {NULL, NULL, (void *)destroy, (void *)destroy_and_free};
+
+static int find(const char *object, uint64_t value) {
+    int found = -1;
+    for (int i = 0; i + 8 <= 512; i += 8) {
+        uint64_t word;
+        memcpy(&word, object + i, 8);
+        if (word == value)
+            found = found < 0 ? i : -2; /* in two places: not known */
+    }
+    return found < 0 ? -1 : found;
+}
+
+static void **on_start(void **result, const void *f) {
+    started++;
+    wrong |= strcmp(name_of(f), NAME) != 0;
+    wrong |= is_async(f) ? 2 : 0;
+    sequence_offset = find(f, SENTINEL);
+    void **context = malloc(sizeof(void *));
+    *context = (void *)(vtable + 2);
+    *result = context;
+    return result;
+}
+
+static void on_end(const void *f, void *context) {
+    (void)f;
+    ended++;
+    wrong |= !context || *(void **)context != (void *)(vtable + 2) ? 4 : 0;
+}
+
+static void **unexpected(void **result, const void *f) {
+    (void)f;
+    wrong |= 8; /* the scope filter is not where we think it is */
+    *result = NULL;
+    return result;
+}
+
+static int answer(const char *state, const char *why) {
+    printf("{\"state\": \"%s\", \"why\": \"%s\", \"sequence_offset\": %d}\n", state, why, sequence_offset);
+    fflush(stdout);
+    _exit(0); /* the destructors of a half used libtorch are no business of ours */
+}
+
+int main(int count, char **arguments) {
+    void *torch = count > 1 ? dlopen(arguments[1], RTLD_LAZY) : NULL;
+    if (!torch)
+        return answer("refused", "the library does not load on its own");
+    uint64_t (*add)(callback) = NULL;
+    void (*construct)(void *, uint8_t) = NULL, (*destruct)(void *) = NULL;
+    void (*before)(void *, name_variant, int64_t) = NULL;
+    *(void **)&name_of = dlsym(torch, "_ZNK2at14RecordFunction4nameEv");
+    *(void **)&is_async = dlsym(torch, "_ZNK2at14RecordFunction7isAsyncEv");
+    *(void **)&add = dlsym(torch, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
+    *(void **)&construct = dlsym(torch, "_ZN2at14RecordFunctionC1ENS_11RecordScopeE");
+    *(void **)&destruct = dlsym(torch, "_ZN2at14RecordFunctionD1Ev");
+    *(void **)&before = dlsym(torch, "_ZN2at14RecordFunction6beforeESt7variantIJSt17basic_string_viewIcSt11char_"
+                                     "traitsIcEESt17reference_wrapperIKN3c1014FunctionSchemaEEEEl");
+    if (!name_of || !is_async || !add)
+        return answer("refused", "the library has no RecordFunction callbacks of the known kind");
+    if (!construct || !destruct || !before)
+        return answer("refused", "the library has no RecordFunction that can be tried out");
+    callback right = {.start = on_start, .end = on_end, .sampling_probability = 1.0};
+    right.scopes[7] = true;
+    callback other = {.start = unexpected, .end = on_end, .sampling_probability = 1.0};
+    other.scopes[1] = true;
+    add(right);
+    add(other);
+    char *object = calloc(1, OBJECT_BYTES);
+    construct(object, 7);
+    before(object, (name_variant){strlen(NAME), NAME, 0}, SENTINEL);
+    destruct(object);
+    if (started != 1 || ended != 1 || destroyed != 1 || wrong)
+        return answer("refused", "its callbacks do not behave as expected");
+    return answer("good", "");
+}

@@ -1,0 +1,1 @@
+"""Columns in, tables out. Never prints, never draws."""

@@ -1,0 +1,276 @@
+"""What a step does at each moment: loading, forward, backward, optimizer or other.
+
+The phase of a moment is that of the innermost phase scope open then on the step track. The scopes:
+
+- **loading**: the waits for the loader (spans of kind loader).
+- **optimizer**: `Optimizer.step#` and `Optimizer.zero_grad#`.
+- **backward**: the hull of a group of outermost autograd spans. A group ends where an operator, a loader wait or an
+  optimizer span begins outside the autograd spans, or where the optimizer span around it ends.
+- **forward**: from the first operator after the previous backward group, loader wait or optimizer step (and in the same
+  step) up to the start of the backward group, Python between the operators included; a `zero_grad` in between stays
+  optimizer. Operators
+  between two loader waits of a step are forward too, from the first to the last of them. In a step without a backward
+  pass forward is the hull of all its operators.
+- **other**: the rest, for example operators after the optimizer step or between backward pass and optimizer step.
+
+With `opt.step(closure)` forward and backward lie inside the optimizer span and are taken out of it; there the forward
+pass begins after the last `zero_grad` before its backward pass, because what comes before belongs to the optimizer,
+unless nothing but the seed of the gradient (`aten::ones_like`) follows that `zero_grad`. With an optimizer that runs
+inside the backward pass its spans are taken out of the backward pass.
+
+Autograd may run on threads of its own (it does for GPUs). Autograd and optimizer spans of such worker tracks count as
+if they ran on the step track, which waits for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerscope.model.layers import KINDS, PHASES
+
+Int64s = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+Int8s = NDArray[np.int8]
+Bools = NDArray[np.bool_]
+# Positions in the arrays of a Line.
+Positions = NDArray[np.intp]
+
+FUNCTION, BACKWARD, RANGE, OPTIMIZER, LOADER = (
+    KINDS.index(kind) for kind in ("function", "backward", "range", "optimizer", "loader")
+)
+LOADING_PHASE, FORWARD_PHASE, BACKWARD_PHASE, OPTIMIZER_PHASE, OTHER_PHASE = (
+    PHASES.index(phase) for phase in ("loading", "forward", "backward", "optimizer", "other")
+)
+EARLIEST = np.iinfo(np.int64).min
+
+# The scopes from the outermost to the innermost: the last one that covers a moment gives its phase. An optimizer span
+# around a backward group (a closure) comes first, every other optimizer span lies inside whatever else is open.
+_PAINT = (OPTIMIZER_PHASE, FORWARD_PHASE, BACKWARD_PHASE, OPTIMIZER_PHASE, LOADING_PHASE)
+_BITS = 12  # of one scope's count in the packed sum: up to 4095 scopes of one sort open at a time
+
+
+@dataclass(slots=True)
+class Line:
+    """The spans of the step track in the order of their starts, a parent before its children."""
+
+    start: Int64s
+    end: Int64s
+    kind: NDArray[np.uint8]
+    name: Int32s
+    source: Positions  # where each span was in the caller's arrays
+
+
+@dataclass(slots=True)
+class Scopes:
+    """Positions in the line of what phases and steps are made of, each array ascending."""
+
+    backward: Positions  # outermost autograd spans
+    group_first: Positions  # the first autograd span of each backward group
+    group_last: Positions  # and the last
+    group_end: Int64s  # end of each group's hull
+    optimizer: Positions
+    optimizer_in_backward: Bools  # which of them run inside the backward pass
+    optimizer_around: Bools  # and which lie around a backward group
+    loader: Positions  # outermost loader waits
+    free: Positions  # operators outside autograd spans, loader waits and optimizer spans without a closure
+    free_in_optimizer: Bools  # which of them lie inside an optimizer span around a backward group
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Consecutive pieces of time with their step and phase; the first piece begins at the beginning of time."""
+
+    start: Int64s
+    step: Int32s
+    phase: Int8s
+
+    def at(self, time_ns: Int64s) -> tuple[Int32s, Int8s]:
+        """Step and phase at each of the times, -1 outside the steps."""
+        piece = np.searchsorted(self.start, time_ns, side="right") - 1
+        return self.step[piece], self.phase[piece]
+
+
+def outermost(line: Line, at: Positions) -> Positions:
+    """Which of the spans at these positions lie in no other of them."""
+    is_outer = np.ones(len(at), np.bool_)
+    is_outer[1:] = line.start[at[1:]] >= np.maximum.accumulate(line.end[at])[:-1]
+    return at[is_outer]
+
+
+def inside(line: Line, at: Positions, around: Positions) -> Bools:
+    """Which of the spans at these positions start inside one of the spans `around`, which are outermost ones."""
+    if not len(around):
+        return np.zeros(len(at), np.bool_)
+    last = np.searchsorted(around, at) - 1
+    return (last >= 0) & (line.start[at] < line.end[around[last]])
+
+
+def find_scopes(line: Line) -> Scopes:
+    """Find what phases are made of."""
+    backward = _merge_overlapping(line, np.flatnonzero(line.kind == BACKWARD))
+    loader = outermost(line, np.flatnonzero(line.kind == LOADER))
+    optimizer = np.flatnonzero(line.kind == OPTIMIZER)
+    in_backward = inside(line, optimizer, backward)
+    around = _next_start(line, backward, optimizer) < line.end[optimizer]
+
+    shield = np.full(len(line.start), EARLIEST)
+    for opaque in (backward, loader, optimizer[~around]):
+        shield[opaque] = line.end[opaque]
+    np.maximum.accumulate(shield, out=shield)
+    free = np.flatnonzero((line.kind == FUNCTION) & (line.start >= shield))
+
+    closures = outermost(line, optimizer[around])
+    breaks = np.zeros(len(line.start), np.int32)
+    breaks[free] = breaks[loader] = breaks[optimizer[~in_backward]] = 1
+    first = _first_of_groups(line, backward, np.cumsum(breaks, dtype=np.int32), closures)
+    return Scopes(
+        backward=backward,
+        group_first=backward[first],
+        group_last=backward[np.append(first[1:], len(backward)) - 1] if len(first) else backward,
+        group_end=np.maximum.reduceat(line.end[backward], first) if len(first) else line.end[:0],
+        optimizer=optimizer,
+        optimizer_in_backward=in_backward,
+        optimizer_around=around,
+        loader=loader,
+        free=free,
+        free_in_optimizer=inside(line, free, closures),
+    )
+
+
+def _merge_overlapping(line: Line, at: Positions) -> Positions:
+    """The outermost of these spans, each lengthened to the end of those that overlap it (on other worker tracks)."""
+    outer = outermost(line, at)
+    if len(outer):
+        line.end[outer] = np.maximum.reduceat(line.end[at], np.searchsorted(at, outer))
+    return outer
+
+
+def _next_start(line: Line, spans: Positions, at: Positions) -> Int64s:
+    """The start of the first of `spans` that comes after each position."""
+    starts = np.append(line.start[spans], np.iinfo(np.int64).max)
+    return starts[np.searchsorted(spans, at)]
+
+
+def _first_of_groups(line: Line, backward: Positions, breaks: Int32s, closures: Positions) -> Positions:
+    """Which outermost autograd spans begin a backward group (as indices into `backward`)."""
+    if not len(backward):
+        return backward
+    begins = np.ones(len(backward), np.bool_)
+    begins[1:] = np.diff(breaks[backward]) != 0
+    if len(closures):
+        closure = np.where(inside(line, backward, closures), np.searchsorted(closures, backward), 0)
+        begins[1:] |= np.diff(closure) != 0
+    return np.flatnonzero(begins)
+
+
+def _forwards(line: Line, scopes: Scopes, is_step: Bools, seed_name: int, first: Positions) -> tuple[Int64s, Int64s]:
+    """Start and end of the forward pass before each backward group that has one.
+
+    `is_step` says which of the optimizer spans are steps, `seed_name` is the code of `aten::ones_like`, `first` are
+    the first spans of the steps.
+    """
+    outside = ~scopes.optimizer_in_backward
+    limits = np.concatenate((scopes.group_last, scopes.loader, scopes.optimizer[is_step & outside], first - 1))
+    limits.sort()
+    zero_grads = scopes.optimizer[~is_step & outside]
+    closures = outermost(line, scopes.optimizer[scopes.optimizer_around])
+    in_closure = inside(line, scopes.group_first, closures)
+    starts, ends = [], []
+    for nested in (False, True):
+        group = scopes.group_first[in_closure == nested]
+        free = scopes.free[scopes.free_in_optimizer == nested]
+        limit = last_before(limits, group)
+        begin = _first_after(free, limit)
+        if nested:
+            later = _first_after(free, np.maximum(limit, last_before(zero_grads, group)))
+            is_forward = (later < group) & (line.name[np.minimum(later, len(line.name) - 1)] != seed_name)
+            begin = np.where(is_forward, later, begin)
+        found = begin < group
+        starts.append(line.start[begin[found]])
+        ends.append(line.start[group[found]])
+    return np.concatenate(starts), np.concatenate(ends)
+
+
+def last_before(positions: Positions, at: Positions) -> Positions:
+    """The last of `positions` before each one of `at`, -1 where there is none."""
+    return np.append(positions, -1)[np.searchsorted(positions, at) - 1]
+
+
+def _first_after(positions: Positions, at: Positions) -> Positions:
+    """The first of `positions` after each one of `at`, a huge number where there is none."""
+    return np.append(positions, np.iinfo(np.intp).max)[np.searchsorted(positions, at, side="right")]
+
+
+def _hulls(line: Line, free: Positions, first: Positions, stop: Positions, limit: Int64s) -> tuple[Int64s, Int64s]:
+    """Hulls of the operators between positions `first` and `stop`, cut at `limit`; empty stretches give nothing."""
+    begin, end = np.searchsorted(free, first), np.searchsorted(free, stop)
+    some = begin < end
+    begin, end, limit = begin[some], end[some], limit[some]
+    if not len(begin):
+        return line.start[:0], line.end[:0]
+    ends = np.append(line.end[free], EARLIEST)
+    last_end = np.maximum.reduceat(ends, np.column_stack((begin, end)).ravel())[::2]
+    return line.start[free[begin]], np.minimum(last_end, limit)
+
+
+def _between_loaders(line: Line, scopes: Scopes, is_step: Bools) -> tuple[Int64s, Int64s]:
+    """Hulls of the operators between two loader waits with neither backward pass nor optimizer step between them."""
+    steps = scopes.optimizer[is_step & ~scopes.optimizer_in_backward]
+    marks = np.sort(np.concatenate((scopes.group_first, steps)))
+    one, other = scopes.loader[:-1], scopes.loader[1:]
+    direct = np.searchsorted(marks, one) == np.searchsorted(marks, other)
+    one, other = one[direct], other[direct]
+    return _hulls(line, scopes.free, one, other, line.start[other])
+
+
+def make_timeline(
+    line: Line, scopes: Scopes, is_step: Bools, seed_name: int, begin: Int64s, end: Int64s
+) -> tuple[Timeline, Int64s]:
+    """The pieces of time of the steps [begin, end), and a table of the time in each phase (rows) and step (columns)."""
+    first, stop = np.searchsorted(line.start, begin), np.searchsorted(line.start, end)
+    bare = np.searchsorted(scopes.backward, first) == np.searchsorted(scopes.backward, stop)
+    forwards = (
+        _forwards(line, scopes, is_step, seed_name, first),
+        _between_loaders(line, scopes, is_step),
+        _hulls(line, scopes.free, first[bare], stop[bare], end[bare]),
+    )
+    closures, plain = scopes.optimizer[scopes.optimizer_around], scopes.optimizer[~scopes.optimizer_around]
+    layers = (
+        (line.start[closures], line.end[closures]),
+        (np.concatenate([one[0] for one in forwards]), np.concatenate([one[1] for one in forwards])),
+        (line.start[scopes.group_first], scopes.group_end),
+        (line.start[plain], line.end[plain]),
+        (line.start[scopes.loader], line.end[scopes.loader]),
+    )
+    return _paint(layers, begin, end)
+
+
+def _paint(layers: tuple[tuple[Int64s, Int64s], ...], begin: Int64s, end: Int64s) -> tuple[Timeline, Int64s]:
+    times: list[Int64s] = [np.array([EARLIEST]), begin, end]
+    weights: list[Int64s] = [np.zeros(1 + 2 * len(begin), np.int64)]
+    for layer, (start, stop) in enumerate(layers):
+        for time, sign in ((start, 1), (stop, -1)):
+            times.append(time)
+            weights.append(np.full(len(time), sign << (_BITS * layer), np.int64))
+    time = np.concatenate(times)
+    order = np.argsort(time, kind="stable")
+    time = time[order]
+    # How many scopes of each layer are open, packed in one number: its highest field tells the innermost.
+    packed = np.cumsum(np.concatenate(weights)[order])
+    innermost = np.searchsorted(1 << (_BITS * np.arange(len(layers))), packed, side="right")
+    phase = np.array((OTHER_PHASE, *_PAINT), np.int8)[innermost]
+    step = np.searchsorted(begin, time, side="right") - 1
+    step[(step < 0) | (time >= np.append(end, EARLIEST)[step])] = -1
+    phase[step < 0] = -1
+
+    spent = np.zeros((len(PHASES), len(begin)), np.int64)
+    within = np.flatnonzero(step[:-1] >= 0)
+    np.add.at(spent, (phase[within], step[within]), np.diff(time)[within])
+
+    last_of_its_time = np.append(time[1:] != time[:-1], True)
+    time, step, phase = time[last_of_its_time], step[last_of_its_time], phase[last_of_its_time]
+    changes = np.append(True, (step[1:] != step[:-1]) | (phase[1:] != phase[:-1]))
+    return Timeline(time[changes], step[changes].astype(np.int32), phase[changes]), spent

@@ -1,0 +1,144 @@
+"""A table as `analyse` hands it on: Arrow columns with type, unit and meaning, ready for every output.
+
+`analyse.tables` asks for it, `show` prints it. `select` is what `--where`, `--sort` and `--top` do to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from layerscope.errors import ReadError, UsageError
+from layerscope.model.events import Problem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Units of a column. NS of an instant is the run's clock; a share is a fraction of 1.
+NS = "ns"
+BYTES = "bytes"
+COUNT = "count"
+SHARE = "share"
+RATIO = "ratio"
+# The unit stands in the row itself, in its column `unit`.
+BY_ROW = "by row"
+BY_ROW_PER_S = "by row per s"
+
+_NUMBERS = ("int64", "int32", "float64")
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """One column. `type` is int64, int32, float64, bool or string; an `instant` is a moment, not a duration."""
+
+    name: str
+    type: str
+    unit: str
+    meaning: str
+    instant: bool = False
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its values can be added."""
+        return self.type in _NUMBERS
+
+
+@dataclass(frozen=True)
+class Result:
+    """A table with what must be said beside it.
+
+    `relation` is the DuckDB question, `order` how its rows are sorted; `data` is its answer, asked
+    for on first use, so that `select` can narrow the question while it is only a question. The
+    reader must be open until then.
+
+    `notes` are sentences that qualify the numbers, `empty` is the one that stands in for missing
+    rows, `totals` belongs under the columns it names, `origin_ns` is the start of the run on its
+    clock, `left_out` counts the rows that `top` cut off.
+    """
+
+    name: str
+    columns: tuple[ResultColumn, ...]
+    relation: Any
+    order: str
+    notes: tuple[str, ...] = ()
+    totals: Mapping[str, int | float | str] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    origin_ns: int = 0
+    left_out: int = 0
+    empty: str = "There is nothing to show."
+
+    @cached_property
+    def data(self) -> pa.Table:
+        """The documented columns, in order, with the documented types."""
+        import pyarrow as pa
+
+        schema = pa.schema([(column.name, pa.type_for_alias(column.type)) for column in self.columns])
+        answer = self.relation.order(self.order).select(*schema.names).to_arrow_table()
+        return answer.cast(schema)
+
+    @property
+    def rows(self) -> int:
+        """How many rows it holds."""
+        return int(self.data.num_rows)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What must be said beside the rows, or instead of them."""
+        return self.notes if self.rows else (*self.notes, self.empty)
+
+    def column(self, name: str) -> ResultColumn:
+        """The column called `name`; UsageError that lists the columns when there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise UsageError(f"table {self.name} has no column {name!r}. {self.known_columns()}")
+
+    def known_columns(self) -> str:
+        """The columns, as the end of an error message."""
+        return "Its columns are " + ", ".join(column.name for column in self.columns)
+
+
+def select(result: Result, where: str | None = None, sort: str | None = None, top: int | None = None) -> Result:
+    """The rows of `result` that satisfy `where`, in the order of `sort`, at most `top` of them (0: all).
+
+    A number sorts largest first and a word from A to Z; `+column` and `-column` say ascending and
+    descending. Rows without a value come last, equal ones keep their order.
+    """
+    import duckdb
+
+    if top is not None and top < 0:
+        raise UsageError(f"--top {top} is not a number of rows; 0 shows all of them")
+    if sort is not None:
+        result = replace(result, order=f"{_order(result, sort)}, {result.order}")
+    try:
+        return _narrowed(result, where, top or 0)
+    except duckdb.Error as error:
+        if where is None or isinstance(error, duckdb.IOException):
+            raise ReadError(f"table {result.name} cannot be read: {_reason(error)}") from error
+        raise UsageError(f"--where {where!r} cannot be used: {_reason(error)}. {result.known_columns()}") from error
+
+
+def _narrowed(result: Result, where: str | None, top: int) -> Result:
+    kept = result if where is None else replace(result, relation=result.relation.filter(where))
+    if top:
+        left_out = max(0, kept.relation.count("*").fetchall()[0][0] - top)
+        kept = replace(kept, relation=kept.relation.order(kept.order).limit(top), left_out=left_out)
+    # A `where` may turn out to be wrong only when it meets the data, so the answer is asked for here.
+    if not kept.rows and where is not None and result.relation.limit(1).fetchall():
+        kept = replace(kept, empty=f"No row satisfies --where {where!r}.")
+    return kept
+
+
+def _reason(error: Exception) -> str:
+    """DuckDB's own words, without its error class and without the picture of the query."""
+    first = str(error).splitlines()[0]
+    return re.sub(r"^[A-Z][A-Za-z -]* Error: ", "", first).rstrip("!. ")
+
+
+def _order(result: Result, sort: str) -> str:
+    column = result.column(sort[1:] if sort[:1] in ("+", "-") else sort)
+    descending = sort.startswith("-") or (column.is_number and not sort.startswith("+"))
+    return f'"{column.name}" {"DESC" if descending else "ASC"} NULLS LAST'

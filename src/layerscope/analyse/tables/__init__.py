@@ -1,0 +1,68 @@
+"""The tables of `layerscope table`: one file each, found by this folder.
+
+A table is a module with a docstring that defines its columns and
+
+    BY       the values `--by` accepts
+    REFUSED  values of `--by` that make sense but have no data yet, with the reason
+    COLUMNS  its columns, in order
+    TOP      how many rows are printed unless `--top` says otherwise (0: all)
+    EMPTY    the sentence that stands in for an empty table
+    NEXT     the next useful command
+    build    (reader, by=None) -> Result
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, cast
+
+from layerscope.analyse.losses import problems
+from layerscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from layerscope.analyse.result import Result, ResultColumn
+    from layerscope.store.reader import Reader
+
+
+class TableModule(Protocol):
+    """What a file of this folder provides."""
+
+    BY: tuple[str, ...]
+    REFUSED: dict[str, str]
+    COLUMNS: tuple[ResultColumn, ...]
+    TOP: int
+    EMPTY: str
+    NEXT: str
+
+    def build(self, reader: Reader, by: str | None = None) -> Result:
+        """The table of `reader`'s recording, one row for each value of `by`."""
+
+
+def names() -> list[str]:
+    """The names of the tables."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+
+
+def load(name: str) -> TableModule:
+    """The module of the table `name`; UsageError that lists the tables when there is none."""
+    if name not in names():
+        raise UsageError(f"there is no table {name!r}. The tables are {', '.join(names())}")
+    return cast(TableModule, importlib.import_module(f"{__name__}.{name}"))
+
+
+def build(reader: Reader, name: str, by: str | None = None) -> Result:
+    """The table `name`, with what the recording lacks beside it."""
+    module = load(name)
+    if by is not None and by not in module.BY:
+        raise UsageError(_refusal(name, module, by))
+    result = module.build(reader, by)
+    return replace(result, empty=module.EMPTY, problems=problems(reader), origin_ns=reader.run.info.start_ns)
+
+
+def _refusal(name: str, module: TableModule, by: str) -> str:
+    possible = f"Possible here: --by {', --by '.join(module.BY)}" if module.BY else "This table has no --by"
+    if by in module.REFUSED:
+        return f"{name} cannot be shown by {by}: {module.REFUSED[by]}. {possible}"
+    return f"{name} cannot be shown by {by!r}. {possible}"

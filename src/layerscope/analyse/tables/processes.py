@@ -1,0 +1,80 @@
+"""Processes: every process that was recorded, and the resources it used.
+
+process         key of the process in this recording
+pid, ppid       its process id and that of its parent
+start_ns        when it started, on the run's clock; printed in seconds since the run began
+dur_ns          how long it lived; none while its end is unknown
+exit            its exit status, or minus the signal that ended it
+threads, spans  its threads that ran operators, and the spans they recorded
+cpu_ns          CPU time it used, in the program and in the kernel, at the last reading
+system_ns       the part of it in the kernel
+rss_peak_bytes  the most memory it held at a reading
+faults_minor    page faults served from memory
+faults_major    page faults that waited for a disk
+lost            records that were lost; none where nobody could count them
+argv            its command line
+
+None of cpu_ns to faults_major where nobody read its counters.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from layerscope.analyse.result import BYTES, COUNT, NS, Result, ResultColumn
+
+if TYPE_CHECKING:
+    from layerscope.store.reader import Reader
+
+BY = ()
+REFUSED: dict[str, str] = {}
+COLUMNS = (
+    ResultColumn("process", "int32", "", "key of the process"),
+    ResultColumn("pid", "int32", "", "process id"),
+    ResultColumn("ppid", "int32", "", "process id of its parent"),
+    ResultColumn("start_ns", "int64", NS, "when it started", instant=True),
+    ResultColumn("dur_ns", "int64", NS, "how long it lived"),
+    ResultColumn("exit", "int32", "", "exit status, or minus the signal"),
+    ResultColumn("threads", "int64", COUNT, "threads that ran operators"),
+    ResultColumn("spans", "int64", COUNT, "spans they recorded"),
+    ResultColumn("cpu_ns", "int64", NS, "CPU time"),
+    ResultColumn("system_ns", "int64", NS, "CPU time in the kernel"),
+    ResultColumn("rss_peak_bytes", "int64", BYTES, "the most memory it held at a reading"),
+    ResultColumn("faults_minor", "int64", COUNT, "page faults served from memory"),
+    ResultColumn("faults_major", "int64", COUNT, "page faults that waited for a disk"),
+    ResultColumn("lost", "int64", COUNT, "records that were lost"),
+    ResultColumn("argv", "string", "", "command line"),
+)
+TOP = 0
+EMPTY = "No processes were recorded."
+NEXT = "layerscope table counters"
+
+_QUERY = """
+    WITH worked AS (
+        SELECT process, count(DISTINCT track) AS threads, sum(weight) AS spans
+        FROM spans JOIN tracks USING (track) GROUP BY process
+    ),
+    used AS (
+        SELECT process,
+               max(value) FILTER (counters.name = 'cpu_ns') AS cpu_ns,
+               max(value) FILTER (counters.name = 'system_ns') AS system_ns,
+               max(value) FILTER (counters.name = 'rss_bytes') AS rss_peak_bytes,
+               max(value) FILTER (counters.name = 'faults_minor') AS faults_minor,
+               max(value) FILTER (counters.name = 'faults_major') AS faults_major
+        FROM counters JOIN tracks USING (track) GROUP BY process
+    ),
+    losses AS (
+        SELECT coalesce(gaps.process, tracks.process) AS process, true AS has_lost,
+               CASE WHEN bool_or(lost IS NULL) THEN NULL ELSE sum(lost) END AS lost
+        FROM gaps LEFT JOIN tracks USING (track) GROUP BY ALL
+    )
+    SELECT processes.*, processes.end_ns - processes.start_ns AS dur_ns, coalesce(threads, 0) AS threads,
+           coalesce(spans, 0) AS spans, cpu_ns, system_ns, rss_peak_bytes, faults_minor, faults_major,
+           CASE WHEN has_lost THEN lost ELSE 0 END AS lost
+    FROM processes
+    LEFT JOIN worked USING (process) LEFT JOIN used USING (process) LEFT JOIN losses USING (process)"""
+
+
+def build(reader: Reader, by: str | None = None) -> Result:
+    """One row for each process, in the order they started."""
+    return Result("processes", COLUMNS, reader.connection().sql(_QUERY), order="start_ns, process")

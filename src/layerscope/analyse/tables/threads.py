@@ -1,0 +1,62 @@
+"""Threads: what each thread of the program did.
+
+process   key of the process
+tid       id of the thread; ids are reused by the system, rows are not
+name      name of the thread
+spans     operators, ranges and waits that started on it
+busy_ns   time inside them: the durations of its outermost spans, added up
+first_ns  start of its first span, on the run's clock; printed in seconds since the run began
+last_ns   end of its last span
+lost      records of this thread that were lost; none where nobody could count them
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from layerscope.analyse.result import COUNT, NS, Result, ResultColumn
+
+if TYPE_CHECKING:
+    from layerscope.store.reader import Reader
+
+# What a thread is called in every table: its name and its id, and its track where ids were reused.
+THREAD_NAMES = """
+    SELECT track, CASE WHEN count(*) OVER (PARTITION BY plain) > 1 THEN plain || ' #' || track ELSE plain END AS thread
+    FROM (SELECT track, concat_ws(' ', nullif(name, ''), coalesce(tid::VARCHAR, '#' || track)) AS plain
+          FROM tracks WHERE kind = 'thread')"""
+
+BY = ()
+REFUSED: dict[str, str] = {}
+COLUMNS = (
+    ResultColumn("process", "int32", "", "key of the process"),
+    ResultColumn("tid", "int32", "", "id of the thread"),
+    ResultColumn("name", "string", "", "name of the thread"),
+    ResultColumn("spans", "int64", COUNT, "spans that started on it"),
+    ResultColumn("busy_ns", "int64", NS, "durations of its outermost spans, added up"),
+    ResultColumn("first_ns", "int64", NS, "start of its first span", instant=True),
+    ResultColumn("last_ns", "int64", NS, "end of its last span", instant=True),
+    ResultColumn("lost", "int64", COUNT, "records that were lost"),
+)
+TOP = 0
+EMPTY = "No threads were recorded."
+NEXT = "layerscope table operators --by thread"
+
+_QUERY = """
+    WITH worked AS (
+        SELECT track, sum(weight) AS spans, sum(dur_ns * weight) FILTER (parent IS NULL) AS busy_ns,
+               min(start_ns) AS first_ns, max(start_ns + dur_ns) AS last_ns
+        FROM spans GROUP BY track
+    ),
+    losses AS (
+        SELECT track, CASE WHEN bool_or(lost IS NULL) THEN NULL ELSE sum(lost) END AS lost, true AS has_lost
+        FROM gaps WHERE track IS NOT NULL GROUP BY track
+    )
+    SELECT track, process, tid, name, coalesce(spans, 0) AS spans, coalesce(busy_ns, 0) AS busy_ns, first_ns, last_ns,
+           CASE WHEN has_lost THEN lost ELSE 0 END AS lost
+    FROM tracks LEFT JOIN worked USING (track) LEFT JOIN losses USING (track)
+    WHERE kind = 'thread'"""
+
+
+def build(reader: Reader, by: str | None = None) -> Result:
+    """One row for each thread, the busiest first."""
+    return Result("threads", COLUMNS, reader.connection().sql(_QUERY), order="busy_ns DESC, track")

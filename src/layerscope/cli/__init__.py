@@ -1,0 +1,138 @@
+"""The command line: one file per verb, found by this folder; failures become one sentence here.
+
+A verb is a module with a docstring (its first line is the help), `configure(parser)` and
+`run(arguments) -> int`. `layerscope VERB` imports that module and no other verb, so that `run`
+starts fast. A verb whose name starts with `_` works but is not listed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Sequence
+from typing import NoReturn, Protocol, cast
+
+from layerscope import __version__
+from layerscope.errors import LayerscopeError, UsageError
+
+INTERRUPTED = 130
+# What a shell reports for a program that SIGPIPE ended, as it does for `cat big | head`.
+BROKEN_PIPE = 141
+
+
+class Verb(Protocol):
+    """What a file of this folder provides."""
+
+    __doc__: str | None
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the verb's arguments to `parser`."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do it; the exit status."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are UsageErrors and whose options cannot be abbreviated."""
+
+    def __init__(self, *args: object, **more: object) -> None:
+        defaults = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
+        super().__init__(*args, **{**defaults, **more})  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}. See {self.prog} --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status."""
+    _never_fail_to_print()
+    try:
+        status = _dispatch(sys.argv[1:] if argv is None else list(argv))
+        sys.stdout.flush()
+    except LayerscopeError as error:
+        print(f"layerscope: {error}", file=sys.stderr)
+        return error.status
+    except BrokenPipeError:
+        _discard_output()
+        return BROKEN_PIPE
+    except OSError as error:
+        _discard_output()
+        about = f"{error.filename}: " if error.filename else "cannot write the output: "
+        print(f"layerscope: {about}{error.strerror}", file=sys.stderr)
+        return LayerscopeError.status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return status
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line with every verb; made for `--help` and the documentation."""
+    whole = _top()
+    commands = whole.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
+    for name in verbs():
+        verb = _load(name)
+        summary, description = _described(verb)
+        command = commands.add_parser(name, help=summary, description=description)
+        verb.configure(command)
+        command.set_defaults(run=verb.run)
+    return whole
+
+
+def verbs() -> list[str]:
+    """The names of the commands that are listed."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv:
+        parser().print_help()
+        return 0
+    if argv[0].startswith("-"):
+        parser().parse_args(argv)
+        raise UsageError(f"the command comes first. The commands are {', '.join(verbs())}")
+    verb = _load(argv[0])
+    one = _Parser(prog=f"layerscope {argv[0]}", description=_described(verb)[1])
+    verb.configure(one)
+    return verb.run(one.parse_args(argv[1:]))
+
+
+def _load(name: str) -> Verb:
+    # Asking the folder first keeps `layerscope os` from importing anything that is not a verb.
+    if any(module.name == name for module in pkgutil.iter_modules(__path__)):
+        module = importlib.import_module(f"{__name__}.{name}")
+        if hasattr(module, "configure") and hasattr(module, "run"):
+            return cast(Verb, module)
+    raise UsageError(f"there is no command {name!r}. The commands are {', '.join(verbs())}")
+
+
+def _described(verb: Verb) -> tuple[str, str]:
+    description = (verb.__doc__ or "").strip()
+    return description.partition("\n")[0].rstrip("."), description
+
+
+def _top() -> _Parser:
+    top = _Parser(
+        prog="layerscope",
+        description="Shows where a deep-learning program spends its time and memory.",
+        epilog="Start here: layerscope run train.py",
+    )
+    top.add_argument("--version", action="version", version=f"layerscope {__version__}")
+    return top
+
+
+def _never_fail_to_print() -> None:
+    """A name may hold characters that the terminal's encoding lacks: print a substitute, do not fail."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started us
+            setattr(sys, name, open(os.open(os.devnull, os.O_WRONLY), "w", closefd=False))
+        reconfigure = getattr(getattr(sys, name), "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _discard_output() -> None:
+    """The interpreter flushes stdout once more at exit; that must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,123 @@
+"""Print a table of a recording: operators, spans, steps, threads, processes or counters.
+
+RUN is a folder made by `layerscope run`, with or without its suffix; left out, it is the newest
+one here. --where takes an expression over the columns, such as "self_share > 0.05 and name like
+'aten::%'". --sort puts the largest number first and words from A to Z; --sort=+COLUMN ascends,
+--sort=-COLUMN descends. Times in --csv and --json are integer nanoseconds, shares fractions of 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from layerscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from layerscope.analyse.result import Result
+    from layerscope.analyse.tables import TableModule
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `table`."""
+    from layerscope.analyse import tables
+
+    listed = "\n".join(f"  {name:<10} {_first_line(tables.load(name))}" for name in tables.names())
+    parser.usage = f"{parser.prog} [RUN] NAME [options]"
+    parser.epilog = f"the tables:\n{listed}"
+    parser.add_argument("words", nargs="*", metavar="[RUN] NAME", help="a recording, and which table of it")
+    parser.add_argument("--by", metavar="WHAT", help="one row for each name and WHAT; operators: kind, thread")
+    parser.add_argument("--where", metavar="EXPRESSION", help="only the rows for which it is true")
+    parser.add_argument("--sort", metavar="COLUMN", help="order of the rows")
+    parser.add_argument(
+        "--top", metavar="N", type=int, help="only the first N rows, 0: all (spans: 15, else all; --csv, --json: all)"
+    )
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--csv", action="store_true", help="print comma-separated values")
+    output.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("-q", "--quiet", action="store_true", help="do not name the next command")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the table that `arguments` ask for."""
+    from layerscope.analyse import tables
+    from layerscope.analyse.result import select
+    from layerscope.cli._open import open_run
+    from layerscope.store.reader import Reader
+
+    where, name = _run_and_name(arguments.words, tables.names())
+    module = tables.load(name)
+    path = _find_run(where)
+    # A machine that reads the table can cut it itself: nothing is left out that was not asked for.
+    top = module.TOP if arguments.top is None and not (arguments.csv or arguments.json) else arguments.top
+    with Reader(open_run(path)) as reader:
+        result = tables.build(reader, name, arguments.by)
+        _print(select(result, arguments.where, arguments.sort, top), arguments, path)
+    if not (arguments.quiet or arguments.csv or arguments.json):
+        print(f"Next: {_next_command(module, where)}", file=sys.stderr)
+    return 0
+
+
+def _print(result: Result, arguments: argparse.Namespace, path: Path) -> None:
+    from layerscope.show import csv_output, json_output, terminal
+
+    if arguments.json:
+        sys.stdout.flush()
+        json_output.write(result, sys.stdout.buffer, "table", str(path))
+    elif arguments.csv:
+        csv_output.write(result, sys.stdout)
+        if not arguments.quiet:
+            for sentence in (*map(terminal.problem_sentence, result.problems), *result.sentences):
+                print(f"layerscope: {sentence}", file=sys.stderr)
+    else:
+        terminal.write(result, sys.stdout)
+
+
+def _run_and_name(words: list[str], known: list[str]) -> tuple[str | None, str]:
+    """The recording (None: the newest) and the table, in either order: a table is known by its name."""
+    listed = f"The tables are {', '.join(known)}"
+    if not words:
+        raise UsageError(f"name a table: layerscope table operators. {listed}")
+    if len(words) > 2:
+        raise UsageError(f"at most a recording and one table, not {len(words)} words: {shlex.join(words)}")
+    if len(words) == 1:
+        if words[0] not in known and _recordings(words[0]):
+            raise UsageError(f"which table of {words[0]}? {listed}")
+        return None, words[0]
+    first, second = words
+    return (second, first) if first in known and second not in known else (first, second)
+
+
+def _find_run(name: str | None) -> Path:
+    """The folder of the recording called `name`, with or without its suffix; None is the newest here."""
+    from layerscope.store.run import newest
+
+    if name is None:
+        return newest(Path.cwd())
+    found = _recordings(name)
+    if found:
+        return found[0]
+    if Path(name).exists():
+        return Path(name)  # opening it says what is wrong with it
+    raise UsageError(f"there is no recording {name!r}. Make one: layerscope run train.py")
+
+
+def _recordings(name: str) -> list[Path]:
+    from layerscope.store.run import SUFFIX
+
+    plain = Path(name)
+    suffixed = plain.with_name(plain.name + SUFFIX) if plain.name else plain
+    return [path for path in (plain, suffixed) if (path / "run.json").exists()]
+
+
+def _next_command(module: TableModule, run: str | None) -> str:
+    """The next command, about the same recording as this one."""
+    return module.NEXT.replace("table ", f"table {shlex.quote(run)} ", 1) if run else module.NEXT
+
+
+def _first_line(module: TableModule) -> str:
+    """What the table is, from its docstring: `Steps: the iterations` says it after the colon."""
+    return (module.__doc__ or "").partition("\n")[0].partition(": ")[2].rstrip(".")

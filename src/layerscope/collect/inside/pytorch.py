@@ -1,0 +1,63 @@
+# Inside the program, run by path when it imports torch: loads the agent and starts recording.
+# Standard library only; torch has imported ctypes by itself, or is about to.
+import sys
+import time
+
+state = {"agent": None, "optimizers": None, "hook": None}
+
+
+def prepare(module):
+    """Before torch is executed: tell the session which library is about to come, so that it can probe it."""
+    import ctypes
+    import os
+
+    begin = time.process_time_ns()
+    library = os.path.join(os.path.dirname(module.__spec__.origin), "lib", "libtorch_cpu.so")
+    agent = ctypes.CDLL(settings["library"])  # noqa: F821 - the door puts `settings` here
+    code = agent.ls_prepare(
+        settings["socket"].encode(),  # noqa: F821
+        os.path.realpath(library).encode("utf-8", "surrogateescape"),
+        settings["tsc"],  # noqa: F821
+    )
+    if code == 0:
+        state["agent"] = agent
+        agent.ls_note_cost(time.process_time_ns() - begin)
+
+
+def start():
+    """After torch is executed. True: the probe has not answered yet, call again."""
+    agent = state["agent"]
+    if agent is None:
+        return False
+    begin = time.process_time_ns()
+    code = agent.ls_operators_start()
+    if code == 0:
+        watch_optimizers(agent)
+    agent.ls_note_cost(time.process_time_ns() - begin)
+    return code == 1
+
+
+def watch_optimizers(agent):
+    """Number the optimizer instances: two Adams have the same name, a step belongs to one of them."""
+    import weakref
+
+    torch = sys.modules["torch"]
+    register = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
+    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)
+    if register is None or state["hook"] is not None:
+        return
+    numbers = weakref.WeakKeyDictionary()
+    note = agent.ls_note_optimizer
+    note.restype = None
+
+    def note_optimizer(optimizer, args, kwargs):
+        if is_compiling is not None and is_compiling():
+            return
+        number = numbers.get(optimizer)
+        if number is None:
+            number = numbers[optimizer] = len(seen) + 1
+            seen.append(number)
+        note(number)
+
+    seen = []
+    state["hook"] = register(note_optimizer)

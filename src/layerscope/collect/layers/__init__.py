@@ -1,0 +1,1 @@
+"""One file per source that records while a program runs."""

@@ -1,0 +1,263 @@
+"""Operators, backward functions, ranges, optimizer steps and loader waits, from the agent's rings.
+
+Clock: the TSC or CLOCK_MONOTONIC, as the process says. `Decoder` turns the chunks of one process's raw
+file into batches of columns; a batch holds every span that ended before its last clock reading.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from layerscope.collect import layout, spool
+from layerscope.collect.layers import counters
+from layerscope.model.clocks import Conversion, Identity
+
+OPEN_HEAD_BYTES = 16
+_SPAN = np.dtype(
+    [
+        ("start", "<i8"),
+        ("end", "<i8"),
+        ("name", "<u4"),
+        ("seq", "<i4"),
+        ("track", "<i4"),
+        ("depth", "<i4"),
+        ("forward_thread", "<i8"),
+        ("optimizer", "<i4"),
+        ("kind", "u1"),
+        ("flags", "u1"),
+        ("unfinished", "u1"),
+    ]
+)
+
+
+@dataclass(slots=True)
+class Track:
+    """A thread of the process; times in ticks until the end of reading."""
+
+    number: int
+    tid: int
+    framework_thread: int
+    start: int
+    end: int | None = None
+    name: str = ""
+
+
+@dataclass(slots=True)
+class Loss:
+    """Records that were lost. Ticks; track 0: not known which."""
+
+    track: int
+    start: int
+    end: int
+    lost: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Decoder:
+    """Reads the chunks of one process. Names are the process's own numbers into `names`."""
+
+    about: dict[str, Any] = field(default_factory=dict)
+    names: list[str] = field(default_factory=lambda: ["(other names)"])
+    tracks: dict[int, Track] = field(default_factory=dict)
+    losses: list[Loss] = field(default_factory=list)
+    counters: list[tuple[int, str, int, str]] = field(default_factory=list)
+    readings: list[tuple[int, int, int, int]] = field(default_factory=list)
+    clock: Conversion = field(default_factory=Identity)
+    final: dict[str, Any] = field(default_factory=dict)
+    totals: np.ndarray = field(default_factory=lambda: np.zeros((0, 4), np.int64))
+    ended: bool = False
+    records: int = 0
+    _ring_track: dict[int, int] = field(default_factory=dict)
+    _ring_next: dict[int, int] = field(default_factory=dict)
+    _segment_next: dict[int, int] = field(default_factory=dict)
+    _waiting: list[np.ndarray] = field(default_factory=list)
+    _open: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, chunk: spool.Chunk) -> None:
+        """Take in one chunk."""
+        if chunk.kind == spool.RECORDS:
+            self._add_records(chunk)
+        elif chunk.kind == spool.NAMES:
+            self._add_names(chunk)
+        elif chunk.kind == spool.POLL:
+            self._add_reading(*np.frombuffer(chunk.payload, "<i8").tolist())
+        elif chunk.kind == spool.COUNTERS:
+            self.counters.extend(counters.read(chunk.payload))
+        elif chunk.kind == spool.OPEN:
+            self._add_open(chunk)
+        elif chunk.kind == spool.THREADS:
+            self._name_threads(json.loads(chunk.payload))
+        elif chunk.kind == spool.PROCESS:
+            self._describe(json.loads(chunk.payload))
+        elif chunk.kind == spool.LOSS:
+            self._account(json.loads(chunk.payload))
+        elif chunk.kind == spool.TOTALS:
+            self.totals = np.frombuffer(chunk.payload, "<i8").reshape(-1, 4)
+        elif chunk.kind == spool.END:
+            self.ended = True
+
+    @property
+    def waiting(self) -> int:
+        """Number of records that a batch would look at."""
+        return sum(len(part) for part in self._waiting)
+
+    def batch(self, last: bool = False) -> np.ndarray:
+        """The spans that ended before the newest clock reading, `_SPAN` rows with times in ns of the run.
+
+        With `last`, everything that is left, and the spans that never ended.
+        """
+        parts = self._waiting
+        if last:
+            parts = parts + self._open
+            self._open = []
+        if not parts:
+            return np.zeros(0, _SPAN)
+        spans = np.concatenate(parts)
+        self._waiting = []
+        if not last:
+            late = spans["end"] > self.clock.last
+            if late.any():
+                self._waiting = [spans[late]]
+                spans = spans[~late]
+        if last:
+            spans = _without_twins(spans)
+        spans["start"] = self.clock.to_run(spans["start"])
+        spans["end"] = self.clock.to_run(spans["end"])
+        return spans
+
+    def to_run(self, ticks: int) -> int:
+        """One moment in ns of the run."""
+        return int(self.clock.to_run(np.array([ticks], np.int64))[0])
+
+    def _describe(self, about: dict[str, Any]) -> None:
+        self.about.update({key: value for key, value in about.items() if value not in ("", [""])})
+        if self.about.get("clock") == "tsc" and isinstance(self.clock, Identity):
+            self.clock = Conversion()
+            for tsc, run_ns, _, _ in self.readings:
+                self.clock.add(tsc, run_ns)
+
+    def _add_reading(self, tsc: int, run_ns: int, realtime_ns: int, error_ns: int) -> None:
+        self.readings.append((tsc, run_ns, realtime_ns, error_ns))
+        self.clock.add(run_ns if isinstance(self.clock, Identity) else tsc, run_ns)
+
+    def _add_names(self, chunk: spool.Chunk) -> None:
+        data, at = chunk.payload, 0
+        if chunk.first < self._segment_next.get(chunk.key, 0):
+            return  # a second drainer wrote the segment again from its start
+        while at + 8 <= len(data):
+            number = int.from_bytes(data[at : at + 4], "little")
+            length = int.from_bytes(data[at + 4 : at + 8], "little")
+            text = data[at + 8 : at + 8 + length].decode("utf-8", "replace")
+            while len(self.names) <= number:
+                self.names.append("(name lost)")
+            self.names[number] = text
+            at += 8 + (length + 1 + 7 & ~7)
+        self._segment_next[chunk.key] = chunk.first + at
+
+    def _add_records(self, chunk: spool.Chunk) -> None:
+        records = np.frombuffer(chunk.payload, layout.RECORD)
+        overlap = self._ring_next.get(chunk.key, 0) - chunk.first
+        if overlap > 0:  # written twice: by a drainer that died before it could say so, and by the next
+            records = records[overlap:]
+        self._ring_next[chunk.key] = chunk.first + chunk.count
+        kinds = records["kind"]
+        special = kinds >= layout.THREAD_BEGIN
+        track = np.full(len(records), self._ring_track.get(chunk.key, 0), np.int32)
+        for at in np.flatnonzero(special & (kinds != layout.EXTRA)).tolist():
+            self._ring_event(chunk.key, records[at], at, track)
+        main = np.flatnonzero(~special)
+        self.records += len(main)
+        if not len(main):
+            return
+        spans = np.zeros(len(main), _SPAN)
+        for name in ("start", "end", "name", "seq", "depth", "kind", "flags"):
+            spans[name] = records[name][main]
+        spans["track"] = track[main]
+        extras = np.flatnonzero(kinds == layout.EXTRA)
+        if len(extras):
+            _attach(spans, main, records, extras)
+        self._waiting.append(spans)
+
+    def _ring_event(self, ring: int, record: Any, at: int, track: np.ndarray) -> None:
+        """A thread begins or ends on this ring, or something was lost."""
+        kind, start = int(record["kind"]), int(record["start"])
+        if kind == layout.THREAD_BEGIN:
+            number = int(record["module"])
+            self._ring_track[ring] = number
+            track[at:] = number
+            self.tracks[number] = Track(number, int(record["end"]), int(record["seq"]), start)
+        elif kind == layout.THREAD_END:
+            if int(record["module"]) in self.tracks:
+                self.tracks[int(record["module"])].end = start
+        else:
+            self._lost(int(track[at]), start, int(record["end"]), int(record["name"]), int(record["module"]))
+
+    def _lost(self, track: int, start: int, end: int, full: int, deep: int) -> None:
+        for lost, reason in ((full, "ring_full"), (deep, "too_deep")):
+            if lost:
+                self.losses.append(Loss(track, start, end, lost, reason))
+
+    def _add_open(self, chunk: spool.Chunk) -> None:
+        track, _tid = np.frombuffer(chunk.payload[:OPEN_HEAD_BYTES], "<u8").tolist()
+        slots = np.frombuffer(chunk.payload[OPEN_HEAD_BYTES:], layout.OPEN)
+        depth = np.flatnonzero(slots["state"] & 1 == 0)
+        spans = np.zeros(len(depth), _SPAN)
+        for name in ("start", "name", "kind"):
+            spans[name] = slots[name][depth]
+        spans["depth"] = depth
+        spans["track"] = track
+        spans["seq"] = -1
+        spans["end"] = max(self.clock.last, int(spans["start"].max(initial=0)))
+        spans["unfinished"] = 1
+        self._open.append(spans)
+
+    def _name_threads(self, names: dict[str, str]) -> None:
+        for track in self.tracks.values():
+            track.name = names.get(str(track.tid), track.name)
+
+    def _account(self, final: dict[str, Any]) -> None:
+        """The drainer's last word: what was lost and never got into a record."""
+        self.final = final
+        now = self.clock.last
+        for ring, left, full, deep, first, last in final["losses"]:
+            track = self._ring_track.get(ring, 0)
+            self._lost(track, first, last, full, deep)
+            if left:
+                reason = "disk_full" if final["disk_full"] else "after_end"
+                self.losses.append(Loss(track, now, now, left, reason))
+        if final["without_ring"]:
+            first, last = final["without_ring_first"], final["without_ring_last"]
+            self.losses.append(Loss(0, first, last, final["without_ring"], "no_ring"))
+
+
+def _attach(spans: np.ndarray, main: np.ndarray, records: np.ndarray, extras: np.ndarray) -> None:
+    """Put what the extra records say onto the spans that they follow."""
+    owner = np.searchsorted(main, extras) - 1
+    what = records["name"][extras]
+    value = records["start"][extras].astype(np.int64)
+    for code, column in (
+        (layout.EXTRA_FORWARD_THREAD, "forward_thread"),
+        (layout.EXTRA_OPTIMIZER, "optimizer"),
+        (layout.EXTRA_ELSEWHERE, "track"),
+    ):
+        chosen = (what == code) & (owner >= 0)
+        spans[column][owner[chosen]] = value[chosen]
+
+
+def _without_twins(spans: np.ndarray) -> np.ndarray:
+    """Drop an open span that has also ended: the program died between the record and the pop."""
+    left = np.flatnonzero(spans["unfinished"])
+    if not len(left):
+        return spans
+    done = spans[spans["unfinished"] == 0]
+    known = set(zip(done["track"].tolist(), done["depth"].tolist(), done["start"].tolist(), strict=True))
+    keep = np.ones(len(spans), bool)
+    for row in left.tolist():
+        span = spans[row]
+        keep[row] = (int(span["track"]), int(span["depth"]), int(span["start"])) not in known
+    return spans[keep]

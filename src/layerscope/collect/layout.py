@@ -1,0 +1,78 @@
+"""The memory that the agent shares with us, as NumPy types. The same numbers as `native/layout.h`."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+VERSION = 1
+RING_MAGIC, PAGE_MAGIC, NAMES_MAGIC, MESSAGE_MAGIC = 0x4752534C, 0x4750534C, 0x4D4E534C, 0x4D53534C
+
+RECORD = np.dtype(
+    [
+        ("start", "<u8"),
+        ("end", "<u8"),
+        ("name", "<u4"),
+        ("seq", "<i4"),
+        ("module", "<u4"),
+        ("depth", "<u2"),
+        ("kind", "u1"),
+        ("flags", "u1"),
+    ]
+)
+THREAD_BEGIN, THREAD_END, LOST, EXTRA = 252, 253, 254, 255
+EXTRA_FORWARD_THREAD, EXTRA_ELSEWHERE, EXTRA_OPTIMIZER = 1, 2, 3
+FLAG_ASYNC, FLAG_ELSEWHERE, FLAG_EXTRA = 1, 2, 4
+
+RING_BYTES = 3 << 20
+RING_HEADER = 16384
+RING_RECORDS = (RING_BYTES - RING_HEADER) // RECORD.itemsize
+OPEN_SLOTS = 512
+OPEN = np.dtype([("start", "<u8"), ("state", "<u8"), ("name", "<u4"), ("kind", "<u4")])
+RING = np.dtype(
+    {
+        "names": [
+            "magic", "version", "capacity", "index", "pid", "tid", "process_start", "published", "lost_full",
+            "lost_deep", "lost_first", "lost_last", "elsewhere", "depth", "track", "consumed", "closed", "open",
+        ],
+        "formats": [
+            "<u4", "<u4", "<u4", "<u4", "<i4", "<i4", "<u8", "<u8", "<u8",
+            "<u8", "<u8", "<u8", "<u8", "<u4", "<u4", "<u8", "<u4", (OPEN, (OPEN_SLOTS,)),
+        ],
+        "offsets": [0, 4, 8, 12, 16, 20, 24, 64, 72, 80, 88, 96, 104, 112, 116, 128, 136, 512],
+        "itemsize": RING_HEADER,
+    }
+)  # fmt: skip
+
+PAGE_BYTES = 16384
+PROBE_PENDING, PROBE_GOOD, PROBE_REFUSED = 0, 1, 2
+PAGE = np.dtype(
+    {
+        "names": [
+            "magic", "version", "pid", "ppid", "process_start", "clock_is_tsc", "probe", "sequence_offset",
+            "forward_thread_offset", "lost_without_ring", "lost_names", "lost_without_ring_first",
+            "lost_without_ring_last", "agent_cpu_ns", "rings", "callbacks", "operator_cost_ns", "library",
+            "command_line",
+        ],
+        "formats": [
+            "<u4", "<u4", "<i4", "<i4", "<u8", "<u4", "<i4", "<i4", "<i4", "<u8", "<u8", "<u8", "<u8", "<u8",
+            "<u4", "<u4", "<u8", "S4096", "S8192",
+        ],
+        "offsets": [0, 4, 8, 12, 16, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 84, 88, 4096, 8192],
+        "itemsize": PAGE_BYTES,
+    }
+)  # fmt: skip
+
+NAMES_HEADER = 64
+NAMES = np.dtype(
+    {
+        "names": ["magic", "version", "segment", "capacity", "used", "process_start"],
+        "formats": ["<u4", "<u4", "<u4", "<u4", "<u8", "<u8"],
+        "offsets": [0, 4, 8, 12, 16, 24],
+        "itemsize": NAMES_HEADER,
+    }
+)
+
+SEND_PROCESS, SEND_RING, SEND_NAMES = 1, 2, 3
+MESSAGE = struct.Struct("<IIiIQ")  # magic, type, pid, index, process_start

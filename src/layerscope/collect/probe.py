@@ -1,0 +1,108 @@
+"""Is this build of torch what the agent takes it for, and where does it keep two members?
+
+Asked once per build-id, in two throw-away processes: one without Python checks the callback's layout and
+finds the sequence number (0.12 s); one with the program's own Python runs a backward pass to find the
+forward thread, and measures what recording one operator costs. The answers are kept in the user's cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from layerscope import __version__
+from layerscope.collect import agent
+from layerscope.host.libraries import build_id
+
+_TIMEOUT_S = 60
+
+
+@dataclass(slots=True)
+class Answer:
+    """What is known of one library. Offsets -1: not known; `operator_cost_ns` 0: not measured."""
+
+    state: str
+    why: str = ""
+    sequence_offset: int = -1
+    forward_thread_offset: int = -1
+    operator_cost_ns: float = 0.0
+    complete: bool = False
+
+
+def cache_folder() -> Path | None:
+    """Where answers are kept; None when there is no place for them."""
+    base = os.environ.get("XDG_CACHE_HOME") or (
+        os.path.join(os.environ["HOME"], ".cache") if os.environ.get("HOME") else ""
+    )
+    return Path(base) / "layerscope" / "probe" if base else None
+
+
+def _cache_file(library: Path) -> Path | None:
+    folder = cache_folder()
+    identity = build_id(library)
+    if folder is None or identity is None:
+        return None
+    # The agent is part of the question: another one takes other things for granted.
+    size = agent.LIBRARY.stat().st_size
+    return folder / f"{identity}-{__version__}-{size}.json"
+
+
+def known(library: Path) -> Answer | None:
+    """The kept answer for `library`; None when it was never asked."""
+    file = _cache_file(library)
+    try:
+        return Answer(**json.loads(file.read_text())) if file else None
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def keep(library: Path, answer: Answer) -> None:
+    """Keep `answer` for the next run; without a writable cache it is asked again then."""
+    file = _cache_file(library)
+    if file is None:
+        return
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_text(json.dumps(asdict(answer)))
+        os.replace(temporary, file)
+
+
+def ask(library: Path) -> Answer:
+    """Try the library out in a process without Python."""
+    try:
+        done = subprocess.run(
+            [str(agent.PROBE), str(library)], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        if done.returncode != 0:
+            return Answer("refused", f"the probe of {library.name} ended with status {done.returncode}")
+        reply = json.loads(done.stdout)
+        return Answer(reply["state"], reply["why"], reply["sequence_offset"])
+    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError) as error:
+        return Answer("refused", f"the probe of {library.name} did not answer: {error}")
+
+
+def ask_with_python(python: str, library: Path, answer: Answer, use_tsc: bool) -> Answer:
+    """Complete a good `answer` with the program's own Python: forward thread and cost of an operator."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    package = library.parent.parent.parent
+    script = agent.INSIDE / "probe_pytorch.py"
+    command = [python, "-s", str(script), str(agent.LIBRARY), str(library), str(package)]
+    command += [str(answer.sequence_offset), str(int(use_tsc))]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        reply = json.loads(done.stdout)
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        return answer
+    answer.forward_thread_offset = int(reply["forward_thread_offset"])
+    answer.operator_cost_ns = float(reply["operator_cost_ns"])
+    answer.complete = True
+    return answer

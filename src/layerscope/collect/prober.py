@@ -1,0 +1,98 @@
+"""Answers the question of every recorded process: may the agent record with this build of torch?
+
+The question comes with the process page, while the program is still importing torch; the answer is
+written back into that page. The agent never waits for it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerscope.collect import layout, probe
+from layerscope.host.frameworks import package_version
+from layerscope.model.events import Problem
+
+
+class Prober:
+    """Probes each library once and publishes the answer to all its processes."""
+
+    def __init__(self, use_tsc: bool) -> None:
+        self.problems: list[Problem] = []
+        self.versions: dict[str, str] = {}
+        self._use_tsc = use_tsc
+        self._answers: dict[Path, probe.Answer] = {}
+        self._pages: list[tuple[Path, Any]] = []
+        self._threads: list[threading.Thread] = []
+
+    def take(self, fd: int, pid: int) -> None:
+        """A process handed its page over in `fd`: answer it now if the answer is known."""
+        page = np.frombuffer(mmap.mmap(fd, layout.PAGE_BYTES), layout.PAGE, 1)
+        library = Path(bytes(page[0]["library"]).decode("utf-8", "surrogateescape"))
+        self._pages.append((library, page))
+        try:
+            python = os.readlink(f"/proc/{pid}/exe")
+        except OSError:
+            python = ""
+        self._note_versions(python, library)
+        if library in self._answers or any(thread.name == str(library) for thread in self._threads):
+            self.publish()
+            return
+        answer = probe.known(library)
+        if answer:
+            self._answers[library] = answer
+            self.publish()
+        if answer is None or (answer.state == "good" and not answer.complete):
+            thread = threading.Thread(target=self._probe, args=(library, python), name=str(library), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _note_versions(self, python: str, library: Path) -> None:
+        found = re.search(r"python(\d+\.\d+)", python)
+        if found:
+            self.versions["python"] = found[1]
+        torch = package_version(library.parent.parent.parent, "torch")
+        if torch:
+            self.versions["torch"] = torch
+
+    def _probe(self, library: Path, python: str) -> None:
+        answer = self._answers.get(library) or probe.ask(library)
+        self._answers[library] = answer
+        probe.keep(library, answer)
+        self.publish()
+        if answer.state == "good" and python:
+            probe.keep(library, probe.ask_with_python(python, library, answer, self._use_tsc))
+
+    def publish(self) -> None:
+        """Write what is known into the pages of the processes that asked."""
+        for library, page in list(self._pages):
+            answer = self._answers.get(library)
+            if answer is None:
+                continue
+            page["sequence_offset"] = answer.sequence_offset
+            page["forward_thread_offset"] = answer.forward_thread_offset
+            page["operator_cost_ns"] = round(answer.operator_cost_ns)
+            # Last: the agent reads the rest only after this.
+            page["probe"] = layout.PROBE_GOOD if answer.state == "good" else layout.PROBE_REFUSED
+            if answer.complete or answer.state != "good":
+                self._pages.remove((library, page))
+
+    def finish(self) -> None:
+        """The program has ended: wait for what is still being asked (it is kept for the next run)."""
+        for thread in self._threads:
+            thread.join(timeout=10)
+        self.publish()
+        for library, answer in self._answers.items():
+            if answer.state != "good":
+                self.problems.append(
+                    Problem(
+                        "operators", "torch_not_understood", f"{library}: {answer.why}",
+                        "update layerscope, or use a torch it knows", "operators of the processes that use it",
+                    )
+                )  # fmt: skip

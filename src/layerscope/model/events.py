@@ -1,0 +1,16 @@
+"""The few events that are objects; everything that comes by the million is a column (`schema`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something could not be recorded: shown at the top of every output, never an empty chart."""
+
+    layer: str
+    code: str
+    what: str
+    remedy: str
+    lost: str = ""

@@ -1,0 +1,192 @@
+"""The tables of a recording: every column with its type, unit and meaning.
+
+The documentation of the tables is generated from here, the writer takes its Arrow schema from
+here, and the reader refuses a recording whose `SCHEMA_VERSION` is newer than its own.
+Times are int64 nanoseconds on the run's clock (CLOCK_MONOTONIC of the recording host).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. `type` is int64, int32, float64, bool, string or name (a dictionary string)."""
+
+    name: str
+    type: str
+    meaning: str
+    unit: str = ""
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: a folder of Parquet parts named after it."""
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+
+    def column(self, name: str) -> Column:
+        """The column called `name`; KeyError when there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+
+PROCESSES = Table(
+    "processes",
+    "The processes that were recorded.",
+    (
+        Column("process", "int32", "key of the process in this recording"),
+        Column("pid", "int32", "process id as the recorder saw it"),
+        Column("ppid", "int32", "process id of its parent", nullable=True),
+        Column("rank", "int32", "rank in a distributed job", nullable=True),
+        Column("host", "string", "host name"),
+        Column("argv", "string", "command line, secrets masked"),
+        Column("start_ns", "int64", "when it started", "ns"),
+        Column("end_ns", "int64", "when it ended; null while unknown", "ns", nullable=True),
+        Column("exit", "int32", "exit status, or minus the signal", nullable=True),
+    ),
+)
+
+TRACKS = Table(
+    "tracks",
+    "What carries spans in time order: threads, GPU streams, queues, counters. Thread ids are reused, tracks are not.",
+    (
+        Column("track", "int32", "key of the track"),
+        Column("process", "int32", "its process"),
+        Column("kind", "name", "thread, stream, queue or counter"),
+        Column("tid", "int32", "thread id of the operating system", nullable=True),
+        Column("name", "string", "name of the thread"),
+        Column("start_ns", "int64", "when it was first seen", "ns"),
+        Column("end_ns", "int64", "when the thread ended; null while unknown", "ns", nullable=True),
+    ),
+)
+
+SPANS = Table(
+    "spans",
+    "Every recorded stretch of time: an operator, a backward function, a range, an optimizer step, a loader wait.",
+    (
+        Column("span", "int64", "key of the span"),
+        Column("track", "int32", "the track it ran on (where it started, if it ended on another thread)"),
+        Column("parent", "int64", "the span it lies in on its track", nullable=True),
+        Column("depth", "int32", "number of spans that were open on the track when it started"),
+        Column("start_ns", "int64", "start", "ns"),
+        Column("dur_ns", "int64", "duration", "ns"),
+        Column("self_ns", "int64", "duration without the children of the same layer", "ns"),
+        Column("layer", "name", "layer of the stack: operators"),
+        Column("kind", "name", "function, backward, range, optimizer or loader"),
+        Column("name", "name", "name"),
+        Column("module", "int32", "key of the module it belongs to", nullable=True),
+        Column("step", "int32", "the step it started in", nullable=True),
+        Column("phase", "name", "loading, forward, backward, optimizer or other; null outside the steps", nullable=True),
+        Column("correlation", "int64", "key shared with the work it launched", nullable=True),
+        Column("seq", "int32", "autograd sequence number", nullable=True),
+        Column("args", "int64", "key of its arguments", nullable=True),
+        Column("weight", "int32", "how many spans of the run it stands for (1 unless the run was thinned)"),
+        Column("unfinished", "bool", "it was still open when the recording of its process ended"),
+    ),
+)
+
+STEPS = Table(
+    "steps",
+    "The iterations of a training or inference loop, and where their time went. The five phases add up to dur_ns.",
+    (
+        Column("step", "int32", "number of the step in its process, from 0"),
+        Column("process", "int32", "its process"),
+        Column("rule", "name", "what a step was taken to be: optimizer, loader or none"),
+        Column("optimizer", "int32", "instance of the optimizer that ends the steps", nullable=True),
+        Column("start_ns", "int64", "start", "ns"),
+        Column("dur_ns", "int64", "duration", "ns"),
+        Column("load_ns", "int64", "time in the data loader", "ns"),
+        Column("forward_ns", "int64", "time in the forward pass", "ns"),
+        Column("backward_ns", "int64", "time in the backward pass", "ns"),
+        Column("optimizer_ns", "int64", "time in the optimizer", "ns"),
+        Column("other_ns", "int64", "the rest", "ns"),
+        Column("warmup", "bool", "left out of averages as warm-up"),
+    ),
+)
+
+TOTALS = Table(
+    "totals",
+    "Exact sums over the whole run, whatever its length.",
+    (
+        Column("process", "int32", "the process"),
+        Column("layer", "name", "layer"),
+        Column("kind", "name", "kind"),
+        Column("name", "name", "name"),
+        Column("count", "int64", "number of spans that ended"),
+        Column("total_ns", "int64", "sum of their durations", "ns"),
+        Column("min_ns", "int64", "shortest", "ns"),
+        Column("max_ns", "int64", "longest", "ns"),
+    ),
+)
+
+COUNTERS = Table(
+    "counters",
+    "Values of a process over time. Cumulative counters count from the start of their process.",
+    (
+        Column("track", "int32", "the track of kind counter it belongs to"),
+        Column("at_ns", "int64", "when it was read", "ns"),
+        Column("name", "name", "what was read: cpu_ns, user_ns, system_ns, faults_minor, faults_major, rss_bytes, threads"),
+        Column("value", "int64", "its value"),
+        Column("unit", "name", "ns, bytes or count"),
+    ),
+)
+
+LINKS = Table(
+    "links",
+    "Pairs of spans that belong together.",
+    (
+        Column("from_span", "int64", "the cause"),
+        Column("to_span", "int64", "the effect"),
+        Column("kind", "name", "forward_backward: an operator and the backward function of it"),
+    ),
+)
+
+CLOCK_READINGS = Table(
+    "clock_readings",
+    "The same moment on two clocks, so that a foreign time can be put on the run's clock.",
+    (
+        Column("clock", "name", "tsc or realtime"),
+        Column("its", "int64", "what that clock said"),
+        Column("run_ns", "int64", "what the run's clock said", "ns"),
+        Column("error_ns", "int64", "half the time the reading took", "ns"),
+    ),
+)
+
+GAPS = Table(
+    "gaps",
+    "What was lost, with its exact count.",
+    (
+        Column("track", "int32", "where", nullable=True),
+        Column("process", "int32", "the process, where no track is known", nullable=True),
+        Column("start_ns", "int64", "start of the gap", "ns"),
+        Column("end_ns", "int64", "end of the gap", "ns"),
+        Column("lost", "int64", "number of records lost; null where nobody could count them", nullable=True),
+        Column("reason", "name", "ring_full, too_deep, no_ring, disk_full, after_end or damaged"),
+    ),
+)
+
+PROBLEMS = Table(
+    "problems",
+    "What could not be recorded, why, and what to do about it.",
+    (
+        Column("layer", "name", "the layer that is missing something"),
+        Column("code", "string", "stable name of the problem"),
+        Column("what", "string", "what happened"),
+        Column("remedy", "string", "what to do"),
+        Column("lost", "string", "what the recording lacks because of it"),
+    ),
+)
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (PROCESSES, TRACKS, SPANS, STEPS, TOTALS, COUNTERS, LINKS, CLOCK_READINGS, GAPS, PROBLEMS)
+}

@@ -1,0 +1,258 @@
+"""The summary as plain text: what `layerscope run` prints after the program's end and keeps as `summary.txt`."""
+
+from __future__ import annotations
+
+import re
+import signal
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+
+from layerscope import units
+from layerscope.analyse.summary import Cost, Memory, OpenOperators, OperatorRow, OperatorTimes, StepTimes, Summary
+from layerscope.show.terminal import display_width, printable, problem_sentence, shortened
+from layerscope.store.run import RunInfo
+
+WIDTH = 108
+_BAR = 12
+_NAME = 62
+_OPERATORS_COMMAND = "layerscope table operators"
+_RULES = {"optimizer": "one call of the optimizer", "loader": "one batch of the data loader"}
+# A median further than this from the mean is worth saying, and so is self time outside the steps.
+_SKEWED = 0.1
+_WORTH_SAYING = 0.1
+# Shares that add up to more than this come from threads that ran operators at the same time.
+_OVERLAP = 1.02
+_MOST_THREADS = 8
+_HEADING = "Operator (self time)"
+_IDLE = "no operator running: Python"
+
+
+def text(summary: Summary) -> str:
+    """The whole summary."""
+    blocks = [_header(summary), _overview(summary), _operators(summary), _losses(summary), _closing(summary)]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _header(summary: Summary) -> list[str]:
+    info, steps = summary.info, summary.steps
+    what = [_program(info.command), _ending(info)]
+    if info.program.wall_ns:
+        what.append(units.duration(info.program.wall_ns))
+    if summary.processes > 1:
+        what.append(f"{summary.processes} processes")
+    left = f"layerscope: {', '.join(what)}."
+    if steps:
+        where = f" in {steps.processes} processes" if steps.processes > 1 else ""
+        left += f" {steps.count:,} {_plural('step', steps.count)}{where}{_warmup(steps)}."
+    versions = ", ".join(f"{name} {info.versions[name]}" for name in ("python", "torch") if name in info.versions)
+    room = WIDTH - display_width(left)
+    if not versions:
+        return [left]
+    return [left + versions.rjust(room)] if len(versions) + 3 <= room else [left, versions]
+
+
+def _warmup(steps: StepTimes) -> str:
+    if not steps.warmup:
+        return ""
+    return ", the first left out as warm-up" if steps.warmup == 1 else f", the first {steps.warmup} left out as warm-up"
+
+
+def _program(command: list[str]) -> str:
+    """The program without its interpreter and its arguments: the script, `-m module`, or what it is."""
+    words = list(command)
+    if words and re.fullmatch(r"python[\d.]*", Path(words[0]).name):
+        rest = words[1:]
+        while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c", "-"):
+            rest.pop(0)
+        if rest[:1] == ["-m"]:
+            return printable(" ".join(rest[:2]))
+        words = rest or words
+    return printable(shortened(words[0], _NAME)) if words else "unknown program"
+
+
+def _ending(info: RunInfo) -> str:
+    if info.exit.signal is not None:
+        try:
+            return f"ended by {signal.Signals(info.exit.signal).name}"
+        except ValueError:
+            return f"ended by signal {info.exit.signal}"
+    if info.exit.code is not None:
+        return f"exit {info.exit.code}"
+    return "still running" if info.state == "running" else "end unknown because the recording was cut off"
+
+
+def _overview(summary: Summary) -> list[str]:
+    """On the left the phases of a step, on the right what else is known about it."""
+    facts = [fact for fact in (_steady(summary.steps), *_resources(summary), _memory(summary.memory)) if fact]
+    if summary.steps is None:
+        reason = (
+            "No optimizer stepped and no data loader was read, so there are no steps: figures are of the whole run."
+        )
+        return [reason, *(f"  {fact}" for fact in facts)] if summary.operators else [f"  {fact}" for fact in facts]
+    left = [_step_line(summary.steps), *_phases(summary.steps)]
+    right = [f"a step is {_RULES[summary.steps.rule]}" if summary.steps.rule in _RULES else "", *facts]
+    width = max(map(len, left)) + 3
+    return [f"{bar:<{width}}{fact}".rstrip() for bar, fact in zip_longest(left, right, fillvalue="")]
+
+
+def _step_line(steps: StepTimes) -> str:
+    divisor, unit = _scale(steps.mean_ns)
+    also = [f"p95 {units.three_digits(steps.p95_ns / divisor)}"]
+    if abs(steps.p50_ns - steps.mean_ns) > _SKEWED * steps.mean_ns:
+        also.insert(0, f"p50 {units.three_digits(steps.p50_ns / divisor)}")
+    return f"A step takes {units.three_digits(steps.mean_ns / divisor)} {unit} ({', '.join(also)})"
+
+
+def _phases(steps: StepTimes) -> list[str]:
+    divisor, unit = _scale(steps.mean_ns)
+    lines = []
+    for phase, spent_ns in steps.phases_ns.items():
+        share = spent_ns / max(steps.mean_ns, 1)
+        bar = "#" * round(_BAR * share)
+        lines.append(
+            f"  {phase:<9}  {units.three_digits(spent_ns / divisor):>5} {unit}  {_percent(share):>5}  {bar:<{_BAR}}"
+        )
+    return lines
+
+
+def _steady(steps: StepTimes | None) -> str:
+    if steps is None:
+        return ""
+    if steps.drift is None:
+        return "too few steps to say whether they are steady"
+    outliers = f"{steps.outliers:,} {_plural('outlier', steps.outliers)} (> 2x)" if steps.outliers else "no outliers"
+    if steps.outliers:
+        outliers += f", slowest {units.duration(steps.slowest_ns)}"
+    if abs(steps.drift - 1) <= _SKEWED:
+        return f"steps are steady: no drift, {outliers}"
+    trend = f"slower: +{_percent(steps.drift - 1)}" if steps.drift > 1 else f"faster: -{_percent(1 - steps.drift)}"
+    return f"steps get {trend} from first to last third, {outliers}"
+
+
+def _resources(summary: Summary) -> list[str]:
+    resources = summary.resources
+    if resources is None:
+        return ["CPU time and page faults were not recorded"]
+    per = " a step" if resources.per_step else " in the whole run" if summary.steps else ""
+    of = f" of {resources.cpus}" if resources.cpus else ""
+    busy = f"{resources.busy_cpus:.1f}{of} {_plural('CPU', resources.cpus or 2)} busy"
+    kernel = f", {units.duration(resources.kernel_ns)} in the kernel" if resources.kernel_ns is not None else ""
+    lines = [f"CPU {units.duration(resources.cpu_ns)}{per}: {busy}{kernel}"]
+    if resources.faults_minor is not None:
+        disk = _amount(resources.faults_major) if resources.faults_major else "none"
+        lines.append(f"page faults {_amount(resources.faults_minor)}{per}, {disk} from disk")
+    return lines
+
+
+def _memory(memory: Memory | None) -> str:
+    if memory is None:
+        return "memory was not recorded"
+    if memory.end_bytes is None:
+        return f"memory at most {units.size(memory.peak_bytes)}"
+    size = f"memory {units.size(memory.end_bytes)} at the end"
+    if memory.growth_bytes is None:
+        return f"{size}, at most {units.size(memory.peak_bytes)}"
+    if memory.is_growing:
+        return f"{size}, growing: +{units.size(memory.growth_bytes)} from first to last third"
+    return f"{size}, not growing"
+
+
+def _operators(summary: Summary) -> list[str]:
+    times, steps = summary.operators, summary.steps
+    if times is None:
+        return ["No operators were recorded."]
+    if not times.rows:
+        return ["No operators ran in the measured steps.", *_remarks(times, [])]
+    rows = list(times.rows)
+    if times.rest_names:
+        rows.append(replace(times.rest, name=f"{times.rest_names:,} more"))
+    if steps and times.idle_ns is not None:
+        rows.append(OperatorRow(_IDLE, times.idle_ns, times.idle_ns / max(steps.mean_ns, 1), 0))
+    names = [shortened(printable(row.name), _NAME) for row in rows]
+    width = max(map(display_width, (_HEADING, *names)))
+    divisor, unit = _scale(steps.mean_ns if steps else max(row.self_ns for row in rows))
+    heading = f"{unit}/step" if steps else unit
+    lines = [f"{_HEADING:<{width}}  {heading:>8}  {'share':>5}  {'calls':>7}"]
+    for name, row in zip(names, rows, strict=True):
+        padding = " " * (width - display_width(name))
+        calls = _amount(row.calls) if row.calls else ""
+        line = f"{name}{padding}  {units.three_digits(row.self_ns / divisor):>8}  {_percent(row.share):>5}  {calls:>7}"
+        lines.append(line.rstrip())
+    if times.rest_names:
+        lines[1 + len(times.rows)] += f"   {_OPERATORS_COMMAND}"
+    return [*lines, *_remarks(times, rows)]
+
+
+def _remarks(times: OperatorTimes, rows: list[OperatorRow]) -> Iterator[str]:
+    if sum(row.share for row in rows) > _OVERLAP:
+        yield "The shares add up to more than 100 %: several threads ran operators at the same time."
+    if times.outside_share > _WORTH_SAYING:
+        yield f"Not in it: {_percent(times.outside_share)} of all operator time, before, between and after the steps."
+
+
+def _losses(summary: Summary) -> list[str]:
+    lines = [line for problem in summary.problems for line in _wrapped(problem_sentence(problem))]
+    if summary.open_operators:
+        died = summary.info.exit.signal is not None
+        when = "when the program was ended" if died else "when the recording ended"
+        lines.append(f"Running {when}, outermost first:")
+        lines += [line for thread in summary.open_operators[:_MOST_THREADS] for line in _open(thread)]
+        if len(summary.open_operators) > _MOST_THREADS:
+            lines.append(f"  and {len(summary.open_operators) - _MOST_THREADS} more threads")
+    return lines
+
+
+def _open(thread: OpenOperators) -> list[str]:
+    return _wrapped(printable(f"  {thread.thread}: {' > '.join(thread.names)}"), "    ")
+
+
+def _closing(summary: Summary) -> list[str]:
+    following = _OPERATORS_COMMAND if summary.operators else "layerscope table processes"
+    size = f"{units.size(summary.cost.size_bytes)} in {summary.folder}"
+    return [*_wrapped(f"Recording cost {_cost(summary.cost)}; {size}"), f"Next: {following}"]
+
+
+def _cost(cost: Cost) -> str:
+    parts = {"drainer": cost.drainer, "converter": cost.converter, "session": cost.session}
+    known = {name: share for name, share in parts.items() if share is not None}
+    inside = "an unknown part of the program's CPU inside it"
+    if cost.inside is not None:
+        inside = f"{_cost_percent(cost.inside)} of the program's CPU inside it (estimated)"
+    if not known:
+        return inside
+    shares = ", ".join(f"{name} {_cost_percent(share)}" for name, share in known.items())
+    return f"{inside} and {_cost_percent(sum(known.values()))} beside it ({shares})"
+
+
+def _wrapped(line: str, indent: str = "  ") -> list[str]:
+    return textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _scale(dur_ns: float) -> tuple[int, str]:
+    """One unit for all the durations of a block, so that they can be compared."""
+    for divisor, unit in ((1_000_000_000, "s"), (1_000_000, "ms")):
+        if dur_ns >= divisor:
+            return divisor, unit
+    return 1_000, "µs"
+
+
+def _percent(share: float) -> str:
+    return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
+
+
+def _cost_percent(share: float) -> str:
+    return "<0.1 %" if share < 0.0005 else f"{100 * share:.1f} %"
+
+
+def _amount(value: float) -> str:
+    """A count, or a mean of counts: 391, 2.5, 0.04."""
+    if value >= 100 or abs(value - round(value)) < 0.005:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 0.1 else "<0.1"
+
+
+def _plural(noun: str, number: int) -> str:
+    return noun if number == 1 else f"{noun}s"

@@ -1,0 +1,204 @@
+"""Tables as aligned text: everything when it goes to a pipe or a file, fitted to the window in a terminal.
+
+Cells carry their unit (`2.92 ms`), headings are the column names that `--sort` and `--where` take.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+from layerscope import units
+from layerscope.analyse.result import BY_ROW, BY_ROW_PER_S, BYTES, COUNT, NS, RATIO, SHARE, Result, ResultColumn
+from layerscope.model.events import Problem
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_NOTHING = "-"
+_SEPARATOR = "  "
+# A shortened name still shows its first and its last part, so nothing gets narrower than this.
+_NARROWEST_NAME = 24
+
+
+def write(result: Result, stream: TextIO) -> None:
+    """Print `result` on `stream`: styled and fitted in a terminal, plain and whole elsewhere."""
+    if not stream.isatty():
+        stream.write(text(result))
+        return
+    from rich.console import Console
+
+    console = Console(file=stream, highlight=False)
+    for line in _styled(result, console.width):
+        console.print(line, soft_wrap=True)
+
+
+def text(result: Result, width: int | None = None) -> str:
+    """`result` as plain text, no wider than `width` when one is given."""
+    return "".join(line + "\n" for _, line in _lines(result, width))
+
+
+def problem_sentence(problem: Problem) -> str:
+    """What is missing, why, and what to do: one sentence."""
+    remedy = f"; {problem.remedy}" if problem.remedy else ""
+    verb = "Lost" if problem.code.startswith("lost_") else "Not recorded"
+    return printable(f"{verb}: {problem.lost or problem.layer}, because {problem.what}{remedy}.")
+
+
+def printable(value: str) -> str:
+    """`value` on one line: a name may hold any character, a terminal must not obey it."""
+    return value if value.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
+
+
+def display_width(value: str) -> int:
+    """How many columns of a terminal `value` takes."""
+    if value.isascii():
+        return len(value)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in value)
+
+
+def shortened(value: str, width: int) -> str:
+    """`value` in at most `width` columns: its middle left out, because both ends of a name say something."""
+    if display_width(value) <= width:
+        return value
+    head, tail = "", ""
+    # Characters are taken from both ends in turn until the next one would not fit beside the ellipsis.
+    for position in range(len(value)):
+        taken = value[position // 2] if position % 2 == 0 else value[-1 - position // 2]
+        if display_width(head) + display_width(tail) + display_width(taken) + 1 > width:
+            break
+        head, tail = (head + taken, tail) if position % 2 == 0 else (head, taken + tail)
+    return f"{head}…{tail}"
+
+
+def _styled(result: Result, width: int) -> Iterable[Text]:
+    from rich.text import Text
+
+    styles = {"heading": "bold", "totals": "bold", "problem": "yellow", "note": "dim"}
+    return (Text(line, style=styles.get(role, ""), no_wrap=True) for role, line in _lines(result, width))
+
+
+def _lines(result: Result, width: int | None) -> Iterable[tuple[str, str]]:
+    """Every line with its role: problem, heading, row, totals or note."""
+    for problem in result.problems:
+        yield "problem", problem_sentence(problem)
+    if result.rows:
+        layout = _Layout.of(result, width)
+        yield "heading", layout.line(layout.headings)
+        for row in layout.rows:
+            yield "row", layout.line(row)
+        if layout.totals:
+            yield "totals", layout.line(layout.totals)
+        if layout.left_out:
+            names = ", ".join(layout.left_out)
+            yield "note", f"Too narrow for {names}: make the window wider, or pipe the table."
+    if result.left_out:
+        yield "note", f"{result.left_out:,} more rows; --top 0 shows all."
+    for note in result.sentences:
+        yield "note", printable(note)
+
+
+@dataclass(slots=True)
+class _Layout:
+    """Cells as text, with the width of every column and on which side it is aligned."""
+
+    headings: list[str]
+    rows: list[list[str]]
+    totals: list[str]
+    widths: list[int]
+    rightward: list[bool]
+    left_out: list[str]
+
+    @classmethod
+    def of(cls, result: Result, width: int | None) -> _Layout:
+        row_units = result.data["unit"].to_pylist() if "unit" in result.data.column_names else []
+        cells, totals = [], []
+        for column in result.columns:
+            values = result.data[column.name].to_pylist()
+            if column.name in result.totals:
+                values.append(result.totals[column.name])
+            made = _cells(column, values, row_units, result.origin_ns)
+            totals.append(made.pop() if column.name in result.totals else "")
+            cells.append(made)
+        headings = [column.name for column in result.columns]
+        widths = [
+            max(map(display_width, (heading, total, *column)))
+            for heading, total, column in zip(headings, totals, cells, strict=True)
+        ]
+        rightward = [column.is_number or column.type == "bool" for column in result.columns]
+        layout = cls(headings, [], totals if result.totals else [], widths, rightward, [])
+        if width is not None:
+            cells = layout._fit(cells, width)
+        layout.rows = [list(row) for row in zip(*cells, strict=True)]
+        return layout
+
+    def line(self, cells: Sequence[str]) -> str:
+        """One line of the table."""
+        padded = (
+            " " * (width - display_width(cell)) + cell if right else cell + " " * (width - display_width(cell))
+            for cell, width, right in zip(cells, self.widths, self.rightward, strict=True)
+        )
+        return _SEPARATOR.join(padded).rstrip()
+
+    def _fit(self, cells: list[list[str]], width: int) -> list[list[str]]:
+        """Shorten names, widest first; when that is not enough leave out columns from the right."""
+        names = [index for index, right in enumerate(self.rightward) if not right]
+        while self._excess(width) > 0:
+            index = max(names, key=lambda index: self.widths[index], default=None)
+            if index is None or self.widths[index] <= _NARROWEST_NAME:
+                break
+            others = max((self.widths[other] for other in names if other != index), default=0)
+            wanted = max(self.widths[index] - self._excess(width), others, _NARROWEST_NAME)
+            self.widths[index] = wanted if wanted < self.widths[index] else self.widths[index] - 1
+        keep = len(self.widths)
+        while keep > 2 and self._excess(width, keep) > 0:
+            keep -= 1
+        self.left_out = self.headings[keep:]
+        for part in (self.headings, self.totals, self.widths, self.rightward, cells):
+            del part[keep:]
+        if self.totals:
+            self.totals = [shortened(cell, room) for cell, room in zip(self.totals, self.widths, strict=True)]
+        return [[shortened(cell, room) for cell in column] for column, room in zip(cells, self.widths, strict=True)]
+
+    def _excess(self, width: int, columns: int | None = None) -> int:
+        widths = self.widths[:columns]
+        return sum(widths) + len(_SEPARATOR) * (len(widths) - 1) - width
+
+
+def _cells(column: ResultColumn, values: list[Any], row_units: list[str], origin_ns: int) -> list[str]:
+    if column.unit in (BY_ROW, BY_ROW_PER_S):
+        per = "/s" if column.unit == BY_ROW_PER_S else ""
+        return _aligned([_cell(value, unit, per) for value, unit in zip(values, row_units, strict=True)])
+    if column.instant:
+        return [_NOTHING if value is None else f"{(value - origin_ns) / 1e9:.6f} s" for value in values]
+    made = [_cell(value, column.unit) for value in values]
+    return _aligned(made) if column.unit in (NS, BYTES) else made
+
+
+def _cell(value: Any, unit: str, per: str = "") -> str:
+    if value is None:
+        return _NOTHING
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if unit == NS:
+        return units.duration(value) + per
+    if unit == BYTES:
+        return units.size(value) + per
+    if unit == SHARE:
+        return "<0.1 %" if 0 < value < 0.0005 else f"{100 * value:.1f} %"
+    if unit == RATIO:
+        return f"{value:.2f}"
+    if unit == COUNT:
+        return (f"{value:,}" if isinstance(value, int) else units.three_digits(value)) + (f" {per}" if per else "")
+    return str(value)
+
+
+def _aligned(cells: list[str]) -> list[str]:
+    """Units of different length padded on the right, so that the numbers stand under each other."""
+    parts = [cell.partition(" ") for cell in cells]
+    width = max((len(unit) for _, _, unit in parts), default=0)
+    return [f"{number} {unit:<{width}}" if width else number for number, _, unit in parts]

@@ -1,0 +1,1 @@
+"""One recording = one folder: events in, columns out."""

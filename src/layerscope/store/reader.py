@@ -1,0 +1,115 @@
+"""Questions to a recording: DuckDB over its Parquet, every documented table a view of that name.
+
+A table that nothing recorded is an empty view with the right columns, so every question has an
+answer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from layerscope.errors import ReadError
+from layerscope.model.schema import TABLES, Table
+from layerscope.store.run import Run
+from layerscope.store.writer import arrow_schema
+
+
+class Reader:
+    """Reads one recording. Use it as a context manager, or call `close`."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._connection: Any = None
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def has(self, table: str) -> bool:
+        """Whether the recording holds at least one row of `table`."""
+        return any(pq.read_metadata(file).num_rows for file in table_files(self.run, table))
+
+    def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:
+        """The answer to `sql` as an Arrow table."""
+        return self.connection().execute(sql, parameters or []).to_arrow_table()
+
+    def arrays(self, table: str, columns: list[str]) -> dict[str, np.ndarray]:
+        """Whole columns as NumPy arrays, read without the database. Nulls of an integer become -1.
+
+        Name columns come as int32 codes in `NAME` with their strings in `NAME.names`.
+        """
+        files = table_files(self.run, table)
+        schema = arrow_schema(TABLES[table])
+        if files:
+            data = pa.concat_tables([pq.read_table(file, columns=columns) for file in files], promote_options="default")
+        else:
+            data = schema.empty_table().select(columns)
+        return {key: value for name in columns for key, value in _as_numpy(name, data[name], TABLES[table]).items()}
+
+    def connection(self) -> Any:
+        """The DuckDB connection, with a view for every table of the schema."""
+        if self._connection is None:
+            import duckdb
+
+            self._connection = duckdb.connect(":memory:", config={"threads": 2})
+            for table in TABLES.values():
+                self._connection.execute(_view(table, table_files(self.run, table.name)))
+        return self._connection
+
+
+def table_files(run: Run, table: str) -> list[Path]:
+    """The Parquet files of `table`: the finished one, or its parts."""
+    folder = run.tables_path / table
+    finished = folder / "all.parquet"
+    return [finished] if finished.exists() else sorted(folder.glob("part-*.parquet"))
+
+
+def check_tables(run: Run) -> None:
+    """Raise ReadError when a Parquet file of the recording is cut or damaged."""
+    for table in TABLES:
+        for file in table_files(run, table):
+            try:
+                pq.read_metadata(file)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise ReadError(f"{file} is damaged: {error}") from error
+
+
+_SQL_TYPES = {"int64": "BIGINT", "int32": "INTEGER", "float64": "DOUBLE", "bool": "BOOLEAN", "string": "VARCHAR", "name": "VARCHAR"}
+
+
+def _view(table: Table, files: list[Path]) -> str:
+    if not files:
+        columns = ", ".join(f"NULL::{_SQL_TYPES[c.type]} AS {c.name}" for c in table.columns)
+        return f'CREATE VIEW "{table.name}" AS SELECT {columns} WHERE false'
+    listed = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
+    columns = ", ".join(f'"{c.name}"::{_SQL_TYPES[c.type]} AS "{c.name}"' for c in table.columns)
+    return f'CREATE VIEW "{table.name}" AS SELECT {columns} FROM read_parquet([{listed}])'
+
+
+def _as_numpy(name: str, data: pa.ChunkedArray, table: Table) -> dict[str, np.ndarray]:
+    kind = table.column(name).type
+    if kind == "name":
+        merged = data.cast(arrow_schema(table).field(name).type).unify_dictionaries().combine_chunks()
+        chunk = merged if isinstance(merged, pa.DictionaryArray) else merged.chunk(0) if merged.num_chunks else None
+        if chunk is None:
+            return {name: np.zeros(0, np.int32), f"{name}.names": np.zeros(0, object)}
+        return {
+            name: chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False),
+            f"{name}.names": chunk.dictionary.to_numpy(zero_copy_only=False),
+        }
+    if kind in ("int64", "int32"):
+        return {name: data.fill_null(-1).to_numpy()}
+    return {name: data.to_numpy()}

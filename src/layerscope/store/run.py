@@ -1,0 +1,176 @@
+"""One recording = one folder: its `run.json`, and where everything else in it lies.
+
+Only the process that records writes `run.json`, always by rename, so a reader sees an old or a
+new one and never half of one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from layerscope.errors import ReadError, RunError, UsageError
+from layerscope.model.schema import SCHEMA_VERSION
+
+SUFFIX = ".layerscope"
+
+
+class ExitState(msgspec.Struct):
+    """How the program ended: an exit `code`, or the `signal` that ended it."""
+
+    code: int | None = None
+    signal: int | None = None
+
+
+class LayerState(msgspec.Struct):
+    """What one layer recorded and cost: `cpu_ns` inside the program, `bytes` of raw data."""
+
+    name: str
+    state: str
+    problem: str = ""
+    records: int = 0
+    dropped: int = 0
+    cpu_ns: int = 0
+    bytes: int = 0
+
+
+class TableState(msgspec.Struct):
+    """A finished table and its number of rows."""
+
+    name: str
+    rows: int
+
+
+class RecordingCost(msgspec.Struct):
+    """CPU time of our own processes beside the program, and what the recording takes on disk."""
+
+    session_cpu_ns: int = 0
+    drainer_cpu_ns: int = 0
+    converter_cpu_ns: int = 0
+    raw_bytes: int = 0
+    tables_bytes: int = 0
+
+
+class ProgramState(msgspec.Struct):
+    """Resources of the program itself, as the kernel accounted them at its end (wait4)."""
+
+    wall_ns: int = 0
+    user_ns: int = 0
+    system_ns: int = 0
+    max_rss_bytes: int = 0
+    faults_minor: int = 0
+    faults_major: int = 0
+
+
+class RunInfo(msgspec.Struct):
+    """`run.json`. States: running, finished (the program ended by itself or was ended), killed."""
+
+    schema: int
+    layerscope: str
+    run_id: str
+    state: str
+    command: list[str]
+    cwd: str
+    environment: dict[str, str]
+    host: dict[str, Any]
+    started_utc: str
+    start_ns: int = 0
+    session_pid: int = 0
+    finished_utc: str = ""
+    exit: ExitState = msgspec.field(default_factory=ExitState)
+    layers: list[LayerState] = []
+    window: str = ""
+    weight_policy: str = "none"
+    tables: list[TableState] = []
+    cost: RecordingCost = msgspec.field(default_factory=RecordingCost)
+    program: ProgramState = msgspec.field(default_factory=ProgramState)
+    versions: dict[str, str] = {}
+
+
+class Run:
+    """A recording on disk. `path` is its folder, `info` its `run.json`.
+
+    `tables_path` is where its Parquet lies: the folder itself, or the user's cache when the
+    folder cannot be written.
+    """
+
+    def __init__(self, path: Path, info: RunInfo, tables_path: Path | None = None) -> None:
+        self.path = path
+        self.info = info
+        self.tables_path = tables_path or path
+
+    @property
+    def name(self) -> str:
+        """The folder's name without its suffix."""
+        return self.path.name.removesuffix(SUFFIX)
+
+    @property
+    def raw(self) -> Path:
+        """The folder of the raw files."""
+        return self.path / "raw"
+
+    @classmethod
+    def create(cls, path: Path, info: RunInfo) -> Run:
+        """Make the folder `path` (it must not exist) with its first `run.json`."""
+        try:
+            path.mkdir(parents=True)
+            (path / "raw").mkdir()
+            (path / ".gitignore").write_text("*\n")
+            run = cls(path, info)
+            run.save()
+        except OSError as error:
+            raise RunError(f"cannot make the recording {path}: {error.strerror}. Choose another place with -o") from error
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> Run:
+        """The recording at `path`; ReadError in words when it is none, damaged, or too new."""
+        file = path / "run.json"
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise ReadError(f"{path} is not a layerscope recording: {file.name}: {error.strerror}") from error
+        refuse_newer(path, data)
+        try:
+            info = msgspec.json.decode(data, type=RunInfo)
+        except msgspec.DecodeError as error:
+            raise ReadError(f"{file} is damaged ({error}). The raw files beside it are untouched") from error
+        return cls(path, info)
+
+    def save(self) -> None:
+        """Write `run.json` by rename."""
+        temporary = self.path / "run.json.tmp"
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(self.info), indent=1) + b"\n")
+        os.replace(temporary, self.path / "run.json")
+
+
+def refuse_newer(path: Path, data: bytes) -> None:
+    """Raise ReadError when the `run.json` in `data` was written by a newer layerscope."""
+    found = re.search(rb'"schema"\s*:\s*(\d+)', data)
+    if found and int(found[1]) > SCHEMA_VERSION:
+        raise ReadError(
+            f"{path} was recorded by a newer layerscope (schema {int(found[1])}; this one reads up to "
+            f"{SCHEMA_VERSION}). Update layerscope to open it"
+        )
+
+
+def free_name(folder: Path, stem: str) -> Path:
+    """`folder/stem.layerscope`, or the first of `-2`, `-3`, ... that does not exist yet."""
+    candidate = folder / f"{stem}{SUFFIX}"
+    number = 2
+    while candidate.exists():
+        candidate = folder / f"{stem}-{number}{SUFFIX}"
+        number += 1
+    return candidate
+
+
+def newest(folder: Path) -> Path:
+    """The newest recording in `folder`; UsageError when there is none."""
+    found = [path for path in folder.glob(f"*{SUFFIX}") if (path / "run.json").exists()]
+    if not found:
+        raise UsageError(f"no recording in {folder}. Make one: layerscope run train.py")
+    return max(found, key=lambda path: (path / "run.json").stat().st_mtime_ns)

@@ -1,0 +1,109 @@
+"""Columns in, Parquet out: per table a folder of parts, each complete by rename.
+
+`all.parquet` is the finished table: a reader that finds it ignores the parts, so a kill between
+writing it and removing them cannot count anything twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from layerscope.model.schema import TABLES, Table
+
+_ARROW: dict[str, pa.DataType] = {
+    "int64": pa.int64(),
+    "int32": pa.int32(),
+    "float64": pa.float64(),
+    "bool": pa.bool_(),
+    "string": pa.string(),
+    "name": pa.dictionary(pa.int32(), pa.string()),
+}
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """The Arrow schema of `table`."""
+    return pa.schema([pa.field(c.name, _ARROW[c.type], nullable=c.nullable) for c in table.columns])
+
+
+def to_arrow(table: Table, columns: Mapping[str, Any]) -> pa.Table:
+    """An Arrow table of `columns`: arrays or lists by column name; a nullable one may be left out."""
+    length = len(next(iter(columns.values()))) if columns else 0
+    arrays = []
+    for column in table.columns:
+        kind = _ARROW[column.type]
+        values = columns.get(column.name)
+        if values is None:
+            if not column.nullable:
+                raise KeyError(f"{table.name}.{column.name}")
+            arrays.append(pa.nulls(length, kind))
+        elif isinstance(values, (pa.Array, pa.ChunkedArray)):
+            arrays.append(values if values.type == kind else values.cast(kind))
+        elif column.type == "name":
+            arrays.append(pa.array(values, pa.string()).dictionary_encode())
+        else:
+            arrays.append(pa.array(values, kind))
+    return pa.table(arrays, schema=arrow_schema(table))
+
+
+def write_parquet(table: Table, data: pa.Table, path: Path) -> None:
+    """Write `data` to `path`, complete by rename. Settings: integers as deltas, names as dictionary, zstd."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    pq.write_table(data, temporary, **parquet_options(table))
+    os.replace(temporary, path)
+
+
+def parquet_options(table: Table) -> dict[str, Any]:
+    """Options of the Parquet writer for `table`."""
+    integers = {c.name: "DELTA_BINARY_PACKED" for c in table.columns if c.type in ("int64", "int32")}
+    return {
+        "compression": "zstd",
+        "use_dictionary": [c.name for c in table.columns if c.type in ("name", "string")],
+        "column_encoding": integers or None,
+        "row_group_size": 1 << 20,
+        "write_statistics": ["start_ns", "track", "at_ns"],
+    }
+
+
+class TableWriter:
+    """Writes one table of a recording in parts."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.table = TABLES[name]
+        self.folder = folder / name
+        self.parts = 0
+        self.rows = 0
+
+    def add(self, columns: Mapping[str, Any]) -> None:
+        """Append one part of rows."""
+        data = to_arrow(self.table, columns)
+        write_parquet(self.table, data, self.folder / f"part-{self.parts:05d}.parquet")
+        self.parts += 1
+        self.rows += data.num_rows
+
+    def finish(self, data: pa.Table) -> None:
+        """Replace the parts by `data` as the finished table."""
+        write_parquet(self.table, data, self.folder / "all.parquet")
+        self.rows = data.num_rows
+        for part in self.folder.glob("part-*.parquet"):
+            part.unlink()
+
+
+def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Write a small table from a list of rows as finished; returns the number of rows."""
+    table = TABLES[name]
+    columns = {c.name: [row.get(c.name) for row in rows] for c in table.columns}
+    write_parquet(table, to_arrow(table, columns), folder / name / "all.parquet")
+    return len(rows)
+
+
+def codes_to_names(codes: np.ndarray, names: pa.Array) -> pa.DictionaryArray:
+    """A dictionary array from int32 `codes` into `names`."""
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), names)

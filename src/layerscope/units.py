@@ -1,0 +1,30 @@
+"""Numbers as people read them: durations, sizes and counts with their unit. Used by `show` alone."""
+
+from __future__ import annotations
+
+_TIME_STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+_BYTE_STEPS = ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"))
+
+
+def duration(dur_ns: float) -> str:
+    """`dur_ns` with three significant digits and its unit: `2.92 ms`."""
+    for step, unit in _TIME_STEPS:
+        if abs(dur_ns) >= step:
+            return f"{three_digits(dur_ns / step)} {unit}"
+    return f"{round(dur_ns)} ns"
+
+
+def size(size_bytes: float) -> str:
+    """`size_bytes` in decimal units: `6.4 MB`."""
+    for step, unit in _BYTE_STEPS:
+        if abs(size_bytes) >= step:
+            return f"{three_digits(size_bytes / step)} {unit}"
+    return f"{round(size_bytes)} bytes"
+
+
+def three_digits(value: float) -> str:
+    """`value` with three significant digits and no exponent: 2.92, 31.4, 351, 1,204."""
+    for limit, digits in ((9.995, 2), (99.95, 1)):
+        if abs(value) < limit:
+            return f"{value:.{digits}f}"
+    return f"{value:,.0f}"

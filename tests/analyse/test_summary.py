@@ -1,0 +1,259 @@
+"""The figures of the summary, on recordings whose answer can be computed by hand."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layerscope.analyse.summary import Summary, summarise
+from layerscope.store.reader import Reader
+from layerscope.store.run import ExitState, LayerState, ProgramState, RecordingCost
+from tests.recordings import MS, Recording, S
+
+STEP = (1 * MS, 4 * MS, 3 * MS, 1 * MS, 1 * MS)
+
+
+def summary_of(recording: Recording, **info: Any) -> Summary:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Reader(recording.write(Path(folder) / "x.layerscope", **info)) as reader,
+    ):
+        return summarise(reader)
+
+
+def training(steps: int = 10, warmup: int = 2) -> Recording:
+    """Steps of 10 ms one after the other from 1 s on: 2 ms convolution inside 3 ms conv, 1 ms in the optimizer."""
+    recording = Recording()
+    for number in range(steps):
+        start_ns = S + number * 10 * MS
+        recording.add_step(number, start_ns, STEP, warmup=number < warmup)
+        conv = recording.add_span("conv", start_ns + MS, 3 * MS, step=number)
+        recording.add_span("convolution", start_ns + MS, 2 * MS, conv)
+        recording.add_span("Optimizer.step#SGD.step", start_ns + 8 * MS, MS, step=number, kind="optimizer")
+    return recording
+
+
+def test_a_step_is_the_mean_of_those_after_the_warm_up() -> None:
+    recording = training(steps=0)
+    for number, forward in enumerate((90, 1, 1, 1, 5)):
+        recording.add_step(number, 100 * MS * number, (0, forward * MS, 0, 0, MS), warmup=number == 0)
+
+    steps = summary_of(recording).steps
+
+    assert steps is not None
+    assert (steps.count, steps.warmup, steps.rule, steps.processes) == (5, 1, "optimizer", 1)
+    assert (steps.mean_ns, steps.p50_ns, steps.p95_ns) == (3 * MS, 2 * MS, 6 * MS)
+    assert steps.phases_ns == {"loading": 0, "forward": 2 * MS, "backward": 0, "optimizer": 0, "other": MS}
+    assert (steps.outliers, steps.slowest_ns) == (1, 6 * MS)
+    assert steps.drift is None  # four steps show no trend
+
+
+def test_drift_is_the_last_third_against_the_first() -> None:
+    recording = training(steps=0)
+    for number in range(9):
+        recording.add_step(number, 100 * MS * number, (0, 10 * MS + number // 6 * 5 * MS, 0, 0, 0))
+
+    steps = summary_of(recording).steps
+
+    assert steps is not None
+    assert steps.drift == 1.5
+
+
+def test_operators_are_self_time_and_calls_of_a_measured_step() -> None:
+    recording = training()
+    recording.add_span("setup", 0, 500 * MS)
+
+    operators = summary_of(recording).operators
+
+    assert operators is not None
+    assert [(row.name, row.self_ns, row.share, row.calls) for row in operators.rows] == [
+        ("convolution", 2 * MS, 0.2, 1),
+        ("conv", 1 * MS, 0.1, 1),
+        ("Optimizer.step#SGD.step", 1 * MS, 0.1, 1),
+    ]
+    assert (operators.rest_names, operators.rest.self_ns) == (0, 0)
+    assert operators.idle_ns == 6 * MS
+    assert operators.outside_share == pytest.approx(500 / 540)
+
+
+def test_time_of_other_threads_does_not_hide_that_the_thread_of_the_steps_is_idle() -> None:
+    recording = training()
+    worker = recording.add_thread(recording.process, 101, "worker")
+    recording.add_span("copy", S + 50 * MS, 8 * MS, step=5, track=worker)
+
+    operators = summary_of(recording).operators
+
+    assert operators is not None
+    assert operators.idle_ns == 6 * MS
+    assert next(row for row in operators.rows if row.name == "copy").self_ns == MS  # 8 ms in 8 measured steps
+
+
+def test_the_ten_operators_with_the_most_self_time_and_the_rest_in_one() -> None:
+    recording = Recording()
+    for number in range(13):
+        for _ in range(2):
+            recording.add_span(f"op{number}", 0, 100 + number)
+
+    operators = summary_of(recording).operators
+
+    assert operators is not None
+    assert [row.name for row in operators.rows] == [f"op{number}" for number in range(12, 2, -1)]
+    assert (operators.rest_names, operators.rest.self_ns, operators.rest.calls) == (3, 2 * 303, 6)
+    assert operators.rows[0].share == 224 / (2 * sum(range(100, 113)))
+    assert operators.idle_ns is None
+
+
+def test_steps_of_two_processes_are_averaged_together() -> None:
+    recording = training(steps=4, warmup=0)
+    second = recording.add_process(200)
+    thread = recording.add_thread(second, 200, "python")
+    for number in range(4):
+        start_ns = S + number * 20 * MS
+        recording.add_step(number, start_ns, (0, 20 * MS, 0, 0, 0), process=second, warmup=number == 0)
+        recording.add_span("linear", start_ns, 7 * MS, step=number, track=thread)
+
+    summary = summary_of(recording)
+
+    assert summary.steps is not None
+    assert summary.operators is not None
+    assert (summary.processes, summary.steps.processes, summary.steps.warmup) == (2, 2, 1)
+    assert summary.steps.mean_ns == pytest.approx((4 * 10 + 3 * 20) / 7 * MS)
+    by_name = {row.name: row for row in summary.operators.rows}
+    assert by_name["linear"].self_ns == pytest.approx(3 * 7 / 7 * MS)
+    assert by_name["convolution"].calls == pytest.approx(4 / 7)
+
+
+def test_resources_of_a_step_are_interpolated_over_all_processes() -> None:
+    recording = training()  # measured from 1.02 to 1.1 s
+    worker = recording.add_process(200, start_ns=S + 60 * MS)
+    recording.add_counter(0, "cpu_ns", [(S, 0), (S + 100 * MS, 150 * MS), (2 * S, 9 * S)], "ns")
+    recording.add_counter(0, "system_ns", [(S, 0), (S + 100 * MS, 10 * MS)], "ns")
+    recording.add_counter(0, "faults_minor", [(0, 0), (2 * S, 2000)])
+    recording.add_counter(worker, "cpu_ns", [(S + 80 * MS, 10 * MS), (S + 100 * MS, 10 * MS)], "ns")
+
+    resources = summary_of(recording, host={"cpus": 2}).resources
+
+    assert resources is not None
+    assert resources.per_step
+    # 80 of 100 ms of the first process, and the worker's 10 ms from its very start.
+    assert resources.cpu_ns == pytest.approx((120 + 10) / 8 * MS)
+    assert resources.busy_cpus == pytest.approx(130 / 80)
+    assert (resources.cpus, resources.kernel_ns) == (2, pytest.approx(MS))
+    assert resources.faults_minor == pytest.approx(10)
+    assert resources.faults_major is None
+
+
+def test_evaluation_between_the_steps_is_not_charged_to_them() -> None:
+    recording = Recording()
+    for number, start_ns in enumerate((0, 10 * MS, 980 * MS, 990 * MS)):
+        recording.add_step(number, start_ns, STEP)
+    recording.add_counter(0, "cpu_ns", [(0, 0), (S, S)], "ns")
+
+    resources = summary_of(recording).resources
+
+    assert resources is not None
+    assert resources.cpu_ns == pytest.approx(10 * MS)
+
+
+def test_without_steps_or_counters_the_resources_are_those_of_the_run() -> None:
+    program = ProgramState(2 * S, 3 * S, S, 123_000_000, 77, 5)
+
+    for recording in (Recording(), training()):
+        summary = summary_of(recording, program=program)
+
+        assert summary.resources is not None
+        assert not summary.resources.per_step
+        assert (summary.resources.cpu_ns, summary.resources.busy_cpus) == (4 * S, 2)
+        assert (summary.resources.kernel_ns, summary.resources.faults_major) == (S, 5)
+        assert summary.memory is not None
+        assert (summary.memory.end_bytes, summary.memory.peak_bytes) == (None, 123_000_000)
+
+
+def test_a_run_that_is_cut_off_has_no_resources_instead_of_zeros() -> None:
+    summary = summary_of(Recording(), program=ProgramState())
+
+    assert summary.resources is None
+    assert summary.memory is None
+
+
+@pytest.mark.parametrize(("slope", "is_growing"), [(0, False), (1_000_000, False), (10_000_000, True)])
+def test_memory_grows_when_the_last_third_holds_clearly_more_than_the_first(slope: int, is_growing: bool) -> None:
+    recording = training(steps=12, warmup=0)
+    readings = [(S + number * 10 * MS, 300_000_000 + slope * number) for number in range(12)]
+    recording.add_counter(0, "rss_bytes", [(0, 5), *readings, (3 * S, 0)], "bytes")
+
+    memory = summary_of(recording).memory
+
+    assert memory is not None
+    assert memory.end_bytes == 300_000_000 + 11 * slope  # a dying process reads as 0
+    assert (memory.growth_bytes, memory.is_growing) == (8 * slope, is_growing)
+
+
+def test_few_readings_say_nothing_about_growth() -> None:
+    recording = training()
+    recording.add_counter(0, "rss_bytes", [(S, 100), (S + 90 * MS, 10**9)], "bytes")
+
+    memory = summary_of(recording).memory
+
+    assert memory is not None
+    assert memory.growth_bytes is None
+
+
+def test_open_operators_are_listed_for_each_thread_outermost_first() -> None:
+    recording = Recording()
+    worker = recording.add_thread(0, 101, "worker")
+    inner_first = [("backward", 1), ("MyFunction", 2), ("range", 0)]
+    for name, depth in inner_first:
+        recording.add_span(name, 0, 10, unfinished=True, depth=depth, track=worker)
+    recording.add_span("add", 0, 10, unfinished=True)
+    recording.add_span("mul", 0, 10)
+
+    found = summary_of(recording, exit=ExitState(signal=11)).open_operators
+
+    assert [(thread.thread, thread.names) for thread in found] == [
+        ("python 100", ["add"]),
+        ("worker 101", ["range", "backward", "MyFunction"]),
+    ]
+
+
+def test_cost_is_a_share_of_the_programs_own_cpu_time() -> None:
+    cost = summary_of(
+        Recording(),
+        program=ProgramState(user_ns=900, system_ns=100),
+        layers=[LayerState("operators", "recorded", cpu_ns=20), LayerState("counters", "recorded", cpu_ns=5)],
+        cost=RecordingCost(10, 30, 0, 4000, 500),
+    ).cost
+
+    assert (cost.inside, cost.session, cost.drainer, cost.converter) == (0.025, 0.01, 0.03, None)
+    assert cost.size_bytes == 4500
+
+
+def test_a_layer_that_says_why_it_failed_is_a_problem_even_without_a_row() -> None:
+    layers = [LayerState("operators", "recorded"), LayerState("modules", "failed", problem="torch is too old")]
+
+    problems = summary_of(Recording(), layers=layers).problems
+
+    assert [(problem.layer, problem.what) for problem in problems] == [("modules", "torch is too old")]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abcdefghijklmno"), st.integers(0, 10 * MS)), min_size=1, max_size=60))
+def test_the_rows_and_the_rest_are_all_the_self_time(calls: list[tuple[str, int]]) -> None:
+    recording = Recording()
+    for name, dur_ns in calls:
+        recording.add_span(name, 0, dur_ns)
+
+    operators = summary_of(recording).operators
+
+    assert operators is not None
+    whole = [*operators.rows, operators.rest]
+    assert sum(row.self_ns for row in whole) == sum(dur_ns for _, dur_ns in calls)
+    assert sum(row.calls for row in whole) == len(calls)
+    assert [row.self_ns for row in operators.rows] == sorted((row.self_ns for row in operators.rows), reverse=True)
+    if any(dur_ns for _, dur_ns in calls):
+        assert sum(row.share for row in whole) == pytest.approx(1)

@@ -1,0 +1,180 @@
+"""Traces of imaginary programs, with a clock that only ticks when told, and what the right answer is.
+
+A `Trace` runs on a fake clock in which everything takes a few nanoseconds. Programs are written with its
+context managers; beside the spans it notes the true phase of every nanosecond, from the phases the
+program says it is in, so that a test need not compute anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from layerscope.analyse.steps import SpanColumns
+from layerscope.model.layers import KINDS
+
+NODE = "autograd::engine::evaluate_function: MmBackward0"
+SINGLE = "_SingleProcessDataLoaderIter"
+WORKERS = "_MultiProcessingDataLoaderIter"
+
+
+@dataclass
+class Trace:
+    """The spans of one process, in the order in which they end, as a recorder writes them."""
+
+    now: int = 1_000
+    track: int = 0
+    spans: list[tuple[int, int, int, int, str, str, int]] = field(default_factory=list)
+    phases: list[str] = field(default_factory=lambda: ["other"])
+    truth: list[str] = field(default_factory=list)
+    steps: list[tuple[int, int]] = field(default_factory=list)
+    begin: int = 1_000
+    began_wait: int = 0
+    depth: Counter[int] = field(default_factory=Counter)
+
+    def tick(self, ns: int = 1) -> None:
+        """Python works for a while."""
+        self.truth += [self.phases[-1]] * ns
+        self.now += ns
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """What happens here is truly of this phase."""
+        self.phases.append(name)
+        yield
+        self.phases.pop()
+
+    def begin_step(self) -> None:
+        """Here a step truly begins."""
+        self.begin = self.now
+
+    def end_step(self) -> None:
+        """Here a step truly ends, and the next one begins unless it is said to begin later."""
+        self.steps.append((self.begin, self.now))
+        self.begin = self.now
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """What happens here is truly one step."""
+        self.begin_step()
+        yield
+        self.end_step()
+
+    @contextmanager
+    def on(self, track: int) -> Iterator[None]:
+        """What happens here runs on another thread while this one waits."""
+        mine, self.track = self.track, track
+        yield
+        self.track = mine
+
+    @contextmanager
+    def span(self, kind: str, name: str, optimizer: int = -1) -> Iterator[None]:
+        """A span: it takes a nanosecond before and one after what is in it."""
+        track, start = self.track, self.now
+        depth = self.depth[track]
+        self.depth[track] += 1
+        self.tick()
+        yield
+        self.tick()
+        self.depth[track] -= 1
+        self.spans.append((track, depth, start, self.now - start, kind, name, optimizer))
+
+    def op(self, name: str = "aten::mm") -> None:
+        """An operator with another one in it."""
+        with self.span("function", name):
+            self.tick(2)
+            with self.span("function", "aten::as_strided"):
+                pass
+
+    def ops(self, count: int = 2) -> None:
+        """Operators with Python between them."""
+        for number in range(count):
+            self.tick(2 if number else 0)
+            self.op()
+
+    def forward_backward(self, before_backward: Callable[[], None] = lambda: None, nodes: int = 3) -> None:
+        """A forward pass, something before its backward pass, the backward pass."""
+        with self.phase("forward"):
+            self.ops()
+            before_backward()
+            self.op("aten::ones_like")
+            self.tick(3)
+        self.backward(nodes)
+
+    def backward(self, nodes: int = 3, in_last: Callable[[], None] = lambda: None) -> None:
+        """A backward pass, with something in its last node."""
+        with self.phase("backward"):
+            for number in range(nodes):
+                self.tick(2 if number else 0)
+                with self.span("backward", NODE), self.span("backward", "MmBackward0"):
+                    self.op()
+                    if number == nodes - 1:
+                        in_last()
+
+    def optimizer_step(self, instance: int = 0, name: str = "SGD", closure: Callable[[], None] | None = None) -> None:
+        """`Optimizer.step`, with operators after its closure."""
+        with self.phase("optimizer"), self.span("optimizer", f"Optimizer.step#{name}.step", instance):
+            if closure:
+                closure()
+                self.tick()
+            self.ops()
+
+    def zero_grad(self, name: str = "SGD") -> None:
+        """`Optimizer.zero_grad`."""
+        with self.phase("optimizer"), self.span("optimizer", f"Optimizer.zero_grad#{name}.zero_grad"):
+            self.op("aten::zero_")
+
+    def wait(self, content: tuple[str, ...], iterator: str = SINGLE) -> None:
+        """One `__next__` of a loader, in which these operators run."""
+        self.began_wait = self.now
+        with self.phase("loading"), self.span("loader", f"enumerate(DataLoader)#{iterator}.__next__"):
+            for name in content:
+                with self.span("function", name):
+                    pass
+
+    def load(self, batches: int, iterator: str = SINGLE, shuffle: bool = True, tensors: bool = True) -> Iterator[int]:
+        """Iterate over a loader as a `for` does: a new iterator draws a seed, the last `__next__` is empty.
+
+        A step truly begins with the first batch.
+        """
+        for name in ("aten::empty", "aten::random_", "aten::item"):
+            with self.span("function", name):
+                self.tick()
+        self.tick(2)
+        make = () if not tensors else ("aten::select", "aten::stack") if iterator == SINGLE else ("aten::set_",)
+        order = ("aten::randperm",) if shuffle and iterator == SINGLE else ()
+        for number in range(batches):
+            if number == 0:
+                self.begin_step()
+            self.wait(make + (order if number == 0 else ()), iterator)
+            self.tick()
+            yield number
+            self.tick()
+        self.wait(order, iterator)
+
+    def columns(self, order: np.random.Generator | None = None) -> SpanColumns:
+        """What the analysis is given."""
+        spans = list(self.spans)
+        if order is not None:
+            order.shuffle(spans)
+        return make_columns(spans)
+
+
+def make_columns(spans: list[tuple[int, int, int, int, str, str, int]]) -> SpanColumns:
+    """Columns of rows of track, depth, start, duration, kind, name, optimizer."""
+    names = sorted({span[5] for span in spans})
+    code = {name: number for number, name in enumerate(names)}
+    return SpanColumns(
+        track=np.array([span[0] for span in spans], np.int32),
+        depth=np.array([span[1] for span in spans], np.int32),
+        start_ns=np.array([span[2] for span in spans], np.int64),
+        dur_ns=np.array([span[3] for span in spans], np.int64),
+        kind=np.array([KINDS.index(span[4]) for span in spans], np.uint8),
+        name=np.array([code[span[5]] for span in spans], np.int32),
+        names=names,
+        optimizer=np.array([span[6] for span in spans], np.int32),
+    )

@@ -1,0 +1,40 @@
+"""Fixtures for all tests: the Python of the profiled programs, which is never our own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def program_python() -> str:
+    """The Python of an environment with PyTorch and NumPy and nothing of ours."""
+    return _python_from("LAYERSCOPE_TEST_PYTHON")
+
+
+@pytest.fixture(scope="session")
+def old_numpy_python() -> str:
+    """The Python of an environment with PyTorch and a NumPy that our own libraries cannot be imported beside."""
+    return _python_from("LAYERSCOPE_TEST_OLD_NUMPY_PYTHON")
+
+
+@pytest.fixture(scope="session")
+def native_agent() -> Path:
+    """The compiled agent. Only a machine without a C compiler may do without: the test is skipped then."""
+    if reason := os.environ.get("LAYERSCOPE_TEST_NO_AGENT"):
+        pytest.skip(reason)
+    agent = ROOT / "src" / "layerscope" / "native" / "liblayerscope-agent.so"
+    assert agent.exists(), f"{agent} is not compiled: run `python3 dev.py native`"
+    return agent
+
+
+def _python_from(variable: str) -> str:
+    # A failure, not a skip: without it nothing would be tested, and nobody would notice.
+    python = os.environ.get(variable, "")
+    assert python, f"{variable} is not set: run the tests with `python3 dev.py test`"
+    assert Path(python).exists(), f"{variable} names {python}, which is not there"
+    return python

@@ -1,0 +1,85 @@
+/* A stand-in for libtorch_cpu.so with the few functions the agent looks up, so that the agent can be
+ * driven from C: under sanitizers, at full speed, with ends out of order and on other threads. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+typedef struct {
+    void **(*start)(void **result, const void *record_function);
+    void (*end)(const void *record_function, void *context);
+    double sampling_probability;
+    bool scopes[10];
+    bool needs_inputs, needs_outputs, needs_ids;
+} callback;
+
+/* What the agent reads by offset; the offsets are what a test tells it in the process page. */
+typedef struct {
+    const char *name;
+    int64_t sequence;        /* offset 8 */
+    uint64_t forward_thread; /* offset 16 */
+    bool async;
+    void *contexts[4];
+    uint8_t scope;
+} record_function;
+
+static callback callbacks[4];
+static uint64_t used;
+
+EXPORT const char *_ZNK2at14RecordFunction4nameEv(const record_function *f) { return f->name; }
+EXPORT bool _ZNK2at14RecordFunction7isAsyncEv(const record_function *f) { return f->async; }
+EXPORT uint64_t _ZN2at14RecordFunction15currentThreadIdEv(void) {
+    static _Atomic uint64_t threads;
+    static __thread uint64_t mine;
+    return mine ? mine : (mine = ++threads);
+}
+EXPORT uint64_t _ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE(callback c) {
+    callbacks[used] = c;
+    return ++used;
+}
+EXPORT void _ZN2at14removeCallbackEm(uint64_t handle) { memset(&callbacks[handle - 1], 0, sizeof(callback)); }
+
+EXPORT record_function *fake_begin(const char *name, int scope, int64_t sequence, uint64_t forward_thread) {
+    record_function *f = calloc(1, sizeof *f);
+    f->name = name;
+    f->sequence = sequence;
+    f->forward_thread = forward_thread;
+    f->scope = (uint8_t)scope;
+    for (uint64_t i = 0; i < used; i++)
+        if (callbacks[i].start && callbacks[i].scopes[scope])
+            callbacks[i].start(&f->contexts[i], f);
+    return f;
+}
+
+EXPORT void fake_end(record_function *f) {
+    for (uint64_t i = 0; i < used; i++) {
+        if (callbacks[i].end && callbacks[i].scopes[f->scope])
+            callbacks[i].end(f, f->contexts[i]);
+        if (f->contexts[i]) { /* ~unique_ptr: the deleting destructor, second of the two */
+            void (**vtable)(void *) = *(void (***)(void *))f->contexts[i];
+            vtable[1](f->contexts[i]);
+        }
+    }
+    free(f);
+}
+
+/* `count` operators of the same few names, one inside another, as fast as they go. */
+EXPORT void fake_run(const char *const *names, int kinds, uint64_t count) {
+    record_function f;
+    memset(&f, 0, sizeof f);
+    for (uint64_t i = 0; i < count; i++) {
+        f.name = names[i % (uint64_t)kinds];
+        f.sequence = -1;
+        f.contexts[0] = NULL;
+        if (callbacks[0].start)
+            callbacks[0].start(&f.contexts[0], &f);
+        if (callbacks[0].end)
+            callbacks[0].end(&f, f.contexts[0]);
+        if (f.contexts[0]) {
+            void (**vtable)(void *) = *(void (***)(void *))f.contexts[0];
+            vtable[1](f.contexts[0]);
+        }
+    }
+}

@@ -1,0 +1,497 @@
+"""dev.py: what it decides, tested without a network and without making environments."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+DEV = Path(__file__).resolve().parent.parent / "dev.py"
+
+FakeProgram = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def dev(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """A fresh dev.py that takes an empty folder for the repository."""
+    spec = importlib.util.spec_from_file_location("layerscope_dev", DEV)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    root = tmp_path / "repository"
+    (root / "native").mkdir(parents=True)
+    monkeypatch.setattr(module, "ROOT", root)
+    monkeypatch.setattr(module, "ENVS", root / ".envs")
+    monkeypatch.setattr(module, "NATIVE_OUT", root / "src" / "layerscope" / "native")
+    return module
+
+
+@pytest.fixture
+def empty_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The only folder on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+@pytest.fixture
+def fake_program(empty_path: Path) -> FakeProgram:
+    """Puts a shell script on PATH."""
+
+    def make(name: str, script: str) -> Path:
+        path = empty_path / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    return make
+
+
+def test_dev_parses_under_python_3_8() -> None:
+    ast.parse(DEV.read_text(encoding="utf-8"), feature_version=(3, 8))
+
+
+def test_dev_imports_the_standard_library_only() -> None:
+    imported = set()
+    for node in ast.walk(ast.parse(DEV.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            imported |= {name.name.split(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").split(".")[0])
+
+    assert imported <= sys.stdlib_module_names
+
+
+def test_dev_names_no_package_index_and_pins_torch() -> None:
+    source = DEV.read_text(encoding="utf-8")
+
+    assert "://" not in source
+    assert re.findall(r'"torch[^"]*"', source.replace('bare "torch"', "")) == ['"torch==2.13.0"']
+
+
+# --- Pythons ---
+
+
+def test_an_old_python_with_no_newer_one_on_path_is_told_what_to_install(
+    dev: ModuleType, empty_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 8, 18))
+    monkeypatch.setattr(dev, "python_version", lambda python: (3, 8))
+
+    with pytest.raises(dev.Failure, match=r"needs Python 3\.11 or newer.*Remedy: install one"):
+        dev.find_python()
+
+
+def test_a_python_without_ensurepip_is_told_the_package(
+    dev: ModuleType, empty_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev, "python_version", lambda python: None)
+
+    with pytest.raises(dev.MissingVenv, match=r"ensurepip is missing.*apt-get install python3-venv"):
+        dev.find_python()
+
+
+def test_a_newer_python_on_path_is_taken_when_ours_is_too_old(
+    dev: ModuleType, fake_program: FakeProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(fake_program("python3", "echo 3 8")))
+    fake_program("python3.13", "exit 127")  # as a shim does whose version is not installed
+    good = fake_program("python3.12", "echo 3 12")
+
+    assert dev.find_python() == str(good)
+
+
+def test_old_numpy_goes_into_an_old_python_where_there_is_one(
+    dev: ModuleType, fake_program: FakeProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(fake_program("python3", "echo 3 13")))
+    assert dev.old_numpy_environment()[0].requirements == ("torch==2.13.0", "numpy==2.1.0")
+
+    old = fake_program("python3.10", "echo 3 10")
+
+    environment, python = dev.old_numpy_environment()
+    assert environment.requirements == ("torch==2.13.0", "numpy==1.23.5")
+    assert python == str(old)
+
+
+@pytest.mark.parametrize(("user", "installs"), [(0, True), (1000, False)])
+def test_venv_is_installed_by_the_system_only_for_root(
+    dev: ModuleType,
+    fake_program: FakeProgram,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    user: int,
+    installs: bool,
+) -> None:
+    log = tmp_path / "log"
+    fake_program("apt-get", f'echo "$@" >> {log}')
+    monkeypatch.setattr(dev, "DEBIAN", tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+
+    assert dev.install_venv_package() is installs
+    assert log.exists() is installs
+    if installs:
+        assert log.read_text() == "-q update\n-q install -y python3-venv\n"
+
+
+@pytest.mark.parametrize(("verb", "runs"), [("test", 2), ("check", 1)])
+def test_only_test_installs_venv_and_tries_again(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, verb: str, runs: int
+) -> None:
+    calls = []
+
+    def fail(options: object) -> int:
+        calls.append(options)
+        raise dev.MissingVenv("no venv")
+
+    monkeypatch.setitem(dev.VERBS, verb, fail)
+    monkeypatch.setattr(dev, "install_venv_package", lambda: True)
+
+    assert dev.main([verb]) == 2
+    assert len(calls) == runs
+
+
+# --- Environments ---
+
+
+@pytest.fixture
+def steps(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What `make` would run; a venv is made as a folder with a Python that works."""
+    commands: list[list[str]] = []
+
+    def run(command: list[str], sentence: str) -> None:
+        commands.append(command)
+        if "venv" in command:
+            python = Path(command[-1]) / "bin" / "python"
+            python.parent.mkdir(parents=True, exist_ok=True)
+            python.write_text("#!/bin/sh\nexit 0\n")
+            python.chmod(0o755)
+
+    monkeypatch.setattr(dev, "run_or_fail", run)
+    return commands
+
+
+def test_an_environment_is_made_once(dev: ModuleType, steps: list[list[str]]) -> None:
+    environment = dev.Environment("program", ("a==1", "b"), ("--index-url", "mirror"))
+
+    python = dev.make(environment, "/some/python3")
+    dev.make(environment)
+
+    assert python == str(dev.ENVS / "program" / "bin" / "python")
+    assert [command[0] for command in steps] == ["/some/python3", python]
+    assert steps[1][-4:] == ["--index-url", "mirror", "a==1", "b"]
+
+
+def test_other_requirements_are_installed_into_the_same_environment(dev: ModuleType, steps: list[list[str]]) -> None:
+    dev.make(dev.Environment("program", ("a==1",)), "/some/python3")
+    dev.make(dev.Environment("program", ("a==2",)))
+
+    assert [command[-1] for command in steps[1:]] == ["a==1", "a==2"]
+
+
+def test_a_failed_installation_is_not_taken_for_a_finished_one(
+    dev: ModuleType, steps: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = dev.Environment("program", ("a==1",))
+    dev.make(environment, "/some/python3")
+    (environment.folder / "layerscope-stamp").unlink()
+
+    def fail(command: list[str], sentence: str) -> None:
+        raise dev.Failure(sentence)
+
+    monkeypatch.setattr(dev, "run_or_fail", fail)
+
+    with pytest.raises(dev.Failure, match=r"pip could not install a==1"):
+        dev.make(environment)
+    assert not environment.is_ready()
+
+
+def test_an_environment_whose_python_is_gone_is_made_again(dev: ModuleType, steps: list[list[str]]) -> None:
+    environment = dev.Environment("program", ("a==1",))
+    dev.make(environment, "/some/python3")
+    Path(environment.python).unlink()
+
+    dev.make(environment, "/some/python3")
+
+    assert steps[2] == ["/some/python3", "-m", "venv", "--clear", str(environment.folder)]
+    assert environment.is_ready()
+
+
+def test_a_lint_rule_is_no_reason_to_install_again_but_a_dependency_is(dev: ModuleType) -> None:
+    project = dev.ROOT / "pyproject.toml"
+    stamps = []
+    for dependency, lint in (("a", "E"), ("a", "F"), ("b", "F")):
+        project.write_text(f'[project]\ndependencies = ["{dependency}"]\n\n[tool.ruff]\nselect = ["{lint}"]\n')
+        stamps.append(dev.tool_environment(development=True).stamp())
+
+    assert stamps[0] == stamps[1]
+    assert stamps[1] != stamps[2]
+
+
+def test_the_demo_is_content_with_the_environment_of_the_tests(dev: ModuleType, steps: list[list[str]]) -> None:
+    (dev.ROOT / "pyproject.toml").write_text("[project]\n")
+    assert not dev.tool_environment(development=False).requirements[-1].endswith("[dev]")
+
+    dev.make(dev.tool_environment(development=True), "/some/python3")
+
+    assert dev.tool_environment(development=False).is_ready()
+
+
+# --- PyTorch for the demo ---
+
+
+def test_the_active_environment_is_asked_first_for_torch(
+    dev: ModuleType, fake_program: FakeProgram, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake_program("python3", "exit 1")
+    for name in ("venv", "conda"):
+        (tmp_path / name / "bin").mkdir(parents=True)
+        fake_program("python", "exit 0").rename(tmp_path / name / "bin" / "python")
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
+    monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "conda"))
+    assert dev.find_torch() == str(tmp_path / "venv" / "bin" / "python")
+
+    (tmp_path / "venv" / "bin" / "python").unlink()
+
+    assert dev.find_torch() == str(tmp_path / "conda" / "bin" / "python")
+
+
+def test_no_torch_anywhere_is_none(dev: ModuleType, fake_program: FakeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.delenv("CONDA_PREFIX", raising=False)
+    monkeypatch.setattr(sys, "executable", str(fake_program("python3", "exit 1")))
+
+    assert dev.find_torch() is None
+
+
+def test_a_demo_without_torch_and_without_a_terminal_says_how_to_agree(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dev, "find_torch", lambda: None)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    assert dev.main(["demo"]) == 2
+
+    printed = capsys.readouterr().err
+    assert "183 MiB" in printed
+    assert "--index-url" in printed
+    assert printed.splitlines()[-1].endswith("Remedy: python3 dev.py demo --yes")
+    assert not dev.ENVS.exists()
+
+
+class Terminal(io.StringIO):
+    """A terminal at which somebody has typed a line."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("answer", "downloads"), [("y\n", True), ("Yes\n", True), ("n\n", False), ("\n", False), ("", False)]
+)
+def test_only_a_clear_yes_downloads(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, answer: str, downloads: bool
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+
+    if downloads:
+        dev.ask_for_torch(yes=False)
+    else:
+        with pytest.raises(dev.Failure, match="nothing was downloaded"):
+            dev.ask_for_torch(yes=False)
+
+
+def test_yes_asks_nothing(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+
+    dev.ask_for_torch(yes=True)
+
+
+# --- The native part ---
+
+
+def test_no_compiler_is_one_sentence_with_the_remedy_and_the_loss(dev: ModuleType, fake_program: FakeProgram) -> None:
+    with pytest.raises(dev.NoCompiler) as caught:
+        dev.find_compiler(str(fake_program("no-ziglang", "exit 1")))
+
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert "operators are not recorded" in sentence
+    assert "install gcc with the system's package manager" in sentence
+    assert ".envs/tool/bin/pip install ziglang" in sentence
+
+
+@pytest.mark.parametrize(
+    ("present", "expected"),
+    [
+        ({"cc": 0, "gcc": 0}, ["cc"]),
+        ({"cc": 1, "gcc": 0}, ["gcc"]),  # a compiler without headers is passed over
+        ({"clang": 0, "zig": 0}, ["clang"]),
+        ({"zig": 0}, ["zig", "cc"]),
+    ],
+)
+def test_the_first_compiler_that_works_is_taken(
+    dev: ModuleType, fake_program: FakeProgram, present: dict[str, int], expected: list[str]
+) -> None:
+    for name, status in present.items():
+        fake_program(name, f"exit {status}")
+
+    assert dev.find_compiler(str(fake_program("no-ziglang", "exit 1"))) == expected
+
+
+def test_ziglang_of_our_environment_is_the_last_resort(dev: ModuleType, fake_program: FakeProgram) -> None:
+    python = str(fake_program("has-ziglang", "exit 0"))
+
+    assert dev.find_compiler(python) == [python, "-m", "ziglang", "cc"]
+
+
+@pytest.fixture
+def sources(dev: ModuleType, native_compiler: None) -> Path:
+    """The smallest native part: an agent of two files and a header, and a probe."""
+    native: Path = dev.ROOT / "native"
+    (native / "agent").mkdir()
+    (native / "probe").mkdir()
+    (native / "layout.h").write_text("int two(void);\n")
+    (native / "agent" / "a.c").write_text('#include "layout.h"\nint two(void) { return 2; }\n')
+    (native / "agent" / "b.c").write_text('#include "layout.h"\nint four(void) { return 2 * two(); }\n')
+    (native / "probe" / "probe.c").write_text("int main(void) { return 3; }\n")
+    (dev.ROOT / "src" / "layerscope").mkdir(parents=True)
+    return native
+
+
+@pytest.fixture
+def native_compiler(dev: ModuleType) -> None:
+    try:
+        dev.find_compiler(sys.executable)
+    except dev.NoCompiler as failure:
+        pytest.skip(str(failure))
+
+
+def built(dev: ModuleType) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in dev.NATIVE_OUT.iterdir()}
+
+
+def test_agent_and_probe_are_compiled_and_only_again_when_a_source_is_newer(dev: ModuleType, sources: Path) -> None:
+    dev.compile_native(sys.executable)
+    first = built(dev)
+    assert set(first) == {"liblayerscope-agent.so", "layerscope-probe"}
+    assert subprocess.run([str(dev.NATIVE_OUT / "layerscope-probe")], check=False).returncode == 3
+
+    dev.compile_native(sys.executable)
+    assert built(dev) == first
+
+    later_s = max(first.values()) / 1e9 + 10
+    os.utime(sources / "agent" / "b.c", (later_s, later_s))
+    dev.compile_native(sys.executable)
+    second = built(dev)
+    assert second["liblayerscope-agent.so"] > first["liblayerscope-agent.so"]
+    assert second["layerscope-probe"] == first["layerscope-probe"]
+
+    os.utime(sources / "layout.h", (later_s, later_s))
+    dev.compile_native(sys.executable)
+    assert built(dev)["layerscope-probe"] > first["layerscope-probe"]
+
+
+def test_an_agent_of_older_sources_does_not_survive_a_failed_compilation(dev: ModuleType, sources: Path) -> None:
+    dev.compile_native(sys.executable)
+    (sources / "agent" / "a.c").write_text("this is not C\n")
+    later_s = max(built(dev).values()) / 1e9 + 10
+    os.utime(sources / "agent" / "a.c", (later_s, later_s))
+
+    with pytest.raises(dev.Failure, match="native/agent does not compile"):
+        dev.compile_native(sys.executable)
+
+    assert set(built(dev)) == {"layerscope-probe"}
+
+
+def test_a_warning_stops_the_check_but_not_the_demo(dev: ModuleType, sources: Path) -> None:
+    (sources / "agent" / "c.c").write_text("int three(void);\nint three(void) { int unused; return 3; }\n")
+
+    with pytest.raises(dev.Failure, match="does not compile"):
+        dev.compile_native(sys.executable)
+
+    dev.compile_native(sys.executable, strict=False)
+    assert "liblayerscope-agent.so" in built(dev)
+
+
+# --- Verbs ---
+
+
+@pytest.fixture
+def commands(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], int]]:
+    """What the verbs start, after its environments were made; each ends with the status planned for it, else 0."""
+    started: list[tuple[list[str], int]] = []
+    planned: list[int] = []
+
+    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        status = planned.pop(0) if planned else 0
+        started.append((command, status))
+        return subprocess.CompletedProcess(command, status)
+
+    monkeypatch.setattr(dev, "setting", lambda index_url, old_numpy: ("tool-python", {}))
+    monkeypatch.setattr(dev.subprocess, "run", run)
+    monkeypatch.setattr(dev, "planned", planned, raising=False)
+    return started
+
+
+PYTEST = ["tool-python", "-m", "pytest"]
+
+
+def test_quick_tests_run_before_slow_ones_and_arguments_are_passed_on(
+    dev: ModuleType, commands: list[tuple[list[str], int]]
+) -> None:
+    assert dev.main(["test", "-k", "name", "tests/store", "-x"]) == 0
+
+    assert [command for command, _ in commands] == [
+        [*PYTEST, "-k", "name", "tests/store", "-x", "-m", "not slow"],
+        [*PYTEST, "-k", "name", "tests/store", "-x", "-m", "slow"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("planned", "status", "runs"),
+    [([1], 1, 1), ([0, 1], 1, 2), ([5, 0], 0, 2), ([0, 5], 0, 2), ([5, 5], 5, 2), ([2], 2, 1)],
+)
+def test_a_half_without_tests_is_no_failure_unless_both_are(
+    dev: ModuleType, commands: list[tuple[list[str], int]], planned: list[int], status: int, runs: int
+) -> None:
+    dev.planned.extend(planned)
+
+    assert dev.main(["test"]) == status
+    assert len(commands) == runs
+
+
+def test_a_selection_of_ones_own_is_run_as_it_is(dev: ModuleType, commands: list[tuple[list[str], int]]) -> None:
+    assert dev.main(["test", "-m", "slow"]) == 0
+
+    assert [command for command, _ in commands] == [[*PYTEST, "-m", "slow"]]
+
+
+def test_check_goes_on_after_a_failure_and_names_it(
+    dev: ModuleType, commands: list[tuple[list[str], int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    dev.planned.extend([0, 1])
+
+    assert dev.main(["check"]) == 1
+
+    assert [command[2] for command, _ in commands] == ["ruff", "ruff", "mypy", "pytest"]
+    assert "failed: ruff format" in capsys.readouterr().err
+
+
+def test_a_verb_that_passes_nothing_on_refuses_what_it_does_not_know(dev: ModuleType) -> None:
+    with pytest.raises(SystemExit) as caught:
+        dev.main(["check", "--fast"])
+
+    assert caught.value.code == 2
