@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
+from hypothesis import strategies as st
 
-from layerscope.analyse.steps import SpanColumns
-from layerscope.model.layers import KINDS
+from layerscope.analyse.steps import SpanColumns, Steps, find_steps
+from layerscope.model.layers import KINDS, PHASES
 
 NODE = "autograd::engine::evaluate_function: MmBackward0"
 SINGLE = "_SingleProcessDataLoaderIter"
@@ -178,3 +179,85 @@ def make_columns(spans: list[tuple[int, int, int, int, str, str, int]]) -> SpanC
         names=names,
         optimizer=np.array([span[6] for span in spans], np.int32),
     )
+
+
+def phase_columns(steps: Steps) -> np.ndarray:
+    return np.column_stack((steps.load_ns, steps.forward_ns, steps.backward_ns, steps.optimizer_ns, steps.other_ns))
+
+
+def check_truth(trace: Trace, rule: str = "optimizer") -> Steps:
+    """The steps found are those the program made, to the nanosecond, whatever the order of the spans."""
+    steps = find_steps(trace.columns())
+    assert steps.rule == rule
+    assert list(zip(steps.start_ns.tolist(), (steps.start_ns + steps.dur_ns).tolist(), strict=True)) == trace.steps
+    origin = trace.now - len(trace.truth)
+    for (begin, end), found in zip(trace.steps, phase_columns(steps).tolist(), strict=True):
+        true = Counter(trace.truth[begin - origin : end - origin])
+        assert dict(zip(PHASES, found, strict=True)) == {phase: true[phase] for phase in PHASES}
+    shuffled = find_steps(trace.columns(order=np.random.default_rng(1)))
+    assert np.array_equal(shuffled.start_ns, steps.start_ns)
+    assert np.array_equal(phase_columns(shuffled), phase_columns(steps))
+    check_laws(steps)
+    return steps
+
+
+def check_laws(steps: Steps) -> None:
+    """What holds for the steps of any trace."""
+    end = steps.start_ns + steps.dur_ns
+    assert (steps.dur_ns >= 0).all()
+    assert (steps.start_ns[1:] >= end[:-1]).all()
+    assert (phase_columns(steps) >= 0).all()
+    assert np.array_equal(phase_columns(steps).sum(axis=1), steps.dur_ns)
+    assert len(steps.warmup) == len(steps)
+    for moment in (steps.start_ns, end - 1, end, steps.start_ns - 1, steps.start_ns + steps.dur_ns // 2):
+        step, phase = steps.assign(moment)
+        assert step.dtype == np.int32
+        assert phase.dtype == np.int8
+        inside = (moment[:, None] >= steps.start_ns) & (moment[:, None] < end)
+        assert step.tolist() == [row.index(True) if True in row else -1 for row in inside.tolist()]
+        assert np.array_equal(phase >= 0, step >= 0)
+
+
+def assert_assigns_truth(trace: Trace, steps: Steps) -> None:
+    origin = trace.now - len(trace.truth)
+    found, phase = steps.assign(np.arange(origin, trace.now))
+    for at in np.flatnonzero(found >= 0).tolist():
+        assert PHASES[phase[at]] == trace.truth[at], f"at {at + origin}"
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Trace:
+    """A training program made of the usual parts."""
+    iterator = draw(st.sampled_from([SINGLE, WORKERS]))
+    shuffle, tensors, evaluates, logs, closure = (draw(st.booleans()) for _ in range(5))
+    accumulate = draw(st.integers(1, 3))
+    zero_grad = draw(st.sampled_from(["first", "middle", "last"]))
+    trace = Trace(track=draw(st.sampled_from([0, 4])))
+    trace.ops(draw(st.integers(0, 5)))
+    for _epoch in range(draw(st.integers(1, 3))):
+        for batch in trace.load(accumulate * draw(st.integers(1, 3)), iterator, shuffle, tensors):
+            work = draw(st.sampled_from([1, 2, 5]))
+            ends = batch % accumulate == accumulate - 1
+            if zero_grad == "first" and batch % accumulate == 0 and not closure:
+                trace.zero_grad()
+
+            def one(work: int = work) -> None:
+                if closure:
+                    trace.zero_grad()
+                trace.forward_backward(trace.zero_grad if zero_grad == "middle" and not closure else lambda: None, work)
+
+            if not (closure and ends):
+                one()
+            if ends:
+                trace.tick(draw(st.integers(0, 4)))
+                trace.optimizer_step(5, closure=one if closure else None)
+                trace.end_step()
+                if zero_grad == "last":
+                    trace.zero_grad()
+                if logs:
+                    trace.tick()
+                    trace.op("aten::item")
+        if evaluates:
+            for _ in trace.load(2, iterator, shuffle, tensors):
+                trace.ops(draw(st.integers(2, 4)))
+    return trace

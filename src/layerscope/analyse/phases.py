@@ -5,12 +5,11 @@ The phase of a moment is that of the innermost phase scope open then on the step
 - **loading**: the waits for the loader (spans of kind loader).
 - **optimizer**: `Optimizer.step#` and `Optimizer.zero_grad#`.
 - **backward**: the hull of a group of outermost autograd spans. A group ends where an operator, a loader wait or an
-  optimizer span begins outside the autograd spans, or where the optimizer span around it ends.
+  optimizer span begins outside the autograd spans.
 - **forward**: from the first operator after the previous backward group, loader wait or optimizer step (and in the same
   step) up to the start of the backward group, Python between the operators included; a `zero_grad` in between stays
-  optimizer. Operators
-  between two loader waits of a step are forward too, from the first to the last of them. In a step without a backward
-  pass forward is the hull of all its operators.
+  optimizer. Operators between two loader waits of a step, with no backward pass between them, are forward too, from
+  the first to the last. In a step without a backward pass forward is the hull of all its operators.
 - **other**: the rest, for example operators after the optimizer step or between backward pass and optimizer step.
 
 With `opt.step(closure)` forward and backward lie inside the optimizer span and are taken out of it; there the forward
@@ -125,7 +124,7 @@ def find_scopes(line: Line) -> Scopes:
     closures = outermost(line, optimizer[around])
     breaks = np.zeros(len(line.start), np.int32)
     breaks[free] = breaks[loader] = breaks[optimizer[~in_backward]] = 1
-    first = _first_of_groups(line, backward, np.cumsum(breaks, dtype=np.int32), closures)
+    first = _first_of_groups(backward, np.cumsum(breaks, dtype=np.int32))
     return Scopes(
         backward=backward,
         group_first=backward[first],
@@ -154,15 +153,15 @@ def _next_start(line: Line, spans: Positions, at: Positions) -> Int64s:
     return starts[np.searchsorted(spans, at)]
 
 
-def _first_of_groups(line: Line, backward: Positions, breaks: Int32s, closures: Positions) -> Positions:
-    """Which outermost autograd spans begin a backward group (as indices into `backward`)."""
+def _first_of_groups(backward: Positions, breaks: Int32s) -> Positions:
+    """Which outermost autograd spans begin a backward group (as indices into `backward`).
+
+    `breaks` counts, up to each position in the line, the spans that end a group.
+    """
     if not len(backward):
         return backward
     begins = np.ones(len(backward), np.bool_)
     begins[1:] = np.diff(breaks[backward]) != 0
-    if len(closures):
-        closure = np.where(inside(line, backward, closures), np.searchsorted(closures, backward), 0)
-        begins[1:] |= np.diff(closure) != 0
     return np.flatnonzero(begins)
 
 
@@ -216,12 +215,10 @@ def _hulls(line: Line, free: Positions, first: Positions, stop: Positions, limit
     return line.start[free[begin]], np.minimum(last_end, limit)
 
 
-def _between_loaders(line: Line, scopes: Scopes, is_step: Bools) -> tuple[Int64s, Int64s]:
-    """Hulls of the operators between two loader waits with neither backward pass nor optimizer step between them."""
-    steps = scopes.optimizer[is_step & ~scopes.optimizer_in_backward]
-    marks = np.sort(np.concatenate((scopes.group_first, steps)))
+def _between_loaders(line: Line, scopes: Scopes) -> tuple[Int64s, Int64s]:
+    """Hulls of the operators between two loader waits with no backward pass between them."""
     one, other = scopes.loader[:-1], scopes.loader[1:]
-    direct = np.searchsorted(marks, one) == np.searchsorted(marks, other)
+    direct = np.searchsorted(scopes.group_first, one) == np.searchsorted(scopes.group_first, other)
     one, other = one[direct], other[direct]
     return _hulls(line, scopes.free, one, other, line.start[other])
 
@@ -234,7 +231,7 @@ def make_timeline(
     bare = np.searchsorted(scopes.backward, first) == np.searchsorted(scopes.backward, stop)
     forwards = (
         _forwards(line, scopes, is_step, seed_name, first),
-        _between_loaders(line, scopes, is_step),
+        _between_loaders(line, scopes),
         _hulls(line, scopes.free, first[bare], stop[bare], end[bare]),
     )
     closures, plain = scopes.optimizer[scopes.optimizer_around], scopes.optimizer[~scopes.optimizer_around]

@@ -117,8 +117,8 @@ def select(result: Result, where: str | None = None, sort: str | None = None, to
         return _narrowed(result, where, top or 0)
     except duckdb.Error as error:
         if where is None or isinstance(error, duckdb.IOException):
-            raise ReadError(f"table {result.name} cannot be read: {_reason(error)}") from error
-        raise UsageError(f"--where {where!r} cannot be used: {_reason(error)}. {result.known_columns()}") from error
+            raise ReadError(f"the recording is damaged: {first_line(error)}") from error
+        raise UsageError(f"--where {where!r} cannot be used: {first_line(error)}. {result.known_columns()}") from error
 
 
 def _narrowed(result: Result, where: str | None, top: int) -> Result:
@@ -132,13 +132,13 @@ def _narrowed(result: Result, where: str | None, top: int) -> Result:
     return kept
 
 
-def _reason(error: Exception) -> str:
-    """DuckDB's own words, without its error class and without the picture of the query."""
-    first = str(error).splitlines()[0]
-    return re.sub(r"^[A-Z][A-Za-z -]* Error: ", "", first).rstrip("!. ")
-
-
 def _order(result: Result, sort: str) -> str:
     column = result.column(sort[1:] if sort[:1] in ("+", "-") else sort)
     descending = sort.startswith("-") or (column.is_number and not sort.startswith("+"))
     return f'"{column.name}" {"DESC" if descending else "ASC"} NULLS LAST'
+
+
+def first_line(error: Exception) -> str:
+    """DuckDB's own words, without its error class and without the picture of the query."""
+    first = str(error).splitlines()[0]
+    return re.sub(r"^[A-Z][A-Za-z -]* Error: ", "", first).rstrip("!. ")

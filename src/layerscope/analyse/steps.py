@@ -25,15 +25,14 @@ next wait begins, the last one until the last span of the track (ranges not coun
 epoch is no step, but ends one.
 
 A wait is *empty* if no batch was made in it (it has no spans, or only those of a sampler drawing the next order), and
+one of these holds; if that were true of all waits, none is empty.
 
-- in a `_SingleProcessDataLoaderIter`: if at least half of the waits of that name do make batches.
-- Otherwise, because batches of worker processes that arrive out of order leave waits without spans too, and because
-  batches need not be tensors: if fewer than half as many operators follow it before the next wait as follow a wait in
-  the median, or if at least half of the waits of its name do make batches and it is the last one on the track or a new
-  iterator is made after it (`aten::random_` draws its seed). Where nothing follows a wait in the median: if it is the
-  last one or any operator follows.
-
-If all waits were empty by this, none is.
+- At least half of the waits of its name do make batches, and it is the last one on the track or a new iterator is made
+  after it (`aten::random_` draws its seed). Batches of worker processes that arrive out of order leave waits without
+  spans too, but the loop goes on after these.
+- Fewer than half as many operators follow it before the next wait as follow a wait in the median.
+- Nothing follows a wait in the median, as in a loop that does nothing but load: it is the last one, or any operator
+  follows.
 
 **Rule `none`.** Neither optimizer nor loader: no steps.
 
@@ -79,7 +78,6 @@ from layerscope.analyse.phases import (
 )
 
 STEP_PREFIX = "Optimizer.step#"
-SINGLE_PROCESS = "_SingleProcessDataLoaderIter"
 GRADIENT_SEED = "aten::ones_like"
 ITERATOR_SEED = "aten::random_"
 # What samplers and the iterator of a DataLoader run to draw an order or a seed: it makes no batch.
@@ -289,7 +287,6 @@ def _empty_waits(spans: SpanColumns, line: Line, scopes: Scopes) -> Bools:
 
     _, code = np.unique(line.name[waits], return_inverse=True)
     makes_batches = 2 * np.bincount(code, weights=idle) <= np.bincount(code)
-    sure = makes_batches[code] & _matches(spans, line.source[waits], SINGLE_PROCESS)
 
     # How many operators that are not a sampler's follow before the next wait.
     gap_end = np.append(waits[1:], len(line.start))
@@ -302,7 +299,7 @@ def _empty_waits(spans: SpanColumns, line: Line, scopes: Scopes) -> Bools:
         over = (2 * follow < usual) | ((is_last | is_renewed) & makes_batches[code])
     else:
         over = is_last | (np.searchsorted(scopes.free, waits) < np.searchsorted(scopes.free, gap_end))
-    empty: Bools = idle & (sure | over)
+    empty: Bools = idle & over
     return empty if not empty.all() else np.zeros(len(waits), np.bool_)
 
 

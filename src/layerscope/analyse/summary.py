@@ -62,7 +62,7 @@ class Resources:
     cpu_ns: float
     kernel_ns: float | None
     busy_cpus: float
-    cpus: int | None
+    cpus: float | None
     faults_minor: float | None
     faults_major: float | None
 
@@ -292,9 +292,9 @@ def _resources_of_run(info: RunInfo) -> Resources | None:
     )
 
 
-def _cpus(info: RunInfo) -> int | None:
+def _cpus(info: RunInfo) -> float | None:
     cpus = info.host.get("cpus")
-    return cpus if isinstance(cpus, int) else None
+    return cpus if isinstance(cpus, (int, float)) else None
 
 
 def _memory(counters: _Counters, steps: _Steps, info: RunInfo) -> Memory | None:

@@ -127,7 +127,7 @@ def _never_fail_to_print() -> None:
     """A name may hold characters that the terminal's encoding lacks: print a substitute, do not fail."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by who started us
-            setattr(sys, name, open(os.open(os.devnull, os.O_WRONLY), "w", closefd=False))
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", closefd=False))
         reconfigure = getattr(getattr(sys, name), "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")

@@ -195,9 +195,10 @@ class RunConversion:
             if not len(rows):
                 continue
             optimizer = np.full(len(rows), -1, np.int32)
-            for keys, numbers in process.optimizers:
-                here = np.searchsorted(np.sort(spans["span"][rows]), keys)
-                optimizer[np.argsort(spans["span"][rows], kind="stable")[here]] = numbers
+            if process.optimizers:
+                keys, numbers = (np.concatenate(column) for column in zip(*process.optimizers, strict=True))
+                by_key = np.argsort(spans["span"][rows], kind="stable")
+                optimizer[by_key[np.searchsorted(spans["span"][rows], keys, sorter=by_key)]] = numbers
             columns = SpanColumns(
                 track=spans["track"][rows],
                 depth=spans["depth"][rows],

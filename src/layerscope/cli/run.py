@@ -208,13 +208,13 @@ def _layers(session: Session, converted: dict[str, Any], recording: Run) -> list
 
 def summarise(recording: Run, quiet: bool) -> None:
     """Print the summary on stderr and keep it in the recording."""
-    from layerscope.analyse.summary import build
-    from layerscope.show.summary import render
+    from layerscope.analyse.summary import summarise as find_summary
+    from layerscope.show.summary import text as render
     from layerscope.store.reader import Reader
 
     try:
         with Reader(recording) as reader:
-            text = render(build(reader))
+            text = render(find_summary(reader))
     except (LayerscopeError, OSError) as error:
         text = f"layerscope: no summary: {error}\n"
     with contextlib.suppress(OSError):

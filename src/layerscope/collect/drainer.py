@@ -147,7 +147,6 @@ class Process:
         if self.page is not None:
             about["clock"] = "tsc" if int(self.page["clock_is_tsc"]) else "monotonic"
             about["library"] = bytes(self.page["library"]).decode("utf-8", "replace")
-            about["operator_cost_ns"] = int(self.page["operator_cost_ticks"])
             command_line = bytes(self.page["command_line"]) or command_line
         about["argv"] = [part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")]
         return json.dumps(about).encode()

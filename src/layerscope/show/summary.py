@@ -66,7 +66,7 @@ def _program(command: list[str]) -> str:
     if words and re.fullmatch(r"python[\d.]*", Path(words[0]).name):
         rest = words[1:]
         while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c", "-"):
-            rest.pop(0)
+            del rest[: 2 if rest[0] in ("-W", "-X") else 1]
         if rest[:1] == ["-m"]:
             return printable(" ".join(rest[:2]))
         words = rest or words
@@ -124,12 +124,11 @@ def _steady(steps: StepTimes | None) -> str:
     if steps.drift is None:
         return "too few steps to say whether they are steady"
     outliers = f"{steps.outliers:,} {_plural('outlier', steps.outliers)} (> 2x)" if steps.outliers else "no outliers"
-    if steps.outliers:
-        outliers += f", slowest {units.duration(steps.slowest_ns)}"
-    if abs(steps.drift - 1) <= _SKEWED:
-        return f"steps are steady: no drift, {outliers}"
-    trend = f"slower: +{_percent(steps.drift - 1)}" if steps.drift > 1 else f"faster: -{_percent(1 - steps.drift)}"
-    return f"steps get {trend} from first to last third, {outliers}"
+    if abs(steps.drift - 1) > _SKEWED:
+        trend = f"{_percent(abs(steps.drift - 1))} {'slower' if steps.drift > 1 else 'faster'}"
+        return f"steps are {trend} in the last third, {outliers}"
+    slowest = f", slowest {units.duration(steps.slowest_ns)}" if steps.outliers else ""
+    return f"steps are steady: no drift, {outliers}{slowest}"
 
 
 def _resources(summary: Summary) -> list[str]:
@@ -137,7 +136,7 @@ def _resources(summary: Summary) -> list[str]:
     if resources is None:
         return ["CPU time and page faults were not recorded"]
     per = " a step" if resources.per_step else " in the whole run" if summary.steps else ""
-    of = f" of {resources.cpus}" if resources.cpus else ""
+    of = f" of {resources.cpus:g}" if resources.cpus else ""
     busy = f"{resources.busy_cpus:.1f}{of} {_plural('CPU', resources.cpus or 2)} busy"
     kernel = f", {units.duration(resources.kernel_ns)} in the kernel" if resources.kernel_ns is not None else ""
     lines = [f"CPU {units.duration(resources.cpu_ns)}{per}: {busy}{kernel}"]
@@ -254,5 +253,5 @@ def _amount(value: float) -> str:
     return f"{value:.1f}" if value >= 0.1 else "<0.1"
 
 
-def _plural(noun: str, number: int) -> str:
+def _plural(noun: str, number: float) -> str:
     return noun if number == 1 else f"{noun}s"

@@ -19,7 +19,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from layerscope.analyse.losses import problems
-from layerscope.errors import UsageError
+from layerscope.analyse.result import first_line
+from layerscope.errors import ReadError, UsageError
 
 if TYPE_CHECKING:
     from layerscope.analyse.result import Result, ResultColumn
@@ -54,10 +55,15 @@ def load(name: str) -> TableModule:
 
 def build(reader: Reader, name: str, by: str | None = None) -> Result:
     """The table `name`, with what the recording lacks beside it."""
+    import duckdb
+
     module = load(name)
     if by is not None and by not in module.BY:
         raise UsageError(_refusal(name, module, by))
-    result = module.build(reader, by)
+    try:
+        result = module.build(reader, by)
+    except duckdb.Error as error:
+        raise ReadError(f"{reader.run.path} is damaged: {first_line(error)}") from error
     return replace(result, empty=module.EMPTY, problems=problems(reader), origin_ns=reader.run.info.start_ns)
 
 

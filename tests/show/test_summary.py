@@ -1,0 +1,175 @@
+"""The summary as text: everything a run is told by, in words that stand on their own."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from layerscope.analyse.summary import summarise
+from layerscope.show import summary as show
+from layerscope.store.reader import Reader
+from layerscope.store.run import ExitState, LayerState, ProgramState, RecordingCost
+from tests.recordings import MS, Recording, S
+
+
+def text_of(recording: Recording, **info: Any) -> str:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Reader(recording.write(Path(folder) / "x.layerscope", **info)) as reader,
+    ):
+        return show.text(summarise(reader))
+
+
+def training() -> Recording:
+    recording = Recording()
+    for number in range(12):
+        start_ns = S + number * 10 * MS
+        forward = 24 * MS if number == 7 else 4 * MS
+        phases = (MS, forward, 3 * MS, MS, MS // 10)
+        recording.add_step(number, start_ns, phases, warmup=number < 2)
+        recording.add_span("aten::conv2d", start_ns + MS, 3 * MS, step=number)
+        for _ in range(4):
+            recording.add_span("aten::relu", start_ns + 5 * MS, 100_000, step=number)
+        recording.add_span("Optimizer.step#SGD.step", start_ns + 8 * MS, MS, step=number, kind="optimizer")
+    recording.add_counter(0, "cpu_ns", [(0, 0), (2 * S, 4 * S)], "ns")
+    recording.add_counter(0, "system_ns", [(0, 0), (2 * S, S)], "ns")
+    recording.add_counter(0, "faults_minor", [(0, 0), (2 * S, 60_000)])
+    recording.add_counter(0, "faults_major", [(0, 0), (2 * S, 0)])
+    recording.add_counter(0, "rss_bytes", [(S + number * 10 * MS, 351_000_000) for number in range(12)], "bytes")
+    return recording
+
+
+def test_a_training_run_from_the_header_to_the_next_command() -> None:
+    assert text_of(training()) == (
+        "layerscope: examples/train.py, exit 0, 2.00 s. 12 steps, the first 2 left out as warm-up.\n"
+        "python 3.11.7, torch 2.13.0+cpu\n"
+        "\n"
+        "A step takes 11.1 ms (p50 9.10, p95 29.1)    a step is one call of the optimizer\n"
+        "  loading     1.00 ms    9 %  #              steps are steady: no drift, 1 outlier (> 2x), slowest 29.1 ms\n"
+        "  forward     6.00 ms   54 %  ######         CPU 22.2 ms a step: 2.0 of 4 CPUs busy, 5.55 ms in the kernel\n"
+        "  backward    3.00 ms   27 %  ###            page faults 333 a step, none from disk\n"
+        "  optimizer   1.00 ms    9 %  #              memory 351 MB at the end, not growing\n"
+        "  other       0.10 ms    1 %\n"
+        "\n"
+        "Operator (self time)          ms/step  share    calls\n"
+        "aten::conv2d                     3.00   27 %        1\n"
+        "Optimizer.step#SGD.step          1.00    9 %        1\n"
+        "aten::relu                       0.40    4 %        4\n"
+        "no operator running: Python      6.70   60 %\n"
+        "\n"
+        "Recording cost 1.0 % of the program's CPU inside it (estimated) and 2.7 % beside it (drainer 1.5 %,\n"
+        "  converter 1.0 %, session 0.2 %); 6.40 MB in x.layerscope\n"
+        "Next: layerscope table operators\n"
+    )
+
+
+def test_a_run_without_steps_says_so_and_shows_totals() -> None:
+    recording = Recording()
+    for number in range(12):
+        recording.add_span(f"op{number}", 0, (number + 1) * MS)
+
+    lines = text_of(recording).splitlines()
+
+    assert "No optimizer stepped and no data loader was read" in lines[2]
+    assert "CPU 2.00 s: 1.0 of 4 CPUs busy, 200 ms in the kernel" in lines[3]
+    assert "page faults 5,000, 2 from disk" in lines[4]
+    assert "memory at most 300 MB" in lines[5]
+    assert lines[7].split() == ["Operator", "(self", "time)", "ms", "share", "calls"]
+    assert lines[8].split() == ["op11", "12.0", "15", "%", "1"]
+    assert lines[18].split("  ")[0] == "2 more"
+    assert lines[18].endswith("layerscope table operators")
+
+
+def test_a_crash_names_the_signal_and_what_was_running() -> None:
+    recording = Recording()
+    worker = recording.add_thread(0, 101, "worker")
+    outer = recording.add_span("training", 0, 100, track=worker, unfinished=True)
+    inner = recording.add_span("MyFunction", 10, 90, outer, unfinished=True)
+    recording.add_span("aten::mm", 20, 80, inner, unfinished=True)
+
+    printed = text_of(recording, exit=ExitState(signal=11))
+
+    assert "examples/train.py, ended by SIGSEGV, 2.00 s." in printed
+    assert "Running when the program was ended, outermost first:\n" in printed
+    assert "  worker 101: training > MyFunction > aten::mm\n" in printed
+
+
+def test_nothing_recorded_is_a_sentence_with_the_reason() -> None:
+    recording = Recording()
+    recording.add_problem("operators", "torch 9.9 keeps its records differently", "update layerscope")
+
+    printed = text_of(recording)
+
+    assert "No operators were recorded.\n" in printed
+    expected = "Not recorded: operators, because torch 9.9 keeps its records differently; update layerscope.\n"
+    assert expected in printed
+    assert "A step takes" not in printed
+    assert printed.endswith("Next: layerscope table processes\n")
+
+
+def test_losses_are_counted() -> None:
+    recording = training()
+    recording.add_gap("ring_full", 1204, track=0)
+
+    assert "Lost: 1,204 records on 1 thread, because" in text_of(recording)
+
+
+def test_an_unknown_cost_is_not_called_free() -> None:
+    printed = text_of(training(), layers=[LayerState("operators", "recorded")], cost=RecordingCost(raw_bytes=1_000_000))
+
+    assert "Recording cost an unknown part of the program's CPU inside it; 1.00 MB in x.layerscope\n" in printed
+
+
+@pytest.mark.parametrize(
+    ("info", "expected"),
+    [
+        ({"command": ["python3.11", "-u", "-W", "error", "train.py", "x"]}, "layerscope: train.py, exit 0"),
+        ({"command": ["/usr/bin/python", "-m", "package.train", "--lr", "1"]}, "layerscope: -m package.train, exit 0"),
+        ({"command": ["./mlp", "64", "128"]}, "layerscope: ./mlp, exit 0"),
+        ({"command": ["python"]}, "layerscope: python, exit 0"),
+        ({"command": []}, "layerscope: unknown program, exit 0"),
+        ({"exit": ExitState(code=3)}, "train.py, exit 3, 2.00 s."),
+        ({"exit": ExitState(signal=250)}, "train.py, ended by signal 250, 2.00 s."),
+        ({"exit": ExitState(), "state": "running"}, "train.py, still running, 2.00 s."),
+        ({"exit": ExitState(), "state": "killed"}, "train.py, end unknown because the recording was cut off, 2.00 s."),
+        ({"program": ProgramState()}, "train.py, exit 0.\n"),
+        ({"versions": {}}, "train.py, exit 0, 2.00 s.\n"),
+    ],
+)
+def test_the_header_says_what_ran_and_how_it_ended(info: dict[str, Any], expected: str) -> None:
+    assert expected in text_of(Recording(), **info).replace("   ", "\n")
+
+
+def test_threads_that_ran_at_the_same_time_explain_shares_over_a_hundred() -> None:
+    recording = training()
+    worker = recording.add_thread(0, 101, "worker")
+    for number in range(12):
+        recording.add_span("copy", S + number * 10 * MS, 9 * MS, step=number, track=worker)
+
+    assert "The shares add up to more than 100 %: several threads" in text_of(recording)
+
+
+def test_half_a_cpu_is_written_as_it_is() -> None:
+    assert "CPU 22.2 ms a step: 2.0 of 2.5 CPUs busy" in text_of(training(), host={"cpus": 2.5})
+
+
+def test_slower_steps_are_called_slower() -> None:
+    recording = Recording()
+    for number in range(9):
+        recording.add_step(number, 100 * MS * number, (0, 10 * MS + number // 6 * 4 * MS, 0, 0, 0))
+
+    assert "steps are 40 % slower in the last third, no outliers" in text_of(recording)
+
+
+def test_no_line_is_wider_than_a_page() -> None:
+    recording = training()
+    recording.add_span("x" * 300, S + 30 * MS, MS, step=3)
+    recording.add_span("a" * 200 + " b", 0, 5, unfinished=True)
+    recording.add_problem("modules", "of a reason " * 30, "do something")
+
+    lines = text_of(recording).splitlines()
+
+    assert [line for line in lines if len(line) > 110 and " " in line.strip()] == []
