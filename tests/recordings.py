@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from layerscope.cli._open import mark_complete
 from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.store.run import (
     ExitState,
@@ -98,6 +99,7 @@ class Recording:
         run = Run.create(path, run_info(**info))
         for table, rows in self.rows.items():
             write_rows(path, table, rows)
+        mark_complete(path, run.raw, {table: len(rows) for table, rows in self.rows.items()})
         return run
 
 

@@ -108,9 +108,12 @@ static char *room(uint32_t bytes) {
 
 static int starts_with(const char *text, const char *prefix) { return !strncmp(text, prefix, strlen(prefix)); }
 
-/* What a user-scope range of torch is, told by the names torch itself gives (torch.optim.Optimizer
- * profile_hook_step and torch.utils.data _BaseDataLoaderIter._profile_name). */
+/* What a span of torch is, told by the names torch itself gives: torch.optim.Optimizer
+ * profile_hook_step, torch.utils.data _BaseDataLoaderIter._profile_name (both user scope), and
+ * torch::autograd::Engine::evaluate_function (function scope, around a backward function). */
 static uint32_t kind_of(const char *text) {
+    if (starts_with(text, "autograd::engine::evaluate_function"))
+        return LS_BACKWARD;
     if (starts_with(text, "Optimizer.step#") || starts_with(text, "Optimizer.zero_grad#"))
         return LS_OPTIMIZER;
     if (starts_with(text, "enumerate(") && strstr(text, ")#") && strstr(text, ".__next__"))

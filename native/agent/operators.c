@@ -80,7 +80,7 @@ static inline void **begin(void **result, const void *record_function, uint32_t 
     t->free_count--;
     const ls_cached_name *name = find_name(t, name_of(record_function));
     c->name = name->id;
-    if (kind == LS_RANGE)
+    if (kind == LS_RANGE || name->kind == LS_BACKWARD)
         kind = name->kind;
     c->vtable = vtable + 2;
     c->owner = t;

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from layerscope.analyse.steps import Steps, find_steps
 from layerscope.model.layers import KINDS
 from tests.analyse.traces import (
-    NODE,
     SINGLE,
     WORKERS,
     Trace,
@@ -130,21 +129,6 @@ def test_two_loaders_in_a_step() -> None:
     assert len(check_truth(trace)) == 4
 
 
-def test_operators_between_two_loaders_are_forward_and_not_evaluation() -> None:
-    trace = Trace()
-    trace.begin_step()
-    for _ in range(4):
-        trace.wait(("aten::stack",))
-        with trace.phase("forward"):
-            trace.ops(3)
-        trace.wait(("aten::stack",))
-        trace.forward_backward()
-        trace.optimizer_step()
-        trace.end_step()
-        trace.tick(2)
-    check_truth(trace)
-
-
 def test_evaluation_beside_several_loaders_in_a_step() -> None:
     trace = Trace()
     for _epoch in range(2):
@@ -157,27 +141,6 @@ def test_evaluation_beside_several_loaders_in_a_step() -> None:
             trace.end_step()
         for _ in trace.load(2):
             trace.ops(3)
-    check_truth(trace)
-
-
-def test_closure() -> None:
-    trace = Trace()
-
-    def closure() -> None:
-        trace.zero_grad("LBFGS")
-        trace.forward_backward()
-
-    def twice() -> None:
-        closure()
-        trace.ops(3)  # the line search: not forward
-        closure()
-
-    trace.ops(7)
-    trace.begin_step()
-    for _ in range(4):
-        trace.optimizer_step(0, "LBFGS", closure=twice)
-        trace.end_step()
-        trace.tick(4)
     check_truth(trace)
 
 
@@ -197,15 +160,6 @@ def test_closure_that_loads_its_batches() -> None:
     steps = find_steps(trace.columns())
     assert steps.start_ns.tolist() == [begin for begin, _ in trace.steps]
     check_laws(steps)
-
-
-def test_closure_that_clears_the_gradients_after_its_forward_pass() -> None:
-    trace = Trace()
-    for _ in range(4):
-        trace.optimizer_step(closure=lambda: trace.forward_backward(trace.zero_grad))
-        trace.end_step()
-        trace.tick(4)
-    check_truth(trace)
 
 
 def test_optimizer_in_the_backward_pass() -> None:
@@ -249,17 +203,6 @@ def test_evaluation_between_epochs_is_in_no_step(iterator: str, batches: int) ->
         for _ in trace.load(2, iterator):
             trace.ops(4)
     assert len(check_truth(trace)) == 3 * batches
-
-
-def test_logging_after_the_optimizer_step_is_not_forward() -> None:
-    trace = Trace()
-    for _ in trace.load(4):
-        trace.forward_backward()
-        trace.optimizer_step()
-        trace.end_step()
-        trace.tick(5)
-        trace.op("aten::item")
-    check_truth(trace)
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
@@ -353,91 +296,6 @@ def test_steps_on_a_second_thread() -> None:
     assert check_truth(trace).track == 7
 
 
-@pytest.mark.parametrize("closure", [True, False])
-@pytest.mark.parametrize("fused", [True, False])
-def test_backward_on_threads_of_the_autograd_engine(closure: bool, fused: bool) -> None:
-    trace = Trace()
-
-    def forward_backward() -> None:
-        with trace.phase("forward"):
-            trace.ops()
-            trace.op("aten::ones_like")
-            trace.tick(4)
-        with trace.on(9):
-            trace.backward(in_last=trace.optimizer_step if fused else lambda: None)
-
-    for _ in trace.load(3):
-        if closure and not fused:
-            trace.optimizer_step(closure=forward_backward)
-        else:
-            forward_backward()
-            if not fused:
-                trace.optimizer_step()
-        trace.end_step()
-    assert check_truth(trace).track == 0
-
-
-def test_backward_passes_overlapping_on_two_devices_are_one() -> None:
-    trace = Trace()
-    for _ in range(3):
-        with trace.step():
-            with trace.phase("forward"):
-                trace.ops()
-            begin = trace.now
-            with trace.phase("backward"):
-                trace.tick(30)
-            trace.spans += [
-                (8, 0, begin, 15, "backward", NODE, -1),
-                (9, 0, begin + 10, 20, "backward", NODE, -1),
-                (8, 0, begin + 16, 2, "backward", NODE, -1),
-            ]
-            trace.optimizer_step()
-    check_truth(trace)
-
-
-def test_ranges_of_the_user_change_nothing() -> None:
-    trace = Trace()
-    with trace.span("range", "everything"):
-        trace.tick(3)
-        for batch in trace.load(3):
-            with trace.span("range", f"step {batch}"):
-                with trace.phase("forward"), trace.span("range", "forward"):
-                    pass
-                del trace.truth[-2:]
-                trace.truth += ["other"] * 2
-                trace.forward_backward()
-                trace.optimizer_step()
-                trace.end_step()
-    check_truth(trace)
-
-
-def test_nested_backward_of_a_checkpoint_is_backward() -> None:
-    trace = Trace()
-
-    def recompute() -> None:
-        trace.ops()
-        trace.backward()
-
-    for _ in trace.load(3):
-        with trace.phase("forward"):
-            trace.ops()
-        trace.backward(in_last=recompute)
-        trace.optimizer_step()
-        trace.end_step()
-    check_truth(trace)
-
-
-def test_gradient_penalty_has_two_backward_passes() -> None:
-    trace = Trace()
-    for _ in trace.load(3):
-        trace.forward_backward()
-        trace.tick(2)
-        trace.forward_backward()
-        trace.optimizer_step()
-        trace.end_step()
-    check_truth(trace)
-
-
 def test_run_of_weeks_with_spans_of_hours() -> None:
     columns = gan(3, 1).columns()
     expected = find_steps(columns)
@@ -447,22 +305,6 @@ def test_run_of_weeks_with_spans_of_hours() -> None:
     steps = find_steps(columns)
     assert np.array_equal(steps.start_ns, expected.start_ns * scale)
     assert np.array_equal(phase_columns(steps), phase_columns(expected) * scale)
-
-
-def test_backward_passes_without_operators_between_them_are_two_where_something_else_is() -> None:
-    trace = Trace()
-    for _ in range(3):
-        trace.backward()
-        trace.tick(3)
-        trace.wait(())
-        trace.tick(3)
-        trace.backward()
-        trace.tick(3)
-        trace.zero_grad()
-        trace.tick(3)
-        trace.backward()
-        trace.optimizer_step()
-    assert_assigns_truth(trace, find_steps(trace.columns()))
 
 
 def test_nothing_and_nothing_to_find() -> None:

@@ -36,6 +36,7 @@ class Trace:
     begin: int = 1_000
     began_wait: int = 0
     depth: Counter[int] = field(default_factory=Counter)
+    engine_kind: str = "function"  # what the engine's own spans are to torch
 
     def tick(self, ns: int = 1) -> None:
         """Python works for a while."""
@@ -111,7 +112,7 @@ class Trace:
         with self.phase("backward"):
             for number in range(nodes):
                 self.tick(2 if number else 0)
-                with self.span("backward", NODE), self.span("backward", "MmBackward0"):
+                with self.span(self.engine_kind, NODE), self.span("backward", "MmBackward0"):
                     self.op()
                     if number == nodes - 1:
                         in_last()

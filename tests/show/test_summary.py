@@ -99,7 +99,7 @@ def test_a_crash_names_the_signal_and_what_was_running() -> None:
 
 def test_nothing_recorded_is_a_sentence_with_the_reason() -> None:
     recording = Recording()
-    recording.add_problem("operators", "torch 9.9 keeps its records differently", "update layerscope")
+    recording.add_problem("operators", "torch 9.9 keeps its records differently", "update layerscope", "operators")
 
     printed = text_of(recording)
 
@@ -121,6 +121,14 @@ def test_an_unknown_cost_is_not_called_free() -> None:
     printed = text_of(training(), layers=[LayerState("operators", "recorded")], cost=RecordingCost(raw_bytes=1_000_000))
 
     assert "Recording cost an unknown part of the program's CPU inside it; 1.00 MB in x.layerscope\n" in printed
+
+
+def test_beside_a_short_program_our_processes_are_counted_in_time() -> None:
+    printed = text_of(training(), program=ProgramState(S, 40 * MS, 10 * MS))
+
+    assert "and 54.0 ms of CPU beside it (drainer 30.0 ms, converter 20.0 ms, session 4.00 ms)" in " ".join(
+        printed.split()
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,8 +160,23 @@ def test_threads_that_ran_at_the_same_time_explain_shares_over_a_hundred() -> No
     assert "The shares add up to more than 100 %: several threads" in text_of(recording)
 
 
+def test_a_rare_fault_is_not_rounded_to_none() -> None:
+    recording = training()
+    recording.rows["counters"] = [row for row in recording.rows["counters"] if row["name"] != "faults_major"]
+    recording.add_counter(0, "faults_major", [(0, 0), (2 * S, 1)])
+
+    assert "page faults 333 a step, <0.1 from disk" in text_of(recording)
+
+
 def test_half_a_cpu_is_written_as_it_is() -> None:
     assert "CPU 22.2 ms a step: 2.0 of 2.5 CPUs busy" in text_of(training(), host={"cpus": 2.5})
+
+
+def test_operators_outside_the_steps_are_not_passed_over() -> None:
+    recording = training()
+    recording.add_span("setup", 0, 80 * MS)
+
+    assert "Not in it: 60 % of all operator time: between and around the steps" in text_of(recording)
 
 
 def test_slower_steps_are_called_slower() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -119,9 +121,15 @@ def test_problems_come_first_and_notes_last() -> None:
 
 
 def test_a_problem_without_a_remedy_ends_after_the_reason() -> None:
-    problem = Problem("operators", "test", "nobody knows", "")
+    problem = Problem("operators", "test", "nobody knows", "", "operators")
 
     assert terminal.problem_sentence(problem) == "Not recorded: operators, because nobody knows."
+
+
+def test_a_problem_that_lost_nothing_is_not_called_a_loss() -> None:
+    problem = Problem("operators", "test", "the drainer was started again", "nothing to do")
+
+    assert terminal.problem_sentence(problem) == "About operators: the drainer was started again; nothing to do."
 
 
 def test_nothing_recorded_is_a_sentence_and_no_table() -> None:
@@ -138,3 +146,28 @@ def test_a_shortened_name_fits_and_keeps_both_ends(name: str, width: int) -> Non
     else:
         ends = [(short[:cut], short[cut + 1 :]) for cut, character in enumerate(short) if character == "…"]
         assert any(name.startswith(head) and name.endswith(tail) for head, tail in ends)
+
+
+class _Stream(io.StringIO):
+    def __init__(self, is_terminal: bool) -> None:
+        super().__init__()
+        self.is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+
+def test_only_a_terminal_gets_styles_and_a_fitted_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"TERM": "xterm", "COLUMNS": "70", "LINES": "30"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    result = result_of(two_operators(), "operators")
+    window, pipe = _Stream(True), _Stream(False)
+
+    terminal.write(result, window)
+    terminal.write(result, pipe)
+
+    assert pipe.getvalue() == terminal.text(result)
+    assert window.getvalue().startswith("\x1b[1mname ")
+    plain = re.sub(r"\x1b\[\d+m", "", window.getvalue())
+    assert plain == terminal.text(result, 70)

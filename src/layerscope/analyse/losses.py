@@ -38,7 +38,7 @@ def problems(reader: Reader) -> tuple[Problem, ...]:
     named = {problem.layer for problem in found}
     for layer in reader.run.info.layers:
         if layer.problem and layer.name not in named:
-            found.append(Problem(layer.name, "not_recorded", layer.problem, ""))
+            found.append(Problem(layer.name, "not_recorded", layer.problem, "", layer.name))
     return (*found, *_gaps(reader))
 
 

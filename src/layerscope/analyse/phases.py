@@ -4,8 +4,9 @@ The phase of a moment is that of the innermost phase scope open then on the step
 
 - **loading**: the waits for the loader (spans of kind loader).
 - **optimizer**: `Optimizer.step#` and `Optimizer.zero_grad#`.
-- **backward**: the hull of a group of outermost autograd spans. A group ends where an operator, a loader wait or an
-  optimizer span begins outside the autograd spans.
+- **backward**: the hull of a group of outermost autograd spans (spans of kind backward, and
+  `autograd::engine::evaluate_function` of any kind). A group ends where an operator, a loader wait or an optimizer span
+  begins outside the autograd spans.
 - **forward**: from the first operator after the previous backward group, loader wait or optimizer step (and in the same
   step) up to the start of the backward group, Python between the operators included; a `zero_grad` in between stays
   optimizer. Operators between two loader waits of a step, with no backward pass between them, are forward too, from

@@ -45,7 +45,7 @@ What the phases are is written in `layerscope.analyse.phases`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,8 @@ from layerscope.analyse.phases import (
     outermost,
 )
 
+# The engine's own span around each backward function; to torch it is an operator, only what is in it is autograd.
+ENGINE_PREFIX = "autograd::engine::evaluate_function"
 STEP_PREFIX = "Optimizer.step#"
 GRADIENT_SEED = "aten::ones_like"
 ITERATOR_SEED = "aten::random_"
@@ -142,6 +144,9 @@ class Steps:
 
 def find_steps(spans: SpanColumns) -> Steps:
     """Find the steps of a process and the time they spend in each phase."""
+    engine = np.array([name.startswith(ENGINE_PREFIX) for name in spans.names], np.bool_)
+    if engine.any():
+        spans = replace(spans, kind=np.where(engine[spans.name], np.uint8(BACKWARD), spans.kind))
     workers = _worker_tracks(spans)
     calls = np.flatnonzero(spans.kind == OPTIMIZER)
     calls = calls[_matches(spans, calls, STEP_PREFIX)]

@@ -112,12 +112,14 @@ class OpenOperators:
 
 @dataclass(slots=True)
 class Cost:
-    """What recording cost, as fractions of the program's own CPU time; None where it is not known."""
+    """What recording cost: CPU time of our processes beside the program, also as fractions of its own.
+
+    `inside` is the fraction that was spent in the program itself, None where it is not known.
+    """
 
     inside: float | None
-    drainer: float | None
-    converter: float | None
-    session: float | None
+    beside_ns: dict[str, int]
+    beside: dict[str, float]
     size_bytes: int
 
 
@@ -304,8 +306,8 @@ def _memory(counters: _Counters, steps: _Steps, info: RunInfo) -> Memory | None:
     if not rss:
         return Memory(None, info.program.max_rss_bytes) if info.program.max_rss_bytes else None
     # The last reading of a process may fall into its end, when its memory is already given back.
-    end_bytes = sum(int(values[values > 0][-1]) for _, values in rss.values() if (values > 0).any())
-    memory = Memory(end_bytes, max(info.program.max_rss_bytes, end_bytes))
+    end_bytes = sum(int(values[values > 0][-1]) for _, values in rss.values() if (values > 0).any()) or None
+    memory = Memory(end_bytes, max(info.program.max_rss_bytes, end_bytes or 0))
     if not steps.processes:
         return memory
     first = last = 0.0
@@ -426,14 +428,11 @@ def _cost(info: RunInfo) -> Cost:
     program_ns = info.program.user_ns + info.program.system_ns
     inside_ns = sum(layer.cpu_ns for layer in info.layers)
     cost = info.cost
-
-    def share(cpu_ns: int) -> float | None:
-        return cpu_ns / program_ns if cpu_ns and program_ns else None
-
+    parts = {"drainer": cost.drainer_cpu_ns, "converter": cost.converter_cpu_ns, "session": cost.session_cpu_ns}
+    beside_ns = {name: cpu_ns for name, cpu_ns in parts.items() if cpu_ns}
     return Cost(
-        share(inside_ns),
-        share(cost.drainer_cpu_ns),
-        share(cost.converter_cpu_ns),
-        share(cost.session_cpu_ns),
-        cost.raw_bytes + cost.tables_bytes,
+        inside=inside_ns / program_ns if inside_ns and program_ns else None,
+        beside_ns=beside_ns,
+        beside={name: cpu_ns / program_ns for name, cpu_ns in beside_ns.items()} if program_ns else {},
+        size_bytes=cost.raw_bytes + cost.tables_bytes,
     )

@@ -7,29 +7,26 @@ converts beside a running program, after it, and an old recording again.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from layerscope.analyse.steps import SpanColumns, Steps, find_steps
+from layerscope.cli._spans import Columns, SpanTable, without_inner_operators
 from layerscope.collect import spool
 from layerscope.collect.layers.operators import Decoder
-from layerscope.model.layers import KINDS, OPERATORS, PHASES
-from layerscope.model.schema import TABLES
+from layerscope.model.layers import KINDS, OPERATORS
 from layerscope.model.secrets import mask
 from layerscope.store.nesting import Keys, TrackNesting
-from layerscope.store.writer import TableWriter, codes_to_names, to_arrow, write_rows
+from layerscope.store.writer import write_rows
 
-# A part is written when this many spans wait: 40 MB of memory, and row groups that compress well.
-PART_SPANS = 500_000
 # Below this a batch costs more in overhead than in work.
 BATCH_RECORDS = 50_000
 READING_EVERY_NS = 1_000_000_000
-_CODES = ("track", "kind_code", "name_code")
+FIRST_SCOPE = KINDS.index("optimizer")
 
 
 @dataclass(slots=True)
@@ -44,6 +41,8 @@ class Process:
     tracks: dict[int, int] = field(default_factory=dict)
     nesting: dict[int, TrackNesting] = field(default_factory=dict)
     optimizers: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    has_scopes: bool = False
+    totals: dict[int, list[int]] = field(default_factory=dict)
 
 
 class RunConversion:
@@ -55,11 +54,8 @@ class RunConversion:
         self.processes: dict[Path, Process] = {}
         self.rows: dict[str, int] = {}
         self._keys = Keys()
-        self._names: dict[str, int] = {}
+        self._spans = SpanTable(tables)
         self._next_track = 0
-        self._spans = TableWriter(tables, "spans")
-        self._buffer: list[dict[str, np.ndarray]] = []
-        self._buffered = 0
 
     def advance(self) -> int:
         """Read what is new in the raw files; returns the number of records that were read."""
@@ -82,11 +78,11 @@ class RunConversion:
             self._take(process, process.decoder.batch(last=True))
             for nesting in process.nesting.values():
                 nesting.finish()
-        spans = self._all_spans()
-        found = self._find_steps(spans)
-        self._write_spans(spans, found)
+        found = {number: steps for number, steps in self._find_steps() if len(steps)}
+        lost = [key for process in self.processes.values() for n in process.nesting.values() for key in n.never_came]
+        self.rows["spans"] = self._spans.finish(self._assigner(found) if found else None, lost)
         self._write_steps(found)
-        self._write_totals(spans)
+        self._write_totals()
         self._write_small(session)
 
     # -- spans -------------------------------------------------------------------------------------
@@ -100,8 +96,6 @@ class RunConversion:
         tracks, firsts = np.unique(batch["track"], return_index=True)
         for track, rows in zip(tracks.tolist(), np.split(batch, firsts[1:]), strict=True):
             self._take_track(process, track, rows)
-        if self._buffered >= PART_SPANS:
-            self._spans.add(self._arrow_columns(self._drain_buffer()))
 
     def _take_track(self, process: Process, track: int, rows: np.ndarray) -> None:
         nesting = process.nesting.setdefault(track, TrackNesting(self._keys))
@@ -111,7 +105,11 @@ class RunConversion:
         numbered = np.flatnonzero(rows["optimizer"])
         if len(numbered):
             process.optimizers.append((nested.key[numbered], rows["optimizer"][numbered]))
-        self._buffer.append(
+        codes = self._codes(process, rows["name"])
+        process.has_scopes |= bool((rows["kind"] >= FIRST_SCOPE).any())
+        done = rows["unfinished"] == 0
+        _add_totals(process.totals, rows["kind"][done], codes[done], (end - start)[done])
+        self._spans.add(
             {
                 "span": nested.key,
                 "track": np.full(len(rows), self._track_key(process, track), np.int32),
@@ -121,12 +119,11 @@ class RunConversion:
                 "dur_ns": end - start,
                 "self_ns": nested.self_ns,
                 "kind_code": rows["kind"].astype(np.int32),
-                "name_code": self._codes(process, rows["name"]),
+                "name_code": codes,
                 "seq": rows["seq"],
                 "unfinished": rows["unfinished"].astype(bool),
             }
         )
-        self._buffered += len(rows)
 
     def _track_key(self, process: Process, track: int) -> int:
         if track not in process.tracks:
@@ -134,133 +131,98 @@ class RunConversion:
             self._next_track += 1
         return process.tracks[track]
 
-    def _codes(self, process: Process, names: np.ndarray) -> np.ndarray:
+    def _codes(self, process: Process, numbers: np.ndarray) -> np.ndarray:
         """The recording's own number for each of the process's names."""
-        known = process.decoder.names
+        known, names = process.decoder.names, self._spans.names
         for text in known[len(process.name_codes) :]:
-            process.name_codes.append(self._names.setdefault(text, len(self._names)))
-        missing = int(names.max()) + 1 - len(process.name_codes)
+            process.name_codes.append(names.setdefault(text, len(names)))
+        codes = process.name_codes
+        missing = int(numbers.max()) + 1 - len(codes)
         if missing > 0:  # a name whose text was lost with the tail of a cut file
-            lost = self._names.setdefault("(name lost)", len(self._names))
-            return np.array(process.name_codes + [lost] * missing, np.int32)[names]
-        return np.array(process.name_codes, np.int32)[names]
-
-    def _drain_buffer(self) -> dict[str, np.ndarray]:
-        columns = {name: np.concatenate([part[name] for part in self._buffer]) for name in self._buffer[0]}
-        self._buffer, self._buffered = [], 0
-        return columns
-
-    def _arrow_columns(self, columns: dict[str, np.ndarray]) -> dict[str, Any]:
-        count = len(columns["span"])
-        parent, seq = columns["parent"], columns["seq"]
-        arrow: dict[str, Any] = {name: value for name, value in columns.items() if not name.endswith("_code")}
-        arrow["parent"] = pa.array(parent, mask=parent < 0)
-        arrow["seq"] = pa.array(seq, mask=seq < 0)
-        arrow["layer"] = codes_to_names(np.zeros(count, np.int32), pa.array([OPERATORS]))
-        arrow["kind"] = codes_to_names(columns["kind_code"], pa.array(KINDS))
-        arrow["name"] = codes_to_names(columns["name_code"], pa.array(list(self._names), pa.string()))
-        arrow["weight"] = np.ones(count, np.int32)
-        return arrow
-
-    def _all_spans(self) -> dict[str, np.ndarray]:
-        """Every span, from the parts and from memory, in the order of their tracks and starts."""
-        pieces = []
-        for part in sorted((self.tables / "spans").glob("part-*.parquet")):
-            pieces.append(_from_part(pq.read_table(part), self._names))
-        if self._buffer:
-            pieces.append(self._drain_buffer())
-        if not pieces:
-            return {}
-        columns = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-        lost = [key for process in self.processes.values() for n in process.nesting.values() for key in n.never_came]
-        if lost:
-            columns["parent"][np.isin(columns["parent"], np.array(lost, np.int64))] = -1
-        order = np.lexsort((columns["depth"], columns["start_ns"], columns["track"]))
-        return {name: values[order] for name, values in columns.items()}
+            codes = codes + [names.setdefault("(name lost)", len(names))] * missing
+        chosen: np.ndarray = np.array(codes, np.int32)[numbers]
+        return chosen
 
     # -- what only the end knows -------------------------------------------------------------------
 
-    def _find_steps(self, spans: dict[str, np.ndarray]) -> dict[int, tuple[slice, Steps]]:
-        """Per process: where its spans lie in `spans`, and its steps. Tracks of a process are neighbours or not."""
-        found: dict[int, tuple[Any, Steps]] = {}
-        if not spans:
-            return found
-        names = list(self._names)
+    def _find_steps(self) -> Iterator[tuple[int, Steps]]:
+        """The steps of every process that has an optimizer or a loader."""
+        looped = [process for process in self.processes.values() if process.has_scopes]
+        wanted: dict[int, list[Columns]] = {process.number: [] for process in looped}
+        if not looped:
+            return
+        owner = self._owner()
+        for piece in self._spans.pieces():
+            rows = without_inner_operators(piece)
+            of = owner[piece["track"][rows]]
+            for number, kept in wanted.items():
+                mine = rows[of == number]
+                names = ("span", "track", "depth", "start_ns", "dur_ns", "kind_code", "name_code")
+                kept.append({name: piece[name][mine] for name in names})
+        for process in looped:
+            kept = wanted[process.number]
+            yield process.number, self._steps_of(process, {n: np.concatenate([k[n] for k in kept]) for n in kept[0]})
+
+    def _steps_of(self, process: Process, spans: Columns) -> Steps:
+        optimizer = np.full(len(spans["span"]), -1, np.int32)
+        if process.optimizers:
+            keys, numbers = (np.concatenate(column) for column in zip(*process.optimizers, strict=True))
+            by_key = np.argsort(spans["span"], kind="stable")
+            optimizer[by_key[np.searchsorted(spans["span"], keys, sorter=by_key)]] = numbers
+        return find_steps(
+            SpanColumns(
+                track=spans["track"],
+                depth=spans["depth"],
+                start_ns=spans["start_ns"],
+                dur_ns=spans["dur_ns"],
+                kind=spans["kind_code"].astype(np.uint8),
+                name=spans["name_code"],
+                names=list(self._spans.names),
+                optimizer=optimizer,
+            )
+        )
+
+    def _owner(self) -> np.ndarray:
+        """The process of every track, by track."""
         owner = np.zeros(self._next_track, np.int32)
         for process in self.processes.values():
             owner[list(process.tracks.values())] = process.number
-        of_process = owner[spans["track"]]
-        for process in self.processes.values():
-            rows = np.flatnonzero(of_process == process.number)
-            if not len(rows):
-                continue
-            optimizer = np.full(len(rows), -1, np.int32)
-            if process.optimizers:
-                keys, numbers = (np.concatenate(column) for column in zip(*process.optimizers, strict=True))
-                by_key = np.argsort(spans["span"][rows], kind="stable")
-                optimizer[by_key[np.searchsorted(spans["span"][rows], keys, sorter=by_key)]] = numbers
-            columns = SpanColumns(
-                track=spans["track"][rows],
-                depth=spans["depth"][rows],
-                start_ns=spans["start_ns"][rows],
-                dur_ns=spans["dur_ns"][rows],
-                kind=spans["kind_code"][rows].astype(np.uint8),
-                name=spans["name_code"][rows],
-                names=names,
-                optimizer=optimizer,
-            )
-            found[process.number] = (rows, find_steps(columns))
-        return found
+        return owner
 
-    def _write_spans(self, spans: dict[str, np.ndarray], found: dict[int, tuple[Any, Steps]]) -> None:
-        if not spans:
-            return
-        step = np.full(len(spans["span"]), -1, np.int32)
-        phase = np.full(len(spans["span"]), -1, np.int32)
-        for rows, steps in found.values():
-            step[rows], phase[rows] = steps.assign(spans["start_ns"][rows])
-        arrow = self._arrow_columns(spans)
-        arrow["step"] = pa.array(step, mask=step < 0)
-        arrow["phase"] = pa.DictionaryArray.from_arrays(pa.array(phase, mask=phase < 0), pa.array(PHASES))
-        self._spans.finish(to_arrow(TABLES["spans"], arrow))
-        self.rows["spans"] = self._spans.rows
+    def _assigner(self, found: dict[int, Steps]) -> Any:
+        owner = self._owner()
 
-    def _write_steps(self, found: dict[int, tuple[Any, Steps]]) -> None:
+        def assign(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+            step = np.full(len(columns["span"]), -1, np.int32)
+            phase = np.full(len(columns["span"]), -1, np.int32)
+            of = owner[columns["track"]]
+            for number, steps in found.items():
+                rows = np.flatnonzero(of == number)
+                step[rows], phase[rows] = steps.assign(columns["start_ns"][rows])
+            return step, phase
+
+        return assign
+
+    def _write_steps(self, found: dict[int, Steps]) -> None:
+        columns = ("start_ns", "dur_ns", "load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns", "warmup")
         rows = []
-        for number, (_, steps) in found.items():
-            columns = ("start_ns", "dur_ns", "load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns", "warmup")
+        for number, steps in found.items():
             values = [getattr(steps, name).tolist() for name in columns]
             for i, row in enumerate(zip(*values, strict=True)):
-                rows.append(
-                    {"step": i, "process": number, "rule": steps.rule, "optimizer": steps.optimizer}
-                    | dict(zip(columns, row, strict=True))
-                )
+                about = {"step": i, "process": number, "rule": steps.rule, "optimizer": steps.optimizer}
+                rows.append(about | dict(zip(columns, row, strict=True)))
         self.rows["steps"] = write_rows(self.tables, "steps", rows)
 
-    def _write_totals(self, spans: dict[str, np.ndarray]) -> None:
-        rows: list[dict[str, Any]] = []
-        if spans:
-            names = list(self._names)
-            owner = {track: p.number for p in self.processes.values() for track in p.tracks.values()}
-            process = np.array([owner[track] for track in range(self._next_track)], np.int64)[spans["track"]]
-            key = (process << 40) | (spans["kind_code"].astype(np.int64) << 32) | spans["name_code"]
-            done = ~spans["unfinished"]
-            order = np.argsort(key[done], kind="stable")
-            groups, firsts = np.unique(key[done][order], return_index=True)
-            dur = spans["dur_ns"][done][order]
-            if len(groups):
-                sums = (np.add.reduceat(dur, firsts), np.minimum.reduceat(dur, firsts), np.maximum.reduceat(dur, firsts))
-                counts = np.diff(np.append(firsts, len(dur)))
-                for group, count, total, least, most in zip(
-                    groups.tolist(), counts.tolist(), *(column.tolist() for column in sums), strict=True
-                ):
-                    rows.append(
-                        {
-                            "process": group >> 40, "layer": OPERATORS, "kind": KINDS[group >> 32 & 0xFF],
-                            "name": names[group & 0xFFFFFFFF], "count": count, "total_ns": total,
-                            "min_ns": least, "max_ns": most,
-                        }
-                    )  # fmt: skip
+    def _write_totals(self) -> None:
+        names = list(self._spans.names)
+        rows = [
+            {
+                "process": process.number, "layer": OPERATORS, "kind": KINDS[key >> 32],
+                "name": names[key & 0xFFFFFFFF], "count": count, "total_ns": total, "min_ns": least, "max_ns": most,
+            }
+            for process in self.processes.values()
+            for key, (count, total, least, most) in sorted(process.totals.items())
+        ]  # fmt: skip
         self.rows["totals"] = write_rows(self.tables, "totals", rows)
 
     def _write_small(self, session: dict[str, Any]) -> None:
@@ -340,20 +302,19 @@ class RunConversion:
         return problems
 
 
-def _from_part(data: pa.Table, names: dict[str, int]) -> dict[str, np.ndarray]:
-    """The columns of a part that this conversion wrote, as it had them in memory."""
-    columns: dict[str, np.ndarray] = {}
-    for name in ("span", "track", "depth", "start_ns", "dur_ns", "self_ns", "unfinished"):
-        columns[name] = data[name].to_numpy()
-    for name in ("parent", "seq"):
-        columns[name] = data[name].fill_null(-1).to_numpy()
-    codes = {"kind": {kind: i for i, kind in enumerate(KINDS)}, "name": names}
-    for name, known in codes.items():
-        merged = data[name].unify_dictionaries().combine_chunks()
-        chunk = merged.chunk(0) if isinstance(merged, pa.ChunkedArray) else merged
-        own = np.array([known[text] for text in chunk.dictionary.to_pylist()], np.int32)
-        columns[f"{name}_code"] = own[chunk.indices.to_numpy()]
-    return columns
+def _add_totals(totals: dict[int, list[int]], kind: np.ndarray, name: np.ndarray, dur_ns: np.ndarray) -> None:
+    """Add finished spans to `totals`: kind << 32 | name -> [count, total, least, most]."""
+    if not len(kind):
+        return
+    key = (kind.astype(np.int64) << 32) | name
+    order = np.argsort(key, kind="stable")
+    keys, firsts = np.unique(key[order], return_index=True)
+    dur = dur_ns[order]
+    counts = np.diff(np.append(firsts, len(dur)))
+    sums = [ufunc.reduceat(dur, firsts).tolist() for ufunc in (np.add, np.minimum, np.maximum)]
+    for k, count, total, least, most in zip(keys.tolist(), counts.tolist(), *sums, strict=True):
+        known = totals.setdefault(k, [0, 0, least, most])
+        totals[k] = [known[0] + count, known[1] + total, min(known[2], least), max(known[3], most)]
 
 
 def _readings(decoder: Decoder) -> list[dict[str, Any]]:

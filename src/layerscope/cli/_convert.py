@@ -14,6 +14,10 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from layerscope.cli._conversion import RunConversion
 
 POLL_S = 0.5
 # The program comes first: beside busy cores the conversion waits, and catches up when they are free.
@@ -24,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("raw", type=Path)
     parser.add_argument("tables", type=Path)
+    parser.add_argument("run_id")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,21 +37,14 @@ def run(arguments: argparse.Namespace) -> int:
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         os.nice(NICE)
-    # Imported here: the verb's file must load fast for `layerscope --help`.
-    from layerscope.cli._conversion import RunConversion, read_session
-
-    conversion = RunConversion(arguments.raw, arguments.tables)
-    tables = arguments.tables
-    while not select.select([sys.stdin], [], [], POLL_S)[0]:
-        conversion.advance()
-    conversion.finish(read_session(arguments.raw))
+    conversion = convert_while_growing(arguments.raw, arguments.tables, arguments.run_id)
     decoders = [process.decoder for process in conversion.processes.values()]
     print(
         json.dumps(
             {
                 "cpu_ns": time.process_time_ns(),
                 "rows": conversion.rows,
-                "tables": str(tables),
+                "tables": str(conversion.tables),
                 "records": sum(decoder.records for decoder in decoders),
                 "dropped": sum(loss.lost for decoder in decoders for loss in decoder.losses),
                 "agent_cpu_ns": sum(decoder.final.get("agent_cpu_ns", 0) for decoder in decoders),
@@ -55,3 +53,25 @@ def run(arguments: argparse.Namespace) -> int:
         )
     )
     return 0
+
+
+def convert_while_growing(raw: Path, tables: Path, run_id: str) -> RunConversion:
+    """The finished conversion of `raw`: in `tables`, or in the cache when the disk there is full."""
+    # Imported here: the verb's file must load fast for `layerscope --help`.
+    from layerscope.cli._conversion import RunConversion, read_session
+    from layerscope.cli._open import cached_tables, convert_into, mark_complete, remove_tables
+
+    conversion = RunConversion(raw, tables)
+    try:
+        while not select.select([sys.stdin], [], [], POLL_S)[0]:
+            conversion.advance()
+        conversion.finish(read_session(raw))
+        mark_complete(tables, raw, conversion.rows)
+        return conversion
+    except OSError:
+        remove_tables(tables)
+    select.select([sys.stdin], [], [])
+    folder = cached_tables(run_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    remade: RunConversion = convert_into(raw, folder, read_session(raw))
+    return remade

@@ -139,6 +139,7 @@ def create(output: str | None, command: list[str], quiet: bool) -> Run:
 def start_converter(recording: Run) -> subprocess.Popen[bytes]:
     """Start the process that turns raw files into tables beside the program."""
     command = [sys.executable, "-m", "layerscope", "_convert", str(recording.raw), str(recording.path)]
+    command.append(recording.info.run_id)
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=open_log(recording.raw, "converter"), process_group=0
     )

@@ -11,7 +11,9 @@ def facts(root: Path = Path("/")) -> dict[str, Any]:
     """`cpus` (affinity and cgroup quota respected), `cpus_online`, `cpu_model`, `memory_bytes`, `kernel`."""
     cpuinfo = _read(root / "proc/cpuinfo")
     model = next((line.partition(":")[2].strip() for line in cpuinfo.splitlines() if line.startswith("model name")), "")
-    memory = next((line.split()[1] for line in _read(root / "proc/meminfo").splitlines() if line.startswith("MemTotal")), "0")
+    memory = next(
+        (line.split()[1] for line in _read(root / "proc/meminfo").splitlines() if line.startswith("MemTotal")), "0"
+    )
     return {
         "cpus": usable_cpus(root),
         "cpus_online": os.cpu_count() or 1,

@@ -52,7 +52,8 @@ class Conversion:
         # Rounding must not carry a moment past the next reading: order is kept across the border.
         inside = ticks < its[line + 1]
         limit = run_ns[line + 1] - run_ns[line]
-        return run_ns[line] + np.where(inside, np.minimum(along, limit), along)
+        moments: np.ndarray = run_ns[line] + np.where(inside, np.minimum(along, limit), along)
+        return moments
 
 
 class Identity(Conversion):

@@ -85,7 +85,7 @@ SPANS = Table(
         Column("name", "name", "name"),
         Column("module", "int32", "key of the module it belongs to", nullable=True),
         Column("step", "int32", "the step it started in", nullable=True),
-        Column("phase", "name", "loading, forward, backward, optimizer or other; null outside the steps", nullable=True),
+        Column("phase", "name", "loading, forward, backward, optimizer, other; null outside steps", nullable=True),
         Column("correlation", "int64", "key shared with the work it launched", nullable=True),
         Column("seq", "int32", "autograd sequence number", nullable=True),
         Column("args", "int64", "key of its arguments", nullable=True),
@@ -134,7 +134,7 @@ COUNTERS = Table(
     (
         Column("track", "int32", "the track of kind counter it belongs to"),
         Column("at_ns", "int64", "when it was read", "ns"),
-        Column("name", "name", "what was read: cpu_ns, user_ns, system_ns, faults_minor, faults_major, rss_bytes, threads"),
+        Column("name", "name", "cpu_ns, user_ns, system_ns, faults_minor, faults_major, rss_bytes or threads"),
         Column("value", "int64", "its value"),
         Column("unit", "name", "ns, bytes or count"),
     ),

@@ -26,6 +26,7 @@ _WORTH_SAYING = 0.1
 # Shares that add up to more than this come from threads that ran operators at the same time.
 _OVERLAP = 1.02
 _MOST_THREADS = 8
+_SHARE_OF_A_LONG_RUN = 1.0
 _HEADING = "Operator (self time)"
 _IDLE = "no operator running: Python"
 
@@ -189,7 +190,8 @@ def _remarks(times: OperatorTimes, rows: list[OperatorRow]) -> Iterator[str]:
     if sum(row.share for row in rows) > _OVERLAP:
         yield "The shares add up to more than 100 %: several threads ran operators at the same time."
     if times.outside_share > _WORTH_SAYING:
-        yield f"Not in it: {_percent(times.outside_share)} of all operator time, before, between and after the steps."
+        outside = f"{_percent(times.outside_share)} of all operator time"
+        yield f"Not in it: {outside}: between and around the steps, or in other processes."
 
 
 def _losses(summary: Summary) -> list[str]:
@@ -215,15 +217,19 @@ def _closing(summary: Summary) -> list[str]:
 
 
 def _cost(cost: Cost) -> str:
-    parts = {"drainer": cost.drainer, "converter": cost.converter, "session": cost.session}
-    known = {name: share for name, share in parts.items() if share is not None}
     inside = "an unknown part of the program's CPU inside it"
     if cost.inside is not None:
         inside = f"{_cost_percent(cost.inside)} of the program's CPU inside it (estimated)"
-    if not known:
+    if not cost.beside_ns:
         return inside
-    shares = ", ".join(f"{name} {_cost_percent(share)}" for name, share in known.items())
-    return f"{inside} and {_cost_percent(sum(known.values()))} beside it ({shares})"
+    # A short program costs less than starting our processes: a percentage would only alarm.
+    if cost.beside and sum(cost.beside.values()) <= _SHARE_OF_A_LONG_RUN:
+        total = _cost_percent(sum(cost.beside.values()))
+        parts = {name: _cost_percent(share) for name, share in cost.beside.items()}
+    else:
+        total = f"{units.duration(sum(cost.beside_ns.values()))} of CPU"
+        parts = {name: units.duration(cpu_ns) for name, cpu_ns in cost.beside_ns.items()}
+    return f"{inside} and {total} beside it ({', '.join(f'{name} {spent}' for name, spent in parts.items())})"
 
 
 def _wrapped(line: str, indent: str = "  ") -> list[str]:
@@ -248,7 +254,7 @@ def _cost_percent(share: float) -> str:
 
 def _amount(value: float) -> str:
     """A count, or a mean of counts: 391, 2.5, 0.04."""
-    if value >= 100 or abs(value - round(value)) < 0.005:
+    if value >= 100 or value == 0 or (value > 0.5 and abs(value - round(value)) < 0.005):
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 0.1 else "<0.1"
 

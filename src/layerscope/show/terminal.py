@@ -43,8 +43,10 @@ def text(result: Result, width: int | None = None) -> str:
 def problem_sentence(problem: Problem) -> str:
     """What is missing, why, and what to do: one sentence."""
     remedy = f"; {problem.remedy}" if problem.remedy else ""
+    if not problem.lost:
+        return printable(f"About {problem.layer}: {problem.what}{remedy}.")
     verb = "Lost" if problem.code.startswith("lost_") else "Not recorded"
-    return printable(f"{verb}: {problem.lost or problem.layer}, because {problem.what}{remedy}.")
+    return printable(f"{verb}: {problem.lost}, because {problem.what}{remedy}.")
 
 
 def printable(value: str) -> str:

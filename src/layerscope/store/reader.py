@@ -44,7 +44,8 @@ class Reader:
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:
         """The answer to `sql` as an Arrow table."""
-        return self.connection().execute(sql, parameters or []).to_arrow_table()
+        table: pa.Table = self.connection().sql(sql, params=parameters or None).to_arrow_table()
+        return table
 
     def arrays(self, table: str, columns: list[str]) -> dict[str, np.ndarray]:
         """Whole columns as NumPy arrays, read without the database. Nulls of an integer become -1.
@@ -54,7 +55,7 @@ class Reader:
         files = table_files(self.run, table)
         schema = arrow_schema(TABLES[table])
         if files:
-            data = pa.concat_tables([pq.read_table(file, columns=columns) for file in files], promote_options="default")
+            data = pa.concat_tables([pq.ParquetFile(file).read(columns) for file in files], promote_options="default")
         else:
             data = schema.empty_table().select(columns)
         return {key: value for name in columns for key, value in _as_numpy(name, data[name], TABLES[table]).items()}
@@ -87,7 +88,14 @@ def check_tables(run: Run) -> None:
                 raise ReadError(f"{file} is damaged: {error}") from error
 
 
-_SQL_TYPES = {"int64": "BIGINT", "int32": "INTEGER", "float64": "DOUBLE", "bool": "BOOLEAN", "string": "VARCHAR", "name": "VARCHAR"}
+_SQL_TYPES = {
+    "int64": "BIGINT",
+    "int32": "INTEGER",
+    "float64": "DOUBLE",
+    "bool": "BOOLEAN",
+    "string": "VARCHAR",
+    "name": "VARCHAR",
+}
 
 
 def _view(table: Table, files: list[Path]) -> str:

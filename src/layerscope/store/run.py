@@ -123,7 +123,8 @@ class Run:
             run = cls(path, info)
             run.save()
         except OSError as error:
-            raise RunError(f"cannot make the recording {path}: {error.strerror}. Choose another place with -o") from error
+            message = f"cannot make the recording {path}: {error.strerror}. Choose another place with -o"
+            raise RunError(message) from error
         return run
 
     @classmethod

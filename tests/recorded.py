@@ -1,0 +1,58 @@
+"""Records a real program for a test, and reads the recording."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from layerscope.cli._open import open_run
+from layerscope.store.reader import Reader
+from layerscope.store.run import Run
+
+ROOT = Path(__file__).resolve().parent.parent
+TIMEOUT_S = 300
+
+
+@dataclass
+class Recorded:
+    """A finished recording with what the program printed."""
+
+    run: Run
+    status: int
+    stdout: str
+    stderr: str
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        """The answer to `sql` over the tables."""
+        with Reader(self.run) as reader:
+            return reader.query(sql).to_pylist()
+
+    def value(self, sql: str) -> Any:
+        """The one value that `sql` asks for."""
+        (row,) = self.rows(sql)
+        (value,) = row.values()
+        return value
+
+
+def layerscope(*words: str, cwd: Path, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command line of the tree under test."""
+    environment = {**os.environ, **more.pop("env", {})}
+    environment["PYTHONPATH"] = str(ROOT / "src")
+    return subprocess.run(
+        [sys.executable, "-m", "layerscope", *words],
+        cwd=cwd, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, **more,
+    )  # fmt: skip
+
+
+def record(python: str, program: str, cwd: Path, *arguments: str) -> Recorded:
+    """Record `program` (its text, or the path of a file) under `python` in the folder `cwd`."""
+    path = Path(program)
+    if "\n" in program:
+        path = cwd / "program.py"
+        path.write_text(program)
+    done = layerscope("run", "-o", "recording", "--", python, str(path), *arguments, cwd=cwd)
+    return Recorded(open_run(cwd / "recording.layerscope"), done.returncode, done.stdout, done.stderr)
