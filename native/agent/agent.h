@@ -13,6 +13,9 @@
 
 #define LS_EXPORT __attribute__((visibility("default")))
 #define LS_UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* What another thread may look at or change meanwhile: whole, but in no order; costs what a plain access does. */
+#define LS_LOAD(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
+#define LS_STORE(x, value) __atomic_store_n(&(x), value, __ATOMIC_RELAXED)
 
 typedef struct ls_thread ls_thread;
 
@@ -23,7 +26,7 @@ typedef struct ls_context {
     struct ls_context *next;
     uint64_t start, serial;
     ls_thread *owner;
-    uint32_t track, name, optimizer;
+    uint32_t track, name;
     uint16_t depth;
     uint8_t kind;
 } ls_context;
@@ -40,19 +43,19 @@ typedef struct {
 struct ls_thread {
     uint64_t generation;
     ls_ring *ring;
-    uint64_t written, consumed, elsewhere, serial;
+    uint64_t written, consumed, elsewhere, serial, begun; /* begun: when the thread that has it now was first seen */
     uint32_t index, depth, track, announced; /* announced: the track whose LS_THREAD_BEGIN is written */
     uint32_t free_count;
     ls_context *free;
     ls_thread *next;
-    ls_context *optimizer; /* the innermost optimizer step, while it is open */
+    uint32_t optimizers[LS_OPEN_SLOTS]; /* per open optimizer step: its instance */
     ls_cached_name cache[LS_CACHE];
 };
 
 /* One page of private memory that a forked child finds zeroed (MADV_WIPEONFORK): the child's
  * generation differs from every thread's, and its lock is free whoever held it in the parent. */
 typedef struct {
-    volatile uint64_t generation;
+    uint64_t generation;
     _Atomic uint32_t lock;
     _Atomic uint32_t names_lock;
 } ls_wiped;
@@ -79,7 +82,7 @@ static inline uint64_t ls_monotonic_ns(void) {
 static inline uint64_t ls_ticks(void) { return ls.use_tsc ? __rdtsc() : ls_monotonic_ns(); }
 
 static inline int ls_thread_is_current(const ls_thread *t) {
-    return t && t->generation == ls.wiped->generation;
+    return t && LS_LOAD(t->generation) == LS_LOAD(ls.wiped->generation);
 }
 
 /* spool.c */

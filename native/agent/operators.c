@@ -54,7 +54,7 @@ static inline const ls_cached_name *find_name(ls_thread *t, const char *text) {
 
 static inline void set_depth(ls_thread *t, uint32_t depth) {
     const ls_open *open = t->ring->h.open;
-    while (depth && open[depth - 1].state & 1)
+    while (depth && LS_LOAD(open[depth - 1].state) & 1)
         depth--;
     t->depth = depth;
     __atomic_store_n(&t->ring->h.depth, depth, __ATOMIC_RELEASE);
@@ -66,8 +66,9 @@ static inline void **begin(void **result, const void *record_function, uint32_t 
     if (LS_UNLIKELY(!ls_thread_is_current(t)) && !(t = ls_thread_enter()))
         return result;
     ls_ring_header *h = &t->ring->h;
-    if (LS_UNLIKELY(h->elsewhere != t->elsewhere)) {
-        t->elsewhere = h->elsewhere;
+    uint64_t elsewhere = __atomic_load_n(&h->elsewhere, __ATOMIC_ACQUIRE);
+    if (LS_UNLIKELY(elsewhere != t->elsewhere)) {
+        t->elsewhere = elsewhere;
         set_depth(t, t->depth);
     }
     uint32_t depth = t->depth;
@@ -88,15 +89,12 @@ static inline void **begin(void **result, const void *record_function, uint32_t 
     c->depth = (uint16_t)depth;
     c->kind = (uint8_t)kind;
     c->serial = ++t->serial;
-    c->optimizer = 0;
-    if (LS_UNLIKELY(kind == LS_OPTIMIZER)) {
-        c->next = t->optimizer;
-        t->optimizer = c;
-    }
+    if (LS_UNLIKELY(kind == LS_OPTIMIZER))
+        t->optimizers[depth] = 0;
     ls_open *o = &h->open[depth];
     o->name = c->name;
     o->kind = kind;
-    o->state = c->serial << 1;
+    LS_STORE(o->state, c->serial << 1);
     c->start = o->start = ls_ticks();
     t->depth = depth + 1;
     __atomic_store_n(&h->depth, depth + 1, __ATOMIC_RELEASE);
@@ -119,8 +117,8 @@ static void close_elsewhere(const ls_context *c) {
 static inline void close_here(ls_thread *t, const ls_context *c) {
     if (c->depth + 1u == t->depth)
         set_depth(t, c->depth);
-    else if (t->ring->h.open[c->depth].state == c->serial << 1)
-        t->ring->h.open[c->depth].state |= 1; /* out of order: popped with the one above it */
+    else if (LS_LOAD(t->ring->h.open[c->depth].state) == c->serial << 1)
+        LS_STORE(t->ring->h.open[c->depth].state, c->serial << 1 | 1); /* out of order: popped with the one above it */
 }
 
 static inline uint64_t member(const void *record_function, int32_t offset) {
@@ -133,15 +131,23 @@ static inline void extra(ls_thread *t, uint32_t what, uint64_t first, uint64_t s
     *ls_ring_advance(t) = (ls_record){.start = first, .end = second, .name = what, .kind = LS_EXTRA};
 }
 
+static void take_offsets(void) {
+    LS_STORE(ls.sequence_offset, LS_LOAD(ls.page->sequence_offset));
+    LS_STORE(ls.forward_thread_offset, LS_LOAD(ls.page->forward_thread_offset));
+}
+
 static inline void write_span(ls_thread *t, const void *record_function, const ls_context *c, uint64_t now, int here) {
     if (LS_UNLIKELY(!ls_ring_has_room(t, 4))) {
         ls_ring_lose(t, 0);
         return;
     }
     uint64_t forward = 0;
-    if (c->kind == LS_BACKWARD && ls.forward_thread_offset > 0)
-        forward = member(record_function, ls.forward_thread_offset);
-    int64_t seq = ls.sequence_offset > 0 ? (int64_t)member(record_function, ls.sequence_offset) : -1;
+    int32_t offset = LS_LOAD(ls.forward_thread_offset);
+    if (c->kind == LS_BACKWARD && offset > 0)
+        forward = member(record_function, offset);
+    offset = LS_LOAD(ls.sequence_offset);
+    int64_t seq = offset > 0 ? (int64_t)member(record_function, offset) : -1;
+    uint32_t optimizer = LS_UNLIKELY(c->kind == LS_OPTIMIZER) && here ? t->optimizers[c->depth] : 0;
     ls_record *r = ls_ring_next(t);
     r->start = c->start;
     r->end = now;
@@ -153,20 +159,18 @@ static inline void write_span(ls_thread *t, const void *record_function, const l
     /* Only user-scope ranges (collectives, remote calls) are ever marked asynchronous. */
     int async = c->kind >= LS_RANGE && is_async(record_function);
     r->flags = (uint8_t)((async ? LS_FLAG_ASYNC : 0) | (here ? 0 : LS_FLAG_ELSEWHERE));
-    if (LS_UNLIKELY(forward || !here || c->optimizer)) {
+    if (LS_UNLIKELY(forward || !here || optimizer)) {
         r->flags |= LS_FLAG_EXTRA;
         if (forward)
             extra(t, LS_EXTRA_FORWARD_THREAD, forward, 0);
         if (!here)
             extra(t, LS_EXTRA_ELSEWHERE, c->track, c->serial);
-        if (c->optimizer)
-            extra(t, LS_EXTRA_OPTIMIZER, c->optimizer, 0);
+        if (optimizer)
+            extra(t, LS_EXTRA_OPTIMIZER, optimizer, 0);
     }
     ls_ring_publish(t);
-    if (LS_UNLIKELY(t->written % 1024 < 4)) { /* the probe may have answered in the meantime */
-        ls.sequence_offset = ls.page->sequence_offset;
-        ls.forward_thread_offset = ls.page->forward_thread_offset;
-    }
+    if (LS_UNLIKELY(t->written % 1024 < 4)) /* the probe may have answered in the meantime */
+        take_offsets();
 }
 
 static void end(const void *record_function, void *context) {
@@ -180,8 +184,6 @@ static void end(const void *record_function, void *context) {
     int here = t == c->owner && c->track == t->track;
     if (t)
         write_span(t, record_function, c, now, here);
-    if (LS_UNLIKELY(c->kind == LS_OPTIMIZER) && here && t->optimizer == c)
-        t->optimizer = c->next;
     if (here)
         close_here(t, c);
     else
@@ -194,8 +196,12 @@ LS_EXPORT void ls_note_optimizer(uint32_t instance) {
     ls_thread *t = ls_this_thread;
     if (!ls.wiped || !ls_thread_is_current(t))
         return;
-    if (t->optimizer)
-        t->optimizer->optimizer = instance;
+    const ls_open *open = t->ring->h.open;
+    for (uint32_t depth = t->depth; depth-- > 0;)
+        if (open[depth].kind == LS_OPTIMIZER && !(LS_LOAD(open[depth].state) & 1)) {
+            t->optimizers[depth] = instance;
+            return;
+        }
 }
 
 static uint64_t add_for(void **(*start)(void **, const void *), int scope) {
@@ -228,6 +234,7 @@ LS_EXPORT int ls_operators_start(void) {
     dlclose(torch); /* the program has its own reference; ours would only outlive ls_operators_stop */
     if (!name_of || !is_async || !add_callback || !remove_callback)
         return -2;
+    take_offsets();
     handles[0] = add_for(begin_function, -1);
     handles[1] = add_for(begin_backward, SCOPE_BACKWARD);
     handles[2] = add_for(begin_range, SCOPE_USER);

@@ -147,7 +147,7 @@ static int process_begin(void) {
     rings = 0;
     pool = NULL; /* a parent's pool holds rings that its child has no mapping of */
     ls_names_begin();
-    ls.wiped->generation = ++generations;
+    LS_STORE(ls.wiped->generation, ++generations);
     return 0;
 }
 
@@ -178,10 +178,11 @@ static ls_thread *new_thread_state(void) {
 }
 
 static void thread_begin(ls_thread *t) {
-    t->generation = ls.wiped->generation;
+    LS_STORE(t->generation, ls.wiped->generation);
     t->track = ++tracks;
     t->depth = 0;
-    t->elsewhere = t->ring->h.elsewhere;
+    t->begun = ls_ticks();
+    t->elsewhere = LS_LOAD(t->ring->h.elsewhere);
     t->ring->h.tid = (int32_t)syscall(SYS_gettid);
     __atomic_store_n(&t->ring->h.depth, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&t->ring->h.track, t->track, __ATOMIC_RELEASE);
@@ -192,14 +193,18 @@ static void count_without_ring(void) {
         return;
     uint64_t now = ls_ticks();
     if (!__atomic_fetch_add(&ls.page->lost_without_ring, 1, __ATOMIC_RELAXED))
-        ls.page->lost_without_ring_first = now;
-    ls.page->lost_without_ring_last = now;
+        LS_STORE(ls.page->lost_without_ring_first, now);
+    LS_STORE(ls.page->lost_without_ring_last, now);
 }
 
 /* The state of this thread, made at its first span in this process. */
 ls_thread *ls_thread_enter(void) {
-    if (!ls.wiped || ls_this_thread == &ended)
+    if (!ls.wiped)
         return NULL;
+    if (ls_this_thread == &ended) {
+        count_without_ring();
+        return NULL;
+    }
     uint64_t now = ls_monotonic_ns();
     if (now < atomic_load_explicit(&retry_at, memory_order_relaxed)) {
         count_without_ring();
@@ -254,24 +259,31 @@ void ls_ring_lose(ls_thread *t, int too_deep) {
     __atomic_store_n(counter, *counter + 1, __ATOMIC_RELEASE);
 }
 
+static void write_lost(ls_thread *t, ls_ring_header *h) {
+    *ls_ring_advance(t) = (ls_record){.start = h->lost_first, .end = h->lost_last, .name = (uint32_t)h->lost_full,
+                                      .module = (uint32_t)h->lost_deep, .kind = LS_LOST};
+    /* Published before the counters are cleared: a kill in between counts a loss twice rather than never. */
+    ls_ring_publish(t);
+    __atomic_store_n(&h->lost_full, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&h->lost_deep, 0, __ATOMIC_RELEASE);
+}
+
 /* Write down what was lost, and whose thread's records follow. */
 void ls_ring_account(ls_thread *t) {
     ls_ring_header *h = &t->ring->h;
-    if (h->lost_full | h->lost_deep) {
-        *ls_ring_advance(t) = (ls_record){.start = h->lost_first, .end = h->lost_last, .name = (uint32_t)h->lost_full,
-                                          .module = (uint32_t)h->lost_deep, .kind = LS_LOST};
-        /* Published before the counters are cleared: a kill in between counts a loss twice rather
-         * than never. */
-        ls_ring_publish(t);
-        __atomic_store_n(&h->lost_full, 0, __ATOMIC_RELEASE);
-        __atomic_store_n(&h->lost_deep, 0, __ATOMIC_RELEASE);
+    int lost = (h->lost_full | h->lost_deep) != 0;
+    if (lost && h->lost_first < t->begun) { /* what the thread before this one lost */
+        write_lost(t, h);
+        lost = 0;
     }
     if (t->announced != t->track) {
         int32_t framework_id = ls_framework_thread_id ? (int32_t)ls_framework_thread_id() : -1;
-        *ls_ring_advance(t) = (ls_record){.start = ls_ticks(), .end = (uint64_t)(uint32_t)h->tid, .seq = framework_id,
+        *ls_ring_advance(t) = (ls_record){.start = t->begun, .end = (uint64_t)(uint32_t)h->tid, .seq = framework_id,
                                           .module = t->track, .kind = LS_THREAD_BEGIN};
         t->announced = t->track;
     }
+    if (lost)
+        write_lost(t, h);
 }
 
 /* More contexts for `t`: given back ones first. */
@@ -363,7 +375,7 @@ LS_EXPORT void ls_clock_reading(int64_t out[4]) {
 /* What our own Python code inside the program has cost so far. */
 LS_EXPORT void ls_note_cost(uint64_t cpu_ns) {
     if (ls.page)
-        ls.page->agent_cpu_ns += cpu_ns;
+        __atomic_add_fetch(&ls.page->agent_cpu_ns, cpu_ns, __ATOMIC_RELAXED);
 }
 
 LS_EXPORT uint32_t ls_layout_version(void) { return LS_LAYOUT_VERSION; }

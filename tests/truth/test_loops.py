@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recorded import Recorded, record
+from tests.recorded import Recorded, record
 
 pytestmark = pytest.mark.slow
 

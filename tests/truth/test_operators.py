@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recorded import record
+from tests.recorded import record
 
 THREE_THREADS = """
 import threading, torch

@@ -68,14 +68,14 @@ class RunConversion:
             for chunk in process.reader.chunks():
                 process.decoder.add(chunk)
                 if process.decoder.waiting >= BATCH_RECORDS and chunk.kind == spool.POLL:
-                    self._take(process, process.decoder.batch())
+                    self._take(process)
         return sum(process.decoder.records for process in self.processes.values()) - before
 
     def finish(self, session: dict[str, Any]) -> None:
         """Write everything that is left, and the tables that only the end knows."""
         self.advance()
         for process in self.processes.values():
-            self._take(process, process.decoder.batch(last=True))
+            self._take(process, last=True)
             for nesting in process.nesting.values():
                 nesting.finish()
         found = {number: steps for number, steps in self._find_steps() if len(steps)}
@@ -87,14 +87,9 @@ class RunConversion:
 
     # -- spans -------------------------------------------------------------------------------------
 
-    def _take(self, process: Process, batch: np.ndarray) -> None:
-        """Give the spans of a batch keys, parents and self times, and put them aside for the next part."""
-        if not len(batch):
-            return
-        order = np.argsort(batch["track"], kind="stable")
-        batch = batch[order]
-        tracks, firsts = np.unique(batch["track"], return_index=True)
-        for track, rows in zip(tracks.tolist(), np.split(batch, firsts[1:]), strict=True):
+    def _take(self, process: Process, last: bool = False) -> None:
+        """Give the spans that can be judged now keys, parents and self times, and pass them on to the table."""
+        for track, rows in process.decoder.batches(last):
             self._take_track(process, track, rows)
 
     def _take_track(self, process: Process, track: int, rows: np.ndarray) -> None:

@@ -37,6 +37,8 @@ DRAIN_FROM = layout.RING_RECORDS // 4
 # Messages of a process may still be under way when it is already dead.
 LINGER_S = 0.5
 DISK_RETRY_S = 1.0
+# Kinds of a span are small numbers (model/layers.py KINDS).
+KINDS_LIMIT = 8
 
 
 class Ring:
@@ -83,40 +85,34 @@ class NamesSegment:
 
 
 class Totals:
-    """Exact running sums of one process: per (kind, name) count, ticks, shortest, longest."""
+    """Exact running sums of one process: per name and kind the count and the ticks of its spans."""
 
     def __init__(self) -> None:
-        self._sums: dict[int, np.ndarray] = {}
+        self._count = np.zeros(0, np.int64)
+        self._ticks = np.zeros(0, np.int64)
 
     def add(self, records: np.ndarray) -> None:
         """Count the finished spans among `records`."""
         kinds = records["kind"]
-        for kind in np.unique(kinds[kinds < layout.THREAD_BEGIN]).tolist():
-            chosen = records[kinds == kind]
-            names = chosen["name"]
-            ticks = (chosen["end"] - chosen["start"]).astype(np.int64)
-            sums = self._sums.get(kind)
-            size = int(names.max()) + 1
-            if sums is None or len(sums) < size:
-                sums = self._sums[kind] = _widened(sums, size)
-            # Float sums of integers are exact below 2**53 ticks: a month and more on one chunk.
-            sums[:size, 0] += np.bincount(names, minlength=size)
-            sums[:size, 1] += np.bincount(names, weights=ticks, minlength=size).astype(np.int64)
+        spans = records[kinds < layout.THREAD_BEGIN]
+        if not len(spans):
+            return
+        code = spans["name"] * KINDS_LIMIT + spans["kind"]
+        counts = np.bincount(code)
+        # Float sums of integers are exact below 2**53 ticks: a month on one chunk.
+        ticks = np.bincount(code, weights=spans["end"] - spans["start"]).astype(np.int64)
+        if len(counts) > len(self._count):
+            grow = 2 * len(counts) - len(self._count)
+            self._count = np.pad(self._count, (0, grow))
+            self._ticks = np.pad(self._ticks, (0, grow))
+        self._count[: len(counts)] += counts
+        self._ticks[: len(counts)] += ticks
 
     def packed(self) -> bytes:
         """Rows of int64: kind, name, count, ticks."""
-        parts = []
-        for kind, sums in self._sums.items():
-            names = np.flatnonzero(sums[:, 0])
-            parts.append(np.column_stack([np.full(len(names), kind), names, sums[names, 0], sums[names, 1]]))
-        return np.concatenate(parts).astype(np.int64).tobytes() if parts else b""
-
-
-def _widened(sums: np.ndarray | None, size: int) -> np.ndarray:
-    wide = np.zeros((max(size, 256) * 2, 2), np.int64)
-    if sums is not None:
-        wide[: len(sums)] = sums
-    return wide
+        codes = np.flatnonzero(self._count)
+        columns = [codes % KINDS_LIMIT, codes // KINDS_LIMIT, self._count[codes], self._ticks[codes]]
+        return np.column_stack(columns).astype(np.int64).tobytes()
 
 
 class Process:

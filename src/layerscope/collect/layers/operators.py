@@ -7,6 +7,7 @@ file into batches of columns; a batch holds every span that ended before its las
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,8 @@ from layerscope.collect.layers import counters
 from layerscope.model.clocks import Conversion, Identity
 
 OPEN_HEAD_BYTES = 16
+# A name may arrive a little after the first span that has it; beyond this many spans it never will.
+_WAIT_FOR_NAMES_SPANS = 2_000_000
 _SPAN = np.dtype(
     [
         ("start", "<i8"),
@@ -75,7 +78,11 @@ class Decoder:
     _ring_track: dict[int, int] = field(default_factory=dict)
     _ring_next: dict[int, int] = field(default_factory=dict)
     _segment_next: dict[int, int] = field(default_factory=dict)
-    _waiting: list[np.ndarray] = field(default_factory=list)
+    _ring_last: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    _thread_names: dict[str, str] = field(default_factory=dict)
+    _highest_name: int = 0
+    waiting: int = 0  # number of spans that the next batches would look at
+    _waiting: dict[int, list[np.ndarray]] = field(default_factory=dict)
     _open: list[np.ndarray] = field(default_factory=list)
 
     def add(self, chunk: spool.Chunk) -> None:
@@ -101,34 +108,36 @@ class Decoder:
         elif chunk.kind == spool.END:
             self.ended = True
 
-    @property
-    def waiting(self) -> int:
-        """Number of records that a batch would look at."""
-        return sum(len(part) for part in self._waiting)
-
-    def batch(self, last: bool = False) -> np.ndarray:
-        """The spans that ended before the newest clock reading, `_SPAN` rows with times in ns of the run.
+    def batches(self, last: bool = False) -> Iterator[tuple[int, np.ndarray]]:
+        """By track, the spans that ended before the newest clock reading: `_SPAN` rows, times in ns of the run.
 
         With `last`, everything that is left, and the spans that never ended.
         """
-        parts = self._waiting
+        if not last and self._highest_name >= len(self.names) and self.waiting < _WAIT_FOR_NAMES_SPANS:
+            return
+        parts, self._waiting, self.waiting = self._waiting, {}, 0
         if last:
-            parts = parts + self._open
+            for spans in self._open:
+                parts.setdefault(int(spans["track"][0]), []).append(spans)
             self._open = []
-        if not parts:
-            return np.zeros(0, _SPAN)
-        spans = np.concatenate(parts)
-        self._waiting = []
-        if not last:
+        for track, pieces in parts.items():
+            spans = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
             late = spans["end"] > self.clock.last
-            if late.any():
-                self._waiting = [spans[late]]
+            if last:
+                spans = _without_twins(spans, self._ring_last.values())
+                # Whatever is still open has outlived all that has ended.
+                spans["end"][spans["unfinished"] > 0] = max(self.clock.last, int(spans["end"].max(initial=0)))
+            elif late.any():
+                self._wait(track, spans[late])
                 spans = spans[~late]
-        if last:
-            spans = _without_twins(spans)
-        spans["start"] = self.clock.to_run(spans["start"])
-        spans["end"] = self.clock.to_run(spans["end"])
-        return spans
+            if len(spans):
+                spans["start"] = self.clock.to_run(spans["start"])
+                spans["end"] = self.clock.to_run(spans["end"])
+                yield track, spans
+
+    def _wait(self, track: int, spans: np.ndarray) -> None:
+        self._waiting.setdefault(track, []).append(spans)
+        self.waiting += len(spans)
 
     def to_run(self, ticks: int) -> int:
         """One moment in ns of the run."""
@@ -146,9 +155,10 @@ class Decoder:
         self.clock.add(run_ns if isinstance(self.clock, Identity) else tsc, run_ns)
 
     def _add_names(self, chunk: spool.Chunk) -> None:
-        data, at = chunk.payload, 0
-        if chunk.first < self._segment_next.get(chunk.key, 0):
-            return  # a second drainer wrote the segment again from its start
+        data = chunk.payload
+        known = self._segment_next.get(chunk.key, 0)
+        # A second drainer writes the segment again from its start, and further.
+        at = min(max(known - chunk.first, 0), len(data))
         while at + 8 <= len(data):
             number = int.from_bytes(data[at : at + 4], "little")
             length = int.from_bytes(data[at + 4 : at + 8], "little")
@@ -157,14 +167,14 @@ class Decoder:
                 self.names.append("(name lost)")
             self.names[number] = text
             at += 8 + (length + 1 + 7 & ~7)
-        self._segment_next[chunk.key] = chunk.first + at
+        self._segment_next[chunk.key] = max(known, chunk.first + at)
 
     def _add_records(self, chunk: spool.Chunk) -> None:
         records = np.frombuffer(chunk.payload, layout.RECORD)
         overlap = self._ring_next.get(chunk.key, 0) - chunk.first
         if overlap > 0:  # written twice: by a drainer that died before it could say so, and by the next
             records = records[overlap:]
-        self._ring_next[chunk.key] = chunk.first + chunk.count
+        self._ring_next[chunk.key] = max(chunk.first + chunk.count, self._ring_next.get(chunk.key, 0))
         kinds = records["kind"]
         special = kinds >= layout.THREAD_BEGIN
         track = np.full(len(records), self._ring_track.get(chunk.key, 0), np.int32)
@@ -181,7 +191,16 @@ class Decoder:
         extras = np.flatnonzero(kinds == layout.EXTRA)
         if len(extras):
             _attach(spans, main, records, extras)
-        self._waiting.append(spans)
+        tracks = spans["track"]
+        newest = spans[-1]
+        self._ring_last[chunk.key] = (int(newest["track"]), int(newest["depth"]), int(newest["start"]))
+        self._highest_name = max(self._highest_name, int(spans["name"].max()))
+        first = int(tracks[0])
+        if (tracks == first).all():
+            self._wait(first, spans)
+            return
+        for number in np.unique(tracks).tolist():
+            self._wait(number, spans[tracks == number])
 
     def _ring_event(self, ring: int, record: Any, at: int, track: np.ndarray) -> None:
         """A thread begins or ends on this ring, or something was lost."""
@@ -190,12 +209,15 @@ class Decoder:
             number = int(record["module"])
             self._ring_track[ring] = number
             track[at:] = number
-            self.tracks[number] = Track(number, int(record["end"]), int(record["seq"]), start)
+            self._track(number, int(record["end"]), int(record["seq"]), start)
         elif kind == layout.THREAD_END:
             if int(record["module"]) in self.tracks:
                 self.tracks[int(record["module"])].end = start
         else:
             self._lost(int(track[at]), start, int(record["end"]), int(record["name"]), int(record["module"]))
+
+    def _track(self, number: int, tid: int, framework_thread: int, start: int) -> None:
+        self.tracks[number] = Track(number, tid, framework_thread, start, name=self._thread_names.get(str(tid), ""))
 
     def _lost(self, track: int, start: int, end: int, full: int, deep: int) -> None:
         for lost, reason in ((full, "ring_full"), (deep, "too_deep")):
@@ -203,7 +225,7 @@ class Decoder:
                 self.losses.append(Loss(track, start, end, lost, reason))
 
     def _add_open(self, chunk: spool.Chunk) -> None:
-        track, _tid = np.frombuffer(chunk.payload[:OPEN_HEAD_BYTES], "<u8").tolist()
+        track, tid = np.frombuffer(chunk.payload[:OPEN_HEAD_BYTES], "<u8").tolist()
         slots = np.frombuffer(chunk.payload[OPEN_HEAD_BYTES:], layout.OPEN)
         depth = np.flatnonzero(slots["state"] & 1 == 0)
         spans = np.zeros(len(depth), _SPAN)
@@ -212,11 +234,15 @@ class Decoder:
         spans["depth"] = depth
         spans["track"] = track
         spans["seq"] = -1
-        spans["end"] = max(self.clock.last, int(spans["start"].max(initial=0)))
         spans["unfinished"] = 1
+        if not len(spans):
+            return
         self._open.append(spans)
+        if track not in self.tracks:  # of a thread that has finished nothing yet
+            self._track(track, tid, -1, int(spans["start"].min()))
 
     def _name_threads(self, names: dict[str, str]) -> None:
+        self._thread_names |= names
         for track in self.tracks.values():
             track.name = names.get(str(track.tid), track.name)
 
@@ -249,13 +275,15 @@ def _attach(spans: np.ndarray, main: np.ndarray, records: np.ndarray, extras: np
         spans[column][owner[chosen]] = value[chosen]
 
 
-def _without_twins(spans: np.ndarray) -> np.ndarray:
-    """Drop an open span that has also ended: the program died between the record and the pop."""
+def _without_twins(spans: np.ndarray, newest: Iterable[tuple[int, int, int]]) -> np.ndarray:
+    """Drop an open span that has also ended: the program died between the record and the pop.
+
+    `newest`: the last record of every ring, as (track, depth, start); it may have gone with an earlier batch.
+    """
     left = np.flatnonzero(spans["unfinished"])
     if not len(left):
         return spans
-    done = spans[spans["unfinished"] == 0]
-    known = set(zip(done["track"].tolist(), done["depth"].tolist(), done["start"].tolist(), strict=True))
+    known = set(newest)
     keep = np.ones(len(spans), bool)
     for row in left.tolist():
         span = spans[row]

@@ -1,0 +1,140 @@
+"""What our processes use beside a program that makes many operators, and that nothing is lost."""
+
+from __future__ import annotations
+
+from measuring.report import Report, Table, at_most, mib, percent
+from measuring.runs import BenchmarkError, Recorded, Setting, plain, recorded
+from measuring.watch import Watch
+
+RATE = 160_000
+SHARE = 0.10
+THREAD_MIB = 4
+PACED_S, FULL_SPEED_S, QUICK_S = 40.0, 15.0, 5.0
+SETTLED_S = 4.0  # start-up is counted apart
+WATCH_S = 0.25
+THREADS = (1, 8, 64)
+ROLES = ("drainer", "converter", "session", "program")
+# Freed memory goes back to the kernel when it pleases: this much is not growth.
+NOISE_BYTES = 2 << 20
+
+
+def run(setting: Setting) -> Report:
+    """Steady, then as fast as two threads go, then memory."""
+    report = Report("Drain: our processes beside a program of many operators")
+    columns = "program", "operators", "a second", "dropped", "drainer", "converter", "both while it runs", "target"
+    cpu = report.table("CPU: ns an operator, and the share of a core", *columns)
+    memory = report.table("Memory (VmRSS)", "program", *(f"{role}: start, end, peak" for role in ROLES))
+    paced_s, full_s = (QUICK_S, QUICK_S) if setting.quick else (PACED_S, FULL_SPEED_S)
+    steady = ["--rate", str(RATE), "--seconds", str(paced_s)]
+    stream(setting, report, cpu, memory, f"{RATE:,} a second, {paced_s:g} s", steady, SHARE)
+    full = ["--threads", "2", "--seconds", str(full_s)]
+    stream(setting, report, cpu, memory, f"2 threads, full speed, {full_s:g} s", full, None)
+    threads(setting, report)
+    operators(setting, report)
+    report.remarks += [
+        f"While it runs: from {SETTLED_S:g} s after the start of the recording to the program's end. Whole: with the "
+        "start of both processes (imports) and the last conversion after the program's end.",
+        "Session and program hold memory of their own libraries; the rings count in the drainer and in the program.",
+    ]
+    return report
+
+
+def stream(
+    setting: Setting, report: Report, cpu: Table, memory: Table, name: str, words: list[str], share: float | None
+) -> None:
+    """Record one stream of operators and add its rows."""
+    with recorded(setting, "stream.py", *words, watch_every_s=WATCH_S) as run:
+        said, watch, cost = run.done.json, run.watch, run.run.info.cost
+        if watch is None or "program" not in watch.ended_ns:
+            raise BenchmarkError("the program's end was not seen")
+        records, dropped, rows = run.run.info.layers[0].records, run.dropped, run.rows("spans")
+        wall_ns = run.run.info.program.wall_ns
+    rate = said["operators"] / said["wall_ns"] * 1e9
+    while_running = {role: steady_share(watch, role) for role in ("drainer", "converter")}
+    whole_ns = {"drainer": cost.drainer_cpu_ns, "converter": cost.converter_cpu_ns}
+    whole = {role: spent_ns / wall_ns for role, spent_ns in whole_ns.items()}
+    lost = f"{dropped}: {'met' if not dropped else 'MISSED'}" if rows >= said["operators"] else "spans are missing"
+    first = [f"{said['operators']:,}", f"{rate:,.0f}", lost]
+    add_shares(cpu, [name, *first], while_running, rate, share)
+    add_shares(cpu, [f"{name}, whole", *first], whole, records / wall_ns * 1e9, share)
+    memory.add(name, *(course(watch, role) for role in ROLES))
+    report.data[name] = {
+        "operators": said["operators"], "records": records, "dropped": dropped, "a_second": rate,
+        "share_while_running": while_running, "whole_cpu_ns": whole_ns, "program_wall_ns": wall_ns,
+        "rss": {role: [(s.at_ns, s.rss_bytes) for s in watch.samples.get(role, [])] for role in ROLES},
+    }  # fmt: skip
+
+
+def add_shares(table: Table, first: list[str], shares: dict[str, float], rate: float, target: float | None) -> None:
+    """One row: of each process ns an operator and its share of a core, and both together."""
+    each = [f"{share / max(rate, 1) * 1e9:.0f} ns, {percent(share)}" for share in shares.values()]
+    both = sum(shares.values())
+    table.add(*first, *each, percent(both), at_most(both, target, f"<= {percent(target)}") if target else "")
+
+
+def steady_share(watch: Watch, role: str) -> float:
+    """The share of a core that a process took between its start-up and the program's end."""
+    end_ns = watch.ended_ns["program"]
+    begin_ns = watch.samples["session"][0].at_ns + round(SETTLED_S * 1e9)
+    seen = watch.between(role, begin_ns, end_ns)
+    if len(seen) < 2:
+        raise BenchmarkError(f"the {role} was not seen often enough")
+    return (seen[-1].cpu_ns - seen[0].cpu_ns) / (seen[-1].at_ns - seen[0].at_ns)
+
+
+def course(watch: Watch, role: str) -> str:
+    """Memory of a process when it had settled, at the program's end, and at its peak."""
+    end_ns = watch.ended_ns["program"]
+    begin_ns = watch.samples["session"][0].at_ns + round(SETTLED_S * 1e9)
+    seen = watch.between(role, begin_ns, end_ns) or watch.samples.get(role, [])
+    if not seen:
+        return "not seen"
+    values = (seen[0].rss_bytes, seen[-1].rss_bytes, watch.peak_rss_bytes(role))
+    return ", ".join(f"{value / 2**20:.0f}" for value in values) + " MiB"
+
+
+def threads(setting: Setting, report: Report) -> None:
+    """What each thread adds to the program's memory when it is recorded."""
+    table = report.table("Memory of the program by threads (Rss)", "threads", "without", "with", "a thread", "target")
+    added = {}
+    for count in THREADS:
+        words = ["--threads", str(count), "--operators", "1000"]
+        without = plain(setting, "stream.py", *words).json["rss_bytes"][0]
+        with recorded(setting, "stream.py", *words) as run:
+            with_it = run.done.json["rss_bytes"][0]
+        added[count] = with_it - without
+        target = ""
+        each = ""
+        if count > THREADS[0]:
+            slope = (added[count] - added[THREADS[0]]) / (count - THREADS[0])
+            each, target = mib(slope), at_most(slope / 2**20, THREAD_MIB, f"<= {THREAD_MIB} MiB")
+        table.add(str(count), mib(without), mib(with_it), each, target)
+    report.data["threads"] = added
+
+
+def operators(setting: Setting, report: Report) -> None:
+    """Whether recording more operators takes more memory, in any process."""
+    goals = (100_000, 1_000_000) if setting.quick else (1_000_000, 10_000_000)
+    table = report.table(
+        "Memory by operators", "process", f"after {goals[0]:,}", f"after {goals[1]:,}", "growth", "target"
+    )
+    words = ["--operators", ",".join(map(str, goals))]
+    without = plain(setting, "stream.py", *words).json["rss_bytes"]
+    peaks = []
+    for goal in goals:
+        with recorded(setting, "stream.py", "--operators", str(goal), watch_every_s=WATCH_S) as run:
+            peaks.append(peak_memory(run))
+    with recorded(setting, "stream.py", *words) as run:
+        with_it = run.done.json["rss_bytes"]
+    rows = {"program, not recorded": without, "program, recorded": with_it}
+    rows |= {f"{role}, at most": [peak[role] for peak in peaks] for role in ("drainer", "converter", "session")}
+    for name, (first, last) in rows.items():
+        judged = name.startswith(("program, recorded", "drainer"))
+        target = at_most(last - first, NOISE_BYTES, "none (2 MiB)") if judged else ""
+        table.add(name, mib(first), mib(last), mib(last - first), target)
+    report.data["operators"] = {"goals": goals, **rows}
+
+
+def peak_memory(run: Recorded) -> dict[str, int]:
+    """The most that each of our processes had."""
+    return {role: run.watch.peak_rss_bytes(role) if run.watch else 0 for role in ROLES}

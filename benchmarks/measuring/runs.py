@@ -1,0 +1,205 @@
+"""Runs a program without layerscope and with it, and says what both cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from layerscope.collect import probe, spool
+from layerscope.store.run import Run
+from measuring.watch import Watch
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = HERE.parent / "programs"
+EXAMPLES = HERE.parents[1] / "examples"
+TIMEOUT_S = 120
+GRACE_S = 5
+_TAIL = 1500
+
+
+class BenchmarkError(Exception):
+    """A program that should have run did not."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Which Pythons, a folder for recordings, and how much of everything."""
+
+    program: str
+    folder: Path
+    quick: bool = False
+    pairs: int = 20
+    tool: str = sys.executable
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Ours, without what would change a program, and with a cache that only the benchmarks use."""
+        kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+        return {**kept, "XDG_CACHE_HOME": str(self.folder / "cache")}
+
+
+@dataclass(frozen=True)
+class Done:
+    """A process that ended well: its output, and its resources as the kernel counted them (wait4)."""
+
+    out: str
+    cpu_ns: int
+    end_ns: int
+    wall_ns: int
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The last line of the output."""
+        found: dict[str, Any] = json.loads(self.out.splitlines()[-1])
+        return found
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recorded program: its output, the recording, and the CPU of all our processes from start to prompt."""
+
+    done: Done
+    run: Run
+    watch: Watch | None
+
+    @property
+    def program_cpu_ns(self) -> int:
+        """Of the program alone, as wait4 gave it to the session."""
+        return self.run.info.program.user_ns + self.run.info.program.system_ns
+
+    @property
+    def ours_cpu_ns(self) -> int:
+        """Of session, drainer, converter, and a probe if one ran."""
+        return self.done.cpu_ns - self.program_cpu_ns
+
+    @property
+    def dropped(self) -> int:
+        """Records lost."""
+        return sum(layer.dropped for layer in self.run.info.layers)
+
+    def rows(self, table: str) -> int:
+        """Rows of a table."""
+        return next((state.rows for state in self.run.info.tables if state.name == table), 0)
+
+
+def execute(setting: Setting, command: list[str], watch_every_s: float = 0.0) -> tuple[Done, Watch | None]:
+    """Run `command` to its end; BenchmarkError when it fails or takes too long."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        start_ns = time.monotonic_ns()
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=setting.environment, cwd=setting.folder
+        )
+        watch = Watch(process.pid, watch_every_s) if watch_every_s else None
+        if watch:
+            watch.start()
+        in_time = _wait(process.pid)
+        end_ns = time.monotonic_ns()
+        if watch:
+            watch.join()
+        if not in_time:
+            end_tree(process)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode("utf-8", "replace"))
+    if process.returncode or not in_time:
+        how = f"ended with status {process.returncode}" if in_time else f"took more than {TIMEOUT_S} s"
+        raise BenchmarkError(f"{' '.join(command)} {how}: {texts[1][-_TAIL:]}")
+    return Done(texts[0], round((usage.ru_utime + usage.ru_stime) * 1e9), end_ns, end_ns - start_ns), watch
+
+
+def _wait(pid: int) -> bool:
+    """Until the child has ended, which is not reaped yet; False: it takes too long."""
+    fd = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        return bool(poll.poll(TIMEOUT_S * 1000))
+    finally:
+        os.close(fd)
+
+
+def end_tree(process: subprocess.Popen[bytes]) -> None:
+    """End a process that we started, and what it started."""
+    parent = psutil.Process(process.pid)
+    below = parent.children(recursive=True)
+    process.send_signal(signal.SIGTERM)
+    psutil.wait_procs(below, timeout=GRACE_S)
+    for child in below:
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
+    process.kill()
+
+
+def plain(setting: Setting, program: str, *arguments: str) -> Done:
+    """Run one of the benchmarks' programs without layerscope."""
+    return execute(setting, [setting.program, str(PROGRAMS / program), *arguments])[0]
+
+
+@contextmanager
+def recorded(
+    setting: Setting, program: str, *arguments: str, tsc: bool = True, quiet: bool = True, watch_every_s: float = 0.0
+) -> Iterator[Recorded]:
+    """Run one of the benchmarks' programs, or an example, under layerscope; the recording goes afterwards."""
+    script = PROGRAMS / program if (PROGRAMS / program).exists() else EXAMPLES / program
+    path = Path(tempfile.mkdtemp(dir=setting.folder)) / "a.layerscope"
+    layerscope = ["-m", "layerscope"] if tsc else [str(HERE / "without_tsc.py")]
+    command = [setting.tool, *layerscope, "run", "-o", str(path), *(["-q"] if quiet else [])]
+    try:
+        done, watch = execute(setting, [*command, "--", setting.program, str(script), *arguments], watch_every_s)
+        yield Recorded(done, Run.open(path), watch)
+    finally:
+        shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files below `folder`."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def last_words(run: Run) -> list[dict[str, Any]]:
+    """What the drainer wrote at the end of each recorded process: agent_cpu_ns, operator_cost_ns and more."""
+    found = []
+    for path in sorted(run.raw.glob("*/spool")):
+        found += [json.loads(chunk.payload) for chunk in spool.SpoolReader(path).chunks() if chunk.kind == spool.LOSS]
+    return found
+
+
+def warm_up(setting: Setting) -> probe.Answer:
+    """Record until the probe's answer is complete, as it is in everyday use; returns it."""
+    for _ in range(3):
+        with recorded(setting, "workload.py", "tiny", "--steps", "50"):
+            pass
+        for file in (setting.folder / "cache" / "layerscope" / "probe").glob("*.json"):
+            answer = probe.Answer(**json.loads(file.read_text()))
+            if answer.complete:
+                return answer
+    raise BenchmarkError("the probe does not come to an answer here, so nothing is recorded")
+
+
+def interleave(arms: dict[str, Callable[[], Any]], pairs: int, budget_s: float) -> dict[str, list[Any]]:
+    """Run every arm `pairs` times, in turns and in alternating order; fewer, but at least 3, when time runs out."""
+    found: dict[str, list[Any]] = {name: [] for name in arms}
+    begin = time.monotonic()
+    for i in range(pairs):
+        if i >= 3 and time.monotonic() - begin > budget_s:
+            break
+        for name in list(arms) if i % 2 == 0 else reversed(arms):
+            found[name].append(arms[name]())
+    return found

@@ -1,0 +1,167 @@
+"""What recording adds to a program's own CPU time, and what our processes use beside it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from measuring.inside import compare, compare_profiler
+from measuring.intervals import median_ratio, ratio_of_medians
+from measuring.report import Report, Table, at_most, interval
+from measuring.runs import Done, Recorded, Setting, interleave, plain, recorded
+
+# Steps of a run: about a second each; quick: a fifth.
+STEPS = {"tiny": 400, "mlp": 400, "cnn": 45}
+TARGETS = {"tiny": 1.10, "tiny, no TSC": 1.17, "mlp": 1.03, "cnn": 1.03}
+BUDGET_S = {"tiny": 200.0, "mlp": 130.0, "cnn": 130.0, "cnn, 2 threads": 130.0}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run: the loop by the program's own account, the whole process by the kernel's, and ours beside it."""
+
+    loop_cpu_ns: int
+    loop_wall_ns: int
+    whole_cpu_ns: int
+    drainer_ns: int = 0
+    converter_ns: int = 0
+    ours_ns: int = 0
+
+
+Arms = dict[str, Callable[[], Sample]]
+
+
+def run(setting: Setting) -> Report:
+    """Pairs of processes, then one process compared with itself."""
+    report = Report("Overhead: the program's own CPU time with layerscope run -q, over without")
+    processes = report.table(
+        "Two processes, in turns", "workload", "pairs", "ratio of medians", "median ratio", "whole process", "target"
+    )
+    beside = report.table(
+        "Beside it",
+        "workload",
+        "program (CPU s)",
+        "drainer (s)",
+        "converter (s)",
+        "all of ours (s)",
+        "loop's wall time",
+    )
+    for workload, arms in workloads(setting).items():
+        found = interleave(arms, setting.pairs, BUDGET_S[workload])
+        without = found.pop("without")
+        for name, samples in found.items():
+            compare_processes(processes, report, name, samples, without)
+            if name != "torch.profiler":
+                account(beside, name, samples, without)
+    compare_inside(setting, report)
+    report.remarks += [
+        "Loop: process CPU time over the steps, printed by the program; whole process: wait4, with interpreter, "
+        "imports and exit. Intervals are 95 %, by bootstrap over the pairs; targets are for the upper ends.",
+        "All of ours: the whole of `layerscope run` by wait4 without the program: session, drainer, converter, "
+        "from the command to the prompt, start-up and the last conversion included.",
+        "One process compared with itself: callbacks taken away and put back every few milliseconds, with drainer and "
+        "converter at work as usual. What they take from shared caches is in both sides of it.",
+    ]
+    return report
+
+
+def workloads(setting: Setting) -> dict[str, Arms]:
+    """Per workload what runs in turns."""
+    tiny = arguments(setting, "tiny")
+    found: dict[str, Arms] = {
+        "tiny": {
+            "without": partial(run_plain, setting, tiny),
+            "tiny": partial(run_recorded, setting, tiny),
+            "tiny, no TSC": partial(run_recorded, setting, tiny, tsc=False),
+            "torch.profiler": partial(run_plain, setting, [*tiny, "--profiler"]),
+        }
+    }
+    for name, more in (("mlp", []), ("cnn", []), ("cnn, 2 threads", ["--threads", "2"])):
+        words = [*arguments(setting, name.partition(",")[0]), *more]
+        found[name] = {"without": partial(run_plain, setting, words), name: partial(run_recorded, setting, words)}
+    return found
+
+
+def arguments(setting: Setting, name: str) -> list[str]:
+    """Of the workload program."""
+    return [name, "--steps", str(STEPS[name] // (5 if setting.quick else 1))]
+
+
+def run_plain(setting: Setting, words: list[str]) -> Sample:
+    """Without layerscope."""
+    return sample(plain(setting, "workload.py", *words))
+
+
+def run_recorded(setting: Setting, words: list[str], tsc: bool = True) -> Sample:
+    """With layerscope."""
+    with recorded(setting, "workload.py", *words, tsc=tsc) as run:
+        return sample(run.done, run)
+
+
+def sample(done: Done, run: Recorded | None = None) -> Sample:
+    """The figures of one run."""
+    said = done.json
+    if run is None:
+        return Sample(said["cpu_ns"], said["wall_ns"], done.cpu_ns)
+    cost = run.run.info.cost
+    return Sample(
+        said["cpu_ns"], said["wall_ns"], run.program_cpu_ns,
+        cost.drainer_cpu_ns, cost.converter_cpu_ns, run.ours_cpu_ns,
+    )  # fmt: skip
+
+
+def compare_processes(table: Table, report: Report, name: str, samples: list[Sample], without: list[Sample]) -> None:
+    """One row: the loop in two estimates, the whole process in one."""
+    loops = [s.loop_cpu_ns for s in samples], [s.loop_cpu_ns for s in without]
+    ratio, paired = ratio_of_medians(*loops), median_ratio(*loops)
+    whole = ratio_of_medians([s.whole_cpu_ns for s in samples], [s.whole_cpu_ns for s in without])
+    target = at_most(paired.high, TARGETS[name], f"<= {TARGETS[name]:.2f}") if name in TARGETS else ""
+    table.add(name, str(len(samples)), interval(ratio), interval(paired), interval(whole), target)
+    report.data[name] = {
+        "loop_cpu_ns": {"with": loops[0], "without": loops[1]},
+        "whole_cpu_ns": {"with": [s.whole_cpu_ns for s in samples], "without": [s.whole_cpu_ns for s in without]},
+        "ratio_of_medians": ratio, "median_ratio": paired, "whole_ratio": whole,
+    }  # fmt: skip
+
+
+def account(table: Table, name: str, samples: list[Sample], without: list[Sample]) -> None:
+    """One row about our own processes, medians."""
+
+    def seconds(field: str) -> str:
+        return f"{statistics.median(getattr(s, field) for s in samples) / 1e9:.2f}"
+
+    wall = median_ratio([s.loop_wall_ns for s in samples], [s.loop_wall_ns for s in without])
+    names = ("whole_cpu_ns", "drainer_ns", "converter_ns", "ours_ns")
+    table.add(name, *map(seconds, names), interval(wall))
+
+
+def compare_inside(setting: Setting, report: Report) -> None:
+    """The same questions with far less noise."""
+    table = report.table(
+        "One process, callbacks on and off in turns",
+        "workload", "blocks", "step", "operators a step", "ratio", "ns an operator", "target",
+    )  # fmt: skip
+    for name, workload, tsc in (
+        ("tiny", "tiny", True),
+        ("tiny, no TSC", "tiny", False),
+        ("mlp", "mlp", True),
+        ("cnn", "cnn", True),
+    ):
+        found = compare(setting, workload, tsc)
+        target = at_most(found.ratio.high, TARGETS[name], f"<= {TARGETS[name]:.2f}")
+        table.add(
+            name, str(found.blocks), f"{found.step_ns / 1e6:.3f} ms", f"{found.operators:.0f}",
+            interval(found.ratio, 4), interval(found.operator_ns, 0), target,
+        )  # fmt: skip
+        report.data[f"{name}, inside"] = {
+            "ratio": found.ratio,
+            "operator_ns": found.operator_ns,
+            "step_ns": found.step_ns,
+        }
+        if found.dropped:
+            report.remarks.append(f"{name}: {found.dropped} records were dropped.")
+    ratio = compare_profiler(setting)
+    table.add("torch.profiler on tiny", "", "", "", interval(ratio, 4), "", "")
+    report.data["torch.profiler, inside"] = {"ratio": ratio}

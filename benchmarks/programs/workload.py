@@ -1,0 +1,205 @@
+"""A program with a fixed number of steps that says what its steps cost. It knows nothing of layerscope, except with
+--toggle: then it takes the recording's callbacks away and puts them back, block by block, and compares itself.
+
+usage: workload.py tiny|mlp|cnn [--steps N] [--threads N] [--profiler] [--toggle recording|profiler]
+Prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+BATCH = 64
+TINY_ROUNDS = 1000  # of three operators each: one step
+WARM_UP = 5
+SETTLING = 200  # operators after each change of the callbacks, before anything is measured
+
+Part = Callable[[], None]
+
+
+def tiny() -> list[Part]:
+    """One part: 3,000 operators on eight floats, hardly more than the framework's own overhead."""
+    x, b = torch.rand(8), torch.full((8,), 1e-3)
+
+    def loop() -> None:
+        y = x
+        for _ in range(TINY_ROUNDS):
+            y = (y + b) * b - b
+
+    return [loop]
+
+
+def network(name: str) -> list[Part]:
+    """Two parts: read a batch as the example does, and learn from it."""
+    sys.path.insert(0, str(EXAMPLES))
+    from mnist_data import Mnist, default_folder, prepare
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    torch.manual_seed(1)
+    loader = DataLoader(Mnist(prepare(default_folder()), "train"), BATCH, shuffle=True, drop_last=True)
+    if name == "cnn":
+        from mnist_cnn import Net
+
+        model: Any = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    else:
+        layers = [nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)]
+        model = nn.Sequential(*layers)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    criterion = nn.CrossEntropyLoss()
+    batches = endless(loader)
+    batch: list[Any] = [None]
+
+    def load() -> None:
+        batch[0] = next(batches)
+
+    def learn() -> None:
+        images, labels = batch[0]
+        optimizer.zero_grad()
+        loss = criterion(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        loss.item()
+
+    return [load, learn]
+
+
+def endless(loader: Any) -> Iterator[Any]:
+    """Epoch after epoch."""
+    while True:
+        yield from loader
+
+
+class Recording:
+    """The callbacks of the recording that this program runs under, and its optimizer hooks: all that costs CPU."""
+
+    def __init__(self) -> None:
+        with open("/proc/self/maps") as maps:
+            lines = [line.split(None, 5)[-1].strip() for line in maps if "liblayerscope-agent.so" in line]
+        if not lines:
+            raise SystemExit("not recorded: the agent is not loaded")
+        self._agent = ctypes.CDLL(lines[0])
+        self._hooks = sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks
+        self._kept = dict(self._hooks)
+
+    def on(self) -> None:
+        """Record. Off first: both changes then walk through the same code and leave the caches alike."""
+        self._agent.ls_operators_stop()
+        if self._agent.ls_operators_start() != 0:
+            raise SystemExit("not recorded: the agent does not start")
+        self._hooks.update(self._kept)
+
+    def off(self) -> None:
+        """Do not record."""
+        self._agent.ls_operators_start()
+        self._agent.ls_operators_stop()
+        self._hooks.clear()
+
+
+class Profiler:
+    """PyTorch's own profiler in the same place; what `stop` costs is outside the measured blocks."""
+
+    def __init__(self) -> None:
+        self._profile: Any = None
+
+    def on(self) -> None:
+        """Profile."""
+        self._profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+        self._profile.start()
+
+    def off(self) -> None:
+        """Do not profile."""
+        if self._profile is not None:
+            self._profile.stop()
+            self._profile = None
+
+
+def settle() -> None:
+    """The framework's view of its callbacks is renewed at the next operators."""
+    x = torch.ones(8)
+    for _ in range(SETTLING):
+        x = x + 0.0
+
+
+def run(parts: list[Part], steps: int) -> None:
+    """Run whole steps."""
+    for _ in range(steps):
+        for part in parts:
+            part()
+
+
+def measure_whole(parts: list[Part], options: argparse.Namespace) -> dict[str, Any]:
+    """CPU and wall time of all steps, with or without PyTorch's profiler around them."""
+    if options.profiler:
+        Profiler().on()
+    run(parts, WARM_UP)
+    wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
+    run(parts, options.steps)
+    cpu_ns, wall_ns = time.process_time_ns() - cpu_ns, time.perf_counter_ns() - wall_ns
+    return {"steps": options.steps, "cpu_ns": cpu_ns, "wall_ns": wall_ns}
+
+
+def measure_toggled(parts: list[Part], options: argparse.Namespace) -> dict[str, Any]:
+    """CPU time of each part in blocks with and without: pairs of blocks, in random order within the pair."""
+    switch: Any = Recording() if options.toggle == "recording" else Profiler()
+    switch.off()
+    run(parts, WARM_UP)
+    chance = random.Random(1)
+    blocks: list[dict[str, Any]] = []
+    began = time.monotonic()
+    while len(blocks) < 4 or time.monotonic() - began < options.seconds:
+        for on in chance.sample((True, False), 2):
+            switch.on() if on else switch.off()
+            settle()
+            blocks.append({"on": on, **measure_block(parts, options.block)})
+    switch.off()
+    return {"block": options.block, "blocks": blocks}
+
+
+def measure_block(parts: list[Part], steps: int) -> dict[str, Any]:
+    """CPU time of each part over `steps` steps, and when that was."""
+    spent = [0] * len(parts)
+    start_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    for _ in range(steps):
+        for i, part in enumerate(parts):
+            begin = time.process_time_ns()
+            part()
+            spent[i] += time.process_time_ns() - begin
+    return {"cpu_ns": spent, "window_ns": [start_ns, time.clock_gettime_ns(time.CLOCK_MONOTONIC)]}
+
+
+def main() -> None:
+    """Run one workload and print what it cost."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", choices=["tiny", "mlp", "cnn"])
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--profiler", action="store_true")
+    parser.add_argument("--toggle", choices=["recording", "profiler"])
+    parser.add_argument("--block", type=int, default=1, help="steps in a block")
+    parser.add_argument("--seconds", type=float, default=5.0, help="for --toggle")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    parts = tiny() if options.name == "tiny" else network(options.name)
+    found = measure_toggled(parts, options) if options.toggle else measure_whole(parts, options)
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
+    if options.profiler:
+        os._exit(0)  # what the profiler does at its end is not what is compared
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Bytes of a recording, a span."""
+
+from __future__ import annotations
+
+from measuring.report import Report, at_most
+from measuring.runs import Recorded, Setting, folder_bytes, recorded
+
+TABLES_TARGET, ALL_TARGET = 10.0, 18.0
+PROGRAMS = {
+    "mnist_cnn.py": ["--epochs", "1", "--limit", "{900}", "--threads", "1"],
+    "mnist_mlp.py": ["--epochs", "1", "--limit", "{900}", "--threads", "1"],
+    "many_small_ops.py": ["--operators", "{1000000}"],
+}
+
+
+def run(setting: Setting) -> Report:
+    """Record each example once."""
+    report = Report("Size: bytes a span on disk")
+    table = report.table(
+        "Recordings of the examples",
+        "program", "spans", "the spans table", "all tables", "target", "with raw", "target",
+    )  # fmt: skip
+    for program, words in PROGRAMS.items():
+        with recorded(setting, program, *(scaled(word, setting.quick) for word in words)) as run:
+            spans = run.rows("spans")
+            sizes = measured(run)
+        tables, everything = sizes["tables"] / spans, (sizes["tables"] + sizes["raw"]) / spans
+        table.add(
+            program, f"{spans:,}", f"{sizes['spans'] / spans:.2f}", f"{tables:.2f}", at_most(tables, TABLES_TARGET),
+            f"{everything:.2f}", at_most(everything, ALL_TARGET),
+        )  # fmt: skip
+        report.data[program] = {"spans": spans, **sizes}
+    report.remarks.append("All tables: everything in the folder but raw. Small tables weigh more in a short recording.")
+    return report
+
+
+def scaled(word: str, quick: bool) -> str:
+    """The number in braces, a third of it for a quick run."""
+    return str(int(word[1:-1]) // (3 if quick else 1)) if word.startswith("{") else word
+
+
+def measured(run: Recorded) -> dict[str, int]:
+    """Bytes on disk: of raw, of all else, of the spans table alone."""
+    whole, raw = folder_bytes(run.run.path), folder_bytes(run.run.raw)
+    return {"raw": raw, "tables": whole - raw, "spans": folder_bytes(run.run.path / "spans")}

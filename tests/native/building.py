@@ -1,0 +1,50 @@
+"""Compiles what the tests of the agent need: a stand-in for torch, and programs with the agent inside."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+NATIVE = ROOT / "native"
+AGENT_SOURCES = sorted((NATIVE / "agent").glob("*.c"))
+FAKE_TORCH = ROOT / "tests" / "native" / "fake_torch.c"
+DRIVER = ROOT / "tests" / "native" / "driver.c"
+
+
+def compiler() -> str:
+    """A C compiler; the test is skipped where there is none."""
+    for name in ("cc", "gcc", "clang"):
+        if found := shutil.which(name):
+            return found
+    pytest.skip("there is no C compiler (tried cc, gcc, clang)")
+
+
+def build(target: Path, sources: list[Path], *flags: str) -> Path:
+    """Compile `sources` into `target`."""
+    command = [compiler(), "-std=gnu11", "-I", str(NATIVE), *flags, "-o", str(target), *map(str, sources)]
+    done = subprocess.run([*command, "-ldl", "-lpthread"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def build_driver(folder: Path, *flags: str) -> Path:
+    """The driver, the agent and the stand-in for torch as one program."""
+    sources = [DRIVER, FAKE_TORCH, *AGENT_SOURCES]
+    return build(folder / "driver", sources, "-O2", "-g", "-rdynamic", *flags)
+
+
+def build_sanitized(folder: Path, sanitizer: str) -> Path:
+    """The driver under a sanitizer; the test is skipped where the compiler does not have it."""
+    empty = folder / "empty.c"
+    empty.write_text("int main(void) { return 0; }\n")
+    flag = f"-fsanitize={sanitizer}"
+    command = [compiler(), flag, "-o", str(folder / "empty"), str(empty)]
+    if subprocess.run(command, capture_output=True, timeout=60, check=False).returncode:
+        pytest.skip(f"{command[0]} has no {flag}")
+    if subprocess.run([str(folder / "empty")], capture_output=True, timeout=60, check=False).returncode:
+        pytest.skip(f"a program built with {flag} does not run here")
+    return build_driver(folder, flag, "-fno-omit-frame-pointer")

@@ -1,0 +1,16 @@
+"""600 ranges inside each other, and then operators outside of them."""
+
+from torch.profiler import record_function
+
+from facts import work
+
+
+def down(levels):
+    if levels:
+        with record_function(f"level {levels}"):
+            down(levels - 1)
+
+
+down(600)
+work(7)
+print("done")
