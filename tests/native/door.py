@@ -157,7 +157,7 @@ class Door:
             self.stop_listening()
         if self._control is not None:
             self._control.shutdown(socket.SHUT_WR)
-        if self._thread is not None:
+        if self._thread is not None and self._thread.ident is not None:
             self._thread.join(PATIENCE_S)
             assert not self._thread.is_alive(), "the drainer does not end"
             if self.failed is not None:
@@ -166,6 +166,7 @@ class Door:
             drainer.communicate(timeout=PATIENCE_S)
         if self._control is not None:
             self._control.close()
+            self._control = None
         for _, fd in self._messages:
             os.close(fd)
         self._messages.clear()

@@ -1,5 +1,6 @@
 /* A stand-in for libtorch_cpu.so with the few functions the agent looks up, so that the agent can be
  * driven from C: under sanitizers, at full speed, with ends out of order and on other threads. */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,11 +22,11 @@ typedef struct {
     int64_t sequence;        /* offset 8 */
     uint64_t forward_thread; /* offset 16 */
     bool async;
-    void *contexts[4];
+    void *contexts[16];
     uint8_t scope;
 } record_function;
 
-static callback callbacks[4];
+static callback callbacks[16];
 static uint64_t used;
 
 EXPORT const char *_ZNK2at14RecordFunction4nameEv(const record_function *f) { return f->name; }
@@ -82,4 +83,22 @@ EXPORT void fake_run(const char *const *names, int kinds, uint64_t count) {
             vtable[1](f.contexts[0]);
         }
     }
+}
+
+/* A thread that runs an operator, and once more when its thread-local objects are destroyed: after the agent's
+ * own destructor, whose key is older. */
+static void in_destructor(void *name) { fake_end(fake_begin(name, 0, -1, 0)); }
+
+static void *late_thread(void *name) {
+    pthread_key_t key;
+    fake_end(fake_begin(name, 0, -1, 0)); /* the agent sets its key first */
+    pthread_key_create(&key, in_destructor);
+    pthread_setspecific(key, name);
+    return NULL;
+}
+
+EXPORT void fake_late_thread(void *name) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, late_thread, name);
+    pthread_join(thread, NULL);
 }

@@ -12,6 +12,7 @@ torch.fake_begin.restype = ctypes.c_void_p
 torch.fake_begin.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_uint64]
 torch.fake_end.argtypes = [ctypes.c_void_p]
 torch.fake_run.argtypes = [ctypes.POINTER(ctypes.c_char_p), ctypes.c_int, ctypes.c_uint64]
+torch.fake_late_thread.argtypes = [ctypes.c_void_p]
 FUNCTION, BACKWARD, RANGE = 0, 1, 7
 buffers = []
 

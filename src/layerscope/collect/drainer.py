@@ -11,12 +11,14 @@ usage: python -m layerscope.collect.drainer CONTROL_FD RAW_FOLDER
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import mmap
 import os
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 from pathlib import Path
@@ -37,6 +39,8 @@ DRAIN_FROM = layout.RING_RECORDS // 4
 # Messages of a process may still be under way when it is already dead.
 LINGER_S = 0.5
 DISK_RETRY_S = 1.0
+SLICE_NS = 100_000
+_SYS_SCHED_SETATTR = 314
 # Kinds of a span are small numbers (model/layers.py KINDS).
 KINDS_LIMIT = 8
 
@@ -358,11 +362,27 @@ class Drainer:
         self._write(process, spool.END, b"{}")
 
 
+def ask_for_low_latency() -> None:
+    """Ask the scheduler for short slices: woken sooner, at the same share of the CPU as everybody.
+
+    Linux 6.12 and later take the slice of a normal task from `sched_runtime` of sched_setattr(2), in ns; older ones
+    and other machines leave things as they are. Beside four busy tasks on two cores it made the difference
+    between some lost records and none.
+    """
+    if os.uname().machine != "x86_64":
+        return
+    # struct sched_attr: size, policy SCHED_OTHER, flags, nice, priority, runtime, deadline, period, util_min, util_max
+    attributes = struct.pack("<IIQiIQQQII", 56, 0, 0, 0, 0, SLICE_NS, 0, 0, 0, 0)
+    with contextlib.suppress(OSError):
+        ctypes.CDLL(None).syscall(_SYS_SCHED_SETATTR, 0, attributes, 0)
+
+
 def main() -> None:
     """Run as the drainer; standard output gets one line of JSON at the end: what it cost."""
     # The terminal's Ctrl-C is for the program; we end when the session says so.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    ask_for_low_latency()
     control = socket.socket(fileno=int(sys.argv[1]))
     raw = Path(sys.argv[2])
     Drainer(control, raw).run()

@@ -30,11 +30,6 @@ from layerscope.errors import RunError
 from layerscope.host.clock import tsc_is_usable
 from layerscope.model.events import Problem
 
-# Signals that somebody may send to us and mean the program.
-FORWARDED = (
-    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
-    signal.SIGALRM, signal.SIGWINCH, signal.SIGCONT,
-)  # fmt: skip
 _PEER = struct.Struct("iII")
 # The drainer takes everything once more when the program has ended; a stopped one must not keep the prompt.
 _DRAINER_PATIENCE_S = 10.0
@@ -81,6 +76,7 @@ class Session:
         self.drainer_cpu_ns = 0
         self.seen_processes = 0
         self.pid = 0
+        self.start_ns = self.end_ns = 0
         self.drainers = 0
         self._use_tsc = tsc_is_usable()
         self._prober = Prober(self._use_tsc)
@@ -90,6 +86,8 @@ class Session:
         self._drainer: subprocess.Popen[bytes] | None = None
         self._main: dict[str, Any] = {}
         self._stop_receiver = threading.Event()
+        self._temporary_door: tempfile.TemporaryDirectory[str] | None = None
+        self._refused: set[int] = set()
 
     # -- before the program ------------------------------------------------------------------------
 
@@ -104,15 +102,22 @@ class Session:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind("\0" + name)
         self._listener.listen(4096)
-        door = agent.make_door(self.raw / "door", name, self._use_tsc)
+        door = agent.make_door(self._door_folder(), name, self._use_tsc)
         old = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = f"{door}{os.pathsep}{old}" if old else str(door)
         return environment
 
+    def _door_folder(self) -> Path:
+        """In the recording; elsewhere if its path cannot stand in a list that is separated by colons."""
+        if os.pathsep not in str(self.raw):
+            return self.raw / "door"
+        self._temporary_door = tempfile.TemporaryDirectory(prefix="layerscope-door-")
+        return Path(self._temporary_door.name)
+
     def start_drainer(self) -> None:
         """Start a drainer, and tell it all that is known: the first one nothing, a later one everything."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "layerscope.collect.drainer", str(theirs.fileno()), str(self.raw)]
+        command = own_command("layerscope.collect.drainer", str(theirs.fileno()), str(self.raw))
         self._drainer = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=open_log(self.raw, "drainer"), process_group=0,
@@ -128,46 +133,31 @@ class Session:
 
     # -- while the program runs --------------------------------------------------------------------
 
-    def run(self, command: list[str], environment: dict[str, str]) -> Ended:
-        """Run `command` to its end. RunError 126 or 127 when it cannot be started."""
-        watched = {*FORWARDED, signal.SIGCHLD}
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    def run(self, program: Program) -> Ended:
+        """Run `program` to its end. RunError 126 or 127 when it cannot be started."""
         start_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        pid = spawn(command, environment, before)
-        self.pid = pid
-        self._main = {"type": "main", "pid": pid, "start_ns": start_ns}
-        if self._drainer is None:
-            self.start_drainer()
-        else:
-            self._tell(self._main)
+        program.start()
+        self.start_ns = start_ns
+        self.pid = program.pid
+        self._main = {"type": "main", "pid": self.pid, "start_ns": start_ns}
+        self._tell(self._main)
         receiver = threading.Thread(target=self._receive, daemon=True)
         receiver.start()
         preparation = threading.Thread(target=import_readers, daemon=True)
         preparation.start()
-        self._wait(pid, watched)
-        wall_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - start_ns
+        program.wait(self._watch_drainer)
+        self.end_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         self._stop_receiver.set()
         receiver.join()
         self._end_drainer()
-        _, status, usage = os.wait4(pid, 0)
+        _, status, usage = os.wait4(self.pid, 0)
         preparation.join()
         self._prober.finish()
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        program.release()
         return Ended(
-            status, wall_ns, round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9),
+            status, self.end_ns - start_ns, round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9),
             usage.ru_maxrss * 1024, usage.ru_minflt, usage.ru_majflt,
         )  # fmt: skip
-
-    def _wait(self, pid: int, watched: set[signal.Signals]) -> None:
-        """Until the program has ended, but is not reaped: its counters can still be read."""
-        while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            came = signal.sigtimedwait(watched, 1.0)
-            if came is None or came.si_signo == signal.SIGCHLD:
-                self._watch_drainer()
-            elif came.si_code <= 0 or came.si_signo not in (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH):
-                # A key of the terminal (si_code > 0) reached the program too: it is in our group.
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, came.si_signo)
 
     def _watch_drainer(self) -> None:
         if self._drainer is None or self._drainer.poll() is None:
@@ -311,19 +301,3 @@ def import_readers() -> None:
         import pyarrow.parquet  # noqa: F401
 
         import layerscope.analyse.summary  # noqa: F401
-
-
-def spawn(command: list[str], environment: dict[str, str], mask: set[signal.Signals]) -> int:
-    """Start `command` as a child that differs from an exec by its parent only; returns its pid.
-
-    SIGPIPE and SIGXFSZ are put back to their defaults: Python ignores them, and exec would keep that.
-    """
-    try:
-        return os.posix_spawnp(
-            command[0], command, environment, setsigmask=mask, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ]
-        )
-    except PermissionError as error:
-        raise RunError(f"cannot run {command[0]}: {error.strerror}", 126) from error
-    except OSError as error:
-        status = 127 if isinstance(error, FileNotFoundError) else 126
-        raise RunError(f"cannot run {command[0]}: {error.strerror}", status) from error

@@ -1,0 +1,173 @@
+"""The user's program as a child of ours: started as if nobody stood in between, and given every signal
+that was meant for it, once.
+
+What a fork and an exec by us would change, and is put back: the signal mask, ignored signals, the limit
+of descriptors. What stays different: its parent, and that SIGPIPE and SIGXFSZ have their defaults (our
+own Python ignored them before it could look what they were).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import warnings
+from collections.abc import Callable
+
+from layerscope.errors import RunError
+
+# Whoever sends one of the others to us means us (job control, our own faults and limits) or nobody.
+_OURS = {
+    signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGSEGV,
+    signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS, signal.SIGPIPE, signal.SIGXFSZ,
+    signal.SIGXCPU,
+}  # fmt: skip
+FORWARDED = frozenset(signal.valid_signals()) - _OURS
+WATCHED = FORWARDED | {signal.SIGCHLD}
+_PATIENCE_S = 1.0
+_ANSWER_MS = 200
+_ANSWER_BYTES = 16  # a bit for each of the signals 1 to 64
+
+
+class Program:
+    """One child, from `start` until `wait` returns; it is then a zombie whose counters can be read."""
+
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        self.command = command
+        self.pid = 0
+        self._environment = environment
+        self._descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._children_ignored = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
+        self._mask: set[int] = set()
+        self._witness = Witness()
+        if self._children_ignored:
+            # With SIGCHLD ignored nobody can wait for a child: neither we for the program nor for our own.
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _raise_descriptor_limit(self._descriptors)
+
+    def start(self) -> None:
+        """Start it; from now on signals to us are held back for `wait`. RunError 126 or 127 when it cannot start."""
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+        self._witness.start()
+        try:
+            self.pid = self._spawn(self.command)
+        except OSError as error:
+            self.release()
+            status = 127 if isinstance(error, FileNotFoundError) else 126
+            raise RunError(f"cannot run {self.command[0]}: {error.strerror}", status) from error
+
+    def _spawn(self, command: list[str]) -> int:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads; ours only run NumPy's
+            try:
+                child = subprocess.Popen(
+                    command, env=self._environment, close_fds=False, preexec_fn=self._before_exec  # noqa: PLW1509
+                )
+            except OSError as error:
+                path = shutil.which(command[0])
+                if error.errno != errno.ENOEXEC or path is None:
+                    raise
+                return self._spawn(["/bin/sh", path, *command[1:]])  # a script without #!, as execvp does it
+        child.returncode = 0  # it is ours to wait for: the object must not
+        return child.pid
+
+    def _before_exec(self) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, self._descriptors)
+        if self._children_ignored:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+    def wait(self, idle: Callable[[], None]) -> None:
+        """Until it has ended, but is not reaped. Calls `idle` every second and when a child of ours changed."""
+        while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            came = signal.sigtimedwait(WATCHED, _PATIENCE_S)
+            if came is None or came.si_signo == signal.SIGCHLD:
+                idle()
+            elif not self._witness.saw(came):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, came.si_signo)
+
+    def release(self) -> None:
+        """Take signals as before again. What came for the program when it had just ended is dropped."""
+        self._witness.stop()
+        while signal.sigtimedwait(FORWARDED, 0) is not None:
+            pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+
+class Witness:
+    """A process in our group that does nothing but get signals: what it got too was sent to the whole
+    group (by a key of the terminal, by a shell's `kill %1`), so the program has it already.
+    """
+
+    def __init__(self) -> None:
+        self._pid = -1
+        self._ask = self._answer = -1
+
+    def start(self) -> None:
+        """Fork it, with every signal blocked; it ends when we do."""
+        question, self._ask = os.pipe()
+        self._answer, reply = os.pipe()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        with contextlib.suppress(OSError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._pid = os.fork()
+        if self._pid == 0:
+            _be_witness(question, reply)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.close(question)
+        os.close(reply)
+
+    def saw(self, came: signal.struct_siginfo) -> bool:
+        """Whether the signal that we got went to the whole group."""
+        try:
+            os.write(self._ask, b"?")
+            poll = select.poll()
+            poll.register(self._answer, select.POLLIN)
+            if poll.poll(_ANSWER_MS):
+                return bool(int.from_bytes(os.read(self._answer, _ANSWER_BYTES), "little") >> came.si_signo & 1)
+        except OSError:
+            pass
+        return came.si_code > 0  # it is gone: a guess; what the kernel sends by itself mostly goes to groups
+
+    def stop(self) -> None:
+        """End it."""
+        for number in (self._ask, self._answer):
+            if number >= 0:
+                os.close(number)
+        self._ask = self._answer = -1
+        if self._pid > 0:
+            os.waitpid(self._pid, 0)
+            self._pid = -1
+
+
+def _be_witness(question: int, reply: int) -> None:
+    """Answer every byte with the set of signals that came since the last. Never returns."""
+    try:
+        for number in range(3, max(question, reply)):
+            if number not in (question, reply):
+                with contextlib.suppress(OSError):
+                    os.close(number)
+        os.closerange(max(question, reply) + 1, max(question, reply) + 1024)
+        # The program's own streams must see their end when the program closes them.
+        for number in range(3):
+            with contextlib.suppress(OSError):
+                os.close(number)
+        while os.read(question, 1):
+            came = 0
+            while (one := signal.sigtimedwait(signal.valid_signals(), 0)) is not None:
+                came |= 1 << one.si_signo
+            os.write(reply, came.to_bytes(_ANSWER_BYTES, "little"))
+    finally:
+        os._exit(0)
+
+
+def _raise_descriptor_limit(limits: tuple[int, int]) -> None:
+    """We hold a descriptor for every thread of the program."""
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
