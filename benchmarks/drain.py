@@ -13,6 +13,7 @@ PACED_S, FULL_SPEED_S, QUICK_S = 40.0, 15.0, 5.0
 SETTLED_S = 4.0  # start-up is counted apart
 WATCH_S = 0.25
 THREADS = (1, 8, 64)
+QUICK_THREADS = (1, 16)
 ROLES = ("drainer", "converter", "session", "program")
 # Freed memory goes back to the kernel when it pleases: this much is not growth.
 NOISE_BYTES = 2 << 20
@@ -97,7 +98,8 @@ def threads(setting: Setting, report: Report) -> None:
     """What each thread adds to the program's memory when it is recorded."""
     table = report.table("Memory of the program by threads (Rss)", "threads", "without", "with", "a thread", "target")
     added = {}
-    for count in THREADS:
+    counts = QUICK_THREADS if setting.quick else THREADS
+    for count in counts:
         words = ["--threads", str(count), "--operators", "1000"]
         without = plain(setting, "stream.py", *words).json["rss_bytes"][0]
         with recorded(setting, "stream.py", *words) as run:
@@ -105,8 +107,8 @@ def threads(setting: Setting, report: Report) -> None:
         added[count] = with_it - without
         target = ""
         each = ""
-        if count > THREADS[0]:
-            slope = (added[count] - added[THREADS[0]]) / (count - THREADS[0])
+        if count > counts[0]:
+            slope = (added[count] - added[counts[0]]) / (count - counts[0])
             each, target = mib(slope), at_most(slope / 2**20, THREAD_MIB, f"<= {THREAD_MIB} MiB")
         table.add(str(count), mib(without), mib(with_it), each, target)
     report.data["threads"] = added

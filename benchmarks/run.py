@@ -39,7 +39,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         prog="dev.py bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(names())} (default: all)")
-    parser.add_argument("--pairs", type=int, metavar="N", help="pairs with and without (default: 20; quick: 3)")
+    parser.add_argument("--pairs", type=int, metavar="N", help="pairs with and without (default: 20; quick: 2)")
     parser.add_argument(
         "--quick", action="store_true", help="everything in two minutes: to see that it works, not to cite"
     )
@@ -60,7 +60,7 @@ def main() -> int:
         return 2
     command = " ".join(["python3 dev.py bench", *sys.argv[1:]])
     folder = Path(tempfile.mkdtemp(prefix="layerscope-bench-"))
-    setting = Setting(program, folder, options.quick, options.pairs or (3 if options.quick else 20))
+    setting = Setting(program, folder, options.quick, options.pairs or (2 if options.quick else 20))
     failed = False
     try:
         about = machine.describe(program)
@@ -68,6 +68,9 @@ def main() -> int:
         warm_up(setting)
         for name in options.names or names():
             failed |= not run_one(name, setting, about, command, options.write)
+    except BenchmarkError as error:
+        print(f"run.py: {error}", file=sys.stderr)
+        return 1
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return int(failed)

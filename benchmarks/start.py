@@ -63,4 +63,4 @@ def compare(
 def agent_ms(setting: Setting) -> float:
     """What the agent's own Python says that it took in a recorded program."""
     with recorded(setting, "workload.py", "tiny", "--steps", "10") as run:
-        return float(last_words(run.run)[0]["agent_cpu_ns"]) / 1e6
+        return float(last_words(run.run)["agent_cpu_ns"]) / 1e6

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,7 @@ class Differential:
         self.recording = folder / "rec.layerscope"
         self.layerscope = launcher(folder)
         self.prepare: Callable[[Path], None] = lambda work: None
+        self.normalise: Callable[[Outcome], Outcome] = lambda outcome: outcome
         self._fresh()
 
     def _fresh(self) -> None:
@@ -81,7 +82,9 @@ class Differential:
                 process.send_signal(signal.SIGTERM)
                 process.kill()
                 raise
-        files = {str(p.relative_to(self.work)): p.read_bytes() for p in sorted(self.work.rglob("*")) if p.is_file()}
+        # Compiled modules hold the time of their source.
+        left = [path for path in sorted(self.work.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
+        files = {str(path.relative_to(self.work)): path.read_bytes() for path in left}
         return Outcome(process.returncode, out or b"", err or b"", files)
 
     def record(self, command: Sequence[str | bytes], quiet: bool = True, **more: Any) -> Outcome:
@@ -95,9 +98,9 @@ class Differential:
 
     def same(self, command: Sequence[str | bytes], **more: Any) -> Outcome:
         """Run `command` both ways; fail where they differ; what it did."""
-        without = self.run(command, **more)
-        with_us = self.record(command, **more)
-        assert with_us.stdout.decode("utf-8", "replace").splitlines() == without.stdout.decode("utf-8", "replace").splitlines()
+        without = self.normalise(self.run(command, **more))
+        with_us = self.normalise(self.record(command, **more))
+        assert _lines(with_us.stdout) == _lines(without.stdout)
         assert with_us == without
         return with_us
 
@@ -148,11 +151,10 @@ class Recorded:
         return {row["code"]: row["what"] for row in self.rows("SELECT code, what FROM problems")}
 
 
+def _lines(text: bytes) -> list[str]:
+    return text.decode("utf-8", "replace").splitlines()
+
+
 def program(python: str, name: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
     """The command that runs a file of tests/programs."""
     return [python, *options, str(PROGRAMS / name), *arguments]
-
-
-def merged(changes: Mapping[str, str | None]) -> dict[str, str]:
-    """`environment` from a mapping."""
-    return environment(**dict(changes))

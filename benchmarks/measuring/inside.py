@@ -13,12 +13,12 @@ import numpy as np
 
 from layerscope.store.reader import Reader
 from measuring.intervals import Interval, mean_difference, mean_increase
-from measuring.runs import Setting, last_words, plain, recorded
+from measuring.runs import BenchmarkError, Setting, last_words, plain, recorded
 
 # Steps in a block: about 10 ms each, so that what a block leaves in the caches weighs little in the next.
-BLOCKS = {"tiny": 4, "mlp": 4, "cnn": 1}
-SECONDS = {"tiny": 5.0, "mlp": 25.0, "cnn": 60.0}
-QUICK_SECONDS = {"tiny": 1.0, "mlp": 3.0, "cnn": 5.0}
+BLOCKS = {"tiny": 3, "mlp": 4, "cnn": 1}
+SECONDS = {"tiny": 4.0, "mlp": 20.0, "cnn": 45.0}
+QUICK_SECONDS = {"tiny": 1.0, "mlp": 2.0, "cnn": 3.0}
 PROFILED_BLOCK = 20
 
 
@@ -31,6 +31,7 @@ class Comparison:
     ratio: Interval
     added_ns: Interval  # a step
     parts_ns: list[Interval]  # the same for each part of a step
+    parts_ratio: list[Interval]
     operators: float  # recorded in a step
     operator_ns: Interval
     stated_operator_ns: float
@@ -48,8 +49,10 @@ def compare(setting: Setting, name: str, tsc: bool = True) -> Comparison:
         with Reader(run.run) as reader:
             starts = np.sort(reader.arrays("spans", ["start_ns"])["start_ns"])
         layer = run.run.info.layers[0]
-        final = last_words(run.run)[0]
+        final = last_words(run.run)
         dropped = run.dropped
+    if not tsc and final["clock"] != "monotonic":
+        raise BenchmarkError("the recording used the TSC where it should not")
     block = found["block"]
     on, off = split(found["blocks"])
     windows = np.array([entry["window_ns"] for entry in found["blocks"] if entry["on"]])
@@ -62,6 +65,7 @@ def compare(setting: Setting, name: str, tsc: bool = True) -> Comparison:
         ratio=mean_increase(on.sum(1), off.sum(1)),
         added_ns=added,
         parts_ns=[mean_difference(on[:, i], off[:, i]).scaled(1 / block) for i in range(on.shape[1])],
+        parts_ratio=[mean_increase(on[:, i], off[:, i]) for i in range(on.shape[1])],
         operators=operators,
         operator_ns=added.scaled(1 / operators),
         stated_operator_ns=(layer.cpu_ns - final["agent_cpu_ns"]) / max(layer.records, 1),
@@ -72,7 +76,7 @@ def compare(setting: Setting, name: str, tsc: bool = True) -> Comparison:
 
 def compare_profiler(setting: Setting) -> Interval:
     """The same for PyTorch's own profiler on `tiny`."""
-    seconds = 1.0 if setting.quick else 5.0
+    seconds = 1.0 if setting.quick else 4.0
     arguments = ["tiny", "--toggle", "profiler", "--block", str(PROFILED_BLOCK), "--seconds", str(seconds)]
     on, off = split(plain(setting, "workload.py", *arguments).json["blocks"])
     return mean_increase(on.sum(1), off.sum(1))

@@ -47,8 +47,8 @@ class Setting:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Ours, without what would change a program, and with a cache that only the benchmarks use."""
-        kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+        """Ours, but Python as it is out of the box, and with a cache that only the benchmarks use."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         return {**kept, "XDG_CACHE_HOME": str(self.folder / "cache")}
 
 
@@ -173,11 +173,13 @@ def folder_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def last_words(run: Run) -> list[dict[str, Any]]:
-    """What the drainer wrote at the end of each recorded process: agent_cpu_ns, operator_cost_ns and more."""
-    found = []
-    for path in sorted(run.raw.glob("*/spool")):
-        found += [json.loads(chunk.payload) for chunk in spool.SpoolReader(path).chunks() if chunk.kind == spool.LOSS]
+def last_words(run: Run) -> dict[str, Any]:
+    """What the drainer wrote about a program of one process: clock, agent_cpu_ns, operator_cost_ns and more."""
+    found: dict[str, Any] = {}
+    for path in run.raw.glob("*/spool"):
+        for chunk in spool.SpoolReader(path).chunks():
+            if chunk.kind in (spool.PROCESS, spool.LOSS):
+                found |= json.loads(chunk.payload)
     return found
 
 

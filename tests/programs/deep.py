@@ -1,8 +1,7 @@
 """600 ranges inside each other, and then operators outside of them."""
 
-from torch.profiler import record_function
-
 from facts import work
+from torch.profiler import record_function
 
 
 def down(levels):

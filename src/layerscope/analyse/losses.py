@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _REASONS = {
     "ring_full": "the ring of their thread was full: the drainer was slower than the program",
+    "disk_full": "the disk was full",
+    "after_end": "they came after the recording had ended",
     "no_ring": "no ring could be made for their thread",
     "too_deep": "they were nested too deeply",
     "drainer_gone": "the drainer was gone",
@@ -21,6 +23,8 @@ _REASONS = {
 }
 _REMEDIES = {
     "ring_full": "leave a CPU to the drainer",
+    "disk_full": "record to a disk with room (-o)",
+    "after_end": "end the processes that outlive the program before it ends",
     "no_ring": "raise the limits of memory and open files of the program (ulimit -v, ulimit -n)",
     "drainer_gone": "record again",
     "damaged": "record again",

@@ -49,6 +49,8 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
     _never_fail_to_print()
+    if argv is None:
+        _leave_the_programs_folders()
     try:
         status = _dispatch(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()
@@ -131,6 +133,16 @@ def _never_fail_to_print() -> None:
         reconfigure = getattr(getattr(sys, name), "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+
+
+def _leave_the_programs_folders() -> None:
+    """PYTHONPATH and the working directory are the program's: an old NumPy there, or a file of the user's
+    called queue.py, must not become ours.
+    """
+    own = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    theirs = {"", *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
+    theirs = {os.path.realpath(entry) for entry in theirs} - {os.path.realpath(own)}
+    sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry) not in theirs]
 
 
 def _discard_output() -> None:

@@ -19,6 +19,7 @@ import resource
 import secrets
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,9 @@ from pathlib import Path
 from typing import Any
 
 from layerscope import __version__
-from layerscope.collect.session import Ended, Session, open_log
+from layerscope.collect.link import open_log, own_command
+from layerscope.collect.program import Program
+from layerscope.collect.session import Ended, Session
 from layerscope.errors import LayerscopeError, RunError, UsageError
 from layerscope.host import cpu, frameworks
 from layerscope.model.events import Problem
@@ -50,7 +53,7 @@ from layerscope.store.run import (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("-o", "--output", metavar="NAME", help="the recording (default: NAME of the program, then NAME-2)")
+    parser.add_argument("-o", "--output", metavar="NAME", help="the recording (default: the program, then -2)")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing, not even the summary")
     parser.add_argument("program", metavar="PROGRAM", help="a .py file or any command")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
@@ -58,24 +61,47 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Record; the program's own exit status, or its signal again."""
+    reserve_streams()
     command, python = program_command([arguments.program, *arguments.arguments])
     recording = create(arguments.output, command, arguments.quiet)
     session = Session(recording.raw)
-    environment = session.open_door()
-    converter = start_converter(recording)
-    session.start_drainer()
+    program = Program(command, session.open_door())
+    converter = start_converter(recording, session)
+    session.link.start()
     if not arguments.quiet:
         where = f" with {command[0]} ({python})" if python else ""
-        print(f"layerscope: recording {program_name(command)}{where} into {_shown(recording.path)}", file=sys.stderr, flush=True)
+        say(f"layerscope: recording {program_name(command)}{where} into {_shown(recording.path)}\n")
     try:
-        ended = session.run(command, environment)
+        ended = session.run(program)
     except RunError:
-        converter.kill()
-        discard(recording, session)
+        if converter is not None:
+            converter.kill()
+            converter.communicate()
+        session.close()
+        discard(recording)
         raise
     finish(recording, session, ended, converter, command)
     summarise(recording, arguments.quiet)
     return leave(ended)
+
+
+def reserve_streams() -> None:
+    """A standard stream that is closed stays closed for the program, but no file of ours may get its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def say(text: str) -> None:
+    """Print on stderr if anybody takes it: a full disk or a reader that left is no reason to fail."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        # What stays in the buffer would make the interpreter exit with a status of its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def program_command(words: list[str]) -> tuple[list[str], str]:
@@ -110,8 +136,8 @@ def create(output: str | None, command: list[str], quiet: bool) -> Run:
         layerscope=__version__,
         run_id=secrets.token_hex(8),
         state="running",
-        command=mask(command),
-        cwd=os.getcwd(),
+        command=[_text(word) for word in mask(command)],
+        cwd=_text(_cwd()),
         environment=kept_environment(os.environ),
         host={"name": socket.gethostname(), **cpu.facts()},
         started_utc=_now(),
@@ -124,42 +150,62 @@ def create(output: str | None, command: list[str], quiet: bool) -> Run:
             raise UsageError(f"{output} exists already. Remove it, or choose another name with -o")
         return Run.create(path, info)
     stem = Path(program_name(command)).name.removesuffix(".py") or "program"
-    here = Path.cwd()
     try:
-        return Run.create(free_name(here, stem), info)
+        return Run.create(free_name(Path.cwd(), stem), info)
     except (RunError, OSError) as error:
-        elsewhere = Path(tempfile.gettempdir()) / f"layerscope-{os.getuid()}"
-        elsewhere.mkdir(mode=0o700, exist_ok=True)
-        recording = Run.create(free_name(elsewhere, stem), info)
+        why = error.__cause__ or error
+        recording = Run.create(free_name(private_folder(), stem), info)
         if not quiet:
-            print(f"layerscope: {here} cannot be written ({error}); recording into {recording.path}", file=sys.stderr)
+            reason = why.strerror if isinstance(why, OSError) else why
+            say(f"layerscope: {_cwd()} cannot be written ({reason}): recording into {recording.path}\n")
         return recording
 
 
-def start_converter(recording: Run) -> subprocess.Popen[bytes]:
-    """Start the process that turns raw files into tables beside the program."""
-    command = [sys.executable, "-m", "layerscope", "_convert", str(recording.raw), str(recording.path)]
-    command.append(recording.info.run_id)
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=open_log(recording.raw, "converter"), process_group=0
-    )
+def private_folder() -> Path:
+    """A folder for recordings among the temporary ones, which nobody else can look into."""
+    folder = Path(tempfile.gettempdir()) / f"layerscope-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
+            return folder
+    except OSError:
+        pass
+    # Somebody else has put something of this name there.
+    return Path(tempfile.mkdtemp(prefix="layerscope-"))
 
 
-def discard(recording: Run, session: Session) -> None:
+def start_converter(recording: Run, session: Session) -> subprocess.Popen[bytes] | None:
+    """Start the process that turns raw files into tables beside the program. None: the system has no more."""
+    command = own_command("layerscope", "_convert", str(recording.raw), str(recording.path), recording.info.run_id)
+    log = open_log(recording.raw, "converter")
+    try:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, process_group=0)
+    except OSError as error:
+        what = f"the converter could not be started ({error.strerror})"
+        session.problems.append(Problem(OPERATORS, "not_converted", what, _LATER, ""))
+        return None
+    finally:
+        if not isinstance(log, int):
+            log.close()
+
+
+def discard(recording: Run) -> None:
     """The program never started: leave nothing behind."""
     import shutil
 
-    session.abandon()
     shutil.rmtree(recording.path, ignore_errors=True)
 
 
-def finish(recording: Run, session: Session, ended: Ended, converter: subprocess.Popen[bytes], command: list[str]) -> None:
+def finish(
+    recording: Run, session: Session, ended: Ended, converter: subprocess.Popen[bytes] | None, command: list[str]
+) -> None:
     """Complete the recording: the last conversion, and the final `run.json`."""
     session.explain(command)
     info = recording.info
     about = {
         "pid": session.pid,
-        "end_ns": info.start_ns + ended.wall_ns,
+        "end_ns": session.end_ns,
         "exit": ended.code if ended.signal is None else -ended.signal,
         "problems": [asdict(problem) for problem in session.problems],
     }
@@ -175,25 +221,29 @@ def finish(recording: Run, session: Session, ended: Ended, converter: subprocess
     info.versions = session.versions
     info.tables = [TableState(name, rows) for name, rows in converted["rows"].items()]
     info.layers = _layers(session, converted, recording)
-    recording.tables_path = Path(converted["tables"])
-    info.cost = RecordingCost(
-        time.process_time_ns(), session.drainer_cpu_ns, converted["cpu_ns"],
-        folder_bytes(recording.raw), folder_bytes(recording.tables_path) - (folder_bytes(recording.raw) if recording.tables_path == recording.path else 0),
-    )  # fmt: skip
+    recording.tables_path = Path(converted["tables"] or recording.path)
+    raw_bytes = folder_bytes(recording.raw)
+    tables_bytes = folder_bytes(recording.tables_path) - (raw_bytes if recording.tables_path == recording.path else 0)
+    info.cost = RecordingCost(time.process_time_ns(), session.link.cpu_ns, converted["cpu_ns"], raw_bytes, tables_bytes)
     with contextlib.suppress(OSError):
         recording.save()
 
 
-def _converted(converter: subprocess.Popen[bytes], session: Session) -> dict[str, Any]:
+_LATER = "the raw files are kept: any `layerscope table` converts them again"
+
+
+def _converted(converter: subprocess.Popen[bytes] | None, session: Session) -> dict[str, Any]:
+    numbers = ("cpu_ns", "records", "dropped", "agent_cpu_ns", "operator_cost_ns")
+    nothing = {"rows": {}, "tables": "", **dict.fromkeys(numbers, 0)}
+    if converter is None:
+        return nothing
     out, _ = converter.communicate()
     try:
         converted: dict[str, Any] = json.loads(out)
     except ValueError:
-        session.problems.append(
-            Problem(OPERATORS, "not_converted", f"the converter ended with status {converter.returncode}",
-                    "the raw files are kept: any `layerscope table` converts them again", "")
-        )  # fmt: skip
-        return {"rows": {}, "cpu_ns": 0, "records": 0, "dropped": 0, "agent_cpu_ns": 0, "operator_cost_ns": 0, "tables": ""}
+        what = f"the converter ended with status {converter.returncode}"
+        session.problems.append(Problem(OPERATORS, "not_converted", what, _LATER, ""))
+        return nothing
     return converted
 
 
@@ -221,9 +271,7 @@ def summarise(recording: Run, quiet: bool) -> None:
     with contextlib.suppress(OSError):
         (recording.path / "summary.txt").write_text(text)
     if not quiet:
-        with contextlib.suppress(OSError):
-            sys.stderr.write("\n" + text)
-            sys.stderr.flush()
+        say("\n" + text)
 
 
 def leave(ended: Ended) -> int:
@@ -240,15 +288,32 @@ def leave(ended: Ended) -> int:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes of all files below `folder`."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """Bytes of all files below `folder`; one that goes away meanwhile has none."""
+    total = 0
+    with contextlib.suppress(OSError):
+        for path in folder.rglob("*"):
+            with contextlib.suppress(OSError):
+                total += path.stat().st_size if path.is_file() else 0
+    return total
 
 
 def _shown(path: Path) -> str:
     try:
-        return str(path.relative_to(Path.cwd()))
+        return str(path.relative_to(_cwd()))
     except ValueError:
         return str(path)
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return ""
+
+
+def _text(word: str) -> str:
+    """`word` as a file can hold it: bytes that are no UTF-8 become visible."""
+    return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _now() -> str:

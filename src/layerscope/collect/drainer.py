@@ -40,6 +40,13 @@ DRAIN_FROM = layout.RING_RECORDS // 4
 LINGER_S = 0.5
 DISK_RETRY_S = 1.0
 SLICE_NS = 100_000
+RESERVE = "reserve"
+RESERVE_BYTES = 256 << 10
+# What the process page counts, under the names that the last chunk of a spool has.
+PAGE_COUNTS = (
+    "lost_without_ring", "lost_without_ring_first", "lost_without_ring_last", "lost_names", "callbacks",
+    "agent_cpu_ns", "operator_cost_ns",
+)  # fmt: skip
 _SYS_SCHED_SETATTR = 314
 # Kinds of a span are small numbers (model/layers.py KINDS).
 KINDS_LIMIT = 8
@@ -61,6 +68,14 @@ class Ring:
     def waiting(self) -> int:
         """Number of records that wait to be taken."""
         return int(self.published[0]) - int(self.consumed[0])
+
+    def abandoned(self) -> tuple[int, int, int]:
+        """What the ring holds and nobody will take: spans, and the losses it tells of (ring full, too deep)."""
+        records = self.take(int(self.published[0]))
+        told = records[records["kind"] == layout.LOST]
+        spans = int((records["kind"] < layout.THREAD_BEGIN).sum())
+        full = int(self.header["lost_full"]) + int(told["name"].sum())
+        return spans, full, int(self.header["lost_deep"]) + int(told["module"].sum())
 
     def take(self, until: int) -> np.ndarray:
         """A copy of the records from `consumed` up to ordinal `until`."""
@@ -153,11 +168,12 @@ class Process:
 
     def is_gone(self) -> bool:
         """Whether the process has ended and what it sent has had time to arrive."""
-        if self.dead_since is None and self._ended():
+        if self.dead_since is None and self.has_ended():
             self.dead_since = time.monotonic()
         return self.dead_since is not None and time.monotonic() - self.dead_since > LINGER_S
 
-    def _ended(self) -> bool:
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
         if self._pidfd < 0:
             return not Path(f"/proc/{self.pid}").exists()
         poll = select.poll()
@@ -180,7 +196,9 @@ class Drainer:
         self.processes: dict[tuple[int, int], Process] = {}
         self.main: Process | None = None
         self.disk_full_until = 0.0
+        self.disk_full_ns: list[list[int]] = []  # [from, to] on CLOCK_MONOTONIC
         self.host = os.uname().nodename
+        self._keep_reserve()
 
     def run(self) -> None:
         """Poll until the session closes the control socket, then take everything once more."""
@@ -195,9 +213,21 @@ class Drainer:
                 next_knot = now + KNOT_S
             for key, process in list(self.processes.items()):
                 gone = at_knot and process.is_gone()
-                self._drain(process, at_knot, final=gone or not open_for_business)
-                if gone and open_for_business:
+                self._drain(process, at_knot)
+                if gone and open_for_business and self._finish(process):
                     self._forget(key, process)
+        self._release_reserve()
+        for process in self.processes.values():
+            self._finish(process)
+
+    def _keep_reserve(self) -> None:
+        """Hold back some space, so that a full disk still takes the account of what was lost."""
+        with contextlib.suppress(OSError), (self.raw / RESERVE).open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
+
+    def _release_reserve(self) -> None:
+        with contextlib.suppress(OSError):
+            (self.raw / RESERVE).unlink()
 
     def _receive(self) -> bool:
         """Everything that waits on the control socket. False: the session has closed it."""
@@ -267,12 +297,19 @@ class Drainer:
         try:
             process.file.write(kind, payload, key, count, first)
         except OSError:
+            now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            if not self.disk_full_until:
+                self.disk_full_ns.append([now_ns, now_ns])
+            self.disk_full_ns[-1][1] = now_ns
             self.disk_full_until = time.monotonic() + DISK_RETRY_S
             return False
+        if self.disk_full_until:
+            self.disk_full_until = 0.0
+            self.disk_full_ns[-1][1] = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         return True
 
-    def _drain(self, process: Process, at_knot: bool, final: bool) -> None:
-        if not final and time.monotonic() < self.disk_full_until:
+    def _drain(self, process: Process, at_knot: bool) -> None:
+        if time.monotonic() < self.disk_full_until:
             return
         wanted = [ring for ring in process.rings if at_knot or ring.waiting() >= DRAIN_FROM]
         # The order matters: after the clock every record that is taken now and ended before it is in this
@@ -285,8 +322,6 @@ class Drainer:
             self._take_records(process, ring, end)
         if at_knot:
             self._knot(process, reading)
-        if final:
-            self._finish(process)
 
     def _take_names(self, process: Process) -> bool:
         for segment in process.segments:
@@ -328,38 +363,30 @@ class Drainer:
                 names[tid] = comm.decode("utf-8", "replace").strip()
         return names
 
-    def _finish(self, process: Process) -> None:
-        """The last word on a process: what is still open on every thread, and what was lost."""
+    def _finish(self, process: Process) -> bool:
+        """The last word on a process: what is still open on every thread, and what was lost. False: no room for it."""
         losses = []
         for ring in process.rings:
-            ring.header["closed"] = 1
             header = ring.header
+            header["closed"] = 1
             depth = min(int(header["depth"]), layout.OPEN_SLOTS)
             if depth and int(header["track"]):
                 head = np.array([int(header["track"]), int(header["tid"])], "<u8").tobytes()
                 self._write(process, spool.OPEN, head + header["open"][:depth].tobytes(), ring.index, depth)
-            left = ring.waiting()
-            full, deep = int(header["lost_full"]), int(header["lost_deep"])
+            left, full, deep = ring.abandoned()
             if left or full or deep:
-                first, last = int(header["lost_first"]), int(header["lost_last"])
-                losses.append([ring.index, left, full, deep, first, last])
-        page = process.page
-        about = {
+                losses.append([ring.index, left, full, deep, int(header["lost_first"]), int(header["lost_last"])])
+        about: dict[str, Any] = {
             "losses": losses,
-            "without_ring": int(page["lost_without_ring"]) if page is not None else 0,
-            "without_ring_first": int(page["lost_without_ring_first"]) if page is not None else 0,
-            "without_ring_last": int(page["lost_without_ring_last"]) if page is not None else 0,
-            "names_lost": int(page["lost_names"]) if page is not None else 0,
-            "callbacks": int(page["callbacks"]) if page is not None else 0,
-            "agent_cpu_ns": int(page["agent_cpu_ns"]) if page is not None else 0,
-            "operator_cost_ns": int(page["operator_cost_ns"]) if page is not None else 0,
-            "disk_full": time.monotonic() < self.disk_full_until,
-            "alive": process.dead_since is None and not process._ended(),
+            "disk_full_ns": self.disk_full_ns,
+            "alive": process.dead_since is None and not process.has_ended(),
         }
+        if process.page is not None:
+            about.update({name: int(process.page[name]) for name in PAGE_COUNTS})
         self._write(process, spool.TOTALS, process.totals.packed())
         self._write(process, spool.LOSS, json.dumps(about).encode())
         self._write(process, spool.POLL, np.array(clock_reading(), "<i8").tobytes())
-        self._write(process, spool.END, b"{}")
+        return self._write(process, spool.END, b"{}")
 
 
 def ask_for_low_latency() -> None:

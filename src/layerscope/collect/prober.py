@@ -30,12 +30,14 @@ class Prober:
         self._answers: dict[Path, probe.Answer] = {}
         self._pages: list[tuple[Path, Any]] = []
         self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
 
     def take(self, fd: int, pid: int) -> None:
         """A process handed its page over in `fd`: answer it now if the answer is known."""
         page = np.frombuffer(mmap.mmap(fd, layout.PAGE_BYTES), layout.PAGE, 1)
         library = Path(bytes(page[0]["library"]).decode("utf-8", "surrogateescape"))
-        self._pages.append((library, page))
+        with self._lock:
+            self._pages.append((library, page))
         try:
             python = os.readlink(f"/proc/{pid}/exe")
         except OSError:
@@ -71,17 +73,20 @@ class Prober:
 
     def publish(self) -> None:
         """Write what is known into the pages of the processes that asked."""
-        for library, page in list(self._pages):
-            answer = self._answers.get(library)
-            if answer is None:
-                continue
-            page["sequence_offset"] = answer.sequence_offset
-            page["forward_thread_offset"] = answer.forward_thread_offset
-            page["operator_cost_ns"] = round(answer.operator_cost_ns)
-            # Last: the agent reads the rest only after this.
-            page["probe"] = layout.PROBE_GOOD if answer.state == "good" else layout.PROBE_REFUSED
-            if answer.complete or answer.state != "good":
-                self._pages.remove((library, page))
+        with self._lock:
+            self._pages = [(library, page) for library, page in self._pages if not self._answered(library, page)]
+
+    def _answered(self, library: Path, page: Any) -> bool:
+        """Write what is known into one page; whether nothing more will come."""
+        answer = self._answers.get(library)
+        if answer is None:
+            return False
+        page["sequence_offset"] = answer.sequence_offset
+        page["forward_thread_offset"] = answer.forward_thread_offset
+        page["operator_cost_ns"] = round(answer.operator_cost_ns)
+        # Last: the agent reads the rest only after this.
+        page["probe"] = layout.PROBE_GOOD if answer.state == "good" else layout.PROBE_REFUSED
+        return answer.complete or answer.state != "good"
 
     def finish(self) -> None:
         """The program has ended: wait for what is still being asked (it is kept for the next run)."""

@@ -65,12 +65,10 @@ class Program:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads; ours only run NumPy's
             try:
-                child = subprocess.Popen(
-                    command, env=self._environment, close_fds=False, preexec_fn=self._before_exec  # noqa: PLW1509
-                )
+                child = subprocess.Popen(command, env=self._environment, close_fds=False, preexec_fn=self._before_exec)
             except OSError as error:
                 path = shutil.which(command[0])
-                if error.errno != errno.ENOEXEC or path is None:
+                if error.errno != errno.ENOEXEC or path is None or _is_binary(path):
                     raise
                 return self._spawn(["/bin/sh", path, *command[1:]])  # a script without #!, as execvp does it
         child.returncode = 0  # it is ours to wait for: the object must not
@@ -165,6 +163,12 @@ def _be_witness(question: int, reply: int) -> None:
             os.write(reply, came.to_bytes(_ANSWER_BYTES, "little"))
     finally:
         os._exit(0)
+
+
+def _is_binary(path: str) -> bool:
+    """What a shell asks before it takes a file for a script."""
+    with open(path, "rb") as file:
+        return b"\0" in file.read(80)
 
 
 def _raise_descriptor_limit(limits: tuple[int, int]) -> None:

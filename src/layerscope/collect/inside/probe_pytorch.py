@@ -1,5 +1,8 @@
-# Run by the program's own Python in a throw-away process. Prints one line of JSON.
-# usage: probe_pytorch.py AGENT LIBTORCH_CPU SITE_PACKAGES SEQUENCE_OFFSET USE_TSC
+"""Run by the program's own Python in a throw-away process. Prints one line of JSON.
+
+usage: probe_pytorch.py AGENT LIBTORCH_CPU SITE_PACKAGES SEQUENCE_OFFSET USE_TSC
+"""
+
 import ctypes
 import json
 import struct
@@ -17,6 +20,7 @@ LIB = library.encode()
 
 
 def forward_on_a_thread(keep):
+    """One forward operator on a thread of its own, and torch's number of that thread."""
     x = torch.ones(4, requires_grad=True)
     keep.append(((x * 2).sum(), agent.ls_probe_thread(LIB)))
 

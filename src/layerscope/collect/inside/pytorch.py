@@ -1,18 +1,24 @@
-# Inside the program, run by path when it imports torch: loads the agent and starts recording.
-# Standard library only; torch has imported ctypes by itself, or is about to.
+"""Inside the program, run by path when it imports torch: loads the agent and starts recording.
+
+Standard library only; torch has imported ctypes by itself, or is about to.
+"""
+
 import sys
 import time
 
-state = {"agent": None, "optimizers": None, "hook": None}
+state = {"agent": None, "optimizers": 0, "hook": None}
 
 
 def prepare(module):
     """Before torch is executed: tell the session which library is about to come, so that it can probe it."""
-    import ctypes
     import os
 
     begin = time.process_time_ns()
     library = os.path.join(os.path.dirname(module.__spec__.origin), "lib", "libtorch_cpu.so")
+    if not os.path.exists(library):
+        return  # somebody else's module of this name
+    import ctypes
+
     agent = ctypes.CDLL(settings["library"])  # noqa: F821 - the door puts `settings` here
     code = agent.ls_prepare(
         settings["socket"].encode(),  # noqa: F821
@@ -46,18 +52,20 @@ def watch_optimizers(agent):
     is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)
     if register is None or state["hook"] is not None:
         return
-    numbers = weakref.WeakKeyDictionary()
+    known = {}  # by id: an optimizer may compare by value, and then it has no hash
     note = agent.ls_note_optimizer
     note.restype = None
 
     def note_optimizer(optimizer, args, kwargs):
         if is_compiling is not None and is_compiling():
             return
-        number = numbers.get(optimizer)
-        if number is None:
-            number = numbers[optimizer] = len(seen) + 1
-            seen.append(number)
-        note(number)
+        try:
+            reference, number = known.get(id(optimizer), (None, 0))
+            if reference is None or reference() is not optimizer:
+                state["optimizers"] = number = state["optimizers"] + 1
+                known[id(optimizer)] = weakref.ref(optimizer), number
+            note(number)
+        except Exception:  # it is the program's step that would fail
+            pass
 
-    seen = []
     state["hook"] = register(note_optimizer)

@@ -250,15 +250,19 @@ class Decoder:
         """The drainer's last word: what was lost and never got into a record."""
         self.final = final
         now = self.clock.last
+        full_disk = final.get("disk_full_ns", [])
         for ring, left, full, deep, first, last in final["losses"]:
             track = self._ring_track.get(ring, 0)
             self._lost(track, first, last, full, deep)
             if left:
-                reason = "disk_full" if final["disk_full"] else "after_end"
-                self.losses.append(Loss(track, now, now, left, reason))
-        if final["without_ring"]:
-            first, last = final["without_ring_first"], final["without_ring_last"]
-            self.losses.append(Loss(0, first, last, final["without_ring"], "no_ring"))
+                self.losses.append(Loss(track, now, now, left, "disk_full" if full_disk else "after_end"))
+        if final.get("lost_without_ring"):
+            first, last = final["lost_without_ring_first"], final["lost_without_ring_last"]
+            self.losses.append(Loss(0, first, last, final["lost_without_ring"], "no_ring"))
+        for loss in self.losses:
+            start_ns, end_ns = self.to_run(loss.start), self.to_run(loss.end)
+            if loss.reason == "ring_full" and any(start_ns <= to and end_ns >= since for since, to in full_disk):
+                loss.reason = "disk_full"  # the ring was full because nothing could be written
 
 
 def _attach(spans: np.ndarray, main: np.ndarray, records: np.ndarray, extras: np.ndarray) -> None:

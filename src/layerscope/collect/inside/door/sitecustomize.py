@@ -1,63 +1,73 @@
-# The door of layerscope into a Python program: found on PYTHONPATH, run by `site` before the program.
-# Parses under Python 2.7 and 3.x. It prints nothing, raises nothing of its own, leaves sys.path as it
-# was without it, and runs the program's own sitecustomize if there is one.
+"""The door of layerscope into a Python program: found on PYTHONPATH, run by `site` before the program.
+
+Parses under Python 2.7 and 3.x. It prints nothing, raises nothing of its own, leaves sys.path as it was
+without it, and runs the program's own sitecustomize if there is one.
+"""
+
 import sys
 
 SETTINGS = {}
 
 
+def _as_machinery(function):
+    # Frames of the import machinery are left out of tracebacks and passed over by warnings; so are these.
+    if sys.version_info >= (3, 8):
+        function.__code__ = function.__code__.replace(co_filename="<frozen importlib._bootstrap>")
+    return function
+
+
 def _install(settings):
-    class Loader(object):
-        """Stands in for the real loader of `torch` until it has run once."""
-
-        def __init__(self, real, finder):
-            self._real = real
-            self._finder = finder
-
-        def __getattr__(self, name):
-            return getattr(self._real, name)
-
-        def create_module(self, spec):
-            return self._real.create_module(spec)
-
-        def exec_module(self, module):
-            # What the program sees on the module is the real loader, as without us.
-            try:
-                module.__spec__.loader = self._real
-                module.__loader__ = self._real
-            except Exception:
-                pass
-            self._finder.prepare(module)
-            self._real.exec_module(module)
-            self._finder.try_start()
-
     class Finder(object):
         """Watches for `import torch`. Stays until exec: a program may probe first and import later."""
 
         def __init__(self):
             self.hook = None
             self.pending = False
-            self.busy = False
+            self.busy = set()  # threads that are in here already
 
         def find_spec(self, name, path=None, target=None):
-            if self.pending and not self.busy:
-                self.try_start()
-            if name != "torch" or self.busy:
+            if name != "torch" and not self.pending:
                 return None
-            self.busy = True
+            thread = get_ident()
+            if thread in self.busy:
+                return None
+            self.busy.add(thread)
             try:
-                for finder in sys.meta_path:
-                    find = getattr(finder, "find_spec", None)
-                    if finder is self or find is None:
-                        continue
-                    spec = find(name, path, target)
-                    if spec is not None:
-                        if hasattr(spec.loader, "exec_module"):
-                            spec.loader = Loader(spec.loader, self)
-                        return spec
-                return None
+                if self.pending:
+                    self.try_start()
+                return self.find(path, target) if name == "torch" else None
             finally:
-                self.busy = False
+                self.busy.discard(thread)
+
+        def find(self, path, target):
+            for finder in sys.meta_path:
+                find = getattr(finder, "find_spec", None)
+                if finder is self or find is None:
+                    continue
+                spec = find("torch", path, target)
+                if spec is not None:
+                    self.watch(spec.loader)
+                    return spec
+            return None
+
+        def watch(self, loader):
+            """Have one call of this loader's exec_module go through us. The program sees its own loader."""
+            if isinstance(loader, type) or not hasattr(loader, "exec_module"):
+                return
+
+            def exec_module(module):
+                try:
+                    del loader.exec_module
+                except AttributeError:
+                    pass
+                self.prepare(module)
+                loader.exec_module(module)
+                self.try_start()
+
+            try:
+                loader.exec_module = _as_machinery(exec_module)
+            except Exception:
+                pass
 
         def prepare(self, module):
             try:
@@ -72,15 +82,16 @@ def _install(settings):
                 self.hook = None
 
         def try_start(self):
-            self.busy = True
             try:
                 self.pending = self.hook is not None and bool(self.hook["start"]())
             except Exception:
                 self.pending = False
-            finally:
-                self.busy = False
 
     if sys.version_info >= (3, 7):
+        from _thread import get_ident
+
+        Finder.find_spec = _as_machinery(Finder.find_spec)
+        Finder.find = _as_machinery(Finder.find)
         sys.meta_path.insert(0, Finder())
 
 
@@ -100,5 +111,5 @@ except Exception:
     pass
 
 # The program's own sitecustomize takes this one's place; where there is none, `site` is told so.
-del sys.modules["sitecustomize"]
+sys.modules.pop("sitecustomize", None)
 import sitecustomize  # noqa: E402, F401

@@ -1,0 +1,193 @@
+"""The session's end of the drainer: starts it, hands it memory, and replaces one that dies or hangs.
+
+Everything that the program handed over is kept here, so a second drainer gets all of it and goes on where
+the rings say. No call blocks on a drainer that does not listen.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from layerscope.model.events import Problem
+
+# The drainer takes everything once more when the program has ended; a stopped one must not keep the prompt.
+_PATIENCE_S = 10.0
+_MOST_DRAINERS = 3
+_SOURCE = str(Path(__file__).resolve().parent.parent.parent)
+_START = (
+    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+
+Message = dict[str, Any]
+
+
+def own_command(module: str, *arguments: str) -> list[str]:
+    """A command that runs a module of ours, whatever the program's PYTHONPATH and working directory hold.
+
+    A `queue.py` of the user's beside us, an old NumPy on their path, or a sitecustomize that prints would
+    otherwise be ours too.
+    """
+    flags = ["-I", *(["-B"] if sys.dont_write_bytecode else [])]
+    return [sys.executable, *flags, "-c", _START, _SOURCE, module, *arguments]
+
+
+def open_log(raw: Path, name: str) -> Any:
+    """Where our own processes complain: never on the program's stderr."""
+    try:
+        return (raw / f"{name}.log").open("ab")
+    except OSError:
+        return subprocess.DEVNULL
+
+
+class DrainerLink:
+    """Starts drainers one after the other and keeps what they must know."""
+
+    def __init__(self, raw: Path, problems: list[Problem]) -> None:
+        self.raw = raw
+        self.drainers = 0
+        self.cpu_ns = 0
+        self._problems = problems
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._main: Message = {}
+        self._kept: dict[tuple[int, int], list[tuple[Message, int]]] = {}
+        self._untold: collections.deque[tuple[Message, int]] = collections.deque()
+        # The program is waited for in one thread, its memory arrives in another.
+        self._lock = threading.RLock()
+
+    def start(self) -> None:
+        """Start a drainer and queue all that is known for it: nothing for the first, everything for a later one."""
+        with self._lock:
+            if self._control is not None:
+                self._control.close()
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            command = own_command("layerscope.collect.drainer", str(theirs.fileno()), str(self.raw))
+            log = open_log(self.raw, "drainer")
+            try:
+                self._process = subprocess.Popen(
+                    command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=log, process_group=0,
+                )  # fmt: skip
+            except OSError as error:
+                self._process, self._control = None, None
+                ours.close()
+                self._say("no_drainer", f"the drainer could not be started ({error.strerror}): nothing was recorded")
+                return
+            finally:
+                theirs.close()
+                if not isinstance(log, int):
+                    log.close()
+            ours.setblocking(False)
+            self._control = ours
+            self.drainers += 1
+            everything = [pair for handed in self._kept.values() for pair in handed]
+            self._untold = collections.deque(([(self._main, -1)] if self._main else []) + everything)
+
+    def begin(self, pid: int, start_ns: int) -> None:
+        """The program has started."""
+        with self._lock:
+            self._main = {"type": "main", "pid": pid, "start_ns": start_ns}
+            self._untold.appendleft((self._main, -1))
+        self.pump()
+
+    def keep(self, message: Message, fd: int) -> None:
+        """A process of the program handed memory over: keep it, and pass it on."""
+        with self._lock:
+            self._kept.setdefault((message["pid"], message["process_start"]), []).append((message, fd))
+            self._untold.append((message, fd))
+        self.pump()
+
+    def pump(self) -> None:
+        """Tell the drainer what it takes without blocking, and hear what it says."""
+        with self._lock, contextlib.suppress(OSError):
+            while self._control is not None:
+                try:
+                    data = self._control.recv(4096)
+                except BlockingIOError:
+                    break
+                if not data:
+                    self._control.close()
+                    self._control = None
+                    break
+                self._let_go(json.loads(data))
+            while self._control is not None and self._untold:
+                message, fd = self._untold[0]
+                socket.send_fds(self._control, [json.dumps(message).encode()], [fd] if fd >= 0 else [])
+                self._untold.popleft()
+
+    def _let_go(self, gone: Message) -> None:
+        """The drainer is done with a process: its memory can go."""
+        key = (gone["gone"], gone["process_start"])
+        handed = self._kept.pop(key, [])
+        done = {fd for _, fd in handed}
+        self._untold = collections.deque(pair for pair in self._untold if pair[1] not in done)
+        for fd in done:
+            os.close(fd)
+
+    def watch(self) -> None:
+        """Replace a drainer that has ended."""
+        with self._lock:
+            if self._process is None or self._process.poll() is None or self.drainers >= _MOST_DRAINERS:
+                return
+            self._restarted(f"ended in the middle of the run (status {self._process.returncode})")
+        self.pump()
+
+    def _restarted(self, what: str) -> None:
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
+        self._say(
+            "drainer_restarted", f"the drainer {what}",
+            "nothing to do: another one went on; `gaps` counts what did not fit into the rings meanwhile", "",
+        )  # fmt: skip
+        self.start()
+
+    def end(self) -> None:
+        """Let the drainer take the rest. One that is gone or does not answer is replaced for that."""
+        self.watch()
+        while self._process is not None:
+            if self._finished():
+                break
+            self._process.kill()
+            self._process.wait()
+            if self.drainers >= _MOST_DRAINERS:
+                self._say("drainer_lost", "no drainer came to its end: the last poll is missing")
+                break
+            self._restarted(f"did not answer for {_PATIENCE_S:.0f} s at the end")
+        if self._control is not None:
+            self._control.close()
+        for handed in self._kept.values():
+            for _, fd in handed:
+                os.close(fd)
+        self._kept.clear()
+
+    def _finished(self) -> bool:
+        """Whether the drainer took everything and said what that cost."""
+        assert self._process is not None
+        try:
+            if self._control is not None:
+                self._control.settimeout(_PATIENCE_S)
+                while self._untold:
+                    message, fd = self._untold.popleft()
+                    socket.send_fds(self._control, [json.dumps(message).encode()], [fd] if fd >= 0 else [])
+                self._control.shutdown(socket.SHUT_WR)
+            out, _ = self._process.communicate(timeout=_PATIENCE_S)
+            self.cpu_ns += int(json.loads(out)["cpu_ns"])
+        except (OSError, subprocess.TimeoutExpired, ValueError, KeyError):
+            return False
+        return True
+
+    def _say(
+        self, code: str, what: str, remedy: str = "record again; the drainer must not be stopped or killed",
+        lost: str = "up to 0.2 s at the end",
+    ) -> None:  # fmt: skip
+        self._problems.append(Problem("operators", code, what, remedy, lost))

@@ -1,0 +1,437 @@
+"""A program cannot tell whether it is recorded: awkward programs, each with and without us.
+
+What is compared is listed in tests/programs/facts.py and tests/differential.py: everything that the program
+prints, its status, the files it leaves, and all that it can see of itself. The stated differences: PYTHONPATH,
+sys.meta_path, and the parent process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.differential import PROGRAMS, Differential, Outcome, environment, launcher, program
+
+QUICK = ("facts.py bare", "exit_status.py 3", "broken_torch.py ImportError")
+HYPOT = {
+    # program and arguments: how many times each of its processes called aten::hypot
+    "facts.py": [100],
+    "facts.py bare": [],
+    "exit_status.py 3": [100],
+    "exit_status.py os._exit": [100],
+    "exit_status.py abort": [100],
+    "exit_status.py SIGTERM": [100],
+    "exit_status.py SIGKILL": [100],
+    "exit_status.py SIGINT": [100],
+    "raises_at_import.py": [1],
+    "broken_torch.py ImportError": [],
+    "broken_torch.py ValueError": [],
+    "closes_all.py 0": [600],
+    "closes_all.py 3": [600],
+    "closes_streams.py": [100],
+    "leaves_folder.py": [100],
+    "forks.py middle": [50, 110],
+    "forks.py open": [50, 110],
+    "probes_first.py": [100],
+    "threads.py 2000": [2001],
+    "execs_itself.py 2": [10, 11, 12],
+    "starts_processes.py fork": [10, 11, 100],
+    "starts_processes.py spawn": [10, 11, 100],
+    "starts_processes.py forkserver": [10, 11, 100],
+    "starts_processes.py subprocess": [11, 100],
+    "loads_data.py": [8, 8, 10],
+    "deep.py": [7],
+    "odd_optimizer.py": [3],
+    "profiles_itself.py itt": [],
+}
+
+
+@pytest.fixture
+def differential(tmp_path: Path) -> Differential:
+    return Differential(tmp_path)
+
+
+def only_numbers_differ(outcome: Outcome) -> Outcome:
+    """Without the time and the process in the lines that torch itself logs."""
+    return Outcome(
+        outcome.status,
+        re.sub(rb"(?m)^USDT:\S+ \S+ \S+", b"USDT", outcome.stdout),
+        re.sub(rb"(?m)^W\d+ \S+ \d+", b"W", outcome.stderr),
+        outcome.files,
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [pytest.param(words, marks=[] if words in QUICK else pytest.mark.slow) for words in HYPOT]
+)
+def test_a_program_is_the_same_and_its_operators_are_counted(
+    words: str, differential: Differential, program_python: str, native_agent: Path
+) -> None:
+    differential.normalise = only_numbers_differ
+
+    differential.same(program(program_python, *words.split()))
+
+    recorded = differential.recorded()
+    assert recorded.per_process() == HYPOT[words]
+    assert recorded.gaps() == ({"too_deep": 88} if words == "deep.py" else {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["kineto", "legacy"])
+def test_torchs_own_profiler_counts_the_same_and_ours_stays_complete(
+    how: str, differential: Differential, program_python: str, native_agent: Path
+) -> None:
+    differential.normalise = only_numbers_differ
+
+    outcome = differential.same(program(program_python, "profiles_itself.py", how))
+
+    recorded = differential.recorded()
+    theirs = dict(line.rsplit(" ", 1) for line in outcome.stdout.decode().splitlines() if line.startswith("aten::"))
+    assert theirs
+    # The program computes one more loss after its profiler has ended, and makes its weights before.
+    assert all(recorded.count(name) >= int(count) for name, count in theirs.items())
+    assert recorded.count("aten::mm") == int(theirs["aten::mm"])
+    assert recorded.count("forward") == 5
+    assert recorded.gaps() == {}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(["-I"], ["-E"], ["-S"], ["-I", "-S"], ["-B"], ["-P"], ["-O"], ["-OO"], ["-s"], ["-u"]),
+        *(["-W", "error"], ["-X", "dev"], ["-X", "utf8"], ["-X", "no_debug_ranges"]),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.slow
+def test_an_option_of_python_changes_nothing(
+    options: list[str], differential: Differential, program_python: str, native_agent: Path
+) -> None:
+    """Without torch: it warns and fails under some of them. -S keeps our folder on sys.path: the stated difference."""
+    command = program(program_python, "facts.py", "bare", options=options)
+    hidden = "-S" in options and "-I" not in options
+    if hidden:
+        door = str(differential.recording / "raw" / "door").encode()
+        differential.normalise = lambda o: Outcome(o.status, re.sub(rb' *"%s",\n' % door, b"", o.stdout), o.stderr, {})
+
+    differential.same(command)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [["-I"], ["-E"], ["-S"]], ids=" ".join)
+def test_a_python_that_keeps_us_out_is_told_so(
+    options: list[str], differential: Differential, program_python: str, native_agent: Path
+) -> None:
+    code = "import sys; sys.path.append(sys.argv[1])\nimport facts; print(facts.os.getcwd())"
+
+    differential.same([program_python, *options, "-c", code, str(PROGRAMS)])
+
+    assert "-I, -E and -S" in differential.recorded().rows("SELECT remedy FROM problems")[0]["remedy"]
+
+
+COMMANDS = {
+    "true": ["/bin/true"],
+    "a name on PATH": ["false"],
+    "a shell": ["/bin/sh", "-c", "echo out; echo err >&2; ulimit -a; umask; exit 4"],
+    "the shell's signals": ["/bin/sh", "-c", "grep ^Sig /proc/self/status; kill -s USR1 $$"],
+    "many arguments": ["/bin/echo", "--", "-q", "", "a b", "--", "-o", "x\ny", b"\xff\xfe", "--help"],
+    "an option like ours": ["/bin/echo", "-o", "other", "-q", "--version"],
+    "-c": ["PYTHON", "-c", "import sys; print(sys.argv, sys.path, __name__)", "--", "a"],
+    "-m": ["PYTHON", "-m", "json.tool", "--help"],
+    "a shell that starts Python": [
+        "/bin/sh",
+        "-c",
+        'x=1; "$0" -c "import sys; print(sys.argv)" "$@"; echo $?',
+        "PYTHON",
+        "y",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_any_command_is_the_same(name: str, differential: Differential, program_python: str) -> None:
+    differential.same([program_python if word == "PYTHON" else word for word in COMMANDS[name]])
+
+
+@pytest.mark.slow
+def test_a_program_from_standard_input(differential: Differential, program_python: str, native_agent: Path) -> None:
+    code = f"import sys; sys.path.append({str(PROGRAMS)!r})\nfrom facts import show, work\nwork(9)\nshow()\n"
+    without = differential.run([program_python, "-", "a"], stdin=_file(differential, code))
+    with_us = differential.record([program_python, "-", "a"], stdin=_file(differential, code))
+
+    assert with_us == without
+    assert differential.recorded().per_process() == [9]
+
+
+def _file(differential: Differential, text: str) -> int:
+    path = differential.work.parent / "stdin"
+    path.write_text(text)
+    return os.open(path, os.O_RDONLY)
+
+
+@pytest.mark.slow
+def test_a_compiled_program(differential: Differential, tmp_path: Path) -> None:
+    source = tmp_path / "program.c"
+    source.write_text("#include <stdio.h>\nint main(int n, char **a) { puts(a[n - 1]); return n; }\n")
+    built = subprocess.run(["cc", "-o", tmp_path / "program", source], capture_output=True, check=False)
+    if built.returncode:
+        pytest.skip("no C compiler")
+
+    assert differential.same([str(tmp_path / "program"), "x"]).status == 2
+
+
+def test_a_script_without_an_interpreter_line_runs_in_a_shell(differential: Differential) -> None:
+    def prepare(work: Path) -> None:
+        (work / "script").write_text('echo "$0" "$@"; exit 6\n')
+        (work / "script").chmod(0o755)
+
+    differential.prepare = prepare
+    with_us = differential.record(["./script", "a", "b c"])
+
+    assert (with_us.status, with_us.stdout) == (6, b"./script a b c\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["./missing"], 127, "cannot run ./missing: No such file or directory"),
+        (["missing-command"], 127, "cannot run missing-command: No such file or directory"),
+        (["missing.py"], 127, "there is no file missing.py"),
+        (["./plain"], 126, "cannot run ./plain: Permission denied"),
+        (["."], 126, "cannot run .: Permission denied"),
+        (["./noise"], 126, "cannot run ./noise: Exec format error"),
+    ],
+)
+def test_a_program_that_cannot_be_started(words: list[str], status: int, said: str, differential: Differential) -> None:
+    def prepare(work: Path) -> None:
+        (work / "plain").write_text("")
+        (work / "noise").write_bytes(b"\x7fELF" + bytes(60))
+        (work / "noise").chmod(0o755)
+
+    differential.prepare = prepare
+    outcome = differential.record(words, quiet=False)
+
+    assert outcome.status == status
+    assert outcome.stderr.decode().splitlines()[-1] == f"layerscope: {said}"
+    assert not differential.recording.exists()
+
+
+CUSTOMIZE = {
+    "prints": "print('own sitecustomize', __name__, __file__)\nimport sys\nsys.own = 1\n",
+    "raises": "raise ValueError('own')\n",
+    "lacks something": "import there_is_no_such_module\n",
+    "ends the program": "import sys\nsys.exit(3)\n",
+    "imports torch": "import torch\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sitecustomize", "usercustomize"])
+@pytest.mark.parametrize("what", CUSTOMIZE)
+def test_the_programs_own_customize_runs(
+    kind: str, what: str, differential: Differential, program_python: str, native_agent: Path
+) -> None:
+    """By a shell that sets PYTHONPATH for the program alone: else it would be that of our own Python too."""
+    path = differential.work.parent / "own"
+    path.mkdir()
+    (path / f"{kind}.py").write_text(CUSTOMIZE[what])
+    code = f"import sys; print(sys.modules.get({kind!r}), getattr(sys, 'own', 0), sys.path)"
+    script = 'export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$1"; export PYTHONDONTWRITEBYTECODE=1; "$0" -c "$2"'
+
+    differential.same(["/bin/sh", "-c", script, program_python, str(path), code])
+
+
+@pytest.mark.slow
+def test_our_own_processes_import_nothing_of_the_programs(
+    differential: Differential, program_python: str, native_agent: Path
+) -> None:
+    """Files of the user called as modules of ours, in the working directory and on PYTHONPATH."""
+    names = ("numpy", "pyarrow", "queue", "struct", "msgspec", "duckdb", "secrets", "sqlite3", "psutil", "resource")
+
+    def prepare(work: Path) -> None:
+        for folder in (work, work / "path"):
+            folder.mkdir(exist_ok=True)
+            for name in names:
+                (folder / f"{name}.py").write_text("raise SystemExit('this is not yours to import')")
+
+    differential.prepare = prepare
+    differential.same([program_python, "-c", "print(1)"], env=environment(PYTHONPATH=str(differential.work / "path")))
+
+    assert differential.recorded().run.info.state == "finished"
+    assert set(differential.recorded().problems()) == {"no_framework"}
+
+
+@pytest.mark.slow
+def test_closed_standard_streams_stay_closed(
+    differential: Differential, program_python: str, native_agent: Path
+) -> None:
+    code = f"import sys; sys.path.append({str(PROGRAMS)!r})\nimport facts, json\nfacts.work(5)\n"
+    code += "open('facts.txt', 'w').write(json.dumps([facts.process_facts(), facts.python_facts()]))"
+    inner = [program_python, "-c", code]
+    outer = ["/bin/sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-']
+
+    without = differential.run([*outer, *inner])
+    with_us = differential.run([*outer, *differential.recorder(), *inner])
+
+    assert with_us == without
+    assert differential.recorded().per_process() == [5]
+
+
+@pytest.mark.parametrize("stderr", ["/dev/full", "a pipe that nobody reads"])
+def test_a_stderr_that_takes_nothing_does_not_keep_the_program_from_running(
+    stderr: str, differential: Differential, program_python: str
+) -> None:
+    if stderr == "/dev/full":
+        number = os.open(stderr, os.O_WRONLY)
+    else:
+        reading, number = os.pipe()
+        os.close(reading)
+    try:
+        outcome = differential.record([program_python, "-c", "print('ran'); exit(3)"], quiet=False, stderr=number)
+    finally:
+        os.close(number)
+
+    assert (outcome.status, outcome.stdout) == (3, b"ran\n")
+
+
+@pytest.mark.slow
+def test_a_reader_that_leaves_early(differential: Differential, program_python: str, native_agent: Path) -> None:
+    script = '{ "$@"; echo $? >status; } | head -1'
+    inner = program(program_python, "prints_much.py")
+
+    without = differential.run(["/bin/sh", "-c", script, "sh", *inner])
+    with_us = differential.run(["/bin/sh", "-c", script, "sh", *differential.recorder(), *inner])
+
+    assert with_us == without
+    assert with_us.files["status"] != b"0\n"
+
+
+@pytest.mark.slow
+def test_an_ignored_sigchld_stays_ignored_for_the_program(differential: Differential, program_python: str) -> None:
+    code = "import signal; print(signal.getsignal(signal.SIGCHLD), signal.getsignal(signal.SIGUSR1)); exit(5)"
+    ignoring = [sys.executable, "-c", "import os, signal, sys\nfor s in (17, 10): signal.signal(s, signal.SIG_IGN)\n"
+                "os.execv(sys.argv[1], sys.argv[1:])"]  # fmt: skip
+
+    without = differential.run([*ignoring, program_python, "-c", code])
+    with_us = differential.run([*ignoring, *differential.recorder(), program_python, "-c", code])
+
+    assert with_us == without
+    assert with_us.status == 5
+
+
+@pytest.mark.slow
+def test_blocked_signals_and_limits_are_the_programs(differential: Differential, program_python: str) -> None:
+    before = [sys.executable, "-c", "import os, resource, signal, sys\n"
+              "signal.pthread_sigmask(signal.SIG_BLOCK, [1, 10, 34])\n"
+              "resource.setrlimit(resource.RLIMIT_NOFILE, (99, 200))\n"
+              "os.umask(0o027); os.nice(3)\n"
+              "os.execv(sys.argv[1], sys.argv[1:])"]  # fmt: skip
+    inner = program(program_python, "facts.py", "bare")
+
+    without = differential.run([*before, *inner])
+    with_us = differential.run([*before, *differential.recorder(), *inner])
+
+    assert with_us == without
+    assert b'"Umask": "0027"' in with_us.stdout
+
+
+@pytest.mark.slow
+def test_many_threads_at_once_under_a_small_limit_of_descriptors(
+    differential: Differential, program_python: str, native_agent: Path
+) -> None:
+    code = f"""
+import sys, threading; sys.path.append({str(PROGRAMS)!r})
+import torch; torch.set_num_threads(1)
+from facts import work
+gate = threading.Barrier(150)
+def one():
+    work(1); gate.wait()
+threads = [threading.Thread(target=one) for _ in range(150)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+    low = ["/bin/sh", "-c", 'ulimit -Sn 64; exec "$0" "$@"']
+
+    outcome = differential.run([*low, *differential.recorder(), program_python, "-c", code])
+
+    assert (outcome.status, outcome.stderr) == (0, b"")
+    assert differential.recorded().per_process() == [150]
+
+
+@pytest.mark.slow
+def test_a_command_line_that_is_no_utf8_and_holds_a_secret(differential: Differential, program_python: str) -> None:
+    code = "import json, pathlib, sys; print(json.loads(pathlib.Path(sys.argv[1]).read_text())['command'][3:])"
+    words = [str(differential.recording / "run.json"), "--api-token", "hunter2", "PASSWORD=hunter2", b"caf\xe9"]
+
+    outcome = differential.record([program_python, "-c", code, *words])
+
+    assert outcome.status == 0
+    assert b"hunter2" not in outcome.stdout
+    assert b"***" in outcome.stdout
+    for path in differential.recording.rglob("*"):
+        assert path.is_dir() or b"hunter2" not in path.read_bytes(), path
+
+
+@pytest.mark.slow
+def test_secrets_are_masked_in_processes_too(
+    differential: Differential, program_python: str, native_agent: Path
+) -> None:
+    differential.record([*program(program_python, "facts.py"), "--api-token", "hunter2"])
+
+    argv = differential.recorded().rows("SELECT argv FROM processes")
+    assert ["--api-token ***" in row["argv"] for row in argv] == [True]
+    for path in differential.recording.rglob("*"):
+        assert path.is_dir() or b"hunter2" not in path.read_bytes(), path
+
+
+@pytest.mark.slow
+def test_an_environment_in_which_our_own_libraries_could_not_be_imported(
+    differential: Differential, old_numpy_python: str, native_agent: Path
+) -> None:
+    differential.same(program(old_numpy_python, "facts.py"))
+
+    assert differential.recorded().per_process() == [100]
+
+
+@pytest.mark.slow
+def test_the_python_of_the_active_environment_runs_a_bare_file(
+    differential: Differential, program_python: str, native_agent: Path
+) -> None:
+    variables = environment(VIRTUAL_ENV=str(Path(program_python).parent.parent))
+
+    without = differential.run(program(program_python, "facts.py"), env=variables)
+    with_us = differential.record([str(PROGRAMS / "facts.py")], env=variables)
+
+    assert with_us == without
+    assert differential.recorded().per_process() == [100]
+
+
+@pytest.mark.slow
+def test_only_our_own_lines_are_added_to_stderr(
+    differential: Differential, program_python: str, native_agent: Path
+) -> None:
+    command = program(program_python, "exit_status.py", "3")
+
+    without = differential.run(command)
+    with_us = differential.record(command, quiet=False)
+
+    first, _, rest = with_us.stderr.partition(b"\n")
+    assert first.startswith(b"layerscope: recording ")
+    assert rest.startswith(without.stderr + b"\nlayerscope: ")
+    assert (with_us.stdout, with_us.status) == (without.stdout, 3)
+
+
+def test_two_dashes_are_only_ours_once(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*launcher(tmp_path), "run", "-q", "--", "/bin/echo", "a", "--", "b"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+    )
+
+    assert (done.stdout, done.stderr) == (b"a -- b\n", b"")

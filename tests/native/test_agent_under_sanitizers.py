@@ -1,0 +1,69 @@
+"""The agent built with the compiler's own checkers, driven through everything that is out of order."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from layerscope.cli._conversion import RunConversion
+from layerscope.store.reader import Reader
+from layerscope.store.run import Run
+from tests.native.building import build_sanitized
+from tests.native.door import Door
+from tests.recordings import run_info
+
+OPTIONS = {
+    # Leaks: what the agent maps is meant to stay, and the checker for them needs ptrace.
+    "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=1:abort_on_error=0:exitcode=66",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "TSAN_OPTIONS": "halt_on_error=0:exitcode=66:second_deadlock_stack=1",
+}
+
+
+def chaos(driver: Path, folder: Path, threads: int, count: int, seed: int) -> None:
+    """Drive it; nothing may be said on stderr, and every span must be recorded or counted."""
+    door = Door(folder / "raw")
+    done = subprocess.run(
+        [str(driver), door.name, "chaos", str(threads), str(count), str(seed)],
+        capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **OPTIONS},
+    )  # fmt: skip
+    door.close()
+    assert (done.returncode, done.stderr[:6000]) == (0, "")
+    begun, ended = [int(word) for word in done.stdout.splitlines()[1].split()]
+    assert begun == ended
+    run = Run.create(folder / "chaos.layerscope", run_info())
+    RunConversion(door.raw, run.tables_path).finish({})
+    with Reader(run) as reader:
+        (row,) = reader.query(
+            "SELECT (SELECT count(*) FROM spans JOIN tracks USING (track) WHERE process = 0) AS recorded, "
+            "(SELECT coalesce(sum(lost), 0)::BIGINT FROM gaps LEFT JOIN tracks USING (track) "
+            "WHERE coalesce(tracks.process, gaps.process) = 0) AS lost, "
+            "(SELECT count(*) FROM spans WHERE unfinished) AS unfinished, "
+            "(SELECT count(*) FROM spans c JOIN spans p ON p.span = c.parent WHERE p.track <> c.track "
+            "OR p.depth <> c.depth - 1 OR p.start_ns > c.start_ns OR p.start_ns + p.dur_ns < c.start_ns) AS wrong"
+        ).to_pylist()
+    assert row["wrong"] == row["unfinished"] == 0
+    assert row["recorded"] + row["lost"] == begun
+
+
+def test_chaos_is_recorded_or_counted(driver: Path, tmp_path: Path) -> None:
+    chaos(driver, tmp_path, 3, 30_000, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 8))
+def test_more_chaos_is_recorded_or_counted(driver: Path, tmp_path: Path, seed: int) -> None:
+    chaos(driver, tmp_path, 8, 200_000, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_chaos_under_a_sanitizer(tmp_path: Path, sanitizer: str) -> None:
+    driver = build_sanitized(tmp_path, sanitizer)
+    for seed in (11, 12):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        chaos(driver, folder, 4, 30_000, seed)
