@@ -19,17 +19,18 @@
 
 typedef struct ls_thread ls_thread;
 
-/* What travels from the start callback of a span to its end callback. To torch it is an
- * at::ObserverContext: an object whose first word is a vtable with a virtual destructor. */
-typedef struct ls_context {
+/* What travels from the start callback of a span to its end callback: the context of the slot that the span
+ * has in its thread. To torch it is an at::ObserverContext, an object whose first word is a vtable. */
+typedef struct {
     _Alignas(64) void *const *vtable; /* one cache line */
-    struct ls_context *next;
-    uint64_t start, serial;
     ls_thread *owner;
+    uint64_t start, serial;
     uint32_t track, name;
     uint16_t depth;
     uint8_t kind;
 } ls_context;
+
+extern void *const ls_context_vtable[4];
 
 #define LS_CACHE 512u
 typedef struct {
@@ -45,11 +46,10 @@ struct ls_thread {
     ls_ring *ring;
     uint64_t written, consumed, elsewhere, serial, begun; /* begun: when the thread that has it now was first seen */
     uint32_t index, depth, track, announced; /* announced: the track whose LS_THREAD_BEGIN is written */
-    uint32_t free_count;
-    ls_context *free;
     ls_thread *next;
     uint32_t optimizers[LS_OPEN_SLOTS]; /* per open optimizer step: its instance */
     ls_cached_name cache[LS_CACHE];
+    ls_context contexts[LS_OPEN_SLOTS];
 };
 
 /* One page of private memory that a forked child finds zeroed (MADV_WIPEONFORK): the child's
@@ -92,23 +92,7 @@ void ls_unlock(_Atomic uint32_t *lock);
 void *ls_new_shared(const char *name, size_t bytes, ls_message message, void (*fill)(void *memory, size_t bytes));
 void ls_ring_account(ls_thread *t);
 void ls_ring_lose(ls_thread *t, int too_deep);
-ls_context *ls_context_refill(ls_thread *t);
-void ls_context_spare(ls_context *c);
 extern uint64_t (*ls_framework_thread_id)(void);
-
-#define LS_CONTEXTS_KEPT 4096u
-
-/* A context is done with, on whatever thread that happens. */
-static inline void ls_context_give_back(ls_context *c) {
-    ls_thread *t = ls_this_thread;
-    if (LS_UNLIKELY(!ls_thread_is_current(t) || t->free_count >= LS_CONTEXTS_KEPT)) {
-        ls_context_spare(c);
-        return;
-    }
-    c->next = t->free;
-    t->free = c;
-    t->free_count++;
-}
 
 /* Room for `records`, and for the LS_LOST and LS_THREAD_BEGIN that may have to go before them. */
 static inline int ls_ring_has_room(ls_thread *t, uint32_t records) {

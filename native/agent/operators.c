@@ -25,10 +25,10 @@ static uint64_t (*add_callback)(callback);
 static void (*remove_callback)(uint64_t handle);
 static uint64_t handles[3];
 
+/* The Itanium vtable of a class with a virtual destructor: offset to top, type, two destructors. A context
+ * belongs to its thread for good, so destroying one does nothing. */
 static void destroy(void *context) { (void)context; }
-static void destroy_and_free(void *context) { ls_context_give_back(context); }
-/* The Itanium vtable of a class with a virtual destructor: offset to top, type, two destructors. */
-static void *const vtable[4] = {NULL, NULL, (void *)destroy, (void *)destroy_and_free};
+void *const ls_context_vtable[4] = {NULL, NULL, (void *)destroy, (void *)destroy};
 
 /* Whether the string at `text` still is the one in the cache. Word by word: a word that starts at a
  * multiple of its size never reaches into a page that the string is not on, and a shorter string differs
@@ -74,21 +74,17 @@ static inline void **begin(void **result, const void *record_function, uint32_t 
         set_depth(t, t->depth);
     }
     uint32_t depth = t->depth;
-    ls_context *c = t->free;
-    if (LS_UNLIKELY(depth >= LS_OPEN_SLOTS) || (LS_UNLIKELY(!c) && !(c = ls_context_refill(t)))) {
-        ls_ring_lose(t, depth >= LS_OPEN_SLOTS);
+    if (LS_UNLIKELY(depth >= LS_OPEN_SLOTS)) {
+        ls_ring_lose(t, 1);
         return result;
     }
-    t->free = c->next;
-    t->free_count--;
+    /* Its last span has ended: the slot would not be free otherwise. */
+    ls_context *c = &t->contexts[depth];
     const ls_cached_name *name = find_name(t, name_of(record_function));
     c->name = name->id;
     if (kind == LS_RANGE || name->kind == LS_BACKWARD)
         kind = name->kind;
-    c->vtable = vtable + 2;
-    c->owner = t;
     c->track = t->track;
-    c->depth = (uint16_t)depth;
     c->kind = (uint8_t)kind;
     c->serial = ++t->serial;
     if (LS_UNLIKELY(kind == LS_OPTIMIZER))
@@ -151,6 +147,7 @@ static inline void write_span(ls_thread *t, const void *record_function, const l
     int64_t seq = offset > 0 ? (int64_t)member(record_function, offset) : -1;
     uint32_t optimizer = LS_UNLIKELY(c->kind == LS_OPTIMIZER) && here ? t->optimizers[c->depth] : 0;
     ls_record *r = ls_ring_next(t);
+    __builtin_prefetch(r + 8, 1); /* the ring is larger than the caches near the core */
     r->start = c->start;
     r->end = now;
     r->name = c->name;

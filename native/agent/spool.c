@@ -20,7 +20,6 @@
 #endif
 /* After a failed hand-over a thread asks again this much later, not at its next operator. */
 #define RETRY_NS 50000000u
-#define CONTEXTS_AT_ONCE 64u
 
 ls_globals ls;
 int ls_keep_to_itself; /* nobody is listening: the probe measures what recording costs */
@@ -34,7 +33,6 @@ static uint64_t process_start;
 static uint64_t generations;
 static uint32_t tracks, rings; /* tracks go on counting in a child: a context of the parent never matches */
 static ls_thread *pool;
-static ls_context *spare_contexts;
 static _Atomic uint64_t retry_at;
 static pthread_key_t key;
 static int have_key;
@@ -173,6 +171,11 @@ static ls_thread *new_thread_state(void) {
         return NULL;
     }
     madvise(t->ring, LS_RING_BYTES, MADV_DONTFORK);
+    for (uint32_t depth = 0; depth < LS_OPEN_SLOTS; depth++) {
+        t->contexts[depth].vtable = ls_context_vtable + 2;
+        t->contexts[depth].owner = t;
+        t->contexts[depth].depth = (uint16_t)depth;
+    }
     ls.page->rings = ++rings;
     return t;
 }
@@ -230,7 +233,8 @@ ls_thread *ls_thread_enter(void) {
     return t;
 }
 
-/* The thread ends: its ring and state wait for the next thread. */
+/* The thread ends: its ring and state wait for the next thread. With a span still open they do not: another
+ * thread may end it yet, and its slot goes on saying that it is open. */
 static void thread_end(void *state) {
     ls_thread *t = state;
     ls_this_thread = &ended;
@@ -240,6 +244,10 @@ static void thread_end(void *state) {
         *ls_ring_next(t) = (ls_record){.start = ls_ticks(), .kind = LS_THREAD_END, .module = t->track};
         ls_ring_publish(t);
     }
+    while (t->depth && LS_LOAD(t->ring->h.open[t->depth - 1].state) & 1)
+        t->depth--;
+    if (t->depth)
+        return;
     __atomic_store_n(&t->ring->h.track, 0, __ATOMIC_RELEASE);
     ls_lock(&ls.wiped->lock);
     t->next = pool;
@@ -284,39 +292,6 @@ void ls_ring_account(ls_thread *t) {
     }
     if (lost)
         write_lost(t, h);
-}
-
-/* More contexts for `t`: given back ones first. */
-ls_context *ls_context_refill(ls_thread *t) {
-    ls_lock(&ls.wiped->lock);
-    while (spare_contexts && t->free_count < CONTEXTS_AT_ONCE) {
-        ls_context *c = spare_contexts;
-        spare_contexts = c->next;
-        c->next = t->free;
-        t->free = c;
-        t->free_count++;
-    }
-    ls_unlock(&ls.wiped->lock);
-    if (!t->free) {
-        size_t bytes = CONTEXTS_AT_ONCE * sizeof(ls_context);
-        ls_context *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (made == MAP_FAILED)
-            return NULL;
-        for (uint32_t i = 0; i < CONTEXTS_AT_ONCE; i++) {
-            made[i].next = t->free;
-            t->free = &made[i];
-        }
-        t->free_count = CONTEXTS_AT_ONCE;
-    }
-    return t->free;
-}
-
-/* The thread has enough contexts, or none of ours: everybody may have this one. */
-void ls_context_spare(ls_context *c) {
-    ls_lock(&ls.wiped->lock);
-    c->next = spare_contexts;
-    spare_contexts = c;
-    ls_unlock(&ls.wiped->lock);
 }
 
 /* Begin recording in this process: `name` of the session's abstract socket, `library` the

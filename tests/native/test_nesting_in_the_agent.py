@@ -170,7 +170,10 @@ def test_a_range_that_its_thread_never_ends_gives_nobody_a_wrong_parent(drive: D
         )
     )
 
-    assert driven.tree() == [("below it", 1, None), ("next thread", 0, None), ("main", 0, None)]
+    assert driven.tree() == [
+        ("never ended", 0, None), ("below it", 1, "never ended"), ("next thread", 0, None), ("main", 0, None),
+    ]  # fmt: skip
+    assert [span["name"] for span in driven.spans() if span["unfinished"]] == ["never ended"]
 
 
 def test_threads_that_follow_each_other_have_tracks_of_their_own(drive: Drive) -> None:

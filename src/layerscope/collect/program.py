@@ -106,6 +106,7 @@ class Witness:
     def __init__(self) -> None:
         self._pid = -1
         self._ask = self._answer = -1
+        self._seen = 0
 
     def start(self) -> None:
         """Fork it, with every signal blocked; it ends when we do."""
@@ -127,11 +128,16 @@ class Witness:
             os.write(self._ask, b"?")
             poll = select.poll()
             poll.register(self._answer, select.POLLIN)
-            if poll.poll(_ANSWER_MS):
-                return bool(int.from_bytes(os.read(self._answer, _ANSWER_BYTES), "little") >> came.si_signo & 1)
+            if not poll.poll(_ANSWER_MS):
+                raise TimeoutError
+            self._seen |= int.from_bytes(os.read(self._answer, _ANSWER_BYTES), "little")
         except OSError:
-            pass
-        return came.si_code > 0  # it is gone: a guess; what the kernel sends by itself mostly goes to groups
+            return came.si_code > 0  # it is gone: a guess; what the kernel sends by itself mostly goes to groups
+        # It may have told us of one already that we have not come to.
+        bit = 1 << came.si_signo
+        saw = bool(self._seen & bit)
+        self._seen &= ~bit
+        return saw
 
     def stop(self) -> None:
         """End it."""

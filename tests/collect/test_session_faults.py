@@ -1,0 +1,273 @@
+"""Our own processes are stopped and killed, and so is the program: it never minds, and what is lost is counted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.differential import Differential, Recorded, environment, program
+
+PATIENCE_S = 60
+PER_ROUND = {"outer": 1, "middle": 1, "aten::hypot": 50}
+pytestmark = pytest.mark.slow
+
+
+class Busy:
+    """busy.py under the recorder, and the processes beside it."""
+
+    def __init__(self, differential: Differential, python: str) -> None:
+        self.differential = differential
+        self.process = subprocess.Popen(
+            [*differential.recorder(), *program(python, "busy.py")], cwd=differential.work, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+        )  # fmt: skip
+        assert self.process.stdout
+        assert self.process.stdout.readline() == b"ready\n"
+
+    def drainer(self, other_than: int = 0) -> int:
+        """The pid of the drainer, once there is one."""
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            for pid in children(self.process.pid):
+                if b"layerscope.collect.drainer" in command_line(pid) and pid != other_than:
+                    return pid
+            time.sleep(0.05)
+        raise AssertionError("no drainer")
+
+    def program(self) -> int:
+        return next(pid for pid in children(self.process.pid) if b"busy.py" in command_line(pid))
+
+    def end(self) -> int:
+        """Let the program end; how many operators it says it made."""
+        out, err = self.process.communicate(b"\n", timeout=PATIENCE_S)
+        assert (err, self.process.returncode) == (b"", 0)
+        return int(out)
+
+    def recorded(self) -> Recorded:
+        return self.differential.recorded()
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.fixture
+def busy(tmp_path: Path, program_python: str, native_agent: Path) -> Iterator[Busy]:
+    one = Busy(Differential(tmp_path), program_python)
+    yield one
+    if one.process.poll() is None:
+        for pid in children(one.process.pid):
+            os.kill(pid, signal.SIGKILL)
+        one.process.kill()
+    one.process.communicate()
+
+
+def check_parents(recorded: Recorded) -> None:
+    """No span has a parent that it cannot have; none of the loops has a wrong one."""
+    wrong = recorded.rows(
+        "SELECT c.name AS child, p.name AS parent, count(*) AS n FROM spans c LEFT JOIN spans p ON c.parent = p.span "
+        "WHERE c.name IN ('outer', 'middle', 'aten::hypot') AND p.span IS NOT NULL AND (c.track <> p.track "
+        "OR c.start_ns < p.start_ns OR c.start_ns + c.dur_ns > p.start_ns + p.dur_ns OR c.depth <= p.depth "
+        "OR (c.name = 'outer') OR (c.name = 'middle' AND p.name <> 'outer') "
+        "OR (c.name = 'aten::hypot' AND p.name NOT IN ('middle', 'outer'))) GROUP BY ALL"
+    )
+    assert wrong == []
+
+
+def made_and_lost(recorded: Recorded) -> tuple[int, int]:
+    """Spans of the loops that are there, and the number of those that are counted as lost."""
+    names = ", ".join(f"'{name}'" for name in PER_ROUND)
+    rows = recorded.rows(f"SELECT count(*) AS n FROM spans WHERE name IN ({names}) AND NOT unfinished")
+    return rows[0]["n"], int(sum(recorded.gaps().values()))
+
+
+def expected(made: int) -> int:
+    return made // 50 * sum(PER_ROUND.values())
+
+
+def test_nothing_is_lost_when_nothing_happens(busy: Busy) -> None:
+    time.sleep(1)
+    made = busy.end()
+
+    recorded = busy.recorded()
+    assert made_and_lost(recorded) == (expected(made), 0)
+    assert recorded.problems() == {}
+    check_parents(recorded)
+
+
+def test_a_drainer_that_is_stopped_for_a_while_loses_what_is_counted(busy: Busy) -> None:
+    drainer = busy.drainer()
+    os.kill(drainer, signal.SIGSTOP)
+    time.sleep(1.5)
+    os.kill(drainer, signal.SIGCONT)
+    time.sleep(0.5)
+    made = busy.end()
+
+    recorded = busy.recorded()
+    kept, lost = made_and_lost(recorded)
+    assert kept + lost == expected(made)
+    assert lost > 0
+    assert set(recorded.gaps()) == {"ring_full"}
+    check_parents(recorded)
+
+
+def test_a_drainer_that_is_killed_is_replaced(busy: Busy) -> None:
+    first = busy.drainer()
+    time.sleep(0.3)
+    os.kill(first, signal.SIGKILL)
+    busy.drainer(other_than=first)
+    time.sleep(0.5)
+    made = busy.end()
+
+    recorded = busy.recorded()
+    kept, lost = made_and_lost(recorded)
+    assert kept + lost == expected(made)
+    assert "drainer_restarted" in recorded.problems()
+    check_parents(recorded)
+
+
+def test_a_drainer_that_is_stopped_for_ever_is_replaced_at_the_end(busy: Busy) -> None:
+    time.sleep(0.3)
+    os.kill(busy.drainer(), signal.SIGSTOP)
+    time.sleep(0.3)
+    made = busy.end()
+
+    recorded = busy.recorded()
+    kept, lost = made_and_lost(recorded)
+    assert kept + lost == expected(made)
+    assert "drainer_restarted" in recorded.problems()
+    check_parents(recorded)
+
+
+def test_a_session_that_is_killed_leaves_the_program_and_a_recording(busy: Busy) -> None:
+    """What the program prints and how it ends can no longer be seen by us; that it goes on can."""
+    time.sleep(0.7)
+    pid = busy.program()
+    busy.process.kill()
+    busy.process.wait()
+    assert busy.process.stdin
+    busy.process.stdin.write(b"\n")
+    busy.process.stdin.close()
+    assert busy.process.stdout
+    made = int(busy.process.stdout.read())
+    end = time.monotonic() + PATIENCE_S
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+
+    shown = subprocess.run(
+        [*busy.differential.layerscope, "table", str(busy.differential.recording), "operators", "--csv"],
+        capture_output=True, text=True, check=False, env=environment(),
+    )  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+    count = next(int(line.split(",")[1]) for line in shown.stdout.splitlines() if line.startswith("aten::hypot,"))
+    assert 0 < count <= made
+    check_parents(busy.recorded())
+
+
+def test_the_program_and_the_drainer_are_killed_together(busy: Busy) -> None:
+    """Only the last poll may be missing, and it is not: another drainer finds it in the memory that we hold."""
+    time.sleep(0.5)
+    for pid in (busy.drainer(), busy.program()):
+        os.kill(pid, signal.SIGKILL)
+    busy.process.communicate(timeout=PATIENCE_S)
+
+    assert busy.process.returncode == -signal.SIGKILL
+    recorded = busy.recorded()
+    assert recorded.count("aten::hypot") > 1000
+    assert recorded.run.info.state == "finished"
+    check_parents(recorded)
+
+
+@pytest.mark.parametrize("victim", ["_convert"])
+def test_a_converter_that_is_killed_costs_only_time(victim: str, busy: Busy) -> None:
+    time.sleep(0.3)
+    converter = next(pid for pid in children(busy.process.pid) if victim.encode() in command_line(pid))
+    os.kill(converter, signal.SIGKILL)
+    made = busy.end()
+
+    assert busy.recorded().run.info.exit.code == 0
+    shown = subprocess.run(
+        [*busy.differential.layerscope, "table", str(busy.differential.recording), "operators", "--csv"],
+        capture_output=True, text=True, check=False, env=environment(),
+    )  # fmt: skip
+    assert f"\naten::hypot,{made}," in shown.stdout, shown
+
+
+def test_a_crash_inside_an_operator_names_what_every_thread_was_in(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
+    differential = Differential(tmp_path)
+    command = program(program_python, "crashes.py", "crash")
+
+    without = differential.run(command)
+    with_us = differential.record(command, quiet=False)
+
+    assert without.status == with_us.status == -signal.SIGSEGV
+    recorded = differential.recorded()
+    assert recorded.unfinished() == [
+        ["main waits"],
+        ["other 0", "Slow"],
+        ["other 1", "Slow"],
+        ["outer range", "inner range", "Broken"],
+    ]
+    assert recorded.count("aten::hypot") == 1
+    for name in ("outer range", "inner range", "Broken", "Slow", "main waits"):
+        assert name.encode() in with_us.stderr, with_us.stderr.decode()
+
+
+def test_a_daemon_that_outlives_the_program_is_not_waited_for(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
+    differential = Differential(tmp_path)
+
+    outcome = differential.record(program(program_python, "daemon.py"))
+
+    assert (outcome.status, outcome.stdout, outcome.stderr) == (0, b"main is done\n", b"")
+    assert "daemon.txt" not in outcome.files
+    end = time.monotonic() + PATIENCE_S
+    while not (differential.work / "daemon.txt").exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert (differential.work / "daemon.txt").read_text() == "done"
+    assert differential.recorded().per_process()[0] == 100
+
+
+def test_threads_that_outlive_the_main_one_end_with_it(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+    differential = Differential(tmp_path)
+
+    differential.same(program(program_python, "threads.py", "daemon"))
+
+    assert differential.recorded().per_process()[0] > 100
+
+
+def test_a_stopped_drainer_and_more_threads_than_its_socket_holds(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
+    """Every thread hands its memory over while nobody takes it: neither the program nor the prompt waits for ever."""
+    differential = Differential(tmp_path)
+    process = subprocess.Popen(
+        [*differential.recorder(), *program(program_python, "threads_at_once.py", "400")], cwd=differential.work,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+    )  # fmt: skip
+    try:
+        assert process.stdout
+        assert process.stdout.readline() == b"ready\n"
+        drainer = next(pid for pid in children(process.pid) if b"collect.drainer" in command_line(pid))
+        os.kill(drainer, signal.SIGSTOP)
+        out, err = process.communicate(b"\n", timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    assert (out, err, process.returncode) == (b"done\n", b"", 0)
+    assert differential.recorded().per_process() == [400]

@@ -1,0 +1,200 @@
+"""Laws of parents and self time, on random threads cut into random batches."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerscope.store.nesting import Keys, TrackNesting
+
+
+class Span:
+    def __init__(self, start: int, depth: int, parent: Span | None) -> None:
+        self.start, self.depth, self.parent = start, depth, parent
+        self.end = 0
+        self.elsewhere = self.lost = False
+        self.key = self.told = self.self_ns = -1
+        self.children: list[Span] = []
+
+    def __repr__(self) -> str:
+        marks = "elsewhere " * self.elsewhere + "lost " * self.lost
+        return f"<{self.depth}: {self.start}..{self.end} {marks}in {self.parent.start if self.parent else None}>"
+
+
+class Thread:
+    """A thread as the agent sees it: open spans have places; one that is over keeps its place while another lies
+    above it, or, ended by another thread, until the next span begins."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.spans: list[Span] = []
+        self.places: list[Span] = []
+
+    def begin(self) -> None:
+        self._pop()
+        self.now += 1
+        above = self.places[-1] if self.places else None
+        span = Span(self.now, len(self.places), above)
+        if above:
+            above.children.append(span)
+        self.places.append(span)
+        self.spans.append(span)
+
+    def end(self, back: int, elsewhere: bool) -> None:
+        """End the span that is `back` from the innermost open one."""
+        still = [span for span in self.places if not span.end]
+        if not still:
+            return
+        self.now += 1
+        span = still[-1 - back % len(still)]
+        span.end, span.elsewhere = self.now, elsewhere
+        if not elsewhere and span is self.places[-1]:
+            self._pop()
+
+    def _pop(self) -> None:
+        while self.places and self.places[-1].end:
+            self.places.pop()
+
+    def wait(self, ns: int) -> None:
+        self.now += ns
+
+    def finish(self) -> None:
+        while any(not span.end for span in self.places):
+            self.end(0, False)
+
+
+@st.composite
+def threads(draw: st.DrawFn, disorder: bool = False, losses: bool = False) -> tuple[list[Span], list[int]]:
+    """The spans of a thread, and the moments at which its batches end."""
+    thread = Thread()
+    for _ in range(draw(st.integers(1, 60))):
+        action = draw(st.integers(0, 9))
+        if action < 5:
+            thread.begin()
+        elif action < 9 or not disorder:
+            thread.end(0, False)
+        else:
+            thread.end(draw(st.integers(0, 3)), draw(st.booleans()))
+        if draw(st.booleans()):
+            thread.wait(draw(st.integers(1, 20)))
+    thread.finish()
+    if losses:
+        for span in thread.spans:
+            span.lost = draw(st.integers(0, 3)) == 0
+    borders = draw(st.lists(st.integers(0, thread.now), max_size=8))
+    return thread.spans, sorted({*borders, thread.now})
+
+
+def nest(spans: list[Span], borders: list[int]) -> None:
+    """Fill in key, told parent and self time of every span that was not lost."""
+    nesting = TrackNesting(Keys())
+    before = -1
+    for border in borders:
+        batch = sorted((s for s in spans if before < s.end <= border and not s.lost), key=lambda span: span.end)
+        before = border
+        nested = nesting.add(
+            np.array([span.start for span in batch], np.int64),
+            np.array([span.end for span in batch], np.int64),
+            np.array([span.depth for span in batch], np.int32),
+        )
+        for i, span in enumerate(batch):
+            span.key, span.told, span.self_ns = int(nested.key[i]), int(nested.parent[i]), int(nested.self_ns[i])
+    nesting.finish()
+    for span in spans:
+        if span.told in nesting.never_came:
+            span.told = -1
+
+
+def told(spans: list[Span]) -> list[Span]:
+    recorded = [span for span in spans if not span.lost]
+    assert len({span.key for span in recorded}) == len(recorded), "a key was given twice"
+    return recorded
+
+
+@given(threads())
+def test_parents_and_self_times_are_the_truth_wherever_the_batches_end(thread: tuple[list[Span], list[int]]) -> None:
+    spans, borders = thread
+    nest(spans, borders)
+
+    for span in told(spans):
+        assert span.told == (span.parent.key if span.parent else -1)
+        assert span.self_ns == span.end - span.start - sum(child.end - child.start for child in span.children)
+    outermost = sum(span.end - span.start for span in spans if not span.parent)
+    assert sum(span.self_ns for span in spans) == outermost
+
+
+@given(threads(disorder=True))
+def test_parents_are_the_truth_for_spans_that_end_out_of_order_or_elsewhere(
+    thread: tuple[list[Span], list[int]],
+) -> None:
+    spans, borders = thread
+    nest(spans, borders)
+
+    for span in told(spans):
+        assert span.told == (span.parent.key if span.parent else -1)
+        assert 0 <= span.self_ns <= span.end - span.start
+
+
+@given(st.one_of(threads(losses=True), threads(disorder=True, losses=True)))
+def test_after_a_loss_nobody_gets_a_wrong_parent(thread: tuple[list[Span], list[int]]) -> None:
+    spans, borders = thread
+    nest(spans, borders)
+
+    for span in told(spans):
+        assert span.told in (-1, span.parent.key if span.parent else -1)
+        assert 0 <= span.self_ns <= span.end - span.start
+
+
+@given(threads(losses=True))
+def test_after_a_loss_a_parent_that_was_recorded_is_found(thread: tuple[list[Span], list[int]]) -> None:
+    spans, borders = thread
+    nest(spans, borders)
+
+    for span in told(spans):
+        truth = span.parent.key if span.parent and not span.parent.lost else -1
+        assert span.told == truth
+
+
+@given(threads(losses=True))
+def test_self_time_leaves_out_what_is_known_of_the_children(thread: tuple[list[Span], list[int]]) -> None:
+    """The time of a lost span stays with the nearest recorded span around it."""
+    spans, borders = thread
+    nest(spans, borders)
+
+    def known_inside(span: Span) -> int:
+        return sum(known_inside(c) if c.lost else c.end - c.start for c in span.children)
+
+    for span in told(spans):
+        assert span.self_ns == span.end - span.start - known_inside(span)
+
+
+def test_a_batch_may_be_empty() -> None:
+    nothing = np.zeros(0, np.int64)
+    nested = TrackNesting(Keys()).add(nothing, nothing, nothing)
+
+    assert len(nested.key) == len(nested.parent) == len(nested.self_ns) == 0
+
+
+@given(st.lists(threads(), min_size=2, max_size=4))
+def test_tracks_share_the_keys_and_nothing_else(several: list[tuple[list[Span], list[int]]]) -> None:
+    keys = Keys()
+    nestings = [TrackNesting(keys) for _ in several]
+    seen: list[int] = []
+    for border in sorted({border for _, borders in several for border in borders}):
+        for nesting, (spans, borders) in zip(nestings, several, strict=True):
+            if border not in borders:
+                continue
+            before = max([earlier for earlier in borders if earlier < border], default=-1)
+            batch = sorted((span for span in spans if before < span.end <= border), key=lambda span: span.end)
+            columns = [np.array([getattr(span, name) for span in batch]) for name in ("start", "end", "depth")]
+            nested = nesting.add(*(column.astype(np.int64) for column in columns))
+            for i, span in enumerate(batch):
+                span.key, span.told = int(nested.key[i]), int(nested.parent[i])
+            seen += nested.key.tolist()
+
+    assert len(set(seen)) == len(seen)
+    for spans, _ in several:
+        assert all(span.told == (span.parent.key if span.parent else -1) for span in spans)
+
+
