@@ -30,6 +30,7 @@ NOT_HANDED_ON = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "C
 
 def launcher(folder: Path) -> list[str]:
     """A command that is `layerscope` of this checkout."""
+    folder.mkdir(parents=True, exist_ok=True)
     script = folder / "layerscope"
     script.write_text(LAUNCHER)
     return [sys.executable, str(script)]

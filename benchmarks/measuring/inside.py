@@ -20,6 +20,17 @@ BLOCKS = {"tiny": 3, "mlp": 4, "cnn": 1}
 SECONDS = {"tiny": 4.0, "mlp": 20.0, "cnn": 45.0}
 QUICK_SECONDS = {"tiny": 1.0, "mlp": 2.0, "cnn": 3.0}
 PROFILED_BLOCK = 20
+PARTS = ["loading", "learning"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a step: what recording adds to it, and what it records by kind."""
+
+    name: str
+    added_ns: Interval
+    ratio: Interval
+    kinds: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -30,8 +41,7 @@ class Comparison:
     step_ns: float
     ratio: Interval
     added_ns: Interval  # a step
-    parts_ns: list[Interval]  # the same for each part of a step
-    parts_ratio: list[Interval]
+    parts: list[Part]
     operators: float  # recorded in a step
     operator_ns: Interval
     stated_operator_ns: float
@@ -39,15 +49,19 @@ class Comparison:
     dropped: int
 
 
-@functools.cache
 def compare(setting: Setting, name: str, tsc: bool = True) -> Comparison:
     """Measure workload `name` once; who asks again gets the same answer."""
+    return _compare(setting, name, tsc)
+
+
+@functools.cache
+def _compare(setting: Setting, name: str, tsc: bool) -> Comparison:
     seconds = (QUICK_SECONDS if setting.quick else SECONDS)[name]
     arguments = [name, "--toggle", "recording", "--block", str(BLOCKS[name]), "--seconds", str(seconds)]
     with recorded(setting, "workload.py", *arguments, tsc=tsc) as run:
         found = run.done.json
         with Reader(run.run) as reader:
-            starts = np.sort(reader.arrays("spans", ["start_ns"])["start_ns"])
+            spans = reader.arrays("spans", ["start_ns", "kind"])
         layer = run.run.info.layers[0]
         final = last_words(run.run)
         dropped = run.dropped
@@ -56,6 +70,7 @@ def compare(setting: Setting, name: str, tsc: bool = True) -> Comparison:
     block = found["block"]
     on, off = split(found["blocks"])
     windows = np.array([entry["window_ns"] for entry in found["blocks"] if entry["on"]])
+    starts = np.sort(spans["start_ns"])
     inside = np.searchsorted(starts, windows[:, 1]) - np.searchsorted(starts, windows[:, 0])
     operators = float(inside.mean()) / block
     added = mean_difference(on.sum(1), off.sum(1)).scaled(1 / block)
@@ -64,14 +79,27 @@ def compare(setting: Setting, name: str, tsc: bool = True) -> Comparison:
         step_ns=float(np.median(off.sum(1))) / block,
         ratio=mean_increase(on.sum(1), off.sum(1)),
         added_ns=added,
-        parts_ns=[mean_difference(on[:, i], off[:, i]).scaled(1 / block) for i in range(on.shape[1])],
-        parts_ratio=[mean_increase(on[:, i], off[:, i]) for i in range(on.shape[1])],
+        parts=[
+            Part(
+                name,
+                mean_difference(on[:, i], off[:, i]).scaled(1 / block),
+                mean_increase(on[:, i], off[:, i]),
+                kinds_between(spans, *found["sample"][i]),
+            )
+            for i, name in enumerate(PARTS[: on.shape[1]] if on.shape[1] > 1 else ["all"])
+        ],
         operators=operators,
         operator_ns=added.scaled(1 / operators),
         stated_operator_ns=(layer.cpu_ns - final["agent_cpu_ns"]) / max(layer.records, 1),
         stated_start_ns=final["agent_cpu_ns"],
         dropped=dropped,
     )
+
+
+def kinds_between(spans: dict[str, np.ndarray], begin_ns: int, end_ns: int) -> dict[str, int]:
+    """How many spans of each kind began in a span of time."""
+    codes = spans["kind"][(spans["start_ns"] >= begin_ns) & (spans["start_ns"] <= end_ns)]
+    return {str(name): int((codes == i).sum()) for i, name in enumerate(spans["kind.names"]) if (codes == i).any()}
 
 
 def compare_profiler(setting: Setting) -> Interval:

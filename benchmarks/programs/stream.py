@@ -1,7 +1,7 @@
 """Tiny operators from some threads, at a steady rate or as fast as they go; says how much memory the program has.
 
 usage: stream.py [--threads N] [--rate N] [--seconds S | --operators N[,N...]]
-Prints one line of JSON: operators, wall_ns, cpu_ns, and rss_bytes after each number of operators a thread.
+Prints one line of JSON: begin_ns, operators, wall_ns, cpu_ns, and rss_bytes after each number of operators a thread.
 """
 
 from __future__ import annotations
@@ -96,12 +96,13 @@ def main() -> None:
     parser.add_argument("--operators", help="in each thread, instead of --seconds")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
+    begin_ns, wall_ns, cpu_ns = time.monotonic_ns(), time.perf_counter_ns(), time.process_time_ns()
     if options.operators:
         streams, rss = run_counted(options.threads, [int(word) for word in options.operators.split(",")])
     else:
         streams, rss = run_timed(options.threads, options.seconds, options.rate)
     found = {
+        "begin_ns": begin_ns,
         "operators": sum(stream.done for stream in streams),
         "wall_ns": time.perf_counter_ns() - wall_ns,
         "cpu_ns": time.process_time_ns() - cpu_ns,

@@ -153,7 +153,10 @@ def measure_whole(parts: list[Part], options: argparse.Namespace) -> dict[str, A
 
 
 def measure_toggled(parts: list[Part], options: argparse.Namespace) -> dict[str, Any]:
-    """CPU time of each part in blocks with and without: pairs of blocks, in random order within the pair."""
+    """CPU time of each part in blocks with and without: pairs of blocks, in random order within the pair.
+
+    `sample` is one more step with, when each part began and ended.
+    """
     switch: Any = Recording() if options.toggle == "recording" else Profiler()
     switch.off()
     run(parts, WARM_UP)
@@ -165,8 +168,11 @@ def measure_toggled(parts: list[Part], options: argparse.Namespace) -> dict[str,
             switch.on() if on else switch.off()
             settle()
             blocks.append({"on": on, **measure_block(parts, options.block)})
+    switch.on()
+    settle()
+    sample = [measure_block([part], 1)["window_ns"] for part in parts]
     switch.off()
-    return {"block": options.block, "blocks": blocks}
+    return {"block": options.block, "blocks": blocks, "sample": sample}
 
 
 def measure_block(parts: list[Part], steps: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -73,8 +74,11 @@ void *ls_new_shared(const char *name, size_t bytes, ls_message message, void (*f
         return NULL;
     void *memory = MAP_FAILED;
     int fd = (int)syscall(SYS_memfd_create, name, 1u /* MFD_CLOEXEC */);
+    /* A limit of file sizes holds for this memory too, and asking for more than that kills (SIGXFSZ). */
+    struct rlimit limit;
+    int allowed = !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur >= bytes;
     /* fallocate: a full memory is an error here, not a SIGBUS at some later write. */
-    if (fd >= 0 && !ftruncate(fd, (off_t)bytes) && !fallocate(fd, 0, 0, (off_t)bytes))
+    if (fd >= 0 && allowed && !ftruncate(fd, (off_t)bytes) && !fallocate(fd, 0, 0, (off_t)bytes))
         memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
     if (memory != MAP_FAILED) {
         fill(memory, bytes);

@@ -139,10 +139,13 @@ def _leave_the_programs_folders() -> None:
     """PYTHONPATH and the working directory are the program's: an old NumPy there, or a file of the user's
     called queue.py, must not become ours.
     """
-    own = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    theirs = {"", *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
-    theirs = {os.path.realpath(entry) for entry in theirs} - {os.path.realpath(own)}
-    sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry) not in theirs]
+    own = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    try:
+        theirs = {os.path.realpath(entry) for entry in ("", *os.environ.get("PYTHONPATH", "").split(os.pathsep))}
+        theirs.discard(os.path.realpath(own))
+        sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry) not in theirs]
+    except OSError:  # the working directory was removed: nothing is found there either
+        pass
 
 
 def _discard_output() -> None:

@@ -17,6 +17,7 @@ import json
 import os
 import resource
 import secrets
+import shutil
 import signal
 import socket
 import stat
@@ -31,7 +32,7 @@ from typing import Any
 from layerscope import __version__
 from layerscope.collect.link import open_log, own_command
 from layerscope.collect.program import Program
-from layerscope.collect.session import Ended, Session
+from layerscope.collect.session import Ended, Session, surviving
 from layerscope.errors import LayerscopeError, RunError, UsageError
 from layerscope.host import cpu, frameworks
 from layerscope.model.events import Problem
@@ -80,8 +81,14 @@ def run(arguments: argparse.Namespace) -> int:
         session.close()
         discard(recording)
         raise
-    finish(recording, session, ended, converter, command)
-    summarise(recording, arguments.quiet)
+    with surviving(session.problems):
+        finish(recording, session, ended, converter, command)
+    with surviving(session.problems):
+        summarise(recording, arguments.quiet)
+    if not arguments.quiet:
+        for problem in session.problems:
+            if problem.code == "internal_error":
+                say(f"layerscope: {problem.what}. The recording is kept\n")
     return leave(ended)
 
 
@@ -148,17 +155,47 @@ def create(output: str | None, command: list[str], quiet: bool) -> Run:
         path = Path(output if output.endswith(SUFFIX) else output + SUFFIX).absolute()
         if path.exists():
             raise UsageError(f"{output} exists already. Remove it, or choose another name with -o")
-        return Run.create(path, info)
-    stem = Path(program_name(command)).name.removesuffix(".py") or "program"
+        if not _is_utf8(path):
+            raise UsageError(f"the recording {_text(str(path))} must have a name in UTF-8. Choose another with -o")
+        return _create(path, info)
+    stem = Path(_text(program_name(command))).name.removesuffix(".py") or "program"
     try:
-        return Run.create(free_name(Path.cwd(), stem), info)
+        here = Path.cwd()
+        if not _is_utf8(here):
+            raise RunError("its name is not UTF-8")
+        return _create(free_name(here, stem), info)
     except (RunError, OSError) as error:
         why = error.__cause__ or error
-        recording = Run.create(free_name(private_folder(), stem), info)
+        reason = why.strerror if isinstance(why, OSError) else why
+        try:
+            recording = _create(free_name(private_folder(), stem), info)
+        except OSError as other:
+            raise RunError(
+                f"cannot make the recording in {_text(_cwd())}: {reason}; nor elsewhere: {other.strerror}. "
+                "Choose a place with -o"
+            ) from other
         if not quiet:
-            reason = why.strerror if isinstance(why, OSError) else why
-            say(f"layerscope: {_cwd()} cannot be written ({reason}): recording into {recording.path}\n")
+            say(f"layerscope: {_text(_cwd())} cannot be written ({reason}): recording into {recording.path}\n")
         return recording
+
+
+def _create(path: Path, info: RunInfo) -> Run:
+    """The recording at `path`; one that could be made only in part is removed again."""
+    try:
+        return Run.create(path, info)
+    except RunError as error:
+        if not isinstance(error.__cause__, FileExistsError):
+            shutil.rmtree(path, ignore_errors=True)
+        raise
+
+
+def _is_utf8(path: Path) -> bool:
+    """What reads and writes Parquet takes no other names."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def private_folder() -> Path:
@@ -192,8 +229,6 @@ def start_converter(recording: Run, session: Session) -> subprocess.Popen[bytes]
 
 def discard(recording: Run) -> None:
     """The program never started: leave nothing behind."""
-    import shutil
-
     shutil.rmtree(recording.path, ignore_errors=True)
 
 
@@ -210,7 +245,7 @@ def finish(
         "problems": [asdict(problem) for problem in session.problems],
     }
     with contextlib.suppress(OSError):
-        (recording.raw / "session.json").write_text(json.dumps(about))
+        (recording.raw / "session.json").write_text(json.dumps(about), encoding="utf-8")
     converted = _converted(converter, session)
     info.state = "finished"
     info.finished_utc = _now()
@@ -269,7 +304,7 @@ def summarise(recording: Run, quiet: bool) -> None:
     except (LayerscopeError, OSError) as error:
         text = f"layerscope: no summary: {error}\n"
     with contextlib.suppress(OSError):
-        (recording.path / "summary.txt").write_text(text)
+        (recording.path / "summary.txt").write_text(text, encoding="utf-8")
     if not quiet:
         say("\n" + text)
 

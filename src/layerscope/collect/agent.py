@@ -64,7 +64,7 @@ def clock_reading() -> tuple[int, int, int, int]:
 def make_door(folder: Path, socket_name: str, use_tsc: bool) -> Path:
     """Write the `sitecustomize.py` of one recording into `folder`; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = (INSIDE / "door" / "sitecustomize.py").read_text()
+    text = (INSIDE / "door" / "sitecustomize.py").read_text(encoding="utf-8")
     settings = {
         "socket": socket_name,
         "library": str(LIBRARY),
@@ -74,5 +74,5 @@ def make_door(folder: Path, socket_name: str, use_tsc: bool) -> Path:
     marker = "SETTINGS = {}"
     if marker not in text:
         raise ValueError(f"the door template lost its line {marker!r}")
-    (folder / "sitecustomize.py").write_text(text.replace(marker, f"SETTINGS = {settings!r}"))
+    (folder / "sitecustomize.py").write_text(text.replace(marker, f"SETTINGS = {settings!a}"), encoding="utf-8")
     return folder

@@ -29,6 +29,7 @@ import numpy as np
 from layerscope.collect import layout, spool
 from layerscope.collect.agent import clock_reading
 from layerscope.collect.layers import counters
+from layerscope.model.secrets import mask
 
 # A ring holds 97,792 records: at 1.2 M operators a second, the most one thread was seen to make, 81 ms.
 POLL_S = 0.01
@@ -163,7 +164,7 @@ class Process:
             about["clock"] = "tsc" if int(self.page["clock_is_tsc"]) else "monotonic"
             about["library"] = bytes(self.page["library"]).decode("utf-8", "replace")
             command_line = bytes(self.page["command_line"]) or command_line
-        about["argv"] = [part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")]
+        about["argv"] = mask([part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")])
         return json.dumps(about).encode()
 
     def is_gone(self) -> bool:

@@ -18,6 +18,7 @@ import struct
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from layerscope.model.events import Problem
 
 _PEER = struct.Struct("iII")
 _POLL_MS = 100
+_EVERYTHING = "operators, ranges, optimizer steps and loader waits"
 
 
 @dataclass(slots=True)
@@ -82,10 +84,17 @@ class Session:
             self.problems.append(unable)
             return environment
         name = f"layerscope-{os.getuid()}-{secrets.token_hex(8)}"
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._listener.bind("\0" + name)
-        self._listener.listen(4096)
-        door = agent.make_door(self._door_folder(), name, self._use_tsc)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            listener.bind("\0" + name)
+            listener.listen(4096)
+            door = agent.make_door(self._door_folder(), name, self._use_tsc)
+        except OSError as error:
+            listener.close()
+            what = f"the door into the program could not be made: {error.strerror}"
+            self.problems.append(Problem("operators", "no_door", what, "choose another place with -o", _EVERYTHING))
+            return environment
+        self._listener = listener
         old = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = f"{door}{os.pathsep}{old}" if old else str(door)
         return environment
@@ -110,19 +119,25 @@ class Session:
         receiver.start()
         preparation = threading.Thread(target=import_readers, daemon=True)
         preparation.start()
-        program.wait(self.link.watch)
+        program.wait(self._watch)
         self.end_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         self._stop_receiver.set()
         receiver.join()
-        self.close()
+        with surviving(self.problems):
+            self.close()
         _, status, usage = os.wait4(self.pid, 0)
         preparation.join()
-        self._prober.finish()
+        with surviving(self.problems):
+            self._prober.finish()
         program.release()
         return Ended(
             status, self.end_ns - start_ns, round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9),
             usage.ru_maxrss * 1024, usage.ru_minflt, usage.ru_majflt,
         )  # fmt: skip
+
+    def _watch(self) -> None:
+        with surviving(self.problems):
+            self.link.watch()
 
     # -- what the program hands over ---------------------------------------------------------------
 
@@ -138,8 +153,9 @@ class Session:
                 self._accept(self._listener)
             elif stopping:
                 return
-            self.link.pump()
-            self._prober.publish()
+            with surviving(self.problems):
+                self.link.pump()
+                self._prober.publish()
 
     def _accept(self, listener: socket.socket) -> None:
         # What arrives may be damaged or no memory at all; the next one must still be taken.
@@ -202,9 +218,23 @@ class Session:
                 "operators", "no_framework",
                 f"no process imported PyTorch by a Python that reads PYTHONPATH ({command[0]} did not)",
                 "run the program with the Python that has torch; python -I, -E and -S keep layerscope out",
-                "operators, ranges, optimizer steps and loader waits",
+                _EVERYTHING,
             )
         )  # fmt: skip
+
+
+@contextlib.contextmanager
+def surviving(problems: list[Problem]) -> Iterator[None]:
+    """A fault of ours must not become one of the program: not its status, not its signals, not its memory.
+
+    The one broad except outside of the program: whatever went wrong is said in the recording.
+    """
+    try:
+        yield
+    except Exception as error:
+        what = f"layerscope itself failed: {type(error).__name__}: {error}"
+        if all(problem.what != what for problem in problems):
+            problems.append(Problem("operators", "internal_error", what, "report it, with this sentence", "not known"))
 
 
 def import_readers() -> None:

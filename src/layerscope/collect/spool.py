@@ -49,6 +49,17 @@ class SpoolWriter:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.size_bytes = os.fstat(self._fd).st_size
+        if self.size_bytes:
+            self._cut_torn_tail(path)
+
+    def _cut_torn_tail(self, path: Path) -> None:
+        """A writer before us was killed in the middle of a chunk: what follows would be taken for damage."""
+        reader = SpoolReader(path)
+        for _ in reader.chunks():
+            pass
+        if not reader.damaged:
+            self.size_bytes = reader.offset
+            os.ftruncate(self._fd, reader.offset)
 
     def write(self, kind: int, payload: bytes, key: int = 0, count: int = 0, first: int = 0) -> None:
         """Append one chunk; OSError when the disk does not take it (the file is then unchanged)."""

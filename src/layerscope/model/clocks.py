@@ -45,15 +45,13 @@ class Conversion:
         if self._arrays is None:
             self._arrays = (np.array(self._its, np.int64), np.array(self._run_ns, np.int64))
         its, run_ns = self._arrays
-        line = np.clip(np.searchsorted(its, ticks, side="right") - 1, 0, len(its) - 2)
+        line = np.clip(np.searchsorted(its, ticks, side="right") - 1, 0, len(its) - 1)
         # Differences are below 2**53 ticks, so the float product is exact to far less than a nanosecond.
         slope = np.diff(run_ns) / np.diff(its)
-        along = np.floor((ticks - its[line]) * slope[line]).astype(np.int64)
+        along = np.floor((ticks - its[line]) * np.append(slope, slope[-1])[line]).astype(np.int64)
         # Rounding must not carry a moment past the next reading: order is kept across the border.
-        inside = ticks < its[line + 1]
-        limit = run_ns[line + 1] - run_ns[line]
-        moments: np.ndarray = run_ns[line] + np.where(inside, np.minimum(along, limit), along)
-        return moments
+        limit = np.append(np.diff(run_ns), np.iinfo(np.int64).max)[line]
+        return run_ns[line] + np.minimum(along, limit)
 
 
 class Identity(Conversion):

@@ -62,6 +62,7 @@ class TrackNesting:
     keys: Keys
     never_came: list[int] = field(default_factory=list)
     _awaited: dict[int, _Awaited] = field(default_factory=dict)
+    _newest: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # level -> start, end, key
 
     def add(self, start_ns: np.ndarray, end_ns: np.ndarray, depth: np.ndarray) -> Nested:
         """Keys, parents (-1: none) and self times of a batch of ended spans of this track.
@@ -80,6 +81,9 @@ class TrackNesting:
             if level and len(rows):
                 self._adopt(level, here, above, out)
             above.append(here)
+        for level, here in enumerate(above):
+            if len(here.rows):
+                self._newest[level] = (int(here.start[-1]), int(here.end[-1]), int(here.key[-1]))
         np.maximum(out.self_ns, 0, out=out.self_ns)
         return out
 
@@ -115,12 +119,17 @@ class TrackNesting:
         np.subtract.at(out.self_ns, parents.rows[chosen], inside)
         if known.all():
             return
+        if (at < 0).any():  # a parent that ended before its child may have gone with an earlier batch
+            start, end, key = self._newest.get(level - 1, (0, -1, -1))
+            gone = (at < 0) & (here.start >= start) & (here.start <= end)
+            out.parent[here.rows[gone]] = key
+            known |= gone
         # Behind the last ended span of the level above, the parent is one that has not ended yet.
         waits = ~known & (at == len(parents.rows) - 1)
         if waits.any():
             self._wait(level - 1, here, waits, out)
-        for row in np.flatnonzero(~known & ~waits):
-            self._orphan(level, int(here.rows[row]), int(here.start[row]), int(here.end[row]), above, out)
+        if level > 1:
+            self._charge_ancestors(here, ~known, above[: level - 1], out)
 
     def _wait(self, level: int, here: _Level, waits: np.ndarray, out: Nested) -> None:
         awaited = self._awaited.get(level)
@@ -131,10 +140,16 @@ class TrackNesting:
         awaited.children_ns += int((here.end[waits] - here.start[waits]).sum())
         out.parent[here.rows[waits]] = awaited.key
 
-    def _orphan(self, level: int, row: int, start: int, end: int, above: list[_Level], out: Nested) -> None:
-        """The parent was lost: its time counts in the nearest ancestor that is known, without a parent key."""
-        for ancestors in reversed(above[: level - 1]):
-            at = int(np.searchsorted(ancestors.start, start, side="right")) - 1
-            if at >= 0 and ancestors.end[at] >= start:
-                out.self_ns[ancestors.rows[at]] -= min(end, int(ancestors.end[at])) - start
+    def _charge_ancestors(self, here: _Level, orphans: np.ndarray, above: list[_Level], out: Nested) -> None:
+        """Spans whose parent is not in the batch: their time counts in the nearest ancestor that is."""
+        for ancestors in reversed(above):
+            rows = np.flatnonzero(orphans)
+            if not len(rows):
                 return
+            at = np.searchsorted(ancestors.start, here.start[rows], side="right") - 1
+            found = at >= 0
+            found[found] = ancestors.end[at[found]] >= here.start[rows[found]]
+            rows, at = rows[found], at[found]
+            inside = np.minimum(here.end[rows], ancestors.end[at]) - here.start[rows]
+            np.subtract.at(out.self_ns, ancestors.rows[at], inside)
+            orphans[rows] = False

@@ -58,6 +58,7 @@ class Loss:
     end: int
     lost: int
     reason: str
+    final: bool = False  # not told by a record but by the drainer's last word
 
 
 @dataclass(slots=True)
@@ -83,7 +84,7 @@ class Decoder:
     _highest_name: int = 0
     waiting: int = 0  # number of spans that the next batches would look at
     _waiting: dict[int, list[np.ndarray]] = field(default_factory=dict)
-    _open: list[np.ndarray] = field(default_factory=list)
+    _open: dict[int, np.ndarray] = field(default_factory=dict)
 
     def add(self, chunk: spool.Chunk) -> None:
         """Take in one chunk."""
@@ -117,9 +118,9 @@ class Decoder:
             return
         parts, self._waiting, self.waiting = self._waiting, {}, 0
         if last:
-            for spans in self._open:
+            for spans in self._open.values():
                 parts.setdefault(int(spans["track"][0]), []).append(spans)
-            self._open = []
+            self._open = {}
         for track, pieces in parts.items():
             spans = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
             late = spans["end"] > self.clock.last
@@ -219,10 +220,10 @@ class Decoder:
     def _track(self, number: int, tid: int, framework_thread: int, start: int) -> None:
         self.tracks[number] = Track(number, tid, framework_thread, start, name=self._thread_names.get(str(tid), ""))
 
-    def _lost(self, track: int, start: int, end: int, full: int, deep: int) -> None:
+    def _lost(self, track: int, start: int, end: int, full: int, deep: int, final: bool = False) -> None:
         for lost, reason in ((full, "ring_full"), (deep, "too_deep")):
             if lost:
-                self.losses.append(Loss(track, start, end, lost, reason))
+                self.losses.append(Loss(track, start, end, lost, reason, final))
 
     def _add_open(self, chunk: spool.Chunk) -> None:
         track, tid = np.frombuffer(chunk.payload[:OPEN_HEAD_BYTES], "<u8").tolist()
@@ -237,7 +238,7 @@ class Decoder:
         spans["unfinished"] = 1
         if not len(spans):
             return
-        self._open.append(spans)
+        self._open[chunk.key] = spans
         if track not in self.tracks:  # of a thread that has finished nothing yet
             self._track(track, tid, -1, int(spans["start"].min()))
 
@@ -247,18 +248,19 @@ class Decoder:
             track.name = names.get(str(track.tid), track.name)
 
     def _account(self, final: dict[str, Any]) -> None:
-        """The drainer's last word: what was lost and never got into a record."""
+        """The drainer's last word: what was lost and never got into a record. A full disk makes it say it again."""
         self.final = final
+        self.losses = [loss for loss in self.losses if not loss.final]
         now = self.clock.last
         full_disk = final.get("disk_full_ns", [])
         for ring, left, full, deep, first, last in final["losses"]:
             track = self._ring_track.get(ring, 0)
-            self._lost(track, first, last, full, deep)
+            self._lost(track, first, last, full, deep, final=True)
             if left:
-                self.losses.append(Loss(track, now, now, left, "disk_full" if full_disk else "after_end"))
+                self.losses.append(Loss(track, now, now, left, "disk_full" if full_disk else "after_end", True))
         if final.get("lost_without_ring"):
             first, last = final["lost_without_ring_first"], final["lost_without_ring_last"]
-            self.losses.append(Loss(0, first, last, final["lost_without_ring"], "no_ring"))
+            self.losses.append(Loss(0, first, last, final["lost_without_ring"], "no_ring", True))
         for loss in self.losses:
             start_ns, end_ns = self.to_run(loss.start), self.to_run(loss.end)
             if loss.reason == "ring_full" and any(start_ns <= to and end_ns >= since for since, to in full_disk):

@@ -55,9 +55,14 @@ def _install(settings):
             if isinstance(loader, type) or not hasattr(loader, "exec_module"):
                 return
 
+            # Somebody else may have had the same idea.
+            before = getattr(loader, "__dict__", {}).get("exec_module")
+
             def exec_module(module):
                 try:
                     del loader.exec_module
+                    if before is not None:
+                        loader.exec_module = before
                 except AttributeError:
                     pass
                 self.prepare(module)

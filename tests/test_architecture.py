@@ -1,0 +1,128 @@
+"""The arrows between the packages, as ARCHITECTURE.md states them, hold for every import."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "layerscope"
+# Modules beside the packages: errors and units are for everybody, the others are the door of the command line.
+FOR_ALL = {"errors", "units", "__version__"}
+NOTHING, ALL = "nothing of ours", "all"
+
+
+def stated_arrows(text: str) -> dict[str, set[str] | None]:
+    """Per package what it may import, from the table with the header `package | does | may import`; None: all."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if re.match(r"\|\s*package\s*\|\s*does\s*\|\s*may import\s*\|", line))
+    arrows: dict[str, set[str] | None] = {}
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        package, _, may_import = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        assert may_import in (NOTHING, ALL) or re.fullmatch(r"`\w+`(, `\w+`)*", may_import), line
+        arrows[package.strip("`")] = None if may_import == ALL else set(re.findall(r"`(\w+)`", may_import))
+    return arrows
+
+
+@pytest.fixture(scope="module")
+def arrows() -> dict[str, set[str] | None]:
+    return stated_arrows((ROOT / "ARCHITECTURE.md").read_text())
+
+
+def imported(file: Path) -> Iterator[tuple[int, str]]:
+    """Every import of a file, wherever it stands: (line, full name)."""
+    package = ("layerscope", *file.relative_to(SOURCE).parent.parts)
+    for node in ast.walk(ast.parse(file.read_text(), str(file))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+def ours(name: str) -> str:
+    """The package of ours that an imported name belongs to; empty for foreign ones."""
+    first, _, rest = name.partition(".")
+    return rest.partition(".")[0] if first == "layerscope" else ""
+
+
+def wrong_imports(arrows: dict[str, set[str] | None]) -> Iterator[str]:
+    for file in sorted(SOURCE.rglob("*.py")):
+        place = file.relative_to(SOURCE).parts
+        allowed = arrows.get(place[0], set()) if len(place) > 1 else None
+        if allowed is None:
+            continue
+        for line, name in imported(file):
+            if ours(name) and ours(name) not in {*allowed, *FOR_ALL, place[0]}:
+                yield f"{file.relative_to(ROOT)}:{line} imports {name}"
+
+
+def test_no_import_points_back(arrows: dict[str, set[str] | None]) -> None:
+    assert list(wrong_imports(arrows)) == []
+
+
+def test_every_package_is_in_the_table(arrows: dict[str, set[str] | None]) -> None:
+    packages = {file.parent.name for file in SOURCE.glob("*/*.py")}
+    assert packages == set(arrows)
+
+
+def test_the_arrows_have_no_circle(arrows: dict[str, set[str] | None]) -> None:
+    left = {package: set(arrows) - {package} if may is None else set(may) for package, may in arrows.items()}
+    while left:
+        free = [package for package, may in left.items() if not may & set(left)]
+        assert free, f"a circle among {sorted(left)}"
+        for package in free:
+            del left[package]
+
+
+def test_what_runs_inside_the_program_imports_the_standard_library_only() -> None:
+    names = set(sys.stdlib_module_names) | {"sitecustomize"}
+    for file in sorted((SOURCE / "collect" / "inside").rglob("*.py")):
+        foreign = {name.partition(".")[0] for _, name in imported(file)} - names
+        # The throw-away Python of the probe has torch, which it is there to try out.
+        assert foreign <= ({"torch"} if file.name.startswith("probe_") else set()), f"{file.name} imports {foreign}"
+
+
+def test_the_door_parses_as_python_2() -> None:
+    """No grammar of Python 2 is at hand: what only Python 3 can parse is looked for by name."""
+    text = (SOURCE / "collect" / "inside" / "door" / "sitecustomize.py").read_text()
+    tree = ast.parse(text, feature_version=(3, 4))
+    assert text.isascii()
+    for node in ast.walk(tree):
+        assert not isinstance(
+            node, (ast.JoinedStr, ast.AnnAssign, ast.Nonlocal, ast.YieldFrom, ast.AsyncFunctionDef, ast.NamedExpr)
+        )
+        if isinstance(node, ast.FunctionDef):
+            assert not node.args.kwonlyargs
+            assert node.returns is None
+            assert all(argument.annotation is None for argument in node.args.args)
+        if isinstance(node, ast.Raise):
+            assert node.cause is None
+
+
+def test_parquet_is_known_to_the_store_and_to_the_table_of_spans_alone() -> None:
+    known = {"store/writer.py", "store/reader.py", "cli/_spans.py"}
+    for file in sorted(SOURCE.rglob("*.py")):
+        place = file.relative_to(SOURCE).as_posix()
+        names = {name for _, name in imported(file)}
+        assert place in known or not any(name.startswith("pyarrow.parquet") for name in names), place
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ("| `a` | x | nothing of ours |", {"a": set()}),
+        ("| `a` | x | `b`, `c` |", {"a": {"b", "c"}}),
+        ("| `a` | x | all |", {"a": None}),
+    ],
+)
+def test_the_table_is_understood(row: str, expected: dict[str, set[str] | None]) -> None:
+    assert stated_arrows(f"# x\n| package | does | may import |\n|---|---|---|\n{row}\n\nmore") == expected
