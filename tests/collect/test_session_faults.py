@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from layerscope.collect import agent
 from tests.differential import Differential, Recorded, environment, program
 
 PATIENCE_S = 60
@@ -298,3 +299,55 @@ def test_a_stopped_drainer_and_more_threads_than_its_socket_holds(
         process.communicate()
     assert (out, err, process.returncode) == (b"done\n", b"", 0)
     assert differential.recorded().per_process() == [400]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "layerscope.analyse.summary.summarise",
+        "layerscope.show.summary.text",
+        "layerscope.cli.run.finish",
+        "layerscope.collect.link.DrainerLink.watch",
+        "layerscope.collect.link.DrainerLink.end",
+        "layerscope.collect.link.DrainerLink.keep",
+        "layerscope.collect.link.DrainerLink.pump",
+        "layerscope.collect.prober.Prober.take",
+        "layerscope.collect.prober.Prober.publish",
+        "layerscope.collect.prober.Prober.finish",
+    ],
+)
+def test_a_fault_of_ours_is_never_one_of_the_program(
+    broken: str, tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
+    differential = Differential(tmp_path)
+    script = Path(differential.layerscope[-1])
+    breaks = f"""
+import functools, importlib
+def boom(*_, **__): raise RuntimeError("broken on purpose")
+*path, last = {broken!r}.split(".")
+depth = len(path) - (path[-1][0].isupper())
+holder = functools.reduce(getattr, path[depth:], importlib.import_module(".".join(path[:depth])))
+setattr(holder, last, boom)
+"""
+    start, _, end = script.read_text().partition("from layerscope.cli")
+    script.write_text(f"{start}{breaks}from layerscope.cli{end}")
+
+    differential.same(program(program_python, "exit_status.py", "3"))
+
+
+def test_an_answer_that_comes_too_late_is_said(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+    differential = Differential(tmp_path)
+    slow = tmp_path / "slow-probe"
+    slow.write_text(f'#!/bin/sh\nsleep 4\nexec {agent.PROBE} "$@"\n')
+    slow.chmod(0o755)
+    script = Path(differential.layerscope[-1])
+    start, _, end = script.read_text().partition("from layerscope.cli")
+    patch = f"import pathlib\nimport layerscope.collect.agent as agent\nagent.PROBE = pathlib.Path({str(slow)!r})\n"
+    script.write_text(f"{start}{patch}from layerscope.cli{end}")
+
+    variables = environment(XDG_CACHE_HOME=str(tmp_path / "empty"))
+    differential.same(program(program_python, "exit_status.py", "3"), env=variables)
+
+    assert set(differential.recorded().problems()) == {"probe_late"}
+    differential.same(program(program_python, "exit_status.py", "3"), env=variables)
+    assert differential.recorded().per_process() == [100]

@@ -96,6 +96,33 @@ def test_ranges_ended_out_of_order_do_not_shift_the_depth(
     assert (rows["aten::zeros"]["depth"], rows["aten::zeros"]["parent"]) == (0, None)
 
 
+def test_a_backward_function_is_linked_to_its_operator(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+    program = """
+import threading, torch
+from torch import nn
+model, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU()), torch.randn(3, 8)
+losses = []
+def forward():
+    losses.append(model(x).sum())
+for _ in range(10):
+    there = threading.Thread(target=forward)
+    there.start()
+    there.join()
+    losses.pop().backward()
+"""
+    recorded = record(program_python, program, tmp_path)
+
+    links = recorded.rows(
+        "select f.name as forward, b.name as backward, count(*) n, bool_and(f.track != b.track) as other_thread "
+        "from links join spans f on f.span = from_span join spans b on b.span = to_span group by all"
+    )
+    counts = {(row["forward"], row["backward"]): row["n"] for row in links}
+    assert counts[("aten::relu", "ReluBackward0")] == 10
+    assert counts[("aten::sum", "SumBackward0")] == 10
+    assert counts[("aten::addmm", "AddmmBackward0")] == 10
+    assert all(row["other_thread"] for row in links)
+
+
 @pytest.mark.slow
 def test_a_profiler_of_the_program_counts_the_same_and_so_do_we(
     native_agent: Path, program_python: str, tmp_path: Path

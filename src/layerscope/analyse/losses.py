@@ -18,7 +18,6 @@ _REASONS = {
     "after_end": "they came after the recording had ended",
     "no_ring": "no ring could be made for their thread",
     "too_deep": "they were nested too deeply",
-    "drainer_gone": "the drainer was gone",
     "damaged": "the raw file is damaged there",
 }
 _REMEDIES = {
@@ -26,7 +25,6 @@ _REMEDIES = {
     "disk_full": "record to a disk with room (-o)",
     "after_end": "end the processes that outlive the program before it ends",
     "no_ring": "raise the limits of memory and open files of the program (ulimit -v, ulimit -n)",
-    "drainer_gone": "record again",
     "damaged": "record again",
 }
 

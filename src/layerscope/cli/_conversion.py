@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from layerscope.analyse.steps import SpanColumns, Steps, find_steps
-from layerscope.cli._spans import Columns, SpanTable, without_inner_operators
+from layerscope.cli._spans import FUNCTION, Columns, SpanTable, without_inner_operators
 from layerscope.collect import spool
 from layerscope.collect.layers.operators import Decoder
 from layerscope.model.layers import KINDS, OPERATORS
 from layerscope.model.secrets import mask
+from layerscope.store.linking import ForwardBackward
 from layerscope.store.nesting import Keys, TrackNesting
-from layerscope.store.writer import write_rows
+from layerscope.store.writer import write_columns, write_rows
 
 # Below this a batch costs more in overhead than in work.
 BATCH_RECORDS = 50_000
@@ -42,6 +43,7 @@ class Process:
     nesting: dict[int, TrackNesting] = field(default_factory=dict)
     optimizers: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     has_scopes: bool = False
+    pairs: ForwardBackward = field(default_factory=ForwardBackward)
     totals: dict[int, list[int]] = field(default_factory=dict)
 
 
@@ -79,6 +81,7 @@ class RunConversion:
             for nesting in process.nesting.values():
                 nesting.finish()
         found = {number: steps for number, steps in self._find_steps() if len(steps)}
+        self._write_links()
         lost = [key for process in self.processes.values() for n in process.nesting.values() for key in n.never_came]
         self.rows["spans"] = self._spans.finish(self._assigner(found) if found else None, lost)
         self._write_steps(found)
@@ -100,6 +103,10 @@ class RunConversion:
         numbered = np.flatnonzero(rows["optimizer"])
         if len(numbered):
             process.optimizers.append((nested.key[numbered], rows["optimizer"][numbered]))
+        backward = np.flatnonzero(rows["forward_thread"])
+        if len(backward):
+            of = rows[backward]
+            process.pairs.add_backward(nested.key[backward], of["forward_thread"], of["seq"], start[backward])
         codes = self._codes(process, rows["name"])
         process.has_scopes |= bool((rows["kind"] >= FIRST_SCOPE).any())
         done = rows["unfinished"] == 0
@@ -176,6 +183,28 @@ class RunConversion:
                 optimizer=optimizer,
             )
         )
+
+    def _write_links(self) -> None:
+        """Forward and backward: which operator each backward function belongs to."""
+        looped = [process for process in self.processes.values() if process.pairs]
+        for piece in self._spans.pieces() if looped else ():
+            forward = np.flatnonzero((piece["seq"] >= 0) & (piece["kind_code"] == FUNCTION))
+            for process in looped:
+                thread = np.full(self._next_track, -1, np.int64)
+                for number, key in process.tracks.items():
+                    known = process.decoder.tracks.get(number)
+                    thread[key] = known.framework_thread if known else -1
+                of = thread[piece["track"][forward]]
+                mine = forward[of >= 0]
+                about = (piece[name][mine] for name in ("seq", "start_ns", "depth"))
+                process.pairs.add_forward(piece["span"][mine], of[of >= 0], *about)
+        pairs = [process.pairs.links() for process in looped]
+        columns: Columns = {
+            "from_span": np.concatenate([np.zeros(0, np.int64), *(forward for forward, _ in pairs)]),
+            "to_span": np.concatenate([np.zeros(0, np.int64), *(backward for _, backward in pairs)]),
+        }
+        columns["kind"] = np.full(len(columns["to_span"]), "forward_backward", object)
+        self.rows["links"] = write_columns(self.tables, "links", columns)
 
     def _owner(self) -> np.ndarray:
         """The process of every track, by track."""

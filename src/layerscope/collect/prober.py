@@ -29,6 +29,7 @@ class Prober:
         self._use_tsc = use_tsc
         self._answers: dict[Path, probe.Answer] = {}
         self._pages: list[tuple[Path, Any]] = []
+        self._all: list[Any] = []
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
 
@@ -38,6 +39,7 @@ class Prober:
         library = Path(bytes(page[0]["library"]).decode("utf-8", "surrogateescape"))
         with self._lock:
             self._pages.append((library, page))
+            self._all.append(page)
         try:
             python = os.readlink(f"/proc/{pid}/exe")
         except OSError:
@@ -92,6 +94,18 @@ class Prober:
         """The program has ended: wait for what is still being asked (it is kept for the next run)."""
         for thread in self._threads:
             thread.join(timeout=10)
+        late = sum(
+            int(page["probe"][0]) != layout.PROBE_REFUSED and not int(page["callbacks"][0]) for page in self._all
+        )
+        if late:
+            self.problems.append(
+                Problem(
+                    "operators", "probe_late",
+                    f"{late} process{'es' if late > 1 else ''} imported PyTorch, and ended or imported nothing more "
+                    "before it was known whether this build of it can be recorded",
+                    "record again: the answer is kept", "operators of these processes",
+                )
+            )  # fmt: skip
         self.publish()
         for library, answer in self._answers.items():
             if answer.state != "good":

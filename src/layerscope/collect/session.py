@@ -114,7 +114,8 @@ class Session:
         program.start()
         self.start_ns = start_ns
         self.pid = program.pid
-        self.link.begin(self.pid, start_ns)
+        with surviving(self.problems):
+            self.link.begin(self.pid, start_ns)
         receiver = threading.Thread(target=self._receive, daemon=True)
         receiver.start()
         preparation = threading.Thread(target=import_readers, daemon=True)
@@ -149,11 +150,12 @@ class Session:
         poll.register(self._listener, select.POLLIN)
         while True:
             stopping = self._stop_receiver.is_set()
-            if poll.poll(0 if stopping else _POLL_MS):
-                self._accept(self._listener)
-            elif stopping:
+            waiting = poll.poll(0 if stopping else _POLL_MS)
+            if stopping and not waiting:
                 return
             with surviving(self.problems):
+                if waiting:
+                    self._accept(self._listener)
                 self.link.pump()
                 self._prober.publish()
 

@@ -98,10 +98,15 @@ class TableWriter:
 
 def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> int:
     """Write a small table from a list of rows as finished; returns the number of rows."""
+    return write_columns(folder, name, {c.name: [row.get(c.name) for row in rows] for c in TABLES[name].columns})
+
+
+def write_columns(folder: Path, name: str, columns: Mapping[str, Any]) -> int:
+    """Write a small table from whole columns as finished; returns the number of rows."""
     table = TABLES[name]
-    columns = {c.name: [row.get(c.name) for row in rows] for c in table.columns}
-    write_parquet(table, to_arrow(table, columns), folder / name / "all.parquet")
-    return len(rows)
+    data = to_arrow(table, columns)
+    write_parquet(table, data, folder / name / "all.parquet")
+    return int(data.num_rows)
 
 
 def codes_to_names(codes: np.ndarray, names: pa.Array) -> pa.DictionaryArray:

@@ -1,0 +1,60 @@
+"""Which operator of the forward pass a backward function belongs to.
+
+Definition. PyTorch gives every autograd node the next sequence number of the thread that makes it, and an operator
+carries the number that was next when it started. The forward span of a backward function is therefore, among the
+operators of its forward thread that carry its number and started before it, the outermost one, and of several the
+latest: those before it made no node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+_SEQ_BITS = 32
+
+
+def _key(thread: np.ndarray, seq: np.ndarray) -> np.ndarray:
+    key: np.ndarray = (thread.astype(np.int64) << _SEQ_BITS) | seq.astype(np.int64)
+    return key
+
+
+@dataclass(slots=True)
+class ForwardBackward:
+    """Collects operators and backward functions of one process; `links` pairs them."""
+
+    _forward: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
+    _backward: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self._backward)
+
+    def add_backward(self, span: np.ndarray, thread: np.ndarray, seq: np.ndarray, start_ns: np.ndarray) -> None:
+        """Backward functions with the thread number and sequence number of their forward operator."""
+        self._backward.append((_key(thread, seq), span, start_ns))
+
+    def add_forward(
+        self, span: np.ndarray, thread: np.ndarray, seq: np.ndarray, start_ns: np.ndarray, depth: np.ndarray
+    ) -> None:
+        """Operators with the number of the thread they ran on and the sequence number they carry."""
+        key = _key(thread, seq)
+        # Outermost first, of these the latest; one for each number is kept.
+        order = np.lexsort((-start_ns, depth, key))
+        keys, firsts = np.unique(key[order], return_index=True)
+        chosen = order[firsts]
+        self._forward.append((keys, span[chosen], start_ns[chosen]))
+
+    def links(self) -> tuple[np.ndarray, np.ndarray]:
+        """(forward spans, backward spans): one pair for each backward function whose forward operator is known."""
+        none = np.zeros(0, np.int64)
+        if not self._backward or not self._forward:
+            return none, none
+        # A number belongs to one piece, or its operators straddle two: then the earlier, outer one came first.
+        forward = [np.concatenate(column) for column in zip(*self._forward, strict=True)]
+        keys, firsts = np.unique(forward[0], return_index=True)
+        span, start_ns = forward[1][firsts], forward[2][firsts]
+        wanted, backward, backward_ns = (np.concatenate(column) for column in zip(*self._backward, strict=True))
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        known = (keys[at] == wanted) & (start_ns[at] <= backward_ns)
+        return span[at[known]], backward[known]

@@ -1,0 +1,117 @@
+"""Questions to a recording, to one that lacks tables, and to one that is damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from layerscope.errors import ReadError
+from layerscope.model.schema import TABLES
+from layerscope.store.reader import Reader, check_tables, table_files
+from layerscope.store.run import Run
+from layerscope.store.writer import TableWriter
+from tests.recordings import Recording, run_info
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Run:
+    return Run.create(tmp_path / "empty.layerscope", run_info())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    recording = Recording()
+    outer = recording.add_span("aten::linear", 10, 100)
+    recording.add_span("aten::addmm", 20, 50, parent=outer, seq=4)
+    return recording.write(tmp_path / "it's a run.layerscope")
+
+
+def test_tables_that_nothing_recorded_are_empty_and_have_their_columns(empty: Run) -> None:
+    with Reader(empty) as reader:
+        for name, table in TABLES.items():
+            answer = reader.query(f'SELECT * FROM "{name}"')
+            assert (answer.num_rows, answer.column_names) == (0, [column.name for column in table.columns])
+            assert not reader.has(name)
+
+
+def test_an_empty_view_has_the_types_of_a_full_one(empty: Run, run: Run) -> None:
+    sql = "SELECT column_name, column_type FROM (DESCRIBE spans)"
+    with Reader(empty) as reader, Reader(run) as other:
+        assert reader.query(sql).equals(other.query(sql))
+
+
+def test_a_question_with_parameters_is_answered_from_a_folder_with_a_quote_in_its_name(run: Run) -> None:
+    with Reader(run) as reader:
+        rows = reader.query("SELECT name, self_ns FROM spans WHERE dur_ns > ?", [60]).to_pylist()
+        assert reader.has("spans")
+
+    assert rows == [{"name": "aten::linear", "self_ns": 50}]
+
+
+def test_columns_come_as_arrays_without_the_database(run: Run) -> None:
+    with Reader(run) as reader:
+        found = reader.arrays("spans", ["name", "start_ns", "parent", "seq", "unfinished", "phase"])
+
+    assert found["name.names"][found["name"]].tolist() == ["aten::linear", "aten::addmm"]
+    assert found["start_ns"].tolist() == [10, 20]
+    assert found["parent"].tolist() == [-1, 0]
+    assert found["seq"].tolist() == [-1, 4]
+    assert found["unfinished"].tolist() == [False, False]
+    assert found["phase"].tolist() == [-1, -1]
+
+
+def test_arrays_of_a_missing_table_are_empty(empty: Run) -> None:
+    with Reader(empty) as reader:
+        found = reader.arrays("spans", ["name", "start_ns", "unfinished"])
+
+    assert {name: len(values) for name, values in found.items()} == {
+        "name": 0, "name.names": 0, "start_ns": 0, "unfinished": 0
+    }  # fmt: skip
+
+
+def test_parts_with_different_names_are_one_column(empty: Run) -> None:
+    writer = TableWriter(empty.path, "counters")
+    for names in (["a", "b"], ["b", "c"]):
+        writer.add({"track": [0, 0], "at_ns": [1, 2], "name": names, "value": [1, 2], "unit": ["ns", "ns"]})
+    with Reader(empty) as reader:
+        found = reader.arrays("counters", ["name"])
+        grouped = reader.query("SELECT name, count(*) AS n FROM counters GROUP BY name ORDER BY name").to_pylist()
+
+    assert np.array(found["name.names"])[found["name"]].tolist() == ["a", "b", "b", "c"]
+    assert [row["n"] for row in grouped] == [1, 2, 1]
+
+
+@pytest.mark.parametrize("left", [0, 3, 100])
+def test_a_table_that_was_cut_is_said_to_be_damaged(run: Run, left: int) -> None:
+    (file,) = table_files(run, "spans")
+    file.write_bytes(file.read_bytes()[:left])
+
+    with pytest.raises(ReadError, match=r"spans.all\.parquet is damaged"):
+        check_tables(run)
+
+
+def test_a_whole_recording_is_not_said_to_be_damaged(run: Run, empty: Run) -> None:
+    check_tables(run)
+    check_tables(empty)
+
+
+def test_a_question_to_a_damaged_table_fails_in_words(run: Run) -> None:
+    """The footer is whole, what it points to is not."""
+    (file,) = table_files(run, "spans")
+    content = bytearray(file.read_bytes())
+    content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
+    file.write_bytes(content)
+
+    with Reader(run) as reader, pytest.raises(ReadError, match="damaged"):
+        reader.query("SELECT * FROM spans")
+
+
+def test_a_closed_reader_opens_again(run: Run) -> None:
+    reader = Reader(run)
+    assert reader.query("SELECT 1 AS one")["one"].to_pylist() == [1]
+    reader.close()
+    reader.close()
+    assert reader.query("SELECT count(*) AS n FROM spans")["n"].to_pylist() == [2]
+    reader.close()
