@@ -27,7 +27,6 @@ def run(setting: Setting) -> Report:
     compare(setting, report, table, "import layerscope", ours("pass"), ours("import layerscope"), IMPORT_MS)
     compare(setting, report, table, "the door, python -c pass", theirs("pass"), theirs("pass", door), DOOR_MS)
     compare(setting, report, table, "layerscope --version", ours("pass"), ours("--version", module=True), None)
-    compare(setting, report, table, "import layerscope.cli.run", ours("pass"), ours("import layerscope.cli.run"), None)
     inside = report.table("Inside a program that imports torch (once a process)", "what", "runs", "median (ms)")
     spent = [agent_ms(setting) for _ in range(2 if setting.quick else 5)]
     inside.add(

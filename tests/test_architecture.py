@@ -20,7 +20,8 @@ NOTHING, ALL = "nothing of ours", "all"
 def stated_arrows(text: str) -> dict[str, set[str] | None]:
     """Per package what it may import, from the table with the header `package | does | may import`; None: all."""
     lines = text.splitlines()
-    start = next(i for i, line in enumerate(lines) if re.match(r"\|\s*package\s*\|\s*does\s*\|\s*may import\s*\|", line))
+    header = re.compile(r"\|\s*package\s*\|\s*does\s*\|\s*may import\s*\|")
+    start = next(i for i, line in enumerate(lines) if header.match(line))
     arrows: dict[str, set[str] | None] = {}
     for line in lines[start + 2 :]:
         if not line.startswith("|"):

@@ -17,8 +17,8 @@ from measuring.runs import BenchmarkError, Setting, last_words, plain, recorded
 
 # Steps in a block: about 10 ms each, so that what a block leaves in the caches weighs little in the next.
 BLOCKS = {"tiny": 3, "mlp": 4, "cnn": 1}
-SECONDS = {"tiny": 4.0, "mlp": 20.0, "cnn": 45.0}
-QUICK_SECONDS = {"tiny": 1.0, "mlp": 2.0, "cnn": 3.0}
+SECONDS = {"tiny": 4.0, "mlp": 12.0, "cnn": 35.0}
+QUICK_SECONDS = {"tiny": 1.0, "mlp": 2.0, "cnn": 2.0}
 PROFILED_BLOCK = 20
 PARTS = ["loading", "learning"]
 
@@ -102,12 +102,14 @@ def kinds_between(spans: dict[str, np.ndarray], begin_ns: int, end_ns: int) -> d
     return {str(name): int((codes == i).sum()) for i, name in enumerate(spans["kind.names"]) if (codes == i).any()}
 
 
-def compare_profiler(setting: Setting) -> Interval:
-    """The same for PyTorch's own profiler on `tiny`."""
+def compare_other(setting: Setting, name: str, switch: str) -> list[Interval]:
+    """The ratios of a step and of its parts when something else than layerscope is switched on and off."""
     seconds = 1.0 if setting.quick else 4.0
-    arguments = ["tiny", "--toggle", "profiler", "--block", str(PROFILED_BLOCK), "--seconds", str(seconds)]
+    block = PROFILED_BLOCK if switch == "profiler" else BLOCKS[name]
+    arguments = [name, "--toggle", switch, "--block", str(block), "--seconds", str(seconds)]
     on, off = split(plain(setting, "workload.py", *arguments).json["blocks"])
-    return mean_increase(on.sum(1), off.sum(1))
+    parts = [mean_increase(on[:, i], off[:, i]) for i in range(on.shape[1])]
+    return [mean_increase(on.sum(1), off.sum(1)), *(parts if len(parts) > 1 else [])]
 
 
 def split(blocks: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,7 @@
 """A program with a fixed number of steps that says what its steps cost. It knows nothing of layerscope, except with
 --toggle: then it takes the recording's callbacks away and puts them back, block by block, and compares itself.
 
-usage: workload.py tiny|mlp|cnn [--steps N] [--threads N] [--profiler] [--toggle recording|profiler]
+usage: workload.py tiny|mlp|cnn [--steps N] [--threads N] [--profiler] [--toggle recording|profiler|empty]
 Prints one line of JSON.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import mmap
 import os
 import random
 import sys
@@ -127,11 +128,57 @@ class Profiler:
             self._profile = None
 
 
+class _Callback(ctypes.Structure):
+    """at::RecordFunctionCallback, as the agent has it."""
+
+    _fields_ = (
+        ("start", ctypes.c_void_p),
+        ("end", ctypes.c_void_p),
+        ("sampling_probability", ctypes.c_double),
+        ("scopes", ctypes.c_bool * 10),
+        ("needs", ctypes.c_bool * 3),
+    )
+
+
+class Empty:
+    """A callback that does nothing: what PyTorch itself takes for calling any. Machine code, x86-64."""
+
+    _START = b"\x48\xc7\x07\0\0\0\0\x48\x89\xf8\xc3"  # *rdi = 0; return rdi
+    _END = b"\xc3"  # return
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        self._add = library._ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE
+        self._add.argtypes, self._add.restype = [_Callback], ctypes.c_uint64
+        self._remove = library._ZN2at14removeCallbackEm
+        self._remove.argtypes = [ctypes.c_uint64]
+        self._code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        self._code.write(self._START + self._END)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self._code))
+        scopes = (ctypes.c_bool * 10)(*[True] * 10)
+        self._callback = _Callback(start, start + len(self._START), 1.0, scopes)
+        self._handle = 0
+
+    def on(self) -> None:
+        """Call it."""
+        self.off()
+        self._handle = self._add(self._callback)
+
+    def off(self) -> None:
+        """Do not."""
+        if self._handle:
+            self._remove(self._handle)
+        self._handle = 0
+
+
 def settle() -> None:
     """The framework's view of its callbacks is renewed at the next operators."""
     x = torch.ones(8)
     for _ in range(SETTLING):
         x = x + 0.0
+
+
+SWITCHES: dict[str, Callable[[], Any]] = {"recording": Recording, "profiler": Profiler, "empty": Empty}
 
 
 def run(parts: list[Part], steps: int) -> None:
@@ -157,7 +204,7 @@ def measure_toggled(parts: list[Part], options: argparse.Namespace) -> dict[str,
 
     `sample` is one more step with, when each part began and ended.
     """
-    switch: Any = Recording() if options.toggle == "recording" else Profiler()
+    switch = SWITCHES[options.toggle]()
     switch.off()
     run(parts, WARM_UP)
     chance = random.Random(1)
@@ -194,7 +241,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--profiler", action="store_true")
-    parser.add_argument("--toggle", choices=["recording", "profiler"])
+    parser.add_argument("--toggle", choices=list(SWITCHES))
     parser.add_argument("--block", type=int, default=1, help="steps in a block")
     parser.add_argument("--seconds", type=float, default=5.0, help="for --toggle")
     options = parser.parse_args()

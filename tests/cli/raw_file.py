@@ -34,7 +34,12 @@ class RawFile:
         self._segment_bytes = 0
         self._first: dict[int, int] = {}
         self.counts: dict[tuple[int, int], list[int]] = {}
-        described = {"pid": pid, "start_ns": start_ns, "clock": "tsc" if tsc else "monotonic", "argv": ["python", "t.py"]}
+        described = {
+            "pid": pid,
+            "start_ns": start_ns,
+            "clock": "tsc" if tsc else "monotonic",
+            "argv": ["python", "t.py"],
+        }
         self.write(spool.PROCESS, json.dumps(described | about).encode())
 
     def write(self, kind: int, payload: bytes, key: int = 0, count: int = 0, first: int = 0) -> None:

@@ -52,7 +52,9 @@ def in_c(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
                 wanted.append(f"(__typeof__({member}))-1 < 0")
     lines = "".join(f'    printf("%lld\\n", (long long)({text}));\n' for text in wanted)
     (folder / "print.c").write_text(
-        '#include "layout.h"\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n' + lines + "    return 0;\n}\n"
+        '#include "layout.h"\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n'
+        + lines
+        + "    return 0;\n}\n"
     )
     program = build(folder / "print", [folder / "print.c"])
     printed = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()

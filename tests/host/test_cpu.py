@@ -33,13 +33,13 @@ def test_version_2_of_the_control_groups(tmp_path: Path, limit: str, cpus: float
 
 @pytest.mark.parametrize(("quota", "cpus"), [("-1", 8), ("250000", 2.5), ("0", 8), ("9900000", 8)])
 def test_version_1_of_the_control_groups(tmp_path: Path, quota: str, cpus: float) -> None:
-    root = write(tmp_path, **{"cpu__cpu_DOT_cfs_quota_us": quota, "cpu__cpu_DOT_cfs_period_us": "100000"})
+    root = write(tmp_path, cpu__cpu_DOT_cfs_quota_us=quota, cpu__cpu_DOT_cfs_period_us="100000")
 
     assert cpu.usable_cpus(root) == cpus
 
 
 def test_half_a_quota_is_none(tmp_path: Path) -> None:
-    assert cpu.usable_cpus(write(tmp_path, **{"cpu__cpu_DOT_cfs_quota_us": "250000"})) == 8
+    assert cpu.usable_cpus(write(tmp_path, cpu__cpu_DOT_cfs_quota_us="250000")) == 8
 
 
 def test_without_control_groups_the_affinity_counts(tmp_path: Path) -> None:

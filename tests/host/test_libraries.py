@@ -66,7 +66,9 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @given(st.data())
-def test_a_damaged_file_raises_nothing(tmp_path_factory: pytest.TempPathFactory, content: bytes, data: st.DataObject) -> None:
+def test_a_damaged_file_raises_nothing(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, data: st.DataObject
+) -> None:
     broken = bytearray(content[: data.draw(st.integers(0, len(content)))])
     for at in data.draw(st.lists(st.integers(0, 1200), max_size=6)):
         if at < len(broken):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,7 +69,7 @@ def test_there_and_back_is_off_by_no_more_than_a_nanosecond_and_a_tick(
     ticks = data.draw(st.lists(st.integers(readings[0][0], readings[-1][0]), min_size=1, max_size=20))
     for tick, again in zip(ticks, to_run(back, to_run(conversion, ticks)), strict=True):
         # Going there rounds down to a nanosecond, which is so many ticks; coming back to a tick.
-        ticks_per_ns = max((b[0] - a[0]) / (b[1] - a[1]) for a, b in zip(readings, readings[1:], strict=False))
+        ticks_per_ns = max((b[0] - a[0]) / (b[1] - a[1]) for a, b in itertools.pairwise(readings))
         assert -1 <= tick - again <= ticks_per_ns + 2
 
 

@@ -81,7 +81,7 @@ class Worker:
         self.thread.join()
         tid = self.thread.native_id
         # The kernel's thread, and with it the agent's destructor, ends a little after Python's.
-        while os.path.exists("/proc/self/task/%d" % tid):
+        while os.path.exists(f"/proc/self/task/{tid}"):
             time.sleep(0.001)
 
 

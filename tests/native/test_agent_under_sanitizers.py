@@ -26,21 +26,23 @@ OPTIONS = {
 def chaos(driver: Path, folder: Path, threads: int, count: int, seed: int) -> None:
     """Drive it; nothing may be said on stderr, and every span must be recorded or counted."""
     door = Door(folder / "raw")
-    done = subprocess.run(
+    process = subprocess.Popen(
         [str(driver), door.name, "chaos", str(threads), str(count), str(seed)],
-        capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **OPTIONS},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **OPTIONS},
     )  # fmt: skip
+    stdout, stderr = process.communicate(timeout=240)
     door.close()
-    assert (done.returncode, done.stderr[:6000]) == (0, "")
-    begun, ended = [int(word) for word in done.stdout.splitlines()[1].split()]
+    assert (process.returncode, stderr[:6000]) == (0, "")
+    begun, ended = [int(word) for word in stdout.splitlines()[1].split()]
     assert begun == ended
     run = Run.create(folder / "chaos.layerscope", run_info())
     RunConversion(door.raw, run.tables_path).finish({})
     with Reader(run) as reader:
         (row,) = reader.query(
-            "SELECT (SELECT count(*) FROM spans JOIN tracks USING (track) WHERE process = 0) AS recorded, "
-            "(SELECT coalesce(sum(lost), 0)::BIGINT FROM gaps LEFT JOIN tracks USING (track) "
-            "WHERE coalesce(tracks.process, gaps.process) = 0) AS lost, "
+            "SELECT (SELECT count(*) FROM spans JOIN tracks USING (track) JOIN processes USING (process) "
+            f"WHERE pid = {process.pid}) AS recorded, "
+            "(SELECT coalesce(sum(lost), 0)::BIGINT FROM gaps JOIN processes USING (process) "
+            f"WHERE pid = {process.pid}) AS lost, "
             "(SELECT count(*) FROM spans WHERE unfinished) AS unfinished, "
             "(SELECT count(*) FROM spans c JOIN spans p ON p.span = c.parent WHERE p.track <> c.track "
             "OR p.depth <> c.depth - 1 OR p.start_ns > c.start_ns OR p.start_ns + p.dur_ns < c.start_ns) AS wrong"

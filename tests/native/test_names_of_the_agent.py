@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
+import pytest
+
 from tests.native.driven import Drive
 
 
@@ -57,7 +59,9 @@ def test_names_at_every_alignment_are_read_right(drive: Drive) -> None:
         """,
     )
 
-    assert names == [f"aligned by {shift} in round {turn}" for turn in range(2) for shift in range(16) for _ in range(2)]
+    assert names == [
+        f"aligned by {shift} in round {turn}" for turn in range(2) for shift in range(16) for _ in range(2)
+    ]
 
 
 def test_a_name_at_the_end_of_a_page_is_not_read_beyond(drive: Drive) -> None:
@@ -134,6 +138,32 @@ def test_100_000_names_grow_across_segments_and_all_come_through(drive: Drive) -
     assert row == {"n": 100_000 - lost, "names": 100_000 - lost, "right": 100_000 - lost}
     (handed,) = driven.door.handed.values()
     assert len(handed.names) > 3
+
+
+@pytest.mark.slow
+def test_names_beyond_the_first_million_are_recorded_without_their_names(drive: Drive) -> None:
+    driven = drive(
+        """
+        start()
+        buffer = ctypes.create_string_buffer(64)
+        address = ctypes.addressof(buffer)
+        for number in range((1 << 20) + 1000):
+            buffer.value = b"%d" % number
+            end(torch.fake_begin(address, 0, number, 0))
+            if number % 1000 == 0:
+                time.sleep(0.0005)
+        """
+    )
+
+    assert (driven.status, driven.stderr) == (0, "")
+    (row,) = driven.rows(
+        "SELECT count(*) AS n, count(*) FILTER (name <> seq::VARCHAR) AS other, "
+        "min(seq) FILTER (name <> seq::VARCHAR) AS first, "
+        "count(*) FILTER (name <> seq::VARCHAR AND name <> '(other names)') AS wrong FROM spans"
+    )
+    assert row["n"] + driven.losses().get("ring_full", 0) == (1 << 20) + 1000
+    assert (row["first"], row["wrong"]) == ((1 << 20) - 1, 0)
+    assert int(driven.door.page(driven.pid)["lost_names"]) == 1001
 
 
 def test_two_threads_that_bring_the_same_new_name_share_its_number(drive: Drive) -> None:

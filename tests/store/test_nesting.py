@@ -128,5 +128,3 @@ def test_tracks_share_the_keys_and_nothing_else(several: list[tuple[list[Span], 
     assert len(set(seen)) == len(seen)
     for spans, _ in several:
         assert all(span.told == (span.parent.key if span.parent else -1) for span in spans)
-
-

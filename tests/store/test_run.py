@@ -92,7 +92,9 @@ def test_a_save_that_fails_leaves_the_old_file(run: Run, monkeypatch: pytest.Mon
 def test_a_newer_schema_is_refused_in_words_even_if_nothing_else_is_known(run: Run) -> None:
     newer = {"schema": SCHEMA_VERSION + 41, "all": "different", "state": 7}
     (run.path / "run.json").write_text(json.dumps(newer))
-    with pytest.raises(ReadError, match=r"was recorded by a newer layerscope \(schema 42; this one reads up to 1\)\. Update"):
+    with pytest.raises(
+        ReadError, match=r"was recorded by a newer layerscope \(schema 42; this one reads up to 1\)\. Update"
+    ):
         Run.open(run.path)
 
 
@@ -104,7 +106,7 @@ def test_fields_that_only_a_newer_layerscope_of_the_same_schema_knows_are_no_har
 
 
 def test_words_in_the_recording_are_not_taken_for_its_schema(tmp_path: Path) -> None:
-    Run.create(tmp_path / "a.layerscope", run_info(command=["echo", '"schema": 99', "schema: 99"], host={"kernel": "x"}))
+    Run.create(tmp_path / "a.layerscope", run_info(command=["echo", '"schema": 99', "schema: 99"]))
 
     assert Run.open(tmp_path / "a.layerscope").info.schema == SCHEMA_VERSION
 
@@ -133,10 +135,12 @@ def test_a_file_with_any_other_bytes_opens_or_is_refused_in_words(
 ) -> None:
     folder = tmp_path_factory.mktemp("changed")
     (folder / "run.json").write_bytes(CONTENT[:at] + instead + CONTENT[at + len(instead) :])
+    words = ""
     try:
         assert isinstance(Run.open(folder).info, RunInfo)
     except ReadError as error:
-        assert "damaged" in str(error) or "newer" in str(error)
+        words = str(error)
+    assert not words or "damaged" in words or "newer" in words
 
 
 def test_a_free_name_counts_up_and_never_takes_one_that_exists(tmp_path: Path) -> None:

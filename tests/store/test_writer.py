@@ -24,8 +24,9 @@ def run(tmp_path: Path) -> Run:
 
 def marks(*numbers: int) -> dict[str, Any]:
     """Columns of `counters` with these values."""
-    count = len(numbers)
-    return {"track": [0] * count, "at_ns": list(numbers), "name": ["x"] * count, "value": list(numbers), "unit": ["ns"] * count}
+    same = {"track": 0, "name": "x", "unit": "ns"}
+    columns = {name: [value] * len(numbers) for name, value in same.items()}
+    return columns | {"at_ns": list(numbers), "value": list(numbers)}
 
 
 def values(run: Run) -> list[int]:

@@ -3,7 +3,8 @@ that was meant for it, once.
 
 What a fork and an exec by us would change, and is put back: the signal mask, ignored signals, the limit
 of descriptors. What stays different: its parent, and that SIGPIPE and SIGXFSZ have their defaults (our
-own Python ignored them before it could look what they were).
+own Python ignored them before it could look what they were). A program that stops itself does not stop us:
+nobody would wake us when somebody else continues it.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Program:
             if came is None or came.si_signo == signal.SIGCHLD:
                 idle()
             elif not self._witness.saw(came):
-                with contextlib.suppress(ProcessLookupError):
+                with contextlib.suppress(OSError):  # it has ended, or belongs to another user (sudo)
                     os.kill(self.pid, came.si_signo)
 
     def release(self) -> None:

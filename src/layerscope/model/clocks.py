@@ -51,7 +51,8 @@ class Conversion:
         along = np.floor((ticks - its[line]) * np.append(slope, slope[-1])[line]).astype(np.int64)
         # Rounding must not carry a moment past the next reading: order is kept across the border.
         limit = np.append(np.diff(run_ns), np.iinfo(np.int64).max)[line]
-        return run_ns[line] + np.minimum(along, limit)
+        moments: np.ndarray = run_ns[line] + np.minimum(along, limit)
+        return moments
 
 
 class Identity(Conversion):

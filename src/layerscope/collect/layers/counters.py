@@ -49,6 +49,8 @@ def sample(pid: int) -> bytes:
     rows["at_ns"] = at_ns
     rows["counter"] = np.arange(len(values))
     rows["value"] = values
+    if fields[0] == b"Z":  # it has ended and is not reaped: its memory and its threads are gone, the rest is final
+        rows = rows[: NAMES.index("rss_bytes")]
     return rows.tobytes()
 
 

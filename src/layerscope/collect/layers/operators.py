@@ -127,7 +127,8 @@ class Decoder:
             if last:
                 spans = _without_twins(spans, self._ring_last.values())
                 # Whatever is still open has outlived all that has ended.
-                spans["end"][spans["unfinished"] > 0] = max(self.clock.last, int(spans["end"].max(initial=0)))
+                latest = max(self.clock.last, int(spans["end"].max(initial=0)), int(spans["start"].max(initial=0)))
+                spans["end"][spans["unfinished"] > 0] = latest
             elif late.any():
                 self._wait(track, spans[late])
                 spans = spans[~late]
