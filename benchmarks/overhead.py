@@ -163,7 +163,8 @@ def compare_inside(setting: Setting, report: Report) -> None:
         report.data[f"{name}, inside"] = asdict(found)
         if found.dropped:
             report.remarks.append(f"{name}: {found.dropped} records were dropped.")
-    for name, switch in (("tiny", "profiler"), ("tiny", "empty"), ("mlp", "empty")):
+    others = [("tiny", "profiler"), ("tiny", "empty"), ("mlp", "empty")]
+    for name, switch in others[: 2 if setting.quick else None]:
         ratios = compare_other(setting, name, switch)
         for what, ratio in zip((f"{OTHERS[switch]}, {name}", "  its loading", "  its learning"), ratios, strict=False):
             table.add(what, "", "", "", interval(ratio, 4), "", "")

@@ -1,9 +1,9 @@
 """What can go wrong, as one small tree: raised with the remedy in the sentence, caught once, in `cli`.
 
-    LayerscopeError          status 125
-    ├── UsageError           the command line asks for something that does not exist
-    ├── RunError             recording cannot start or go on
-    └── ReadError            a recording or a foreign file cannot be read
+LayerscopeError          status 125
+├── UsageError           the command line asks for something that does not exist
+├── RunError             recording cannot start or go on
+└── ReadError            a recording or a foreign file cannot be read
 """
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+"""Phases of synthetic loops, compared with the truth to the nanosecond."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Steps of synthetic loops with a known number of iterations."""
+
 from __future__ import annotations
 
 import numpy as np

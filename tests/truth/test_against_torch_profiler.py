@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.recorded import ROOT, Recorded, record
 
 pytestmark = pytest.mark.slow
@@ -38,7 +39,9 @@ def data(program_python: str, tmp_path_factory: pytest.TempPathFactory) -> list[
     """Options of the example: the digits are drawn before anything is measured."""
     folder = tmp_path_factory.mktemp("digits")
     options = ["--data", str(folder / "mnist"), *OPTIONS]
-    subprocess.run([program_python, str(EXAMPLE), *options, "--limit", "1"], check=True, capture_output=True, timeout=120)
+    subprocess.run(
+        [program_python, str(EXAMPLE), *options, "--limit", "1"], check=True, capture_output=True, timeout=120
+    )
     return options
 
 
@@ -105,7 +108,9 @@ def test_self_times_lie_within_twice_the_spread_of_two_runs_of_torch_profiler(
         folder = tmp_path / str(attempt)
         folder.mkdir()
         recorded = recorded_example(program_python, data, folder)
-        ours = shares({r["name"]: r["s"] for r in recorded.rows("select name, sum(self_ns)::BIGINT s from spans group by name")})
+        ours = shares(
+            {r["name"]: r["s"] for r in recorded.rows("select name, sum(self_ns)::BIGINT s from spans group by name")}
+        )
         second = shares(self_ns(profiled(program_python, data)))
         large = [name for name in first if (first[name] + second[name]) / 2 >= 0.02]
         spread = max(abs(first[name] - second[name]) for name in large)

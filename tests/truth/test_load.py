@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.recorded import ROOT, Recorded, record
 
 from layerscope.cli._open import open_run
+from tests.recorded import ROOT, Recorded, record
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -70,9 +70,15 @@ def test_program_and_drainer_killed_together_lose_the_last_poll_at_most_and_say_
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     words = ["-m", "layerscope", "run", "-o", "recording", "--", program_python, "program.py"]
     session = subprocess.Popen(
-        [sys.executable, *words], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, *words],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    assert session.stdout and session.stdout.readline() == "started\n"
+    assert session.stdout
+    assert session.stdout.readline() == "started\n"
     time.sleep(1.5)
     children = {_words(pid): pid for pid in _children(session.pid)}
     drainer = next(pid for words, pid in children.items() if "layerscope.collect.drainer" in words)

@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         where = f" with {command[0]} ({python})" if python else ""
         say(f"layerscope: recording {program_name(command)}{where} into {_shown(recording.path)}\n")
     try:
-        ended = session.run(program)
+        ended = session.run(program, import_readers)
     except RunError:
         if converter is not None:
             converter.kill()
@@ -90,6 +90,14 @@ def run(arguments: argparse.Namespace) -> int:
             if problem.code == "internal_error":
                 say(f"layerscope: {problem.what}. The recording is kept\n")
     return leave(ended)
+
+
+def import_readers() -> None:
+    """Import what the summary needs while the program runs: the prompt comes back sooner."""
+    with contextlib.suppress(ImportError):
+        import layerscope.analyse.summary
+        import layerscope.show.summary
+        import layerscope.store.reader  # noqa: F401
 
 
 def reserve_streams() -> None:

@@ -145,6 +145,7 @@ class Process:
         self.rings: list[Ring] = []
         self.segments: list[NamesSegment] = []
         self.totals = Totals()
+        self.sealed: dict[int, int] = {}  # by ring, how far a drainer before us got
         self.file = spool.SpoolWriter(folder / "spool")
         self.dead_since: float | None = None
         self.named_tids: set[int] = set()
@@ -262,7 +263,10 @@ class Drainer:
         elif process is None:
             return  # its page never arrived: nothing can be said about it
         elif message["type"] == layout.SEND_RING:
-            process.rings.append(Ring(fd))
+            ring = Ring(fd)
+            # The one before us may have died between writing records and saying so to the program.
+            ring.consumed[0] = max(int(ring.consumed[0]), process.sealed.get(ring.index, 0))
+            process.rings.append(ring)
         else:
             process.segments.append(NamesSegment(fd))
 
@@ -282,6 +286,7 @@ class Drainer:
             for chunk in spool.SpoolReader(folder / "spool").chunks():
                 if chunk.kind == spool.RECORDS:
                     process.totals.add(np.frombuffer(chunk.payload, layout.RECORD))
+                    process.sealed[chunk.key] = chunk.first + chunk.count
         self.processes[key] = process
         self._write(process, spool.PROCESS, process.describe())
         self._write(process, spool.POLL, np.array(clock_reading(), "<i8").tobytes())
@@ -367,13 +372,14 @@ class Drainer:
     def _finish(self, process: Process) -> bool:
         """The last word on a process: what is still open on every thread, and what was lost. False: no room for it."""
         losses = []
+        fits = True
         for ring in process.rings:
             header = ring.header
             header["closed"] = 1
             depth = min(int(header["depth"]), layout.OPEN_SLOTS)
             if depth and int(header["track"]):
                 head = np.array([int(header["track"]), int(header["tid"])], "<u8").tobytes()
-                self._write(process, spool.OPEN, head + header["open"][:depth].tobytes(), ring.index, depth)
+                fits &= self._write(process, spool.OPEN, head + header["open"][:depth].tobytes(), ring.index, depth)
             left, full, deep = ring.abandoned()
             if left or full or deep:
                 losses.append([ring.index, left, full, deep, int(header["lost_first"]), int(header["lost_last"])])
@@ -384,10 +390,11 @@ class Drainer:
         }
         if process.page is not None:
             about.update({name: int(process.page[name]) for name in PAGE_COUNTS})
-        self._write(process, spool.TOTALS, process.totals.packed())
-        self._write(process, spool.LOSS, json.dumps(about).encode())
-        self._write(process, spool.POLL, np.array(clock_reading(), "<i8").tobytes())
-        return self._write(process, spool.END, b"{}")
+        fits &= self._write(process, spool.TOTALS, process.totals.packed())
+        fits &= self._write(process, spool.LOSS, json.dumps(about).encode())
+        fits &= self._write(process, spool.POLL, np.array(clock_reading(), "<i8").tobytes())
+        # Without the rest there is no end: it is all said again when there is room.
+        return fits and self._write(process, spool.END, b"{}")
 
 
 def ask_for_low_latency() -> None:

@@ -82,8 +82,8 @@ def ask(library: Path) -> Answer:
         if done.returncode != 0:
             return Answer("refused", f"the probe of {library.name} ended with status {done.returncode}")
         reply = json.loads(done.stdout)
-        return Answer(reply["state"], reply["why"], reply["sequence_offset"])
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError) as error:
+        return Answer(str(reply["state"]), str(reply["why"]), int(reply["sequence_offset"]))
+    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
         return Answer("refused", f"the probe of {library.name} did not answer: {error}")
 
 
@@ -100,9 +100,8 @@ def ask_with_python(python: str, library: Path, answer: Answer, use_tsc: bool) -
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
         reply = json.loads(done.stdout)
-    except (OSError, subprocess.TimeoutExpired, ValueError):
+        offset, cost_ns = int(reply["forward_thread_offset"]), float(reply["operator_cost_ns"])
+    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
         return answer
-    answer.forward_thread_offset = int(reply["forward_thread_offset"])
-    answer.operator_cost_ns = float(reply["operator_cost_ns"])
-    answer.complete = True
+    answer.forward_thread_offset, answer.operator_cost_ns, answer.complete = offset, cost_ns, True
     return answer

@@ -18,7 +18,7 @@ import struct
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,8 +108,8 @@ class Session:
 
     # -- while the program runs --------------------------------------------------------------------
 
-    def run(self, program: Program) -> Ended:
-        """Run `program` to its end. RunError 126 or 127 when it cannot be started."""
+    def run(self, program: Program, prepare: Callable[[], None]) -> Ended:
+        """Run `program` to its end; `prepare` is called beside it. RunError 126 or 127 when it cannot be started."""
         start_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         program.start()
         self.start_ns = start_ns
@@ -118,7 +118,7 @@ class Session:
             self.link.begin(self.pid, start_ns)
         receiver = threading.Thread(target=self._receive, daemon=True)
         receiver.start()
-        preparation = threading.Thread(target=import_readers, daemon=True)
+        preparation = threading.Thread(target=prepare, daemon=True)
         preparation.start()
         program.wait(self._watch)
         self.end_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
@@ -237,15 +237,6 @@ def surviving(problems: list[Problem]) -> Iterator[None]:
         what = f"layerscope itself failed: {type(error).__name__}: {error}"
         if all(problem.what != what for problem in problems):
             problems.append(Problem("operators", "internal_error", what, "report it, with this sentence", "not known"))
-
-
-def import_readers() -> None:
-    """Import what the summary needs while the program runs: the prompt comes back sooner."""
-    with contextlib.suppress(ImportError):
-        import duckdb  # noqa: F401
-        import pyarrow.parquet  # noqa: F401
-
-        import layerscope.analyse.summary  # noqa: F401
 
 
 def _descends(pid: int, ancestor: int) -> bool:

@@ -44,7 +44,13 @@ class Reader:
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:
         """The answer to `sql` as an Arrow table."""
-        table: pa.Table = self.connection().sql(sql, params=parameters or None).to_arrow_table()
+        import duckdb
+
+        try:
+            table: pa.Table = self.connection().sql(sql, params=parameters or None).to_arrow_table()
+        except duckdb.Error as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ReadError(f"{self.run.path} cannot answer: {reason}") from error
         return table
 
     def arrays(self, table: str, columns: list[str]) -> dict[str, np.ndarray]:

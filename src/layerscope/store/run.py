@@ -138,7 +138,7 @@ class Run:
         refuse_newer(path, data)
         try:
             info = msgspec.json.decode(data, type=RunInfo)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ReadError(f"{file} is damaged ({error}). The raw files beside it are untouched") from error
         return cls(path, info)
 

@@ -16,88 +16,89 @@ def _as_machinery(function):
     return function
 
 
-def _install(settings):
-    class Finder(object):
-        """Watches for `import torch`. Stays until exec: a program may probe first and import later."""
+class _Finder(object):
+    """Watches for `import torch`. Stays until exec: a program may probe first and import later."""
 
-        def __init__(self):
-            self.hook = None
-            self.pending = False
-            self.busy = set()  # threads that are in here already
+    def __init__(self):
+        self.hook = None
+        self.pending = False
+        self.busy = set()  # threads that are in here already
 
-        def find_spec(self, name, path=None, target=None):
-            if name != "torch" and not self.pending:
-                return None
-            thread = get_ident()
-            if thread in self.busy:
-                return None
-            self.busy.add(thread)
-            try:
-                if self.pending:
-                    self.try_start()
-                return self.find(path, target) if name == "torch" else None
-            finally:
-                self.busy.discard(thread)
-
-        def find(self, path, target):
-            for finder in sys.meta_path:
-                find = getattr(finder, "find_spec", None)
-                if finder is self or find is None:
-                    continue
-                spec = find("torch", path, target)
-                if spec is not None:
-                    self.watch(spec.loader)
-                    return spec
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch" and not self.pending:
             return None
-
-        def watch(self, loader):
-            """Have one call of this loader's exec_module go through us. The program sees its own loader."""
-            if isinstance(loader, type) or not hasattr(loader, "exec_module"):
-                return
-
-            # Somebody else may have had the same idea.
-            before = getattr(loader, "__dict__", {}).get("exec_module")
-
-            def exec_module(module):
-                try:
-                    del loader.exec_module
-                    if before is not None:
-                        loader.exec_module = before
-                except AttributeError:
-                    pass
-                self.prepare(module)
-                loader.exec_module(module)
-                self.try_start()
-
-            try:
-                loader.exec_module = _as_machinery(exec_module)
-            except Exception:
-                pass
-
-        def prepare(self, module):
-            try:
-                if self.hook is None:
-                    hook = {"__name__": "layerscope_inside_pytorch", "settings": settings}
-                    path = settings["inside"] + "/pytorch.py"
-                    with open(path) as source:
-                        exec(compile(source.read(), path, "exec"), hook)
-                    self.hook = hook
-                self.hook["prepare"](module)
-            except Exception:
-                self.hook = None
-
-        def try_start(self):
-            try:
-                self.pending = self.hook is not None and bool(self.hook["start"]())
-            except Exception:
-                self.pending = False
-
-    if sys.version_info >= (3, 7):
         from _thread import get_ident
 
-        Finder.find_spec = _as_machinery(Finder.find_spec)
-        Finder.find = _as_machinery(Finder.find)
-        sys.meta_path.insert(0, Finder())
+        thread = get_ident()
+        if thread in self.busy:
+            return None
+        self.busy.add(thread)
+        try:
+            if self.pending:
+                self.try_start()
+            return self.find(path, target) if name == "torch" else None
+        finally:
+            self.busy.discard(thread)
+
+    def find(self, path, target):
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            if finder is self or find is None:
+                continue
+            spec = find("torch", path, target)
+            if spec is not None:
+                self.watch(spec.loader)
+                return spec
+        return None
+
+    def watch(self, loader):
+        """Have one call of this loader's exec_module go through us. The program sees its own loader."""
+        if isinstance(loader, type) or not hasattr(loader, "exec_module"):
+            return
+
+        # Somebody else may have had the same idea.
+        before = getattr(loader, "__dict__", {}).get("exec_module")
+
+        def exec_module(module):
+            try:
+                del loader.exec_module
+                if before is not None:
+                    loader.exec_module = before
+            except AttributeError:
+                pass
+            self.prepare(module)
+            loader.exec_module(module)
+            self.try_start()
+
+        try:
+            loader.exec_module = _as_machinery(exec_module)
+        except Exception:
+            pass
+
+    def prepare(self, module):
+        try:
+            if self.hook is None:
+                hook = {"__name__": "layerscope_inside_pytorch", "settings": SETTINGS}
+                path = SETTINGS["inside"] + "/pytorch.py"
+                with open(path) as source:
+                    exec(compile(source.read(), path, "exec"), hook)
+                self.hook = hook
+            self.hook["prepare"](module)
+        except Exception:
+            self.hook = None
+
+    def try_start(self):
+        try:
+            self.pending = self.hook is not None and bool(self.hook["start"]())
+        except Exception:
+            self.pending = False
+
+
+def _install():
+    if sys.version_info >= (3, 7):
+        _Finder.find_spec = _as_machinery(_Finder.find_spec)
+        _Finder.find = _as_machinery(_Finder.find)
+        sys.meta_path.insert(0, _Finder())
 
 
 def _leave():
@@ -111,7 +112,7 @@ def _leave():
 try:
     _leave()
     if SETTINGS:
-        _install(SETTINGS)
+        _install()
 except Exception:
     pass
 
