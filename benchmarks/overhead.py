@@ -81,6 +81,8 @@ def workloads(setting: Setting) -> dict[str, Arms]:
             "torch.profiler": partial(run_plain, setting, [*tiny, "--profiler"]),
         }
     }
+    if setting.quick:
+        del found["tiny"]["torch.profiler"]
     for name, more in (("mlp", []), ("cnn", []), ("cnn, 2 threads", ["--threads", "2"])):
         if name.startswith("cnn") and setting.quick:
             continue

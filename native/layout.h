@@ -95,8 +95,7 @@ typedef struct {
     uint64_t lost_without_ring_first, lost_without_ring_last; /* ticks */
     uint64_t agent_cpu_ns;  /* what starting cost inside the program */
     uint32_t rings, callbacks;
-    uint64_t operator_cost_ns; /* written by the session: measured cost of one recorded operator */
-    uint8_t pad[4096 - 96];
+    uint8_t pad[4096 - 88];
     char library[4096]; /* libtorch_cpu.so */
     char command_line[8192];
 } ls_page;

@@ -106,12 +106,17 @@ def execute(setting: Setting, command: list[str], watch_every_s: float = 0.0) ->
         watch = Watch(process.pid, watch_every_s) if watch_every_s else None
         if watch:
             watch.start()
-        in_time = _wait(process.pid)
+        try:
+            in_time = _wait(process.pid)
+        except BaseException:
+            end_tree(process.pid)
+            process.wait()
+            raise
         end_ns = time.monotonic_ns()
+        if not in_time:
+            end_tree(process.pid)
         if watch:
             watch.join()
-        if not in_time:
-            end_tree(process)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         texts = []
@@ -135,16 +140,15 @@ def _wait(pid: int) -> bool:
         os.close(fd)
 
 
-def end_tree(process: subprocess.Popen[bytes]) -> None:
-    """End a process that we started, and what it started."""
-    parent = psutil.Process(process.pid)
-    below = parent.children(recursive=True)
-    process.send_signal(signal.SIGTERM)
+def end_tree(pid: int) -> None:
+    """End a child of ours, which nobody has reaped, and what it started."""
+    below = psutil.Process(pid).children(recursive=True)
+    os.kill(pid, signal.SIGTERM)
     psutil.wait_procs(below, timeout=GRACE_S)
     for child in below:
         with suppress(psutil.NoSuchProcess):
             child.kill()
-    process.kill()
+    os.kill(pid, signal.SIGKILL)
 
 
 def plain(setting: Setting, program: str, *arguments: str) -> Done:
@@ -174,7 +178,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def last_words(run: Run) -> dict[str, Any]:
-    """What the drainer wrote about a program of one process: clock, agent_cpu_ns, operator_cost_ns and more."""
+    """What the drainer wrote about a program of one process: clock, agent_cpu_ns and more."""
     found: dict[str, Any] = {}
     for path in run.raw.glob("*/spool"):
         for chunk in spool.SpoolReader(path).chunks():

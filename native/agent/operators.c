@@ -56,7 +56,8 @@ static inline const ls_cached_name *find_name(ls_thread *t, const char *text) {
 
 static inline void set_depth(ls_thread *t, uint32_t depth) {
     const ls_open *open = t->ring->h.open;
-    while (depth && LS_LOAD(open[depth - 1].state) & 1)
+    /* Acquire: whoever closed the slot from elsewhere is done with its context. */
+    while (depth && __atomic_load_n(&open[depth - 1].state, __ATOMIC_ACQUIRE) & 1)
         depth--;
     t->depth = depth;
     __atomic_store_n(&t->ring->h.depth, depth, __ATOMIC_RELEASE);

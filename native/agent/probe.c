@@ -74,3 +74,14 @@ LS_EXPORT int ls_probe_record(const char *library, int sequence_offset, int use_
         ls_this_thread->ring->h.consumed = ls_this_thread->written;
     return ls_operators_start();
 }
+
+/* Spans in the ring since the last call of ls_probe_record: of kind backward, or of all the other kinds. */
+LS_EXPORT uint32_t ls_probe_spans(int backward) {
+    const ls_thread *t = ls_this_thread;
+    uint32_t found = 0;
+    for (uint64_t i = t ? t->ring->h.consumed : 0; t && i < t->written; i++) {
+        uint8_t kind = t->ring->records[i % LS_RING_RECORDS].kind;
+        found += kind < LS_THREAD_BEGIN && (kind == LS_BACKWARD) == (backward != 0);
+    }
+    return found;
+}

@@ -120,7 +120,9 @@ def test_a_probe_that_answers_nonsense_is_a_refusal(
     assert probe.ask(library).state == "refused"
 
 
-@pytest.mark.parametrize("prints", ["", "hello", "[]", "{}", '{"forward_thread_offset": "x", "operator_cost_ns": 1}'])
+@pytest.mark.parametrize(
+    "prints", ["", "hello", "[]", "{}", '{"forward_thread_offset": "x", "operator_cost_ns": 1, "backward_cost_ns": 1}']
+)
 def test_a_python_that_answers_nonsense_leaves_the_answer_as_it_was(tmp_path: Path, library: Path, prints: str) -> None:
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\necho '{prints}'\n")

@@ -35,6 +35,7 @@ Array = NDArray[Any]
 Arrays = dict[str, Array]
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 
 
 @dataclass(slots=True)
@@ -322,23 +323,65 @@ def _memory(counters: _Counters, steps: _Steps, info: RunInfo) -> Memory | None:
     return memory
 
 
+@dataclass(slots=True)
+class _Sums:
+    """Sums over all spans, filled piece by piece: by name for the ranking, by track for the steps."""
+
+    names: Array
+    self_by_name: Floats
+    calls_by_name: Floats
+    busy_by_track: Floats
+    scopes_by_track: Floats
+    whole_ns: float = 0.0
+    outside_ns: float = 0.0
+
+
 def _operators(reader: Reader, steps: _Steps, times: StepTimes | None, tracks: Arrays) -> OperatorTimes | None:
-    spans = reader.arrays("spans", ["layer", "kind", "name", "track", "step", "self_ns", "weight"])
-    if not len(spans["self_ns"]):
+    sums = _sum_up(reader, steps, times, tracks)
+    if sums is None:
         return None
-    self_ns = spans["self_ns"] * spans["weight"]
-    ours = spans["layer"] == _code(spans["layer.names"], OPERATORS)
-    if not ours.all():
-        self_ns = np.where(ours, self_ns, 0)
-    whole_ns = float(self_ns.sum())
     if times is None:
-        return _ranked(spans, ours, self_ns, 1, whole_ns, None, 0.0)
-    measured, in_step = _in_measured_steps(spans, steps, tracks)
+        return _ranked(sums, 1, sums.whole_ns, None, 0.0)
     count = times.count - times.warmup
-    busy_ns = float(self_ns[measured & _on_step_tracks(spans, steps, tracks)].sum())
+    busy_ns = float(sums.busy_by_track[_step_tracks(sums, steps, tracks)].sum())
     idle_ns = max(0.0, times.mean_ns - busy_ns / count) if busy_ns else None
-    outside_ns = float(self_ns[~in_step].sum())
-    return _ranked(spans, measured & ours, self_ns, count, times.mean_ns, idle_ns, outside_ns / max(whole_ns, 1))
+    return _ranked(sums, count, times.mean_ns, idle_ns, sums.outside_ns / max(sums.whole_ns, 1))
+
+
+def _sum_up(reader: Reader, steps: _Steps, times: StepTimes | None, tracks: Arrays) -> _Sums | None:
+    """Sums of integers below 2**53, so the floating-point weights of bincount are exact."""
+    number_of_tracks = int(tracks["track"].max(initial=-1)) + 1
+    none = np.zeros(0)
+    sums = _Sums(np.zeros(0, object), none, none, np.zeros(number_of_tracks), np.zeros(number_of_tracks))
+    wanted = ["layer", "kind", "name", "track", "step", "self_ns", "weight"]
+    for spans in reader.pieces("spans", wanted):
+        self_ns = spans["self_ns"] * spans["weight"]
+        ours = spans["layer"] == _code(spans["layer.names"], OPERATORS)
+        if not ours.all():
+            self_ns = np.where(ours, self_ns, 0)
+        sums.whole_ns += float(self_ns.sum())
+        chosen = ours
+        if times is not None:
+            measured, in_step = _in_measured_steps(spans, steps, tracks)
+            chosen = measured & ours
+            sums.outside_ns += float(self_ns[~in_step].sum())
+            sums.busy_by_track += _by(spans["track"][measured], self_ns[measured], number_of_tracks)
+            kinds = [_code(spans["kind.names"], kind) for kind in ("optimizer", "loader")]
+            is_scope = np.isin(spans["kind"], kinds)
+            sums.scopes_by_track += _by(spans["track"][is_scope], spans["weight"][is_scope], number_of_tracks)
+        sums.names = spans["name.names"]
+        more = len(sums.names) - len(sums.self_by_name)
+        codes = spans["name"][chosen]
+        sums.self_by_name = np.pad(sums.self_by_name, (0, more)) + _by(codes, self_ns[chosen], len(sums.names))
+        sums.calls_by_name = np.pad(sums.calls_by_name, (0, more)) + _by(
+            codes, spans["weight"][chosen], len(sums.names)
+        )
+    return sums if len(sums.names) else None
+
+
+def _by(codes: Array, weights: Array, length: int) -> Floats:
+    sums: Floats = np.bincount(codes, weights=weights, minlength=length)
+    return sums
 
 
 def _code(names: Array, name: str) -> int:
@@ -366,34 +409,19 @@ def _in_measured_steps(spans: Arrays, steps: _Steps, tracks: Arrays) -> tuple[Bo
     return in_step & flags[np.where(in_step, slot, 0)], in_step
 
 
-def _on_step_tracks(spans: Arrays, steps: _Steps, tracks: Arrays) -> Bools:
-    """Which spans ran on a thread that makes steps: the one of its process with the most optimizer and loader spans."""
-    kinds = [_code(spans["kind.names"], kind) for kind in ("optimizer", "loader")]
+def _step_tracks(sums: _Sums, steps: _Steps, tracks: Arrays) -> Bools:
+    """Which tracks make steps: of each process the one with the most optimizer and loader spans."""
     process_of = _process_of(tracks)
-    counts = np.bincount(spans["track"][np.isin(spans["kind"], kinds)], minlength=len(process_of))
     chosen = np.zeros(len(process_of), np.bool_)
     for process in steps.processes:
-        mine = np.where(process_of == process, counts, 0)
+        mine = np.where(process_of == process, sums.scopes_by_track, 0)
         if mine.any():
             chosen[np.argmax(mine)] = True
-    on_it: Bools = chosen[spans["track"]]
-    return on_it
+    return chosen
 
 
-def _ranked(
-    spans: Arrays,
-    chosen: Bools,
-    self_ns: Int64s,
-    divisor: int,
-    whole_ns: float,
-    idle_ns: float | None,
-    outside_share: float,
-) -> OperatorTimes:
-    names = spans["name.names"]
-    codes = spans["name"][chosen]
-    # Sums of integers below 2**53, so the floating-point weights of bincount are exact.
-    self_by_name = np.bincount(codes, weights=self_ns[chosen], minlength=len(names)) / divisor
-    calls_by_name = np.bincount(codes, weights=spans["weight"][chosen], minlength=len(names)) / divisor
+def _ranked(sums: _Sums, divisor: int, whole_ns: float, idle_ns: float | None, outside_share: float) -> OperatorTimes:
+    self_by_name, calls_by_name = sums.self_by_name / divisor, sums.calls_by_name / divisor
     called = np.flatnonzero(calls_by_name)
     order = called[np.argsort(-self_by_name[called], kind="stable")]
 
@@ -401,24 +429,28 @@ def _ranked(
         spent = float(self_by_name[at].sum())
         return OperatorRow(name, spent, spent / max(whole_ns, 1), float(calls_by_name[at].sum()))
 
-    rows = [row(str(names[at]), order[index : index + 1]) for index, at in enumerate(order[:TOP])]
+    rows = [row(str(sums.names[at]), order[index : index + 1]) for index, at in enumerate(order[:TOP])]
     return OperatorTimes(rows, row("", order[TOP:]), len(order[TOP:]), idle_ns, outside_share)
 
 
 def _open_operators(reader: Reader) -> list[OpenOperators]:
-    unfinished = np.flatnonzero(reader.arrays("spans", ["unfinished"])["unfinished"])
-    if not len(unfinished):
+    left = []
+    for spans in reader.pieces("spans", ["unfinished", "track", "depth", "name"]):
+        rows = np.flatnonzero(spans["unfinished"])
+        left += [
+            (int(spans["track"][row]), int(spans["depth"][row]), str(spans["name.names"][spans["name"][row]]))
+            for row in rows.tolist()
+        ]
+    if not left:
         return []
-    spans = reader.arrays("spans", ["track", "depth", "name"])
     tracks = reader.arrays("tracks", ["track", "tid", "name"])
     threads = {
         int(track): f"{name or 'thread'} {tid if tid >= 0 else f'#{track}'}"
         for track, tid, name in zip(tracks["track"], tracks["tid"], tracks["name"], strict=True)
     }
     found: dict[int, list[tuple[int, str]]] = {}
-    for row in unfinished.tolist():
-        chain = found.setdefault(int(spans["track"][row]), [])
-        chain.append((int(spans["depth"][row]), str(spans["name.names"][spans["name"][row]])))
+    for track, depth, name in left:
+        found.setdefault(track, []).append((depth, name))
     return [
         OpenOperators(threads[track], [name for _, name in sorted(chain)]) for track, chain in sorted(found.items())
     ]

@@ -46,6 +46,10 @@ class Process:
     pairs: ForwardBackward = field(default_factory=ForwardBackward)
     totals: dict[int, list[int]] = field(default_factory=dict)
 
+    def spans_of(self, kind: int) -> int:
+        """Number of finished spans of a kind (index into KINDS)."""
+        return sum(count for key, (count, *_) in self.totals.items() if key >> 32 == kind)
+
 
 class RunConversion:
     """Converts the recording whose raw files are in `raw` into Parquet below `tables`."""

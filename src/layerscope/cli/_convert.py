@@ -38,6 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     with contextlib.suppress(OSError):
         os.nice(NICE)
     conversion = convert_while_growing(arguments.raw, arguments.tables, arguments.run_id)
+    from layerscope.cli._spans import BACKWARD
+
     decoders = [process.decoder for process in conversion.processes.values()]
     print(
         json.dumps(
@@ -48,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "records": sum(decoder.records for decoder in decoders),
                 "dropped": sum(loss.lost for decoder in decoders for loss in decoder.losses),
                 "agent_cpu_ns": sum(decoder.final.get("agent_cpu_ns", 0) for decoder in decoders),
-                "operator_cost_ns": max([decoder.final.get("operator_cost_ns", 0) for decoder in decoders] + [0]),
+                "backward": sum(process.spans_of(BACKWARD) for process in conversion.processes.values()),
             }
         )
     )

@@ -276,7 +276,7 @@ _LATER = "the raw files are kept: any `layerscope table` converts them again"
 
 
 def _converted(converter: subprocess.Popen[bytes] | None, session: Session) -> dict[str, Any]:
-    numbers = ("cpu_ns", "records", "dropped", "agent_cpu_ns", "operator_cost_ns")
+    numbers = ("cpu_ns", "records", "backward", "dropped", "agent_cpu_ns")
     nothing = {"rows": {}, "tables": "", **dict.fromkeys(numbers, 0)}
     if converter is None:
         return nothing
@@ -292,7 +292,9 @@ def _converted(converter: subprocess.Popen[bytes] | None, session: Session) -> d
 
 def _layers(session: Session, converted: dict[str, Any], recording: Run) -> list[LayerState]:
     problem = next((p.what for p in session.problems if p.layer == OPERATORS and p.lost), "")
-    cpu_ns = converted["agent_cpu_ns"] + round(converted["records"] * converted["operator_cost_ns"])
+    operator_ns, backward_ns = session.span_costs_ns
+    others = converted["records"] - converted["backward"]
+    cpu_ns = converted["agent_cpu_ns"] + round(others * operator_ns + converted["backward"] * backward_ns)
     operators = LayerState(
         OPERATORS, "recorded" if converted["records"] else "nothing", problem,
         converted["records"], converted["dropped"], cpu_ns, folder_bytes(recording.raw),

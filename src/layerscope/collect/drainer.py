@@ -46,7 +46,7 @@ RESERVE_BYTES = 256 << 10
 # What the process page counts, under the names that the last chunk of a spool has.
 PAGE_COUNTS = (
     "lost_without_ring", "lost_without_ring_first", "lost_without_ring_last", "lost_names", "callbacks",
-    "agent_cpu_ns", "operator_cost_ns",
+    "agent_cpu_ns",
 )  # fmt: skip
 _SYS_SCHED_SETATTR = 314
 # Kinds of a span are small numbers (model/layers.py KINDS).

@@ -52,14 +52,14 @@ PAGE = np.dtype(
         "names": [
             "magic", "version", "pid", "ppid", "process_start", "clock_is_tsc", "probe", "sequence_offset",
             "forward_thread_offset", "lost_without_ring", "lost_names", "lost_without_ring_first",
-            "lost_without_ring_last", "agent_cpu_ns", "rings", "callbacks", "operator_cost_ns", "library",
+            "lost_without_ring_last", "agent_cpu_ns", "rings", "callbacks", "library",
             "command_line",
         ],
         "formats": [
             "<u4", "<u4", "<i4", "<i4", "<u8", "<u4", "<i4", "<i4", "<i4", "<u8", "<u8", "<u8", "<u8", "<u8",
-            "<u4", "<u4", "<u8", "S4096", "S8192",
+            "<u4", "<u4", "S4096", "S8192",
         ],
-        "offsets": [0, 4, 8, 12, 16, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 84, 88, 4096, 8192],
+        "offsets": [0, 4, 8, 12, 16, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 84, 4096, 8192],
         "itemsize": PAGE_BYTES,
     }
 )  # fmt: skip

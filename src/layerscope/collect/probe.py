@@ -23,13 +23,18 @@ _TIMEOUT_S = 60
 
 @dataclass(slots=True)
 class Answer:
-    """What is known of one library. Offsets -1: not known; `operator_cost_ns` 0: not measured."""
+    """What is known of one library. Offsets -1: not known; costs 0: not measured.
+
+    `operator_cost_ns` and `backward_cost_ns`: CPU time that recording adds to one span of kind backward, and to one of
+    any other kind. PyTorch builds the name of a backward function anew for whoever wants it, which takes longest.
+    """
 
     state: str
     why: str = ""
     sequence_offset: int = -1
     forward_thread_offset: int = -1
     operator_cost_ns: float = 0.0
+    backward_cost_ns: float = 0.0
     complete: bool = False
 
 
@@ -88,7 +93,7 @@ def ask(library: Path) -> Answer:
 
 
 def ask_with_python(python: str, library: Path, answer: Answer, use_tsc: bool) -> Answer:
-    """Complete a good `answer` with the program's own Python: forward thread and cost of an operator."""
+    """Complete a good `answer` with the program's own Python: forward thread and what a recorded span costs."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     package = library.parent.parent.parent
     script = agent.INSIDE / "probe_pytorch.py"
@@ -100,8 +105,10 @@ def ask_with_python(python: str, library: Path, answer: Answer, use_tsc: bool) -
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
         reply = json.loads(done.stdout)
-        offset, cost_ns = int(reply["forward_thread_offset"]), float(reply["operator_cost_ns"])
+        offset = int(reply["forward_thread_offset"])
+        costs = float(reply["operator_cost_ns"]), float(reply["backward_cost_ns"])
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
         return answer
-    answer.forward_thread_offset, answer.operator_cost_ns, answer.complete = offset, cost_ns, True
+    answer.forward_thread_offset, answer.complete = offset, True
+    answer.operator_cost_ns, answer.backward_cost_ns = costs
     return answer

@@ -85,10 +85,16 @@ class Prober:
             return False
         page["sequence_offset"] = answer.sequence_offset
         page["forward_thread_offset"] = answer.forward_thread_offset
-        page["operator_cost_ns"] = round(answer.operator_cost_ns)
         # Last: the agent reads the rest only after this.
         page["probe"] = layout.PROBE_GOOD if answer.state == "good" else layout.PROBE_REFUSED
         return answer.complete or answer.state != "good"
+
+    @property
+    def span_costs_ns(self) -> tuple[float, float]:
+        """What recording one span costs, as `probe.Answer` has it; of several libraries the dearest."""
+        answers = self._answers.values()
+        operator_ns = max((answer.operator_cost_ns for answer in answers), default=0.0)
+        return operator_ns, max((answer.backward_cost_ns for answer in answers), default=0.0)
 
     def finish(self) -> None:
         """The program has ended: wait for what is still being asked (it is kept for the next run)."""

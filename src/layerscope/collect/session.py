@@ -189,6 +189,11 @@ class Session:
         return False
 
     @property
+    def span_costs_ns(self) -> tuple[float, float]:
+        """CPU time inside the program of one recorded span: of a kind other than backward, and of kind backward."""
+        return self._prober.span_costs_ns
+
+    @property
     def versions(self) -> dict[str, str]:
         """Versions of what the program runs on: python, torch."""
         return self._prober.versions

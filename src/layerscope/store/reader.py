@@ -6,6 +6,7 @@ answer.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,26 @@ class Reader:
         else:
             data = schema.empty_table().select(columns)
         return {key: value for name in columns for key, value in _as_numpy(name, data[name], TABLES[table]).items()}
+
+    def pieces(self, table: str, columns: list[str]) -> Iterator[dict[str, np.ndarray]]:
+        """The columns as `arrays` gives them, row group by row group: memory does not grow with the run.
+
+        Codes of a name column mean the same in every piece; `NAME.names` holds the names met so far.
+        """
+        known: dict[str, dict[str, int]] = {c: {} for c in columns if TABLES[table].column(c).type == "name"}
+        for file in table_files(self.run, table):
+            parquet = pq.ParquetFile(file)
+            for group in range(parquet.num_row_groups):
+                data = parquet.read_row_group(group, columns)
+                piece = {
+                    key: value for name in columns for key, value in _as_numpy(name, data[name], TABLES[table]).items()
+                }
+                for name, codes in known.items():
+                    own = [codes.setdefault(text, len(codes)) for text in piece[f"{name}.names"].tolist()]
+                    # The last place is for null, whose code is -1.
+                    piece[name] = np.array([*own, -1], np.int32)[piece[name]]
+                    piece[f"{name}.names"] = np.array(list(codes), object)
+                yield piece
 
     def connection(self) -> Any:
         """The DuckDB connection, with a view for every table of the schema."""

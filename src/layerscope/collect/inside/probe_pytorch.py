@@ -43,29 +43,68 @@ def candidates():
     return sorted(found)
 
 
-def cost_ns():
-    """CPU time that recording adds to a small operator: with and without, interleaved; the median."""
-    x = torch.ones(8)
+def record():
+    """Start recording into a ring of our own, emptied."""
+    if agent.ls_probe_record(LIB, int(sequence_offset), int(use_tsc)):
+        raise SystemExit("the agent does not start")
 
-    def loop(number=20000):
-        begin = time.thread_time_ns()
-        for _ in range(number):
-            torch.add(x, x)
-        return (time.thread_time_ns() - begin) / number
 
-    loop()
+def added(work):
+    """CPU time that recording adds to one call of `work`, in ns: with and without in turns, the median."""
+    record()
+    work()
     differences = []
-    for _ in range(11):
-        without = loop()
-        if agent.ls_probe_record(LIB, int(sequence_offset), int(use_tsc)):
-            return 0.0
-        differences.append(loop() - without)
-        agent.ls_operators_stop()
-    return max(sorted(differences)[len(differences) // 2], 0.0)
+    for i in range(ROUNDS):
+        times = {}
+        for recording in (True, False) if i % 2 else (False, True):
+            record()
+            if not recording:
+                agent.ls_operators_stop()
+            begin = time.thread_time_ns()
+            for _ in range(CALLS):
+                work()
+            times[recording] = time.thread_time_ns() - begin
+        differences.append((times[True] - times[False]) / CALLS)
+    agent.ls_operators_stop()
+    return sorted(differences)[ROUNDS // 2]
 
 
+def spans(work):
+    """Spans that one call of `work` records: (of kind backward, others)."""
+    record()
+    agent.ls_probe_spans(0)
+    record()
+    work()
+    found = agent.ls_probe_spans(1), agent.ls_probe_spans(0)
+    agent.ls_operators_stop()
+    return found
+
+
+def costs():
+    """What recording adds to a span that is not backward, and to one that is, in ns."""
+    x, b = torch.rand(8), torch.full((8,), 1e-3)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
+    loss = model(torch.ones(2, 8)).sum()
+
+    def operators():
+        y = x
+        for _ in range(20):
+            y = (y + b) * b - b
+            y.to(torch.float64)
+
+    def backward():
+        loss.backward(retain_graph=True)
+
+    _, others = spans(operators)
+    operator_ns = max(added(operators) / others, 0.0)
+    backwards, others = spans(backward)
+    return operator_ns, max((added(backward) - others * operator_ns) / max(backwards, 1), operator_ns)
+
+
+CALLS, ROUNDS = 40, 31
 torch.set_num_threads(1)
-answer = {"operator_cost_ns": cost_ns(), "forward_thread_offset": -1}
+operator_ns, backward_ns = costs()
+answer = {"operator_cost_ns": operator_ns, "backward_cost_ns": backward_ns, "forward_thread_offset": -1}
 if agent.ls_probe_keep(LIB) == 0:
     found = candidates()
     if len(found) == 1:
