@@ -380,7 +380,7 @@ def _sum_up(reader: Reader, steps: _Steps, times: StepTimes | None, tracks: Arra
 
 
 def _by(codes: Array, weights: Array, length: int) -> Floats:
-    sums: Floats = np.bincount(codes, weights=weights, minlength=length)
+    sums: Floats = np.bincount(codes, weights=weights, minlength=length).astype(np.float64)
     return sums
 
 
