@@ -1,7 +1,7 @@
 """A program with a fixed number of steps that says what its steps cost. It knows nothing of layerscope, except with
 --toggle: then it takes the recording's callbacks away and puts them back, block by block, and compares itself.
 
-usage: workload.py tiny|mlp|cnn [--steps N] [--threads N] [--profiler] [--toggle recording|profiler|empty]
+usage: workload.py tiny|mlp|mlp_loader|cnn [--steps N] [--threads N] [--profiler] [--toggle recording|profiler|empty]
 Prints one line of JSON.
 """
 
@@ -42,8 +42,29 @@ def tiny() -> list[Part]:
     return [loop]
 
 
+def perceptron() -> list[Part]:
+    """One part: learn from a batch of 256 that is in memory already, 784-512-256-10."""
+    from torch import nn
+
+    torch.manual_seed(1)
+    layers = [nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 10)]
+    model = nn.Sequential(*layers)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    criterion = nn.CrossEntropyLoss()
+    images, labels = torch.rand(256, 784), torch.randint(0, 10, (256,))
+
+    def learn() -> None:
+        optimizer.zero_grad()
+        loss = criterion(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        loss.item()
+
+    return [learn]
+
+
 def network(name: str) -> list[Part]:
-    """Two parts: read a batch as the example does, and learn from it."""
+    """mlp_loader and cnn, in two parts: read a batch as the example does, and learn from it."""
     sys.path.insert(0, str(EXAMPLES))
     from mnist_data import Mnist, default_folder, prepare
     from torch import nn
@@ -237,7 +258,7 @@ def measure_block(parts: list[Part], steps: int) -> dict[str, Any]:
 def main() -> None:
     """Run one workload and print what it cost."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("name", choices=["tiny", "mlp", "cnn"])
+    parser.add_argument("name", choices=["tiny", "mlp", "mlp_loader", "cnn"])
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--profiler", action="store_true")
@@ -246,7 +267,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="for --toggle")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    parts = tiny() if options.name == "tiny" else network(options.name)
+    parts = {"tiny": tiny, "mlp": perceptron}.get(options.name, lambda: network(options.name))()
     found = measure_toggled(parts, options) if options.toggle else measure_whole(parts, options)
     sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()

@@ -96,26 +96,26 @@ def test_counts_per_step_and_name_are_equal(
     assert ours == per_step([(name, start) for name, start, *_ in theirs], their_ends)
 
 
-def test_self_times_lie_within_twice_the_spread_of_two_runs_of_torch_profiler(
+def test_self_times_lie_within_twice_the_spread_of_runs_of_torch_profiler(
     native_agent: Path, program_python: str, data: list[str], tmp_path: Path
 ) -> None:
-    """Shares of self time, for operators with at least 2 %. The spread of two runs is the largest difference
-    between them over these operators: a busy machine widens it for all. Three tries: the noise of three runs
-    is compared with the noise of two."""
+    """Shares of self time, for operators with at least 2 %. The spread is the largest difference between two runs of
+    torch.profiler over these operators: a busy machine widens it for all. Two runs may agree by chance better than
+    either can be trusted: one point of a hundred is granted. Three tries, for three noisy runs are compared."""
     failures = []
     for attempt in range(3):
-        first = shares(self_ns(profiled(program_python, data)))
         folder = tmp_path / str(attempt)
         folder.mkdir()
+        theirs = [shares(self_ns(profiled(program_python, data)))]
         recorded = recorded_example(program_python, data, folder)
-        ours = shares(
-            {r["name"]: r["s"] for r in recorded.rows("select name, sum(self_ns)::BIGINT s from spans group by name")}
-        )
-        second = shares(self_ns(profiled(program_python, data)))
-        large = [name for name in first if (first[name] + second[name]) / 2 >= 0.02]
-        spread = max(abs(first[name] - second[name]) for name in large)
-        worst = max(abs(ours[name] - (first[name] + second[name]) / 2) for name in large)
-        if worst <= 2 * spread:
+        sums = recorded.rows("select name, sum(self_ns)::BIGINT s from spans group by name")
+        ours = shares({row["name"]: row["s"] for row in sums})
+        theirs.append(shares(self_ns(profiled(program_python, data))))
+        mean = {name: sum(run[name] for run in theirs) / len(theirs) for name in theirs[0]}
+        large = [name for name, share in mean.items() if share >= 0.02]
+        spread = max(abs(theirs[0][name] - theirs[1][name]) for name in large)
+        worst = max(abs(ours[name] - mean[name]) for name in large)
+        if worst <= max(2 * spread, 0.01):
             return
         failures.append((worst, spread))
     pytest.fail(f"share of self time differs by more than twice the spread, (difference, spread): {failures}")
