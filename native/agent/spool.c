@@ -248,7 +248,7 @@ static void thread_end(void *state) {
         *ls_ring_next(t) = (ls_record){.start = ls_ticks(), .kind = LS_THREAD_END, .module = t->track};
         ls_ring_publish(t);
     }
-    while (t->depth && LS_LOAD(t->ring->h.open[t->depth - 1].state) & 1)
+    while (t->depth && __atomic_load_n(&t->ring->h.open[t->depth - 1].state, __ATOMIC_ACQUIRE) & 1)
         t->depth--;
     if (t->depth)
         return;

@@ -125,6 +125,8 @@ class Door:
         connection, _ = self._listener.accept()
         with connection:
             data, fds, _, _ = socket.recv_fds(connection, layout.MESSAGE.size, 1)
+            if len(data) < layout.MESSAGE.size:
+                return  # killed between connecting and sending
         magic, kind, pid, index, process_start = layout.MESSAGE.unpack(data)
         assert magic == layout.MESSAGE_MAGIC
         handed = self.handed.setdefault((pid, process_start), Handed(pid))

@@ -45,7 +45,9 @@ def chaos(driver: Path, folder: Path, threads: int, count: int, seed: int) -> No
             f"WHERE pid = {process.pid}) AS lost, "
             "(SELECT count(*) FROM spans WHERE unfinished) AS unfinished, "
             "(SELECT count(*) FROM spans c JOIN spans p ON p.span = c.parent WHERE p.track <> c.track "
-            "OR p.depth <> c.depth - 1 OR p.start_ns > c.start_ns OR p.start_ns + p.dur_ns < c.start_ns) AS wrong"
+            # Not: that the parent had not ended. Between the end that another thread reads off its clock and the
+            # moment it closes the slot, the owner may open one more span in it.
+            "OR p.depth <> c.depth - 1 OR p.start_ns > c.start_ns) AS wrong"
         ).to_pylist()
     row["recorded"] += row.pop("lost")
     assert row == {"recorded": begun, "unfinished": 0, "wrong": 0}

@@ -82,11 +82,11 @@ def test_program_and_drainer_killed_together_lose_the_last_poll_at_most_and_say_
     time.sleep(1.5)
     children = {_words(pid): pid for pid in _children(session.pid)}
     drainer = next(pid for words, pid in children.items() if "layerscope.collect.drainer" in words)
-    program = next(pid for words, pid in children.items() if words.endswith("program.py"))
+    program = next(pid for words, pid in children.items() if words == f"{program_python} program.py")
     killed_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     os.kill(drainer, signal.SIGKILL)
     os.kill(program, signal.SIGKILL)
-    _, stderr = session.communicate(timeout=60)
+    _, stderr = session.communicate(timeout=120)
 
     recorded = Recorded(open_run(tmp_path / "recording.layerscope"), session.returncode, "", stderr)
     assert session.returncode == -signal.SIGKILL
