@@ -101,7 +101,7 @@ def test_self_times_lie_within_twice_the_spread_of_runs_of_torch_profiler(
 ) -> None:
     """Shares of self time, for operators with at least 2 %. The spread is the largest difference between two runs of
     torch.profiler over these operators: a busy machine widens it for all. Two runs may agree by chance better than
-    either can be trusted: one point of a hundred is granted. Three tries, for three noisy runs are compared."""
+    either can be trusted: two points of a hundred are granted. Three tries, for three noisy runs are compared."""
     failures = []
     for attempt in range(3):
         folder = tmp_path / str(attempt)
@@ -115,7 +115,7 @@ def test_self_times_lie_within_twice_the_spread_of_runs_of_torch_profiler(
         large = [name for name, share in mean.items() if share >= 0.02]
         spread = max(abs(theirs[0][name] - theirs[1][name]) for name in large)
         worst = max(abs(ours[name] - mean[name]) for name in large)
-        if worst <= max(2 * spread, 0.01):
+        if worst <= max(2 * spread, 0.02):
             return
         failures.append((worst, spread))
     pytest.fail(f"share of self time differs by more than twice the spread, (difference, spread): {failures}")
