@@ -124,6 +124,18 @@ def test_two_processes_have_two_files(tmp_path: Path, session: Session) -> None:
     assert counts == {os.getpid(): 3, os.getppid(): 4}
 
 
+def test_a_child_that_is_gone_before_anybody_looks_still_has_its_parent(tmp_path: Path, session: Session) -> None:
+    """/proc knows nothing of it any more; the agent has written its parent into the page."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    session.give(layout.SEND_PROCESS, Page(pid=child, ppid=77, command_line=b"python\0").fd, child)
+    session.run_to_the_end(Drainer(session.theirs, tmp_path))
+
+    assert decoded(tmp_path).about["ppid"] == 77
+
+
 def test_a_ring_of_an_unknown_process_is_no_harm(tmp_path: Path, session: Session) -> None:
     session.give(layout.SEND_RING, Ring().fd, pid=1)
     session.run_to_the_end(Drainer(session.theirs, tmp_path))
