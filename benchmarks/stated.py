@@ -16,12 +16,12 @@ from measuring.runs import Setting, execute, warm_up
 from layerscope.collect import probe
 
 WITHIN = 0.30
-WORKLOADS = ("tiny", "mlp", "cnn")
+WORKLOADS = ("tiny", "mlp_loader", "cnn", "mlp")
 ASKED = 5
 
 
 def run(setting: Setting) -> Report:
-    """Three programs, each compared with itself."""
+    """Four programs, each compared with itself."""
     report = Report("Stated: what run.json says that recording cost, over what it cost")
     table = report.table(
         "A step with the callbacks, less the same step without",

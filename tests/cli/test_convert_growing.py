@@ -18,7 +18,7 @@ from layerscope.store.reader import Reader
 from layerscope.store.run import Run
 from tests.cli.raw_file import RawFile
 from tests.recordings import run_info
-from tests.store.threads import Span, threads
+from tests.store.threads import Span, nested, threads
 
 KINDS = [0, 0, 1, 2, 3, 4]
 # Rows without the keys, which depend on who was read first.
@@ -138,6 +138,25 @@ def test_the_size_of_batches_and_parts_changes_nothing(several: list[Thread], ts
         one_batch = convert(raw, Path(name) / "one")
         with patch.object(_conversion, "BATCH_RECORDS", batch), patch.object(_spans, "PART_SPANS", part):
             assert differences(convert(raw, Path(name) / "many"), one_batch) == []
+
+
+def test_steps_and_phases_do_not_depend_on_where_a_part_ends() -> None:
+    """Of two threads the same one is the main thread, however the spans are spread over the parts."""
+    deep = [
+        (0, 1, 51),
+        (1, 3, 50),
+        (2, 6, 11),
+        *((2 + i, 12 + i, 49 - i) for i in range(17)),
+        (19, 29, 32),
+        (20, 30, 31),
+    ]
+    flat = [(0, 1, 24), (1, 2, 23), (2, 3, 22), (3, 7, 21), (4, 8, 20), (5, 16, 19), (6, 17, 18)]
+    with folder() as name:
+        raw = Path(name) / "raw"
+        write_process(raw, 100, [(nested(deep), [51]), (nested(flat), [24])], False)
+        one_part = convert(raw, Path(name) / "one")
+        with patch.object(_conversion, "BATCH_RECORDS", 1), patch.object(_spans, "PART_SPANS", 1):
+            assert differences(convert(raw, Path(name) / "many"), one_part) == []
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -60,6 +60,21 @@ class Thread:
             self.end(0, False)
 
 
+def nested(rows: list[tuple[int, int, int]]) -> list[Span]:
+    """The spans of a thread that nest, from (depth, start, end) in the order of their starts."""
+    spans: list[Span] = []
+    around: list[Span] = []
+    for depth, start, end in rows:
+        around = around[:depth]
+        span = Span(start, depth, around[-1] if around else None)
+        span.end = end
+        if around:
+            around[-1].children.append(span)
+        around.append(span)
+        spans.append(span)
+    return spans
+
+
 @st.composite
 def threads(draw: st.DrawFn, disorder: bool = False, losses: bool = False) -> tuple[list[Span], list[int]]:
     """The spans of a thread, and the moments at which its batches end."""
