@@ -84,9 +84,9 @@ class RunConversion:
             self._take(process, last=True)
             for nesting in process.nesting.values():
                 nesting.finish()
-        found = {number: steps for number, steps in self._find_steps() if len(steps)}
-        self._write_links()
         lost = [key for process in self.processes.values() for n in process.nesting.values() for key in n.never_came]
+        found = {number: steps for number, steps in self._find_steps(lost) if len(steps)}
+        self._write_links()
         self.rows["spans"] = self._spans.finish(self._assigner(found) if found else None, lost)
         self._write_steps(found)
         self._write_totals()
@@ -151,7 +151,7 @@ class RunConversion:
 
     # -- what only the end knows -------------------------------------------------------------------
 
-    def _find_steps(self) -> Iterator[tuple[int, Steps]]:
+    def _find_steps(self, lost_parents: list[int]) -> Iterator[tuple[int, Steps]]:
         """The steps of every process that has an optimizer or a loader."""
         looped = [process for process in self.processes.values() if process.has_scopes]
         wanted: dict[int, list[Columns]] = {process.number: [] for process in looped}
@@ -163,11 +163,18 @@ class RunConversion:
             of = owner[piece["track"][rows]]
             for number, kept in wanted.items():
                 mine = rows[of == number]
-                names = ("span", "track", "depth", "start_ns", "dur_ns", "kind_code", "name_code")
+                names = ("span", "parent", "track", "depth", "start_ns", "dur_ns", "kind_code", "name_code")
                 kept.append({name: piece[name][mine] for name in names})
         for process in looped:
             kept = wanted[process.number]
-            yield process.number, self._steps_of(process, {n: np.concatenate([k[n] for k in kept]) for n in kept[0]})
+            spans = {name: np.concatenate([part[name] for part in kept]) for name in kept[0]}
+            # Once more over all, in an order of their own: what is found must not depend on where a part ended.
+            rows = without_inner_operators(spans, lost_parents)
+            own_number = np.zeros(self._next_track, np.int64)
+            own_number[list(process.tracks.values())] = list(process.tracks)
+            track = own_number[spans["track"][rows]]
+            rows = rows[np.lexsort((spans["depth"][rows], spans["start_ns"][rows], track))]
+            yield process.number, self._steps_of(process, {name: values[rows] for name, values in spans.items()})
 
     def _steps_of(self, process: Process, spans: Columns) -> Steps:
         optimizer = np.full(len(spans["span"]), -1, np.int32)
@@ -325,6 +332,16 @@ class RunConversion:
                         "what": f"process {decoder.about.get('pid')}: {decoder.records} records were read where "
                         f"{counted} were written",
                         "remedy": "the raw files were changed or damaged: record again", "lost": "",
+                    }
+                )  # fmt: skip
+            unnamed = decoder.final.get("lost_names", 0)
+            if unnamed:
+                problems.append(
+                    {
+                        "layer": OPERATORS, "code": "names_lost",
+                        "what": f"process {decoder.about.get('pid')} had no room for a new name {unnamed} times",
+                        "remedy": "give ranges fewer different names (at most 1,048,576)",
+                        "lost": "the names of those spans: they are called (other names)",
                     }
                 )  # fmt: skip
         return problems

@@ -128,11 +128,19 @@ class SpanTable:
         return columns
 
 
-def without_inner_operators(columns: Columns) -> np.ndarray:
-    """Rows that matter for steps: not the operators that run inside another operator of the same piece."""
+def without_inner_operators(columns: Columns, lost_parents: list[int] | None = None) -> np.ndarray:
+    """Rows that matter for steps: not the operators that run inside another operator.
+
+    Of one piece, operators whose parent lies in another piece stay. With `lost_parents`, of what stayed of all
+    pieces: a parent that is not there was left out before, so it was an operator; unless it was lost.
+    """
     span, parent, kind = columns["span"], columns["parent"], columns["kind_code"]
+    if not len(span):
+        return np.zeros(0, np.intp)
     by_key = np.argsort(span, kind="stable")
-    at = np.minimum(np.searchsorted(span, parent, sorter=by_key), len(span) - 1)
-    found = by_key[at]
-    inner = (kind == FUNCTION) & (span[found] == parent) & (kind[found] == FUNCTION)
-    return np.flatnonzero(~inner)
+    found = by_key[np.minimum(np.searchsorted(span, parent, sorter=by_key), len(span) - 1)]
+    is_there = span[found] == parent
+    in_operator = is_there & (kind[found] == FUNCTION)
+    if lost_parents is not None:
+        in_operator |= ~is_there & (parent >= 0) & ~np.isin(parent, np.array(lost_parents, np.int64))
+    return np.flatnonzero(~(in_operator & (kind == FUNCTION)))

@@ -165,6 +165,7 @@ class Process:
             about["clock"] = "tsc" if int(self.page["clock_is_tsc"]) else "monotonic"
             about["library"] = bytes(self.page["library"]).decode("utf-8", "replace")
             command_line = bytes(self.page["command_line"]) or command_line
+            about.setdefault("ppid", int(self.page["ppid"]))
         about["argv"] = mask([part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")])
         return json.dumps(about).encode()
 
