@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-WIDTH = 112
+WIDTH = 124
 
 
 def draw(recording: Path, into: Path) -> None:
