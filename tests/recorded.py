@@ -17,6 +17,12 @@ ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 300
 
 
+def ask(run: Run, sql: str) -> list[dict[str, Any]]:
+    """The answer of a recording to `sql` over its tables."""
+    with Reader(run) as reader:
+        return reader.query(sql).to_pylist()
+
+
 @dataclass
 class Recorded:
     """A finished recording with what the program printed."""
@@ -28,8 +34,7 @@ class Recorded:
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """The answer to `sql` over the tables."""
-        with Reader(self.run) as reader:
-            return reader.query(sql).to_pylist()
+        return ask(self.run, sql)
 
     def value(self, sql: str) -> Any:
         """The one value that `sql` asks for."""

@@ -3,19 +3,11 @@
  * come from the probe, the callback's layout was checked by it. */
 #define _GNU_SOURCE
 #include "agent.h"
+#include "../record_function.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <string.h>
-
-/* at::RecordFunctionCallback (ATen/record_function.h): passed by value on the stack. */
-typedef struct {
-    void **(*start)(void **result, const void *record_function);
-    void (*end)(const void *record_function, void *context);
-    double sampling_probability;
-    bool scopes[10];
-    bool needs_inputs, needs_outputs, needs_ids;
-} callback;
 
 enum { SCOPE_BACKWARD = 1, SCOPE_BUILD_FEATURE = 5, SCOPE_USER = 7, SCOPES = 10 };
 

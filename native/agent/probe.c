@@ -2,6 +2,7 @@
  * the forward thread can be found by value. Never called in a program that is profiled. */
 #define _GNU_SOURCE
 #include "agent.h"
+#include "../record_function.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -9,14 +10,6 @@
 
 #define KEPT 64u
 #define BYTES 512u
-
-typedef struct {
-    void **(*start)(void **result, const void *record_function);
-    void (*end)(const void *record_function, void *context);
-    double sampling_probability;
-    bool scopes[10];
-    bool needs_inputs, needs_outputs, needs_ids;
-} callback;
 
 static unsigned char kept[KEPT][BYTES];
 static uint32_t count;

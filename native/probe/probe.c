@@ -3,6 +3,8 @@
  * arrive, and where a RecordFunction keeps its sequence number. Prints one line of JSON; a crash here is
  * the answer "refused". usage: layerscope-probe PATH/libtorch_cpu.so */
 #define _GNU_SOURCE
+#include "../record_function.h"
+
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,14 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-typedef struct {
-    void **(*start)(void **result, const void *record_function);
-    void (*end)(const void *record_function, void *context);
-    double sampling_probability;
-    bool scopes[10];
-    bool needs_inputs, needs_outputs, needs_ids;
-} callback;
 
 /* std::variant<std::string_view, std::reference_wrapper<FunctionSchema>> holding a string view, as
  * libstdc++ lays it out: larger than 16 bytes, so passed in memory. */

@@ -129,32 +129,31 @@ def test_a_drainer_that_is_stopped_for_a_while_loses_what_is_counted(busy: Busy)
     check_parents(recorded)
 
 
+def check_replaced(busy: Busy) -> None:
+    """After the program's end: another drainer went on, and nothing is missing without being counted."""
+    made = busy.end()
+
+    recorded = busy.recorded()
+    kept, lost = made_and_lost(recorded)
+    assert kept + lost == expected(made)
+    assert "drainer_restarted" in recorded.problems()
+    check_parents(recorded)
+
+
 def test_a_drainer_that_is_killed_is_replaced(busy: Busy) -> None:
     first = busy.drainer()
     time.sleep(0.3)
     os.kill(first, signal.SIGKILL)
     busy.drainer(other_than=first)
     time.sleep(0.5)
-    made = busy.end()
-
-    recorded = busy.recorded()
-    kept, lost = made_and_lost(recorded)
-    assert kept + lost == expected(made)
-    assert "drainer_restarted" in recorded.problems()
-    check_parents(recorded)
+    check_replaced(busy)
 
 
 def test_a_drainer_that_is_stopped_for_ever_is_replaced_at_the_end(busy: Busy) -> None:
     time.sleep(0.3)
     os.kill(busy.drainer(), signal.SIGSTOP)
     time.sleep(0.3)
-    made = busy.end()
-
-    recorded = busy.recorded()
-    kept, lost = made_and_lost(recorded)
-    assert kept + lost == expected(made)
-    assert "drainer_restarted" in recorded.problems()
-    check_parents(recorded)
+    check_replaced(busy)
 
 
 def test_a_session_that_is_killed_leaves_the_program_and_a_recording(busy: Busy) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from layerscope.cli._conversion import RunConversion
-from layerscope.store.reader import Reader
 from layerscope.store.run import Run
 from tests.native.door import Door
+from tests.recorded import ask
 from tests.recordings import run_info
 
 INSIDE = Path(__file__).parent / "inside.py"
@@ -33,8 +33,7 @@ class Driven:
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """The answer to `sql` over the tables."""
-        with Reader(self.run) as reader:
-            return reader.query(sql).to_pylist()
+        return ask(self.run, sql)
 
     def spans(self, pid: int | None = None) -> list[dict[str, Any]]:
         """The spans of a process by start, each with its process, thread and the name of its parent."""

@@ -24,7 +24,6 @@ TOP = 10
 FEWEST_FOR_DRIFT = 9
 OUTLIER = 2.0
 # The medians of the first and of the last third differ by more than this: a drift, a growth.
-DRIFT = 0.1
 GROWTH = 0.05
 # What an allocator may take between two thirds without being a leak.
 GROWTH_BYTES = 16_000_000

@@ -12,13 +12,13 @@ import functools
 import time
 from pathlib import Path
 
+from layerscope.collect import layout
 from layerscope.model.events import Problem
 
 _HERE = Path(__file__).parent
 LIBRARY = _HERE.parent / "native" / "liblayerscope-agent.so"
 PROBE = _HERE.parent / "native" / "layerscope-probe"
 INSIDE = _HERE / "inside"
-_LAYOUT_VERSION = 1
 
 
 def check() -> Problem | None:
@@ -48,7 +48,7 @@ def _library() -> ctypes.CDLL | None:
         library = ctypes.CDLL(str(LIBRARY))
     except OSError:
         return None
-    return library if library.ls_layout_version() == _LAYOUT_VERSION else None
+    return library if library.ls_layout_version() == layout.VERSION else None
 
 
 def clock_reading() -> tuple[int, int, int, int]:
