@@ -6,19 +6,25 @@
 
 #include <stdint.h>
 
-#define LS_LAYOUT_VERSION 1u
+#define LS_LAYOUT_VERSION 2u
 #define LS_RING_MAGIC 0x4752534cu    /* "LSRG" */
 #define LS_PAGE_MAGIC 0x4750534cu    /* "LSPG" */
 #define LS_NAMES_MAGIC 0x4d4e534cu   /* "LSNM" */
 #define LS_MESSAGE_MAGIC 0x4d53534cu /* "LSSM" */
 
-/* Kinds of a record. 0 to 4 are spans (model/layers.py KINDS), the rest is about the ring itself. */
+/* Kinds of a record. 0 to 8 are spans (model/layers.py KINDS), the rest are moments or about the ring itself. */
 enum {
     LS_FUNCTION = 0,
     LS_BACKWARD = 1,
     LS_RANGE = 2,
     LS_OPTIMIZER = 3,
     LS_LOADER = 4,
+    LS_MODULE = 5, /* seq: how many modules were open around it */
+    LS_TASK = 6,
+    LS_FRAME = 7,
+    LS_EVENT = 8,
+    LS_COUNTER = 250,      /* start: when, end: its value as int64, name */
+    LS_MARK = 251,         /* start: when, name, module: one of the LS_MARK_ values, seq: scope */
     LS_THREAD_BEGIN = 252, /* start: when, end: tid, seq: RecordFunction's thread id, module: track */
     LS_THREAD_END = 253,   /* start: when */
     LS_LOST = 254,         /* start, end: first and last lost, name: how many because the ring was full,
@@ -30,13 +36,14 @@ enum {
     LS_EXTRA_ELSEWHERE = 2,      /* start: track that opened the span, end: its serial there */
     LS_EXTRA_OPTIMIZER = 3,      /* start: number of the optimizer instance */
 };
+enum { LS_MARK_MARKER = 0, LS_MARK_STEP = 1, LS_MARK_PAUSED = 2, LS_MARK_RESUMED = 3 };
 enum { LS_FLAG_ASYNC = 1, LS_FLAG_ELSEWHERE = 2, LS_FLAG_EXTRA = 4 };
 
 typedef struct {
     uint64_t start, end; /* ticks: TSC or CLOCK_MONOTONIC ns, as the process page says */
     uint32_t name;
     int32_t seq; /* autograd sequence number, -1: none */
-    uint32_t module;
+    uint32_t module; /* name of the innermost open module when it started, 0: none */
     uint16_t depth;
     uint8_t kind, flags;
 } ls_record;
@@ -95,7 +102,8 @@ typedef struct {
     uint64_t lost_without_ring_first, lost_without_ring_last; /* ticks */
     uint64_t agent_cpu_ns;  /* what starting cost inside the program */
     uint32_t rings, callbacks;
-    uint8_t pad[4096 - 88];
+    int32_t rank, world_size; /* in a distributed job, -1: not known */
+    uint8_t pad[4096 - 96];
     char library[4096]; /* libtorch_cpu.so */
     char command_line[8192];
 } ls_page;
@@ -108,7 +116,9 @@ typedef struct {
     uint64_t used;                              /* published bytes after the header */
     uint64_t process_start;
     uint8_t pad[LS_NAMES_HEADER - 32];
-} ls_names_header; /* then entries: u32 id, u32 length, bytes, padded to 8 */
+} ls_names_header; /* then entries: u32 id, u32 length, bytes, padded to 8. The name of a module is its path and
+                      class in two lines, and in a third the file:line of its first call; the name of a task,
+                      frame, event, counter or mark may have its domain in a second line. */
 
 enum { LS_SEND_PROCESS = 1, LS_SEND_RING = 2, LS_SEND_NAMES = 3 };
 typedef struct {

@@ -47,10 +47,11 @@ def run(arguments: argparse.Namespace) -> int:
     from layerscope.analyse.result import select
     from layerscope.cli._open import open_run
     from layerscope.store.reader import Reader
+    from layerscope.store.run import find_run
 
     where, name = _run_and_name(arguments.words, tables.names())
     module = tables.load(name)
-    path = _find_run(where)
+    path = find_run(where)
     # A machine that reads the table can cut it itself: nothing is left out that was not asked for.
     top = module.TOP if arguments.top is None and not (arguments.csv or arguments.json) else arguments.top
     with Reader(open_run(path)) as reader:
@@ -84,33 +85,17 @@ def _run_and_name(words: list[str], known: list[str]) -> tuple[str | None, str]:
     if len(words) > 2:
         raise UsageError(f"at most a recording and one table, not {len(words)} words: {shlex.join(words)}")
     if len(words) == 1:
-        if words[0] not in known and _recordings(words[0]):
+        if words[0] not in known and _is_recording(words[0]):
             raise UsageError(f"which table of {words[0]}? {listed}")
         return None, words[0]
     first, second = words
     return (second, first) if first in known and second not in known else (first, second)
 
 
-def _find_run(name: str | None) -> Path:
-    """The folder of the recording called `name`, with or without its suffix; None is the newest here."""
-    from layerscope.store.run import newest
+def _is_recording(name: str) -> bool:
+    from layerscope.store.run import recordings_called
 
-    if name is None:
-        return newest(Path.cwd())
-    found = _recordings(name)
-    if found:
-        return found[0]
-    if Path(name).exists():
-        return Path(name)  # opening it says what is wrong with it
-    raise UsageError(f"there is no recording {name!r}. Make one: layerscope run train.py")
-
-
-def _recordings(name: str) -> list[Path]:
-    from layerscope.store.run import SUFFIX
-
-    plain = Path(name)
-    suffixed = plain.with_name(plain.name + SUFFIX) if plain.name else plain
-    return [path for path in (plain, suffixed) if (path / "run.json").exists()]
+    return bool(recordings_called(name))
 
 
 def _next_command(module: TableModule, run: str | None) -> str:

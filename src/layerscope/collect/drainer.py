@@ -50,7 +50,7 @@ PAGE_COUNTS = (
 )  # fmt: skip
 _SYS_SCHED_SETATTR = 314
 # Kinds of a span are small numbers (model/layers.py KINDS).
-KINDS_LIMIT = 8
+KINDS_LIMIT = 16
 
 
 class Ring:
@@ -74,7 +74,7 @@ class Ring:
         """What the ring holds and nobody will take: spans, and the losses it tells of (ring full, too deep)."""
         records = self.take(int(self.published[0]))
         told = records[records["kind"] == layout.LOST]
-        spans = int((records["kind"] < layout.THREAD_BEGIN).sum())
+        spans = int((records["kind"] < layout.FIRST_SPECIAL).sum())
         full = int(self.header["lost_full"]) + int(told["name"].sum())
         return spans, full, int(self.header["lost_deep"]) + int(told["module"].sum())
 
@@ -114,7 +114,7 @@ class Totals:
     def add(self, records: np.ndarray) -> None:
         """Count the finished spans among `records`."""
         kinds = records["kind"]
-        spans = records[kinds < layout.THREAD_BEGIN]
+        spans = records[kinds < layout.FIRST_SPECIAL]
         if not len(spans):
             return
         code = spans["name"] * KINDS_LIMIT + spans["kind"]

@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 
-VERSION = 1
+VERSION = 2
 RING_MAGIC, PAGE_MAGIC, NAMES_MAGIC, MESSAGE_MAGIC = 0x4752534C, 0x4750534C, 0x4D4E534C, 0x4D53534C
 
 RECORD = np.dtype(
@@ -21,7 +21,8 @@ RECORD = np.dtype(
         ("flags", "u1"),
     ]
 )
-THREAD_BEGIN, THREAD_END, LOST, EXTRA = 252, 253, 254, 255
+COUNTER, MARK, THREAD_BEGIN, THREAD_END, LOST, EXTRA = 250, 251, 252, 253, 254, 255
+FIRST_SPECIAL = COUNTER  # the kinds below are spans
 EXTRA_FORWARD_THREAD, EXTRA_ELSEWHERE, EXTRA_OPTIMIZER = 1, 2, 3
 FLAG_ASYNC, FLAG_ELSEWHERE, FLAG_EXTRA = 1, 2, 4
 
@@ -52,14 +53,14 @@ PAGE = np.dtype(
         "names": [
             "magic", "version", "pid", "ppid", "process_start", "clock_is_tsc", "probe", "sequence_offset",
             "forward_thread_offset", "lost_without_ring", "lost_names", "lost_without_ring_first",
-            "lost_without_ring_last", "agent_cpu_ns", "rings", "callbacks", "library",
-            "command_line",
+            "lost_without_ring_last", "agent_cpu_ns", "rings", "callbacks", "rank",
+            "world_size", "library", "command_line",
         ],
         "formats": [
             "<u4", "<u4", "<i4", "<i4", "<u8", "<u4", "<i4", "<i4", "<i4", "<u8", "<u8", "<u8", "<u8", "<u8",
-            "<u4", "<u4", "S4096", "S8192",
+            "<u4", "<u4", "<i4", "<i4", "S4096", "S8192",
         ],
-        "offsets": [0, 4, 8, 12, 16, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 84, 4096, 8192],
+        "offsets": [0, 4, 8, 12, 16, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 84, 88, 92, 4096, 8192],
         "itemsize": PAGE_BYTES,
     }
 )  # fmt: skip

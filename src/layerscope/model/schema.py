@@ -71,7 +71,8 @@ TRACKS = Table(
 
 SPANS = Table(
     "spans",
-    "Every recorded stretch of time: an operator, a backward function, a range, an optimizer step, a loader wait.",
+    "Every recorded stretch of time: an operator, a backward function, a range, an optimizer step, a loader wait, a call "
+    "of a module.",
     (
         Column("span", "int64", "key of the span"),
         Column("track", "int32", "the track it ran on (where it started, if it ended on another thread)"),
@@ -80,10 +81,10 @@ SPANS = Table(
         Column("start_ns", "int64", "start", "ns"),
         Column("dur_ns", "int64", "duration", "ns"),
         Column("self_ns", "int64", "duration without the children of the same layer", "ns"),
-        Column("layer", "name", "layer of the stack: operators"),
-        Column("kind", "name", "function, backward, range, optimizer or loader"),
+        Column("layer", "name", "layer of the stack: operators, modules or ranges"),
+        Column("kind", "name", "function, backward, range, optimizer, loader; module; task, frame, event"),
         Column("name", "name", "name"),
-        Column("module", "int32", "key of the module it belongs to", nullable=True),
+        Column("module", "int32", "the innermost module whose call it ran in, or whose backward pass", nullable=True),
         Column("step", "int32", "the step it started in", nullable=True),
         Column("phase", "name", "loading, forward, backward, optimizer, other; null outside steps", nullable=True),
         Column("correlation", "int64", "key shared with the work it launched", nullable=True),
@@ -94,13 +95,46 @@ SPANS = Table(
     ),
 )
 
+MODULES = Table(
+    "modules",
+    "The modules that were called: parts of the network, by their path from the module that the program calls.",
+    (
+        Column("module", "int32", "key of the module: the same path and class in every process have one"),
+        Column("parent", "int32", "the module that holds it", nullable=True),
+        Column("path", "string", "path from the outermost module, which is called by its class: Net.conv1"),
+        Column("class", "string", "its class"),
+        Column("line", "string", "file:line of its first call", nullable=True),
+    ),
+)
+
+ARGS = Table(
+    "args",
+    "Arguments of spans; each distinct text once.",
+    (
+        Column("args", "int64", "key of the arguments"),
+        Column("json", "string", "a JSON object"),
+    ),
+)
+
+MARKS = Table(
+    "marks",
+    "Moments that the program marked.",
+    (
+        Column("track", "int32", "the track that marked it"),
+        Column("at_ns", "int64", "when", "ns"),
+        Column("kind", "name", "marker, step, paused or resumed"),
+        Column("name", "name", "name"),
+        Column("args", "int64", "key of its arguments", nullable=True),
+    ),
+)
+
 STEPS = Table(
     "steps",
     "The iterations of a training or inference loop, and where their time went. The five phases add up to dur_ns.",
     (
         Column("step", "int32", "number of the step in its process, from 0"),
         Column("process", "int32", "its process"),
-        Column("rule", "name", "what a step was taken to be: optimizer, loader or none"),
+        Column("rule", "name", "what a step was taken to be: mark, optimizer, loader, request or none"),
         Column("optimizer", "int32", "instance of the optimizer that ends the steps", nullable=True),
         Column("start_ns", "int64", "start", "ns"),
         Column("dur_ns", "int64", "duration", "ns"),
@@ -188,5 +222,7 @@ PROBLEMS = Table(
 
 TABLES: dict[str, Table] = {
     table.name: table
-    for table in (PROCESSES, TRACKS, SPANS, STEPS, TOTALS, COUNTERS, LINKS, CLOCK_READINGS, GAPS, PROBLEMS)
+    for table in (
+        PROCESSES, TRACKS, SPANS, MODULES, ARGS, MARKS, STEPS, TOTALS, COUNTERS, LINKS, CLOCK_READINGS, GAPS, PROBLEMS,
+    )
 }

@@ -175,3 +175,25 @@ def newest(folder: Path) -> Path:
     if not found:
         raise UsageError(f"no recording in {folder}. Make one: layerscope run train.py")
     return max(found, key=lambda path: (path / "run.json").stat().st_mtime_ns)
+
+
+def find_run(name: str | None) -> Path:
+    """The folder of the recording called `name`, with or without its suffix; None is the newest here.
+
+    UsageError when there is none. A path that exists but is no recording is returned: opening it says what is wrong.
+    """
+    if name is None:
+        return newest(Path.cwd())
+    found = recordings_called(name)
+    if found:
+        return found[0]
+    if Path(name).exists():
+        return Path(name)
+    raise UsageError(f"there is no recording {name!r}. Make one: layerscope run train.py")
+
+
+def recordings_called(name: str) -> list[Path]:
+    """The recordings that `name` may mean: the folder itself, or with the suffix."""
+    plain = Path(name)
+    suffixed = plain.with_name(plain.name + SUFFIX) if plain.name else plain
+    return [path for path in (plain, suffixed) if (path / "run.json").exists()]

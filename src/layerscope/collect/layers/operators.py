@@ -178,7 +178,7 @@ class Decoder:
             records = records[overlap:]
         self._ring_next[chunk.key] = max(chunk.first + chunk.count, self._ring_next.get(chunk.key, 0))
         kinds = records["kind"]
-        special = kinds >= layout.THREAD_BEGIN
+        special = kinds >= layout.FIRST_SPECIAL
         track = np.full(len(records), self._ring_track.get(chunk.key, 0), np.int32)
         for at in np.flatnonzero(special & (kinds != layout.EXTRA)).tolist():
             self._ring_event(chunk.key, records[at], at, track)
