@@ -71,8 +71,8 @@ TRACKS = Table(
 
 SPANS = Table(
     "spans",
-    "Every recorded stretch of time: an operator, a backward function, a range, an optimizer step, a loader wait, a call "
-    "of a module.",
+    "Every recorded stretch of time: an operator, a backward function, a range, an optimizer step, a loader wait, "
+    "a call of a module.",
     (
         Column("span", "int64", "key of the span"),
         Column("track", "int32", "the track it ran on (where it started, if it ended on another thread)"),
