@@ -25,8 +25,8 @@ typedef struct {
     _Alignas(64) void *const *vtable; /* one cache line */
     ls_thread *owner;
     uint64_t start, serial;
-    uint32_t track, name;
-    uint16_t depth;
+    uint32_t track, name, module;
+    uint16_t depth, around; /* around: modules that are open around a module */
     uint8_t kind;
 } ls_context;
 
@@ -46,6 +46,9 @@ struct ls_thread {
     ls_ring *ring;
     uint64_t written, consumed, elsewhere, serial, begun; /* begun: when the thread that has it now was first seen */
     uint32_t index, depth, track, announced; /* announced: the track whose LS_THREAD_BEGIN is written */
+    uint32_t module, modules; /* the name of the innermost open module, and how many are open */
+    int out_of_order;         /* a module has ended before one inside it: a coroutine library switches stacks */
+    const void *module_object;
     ls_thread *next;
     uint32_t optimizers[LS_OPEN_SLOTS]; /* per open optimizer step: its instance */
     ls_cached_name cache[LS_CACHE];
@@ -123,6 +126,12 @@ static inline void ls_ring_publish(ls_thread *t) {
 
 LS_EXPORT int ls_prepare(const char *name, const char *library_path, int use_tsc);
 LS_EXPORT int ls_operators_start(void);
+
+/* This thread's state, or NULL: do not record. */
+static inline ls_thread *ls_thread_here(void) {
+    ls_thread *t = ls_this_thread;
+    return LS_UNLIKELY(!ls_thread_is_current(t)) ? ls_thread_enter() : t;
+}
 
 /* names.c */
 void ls_name_find(const char *text, ls_cached_name *into);

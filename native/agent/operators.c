@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "agent.h"
 #include "../record_function.h"
+#include "stack.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -46,49 +47,18 @@ static inline const ls_cached_name *find_name(ls_thread *t, const char *text) {
     return known;
 }
 
-static inline void set_depth(ls_thread *t, uint32_t depth) {
-    const ls_open *open = t->ring->h.open;
-    /* Acquire: whoever closed the slot from elsewhere is done with its context. */
-    while (depth && __atomic_load_n(&open[depth - 1].state, __ATOMIC_ACQUIRE) & 1)
-        depth--;
-    t->depth = depth;
-    __atomic_store_n(&t->ring->h.depth, depth, __ATOMIC_RELEASE);
-}
-
 static inline void **begin(void **result, const void *record_function, uint32_t kind) {
     *result = NULL;
-    ls_thread *t = ls_this_thread;
-    if (LS_UNLIKELY(!ls_thread_is_current(t)) && !(t = ls_thread_enter()))
+    ls_thread *t = ls_thread_here();
+    ls_context *c = t ? ls_next_slot(t) : NULL;
+    if (LS_UNLIKELY(!c))
         return result;
-    ls_ring_header *h = &t->ring->h;
-    uint64_t elsewhere = __atomic_load_n(&h->elsewhere, __ATOMIC_ACQUIRE);
-    if (LS_UNLIKELY(elsewhere != t->elsewhere)) {
-        t->elsewhere = elsewhere;
-        set_depth(t, t->depth);
-    }
-    uint32_t depth = t->depth;
-    if (LS_UNLIKELY(depth >= LS_OPEN_SLOTS)) {
-        ls_ring_lose(t, 1);
-        return result;
-    }
-    /* Its last span has ended: the slot would not be free otherwise. */
-    ls_context *c = &t->contexts[depth];
     const ls_cached_name *name = find_name(t, name_of(record_function));
-    c->name = name->id;
     if (kind == LS_RANGE || name->kind == LS_BACKWARD)
         kind = name->kind;
-    c->track = t->track;
-    c->kind = (uint8_t)kind;
-    c->serial = ++t->serial;
     if (LS_UNLIKELY(kind == LS_OPTIMIZER))
-        t->optimizers[depth] = 0;
-    ls_open *o = &h->open[depth];
-    o->name = c->name;
-    o->kind = kind;
-    LS_STORE(o->state, c->serial << 1);
-    c->start = o->start = ls_ticks();
-    t->depth = depth + 1;
-    __atomic_store_n(&h->depth, depth + 1, __ATOMIC_RELEASE);
+        t->optimizers[c->depth] = 0;
+    ls_open_slot(t, c, name->id, kind);
     *result = c;
     return result;
 }
@@ -97,29 +67,10 @@ static void **begin_function(void **result, const void *f) { return begin(result
 static void **begin_backward(void **result, const void *f) { return begin(result, f, LS_BACKWARD); }
 static void **begin_range(void **result, const void *f) { return begin(result, f, LS_RANGE); }
 
-/* The span that another thread opened is over: its owner pops the slot at its next span. */
-static void close_elsewhere(const ls_context *c) {
-    ls_ring_header *h = &c->owner->ring->h;
-    uint64_t open = c->serial << 1;
-    if (__atomic_compare_exchange_n(&h->open[c->depth].state, &open, open | 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-        __atomic_add_fetch(&h->elsewhere, 1, __ATOMIC_ACQ_REL);
-}
-
-static inline void close_here(ls_thread *t, const ls_context *c) {
-    if (c->depth + 1u == t->depth)
-        set_depth(t, c->depth);
-    else if (LS_LOAD(t->ring->h.open[c->depth].state) == c->serial << 1)
-        LS_STORE(t->ring->h.open[c->depth].state, c->serial << 1 | 1); /* out of order: popped with the one above it */
-}
-
 static inline uint64_t member(const void *record_function, int32_t offset) {
     uint64_t value;
     memcpy(&value, (const char *)record_function + offset, sizeof value);
     return value;
-}
-
-static inline void extra(ls_thread *t, uint32_t what, uint64_t first, uint64_t second) {
-    *ls_ring_advance(t) = (ls_record){.start = first, .end = second, .name = what, .kind = LS_EXTRA};
 }
 
 static void take_offsets(void) {
@@ -139,26 +90,19 @@ static inline void write_span(ls_thread *t, const void *record_function, const l
     offset = LS_LOAD(ls.sequence_offset);
     int64_t seq = offset > 0 ? (int64_t)member(record_function, offset) : -1;
     uint32_t optimizer = LS_UNLIKELY(c->kind == LS_OPTIMIZER) && here ? t->optimizers[c->depth] : 0;
-    ls_record *r = ls_ring_next(t);
-    __builtin_prefetch(r + 8, 1); /* the ring is larger than the caches near the core */
-    r->start = c->start;
-    r->end = now;
-    r->name = c->name;
+    ls_record *r = ls_span_record(t, c, now);
     r->seq = seq >= 0 && seq <= INT32_MAX ? (int32_t)seq : -1;
-    r->module = 0;
-    r->depth = c->depth;
-    r->kind = c->kind;
     /* Only user-scope ranges (collectives, remote calls) are ever marked asynchronous. */
     int async = c->kind >= LS_RANGE && is_async(record_function);
     r->flags = (uint8_t)((async ? LS_FLAG_ASYNC : 0) | (here ? 0 : LS_FLAG_ELSEWHERE));
     if (LS_UNLIKELY(forward || !here || optimizer)) {
         r->flags |= LS_FLAG_EXTRA;
         if (forward)
-            extra(t, LS_EXTRA_FORWARD_THREAD, forward, 0);
+            ls_extra(t, LS_EXTRA_FORWARD_THREAD, forward, 0);
         if (!here)
-            extra(t, LS_EXTRA_ELSEWHERE, c->track, c->serial);
+            ls_extra(t, LS_EXTRA_ELSEWHERE, c->track, c->serial);
         if (optimizer)
-            extra(t, LS_EXTRA_OPTIMIZER, optimizer, 0);
+            ls_extra(t, LS_EXTRA_OPTIMIZER, optimizer, 0);
     }
     ls_ring_publish(t);
     if (LS_UNLIKELY(t->written % 1024 < 4)) /* the probe may have answered in the meantime */
@@ -170,16 +114,11 @@ static void end(const void *record_function, void *context) {
     if (!c || LS_UNLIKELY(!ls.wiped || !ls_thread_is_current(c->owner)))
         return; /* not recorded, or begun in the process that forked this one */
     uint64_t now = ls_ticks();
-    ls_thread *t = ls_this_thread;
-    if (LS_UNLIKELY(!ls_thread_is_current(t)))
-        t = ls_thread_enter();
-    int here = t == c->owner && c->track == t->track;
+    ls_thread *t = ls_thread_here();
+    int here = ls_is_here(t, c);
     if (t)
         write_span(t, record_function, c, now, here);
-    if (here)
-        close_here(t, c);
-    else
-        close_elsewhere(c);
+    ls_close(t, c, here);
 }
 
 /* Say which optimizer instance the innermost open optimizer step of this thread belongs to; numbers

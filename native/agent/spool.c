@@ -111,6 +111,26 @@ static void read_command_line(char *into, size_t bytes) {
     close(fd);
 }
 
+/* The number in the first of these variables of the environment that has one; -1: none has. */
+static int32_t number_in(const char *const *variables) {
+    for (; *variables; variables++) {
+        const char *text = getenv(*variables);
+        char *end = NULL;
+        long number = text && *text ? strtol(text, &end, 10) : -1;
+        if (end && !*end && number >= 0 && number <= INT32_MAX)
+            return (int32_t)number;
+    }
+    return -1;
+}
+
+/* Which rank of how many a launcher has made this process: torchrun, Open MPI, PMIx, PMI (MPICH), Slurm. */
+static void fill_rank(ls_page *page) {
+    static const char *const ranks[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", NULL};
+    static const char *const sizes[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", NULL};
+    page->world_size = number_in(sizes);
+    page->rank = page->world_size > 0 ? number_in(ranks) : -1;
+}
+
 static void fill_page(void *memory, size_t bytes) {
     const ls_page *parent = ls.page;
     ls_page *page = memory;
@@ -121,11 +141,16 @@ static void fill_page(void *memory, size_t bytes) {
     page->clock_is_tsc = (uint32_t)ls.use_tsc;
     page->process_start = process_start;
     page->sequence_offset = page->forward_thread_offset = -1;
+    fill_rank(page);
     if (parent) {
         page->probe = parent->probe;
         page->sequence_offset = parent->sequence_offset;
         page->forward_thread_offset = parent->forward_thread_offset;
         page->callbacks = parent->callbacks;
+        if (page->rank < 0) {
+            page->rank = parent->rank;
+            page->world_size = parent->world_size;
+        }
     }
     memcpy(page->library, library, sizeof page->library);
     read_command_line(page->command_line, sizeof page->command_line);
@@ -187,7 +212,9 @@ static ls_thread *new_thread_state(void) {
 static void thread_begin(ls_thread *t) {
     LS_STORE(t->generation, ls.wiped->generation);
     t->track = ++tracks;
-    t->depth = 0;
+    t->depth = t->module = t->modules = 0;
+    t->out_of_order = 0;
+    t->module_object = NULL;
     t->begun = ls_ticks();
     t->elsewhere = LS_LOAD(t->ring->h.elsewhere);
     t->ring->h.tid = (int32_t)syscall(SYS_gettid);
@@ -298,11 +325,21 @@ void ls_ring_account(ls_thread *t) {
         write_lost(t, h);
 }
 
-/* Begin recording in this process: `name` of the session's abstract socket, `library` the
- * libtorch_cpu.so that is about to be loaded. 0, or minus an errno. */
+/* The first byte last: whoever sees it sees the rest. */
+static void note_library(const char *path) {
+    strncpy(library, path, sizeof library - 1);
+    memcpy(ls.page->library + 1, library + 1, sizeof library - 1);
+    __atomic_store_n(ls.page->library, library[0], __ATOMIC_RELEASE);
+}
+
+/* Begin recording in this process: `name` of the session's abstract socket, `library_path` the
+ * libtorch_cpu.so that is about to be loaded; empty: none yet, a later call may name one. 0, or minus an errno. */
 LS_EXPORT int ls_prepare(const char *name, const char *library_path, int use_tsc) {
-    if (ls.wiped)
+    if (ls.wiped) {
+        if (ls.page && !library[0])
+            note_library(library_path);
         return ls.page ? 0 : -EAGAIN;
+    }
     size_t length = strlen(name);
     if (length + 2 > sizeof address.sun_path)
         return -ENAMETOOLONG;
@@ -348,6 +385,14 @@ LS_EXPORT void ls_clock_reading(int64_t out[4]) {
         out[1] = (int64_t)(before + (after - before) / 2);
         out[2] = real.tv_sec * 1000000000 + real.tv_nsec;
         out[3] = error;
+    }
+}
+
+/* The rank that the program gave itself, later than its start. */
+LS_EXPORT void ls_note_rank(int32_t rank, int32_t world_size) {
+    if (ls.page) {
+        LS_STORE(ls.page->rank, rank);
+        LS_STORE(ls.page->world_size, world_size);
     }
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +12,13 @@ from layerscope.store.nesting import Keys, TrackNesting
 from tests.store.threads import Span, threads
 
 
-def nest(spans: list[Span], borders: list[int]) -> None:
-    """Fill in key, told parent and self time of every span that was not lost."""
-    nesting = TrackNesting(Keys())
+LAYERS = 3
+
+
+def nest(spans: list[Span], borders: list[int], layer: dict[int, int] | None = None) -> None:
+    """Fill in key, told parent and self time of every span that was not lost; `layer` of a span by its start."""
+    nesting = TrackNesting(Keys(), layers=LAYERS if layer else 1)
+    of = layer or {}
     before = -1
     for border in borders:
         batch = sorted((s for s in spans if before < s.end <= border and not s.lost), key=lambda span: span.end)
@@ -21,6 +27,7 @@ def nest(spans: list[Span], borders: list[int]) -> None:
             np.array([span.start for span in batch], np.int64),
             np.array([span.end for span in batch], np.int64),
             np.array([span.depth for span in batch], np.int32),
+            np.array([of.get(span.start, 0) for span in batch], np.int8),
         )
         for i, span in enumerate(batch):
             span.key, span.told, span.self_ns = int(nested.key[i]), int(nested.parent[i]), int(nested.self_ns[i])
@@ -46,6 +53,37 @@ def test_parents_and_self_times_are_the_truth_wherever_the_batches_end(thread: t
         assert span.self_ns == span.end - span.start - sum(child.end - child.start for child in span.children)
     outermost = sum(span.end - span.start for span in spans if not span.parent)
     assert sum(span.self_ns for span in spans) == outermost
+
+
+def inside(span: Span, layer: dict[int, int], of: int) -> int:
+    """The time of the nearest spans of the layer `of` in `span`."""
+    return sum(c.end - c.start if layer[c.start] == of else inside(c, layer, of) for c in span.children)
+
+
+@given(threads(), st.randoms(use_true_random=False))
+def test_self_time_leaves_out_the_nearest_spans_of_the_same_layer(
+    thread: tuple[list[Span], list[int]], random: Random
+) -> None:
+    spans, borders = thread
+    layer = {span.start: random.randrange(LAYERS) for span in spans}
+    nest(spans, borders, layer)
+
+    for span in told(spans):
+        assert span.told == (span.parent.key if span.parent else -1)
+        assert span.self_ns == span.end - span.start - inside(span, layer, layer[span.start])
+
+
+@given(st.one_of(threads(disorder=True), threads(losses=True)), st.randoms(use_true_random=False))
+def test_layers_keep_self_time_within_the_span_whatever_is_lost_or_crosses(
+    thread: tuple[list[Span], list[int]], random: Random
+) -> None:
+    spans, borders = thread
+    layer = {span.start: random.randrange(LAYERS) for span in spans}
+    nest(spans, borders, layer)
+
+    for span in told(spans):
+        assert span.told in (-1, span.parent.key if span.parent else -1)
+        assert 0 <= span.self_ns <= span.end - span.start
 
 
 @given(threads(disorder=True))

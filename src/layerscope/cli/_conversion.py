@@ -7,75 +7,72 @@ converts beside a running program, after it, and an old recording again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from layerscope.analyse.steps import SpanColumns, Steps, find_steps
-from layerscope.cli._spans import FUNCTION, Columns, SpanTable, without_inner_operators
+from layerscope.cli._process import Process
+from layerscope.cli._small_tables import SmallTables
+from layerscope.cli._spans import BACKWARD, FUNCTION, LAYERS, MODULE, Columns, SpanTable, without_inner_operators
+from layerscope.cli._texts import ProcessTexts, Texts
 from layerscope.collect import spool
 from layerscope.collect.layers.operators import Decoder
-from layerscope.model.layers import KINDS, OPERATORS
-from layerscope.model.secrets import mask
-from layerscope.store.linking import ForwardBackward
+from layerscope.model.clocks import Elsewhere, Identity
+from layerscope.model.layers import KINDS, LAYER_OF_KIND, SPAN_LAYERS
+from layerscope.store.inheriting import BackwardModules
 from layerscope.store.nesting import Keys, TrackNesting
 from layerscope.store.writer import write_columns, write_rows
 
 # Below this a batch costs more in overhead than in work.
 BATCH_RECORDS = 50_000
-READING_EVERY_NS = 1_000_000_000
 FIRST_SCOPE = KINDS.index("optimizer")
-
-
-@dataclass(slots=True)
-class Process:
-    """One raw file on its way into the tables."""
-
-    number: int
-    host: str
-    reader: spool.SpoolReader
-    decoder: Decoder = field(default_factory=Decoder)
-    name_codes: list[int] = field(default_factory=list)
-    tracks: dict[int, int] = field(default_factory=dict)
-    nesting: dict[int, TrackNesting] = field(default_factory=dict)
-    optimizers: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
-    has_scopes: bool = False
-    pairs: ForwardBackward = field(default_factory=ForwardBackward)
-    totals: dict[int, list[int]] = field(default_factory=dict)
-
-    def spans_of(self, kind: int) -> int:
-        """Number of finished spans of a kind (index into KINDS)."""
-        return sum(count for key, (count, *_) in self.totals.items() if key >> 32 == kind)
+GRADIENT_SUM = "AccumulateGrad"
 
 
 class RunConversion:
-    """Converts the recording whose raw files are in `raw` into Parquet below `tables`."""
+    """Converts the recording whose raw files are in `raw` into Parquet below `tables`.
 
-    def __init__(self, raw: Path, tables: Path) -> None:
+    Of several ranks, `raw` is the folder of their recordings, and `shifts_ns` puts each on the run's clock.
+    """
+
+    def __init__(self, raw: Path, tables: Path, shifts_ns: Mapping[str, int] | None = None) -> None:
         self.raw = raw
         self.tables = tables
+        self._shifts_ns = shifts_ns or {}
         self.processes: dict[Path, Process] = {}
         self.rows: dict[str, int] = {}
         self._keys = Keys()
-        self._spans = SpanTable(tables)
+        self._texts = Texts()
+        self._spans = SpanTable(tables, self._texts.names)
+        self._backward = BackwardModules()
         self._next_track = 0
 
     def advance(self) -> int:
         """Read what is new in the raw files; returns the number of records that were read."""
         before = sum(process.decoder.records for process in self.processes.values())
-        for path in sorted(self.raw.glob("*/spool")):
+        for path in spool.spools(self.raw):
             process = self.processes.get(path)
             if process is None:
-                host = path.parent.name.rsplit("-", 2)[0]
-                process = self.processes[path] = Process(len(self.processes), host, spool.SpoolReader(path))
+                process = self.processes[path] = self._process(path)
             for chunk in process.reader.chunks():
                 process.decoder.add(chunk)
                 if process.decoder.waiting >= BATCH_RECORDS and chunk.kind == spool.POLL:
                     self._take(process)
         return sum(process.decoder.records for process in self.processes.values()) - before
+
+    def _process(self, path: Path) -> Process:
+        """The process whose raw file is at `path`."""
+        folder = path.parent
+        rank = folder.parent.parent.name if folder.parent != self.raw else ""
+        shift_ns = self._shifts_ns.get(rank, 0)
+        clock = Elsewhere(shift_ns) if shift_ns else Identity()
+        host = folder.name.rsplit("-", 2)[0]
+        decoder = Decoder(shift_ns=shift_ns, clock=clock)
+        texts = ProcessTexts(self._texts, decoder.names)
+        return Process(len(self.processes), host, spool.SpoolReader(path), texts, decoder, rank)
 
     def finish(self, session: dict[str, Any]) -> None:
         """Write everything that is left, and the tables that only the end knows."""
@@ -87,7 +84,8 @@ class RunConversion:
         lost = [key for process in self.processes.values() for n in process.nesting.values() for key in n.never_came]
         found = {number: steps for number, steps in self._find_steps(lost) if len(steps)}
         self._write_links()
-        self.rows["spans"] = self._spans.finish(self._assigner(found) if found else None, lost)
+        has_more = bool(found or self._texts.modules)
+        self.rows["spans"] = self._spans.finish(self._assigner(found) if has_more else None, lost)
         self._write_steps(found)
         self._write_totals()
         self._write_small(session)
@@ -100,33 +98,41 @@ class RunConversion:
             self._take_track(process, track, rows)
 
     def _take_track(self, process: Process, track: int, rows: np.ndarray) -> None:
-        nesting = process.nesting.setdefault(track, TrackNesting(self._keys))
+        nesting = process.nesting.setdefault(track, TrackNesting(self._keys, len(SPAN_LAYERS)))
         start, end = rows["start"].astype(np.int64), rows["end"].astype(np.int64)
         end = np.maximum(end, start)
-        nested = nesting.add(start, end, rows["depth"])
+        kind = rows["kind"]
+        nested = nesting.add(start, end, rows["depth"], LAYERS[kind])
+        key = self._track_key(process, track)
+        codes, args = self._codes(process, rows)
+        module = process.texts.modules(rows["module"])
         numbered = np.flatnonzero(rows["optimizer"])
         if len(numbered):
             process.optimizers.append((nested.key[numbered], rows["optimizer"][numbered]))
-        backward = np.flatnonzero(rows["forward_thread"])
+        backward = np.flatnonzero(kind == BACKWARD)
         if len(backward):
+            sums = self._adds_gradients(codes[backward])
+            self._backward.add(key, nested.key[backward], start[backward], end[backward], module[backward], sums)
+            backward = backward[rows["forward_thread"][backward] != 0]
             of = rows[backward]
             process.pairs.add_backward(nested.key[backward], of["forward_thread"], of["seq"], start[backward])
-        codes = self._codes(process, rows["name"])
-        process.has_scopes |= bool((rows["kind"] >= FIRST_SCOPE).any())
+        process.has_scopes |= bool(((kind >= FIRST_SCOPE) & (kind <= MODULE)).any())
         done = rows["unfinished"] == 0
-        _add_totals(process.totals, rows["kind"][done], codes[done], (end - start)[done])
+        _add_totals(process.totals, kind[done], codes[done], (end - start)[done])
         self._spans.add(
             {
                 "span": nested.key,
-                "track": np.full(len(rows), self._track_key(process, track), np.int32),
+                "track": np.full(len(rows), key, np.int32),
                 "parent": nested.parent,
                 "depth": rows["depth"],
                 "start_ns": start,
                 "dur_ns": end - start,
                 "self_ns": nested.self_ns,
-                "kind_code": rows["kind"].astype(np.int32),
+                "kind_code": kind.astype(np.int32),
                 "name_code": codes,
+                "module": module,
                 "seq": rows["seq"],
+                "args": args,
                 "unfinished": rows["unfinished"].astype(bool),
             }
         )
@@ -137,17 +143,22 @@ class RunConversion:
             self._next_track += 1
         return process.tracks[track]
 
-    def _codes(self, process: Process, numbers: np.ndarray) -> np.ndarray:
-        """The recording's own number for each of the process's names."""
-        known, names = process.decoder.names, self._spans.names
-        for text in known[len(process.name_codes) :]:
-            process.name_codes.append(names.setdefault(text, len(names)))
-        codes = process.name_codes
-        missing = int(numbers.max()) + 1 - len(codes)
-        if missing > 0:  # a name whose text was lost with the tail of a cut file
-            codes = codes + [names.setdefault("(name lost)", len(names))] * missing
-        chosen: np.ndarray = np.array(codes, np.int32)[numbers]
-        return chosen
+    def _codes(self, process: Process, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The recording's own number for each of the process's names, and the keys of their arguments."""
+        codes = process.texts.names(rows["name"])
+        args = np.full(len(rows), -1, np.int64)
+        told = np.flatnonzero(rows["kind"] >= MODULE)
+        if len(told):
+            codes[told] = process.texts.first_lines(rows["name"][told])
+            marked = told[rows["kind"][told] != MODULE]
+            args[marked] = process.texts.domains(rows["name"][marked])
+        return codes, args
+
+    def _adds_gradients(self, codes: np.ndarray) -> np.ndarray:
+        """Which of these names are the engine's of adding up a gradient."""
+        names = list(self._texts.names)
+        found, inverse = np.unique(codes, return_inverse=True)
+        return np.array([GRADIENT_SUM in names[code] for code in found.tolist()], np.bool_)[inverse]
 
     # -- what only the end knows -------------------------------------------------------------------
 
@@ -163,13 +174,14 @@ class RunConversion:
             of = owner[piece["track"][rows]]
             for number, kept in wanted.items():
                 mine = rows[of == number]
-                names = ("span", "parent", "track", "depth", "start_ns", "dur_ns", "kind_code", "name_code")
+                names = ("span", "parent", "track", "depth", "start_ns", "dur_ns", "kind_code", "name_code", "seq")
                 kept.append({name: piece[name][mine] for name in names})
         for process in looped:
             kept = wanted[process.number]
             spans = {name: np.concatenate([part[name] for part in kept]) for name in kept[0]}
             # Once more over all, in an order of their own: what is found must not depend on where a part ended.
             rows = without_inner_operators(spans, lost_parents)
+            rows = rows[(spans["kind_code"][rows] != MODULE) | (spans["seq"][rows] == 0)]
             own_number = np.zeros(self._next_track, np.int64)
             own_number[list(process.tracks.values())] = list(process.tracks)
             track = own_number[spans["track"][rows]]
@@ -190,7 +202,7 @@ class RunConversion:
                 dur_ns=spans["dur_ns"],
                 kind=spans["kind_code"].astype(np.uint8),
                 name=spans["name_code"],
-                names=list(self._spans.names),
+                names=list(self._texts.names),
                 optimizer=optimizer,
             )
         )
@@ -207,13 +219,16 @@ class RunConversion:
                     thread[key] = known.framework_thread if known else -1
                 of = thread[piece["track"][forward]]
                 mine = forward[of >= 0]
-                about = (piece[name][mine] for name in ("seq", "start_ns", "depth"))
+                about = (piece[name][mine] for name in ("seq", "start_ns", "depth", "module"))
                 process.pairs.add_forward(piece["span"][mine], of[of >= 0], *about)
         pairs = [process.pairs.links() for process in looped]
         columns: Columns = {
-            "from_span": np.concatenate([np.zeros(0, np.int64), *(forward for forward, _ in pairs)]),
-            "to_span": np.concatenate([np.zeros(0, np.int64), *(backward for _, backward in pairs)]),
+            "from_span": np.concatenate([np.zeros(0, np.int64), *(forward for forward, _, _ in pairs)]),
+            "to_span": np.concatenate([np.zeros(0, np.int64), *(backward for _, backward, _ in pairs)]),
         }
+        if self._texts.modules:
+            module = np.concatenate([np.zeros(0, np.int64), *(module for _, _, module in pairs)])
+            self._backward.settle(columns["to_span"], module.astype(np.int32))
         columns["kind"] = np.full(len(columns["to_span"]), "forward_backward", object)
         self.rows["links"] = write_columns(self.tables, "links", columns)
 
@@ -230,6 +245,7 @@ class RunConversion:
         def assign(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
             step = np.full(len(columns["span"]), -1, np.int32)
             phase = np.full(len(columns["span"]), -1, np.int32)
+            self._backward.inherit(columns)
             of = owner[columns["track"]]
             for number, steps in found.items():
                 rows = np.flatnonzero(of == number)
@@ -249,10 +265,10 @@ class RunConversion:
         self.rows["steps"] = write_rows(self.tables, "steps", rows)
 
     def _write_totals(self) -> None:
-        names = list(self._spans.names)
+        names = list(self._texts.names)
         rows = [
             {
-                "process": process.number, "layer": OPERATORS, "kind": KINDS[key >> 32],
+                "process": process.number, "layer": SPAN_LAYERS[LAYER_OF_KIND[key >> 32]], "kind": KINDS[key >> 32],
                 "name": names[key & 0xFFFFFFFF], "count": count, "total_ns": total, "min_ns": least, "max_ns": most,
             }
             for process in self.processes.values()
@@ -261,90 +277,15 @@ class RunConversion:
         self.rows["totals"] = write_rows(self.tables, "totals", rows)
 
     def _write_small(self, session: dict[str, Any]) -> None:
-        """Processes, tracks, counters, clocks, gaps and problems."""
-        tables: dict[str, list[dict[str, Any]]] = {
-            name: [] for name in ("processes", "tracks", "counters", "clock_readings", "gaps", "problems")
-        }
+        """Everything that has few rows."""
+        small = SmallTables(self._texts, self._next_track)
         for process in self.processes.values():
-            self._describe(process, session, tables)
-        tables["problems"].extend(session.get("problems", []))
-        tables["problems"].extend(self._own_problems())
-        for name, rows in tables.items():
+            small.add_process(process, session)
+        small.add_texts()
+        small.rows["problems"].extend(session.get("problems", []))
+        small.add_problems(list(self.processes.values()))
+        for name, rows in small.rows.items():
             self.rows[name] = write_rows(self.tables, name, rows)
-
-    def _describe(self, process: Process, session: dict[str, Any], tables: dict[str, list[dict[str, Any]]]) -> None:
-        decoder = process.decoder
-        about = decoder.about
-        is_main = about.get("pid") == session.get("pid")
-        last_ns = decoder.readings[-1][1] if decoder.readings else int(about.get("start_ns", 0))
-        start_ns = min([int(about.get("start_ns", last_ns))] + [reading[1] for reading in decoder.readings[:1]])
-        tables["processes"].append(
-            {
-                "process": process.number, "pid": about.get("pid", 0), "ppid": about.get("ppid"),
-                "host": process.host, "argv": " ".join(mask(about.get("argv", []))), "start_ns": start_ns,
-                "end_ns": session.get("end_ns") if is_main else (last_ns if decoder.ended else None),
-                "exit": session.get("exit") if is_main else None,
-            }
-        )  # fmt: skip
-        for number, key in process.tracks.items():
-            track = decoder.tracks.get(number)
-            tables["tracks"].append(
-                {
-                    "track": key, "process": process.number, "kind": "thread", "tid": track.tid if track else None,
-                    "name": track.name if track else "",
-                    "start_ns": decoder.to_run(track.start) if track else start_ns,
-                    "end_ns": decoder.to_run(track.end) if track and track.end is not None else None,
-                }
-            )  # fmt: skip
-        if decoder.counters:
-            key = self._next_track
-            self._next_track += 1
-            tables["tracks"].append(
-                {"track": key, "process": process.number, "kind": "counter", "name": "process", "start_ns": start_ns}
-            )
-            tables["counters"].extend(
-                {"track": key, "at_ns": at_ns, "name": name, "value": value, "unit": unit}
-                for at_ns, name, value, unit in decoder.counters
-            )
-        for loss in decoder.losses:
-            tables["gaps"].append(
-                {
-                    "track": process.tracks.get(loss.track), "process": process.number,
-                    "start_ns": decoder.to_run(loss.start), "end_ns": decoder.to_run(loss.end),
-                    "lost": loss.lost, "reason": loss.reason,
-                }
-            )  # fmt: skip
-        if process.reader.damaged or (process.reader.left_bytes and session):
-            tables["gaps"].append(
-                {"process": process.number, "start_ns": last_ns, "end_ns": last_ns, "lost": None, "reason": "damaged"}
-            )
-        tables["clock_readings"].extend(_readings(decoder))
-
-    def _own_problems(self) -> list[dict[str, Any]]:
-        problems = []
-        for process in self.processes.values():
-            decoder = process.decoder
-            counted = int(decoder.totals[:, 2].sum())
-            if decoder.ended and counted != decoder.records:
-                problems.append(
-                    {
-                        "layer": OPERATORS, "code": "totals_differ",
-                        "what": f"process {decoder.about.get('pid')}: {decoder.records} records were read where "
-                        f"{counted} were written",
-                        "remedy": "the raw files were changed or damaged: record again", "lost": "",
-                    }
-                )  # fmt: skip
-            unnamed = decoder.final.get("lost_names", 0)
-            if unnamed:
-                problems.append(
-                    {
-                        "layer": OPERATORS, "code": "names_lost",
-                        "what": f"process {decoder.about.get('pid')} had no room for a new name {unnamed} times",
-                        "remedy": "give ranges fewer different names (at most 1,048,576)",
-                        "lost": "the names of those spans: they are called (other names)",
-                    }
-                )  # fmt: skip
-        return problems
 
 
 def _add_totals(totals: dict[int, list[int]], kind: np.ndarray, name: np.ndarray, dur_ns: np.ndarray) -> None:
@@ -360,19 +301,6 @@ def _add_totals(totals: dict[int, list[int]], kind: np.ndarray, name: np.ndarray
     for k, count, total, least, most in zip(keys.tolist(), counts.tolist(), *sums, strict=True):
         known = totals.setdefault(k, [0, 0, least, most])
         totals[k] = [known[0] + count, known[1] + total, min(known[2], least), max(known[3], most)]
-
-
-def _readings(decoder: Decoder) -> list[dict[str, Any]]:
-    """The clock readings worth keeping: one a second, and the last."""
-    rows = []
-    next_ns = 0
-    for i, (tsc, run_ns, realtime_ns, error_ns) in enumerate(decoder.readings):
-        if run_ns < next_ns and i + 1 < len(decoder.readings):
-            continue
-        next_ns = run_ns + READING_EVERY_NS
-        rows.append({"clock": "tsc", "its": tsc, "run_ns": run_ns, "error_ns": error_ns})
-        rows.append({"clock": "realtime", "its": realtime_ns, "run_ns": run_ns, "error_ns": error_ns})
-    return rows
 
 
 def read_session(raw: Path) -> dict[str, Any]:

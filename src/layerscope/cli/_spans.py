@@ -14,27 +14,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from layerscope.model.layers import KINDS, OPERATORS, PHASES
+from layerscope.model.layers import KINDS, LAYER_OF_KIND, PHASES, SPAN_LAYERS
 from layerscope.model.schema import TABLES
 from layerscope.store.writer import TableWriter, arrow_schema, codes_to_names, parquet_options, to_arrow
 
 # A part is written when this many spans wait: 30 MB of memory, and row groups that compress well.
 PART_SPANS = 500_000
-FUNCTION, BACKWARD = KINDS.index("function"), KINDS.index("backward")
+FUNCTION, BACKWARD, MODULE = (KINDS.index(kind) for kind in ("function", "backward", "module"))
+LAYERS = np.array(LAYER_OF_KIND, np.int8)
 
 Columns = dict[str, np.ndarray]
-# Steps and phases of the spans of a piece, -1 for none: (step, phase).
+# Steps and phases of the spans of a piece, -1 for none: (step, phase). May change the column `module`.
 Assign = Callable[[Columns], tuple[np.ndarray, np.ndarray]]
 
 
 class SpanTable:
     """Collects spans, writes them in parts, and gives them back piece by piece."""
 
-    def __init__(self, tables: Path) -> None:
+    def __init__(self, tables: Path, names: dict[str, int]) -> None:
         self._writer = TableWriter(tables, "spans")
         self._buffer: list[Columns] = []
         self._buffered = 0
-        self.names: dict[str, int] = {}
+        self._names = names
 
     def add(self, columns: Columns) -> None:
         """Take spans in: the columns of the schema, `kind_code` and `name_code` for kind and name."""
@@ -58,9 +59,9 @@ class SpanTable:
             yield columns
 
     def finish(self, assign: Assign | None, lost_parents: list[int]) -> int:
-        """Complete the table; returns its number of rows. `assign` None: the run has no steps.
+        """Complete the table; returns its number of rows. `assign` None: there is nothing to add.
 
-        A long run without steps keeps its parts as they are: there is nothing to add to them.
+        A long run without steps keeps its parts as they are.
         """
         if assign is None and not lost_parents and self._writer.parts:
             self.flush()
@@ -86,9 +87,11 @@ class SpanTable:
             columns["parent"][np.isin(columns["parent"], lost)] = -1
         order = np.lexsort((columns["depth"], columns["start_ns"], columns["track"]))
         columns = {name: values[order] for name, values in columns.items()}
+        step, phase = assign(columns) if assign is not None else (None, None)
+        # What the seq of a module says, how many are open around it, is for us: parent and depth tell it.
+        columns["seq"][columns["kind_code"] == MODULE] = -1
         arrow = self._to_arrow(columns)
-        if assign is not None:
-            step, phase = assign(columns)
+        if step is not None and phase is not None:
             arrow["step"] = pa.array(step, mask=step < 0)
             arrow["phase"] = pa.DictionaryArray.from_arrays(
                 pa.array(phase, pa.int32(), mask=phase < 0), pa.array(PHASES)
@@ -106,9 +109,12 @@ class SpanTable:
         arrow: dict[str, Any] = {name: value for name, value in columns.items() if not name.endswith("_code")}
         arrow["parent"] = pa.array(parent, mask=parent < 0)
         arrow["seq"] = pa.array(seq, mask=seq < 0)
-        arrow["layer"] = codes_to_names(np.zeros(count, np.int32), pa.array([OPERATORS]))
+        arrow["module"] = pa.array(columns["module"], mask=columns["module"] < 0)
+        arrow["args"] = pa.array(columns["args"], mask=columns["args"] < 0)
+        layer = LAYERS[columns["kind_code"]].astype(np.int32)
+        arrow["layer"] = codes_to_names(layer, pa.array(SPAN_LAYERS))
         arrow["kind"] = codes_to_names(columns["kind_code"], pa.array(KINDS))
-        arrow["name"] = codes_to_names(columns["name_code"], pa.array(list(self.names), pa.string()))
+        arrow["name"] = codes_to_names(columns["name_code"], pa.array(list(self._names), pa.string()))
         arrow["weight"] = np.ones(count, np.int32)
         return arrow
 
@@ -117,9 +123,9 @@ class SpanTable:
         columns: Columns = {}
         for name in ("span", "track", "depth", "start_ns", "dur_ns", "self_ns", "unfinished"):
             columns[name] = data[name].to_numpy()
-        for name in ("parent", "seq"):
+        for name in ("parent", "seq", "module", "args"):
             columns[name] = data[name].fill_null(-1).to_numpy().copy()
-        codes = {"kind": {kind: i for i, kind in enumerate(KINDS)}, "name": self.names}
+        codes = {"kind": {kind: i for i, kind in enumerate(KINDS)}, "name": self._names}
         for name, known in codes.items():
             merged = data[name].unify_dictionaries().combine_chunks()
             chunk = merged.chunk(0) if isinstance(merged, pa.ChunkedArray) else merged

@@ -35,12 +35,19 @@ class Prober:
         self._answers: dict[Path, probe.Answer] = {}
         self._pages: list[tuple[Path, Any]] = []
         self._all: list[Any] = []
+        self._silent: list[tuple[Any, int]] = []  # of processes that have named no library yet
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
 
     def take(self, fd: int, pid: int) -> None:
         """A process handed its page over in `fd`: answer it now if the answer is known."""
         page = np.frombuffer(mmap.mmap(fd, layout.PAGE_BYTES), layout.PAGE, 1)
+        if page[0]["library"]:
+            self._ask(page, pid)
+        else:
+            self._silent.append((page, pid))
+
+    def _ask(self, page: Any, pid: int) -> None:
         library = Path(bytes(page[0]["library"]).decode("utf-8", "surrogateescape"))
         with self._lock:
             self._pages.append((library, page))
@@ -80,6 +87,11 @@ class Prober:
 
     def publish(self) -> None:
         """Write what is known into the pages of the processes that asked."""
+        asking = [pair for pair in self._silent if pair[0][0]["library"]]
+        if asking:
+            self._silent = [pair for pair in self._silent if not pair[0][0]["library"]]
+            for page, pid in asking:
+                self._ask(page, pid)
         with self._lock:
             self._pages = [(library, page) for library, page in self._pages if not self._answered(library, page)]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,6 +90,11 @@ class SpoolWriter:
         os.close(self._fd)
 
 
+def spools(raw: Path) -> list[Path]:
+    """The raw files below `raw`: the raw folder of a recording, or the folder with the recordings of several ranks."""
+    return sorted([*raw.glob("*/spool"), *raw.glob("*/raw/*/spool")])
+
+
 class SpoolReader:
     """Reads the chunks of a file that may still grow, from where the last reading stopped."""
 
@@ -98,8 +103,8 @@ class SpoolReader:
         self.offset = 0
         self.damaged = False
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Every complete chunk from here on. Stops at a short one; sets `damaged` at a wrong one."""
+    def chunks(self, only: Container[int] = range(1 << 16)) -> Iterator[Chunk]:
+        """Every complete chunk of the kinds `only` from here on. Stops at a short one; sets `damaged` at a wrong one."""
         with self.path.open("rb") as file:
             file.seek(self.offset)
             while not self.damaged:
@@ -117,6 +122,8 @@ class SpoolReader:
                     self.damaged = True
                     return
                 self.offset += _HEADER.size + length
+                if kind not in only:
+                    continue
                 if flags & _COMPRESSED:
                     (plain_length,) = struct.unpack_from("<I", payload)
                     payload = pa.decompress(payload[4:], plain_length, codec="zstd", asbytes=True)

@@ -61,3 +61,19 @@ class Identity(Conversion):
     def to_run(self, ticks: np.ndarray) -> np.ndarray:
         """`ticks` unchanged, as int64."""
         return ticks.astype(np.int64)
+
+
+class Elsewhere(Identity):
+    """CLOCK_MONOTONIC of another host, which is a constant away from the run's."""
+
+    def __init__(self, shift_ns: int) -> None:
+        super().__init__()
+        self._shift_ns = shift_ns
+
+    def add(self, its: int, run_ns: int) -> None:
+        """One more reading; `its` is already on the run's clock."""
+        super().add(its - self._shift_ns, run_ns)
+
+    def to_run(self, ticks: np.ndarray) -> np.ndarray:
+        """`ticks` of that host."""
+        return ticks.astype(np.int64) + self._shift_ns

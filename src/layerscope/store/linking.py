@@ -24,7 +24,7 @@ def _key(thread: np.ndarray, seq: np.ndarray) -> np.ndarray:
 class ForwardBackward:
     """Collects operators and backward functions of one process; `links` pairs them."""
 
-    _forward: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
+    _forward: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
     _backward: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -35,26 +35,27 @@ class ForwardBackward:
         self._backward.append((_key(thread, seq), span, start_ns))
 
     def add_forward(
-        self, span: np.ndarray, thread: np.ndarray, seq: np.ndarray, start_ns: np.ndarray, depth: np.ndarray
-    ) -> None:
-        """Operators with the number of the thread they ran on and the sequence number they carry."""
+        self, span: np.ndarray, thread: np.ndarray, seq: np.ndarray, start_ns: np.ndarray, depth: np.ndarray,
+        module: np.ndarray,
+    ) -> None:  # fmt: skip
+        """Operators with the number of the thread they ran on, the sequence number they carry, and their module."""
         key = _key(thread, seq)
         # Outermost first, of these the latest; one for each number is kept.
         order = np.lexsort((-start_ns, depth, key))
         keys, firsts = np.unique(key[order], return_index=True)
         chosen = order[firsts]
-        self._forward.append((keys, span[chosen], start_ns[chosen]))
+        self._forward.append((keys, span[chosen], start_ns[chosen], module[chosen]))
 
-    def links(self) -> tuple[np.ndarray, np.ndarray]:
-        """(forward spans, backward spans): one pair for each backward function whose forward operator is known."""
+    def links(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(forward spans, backward spans, modules of the forward spans): one pair for each that is known."""
         none = np.zeros(0, np.int64)
         if not self._backward or not self._forward:
-            return none, none
+            return none, none, none
         # A number belongs to one piece, or its operators straddle two: then the earlier, outer one came first.
         forward = [np.concatenate(column) for column in zip(*self._forward, strict=True)]
         keys, firsts = np.unique(forward[0], return_index=True)
-        span, start_ns = forward[1][firsts], forward[2][firsts]
+        span, start_ns, module = (column[firsts] for column in forward[1:])
         wanted, backward, backward_ns = (np.concatenate(column) for column in zip(*self._backward, strict=True))
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         known = (keys[at] == wanted) & (start_ns[at] <= backward_ns)
-        return span[at[known]], backward[known]
+        return span[at[known]], backward[known], module[at[known]]

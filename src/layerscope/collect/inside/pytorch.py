@@ -6,7 +6,7 @@ Standard library only; torch has imported ctypes by itself, or is about to.
 import sys
 import time
 
-state = {"agent": None, "optimizers": 0, "hook": None}
+state = {"agent": None, "optimizers": 0, "hook": None, "modules": None, "rank_is_known": False}
 
 
 def prepare(module):
@@ -39,8 +39,29 @@ def start():
     code = agent.ls_operators_start()
     if code == 0:
         watch_optimizers(agent)
+        watch_modules()
     agent.ls_note_cost(time.process_time_ns() - begin)
     return code == 1
+
+
+def watch_modules():
+    """Record the calls of nn.Module. Once started it stays, so that compiled code never sees a change."""
+    if state["modules"] is None:
+        part = {"__name__": "layerscope_inside_pytorch_modules"}
+        path = settings["inside"] + "/pytorch_modules.py"  # noqa: F821
+        with open(path) as source:
+            exec(compile(source.read(), path, "exec"), part)
+        state["modules"] = part["watch"](settings["library"], sys.modules["torch"])  # noqa: F821
+
+
+def note_rank(agent):
+    """The rank that the program gave itself after the start, as a process started by torch.multiprocessing does."""
+    if state["rank_is_known"]:
+        return
+    distributed = getattr(sys.modules["torch"], "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        agent.ls_note_rank(distributed.get_rank(), distributed.get_world_size())
+        state["rank_is_known"] = True
 
 
 def watch_optimizers(agent):
@@ -65,6 +86,7 @@ def watch_optimizers(agent):
                 state["optimizers"] = number = state["optimizers"] + 1
                 known[id(optimizer)] = weakref.ref(optimizer), number
             note(number)
+            note_rank(agent)
         except Exception:  # it is the program's step that would fail
             pass
 

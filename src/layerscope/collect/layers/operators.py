@@ -25,6 +25,7 @@ _SPAN = np.dtype(
         ("start", "<i8"),
         ("end", "<i8"),
         ("name", "<u4"),
+        ("module", "<u4"),
         ("seq", "<i4"),
         ("track", "<i4"),
         ("depth", "<i4"),
@@ -63,8 +64,12 @@ class Loss:
 
 @dataclass(slots=True)
 class Decoder:
-    """Reads the chunks of one process. Names are the process's own numbers into `names`."""
+    """Reads the chunks of one process. Names are the process's own numbers into `names`.
 
+    `shift_ns` puts the times of its host on the run's clock; `clock` is then an `Elsewhere`.
+    """
+
+    shift_ns: int = 0
     about: dict[str, Any] = field(default_factory=dict)
     names: list[str] = field(default_factory=lambda: ["(other names)"])
     tracks: dict[int, Track] = field(default_factory=dict)
@@ -82,6 +87,7 @@ class Decoder:
     _ring_last: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     _thread_names: dict[str, str] = field(default_factory=dict)
     _highest_name: int = 0
+    _moments: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     waiting: int = 0  # number of spans that the next batches would look at
     _waiting: dict[int, list[np.ndarray]] = field(default_factory=dict)
     _open: dict[int, np.ndarray] = field(default_factory=dict)
@@ -95,7 +101,8 @@ class Decoder:
         elif chunk.kind == spool.POLL:
             self._add_reading(*np.frombuffer(chunk.payload, "<i8").tolist())
         elif chunk.kind == spool.COUNTERS:
-            self.counters.extend(counters.read(chunk.payload))
+            values = counters.read(chunk.payload)
+            self.counters.extend((at_ns + self.shift_ns, name, value, unit) for at_ns, name, value, unit in values)
         elif chunk.kind == spool.OPEN:
             self._add_open(chunk)
         elif chunk.kind == spool.THREADS:
@@ -141,18 +148,31 @@ class Decoder:
         self._waiting.setdefault(track, []).append(spans)
         self.waiting += len(spans)
 
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """What the program counted and marked: tracks, and records whose `start` is in ns of the run, in that order."""
+        if not self._moments:
+            return np.zeros(0, np.int32), np.zeros(0, layout.RECORD)
+        track, records = (np.concatenate(column) for column in zip(*self._moments, strict=True))
+        order = np.argsort(records["start"], kind="stable")
+        track, records = track[order], records[order]
+        records["start"] = self.clock.to_run(records["start"])
+        return track, records
+
     def to_run(self, ticks: int) -> int:
         """One moment in ns of the run."""
         return int(self.clock.to_run(np.array([ticks], np.int64))[0])
 
     def _describe(self, about: dict[str, Any]) -> None:
         self.about.update({key: value for key, value in about.items() if value not in ("", [""])})
+        if "start_ns" in about:
+            self.about["start_ns"] = about["start_ns"] + self.shift_ns
         if self.about.get("clock") == "tsc" and isinstance(self.clock, Identity):
             self.clock = Conversion()
             for tsc, run_ns, _, _ in self.readings:
                 self.clock.add(tsc, run_ns)
 
     def _add_reading(self, tsc: int, run_ns: int, realtime_ns: int, error_ns: int) -> None:
+        run_ns += self.shift_ns
         self.readings.append((tsc, run_ns, realtime_ns, error_ns))
         self.clock.add(run_ns if isinstance(self.clock, Identity) else tsc, run_ns)
 
@@ -180,14 +200,17 @@ class Decoder:
         kinds = records["kind"]
         special = kinds >= layout.FIRST_SPECIAL
         track = np.full(len(records), self._ring_track.get(chunk.key, 0), np.int32)
-        for at in np.flatnonzero(special & (kinds != layout.EXTRA)).tolist():
+        for at in np.flatnonzero(special & (kinds > layout.MARK) & (kinds != layout.EXTRA)).tolist():
             self._ring_event(chunk.key, records[at], at, track)
+        moments = np.flatnonzero(special & (kinds <= layout.MARK))
+        if len(moments):
+            self._moments.append((track[moments], records[moments]))
         main = np.flatnonzero(~special)
         self.records += len(main)
         if not len(main):
             return
         spans = np.zeros(len(main), _SPAN)
-        for name in ("start", "end", "name", "seq", "depth", "kind", "flags"):
+        for name in ("start", "end", "name", "module", "seq", "depth", "kind", "flags"):
             spans[name] = records[name][main]
         spans["track"] = track[main]
         extras = np.flatnonzero(kinds == layout.EXTRA)
@@ -253,7 +276,7 @@ class Decoder:
         self.final = final
         self.losses = [loss for loss in self.losses if not loss.final]
         now = self.clock.last
-        full_disk = final.get("disk_full_ns", [])
+        full_disk = [[since + self.shift_ns, to + self.shift_ns] for since, to in final.get("disk_full_ns", [])]
         for ring, left, full, deep, first, last in final["losses"]:
             track = self._ring_track.get(ring, 0)
             self._lost(track, first, last, full, deep, final=True)

@@ -1,0 +1,232 @@
+/* The calls of PyTorch modules. `module(x)` reaches the Python function `torch.nn.Module.__call__` through the C slot
+ * of the type, and the slot calls the function by its vectorcall field (PEP 590). That field is the hook: the function
+ * stays the same object with the same code, so torch.compile, torch.fx, inspect and tracebacks see nothing, and every
+ * call is left whatever exception ends it. Everything here runs with the GIL held. No Python header: the functions
+ * are found by name, and the field is trusted only if it holds the value that it should. */
+#define _GNU_SOURCE
+#include "stack.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef void *(*vectorcall)(void *callable, void *const *arguments, size_t count, void *keywords);
+
+/* In a PyTypeObject of CPython 3.8 and later: where its instances have their vectorcall field. */
+enum { OFFSET_OF_VECTORCALL_OFFSET = 56 };
+#define ARGUMENTS_OFFSET_BIT ((size_t)1 << 63) /* PY_VECTORCALL_ARGUMENTS_OFFSET: not part of the count */
+#define FIRST_TABLE 1024u
+
+typedef struct {
+    const void *module; /* NULL: free, GONE: was in use */
+    char *text;         /* path, class and first call */
+    uint64_t generation;
+    uint32_t id; /* of `text` in the process of that generation */
+} known_module;
+
+#define GONE ((const void *)1)
+static known_module *known;
+static uint32_t mask, used;
+
+static vectorcall original, *field;
+static void *resolver;
+static int active;
+static void *(*call_with)(void *callable, ...);
+static void (*decrease)(void *object);
+static void (*clear_error)(void);
+
+static uint32_t place_of(const void *module) {
+    return (uint32_t)(((uint64_t)(uintptr_t)module >> 4) * 0x9e3779b97f4a7c15u >> 32);
+}
+
+static known_module *find(const void *module) {
+    for (uint32_t i = place_of(module); known; i++) {
+        known_module *m = &known[i & mask];
+        if (m->module == module)
+            return m;
+        if (!m->module)
+            break;
+    }
+    return NULL;
+}
+
+static int grow(void) {
+    uint32_t living = 0;
+    for (uint32_t i = 0; known && i <= mask; i++)
+        living += known[i].text != NULL;
+    uint32_t size = FIRST_TABLE;
+    while (size < 4 * living)
+        size *= 2;
+    known_module *larger = calloc(size, sizeof *larger);
+    if (!larger)
+        return -1;
+    for (uint32_t i = 0; known && i <= mask; i++) {
+        if (!known[i].text)
+            continue;
+        uint32_t to = place_of(known[i].module);
+        while (larger[to & (size - 1)].module)
+            to++;
+        larger[to & (size - 1)] = known[i];
+    }
+    free(known);
+    known = larger;
+    mask = size - 1;
+    used = living;
+    return 0;
+}
+
+/* From now on calls of `module` are spans called `text`. Called from Python with the GIL held. */
+LS_EXPORT int ls_module_learn(const void *module, const char *text) {
+    char *copy = strdup(text);
+    if (!copy)
+        return -1;
+    known_module *m = find(module);
+    if (!m) {
+        if ((!known || 2 * used > mask) && grow()) {
+            free(copy);
+            return -1;
+        }
+        uint32_t at = place_of(module);
+        while (known[at & mask].module)
+            at++;
+        m = &known[at & mask];
+        used++;
+    }
+    free(m->text);
+    *m = (known_module){.module = module, .text = copy};
+    return 0;
+}
+
+/* The module is gone; another object may get its address. Called from Python with the GIL held. */
+LS_EXPORT void ls_module_forget(const void *module) {
+    known_module *m = find(module);
+    if (!m)
+        return;
+    free(m->text);
+    *m = (known_module){.module = GONE};
+}
+
+static uint32_t name_of_module(ls_thread *t, const void *module) {
+    known_module *m = find(module);
+    if (LS_UNLIKELY(!m)) {
+        void *answer = call_with(resolver, module, t->module_object, NULL);
+        if (answer)
+            decrease(answer);
+        else
+            clear_error();
+        m = find(module);
+        if (!m)
+            return 0;
+    }
+    uint64_t generation = LS_LOAD(ls.wiped->generation);
+    if (LS_UNLIKELY(m->generation != generation)) {
+        ls_cached_name name;
+        ls_name_find(m->text, &name);
+        m->id = name.id;
+        m->generation = generation;
+    }
+    return m->id;
+}
+
+static ls_context *enter(ls_thread *t, uint32_t name) {
+    ls_context *c = name ? ls_next_slot(t) : NULL;
+    if (!c)
+        return NULL;
+    c->around = (uint16_t)(t->modules < UINT16_MAX ? t->modules : UINT16_MAX);
+    ls_open_slot(t, c, name, LS_MODULE);
+    t->module = name;
+    t->modules++;
+    return c;
+}
+
+static void write_call(ls_thread *t, const ls_context *c) {
+    uint64_t now = ls_ticks();
+    if (!ls_ring_has_room(t, 1)) {
+        ls_ring_lose(t, 0);
+        return;
+    }
+    ls_record *r = ls_span_record(t, c, now);
+    r->seq = c->around;
+    r->module = c->name;
+    ls_ring_publish(t);
+}
+
+/* Where calls do not end in the order in which they began, what is still open tells which module it is. */
+static void look_for_module(ls_thread *t) {
+    const ls_open *open = t->ring->h.open;
+    t->module = t->modules = 0;
+    t->module_object = NULL;
+    for (uint32_t depth = 0; depth < t->depth; depth++)
+        if (open[depth].kind == LS_MODULE && !(LS_LOAD(open[depth].state) & 1)) {
+            t->module = open[depth].name;
+            t->modules++;
+        }
+}
+
+static void leave(ls_context *c, uint64_t serial, const void *outer) {
+    ls_thread *t = ls_this_thread;
+    if (!ls.wiped || t != c->owner || !ls_thread_is_current(t) || c->serial != serial)
+        return; /* the process has forked inside the call */
+    write_call(t, c);
+    t->out_of_order |= c->depth + 1u != t->depth;
+    ls_close_here(t, c);
+    if (LS_UNLIKELY(t->out_of_order)) {
+        look_for_module(t);
+        return;
+    }
+    t->module = c->module;
+    t->module_object = outer;
+    t->modules--;
+}
+
+static void *call_module(void *callable, void *const *arguments, size_t count, void *keywords) {
+    ls_thread *t = active && (count & ~ARGUMENTS_OFFSET_BIT) ? ls_thread_here() : NULL;
+    ls_context *c = t ? enter(t, name_of_module(t, arguments[0])) : NULL;
+    if (!c)
+        return original(callable, arguments, count, keywords);
+    const void *outer = t->module_object;
+    t->module_object = arguments[0];
+    uint64_t serial = c->serial;
+    void *result = original(callable, arguments, count, keywords);
+    leave(c, serial, outer);
+    return result;
+}
+
+/* Record calls of modules: `function` is torch.nn.Module.__call__, `resolve(module, outer)` learns a module that is
+ * called for the first time, `outer` being the one whose call it runs in, or absent. The caller keeps both alive.
+ * 0: recording; -1: this Python is not understood; -3: ls_prepare was not called or failed. GIL held. */
+LS_EXPORT int ls_modules_start(void *function, void *resolve) {
+    if (!ls.page || !ls.wiped)
+        return -3;
+    const char *type = dlsym(RTLD_DEFAULT, "PyFunction_Type");
+    void *expected = dlsym(RTLD_DEFAULT, "_PyFunction_Vectorcall");
+    *(void **)&call_with = dlsym(RTLD_DEFAULT, "PyObject_CallFunctionObjArgs");
+    *(void **)&decrease = dlsym(RTLD_DEFAULT, "Py_DecRef");
+    *(void **)&clear_error = dlsym(RTLD_DEFAULT, "PyErr_Clear");
+    if (!type || !expected || !call_with || !decrease || !clear_error || ((void **)function)[1] != (const void *)type)
+        return -1;
+    intptr_t offset = *(const intptr_t *)(type + OFFSET_OF_VECTORCALL_OFFSET);
+    if (offset <= 0 || offset > 512 || offset % 8)
+        return -1;
+    vectorcall *found = (vectorcall *)((char *)function + offset);
+    if (*found == call_module) {
+        active = 1;
+        return 0;
+    }
+    if (*(void **)found != expected)
+        return -1;
+    original = *found;
+    field = found;
+    resolver = resolve;
+    active = 1;
+    *field = call_module;
+    return 0;
+}
+
+/* Calls that begin from now on are not recorded; those that are open still are. GIL held. */
+LS_EXPORT void ls_modules_stop(void) {
+    active = 0;
+    if (field && *field == call_module)
+        *field = original;
+}

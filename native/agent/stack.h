@@ -1,0 +1,90 @@
+/* The open spans of a thread: operators, modules and ranges lie on one stack, in the header of its ring. */
+#ifndef LAYERSCOPE_STACK_H
+#define LAYERSCOPE_STACK_H
+
+#include "agent.h"
+
+static inline void ls_set_depth(ls_thread *t, uint32_t depth) {
+    const ls_open *open = t->ring->h.open;
+    /* Acquire: whoever closed the slot from elsewhere is done with its context. */
+    while (depth && __atomic_load_n(&open[depth - 1].state, __ATOMIC_ACQUIRE) & 1)
+        depth--;
+    t->depth = depth;
+    __atomic_store_n(&t->ring->h.depth, depth, __ATOMIC_RELEASE);
+}
+
+/* The slot for the next span of this thread. NULL: too many are open, and one more is counted as lost. */
+static inline ls_context *ls_next_slot(ls_thread *t) {
+    uint64_t elsewhere = __atomic_load_n(&t->ring->h.elsewhere, __ATOMIC_ACQUIRE);
+    if (LS_UNLIKELY(elsewhere != t->elsewhere)) {
+        t->elsewhere = elsewhere;
+        ls_set_depth(t, t->depth);
+    }
+    if (LS_UNLIKELY(t->depth >= LS_OPEN_SLOTS)) {
+        ls_ring_lose(t, 1);
+        return NULL;
+    }
+    return &t->contexts[t->depth]; /* its last span has ended: the slot would not be free otherwise */
+}
+
+static inline void ls_open_slot(ls_thread *t, ls_context *c, uint32_t name, uint32_t kind) {
+    c->name = name;
+    c->track = t->track;
+    c->kind = (uint8_t)kind;
+    c->module = t->module;
+    c->serial = ++t->serial;
+    ls_open *o = &t->ring->h.open[c->depth];
+    o->name = name;
+    o->kind = kind;
+    LS_STORE(o->state, c->serial << 1);
+    c->start = o->start = ls_ticks();
+    t->depth = c->depth + 1u;
+    __atomic_store_n(&t->ring->h.depth, t->depth, __ATOMIC_RELEASE);
+}
+
+/* The span that another thread opened is over: its owner pops the slot at its next span. */
+static inline void ls_close_elsewhere(const ls_context *c) {
+    ls_ring_header *h = &c->owner->ring->h;
+    uint64_t open = c->serial << 1;
+    if (__atomic_compare_exchange_n(&h->open[c->depth].state, &open, open | 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        __atomic_add_fetch(&h->elsewhere, 1, __ATOMIC_ACQ_REL);
+}
+
+static inline void ls_close_here(ls_thread *t, const ls_context *c) {
+    if (c->depth + 1u == t->depth)
+        ls_set_depth(t, c->depth);
+    else if (LS_LOAD(t->ring->h.open[c->depth].state) == c->serial << 1)
+        LS_STORE(t->ring->h.open[c->depth].state, c->serial << 1 | 1); /* out of order: popped with the one above it */
+}
+
+static inline void ls_close(ls_thread *t, const ls_context *c, int here) {
+    if (here)
+        ls_close_here(t, c);
+    else
+        ls_close_elsewhere(c);
+}
+
+static inline int ls_is_here(const ls_thread *t, const ls_context *c) {
+    return t == c->owner && c->track == t->track; /* a thread's state is recycled, its track is not */
+}
+
+/* The next free record, filled with what the slot knows. */
+static inline ls_record *ls_span_record(ls_thread *t, const ls_context *c, uint64_t now) {
+    ls_record *r = ls_ring_next(t);
+    __builtin_prefetch(r + 8, 1); /* the ring is larger than the caches near the core */
+    r->start = c->start;
+    r->end = now;
+    r->name = c->name;
+    r->seq = -1;
+    r->module = c->module;
+    r->depth = c->depth;
+    r->kind = c->kind;
+    r->flags = 0;
+    return r;
+}
+
+static inline void ls_extra(ls_thread *t, uint32_t what, uint64_t first, uint64_t second) {
+    *ls_ring_advance(t) = (ls_record){.start = first, .end = second, .name = what, .kind = LS_EXTRA};
+}
+
+#endif
