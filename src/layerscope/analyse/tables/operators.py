@@ -10,7 +10,7 @@ avg_ns, min_ns, p50_ns, p99_ns, max_ns
              this many of the calls do not exceed, so it is one that really occurred
 
 --by kind tells functions, backward functions, ranges, optimizer steps and loader waits apart,
---by thread the threads they ran on. Where a long run was thinned, every number but min_ns and
+--by module the modules of the network they belong to, --by thread the threads they ran on. Where a long run was thinned, every number but min_ns and
 max_ns counts a kept call as often as its weight says.
 """
 
@@ -19,15 +19,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
+from layerscope.analyse.tables.modules import OUTSIDE
 from layerscope.analyse.tables.threads import THREAD_NAMES
 
 if TYPE_CHECKING:
     from layerscope.store.reader import Reader
 
-BY = ("kind", "thread")
+BY = ("kind", "module", "thread")
 REFUSED = {
     "shape": "no layer recorded the shapes of the arguments, and this version cannot record shapes yet",
-    "module": "no layer recorded the modules of the network, and this version cannot record modules yet",
     "line": "no layer recorded Python stacks, and this version cannot record stacks yet",
     "primitive": "no layer recorded oneDNN primitives, and this version cannot record primitives yet",
 }
@@ -46,13 +46,20 @@ COLUMNS = (
 )
 BY_COLUMNS = {
     "kind": ResultColumn("kind", "string", "", "function, backward, range, optimizer or loader"),
+    "module": ResultColumn("module", "string", "", "path of the module it belongs to"),
     "thread": ResultColumn("thread", "string", "", "name and id of the thread"),
 }
 TOP = 0
 EMPTY = "No operators were recorded: the program called none that layerscope could see."
 NEXT = "layerscope table spans"
 
-_KEYS = {None: "name", "kind": "kind, name", "thread": "track, name"}
+# A module's number and a track make a key; their texts may be the same.
+_KEYS = {None: "name", "kind": "kind, name", "module": "module_key, name", "thread": "track, name"}
+_JOINS = {
+    "module": f"""JOIN (SELECT module AS module_key, path AS module FROM modules
+                        UNION ALL SELECT -1, '{OUTSIDE}') USING (module_key)""",
+    "thread": f"LEFT JOIN ({THREAD_NAMES}) USING (track)",
+}
 # quantile_disc knows no weights; it is faster where there are none.
 _PERCENTILES = """
     SELECT {keys}, quantile_disc(dur_ns, 0.5) AS p50_ns, quantile_disc(dur_ns, 0.99) AS p99_ns
@@ -66,7 +73,9 @@ _WEIGHTED_PERCENTILES = """
         FROM calls WHERE NOT unfinished
     ) GROUP BY {keys}"""
 _QUERY = """
-    WITH calls AS (SELECT * FROM spans WHERE layer = 'operators'),
+    WITH calls AS (
+        SELECT * EXCLUDE (module), coalesce(module, -1) AS module_key FROM spans WHERE layer = 'operators'
+    ),
     percentiles AS ({percentiles}),
     sums AS (
         SELECT {keys}, sum(weight) AS count, sum(dur_ns * weight) AS total_ns, sum(self_ns * weight) AS self_ns,
@@ -84,7 +93,7 @@ def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each name, or for each pair of `by` and name, most self time first."""
     unfinished, weight = _extremes(reader)
     percentiles = _PERCENTILES if weight <= 1 else _WEIGHTED_PERCENTILES
-    join = f"LEFT JOIN ({THREAD_NAMES}) USING (track)" if by == "thread" else ""
+    join = _JOINS.get(by or "", "")
     query = _QUERY.format(keys=_KEYS[by], join=join, percentiles=percentiles.format(keys=_KEYS[by]))
     columns = (BY_COLUMNS[by], *COLUMNS) if by else COLUMNS
     return Result(
