@@ -25,7 +25,7 @@ typedef struct {
     _Alignas(64) void *const *vtable; /* one cache line */
     ls_thread *owner;
     uint64_t start, serial;
-    uint32_t track, name, module;
+    uint32_t track, name, module, line;
     uint16_t depth, around; /* around: modules that are open around a module */
     uint8_t kind;
 } ls_context;
@@ -47,6 +47,7 @@ struct ls_thread {
     uint64_t written, consumed, elsewhere, serial, begun; /* begun: when the thread that has it now was first seen */
     uint32_t index, depth, track, announced; /* announced: the track whose LS_THREAD_BEGIN is written */
     uint32_t module, modules; /* the name of the innermost open module, and how many are open */
+    uint32_t line;            /* the Python line that is about to open a range, 0: not known */
     int out_of_order;         /* a module has ended before one inside it: a coroutine library switches stacks */
     const void *module_object;
     ls_thread *next;

@@ -4,18 +4,12 @@
  * call is left whatever exception ends it. Everything here runs with the GIL held. No Python header: the functions
  * are found by name, and the field is trusted only if it holds the value that it should. */
 #define _GNU_SOURCE
+#include "python.h"
 #include "stack.h"
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef void *(*vectorcall)(void *callable, void *const *arguments, size_t count, void *keywords);
-
-/* In a PyTypeObject of CPython 3.8 and later: where its instances have their vectorcall field. */
-enum { OFFSET_OF_VECTORCALL_OFFSET = 56 };
-#define ARGUMENTS_OFFSET_BIT ((size_t)1 << 63) /* PY_VECTORCALL_ARGUMENTS_OFFSET: not part of the count */
 #define FIRST_TABLE 1024u
 
 typedef struct {
@@ -29,12 +23,9 @@ typedef struct {
 static known_module *known;
 static uint32_t mask, used;
 
-static vectorcall original, *field;
+static ls_function_hook hook;
 static void *resolver;
 static int active;
-static void *(*call_with)(void *callable, ...);
-static void (*decrease)(void *object);
-static void (*clear_error)(void);
 
 static uint32_t place_of(const void *module) {
     return (uint32_t)(((uint64_t)(uintptr_t)module >> 4) * 0x9e3779b97f4a7c15u >> 32);
@@ -110,11 +101,7 @@ LS_EXPORT void ls_module_forget(const void *module) {
 static uint32_t name_of_module(ls_thread *t, const void *module) {
     known_module *m = find(module);
     if (LS_UNLIKELY(!m)) {
-        void *answer = call_with(resolver, module, t->module_object, NULL);
-        if (answer)
-            decrease(answer);
-        else
-            clear_error();
+        ls_python_call(resolver, module, t->module_object);
         m = find(module);
         if (!m)
             return 0;
@@ -181,14 +168,14 @@ static void leave(ls_context *c, uint64_t serial, const void *outer) {
 }
 
 static void *call_module(void *callable, void *const *arguments, size_t count, void *keywords) {
-    ls_thread *t = active && (count & ~ARGUMENTS_OFFSET_BIT) ? ls_thread_here() : NULL;
+    ls_thread *t = active && ls_argument_count(count) ? ls_thread_here() : NULL;
     ls_context *c = t ? enter(t, name_of_module(t, arguments[0])) : NULL;
     if (!c)
-        return original(callable, arguments, count, keywords);
+        return hook.original(callable, arguments, count, keywords);
     const void *outer = t->module_object;
     t->module_object = arguments[0];
     uint64_t serial = c->serial;
-    void *result = original(callable, arguments, count, keywords);
+    void *result = hook.original(callable, arguments, count, keywords);
     leave(c, serial, outer);
     return result;
 }
@@ -199,34 +186,15 @@ static void *call_module(void *callable, void *const *arguments, size_t count, v
 LS_EXPORT int ls_modules_start(void *function, void *resolve) {
     if (!ls.page || !ls.wiped)
         return -3;
-    const char *type = dlsym(RTLD_DEFAULT, "PyFunction_Type");
-    void *expected = dlsym(RTLD_DEFAULT, "_PyFunction_Vectorcall");
-    *(void **)&call_with = dlsym(RTLD_DEFAULT, "PyObject_CallFunctionObjArgs");
-    *(void **)&decrease = dlsym(RTLD_DEFAULT, "Py_DecRef");
-    *(void **)&clear_error = dlsym(RTLD_DEFAULT, "PyErr_Clear");
-    if (!type || !expected || !call_with || !decrease || !clear_error || ((void **)function)[1] != (const void *)type)
+    if (!ls_function_is_hooked(&hook, call_module) && ls_hook_function(&hook, function, call_module))
         return -1;
-    intptr_t offset = *(const intptr_t *)(type + OFFSET_OF_VECTORCALL_OFFSET);
-    if (offset <= 0 || offset > 512 || offset % 8)
-        return -1;
-    vectorcall *found = (vectorcall *)((char *)function + offset);
-    if (*found == call_module) {
-        active = 1;
-        return 0;
-    }
-    if (*(void **)found != expected)
-        return -1;
-    original = *found;
-    field = found;
     resolver = resolve;
     active = 1;
-    *field = call_module;
     return 0;
 }
 
 /* Calls that begin from now on are not recorded; those that are open still are. GIL held. */
 LS_EXPORT void ls_modules_stop(void) {
     active = 0;
-    if (field && *field == call_module)
-        *field = original;
+    ls_unhook_function(&hook, call_module);
 }

@@ -59,6 +59,10 @@ static inline void **begin(void **result, const void *record_function, uint32_t 
     if (LS_UNLIKELY(kind == LS_OPTIMIZER))
         t->optimizers[c->depth] = 0;
     ls_open_slot(t, c, name->id, kind);
+    if (LS_UNLIKELY(t->line != 0) && kind == LS_RANGE) {
+        c->line = t->line;
+        t->line = 0;
+    }
     *result = c;
     return result;
 }
@@ -79,7 +83,7 @@ static void take_offsets(void) {
 }
 
 static inline void write_span(ls_thread *t, const void *record_function, const ls_context *c, uint64_t now, int here) {
-    if (LS_UNLIKELY(!ls_ring_has_room(t, 4))) {
+    if (LS_UNLIKELY(!ls_ring_has_room(t, 5))) {
         ls_ring_lose(t, 0);
         return;
     }
@@ -95,7 +99,7 @@ static inline void write_span(ls_thread *t, const void *record_function, const l
     /* Only user-scope ranges (collectives, remote calls) are ever marked asynchronous. */
     int async = c->kind >= LS_RANGE && is_async(record_function);
     r->flags = (uint8_t)((async ? LS_FLAG_ASYNC : 0) | (here ? 0 : LS_FLAG_ELSEWHERE));
-    if (LS_UNLIKELY(forward || !here || optimizer)) {
+    if (LS_UNLIKELY(forward || !here || optimizer || c->line)) {
         r->flags |= LS_FLAG_EXTRA;
         if (forward)
             ls_extra(t, LS_EXTRA_FORWARD_THREAD, forward, 0);
@@ -103,9 +107,11 @@ static inline void write_span(ls_thread *t, const void *record_function, const l
             ls_extra(t, LS_EXTRA_ELSEWHERE, c->track, c->serial);
         if (optimizer)
             ls_extra(t, LS_EXTRA_OPTIMIZER, optimizer, 0);
+        if (c->line)
+            ls_extra(t, LS_EXTRA_LINE, c->line, 0);
     }
     ls_ring_publish(t);
-    if (LS_UNLIKELY(t->written % 1024 < 4)) /* the probe may have answered in the meantime */
+    if (LS_UNLIKELY(t->written % 1024 < 5)) /* the probe may have answered in the meantime */
         take_offsets();
 }
 

@@ -32,6 +32,7 @@ static inline void ls_open_slot(ls_thread *t, ls_context *c, uint32_t name, uint
     c->track = t->track;
     c->kind = (uint8_t)kind;
     c->module = t->module;
+    c->line = 0;
     c->serial = ++t->serial;
     ls_open *o = &t->ring->h.open[c->depth];
     o->name = name;

@@ -138,25 +138,25 @@ def test_two_threads_that_had_the_same_id_stay_two() -> None:
     assert [(row["thread"], row["total_ns"]) for row in found] == [("python 100 #1", 2), ("python 100 #0", 1)]
 
 
-@pytest.mark.parametrize("by", ["shape", "module", "line", "primitive"])
+@pytest.mark.parametrize("by", ["shape", "primitive"])
 def test_what_no_layer_recorded_is_refused_with_the_reason(by: str) -> None:
     with opened(nested()) as reader, pytest.raises(UsageError) as refused:
         tables.build(reader, "operators", by)
 
     assert f"operators cannot be shown by {by}: no layer recorded" in str(refused.value)
-    assert str(refused.value).endswith("Possible here: --by kind, --by thread")
+    assert str(refused.value).endswith("Possible here: --by kind, --by module, --by line, --by thread")
 
 
 def test_an_unknown_by_names_the_known_ones() -> None:
     with opened(nested()) as reader:
-        with pytest.raises(UsageError, match=r"by 'colour'\. Possible here: --by kind, --by thread"):
+        with pytest.raises(UsageError, match=r"by 'colour'\. Possible here: --by kind, --by module, --by line, --by thread"):
             tables.build(reader, "operators", "colour")
         with pytest.raises(UsageError, match="This table has no --by"):
             tables.build(reader, "steps", "thread")
 
 
 def test_an_unknown_table_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"no table 'ops'.*counters, operators, processes, spans, steps, threads"):
+    with pytest.raises(UsageError, match=r"no table 'ops'.*counters, modules, operators, processes, "):
         tables.load("ops")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,6 +37,9 @@ class Trace:
     began_wait: int = 0
     depth: Counter[int] = field(default_factory=Counter)
     engine_kind: str = "function"  # what the engine's own spans are to torch
+    network: str = ""  # the module whose call the operators of a forward pass run in, if one was recorded
+    marks: list[tuple[int, int]] = field(default_factory=list)
+    step_mark: str = ""
 
     def tick(self, ns: int = 1) -> None:
         """Python works for a while."""
@@ -85,6 +88,26 @@ class Trace:
         self.depth[track] -= 1
         self.spans.append((track, depth, start, self.now - start, kind, name, optimizer))
 
+    @contextmanager
+    def module(self, path: str) -> Iterator[None]:
+        """An outermost call of a module, which takes no time beside what is in it."""
+        track, start = self.track, self.now
+        self.depth[track] += 1
+        yield
+        self.depth[track] -= 1
+        self.spans.append((track, self.depth[track], start, self.now - start, "module", path, -1))
+
+    def call(self, path: str, ops: int = 2) -> None:
+        """A forward pass of a module that the program calls itself."""
+        with self.phase("forward"), self.module(path):
+            self.tick()
+            self.ops(ops)
+            self.tick()
+
+    def mark(self) -> None:
+        """`layerscope.step()`."""
+        self.marks.append((self.now, self.track))
+
     def op(self, name: str = "aten::mm") -> None:
         """An operator with another one in it."""
         with self.span("function", name):
@@ -101,7 +124,8 @@ class Trace:
     def forward_backward(self, before_backward: Callable[[], None] = lambda: None, nodes: int = 3) -> None:
         """A forward pass, something before its backward pass, the backward pass."""
         with self.phase("forward"):
-            self.ops()
+            with self.module(self.network) if self.network else nullcontext():
+                self.ops()
             before_backward()
             self.op("aten::ones_like")
             self.tick(3)
@@ -163,7 +187,11 @@ class Trace:
         spans = list(self.spans)
         if order is not None:
             order.shuffle(spans)
-        return make_columns(spans)
+        columns = make_columns(spans)
+        columns.marks_ns = np.array([at_ns for at_ns, _ in self.marks], np.int64)
+        columns.marks_track = np.array([track for _, track in self.marks], np.int32)
+        columns.step_mark = self.step_mark
+        return columns
 
 
 def make_columns(spans: list[tuple[int, int, int, int, str, str, int]]) -> SpanColumns:
@@ -206,17 +234,38 @@ def check_laws(steps: Steps) -> None:
     """What holds for the steps of any trace."""
     end = steps.start_ns + steps.dur_ns
     assert (steps.dur_ns >= 0).all()
-    assert (steps.start_ns[1:] >= end[:-1]).all()
+    assert (np.diff(steps.start_ns) >= 0).all()
     assert (phase_columns(steps) >= 0).all()
     assert np.array_equal(phase_columns(steps).sum(axis=1), steps.dur_ns)
     assert len(steps.warmup) == len(steps)
+    if steps.lanes:
+        check_lanes(steps)
+        return
+    assert (steps.start_ns[1:] >= end[:-1]).all()
     for moment in (steps.start_ns, end - 1, end, steps.start_ns - 1, steps.start_ns + steps.dur_ns // 2):
-        step, phase = steps.assign(moment)
+        step, phase = steps.assign(moment, np.zeros(len(moment), np.int32))
         assert step.dtype == np.int32
         assert phase.dtype == np.int8
         inside = (moment[:, None] >= steps.start_ns) & (moment[:, None] < end)
         assert step.tolist() == [row.index(True) if True in row else -1 for row in inside.tolist()]
         assert np.array_equal(phase >= 0, step >= 0)
+
+
+def check_lanes(steps: Steps) -> None:
+    """On a track steps do not overlap, and every step is on one track."""
+    end = steps.start_ns + steps.dur_ns
+    on: Counter[int] = Counter()
+    for track, lane in steps.lanes.items():
+        mine = sorted({int(step) for step in lane.step} - {-1})
+        assert (steps.start_ns[mine[1:]] >= end[mine[:-1]]).all()
+        some = [number for number in mine if steps.dur_ns[number]]
+        step, phase = steps.assign(steps.start_ns[some], np.full(len(some), track, np.int32))
+        assert step.tolist() == some
+        assert (phase >= 0).all()
+        on.update(mine)
+    assert all(on[number] == (1 if dur_ns else on[number]) for number, dur_ns in enumerate(steps.dur_ns.tolist()))
+    step, phase = steps.assign(steps.start_ns, np.full(len(steps), max(steps.lanes) + 1, np.int32))
+    assert step.tolist() == phase.tolist() == [-1] * len(steps)
 
 
 def assert_assigns_truth(trace: Trace, steps: Steps) -> None:
@@ -231,9 +280,10 @@ def programs(draw: st.DrawFn) -> Trace:
     """A training program made of the usual parts."""
     iterator = draw(st.sampled_from([SINGLE, WORKERS]))
     shuffle, tensors, evaluates, logs, closure = (draw(st.booleans()) for _ in range(5))
+    network = draw(st.sampled_from(["", "Net"]))
     accumulate = draw(st.integers(1, 3))
     zero_grad = draw(st.sampled_from(["first", "middle", "last"]))
-    trace = Trace(track=draw(st.sampled_from([0, 4])))
+    trace = Trace(track=draw(st.sampled_from([0, 4])), network=network)
     trace.ops(draw(st.integers(0, 5)))
     for _epoch in range(draw(st.integers(1, 3))):
         for batch in trace.load(accumulate * draw(st.integers(1, 3)), iterator, shuffle, tensors):
@@ -260,5 +310,6 @@ def programs(draw: st.DrawFn) -> Trace:
                     trace.op("aten::item")
         if evaluates:
             for _ in trace.load(2, iterator, shuffle, tensors):
-                trace.ops(draw(st.integers(2, 4)))
+                with trace.module(network) if network else nullcontext():
+                    trace.ops(draw(st.integers(2, 4)))
     return trace

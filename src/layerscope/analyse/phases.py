@@ -38,8 +38,8 @@ Bools = NDArray[np.bool_]
 # Positions in the arrays of a Line.
 Positions = NDArray[np.intp]
 
-FUNCTION, BACKWARD, RANGE, OPTIMIZER, LOADER = (
-    KINDS.index(kind) for kind in ("function", "backward", "range", "optimizer", "loader")
+FUNCTION, BACKWARD, RANGE, OPTIMIZER, LOADER, MODULE = (
+    KINDS.index(kind) for kind in ("function", "backward", "range", "optimizer", "loader", "module")
 )
 LOADING_PHASE, FORWARD_PHASE, BACKWARD_PHASE, OPTIMIZER_PHASE, OTHER_PHASE = (
     PHASES.index(phase) for phase in ("loading", "forward", "backward", "optimizer", "other")
@@ -244,6 +244,12 @@ def make_timeline(
         (line.start[scopes.loader], line.end[scopes.loader]),
     )
     return _paint(layers, begin, end)
+
+
+def forward_timeline(start: Int64s, end: Int64s, begin: Int64s, stop: Int64s) -> tuple[Timeline, Int64s]:
+    """What `make_timeline` gives, of steps [begin, stop) in which only the calls [start, end) are a phase: forward."""
+    none = (start[:0], end[:0])
+    return _paint((none, (start, end), none, none, none), begin, stop)
 
 
 def _paint(layers: tuple[tuple[Int64s, Int64s], ...], begin: Int64s, end: Int64s) -> tuple[Timeline, Int64s]:

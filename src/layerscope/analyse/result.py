@@ -32,13 +32,17 @@ _NUMBERS = ("int64", "int32", "float64")
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """One column. `type` is int64, int32, float64, bool or string; an `instant` is a moment, not a duration."""
+    """One column. `type` is int64, int32, float64, bool or string; an `instant` is a moment, not a duration.
+
+    A `signed` one is a change: people read its plus sign too.
+    """
 
     name: str
     type: str
     unit: str
     meaning: str
     instant: bool = False
+    signed: bool = False
 
     @property
     def is_number(self) -> bool:

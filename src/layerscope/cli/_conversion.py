@@ -18,16 +18,17 @@ from layerscope.cli._process import Process
 from layerscope.cli._small_tables import SmallTables
 from layerscope.cli._spans import BACKWARD, FUNCTION, LAYERS, MODULE, Columns, SpanTable, without_inner_operators
 from layerscope.cli._texts import ProcessTexts, Texts
-from layerscope.collect import spool
+from layerscope.collect import layout, spool
 from layerscope.collect.layers.operators import Decoder
 from layerscope.model.clocks import Elsewhere, Identity
-from layerscope.model.layers import KINDS, LAYER_OF_KIND, SPAN_LAYERS
+from layerscope.model.layers import KINDS, LAYER_OF_KIND, MARKS, SPAN_LAYERS
 from layerscope.store.inheriting import BackwardModules
 from layerscope.store.nesting import Keys, TrackNesting
 from layerscope.store.writer import write_columns, write_rows
 
 # Below this a batch costs more in overhead than in work.
 BATCH_RECORDS = 50_000
+OPTIONS = "options.json"
 FIRST_SCOPE = KINDS.index("optimizer")
 GRADIENT_SUM = "AccumulateGrad"
 
@@ -46,9 +47,10 @@ class RunConversion:
         self.rows: dict[str, int] = {}
         self._keys = Keys()
         self._texts = Texts()
-        self._spans = SpanTable(tables, self._texts.names)
+        self._spans = SpanTable(tables, self._texts)
         self._backward = BackwardModules()
         self._next_track = 0
+        self._step_mark = ""
 
     def advance(self) -> int:
         """Read what is new in the raw files; returns the number of records that were read."""
@@ -77,6 +79,7 @@ class RunConversion:
     def finish(self, session: dict[str, Any]) -> None:
         """Write everything that is left, and the tables that only the end knows."""
         self.advance()
+        self._step_mark = read_options(self.raw).get("step_mark", "")
         for process in self.processes.values():
             self._take(process, last=True)
             for nesting in process.nesting.values():
@@ -130,6 +133,7 @@ class RunConversion:
                 "self_ns": nested.self_ns,
                 "kind_code": kind.astype(np.int32),
                 "name_code": codes,
+                "line_code": process.texts.lines(rows["line"]),
                 "module": module,
                 "seq": rows["seq"],
                 "args": args,
@@ -164,17 +168,20 @@ class RunConversion:
 
     def _find_steps(self, lost_parents: list[int]) -> Iterator[tuple[int, Steps]]:
         """The steps of every process that has an optimizer or a loader."""
-        looped = [process for process in self.processes.values() if process.has_scopes]
+        looped = [
+            process for process in self.processes.values()
+            if process.has_scopes or self._step_mark or len(self._step_marks(process)[0])
+        ]  # fmt: skip
         wanted: dict[int, list[Columns]] = {process.number: [] for process in looped}
         if not looped:
             return
         owner = self._owner()
         for piece in self._spans.pieces():
-            rows = without_inner_operators(piece)
+            rows = self._with_marked(piece, without_inner_operators(piece))
             of = owner[piece["track"][rows]]
             for number, kept in wanted.items():
                 mine = rows[of == number]
-                names = ("span", "parent", "track", "depth", "start_ns", "dur_ns", "kind_code", "name_code", "seq")
+                names = ("span", "parent", "track", "depth", "start_ns", "dur_ns", "kind_code", "name_code", "seq", "line_code")
                 kept.append({name: piece[name][mine] for name in names})
         for process in looped:
             kept = wanted[process.number]
@@ -182,11 +189,17 @@ class RunConversion:
             # Once more over all, in an order of their own: what is found must not depend on where a part ended.
             rows = without_inner_operators(spans, lost_parents)
             rows = rows[(spans["kind_code"][rows] != MODULE) | (spans["seq"][rows] == 0)]
+            rows = self._with_marked(spans, rows)
             own_number = np.zeros(self._next_track, np.int64)
             own_number[list(process.tracks.values())] = list(process.tracks)
             track = own_number[spans["track"][rows]]
             rows = rows[np.lexsort((spans["depth"][rows], spans["start_ns"][rows], track))]
             yield process.number, self._steps_of(process, {name: values[rows] for name, values in spans.items()})
+
+    def _with_marked(self, spans: Columns, rows: np.ndarray) -> np.ndarray:
+        """`rows`, and those that the user calls the steps, wherever they lie."""
+        code = self._texts.names.get(self._step_mark, -1)
+        return np.union1d(rows, np.flatnonzero(spans["name_code"] == code)) if code >= 0 else rows
 
     def _steps_of(self, process: Process, spans: Columns) -> Steps:
         optimizer = np.full(len(spans["span"]), -1, np.int32)
@@ -194,6 +207,8 @@ class RunConversion:
             keys, numbers = (np.concatenate(column) for column in zip(*process.optimizers, strict=True))
             by_key = np.argsort(spans["span"], kind="stable")
             optimizer[by_key[np.searchsorted(spans["span"], keys, sorter=by_key)]] = numbers
+        marks_ns, marks_track = self._step_marks(process)
+        self._name_lines(spans)
         return find_steps(
             SpanColumns(
                 track=spans["track"],
@@ -204,8 +219,26 @@ class RunConversion:
                 name=spans["name_code"],
                 names=list(self._texts.names),
                 optimizer=optimizer,
+                marks_ns=marks_ns,
+                marks_track=marks_track,
+                step_mark=self._step_mark,
             )
         )
+
+    def _name_lines(self, spans: Columns) -> None:
+        """Where the user said FILE:LINE, the ranges of that line are called by it; in place."""
+        file, _, number = self._step_mark.rpartition(":")
+        if not file or not number.isdigit():
+            return
+        codes = [code for line, code in self._texts.lines.items() if f"/{line}".endswith(f"/{self._step_mark}")]
+        spans["name_code"][np.isin(spans["line_code"], codes)] = self._texts.name(self._step_mark)
+
+    def _step_marks(self, process: Process) -> tuple[np.ndarray, np.ndarray]:
+        """The moments that the program marked as the end of a step, and their tracks."""
+        track, records = process.decoder.moments()
+        rows = np.flatnonzero((records["kind"] == layout.MARK) & (records["module"] == MARKS.index("step")))
+        keys = np.array([self._track_key(process, number) for number in track[rows].tolist()], np.int32)
+        return records["start"][rows].astype(np.int64), keys
 
     def _write_links(self) -> None:
         """Forward and backward: which operator each backward function belongs to."""
@@ -219,7 +252,7 @@ class RunConversion:
                     thread[key] = known.framework_thread if known else -1
                 of = thread[piece["track"][forward]]
                 mine = forward[of >= 0]
-                about = (piece[name][mine] for name in ("seq", "start_ns", "depth", "module"))
+                about = (piece[name][mine] for name in ("seq", "start_ns", "dur_ns", "module"))
                 process.pairs.add_forward(piece["span"][mine], of[of >= 0], *about)
         pairs = [process.pairs.links() for process in looped]
         columns: Columns = {
@@ -249,7 +282,7 @@ class RunConversion:
             of = owner[columns["track"]]
             for number, steps in found.items():
                 rows = np.flatnonzero(of == number)
-                step[rows], phase[rows] = steps.assign(columns["start_ns"][rows])
+                step[rows], phase[rows] = steps.assign(columns["start_ns"][rows], columns["track"][rows])
             return step, phase
 
         return assign
@@ -301,6 +334,17 @@ def _add_totals(totals: dict[int, list[int]], kind: np.ndarray, name: np.ndarray
     for k, count, total, least, most in zip(keys.tolist(), counts.tolist(), *sums, strict=True):
         known = totals.setdefault(k, [0, 0, least, most])
         totals[k] = [known[0] + count, known[1] + total, min(known[2], least), max(known[3], most)]
+
+
+def read_options(raw: Path) -> dict[str, Any]:
+    """What the user asked for when the recording was made and its conversion must know; of several ranks, of one."""
+    for file in sorted([*raw.glob(OPTIONS), *raw.glob(f"*/raw/{OPTIONS}")]):
+        try:
+            options: dict[str, Any] = json.loads(file.read_text())
+            return options
+        except (OSError, ValueError):
+            continue
+    return {}
 
 
 def read_session(raw: Path) -> dict[str, Any]:

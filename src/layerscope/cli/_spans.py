@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from layerscope.cli._texts import Texts
 from layerscope.model.layers import KINDS, LAYER_OF_KIND, PHASES, SPAN_LAYERS
 from layerscope.model.schema import TABLES
 from layerscope.store.writer import TableWriter, arrow_schema, codes_to_names, parquet_options, to_arrow
@@ -31,11 +32,11 @@ Assign = Callable[[Columns], tuple[np.ndarray, np.ndarray]]
 class SpanTable:
     """Collects spans, writes them in parts, and gives them back piece by piece."""
 
-    def __init__(self, tables: Path, names: dict[str, int]) -> None:
+    def __init__(self, tables: Path, texts: Texts) -> None:
         self._writer = TableWriter(tables, "spans")
         self._buffer: list[Columns] = []
         self._buffered = 0
-        self._names = names
+        self._texts = texts
 
     def add(self, columns: Columns) -> None:
         """Take spans in: the columns of the schema, `kind_code` and `name_code` for kind and name."""
@@ -114,7 +115,11 @@ class SpanTable:
         layer = LAYERS[columns["kind_code"]].astype(np.int32)
         arrow["layer"] = codes_to_names(layer, pa.array(SPAN_LAYERS))
         arrow["kind"] = codes_to_names(columns["kind_code"], pa.array(KINDS))
-        arrow["name"] = codes_to_names(columns["name_code"], pa.array(list(self._names), pa.string()))
+        arrow["name"] = codes_to_names(columns["name_code"], pa.array(list(self._texts.names), pa.string()))
+        line = columns["line_code"]
+        arrow["line"] = pa.DictionaryArray.from_arrays(
+            pa.array(line, mask=line < 0), pa.array(list(self._texts.lines), pa.string())
+        )
         arrow["weight"] = np.ones(count, np.int32)
         return arrow
 
@@ -125,12 +130,13 @@ class SpanTable:
             columns[name] = data[name].to_numpy()
         for name in ("parent", "seq", "module", "args"):
             columns[name] = data[name].fill_null(-1).to_numpy().copy()
-        codes = {"kind": {kind: i for i, kind in enumerate(KINDS)}, "name": self._names}
+        codes = {"kind": {kind: i for i, kind in enumerate(KINDS)}, "name": self._texts.names, "line": self._texts.lines}
         for name, known in codes.items():
             merged = data[name].unify_dictionaries().combine_chunks()
             chunk = merged.chunk(0) if isinstance(merged, pa.ChunkedArray) else merged
             own = np.array([known[text] for text in chunk.dictionary.to_pylist()], np.int32)
-            columns[f"{name}_code"] = own[chunk.indices.to_numpy()]
+            # The last place is for null, whose code is -1.
+            columns[f"{name}_code"] = np.append(own, np.int32(-1))[chunk.indices.fill_null(-1).to_numpy()]
         return columns
 
 

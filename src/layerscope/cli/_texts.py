@@ -26,6 +26,11 @@ class Texts:
     modules: dict[tuple[str, str], int] = field(default_factory=dict)
     module_lines: list[str] = field(default_factory=list)
     args: dict[str, int] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+
+    def line(self, text: str) -> int:
+        """The code of a line of the program."""
+        return self.lines.setdefault(text, len(self.lines))
 
     def name(self, text: str) -> int:
         """The code of a name."""
@@ -92,6 +97,10 @@ class ProcessTexts:
         """Keys of modules, -1 for number 0: no module."""
         keys = self._look_up(self.texts.module, numbers)
         return np.where(numbers == 0, _NONE, keys).astype(np.int32)
+
+    def lines(self, numbers: np.ndarray) -> np.ndarray:
+        """Codes of lines, -1 for number 0: not known."""
+        return np.where(numbers == 0, _NONE, self._look_up(self.texts.line, numbers)).astype(np.int32)
 
     def domains(self, numbers: np.ndarray) -> np.ndarray:
         """Keys of arguments."""

@@ -84,6 +84,7 @@ SPANS = Table(
         Column("layer", "name", "layer of the stack: operators, modules or ranges"),
         Column("kind", "name", "function, backward, range, optimizer, loader; module; task, frame, event"),
         Column("name", "name", "name"),
+        Column("line", "name", "file:line that opened a range; of a module see its first call", nullable=True),
         Column("module", "int32", "the innermost module whose call it ran in, or whose backward pass", nullable=True),
         Column("step", "int32", "the step it started in", nullable=True),
         Column("phase", "name", "loading, forward, backward, optimizer, other; null outside steps", nullable=True),

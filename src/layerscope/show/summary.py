@@ -11,7 +11,10 @@ from itertools import zip_longest
 from pathlib import Path
 
 from layerscope import units
-from layerscope.analyse.summary import Cost, Memory, OpenOperators, OperatorRow, OperatorTimes, StepTimes, Summary
+from layerscope.analyse.module_times import ModuleRow, ModuleTimes
+from layerscope.analyse.resources import Memory
+from layerscope.analyse.step_times import StepTimes
+from layerscope.analyse.summary import Cost, OpenOperators, OperatorRow, OperatorTimes, Summary
 from layerscope.show.terminal import display_width, printable, problem_sentence, shortened
 from layerscope.store.run import RunInfo
 
@@ -19,7 +22,14 @@ WIDTH = 108
 _BAR = 12
 _NAME = 62
 _OPERATORS_COMMAND = "layerscope table operators"
-_RULES = {"optimizer": "one call of the optimizer", "loader": "one batch of the data loader"}
+_RULES = {
+    "mark": "what was marked as one",
+    "optimizer": "one call of the optimizer",
+    "loader": "one batch of the data loader",
+    "request": "one pass through the modules",
+}
+_MODULE = 28
+_LEAST_SHOWN = 0.005  # of a unit: less would be written as 0.00
 # A median further than this from the mean is worth saying, and so is self time outside the steps.
 _SKEWED = 0.1
 _WORTH_SAYING = 0.1
@@ -33,7 +43,8 @@ _IDLE = "no operator running: Python"
 
 def text(summary: Summary) -> str:
     """The whole summary."""
-    blocks = [_header(summary), _overview(summary), _operators(summary), _losses(summary), _closing(summary)]
+    overview = [*_overview(summary), *_modules(summary)]
+    blocks = [_header(summary), overview, _operators(summary), _losses(summary), _closing(summary)]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
@@ -47,12 +58,17 @@ def _header(summary: Summary) -> list[str]:
     left = f"layerscope: {', '.join(what)}."
     if steps:
         where = f" in {steps.processes} processes" if steps.processes > 1 else ""
-        left += f" {steps.count:,} {_plural('step', steps.count)}{where}{_warmup(steps)}."
+        left += f" {steps.count:,} {_plural(_noun(steps), steps.count)}{where}{_warmup(steps)}."
     versions = ", ".join(f"{name} {info.versions[name]}" for name in ("python", "torch") if name in info.versions)
     room = WIDTH - display_width(left)
     if not versions:
         return [left]
     return [left + versions.rjust(room)] if len(versions) + 3 <= room else [left, versions]
+
+
+def _noun(steps: StepTimes) -> str:
+    """What a step is called; whoever trains by hand makes steps, though they are found like requests."""
+    return "request" if steps.rule == "request" and not steps.phases_ns["backward"] else "step"
 
 
 def _warmup(steps: StepTimes) -> str:
@@ -94,23 +110,44 @@ def _overview(summary: Summary) -> list[str]:
         )
         return [reason, *(f"  {fact}" for fact in facts)] if summary.operators else [f"  {fact}" for fact in facts]
     left = [_step_line(summary.steps), *_phases(summary.steps)]
-    right = [f"a step is {_RULES[summary.steps.rule]}" if summary.steps.rule in _RULES else "", *facts]
+    right = [*_what_a_step_is(summary.steps, summary.modules), *facts]
     width = max(map(len, left)) + 3
     return [f"{bar:<{width}}{fact}".rstrip() for bar, fact in zip_longest(left, right, fillvalue="")]
+
+
+def _what_a_step_is(steps: StepTimes, modules: ModuleTimes | None) -> Iterator[str]:
+    if steps.rule not in _RULES:
+        return
+    what = _RULES[steps.rule]
+    if steps.rule == "request" and modules and modules.root:
+        what = f"one call of {shortened(printable(modules.root), _MODULE)}"
+    yield f"a {_noun(steps)} is {what}"
+    if _noun(steps) == "request":
+        typical = f", half of them within {units.duration(steps.p50_ns)}" if _is_skewed(steps) else ""
+        at_once = f", up to {steps.at_once} at a time" if steps.at_once > 1 else ""
+        yield f"{units.three_digits(steps.per_second)} requests a second{at_once}{typical}"
 
 
 def _step_line(steps: StepTimes) -> str:
     divisor, unit = _scale(steps.mean_ns)
     also = [f"p95 {units.three_digits(steps.p95_ns / divisor)}"]
-    if abs(steps.p50_ns - steps.mean_ns) > _SKEWED * steps.mean_ns:
+    if _noun(steps) == "request":
+        also.append(f"p99 {units.three_digits(steps.p99_ns / divisor)}")
+    elif _is_skewed(steps):
         also.insert(0, f"p50 {units.three_digits(steps.p50_ns / divisor)}")
-    return f"A step takes {units.three_digits(steps.mean_ns / divisor)} {unit} ({', '.join(also)})"
+    return f"A {_noun(steps)} takes {units.three_digits(steps.mean_ns / divisor)} {unit} ({', '.join(also)})"
+
+
+def _is_skewed(steps: StepTimes) -> bool:
+    return abs(steps.p50_ns - steps.mean_ns) > _SKEWED * steps.mean_ns
 
 
 def _phases(steps: StepTimes) -> list[str]:
     divisor, unit = _scale(steps.mean_ns)
     lines = []
     for phase, spent_ns in steps.phases_ns.items():
+        if _noun(steps) == "request" and not spent_ns:
+            continue  # a request has no loader and no optimizer
         share = spent_ns / max(steps.mean_ns, 1)
         bar = "#" * round(_BAR * share)
         lines.append(
@@ -123,20 +160,23 @@ def _steady(steps: StepTimes | None) -> str:
     if steps is None:
         return ""
     if steps.drift is None:
-        return "too few steps to say whether they are steady"
+        return f"too few {_noun(steps)}s to say whether they are steady"
     outliers = f"{steps.outliers:,} {_plural('outlier', steps.outliers)} (> 2x)" if steps.outliers else "no outliers"
     if abs(steps.drift - 1) > _SKEWED:
         trend = f"{_percent(abs(steps.drift - 1))} {'slower' if steps.drift > 1 else 'faster'}"
-        return f"steps are {trend} in the last third, {outliers}"
-    slowest = f", slowest {units.duration(steps.slowest_ns)}" if steps.outliers else ""
-    return f"steps are steady: no drift, {outliers}{slowest}"
+        return f"{_noun(steps)}s are {trend} in the last third, {outliers}"
+    is_new = steps.outliers and _noun(steps) == "step"  # of requests the 99th percentile is said
+    slowest = f", slowest {units.duration(steps.slowest_ns)}" if is_new else ""
+    return f"{_noun(steps)}s are steady: no drift, {outliers}{slowest}"
 
 
 def _resources(summary: Summary) -> list[str]:
     resources = summary.resources
     if resources is None:
         return ["CPU time and page faults were not recorded"]
-    per = " a step" if resources.per_step else " in the whole run" if summary.steps else ""
+    per = " in the whole run" if summary.steps else ""
+    if summary.steps and resources.per_step:
+        per = f" a {_noun(summary.steps)}"
     of = f" of {resources.cpus:g}" if resources.cpus else ""
     busy = f"{resources.busy_cpus:.1f}{of} {_plural('CPU', resources.cpus or 2)} busy"
     kernel = f", {units.duration(resources.kernel_ns)} in the kernel" if resources.kernel_ns is not None else ""
@@ -160,6 +200,28 @@ def _memory(memory: Memory | None) -> str:
     return f"{size}, not growing"
 
 
+def _modules(summary: Summary) -> list[str]:
+    modules = summary.modules
+    if modules is None:
+        return []
+    divisor, unit = _scale(summary.steps.mean_ns if summary.steps else modules.rows[0].self_ns)
+    named = [(_module(row), row.self_ns) for row in modules.rows]
+    if modules.rest_names:
+        named.append((f"{modules.rest_names:,} more", modules.rest_ns))
+    named.append(("outside any module", modules.outside_ns))
+    named = [one for one in named if one[1] >= _LEAST_SHOWN * divisor] or named[:1]
+    first, *others = [(name, units.three_digits(spent_ns / divisor)) for name, spent_ns in named]
+    parts = [f"By module: {' '.join(first)} {unit}", *(" ".join(one) for one in others)]
+    return _wrapped(", ".join(parts))
+
+
+def _module(row: ModuleRow) -> str:
+    name = shortened(printable(row.name), _MODULE)
+    if row.functional:
+        return f"functional ops in {name}.forward"
+    return f"{name} ({shortened(printable(row.of_class), _MODULE)})" if row.of_class else name
+
+
 def _operators(summary: Summary) -> list[str]:
     times, steps = summary.operators, summary.steps
     if times is None:
@@ -174,13 +236,14 @@ def _operators(summary: Summary) -> list[str]:
     names = [shortened(printable(row.name), _NAME) for row in rows]
     width = max(map(display_width, (_HEADING, *names)))
     divisor, unit = _scale(steps.mean_ns if steps else max(row.self_ns for row in rows))
-    heading = f"{unit}/step" if steps else unit
-    lines = [f"{_HEADING:<{width}}  {heading:>8}  {'share':>5}  {'calls':>7}"]
+    heading = f"{unit}/{_noun(steps)}" if steps else unit
+    figure = max(8, len(heading))
+    lines = [f"{_HEADING:<{width}}  {heading:>{figure}}  {'share':>5}  {'calls':>7}"]
     for name, row in zip(names, rows, strict=True):
         padding = " " * (width - display_width(name))
         calls = _amount(row.calls) if row.calls else ""
-        line = f"{name}{padding}  {units.three_digits(row.self_ns / divisor):>8}  {_percent(row.share):>5}  {calls:>7}"
-        lines.append(line.rstrip())
+        spent = units.three_digits(row.self_ns / divisor)
+        lines.append(f"{name}{padding}  {spent:>{figure}}  {_percent(row.share):>5}  {calls:>7}".rstrip())
     if times.rest_names:
         lines[1 + len(times.rows)] += f"   {_OPERATORS_COMMAND}"
     return [*lines, *_remarks(times, rows)]

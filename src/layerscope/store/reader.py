@@ -67,23 +67,26 @@ class Reader:
             data = schema.empty_table().select(columns)
         return {key: value for name in columns for key, value in _as_numpy(name, data[name], TABLES[table]).items()}
 
-    def pieces(self, table: str, columns: list[str]) -> Iterator[dict[str, np.ndarray]]:
+    def pieces(self, table: str, columns: list[str], newest_first: bool = False) -> Iterator[dict[str, np.ndarray]]:
         """The columns as `arrays` gives them, row group by row group: memory does not grow with the run.
 
         Codes of a name column mean the same in every piece; `NAME.names` holds the names met so far.
         """
         known: dict[str, dict[str, int]] = {c: {} for c in columns if TABLES[table].column(c).type == "name"}
-        for file in table_files(self.run, table):
+        files = table_files(self.run, table)
+        for file in reversed(files) if newest_first else files:
             parquet = pq.ParquetFile(file)
-            for group in range(parquet.num_row_groups):
+            groups = range(parquet.num_row_groups)
+            for group in reversed(groups) if newest_first else groups:
                 data = parquet.read_row_group(group, columns)
                 piece = {
                     key: value for name in columns for key, value in _as_numpy(name, data[name], TABLES[table]).items()
                 }
                 for name, codes in known.items():
                     own = [codes.setdefault(text, len(codes)) for text in piece[f"{name}.names"].tolist()]
-                    # The last place is for null, whose code is -1.
-                    piece[name] = np.array([*own, -1], np.int32)[piece[name]]
+                    if own != list(range(len(own))):
+                        # The last place is for null, whose code is -1.
+                        piece[name] = np.array([*own, -1], np.int32)[piece[name]]
                     piece[f"{name}.names"] = np.array(list(codes), object)
                 yield piece
 
@@ -146,5 +149,5 @@ def _as_numpy(name: str, data: pa.ChunkedArray, table: Table) -> dict[str, np.nd
             f"{name}.names": chunk.dictionary.to_numpy(zero_copy_only=False),
         }
     if kind in ("int64", "int32"):
-        return {name: data.fill_null(-1).to_numpy()}
+        return {name: (data.fill_null(-1) if data.null_count else data).to_numpy()}
     return {name: data.to_numpy()}

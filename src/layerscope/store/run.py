@@ -17,6 +17,10 @@ from layerscope.errors import ReadError, RunError, UsageError
 from layerscope.model.schema import SCHEMA_VERSION
 
 SUFFIX = ".layerscope"
+# A recording in one file (store/packed.py).
+PACKED = f"{SUFFIX}.zip"
+# In the recording of several ranks: the folder of their recordings (store/ranks.py).
+RANKS = "ranks"
 
 
 class ExitState(msgspec.Struct):
@@ -110,8 +114,13 @@ class Run:
 
     @property
     def raw(self) -> Path:
-        """The folder of the raw files."""
-        return self.path / "raw"
+        """The folder of the raw files; of several ranks, the folder of their recordings."""
+        return self.path / RANKS if self.is_joined else self.path / "raw"
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether it is made of the recordings of several ranks."""
+        return (self.path / RANKS).is_dir()
 
     @classmethod
     def create(cls, path: Path, info: RunInfo) -> Run:
@@ -170,15 +179,18 @@ def free_name(folder: Path, stem: str) -> Path:
 
 
 def newest(folder: Path) -> Path:
-    """The newest recording in `folder`; UsageError when there is none."""
+    """The newest recording in `folder`, else the newest packed one; UsageError when there is none."""
     found = [path for path in folder.glob(f"*{SUFFIX}") if (path / "run.json").exists()]
-    if not found:
-        raise UsageError(f"no recording in {folder}. Make one: layerscope run train.py")
-    return max(found, key=lambda path: (path / "run.json").stat().st_mtime_ns)
+    if found:
+        return max(found, key=lambda path: (path / "run.json").stat().st_mtime_ns)
+    packed = [path for path in folder.glob(f"*{PACKED}") if path.is_file()]
+    if packed:
+        return max(packed, key=lambda path: path.stat().st_mtime_ns)
+    raise UsageError(f"no recording in {folder}. Make one: layerscope run train.py")
 
 
 def find_run(name: str | None) -> Path:
-    """The folder of the recording called `name`, with or without its suffix; None is the newest here.
+    """The recording called `name`, with or without its suffix: a folder or a packed file; None is the newest here.
 
     UsageError when there is none. A path that exists but is no recording is returned: opening it says what is wrong.
     """
@@ -193,7 +205,8 @@ def find_run(name: str | None) -> Path:
 
 
 def recordings_called(name: str) -> list[Path]:
-    """The recordings that `name` may mean: the folder itself, or with the suffix."""
+    """The recordings that `name` may mean: the folder itself, or with the suffix, or one packed into a file."""
     plain = Path(name)
-    suffixed = plain.with_name(plain.name + SUFFIX) if plain.name else plain
-    return [path for path in (plain, suffixed) if (path / "run.json").exists()]
+    endings = ("", SUFFIX, PACKED, PACKED.removeprefix(SUFFIX))
+    paths = [plain.with_name(plain.name + ending) for ending in endings] if plain.name else [plain]
+    return [path for path in paths if (path / "run.json").exists() or (path.name.endswith(PACKED) and path.is_file())]

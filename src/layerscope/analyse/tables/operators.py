@@ -10,7 +10,8 @@ avg_ns, min_ns, p50_ns, p99_ns, max_ns
              this many of the calls do not exceed, so it is one that really occurred
 
 --by kind tells functions, backward functions, ranges, optimizer steps and loader waits apart,
---by module the modules of the network they belong to, --by thread the threads they ran on. Where a long run was thinned, every number but min_ns and
+--by module the modules of the network they belong to, --by thread the threads they ran on, --by line
+the line of the program that opened a range or first called the module of an operator. Where a long run was thinned, every number but min_ns and
 max_ns counts a kept call as often as its weight says.
 """
 
@@ -25,10 +26,9 @@ from layerscope.analyse.tables.threads import THREAD_NAMES
 if TYPE_CHECKING:
     from layerscope.store.reader import Reader
 
-BY = ("kind", "module", "thread")
+BY = ("kind", "module", "line", "thread")
 REFUSED = {
     "shape": "no layer recorded the shapes of the arguments, and this version cannot record shapes yet",
-    "line": "no layer recorded Python stacks, and this version cannot record stacks yet",
     "primitive": "no layer recorded oneDNN primitives, and this version cannot record primitives yet",
 }
 COLUMNS = (
@@ -47,14 +47,16 @@ COLUMNS = (
 BY_COLUMNS = {
     "kind": ResultColumn("kind", "string", "", "function, backward, range, optimizer or loader"),
     "module": ResultColumn("module", "string", "", "path of the module it belongs to"),
+    "line": ResultColumn("line", "string", "", "file and line that opened the range or called the module"),
     "thread": ResultColumn("thread", "string", "", "name and id of the thread"),
 }
+NO_LINE = "not known"
 TOP = 0
 EMPTY = "No operators were recorded: the program called none that layerscope could see."
 NEXT = "layerscope table spans"
 
 # A module's number and a track make a key; their texts may be the same.
-_KEYS = {None: "name", "kind": "kind, name", "module": "module_key, name", "thread": "track, name"}
+_KEYS = {None: "name", "kind": "kind, name", "module": "module_key, name", "line": "line, name", "thread": "track, name"}
 _JOINS = {
     "module": f"""JOIN (SELECT module AS module_key, path AS module FROM modules
                         UNION ALL SELECT -1, '{OUTSIDE}') USING (module_key)""",
@@ -74,7 +76,9 @@ _WEIGHTED_PERCENTILES = """
     ) GROUP BY {keys}"""
 _QUERY = """
     WITH calls AS (
-        SELECT * EXCLUDE (module), coalesce(module, -1) AS module_key FROM spans WHERE layer = 'operators'
+        SELECT spans.* EXCLUDE (module, line), coalesce(module, -1) AS module_key,
+               coalesce(spans.line, modules.line, '{unknown}') AS line
+        FROM spans LEFT JOIN modules USING (module) WHERE layer = 'operators'
     ),
     percentiles AS ({percentiles}),
     sums AS (
@@ -94,7 +98,7 @@ def build(reader: Reader, by: str | None = None) -> Result:
     unfinished, weight = _extremes(reader)
     percentiles = _PERCENTILES if weight <= 1 else _WEIGHTED_PERCENTILES
     join = _JOINS.get(by or "", "")
-    query = _QUERY.format(keys=_KEYS[by], join=join, percentiles=percentiles.format(keys=_KEYS[by]))
+    query = _QUERY.format(keys=_KEYS[by], join=join, unknown=NO_LINE, percentiles=percentiles.format(keys=_KEYS[by]))
     columns = (BY_COLUMNS[by], *COLUMNS) if by else COLUMNS
     return Result(
         "operators",

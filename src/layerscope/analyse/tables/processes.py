@@ -2,6 +2,9 @@
 
 process         key of the process in this recording
 pid, ppid       its process id and that of its parent
+rank            its rank in a distributed job; none where it had none
+role            what it is there for: the program itself, a rank, a loader worker, a worker (of
+                multiprocessing, or forked), a child (another program that it started)
 start_ns        when it started, on the run's clock; printed in seconds since the run began
 dur_ns          how long it lived; none while its end is unknown
 exit            its exit status, or minus the signal that ended it
@@ -32,6 +35,8 @@ COLUMNS = (
     ResultColumn("process", "int32", "", "key of the process"),
     ResultColumn("pid", "int32", "", "process id"),
     ResultColumn("ppid", "int32", "", "process id of its parent"),
+    ResultColumn("rank", "int32", "", "rank in a distributed job"),
+    ResultColumn("role", "string", "", "what it is there for"),
     ResultColumn("start_ns", "int64", NS, "when it started", instant=True),
     ResultColumn("dur_ns", "int64", NS, "how long it lived"),
     ResultColumn("exit", "int32", "", "exit status, or minus the signal"),
@@ -67,12 +72,33 @@ _QUERY = """
         SELECT coalesce(gaps.process, tracks.process) AS process, true AS has_lost,
                CASE WHEN bool_or(lost IS NULL) THEN NULL ELSE sum(lost) END AS lost
         FROM gaps LEFT JOIN tracks USING (track) GROUP BY ALL
+    ),
+    -- A worker that lives for milliseconds ends before anybody has read the name that it gave its thread.
+    named AS (SELECT DISTINCT process, name LIKE 'pt_data_worker%' AS loads FROM tracks WHERE kind = 'thread' AND name <> ''),
+    loading AS (
+        SELECT DISTINCT process FROM spans JOIN tracks USING (track)
+        WHERE spans.kind = 'loader' AND spans.name LIKE '%MultiProcessing%'
+    ),
+    roles AS (
+        SELECT child.process, max(CASE
+            WHEN child.process IN (SELECT process FROM named WHERE loads) THEN 'loader worker'
+            WHEN child.argv = parent.argv AND child.process NOT IN (SELECT process FROM named)
+                AND parent.process IN (FROM loading) THEN 'loader worker'
+            WHEN contains(child.argv, 'from multiprocessing.') OR child.argv = parent.argv THEN 'worker'
+            WHEN child.rank IS NOT NULL AND parent.rank IS DISTINCT FROM child.rank THEN 'rank'
+            WHEN parent.process IS NOT NULL THEN 'child'
+            ELSE 'program' END) AS role
+        FROM processes AS child
+        LEFT JOIN processes AS parent ON parent.pid = child.ppid AND parent.host = child.host
+            AND parent.process <> child.process AND parent.start_ns <= child.start_ns
+        GROUP BY child.process
     )
-    SELECT processes.*, processes.end_ns - processes.start_ns AS dur_ns, coalesce(threads, 0) AS threads,
+    SELECT processes.*, role, processes.end_ns - processes.start_ns AS dur_ns, coalesce(threads, 0) AS threads,
            coalesce(spans, 0) AS spans, cpu_ns, system_ns, rss_peak_bytes, faults_minor, faults_major,
            CASE WHEN has_lost THEN lost ELSE 0 END AS lost
     FROM processes
-    LEFT JOIN worked USING (process) LEFT JOIN used USING (process) LEFT JOIN losses USING (process)"""
+    LEFT JOIN worked USING (process) LEFT JOIN used USING (process) LEFT JOIN losses USING (process)
+    LEFT JOIN roles USING (process)"""
 
 
 def build(reader: Reader, by: str | None = None) -> Result:

@@ -6,7 +6,7 @@ Standard library only; torch has imported ctypes by itself, or is about to.
 import sys
 import time
 
-state = {"agent": None, "optimizers": 0, "hook": None, "modules": None, "rank_is_known": False}
+state = {"agent": None, "optimizers": 0, "hook": None, "modules": None, "lines": None, "rank_is_known": False}
 
 
 def prepare(module):
@@ -14,6 +14,8 @@ def prepare(module):
     import os
 
     begin = time.process_time_ns()
+    if not is_chosen(os.environ):
+        return
     library = os.path.join(os.path.dirname(module.__spec__.origin), "lib", "libtorch_cpu.so")
     if not os.path.exists(library):
         return  # somebody else's module of this name
@@ -30,6 +32,18 @@ def prepare(module):
         agent.ls_note_cost(time.process_time_ns() - begin)
 
 
+def is_chosen(environment):
+    """Whether this process is of a rank that is recorded; one that is not known to be any rank is."""
+    chosen = settings.get("ranks")  # noqa: F821
+    if not chosen:
+        return True
+    for variable, sizes in settings["rank_variables"]:  # noqa: F821
+        rank = environment.get(variable, "")
+        if rank.isdigit() and any(environment.get(size, "").isdigit() for size in sizes):
+            return int(rank) in chosen
+    return True
+
+
 def start():
     """After torch is executed. True: the probe has not answered yet, call again."""
     agent = state["agent"]
@@ -40,6 +54,7 @@ def start():
     if code == 0:
         watch_optimizers(agent)
         watch_modules()
+        watch_ranges()
     agent.ls_note_cost(time.process_time_ns() - begin)
     return code == 1
 
@@ -52,6 +67,29 @@ def watch_modules():
         with open(path) as source:
             exec(compile(source.read(), path, "exec"), part)
         state["modules"] = part["watch"](settings["library"], sys.modules["torch"])  # noqa: F821
+
+
+def watch_ranges():
+    """Note the lines of the program that open ranges, by record_function as a context manager."""
+    profiler = sys.modules.get("torch.autograd.profiler")
+    function = getattr(profiler, "record_function", object).__dict__.get("__enter__")
+    if state["lines"] is not None or type(function) is not type(note_rank):
+        return
+    import ctypes
+
+    agent = ctypes.PyDLL(settings["library"])  # noqa: F821
+    agent.ls_lines_start.argtypes = [ctypes.py_object, ctypes.py_object]
+    own_folder = sys.modules["torch"].__file__.rpartition("/")[0] + "/"
+
+    def learn_line(_):
+        code = sys._getframe(1).f_code
+        # A line of torch's own, or of a decorator, opens the ranges of many others.
+        if not code.co_filename.startswith(own_folder) and not code.co_filename.endswith("/contextlib.py"):
+            line = f"{code.co_filename}:{sys._getframe(1).f_lineno}"
+            agent.ls_line_learn(line[-200:].encode("utf-8", "backslashreplace"))
+
+    if agent.ls_lines_start(function, learn_line) == 0:
+        state["lines"] = agent, function, learn_line
 
 
 def note_rank(agent):

@@ -31,6 +31,7 @@ _SPAN = np.dtype(
         ("depth", "<i4"),
         ("forward_thread", "<i8"),
         ("optimizer", "<i4"),
+        ("line", "<u4"),
         ("kind", "u1"),
         ("flags", "u1"),
         ("unfinished", "u1"),
@@ -299,6 +300,7 @@ def _attach(spans: np.ndarray, main: np.ndarray, records: np.ndarray, extras: np
     for code, column in (
         (layout.EXTRA_FORWARD_THREAD, "forward_thread"),
         (layout.EXTRA_OPTIMIZER, "optimizer"),
+        (layout.EXTRA_LINE, "line"),
         (layout.EXTRA_ELSEWHERE, "track"),
     ):
         chosen = (what == code) & (owner >= 0)

@@ -1,0 +1,221 @@
+"""Two recordings compared: the step, its phases, the operators and the modules, with how sure each change is.
+
+Compared is what a step takes when both recordings have steps, else what the run takes. A verdict is
+
+    added, gone               only one side has it in the compared steps
+    slower, faster            the interval of the change leaves out zero
+    no measurable difference  it does not
+    not repeated              without repeated steps nobody knows whether a change is more than noise
+
+The intervals hold with 95 % for all rows of one kind together, so that among a hundred operators that did not change
+it is improbable that even one is called slower. They know how the steps of each recording vary, and nothing of how
+one run of a program differs from its next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from layerscope.analyse.diff import quantities, sameness
+from layerscope.analyse.diff.intervals import LEVEL, MEAN, Change, compare
+from layerscope.analyse.diff.quantities import MODULE, OPERATOR, PHASE, RUN, STEP, Quantities
+from layerscope.analyse.losses import problems
+from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, first_line
+from layerscope.errors import ReadError
+from layerscope.model.events import Problem
+
+if TYPE_CHECKING:
+    from layerscope.store.reader import Reader
+
+OVERVIEW = "overview"
+# What each view shows, in this order.
+VIEWS = {
+    OVERVIEW: (RUN, STEP, PHASE, OPERATOR, MODULE),
+    "operators": (OPERATOR,),
+    "modules": (MODULE,),
+    "steps": (STEP, PHASE),
+}
+TOPS = {OVERVIEW: 16, "operators": 20, "modules": 20, "steps": 0}
+ADDED, GONE, SLOWER, FASTER = "added", "gone", "slower", "faster"
+SAME, NOT_REPEATED = "no measurable difference", "not repeated"
+COLUMNS = (
+    ResultColumn("what", "string", "", "run, step, phase, operator or module"),
+    ResultColumn("name", "string", "", "its name"),
+    ResultColumn("a_ns", "int64", NS, "its time in A: of a step, or of the run"),
+    ResultColumn("b_ns", "int64", NS, "its time in B"),
+    ResultColumn("change_ns", "int64", NS, "b_ns - a_ns", signed=True),
+    ResultColumn("change", "float64", SHARE, "change_ns as a fraction of a_ns", signed=True),
+    ResultColumn("low", "float64", SHARE, "where the change lies with 95 %: from here", signed=True),
+    ResultColumn("high", "float64", SHARE, "to here", signed=True),
+    ResultColumn("verdict", "string", "", "added, gone, slower, faster, no measurable difference or not repeated"),
+    ResultColumn("a_calls", "float64", COUNT, "calls in A: of a step, or of the run"),
+    ResultColumn("b_calls", "float64", COUNT, "calls in B"),
+    ResultColumn("low_ns", "int64", NS, "where change_ns lies with 95 %: from here", signed=True),
+    ResultColumn("high_ns", "int64", NS, "to here", signed=True),
+)
+EMPTY = "There is nothing to compare."
+
+Strings = NDArray[Any]
+
+
+@dataclass(slots=True)
+class Rows:
+    """The rows of one kind: a name that one side lacks has no time there."""
+
+    names: Strings
+    change: Change
+    in_a: NDArray[np.bool_]
+    in_b: NDArray[np.bool_]
+    a_calls: NDArray[np.float64]
+    b_calls: NDArray[np.float64]
+
+    def verdicts(self) -> Strings:
+        """The verdict of each row."""
+        difference, error = self.change.difference, self.change.error
+        verdict = np.full(len(self.names), SAME, object)
+        verdict[np.isnan(error)] = NOT_REPEATED
+        verdict[difference > error] = SLOWER
+        verdict[-difference > error] = FASTER
+        verdict[~self.in_a] = ADDED
+        verdict[~self.in_b] = GONE
+        return verdict
+
+    def place(self, name: str) -> int:
+        """Where `name` is, -1 where nowhere."""
+        found = np.flatnonzero(self.names == name)
+        return int(found[0]) if len(found) else -1
+
+
+@dataclass(slots=True)
+class Diff:
+    """A comparison: rows by kind, and what must be said beside them."""
+
+    rows: dict[str, Rows]
+    notes: tuple[str, ...]
+    problems: tuple[Problem, ...]
+
+    def result(self, view: str, connection: Any) -> Result:
+        """The rows of `view`, as a question to `connection`."""
+        parts = [(what, self.rows[what]) for what in VIEWS[view] if what in self.rows]
+        table = pa.concat_tables([_table(what, rows) for what, rows in parts]) if parts else _table("", _nothing())
+        return Result(
+            f"diff_{view}",
+            COLUMNS,
+            connection.from_arrow(table),
+            order="rank, magnitude_ns DESC, what, name",
+            notes=self.notes,
+            problems=self.problems,
+            empty=EMPTY,
+        )
+
+
+def build(a: Reader, b: Reader, labels: tuple[str, str], views: Sequence[str], statistic: str = MEAN) -> Diff:
+    """Compare two recordings, called `labels`, in all that `views` show."""
+    import duckdb
+
+    wanted = {what for view in views for what in VIEWS[view]}
+    reader = a
+    try:
+        found = [quantities.find_steps(reader := side) for side in (a, b)]
+        per_step = all(steps.measured for steps in found)
+        sides = [
+            _side(reader := side, steps.measured if per_step else 0, wanted, statistic)
+            for side, steps in zip((a, b), found, strict=True)
+        ]
+    except duckdb.Error as error:
+        raise ReadError(f"{reader.run.path} is damaged: {first_line(error)}") from error
+    notes = sameness.sentences(labels, found, per_step, statistic, a.run.info, b.run.info)
+    rows = {}
+    for what in (RUN, STEP, PHASE, OPERATOR, MODULE):
+        if all(what in side for side in sides):
+            if what in (OPERATOR, MODULE) and (missing := _missing(what, sides)):
+                notes.append(missing)
+            else:
+                rows[what] = _rows(*(side[what] for side in sides))
+    if per_step and statistic == MEAN:
+        notes += sameness.uneven((a, b))
+    said = [
+        _named(problem, letter)
+        for letter, side in zip(sameness.SIDES, (a, b), strict=True)
+        for problem in problems(side)
+    ]
+    return Diff(rows, tuple(notes), tuple(said))
+
+
+def _side(reader: Reader, steps: int, wanted: set[str], statistic: str) -> dict[str, Quantities]:
+    made = quantities.step_times(reader, statistic) if steps else quantities.run_time(reader)
+    made.update(
+        {what: quantities.by_name(reader, what, steps, statistic) for what in (OPERATOR, MODULE) if what in wanted}
+    )
+    return made
+
+
+def _missing(what: str, sides: Sequence[Mapping[str, Quantities]]) -> str:
+    """Why nothing of this kind is compared: a layer that one side did not record is not a change of the program."""
+    without = [letter for letter, side in zip(sameness.SIDES, sides, strict=True) if not len(side[what].names)]
+    if not without or (what == MODULE and len(without) == 2):
+        return ""
+    return f"No {what}s are compared: {' and '.join(without)} {'has' if len(without) == 1 else 'have'} none."
+
+
+def _rows(a: Quantities, b: Quantities) -> Rows:
+    names, first = np.unique(np.concatenate((a.names, b.names)).astype(object), return_index=True)
+    # In the order in which they first come, which for phases is that of the step.
+    names = names[np.argsort(first, kind="stable")]
+    places = [_places(names, side.names) for side in (a, b)]
+    change = compare(a.estimates.at(places[0]), b.estimates.at(places[1]), LEVEL)
+    calls = [
+        np.where(place >= 0, side.calls[place] if len(side.calls) else 0.0, 0.0)
+        for place, side in zip(places, (a, b), strict=True)
+    ]
+    return Rows(names, change, places[0] >= 0, places[1] >= 0, calls[0], calls[1])
+
+
+def _places(names: Strings, known: Strings) -> NDArray[np.intp]:
+    """For each of `names` its place in `known`, -1 where it has none."""
+    order = np.argsort(known, kind="stable")
+    at = np.minimum(np.searchsorted(known[order], names), max(0, len(known) - 1))
+    return np.where(known[order][at] == names, order[at], -1) if len(known) else np.full(len(names), -1, np.intp)
+
+
+def _table(what: str, rows: Rows) -> pa.Table:
+    change, verdicts = rows.change, rows.verdicts()
+    low, high = change.relative_limits()
+    said = (verdicts != SAME) & (verdicts != NOT_REPEATED)
+    ranks = {RUN: 0, STEP: 1, PHASE: 2}
+    order = np.arange(len(rows.names))
+    rank = np.full(len(order), ranks[what] * 100) + order if what in ranks else np.where(said, 1000, 1001)
+    columns = {
+        "what": pa.array([what] * len(order), pa.string()),
+        "name": pa.array(rows.names, pa.string()),
+        "a_ns": np.rint(change.a),
+        "b_ns": np.rint(change.b),
+        "change_ns": np.rint(change.difference),
+        "change": change.relative(),
+        "low": low,
+        "high": high,
+        "verdict": pa.array(verdicts, pa.string()),
+        "a_calls": rows.a_calls,
+        "b_calls": rows.b_calls,
+        "low_ns": np.rint(change.difference - change.error),
+        "high_ns": np.rint(change.difference + change.error),
+        "rank": rank,
+        "magnitude_ns": np.abs(change.difference),
+    }
+    # What is unknown is null in every output.
+    return pa.table({name: pa.array(values, from_pandas=True) for name, values in columns.items()})
+
+
+def _nothing() -> Rows:
+    none = np.zeros(0)
+    return Rows(np.zeros(0, object), Change(none, none, none, none, none, none), none > 0, none > 0, none, none)
+
+
+def _named(problem: Problem, letter: str) -> Problem:
+    return replace(problem, what=f"in {letter} {problem.what}")

@@ -1,0 +1,105 @@
+"""The conditions of `--fail-if`: `step>5%` fails when the step of B is surely more than 5 % slower than that of A.
+
+A condition fails only when the whole interval of the change lies above its limit: a noisy machine makes the
+interval wide and lets it pass. Without an interval nothing is sure, so nothing fails, and that is said.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from dataclasses import dataclass
+
+from layerscope.analyse.diff import Diff, Rows
+from layerscope.analyse.diff.quantities import MODULE, OPERATOR, PHASE, RUN, STEP
+from layerscope.errors import UsageError
+
+_FORM = re.compile(r"^\s*(?P<name>.+?)\s*>\s*(?P<limit>\d+(?:\.\d+)?)\s*%\s*$", re.DOTALL)
+_FORMS = "step>5%, phase.backward>10%, operator:aten::mm>20% or module:Net.conv1>10%"
+_MOST_NAMES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One `--fail-if`: the row `name` of kind `what`, and how much slower it may be, as a fraction."""
+
+    text: str
+    what: str
+    name: str
+    limit: float
+
+    @property
+    def view(self) -> str:
+        """The view that has the row."""
+        return {OPERATOR: "operators", MODULE: "modules"}.get(self.what, "steps")
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What became of a condition; `is_sure` is false where no interval exists."""
+
+    sentence: str
+    failed: bool
+    is_sure: bool = True
+
+
+def parse(text: str) -> Condition:
+    """The condition that `text` states; UsageError that shows the forms."""
+    found = _FORM.match(text)
+    if found:
+        name, limit = found["name"], float(found["limit"]) / 100
+        if name in (STEP, RUN):
+            return Condition(text.strip(), name, name, limit)
+        if name.startswith("phase."):
+            return Condition(text.strip(), PHASE, name, limit)
+        what, _, rest = name.partition(":")
+        if what in (OPERATOR, MODULE) and rest:
+            return Condition(text.strip(), what, rest, limit)
+    raise UsageError(f"--fail-if {text!r} cannot be understood. It looks like {_FORMS}")
+
+
+def judge(condition: Condition, diff: Diff) -> Judgement:
+    """Whether `condition` failed in `diff`; UsageError when it names what neither recording has."""
+    rows = diff.rows.get(condition.what)
+    if rows is not None and not len(rows.names):
+        rows = None
+    place = rows.place(condition.name) if rows else -1
+    if rows is None or place < 0:
+        raise UsageError(f"--fail-if {condition.text!r}: {_unknown(condition, diff, rows)}")
+    change = rows.change
+    if math.isnan(change.error[place]):
+        return Judgement(
+            f"{condition.text}: not failed, because nothing is sure without an interval{_measured(rows, place)}",
+            failed=False,
+            is_sure=False,
+        )
+    failed = bool(change.exceeds(condition.limit)[place])
+    return Judgement(f"{condition.text}: {'failed' if failed else 'not failed'}{_measured(rows, place)}", failed)
+
+
+def _measured(rows: Rows, place: int) -> str:
+    """The change and its interval, as the end of a sentence."""
+    if not rows.in_a[place]:
+        return "; it is not in A."
+    if not rows.in_b[place]:
+        return "; it is not in B."
+    change = rows.change
+    relative = change.relative()[place]
+    if math.isnan(relative):
+        return "; it takes no time in A."
+    low, high = (limit[place] for limit in change.relative_limits())
+    interval = "" if math.isnan(low) else f" [{100 * low:+.1f}, {100 * high:+.1f}]"
+    return f"; it changed by {100 * relative:+.1f} %{interval}."
+
+
+def _unknown(condition: Condition, diff: Diff, rows: Rows | None) -> str:
+    if rows is None and condition.what in (STEP, PHASE):
+        return "the recordings are compared as a whole, because not both have steps. Use run, operator: or module:"
+    if rows is None and condition.what == RUN:
+        return "the recordings are compared step by step. Use step"
+    if rows is None:
+        return f"there are no {condition.what}s to compare"
+    near = difflib.get_close_matches(condition.name, rows.names.tolist(), _MOST_NAMES, 0.3)
+    names = near or rows.names[:_MOST_NAMES].tolist()
+    return f"there is no {condition.what} {condition.name!r}. Some that there are: {', '.join(names)}"

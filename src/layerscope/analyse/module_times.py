@@ -1,0 +1,85 @@
+"""The parts of the network that take the most operator time.
+
+The time of a module is the self time of the operators that run in its call and in no call inside it, forward and
+backward. Few modules are told apart one by one. Of many, those whose paths differ in nothing but numbers, as the blocks
+of a transformer do, are one row: `h.*.mlp`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerscope.store.reader import Reader
+
+TOP = 6
+# Up to this many are told apart one by one.
+MOST_SINGLE = 8
+
+
+@dataclass(slots=True)
+class ModuleRow:
+    """Operator time of a module: of a step on average, or of the whole run.
+
+    `functional`: it has parts, and this is the time in its own `forward` outside of them. `of_class` is its class where
+    its name ends in a number, which says nothing.
+    """
+
+    name: str
+    of_class: str
+    self_ns: float
+    functional: bool = False
+
+
+@dataclass(slots=True)
+class ModuleTimes:
+    """The modules with the most operator time; `rest_ns` is that of the other `rest_names` ones.
+
+    Names are paths in the module that the program calls, if there is but one that has parts; others, such as a loss,
+    stand for themselves. `root` is the only module that the program calls, empty if there are several.
+    """
+
+    root: str
+    rows: list[ModuleRow]
+    rest_names: int
+    rest_ns: float
+    outside_ns: float
+
+
+def module_times(reader: Reader, self_ns: NDArray[np.float64], divisor: int) -> ModuleTimes | None:
+    """Times from the sums `self_ns`: at 0 outside of any module, at 1 + key of each; None if no module has any."""
+    if not self_ns[1:].any():
+        return None
+    table = reader.arrays("modules", ["module", "parent", "path", "class"])
+    class_of = dict(zip(table["path"].tolist(), table["class"].tolist(), strict=True))
+    path_of = dict(zip(table["module"].tolist(), table["path"].tolist(), strict=True))
+    holders = {path_of.get(parent, "") for parent in table["parent"].tolist()}
+    spent: dict[str, float] = {}
+    for at in np.flatnonzero(self_ns[1:]).tolist():
+        path = path_of.get(at, "")
+        spent[path] = spent.get(path, 0.0) + float(self_ns[1 + at]) / divisor
+    roots = {path.partition(".")[0] for path in spent}
+    with_parts = {path.partition(".")[0] for path in spent if "." in path}
+    prefix = f"{with_parts.pop()}." if len(with_parts) == 1 else ""
+    single = len(spent) <= MOST_SINGLE
+    found: dict[tuple[str, str, bool], float] = {}
+    for path, ns in spent.items():
+        inner = path.removeprefix(prefix)
+        of_class = str(class_of.get(path, "")) if inner.rpartition(".")[2].isdecimal() else ""
+        key = (inner if single else _pattern(inner), of_class, path in roots and path in holders)
+        found[key] = found.get(key, 0.0) + ns
+    rows = sorted((ModuleRow(name, kind, ns, own) for (name, kind, own), ns in found.items()), key=_order)
+    top = len(rows) if len(rows) <= TOP + 1 else TOP
+    rest = sum(row.self_ns for row in rows[top:])
+    root = roots.pop() if len(roots) == 1 else ""
+    return ModuleTimes(root, rows[:top], len(rows) - top, rest, float(self_ns[0]) / divisor)
+
+
+def _pattern(path: str) -> str:
+    return ".".join("*" if part.isdecimal() else part for part in path.split("."))
+
+
+def _order(row: ModuleRow) -> tuple[float, str, str]:
+    return -row.self_ns, row.name, row.of_class

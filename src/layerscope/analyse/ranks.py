@@ -1,0 +1,174 @@
+"""The ranks of a distributed job side by side: how long a step takes on each, and how much of that is waiting.
+
+Ranks that average gradients all take as long as the slowest. So the one that holds the others up is told by its
+work: the time of a step without the time in which it waited for others. It waits in a collective, such as an
+all-reduce, from its own arrival until the last rank arrives, at most for as long as the call took. The k-th call of
+a name on one rank belongs to the k-th on the others, where all ranks made as many; elsewhere waiting is not known.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerscope.store.reader import Reader
+
+# Collectives that nobody leaves before all have arrived. On a GPU the name stands for the launch only.
+_COLLECTIVE = re.compile(
+    r"(gloo|nccl|mpi|ucc|xccl):_?(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier)\w*"
+)
+# Below this share of the median a rank is not called slow: two runs of the same loop differ by as much.
+SLOWER = 0.05
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class RankTimes:
+    """One rank. Times are means over its measured steps, None where it has none; `wait_ns` None: not known."""
+
+    rank: int
+    host: str
+    processes: int
+    steps: int
+    mean_ns: float | None
+    wait_ns: float | None
+    of_median: float | None = None
+
+    @property
+    def work_ns(self) -> float | None:
+        """The mean step without waiting for other ranks."""
+        return None if self.mean_ns is None else max(self.mean_ns - (self.wait_ns or 0.0), 0.0)
+
+
+@dataclass(slots=True)
+class SlowestRank:
+    """The rank that works longest in a step, `over` the median rank by this fraction, and what the others wait."""
+
+    rank: int
+    ranks: int
+    work_ns: float
+    over: float
+    others_wait_ns: float | None
+
+
+def rank_times(reader: Reader) -> list[RankTimes]:
+    """One for each rank, in order; empty when no process knew that it was one."""
+    processes = reader.arrays("processes", ["process", "rank", "host"])
+    of_process = {
+        process: rank
+        for process, rank in zip(processes["process"].tolist(), processes["rank"].tolist(), strict=True)
+        if rank >= 0
+    }
+    ranks = sorted(set(of_process.values()))
+    if not ranks:
+        return []
+    hosts = dict(zip(processes["rank"].tolist()[::-1], processes["host"].tolist()[::-1], strict=True))
+    steps = _Steps(reader, of_process)
+    waits = _waits(reader, of_process, steps) if len(ranks) > 1 else {}
+    found = []
+    for rank in ranks:
+        dur_ns = steps.measured_ns.get(rank, [])
+        found.append(
+            RankTimes(
+                rank, str(hosts[rank]), sum(of == rank for of in of_process.values()), steps.counts.get(rank, 0),
+                float(np.mean(dur_ns)) if dur_ns else None, waits[rank] / len(dur_ns) if dur_ns and rank in waits else None,
+            )
+        )  # fmt: skip
+    typical = statistics.median([times.work_ns for times in found if times.work_ns is not None] or [0.0])
+    for times in found:
+        times.of_median = times.work_ns / typical if times.work_ns is not None and typical else None
+    return found
+
+
+def slowest_rank(times: list[RankTimes]) -> SlowestRank | None:
+    """The rank that holds the others up; None when there is one rank only, or no step on most of them."""
+    timed = [one for one in times if one.work_ns is not None and one.of_median is not None]
+    if len(timed) < 2:
+        return None
+    last = max(timed, key=lambda one: one.work_ns or 0.0)
+    # Of two ranks the median lies between them: the other one is what it is slower than.
+    others = statistics.median([one.work_ns or 0.0 for one in timed if one is not last])
+    waits = [one.wait_ns for one in timed if one is not last and one.wait_ns is not None]
+    return SlowestRank(
+        last.rank, len(times), last.work_ns or 0.0, (last.work_ns or 0.0) / max(others, 1.0) - 1,
+        statistics.median(waits) if waits else None,
+    )  # fmt: skip
+
+
+class _Steps:
+    """The steps by rank: how many, and of the measured ones the numbers and durations."""
+
+    def __init__(self, reader: Reader, of_process: dict[int, int]) -> None:
+        columns = reader.arrays("steps", ["process", "step", "dur_ns", "warmup"])
+        self.counts: dict[int, int] = {}
+        self.measured_ns: dict[int, list[int]] = {}
+        self._measured: dict[int, Int64s] = {}
+        for process in np.unique(columns["process"]).tolist():
+            mine = columns["process"] == process
+            measured = mine & ~columns["warmup"].astype(np.bool_)
+            self._measured[process] = columns["step"][measured]
+            rank = of_process.get(process)
+            if rank is not None:
+                self.counts[rank] = self.counts.get(rank, 0) + int(np.count_nonzero(mine))
+                self.measured_ns.setdefault(rank, []).extend(columns["dur_ns"][measured].tolist())
+
+    def are_measured(self, process: int, step: Int64s) -> NDArray[np.bool_]:
+        """Which of these steps of a process count for averages."""
+        return np.isin(step, self._measured.get(process, np.zeros(0, np.int64)))
+
+
+def _waits(reader: Reader, of_process: dict[int, int], steps: _Steps) -> dict[int, float]:
+    """By rank, how long it waited for others in its measured steps. Empty where calls cannot be matched."""
+    found = _collectives(reader, of_process, steps)
+    if found is None:
+        return {}
+    ranks = np.unique(found["rank"])
+    total = {int(rank): 0.0 for rank in ranks.tolist()}
+    for name in np.unique(found["name"]).tolist():
+        calls = []
+        for rank in ranks:
+            rows = np.flatnonzero((found["name"] == name) & (found["rank"] == rank))
+            calls.append(rows[np.argsort(found["start_ns"][rows], kind="stable")])
+        calls = [rows for rows in calls if len(rows)]
+        if len(calls) < len(ranks) or len({len(rows) for rows in calls}) > 1:
+            return {}
+        start_ns = np.stack([found["start_ns"][rows] for rows in calls])
+        dur_ns = np.stack([found["dur_ns"][rows] for rows in calls])
+        measured = np.stack([found["measured"][rows] for rows in calls])
+        wait_ns = np.minimum(start_ns.max(axis=0) - start_ns, dur_ns) * measured
+        for rank, waited in zip(ranks.tolist(), wait_ns.sum(axis=1).tolist(), strict=True):
+            total[rank] += waited
+    return total
+
+
+def _collectives(reader: Reader, of_process: dict[int, int], steps: _Steps) -> dict[str, NDArray[Any]] | None:
+    """All calls of collectives in processes that are ranks: rank, name, start_ns, dur_ns, measured."""
+    tracks = reader.arrays("tracks", ["track", "process"])
+    process_of = np.full(int(tracks["track"].max(initial=-1)) + 1, -1, np.int64)
+    process_of[tracks["track"]] = tracks["process"]
+    kept: list[dict[str, NDArray[Any]]] = []
+    wanted: NDArray[np.bool_] = np.zeros(0, np.bool_)
+    for spans in reader.pieces("spans", ["track", "name", "start_ns", "dur_ns", "step"]):
+        fresh = [bool(_COLLECTIVE.fullmatch(str(name))) for name in spans["name.names"][len(wanted) :]]
+        wanted = np.append(wanted, np.array(fresh, np.bool_))
+        rows = np.flatnonzero(wanted[spans["name"]])
+        process = process_of[spans["track"][rows]]
+        for number in np.unique(process).tolist():
+            if number in of_process:
+                mine = rows[process == number]
+                kept.append(
+                    {
+                        "rank": np.full(len(mine), of_process[number]), "name": spans["name"][mine],
+                        "start_ns": spans["start_ns"][mine], "dur_ns": spans["dur_ns"][mine],
+                        "measured": steps.are_measured(number, spans["step"][mine]),
+                    }
+                )  # fmt: skip
+    if not kept:
+        return None
+    return {name: np.concatenate([piece[name] for piece in kept]) for name in kept[0]}

@@ -1,0 +1,129 @@
+"""Rule `request`: a step is one pass through the modules that the program calls.
+
+Without an optimizer and a loader the outermost calls of modules are taken for requests: `model(x)` in a loop, in a
+server, in the loop of a generator of text (then each token is one). Calls inside other calls and on threads of the
+autograd engine do not count.
+
+- A program may call several modules for one request: an encoder, a decoder twenty times, a loss. So requests begin with
+  the calls of one module, the *leader*: the first one seen that is called more than once (the first one seen, if none
+  is). A request belongs to one thread and lasts from a call of the leader to the end of the last call, before the next
+  one of the leader on that thread, of a module that follows in at least nine of ten cases.
+- What is left over, because it follows no leader or follows one only now and then (a metric, a second model that the
+  program serves), is looked at again in the same way, and so on. Requests that take less than a twentieth of the time
+  in all calls are none. A request that begins inside another one of its thread is part of it.
+- Several threads may make requests at the same time, each on a lane of its own. A span then belongs to the request of
+  its own thread; with requests on one thread only, to the request of its moment.
+- The time in the calls is forward, the time between them other.
+
+Where a backward pass follows at least half of the requests the program trains without an optimizer of PyTorch: each
+lasts until the next one on its thread begins, the last one until the last span of the thread (ranges and modules not
+counted) ends, and their phases are those of any step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from layerscope.analyse.lines import Found, Lane, SpanColumns, line_of, lines_of, make_lane
+from layerscope.analyse.phases import (
+    BACKWARD,
+    EARLIEST,
+    MODULE,
+    RANGE,
+    Bools,
+    Int32s,
+    Int64s,
+    Line,
+    Positions,
+    find_scopes,
+    forward_timeline,
+)
+
+FOLLOWS = 0.9  # of the leader's calls are followed by a module that belongs to the request
+SMALLEST_SHARE = 0.05  # of the time in all calls; requests with less are none
+MOST_LEADERS = 64
+
+
+def find(spans: SpanColumns, workers: Bools) -> Found | None:
+    """The requests, if a module was called."""
+    calls = np.flatnonzero(spans.kind == MODULE)
+    calls = calls[~workers[spans.track[calls]]]
+    if not len(calls):
+        return None
+    calls = calls[np.lexsort((spans.depth[calls], spans.start_ns[calls], spans.track[calls]))]
+    calls = _outermost(spans, calls)
+    track, start = spans.track[calls], spans.start_ns[calls]
+    end = start + np.maximum(spans.dur_ns[calls], 0)
+    first, last = _requests(track, spans.name[calls], start, end)
+    tracks, bounds = np.unique(track[first], return_index=True)
+    lanes = []
+    for number, begin, stop in zip(tracks.tolist(), bounds, np.append(bounds[1:], len(first)), strict=True):
+        mine = slice(first[begin], last[stop - 1] + 1)
+        begins, ends = start[first[begin:stop]], end[last[begin:stop]]
+        timeline, spent_ns = forward_timeline(start[mine], end[mine], begins, ends)
+        lanes.append(Lane(number, begins, ends, timeline, spent_ns))
+    if (spans.kind == BACKWARD).any():
+        lines = [line_of(spans, lanes[0].track, workers)] if len(lanes) == 1 else lines_of(spans, tracks)
+        lanes = [_with_training(spans, line, lane) for line, lane in zip(lines, lanes, strict=True)]
+    return Found("request", lanes)
+
+
+def _outermost(spans: SpanColumns, calls: Positions) -> Positions:
+    """The calls, sorted by track and start, that do not begin inside an earlier one of their track."""
+    start, track = spans.start_ns[calls], spans.track[calls]
+    end = start + np.maximum(spans.dur_ns[calls], 0)
+    overlaps = (track[1:] == track[:-1]) & (start[1:] < end[:-1])
+    if not overlaps.any():
+        return calls
+    is_outer = np.ones(len(calls), np.bool_)
+    bounds = np.flatnonzero(np.diff(track)) + 1
+    for mine in np.split(np.arange(len(calls)), bounds):
+        is_outer[mine[1:]] = start[mine[1:]] >= np.maximum.accumulate(end[mine])[:-1]
+    return calls[is_outer]
+
+
+def _requests(track: Int32s, name: Int32s, start: Int64s, end: Int64s) -> tuple[Positions, Positions]:
+    """The first and the last call of each request, by track and start."""
+    until = np.append(0, np.cumsum(end - start))
+    left = np.arange(len(track))
+    kinds: list[tuple[int, Positions, Positions]] = []
+    while len(left) and len(kinds) < MOST_LEADERS:
+        first, last = _of_leader(left, track, name, start)
+        kinds.append((int((until[last + 1] - until[first]).sum()), first, last))
+        covered = np.zeros(len(track) + 1, np.int64)
+        covered[first] += 1
+        covered[last + 1] -= 1
+        left = left[np.cumsum(covered)[left] == 0]
+    least = min(SMALLEST_SHARE * int(until[-1]), max(busy_ns for busy_ns, _, _ in kinds))
+    kept = [(first, last) for busy_ns, first, last in kinds if busy_ns >= least]
+    firsts, lasts = (np.sort(np.concatenate(column)) for column in zip(*kept, strict=True))
+    return firsts, lasts
+
+
+def _of_leader(left: Positions, track: Int32s, name: Int32s, start: Int64s) -> tuple[Positions, Positions]:
+    """The first and the last call of the requests of the leader among the calls that are left over."""
+    codes, inverse, counts = np.unique(name[left], return_inverse=True, return_counts=True)
+    candidates = np.flatnonzero(counts[inverse] > min(1, counts.max() - 1))
+    leads = inverse == inverse[candidates[np.argmin(start[left[candidates]])]]
+
+    # Calls belong together when nothing was taken out between them, and they are on one track.
+    begins = leads | np.append(True, (np.diff(left) != 1) | (np.diff(track[left]) != 0))
+    group = np.cumsum(begins) - 1
+    in_request = leads[begins][group]
+    pairs = np.unique(group[in_request] * len(codes) + inverse[in_request])
+    follows = np.bincount(pairs % len(codes), minlength=len(codes)) >= FOLLOWS * np.count_nonzero(leads)
+    members = np.flatnonzero(in_request & follows[inverse])
+    changes = np.diff(group[members]) != 0
+    return left[members[np.append(True, changes)]], left[members[np.append(changes, True)]]
+
+
+def _with_training(spans: SpanColumns, line: Line, lane: Lane) -> Lane:
+    """The lane with longer steps, if a backward pass follows most of its requests."""
+    scopes = find_scopes(line)
+    last_end = max(int(lane.end[-1]), int(line.end[line.kind != RANGE].max(initial=EARLIEST)))
+    end = np.append(lane.begin[1:], last_end)
+    before = np.searchsorted(scopes.backward, np.searchsorted(line.start, lane.begin))
+    after = np.searchsorted(scopes.backward, np.searchsorted(line.start, end))
+    if 2 * np.count_nonzero(after > before) < len(end):
+        return lane
+    return make_lane(spans, line, scopes, lane.track, lane.begin, end)

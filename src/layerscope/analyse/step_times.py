@@ -1,0 +1,135 @@
+"""How long the steps of a recording take, and which of its spans lie in the steps that are measured.
+
+Steps that are warm-up are not measured. Where processes have steps by different rules, only those by the strongest one
+are: beside the training, a process that only evaluates is another program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerscope.model.layers import PHASES
+from layerscope.store.reader import Reader
+
+# Fewer steps than this say nothing about a trend.
+FEWEST_FOR_DRIFT = 9
+OUTLIER = 2.0
+# The strongest first.
+RULES = ("mark", "optimizer", "loader", "request")
+
+_PHASE_COLUMNS = dict(zip(PHASES, ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns"), strict=True))
+
+Array = NDArray[Any]
+Arrays = dict[str, Array]
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class StepTimes:
+    """How long the measured steps take. `drift` is the median of the last third over that of the first.
+
+    `per_second` counts the measured steps between the first one's start and the last one's end, `at_once` those that
+    run at the same time, at most.
+    """
+
+    rule: str
+    count: int
+    warmup: int
+    processes: int
+    mean_ns: float
+    p50_ns: float
+    p95_ns: float
+    p99_ns: float
+    phases_ns: dict[str, float]
+    outliers: int
+    slowest_ns: int
+    drift: float | None
+    per_second: float
+    at_once: int
+
+
+class MeasuredSteps:
+    """The table of the steps, and the moments between which they are measured."""
+
+    def __init__(self, reader: Reader) -> None:
+        names = ["step", "process", "rule", "start_ns", "dur_ns", "warmup", *_PHASE_COLUMNS.values()]
+        columns = reader.arrays("steps", names)
+        self._size = int(columns["step"].max(initial=-1)) + 1
+        self._all_processes: list[int] = np.unique(columns["process"]).tolist()
+        self.rule, chosen = _strongest(columns)
+        self.columns = {name: values if name.endswith(".names") else values[chosen] for name, values in columns.items()}
+        self.measured = ~self.columns["warmup"].astype(np.bool_)
+        self.processes: list[int] = np.unique(self.columns["process"]).tolist()
+        start = self.columns["start_ns"][self.measured]
+        end = start + self.columns["dur_ns"][self.measured]
+        self.begin_ns = int(start.min(initial=np.iinfo(np.int64).max))
+        self.end_ns = int(end.max(initial=0))
+
+    def times(self) -> StepTimes | None:
+        """None when there are no steps."""
+        order = np.argsort(self.columns["start_ns"][self.measured], kind="stable")
+        start_ns = self.columns["start_ns"][self.measured][order]
+        dur_ns = self.columns["dur_ns"][self.measured][order]
+        if not len(dur_ns):
+            return None
+        median = float(np.median(dur_ns))
+        return StepTimes(
+            rule=self.rule,
+            count=len(self.measured),
+            warmup=int(np.count_nonzero(~self.measured)),
+            processes=len(self.processes),
+            mean_ns=float(dur_ns.mean()),
+            p50_ns=median,
+            p95_ns=float(_percentile(dur_ns, 95)),
+            p99_ns=float(_percentile(dur_ns, 99)),
+            phases_ns={p: float(self.columns[c][self.measured].mean()) for p, c in _PHASE_COLUMNS.items()},
+            outliers=int(np.count_nonzero(dur_ns > OUTLIER * median)),
+            slowest_ns=int(dur_ns.max()),
+            drift=_drift(dur_ns) if len(dur_ns) >= FEWEST_FOR_DRIFT else None,
+            per_second=1e9 * len(dur_ns) / max(self.end_ns - self.begin_ns, 1),
+            at_once=_at_once(start_ns, start_ns + dur_ns),
+        )
+
+    def of_spans(self, spans: Arrays, process_of: Int64s) -> tuple[Bools, Bools]:
+        """Which spans lie in a measured step, and which in any. `process_of` has the process of every track."""
+        in_step = spans["step"] >= 0
+        last = max(self._all_processes, default=0)
+        flags = np.zeros(self._size * (last + 1), np.bool_)
+        flags[(self.columns["process"] * self._size + self.columns["step"])[self.measured]] = True
+        if len(self._all_processes) == 1:
+            slot = spans["step"] + last * self._size
+        else:
+            # A process beyond the last one with steps has no span in a step: any slot will do.
+            slot = (np.minimum(process_of, last) * self._size)[spans["track"]] + spans["step"]
+        return in_step & flags[np.where(in_step, slot, 0)], in_step
+
+
+def _strongest(columns: Arrays) -> tuple[str, Bools]:
+    """The strongest rule among the steps, and which of them are by it."""
+    codes = {str(name): code for code, name in enumerate(columns["rule.names"])}
+    for rule in RULES:
+        if rule in codes and (chosen := columns["rule"] == codes[rule]).any():
+            return rule, chosen
+    return "none", np.ones(len(columns["step"]), np.bool_)
+
+
+def _percentile(values: Array, percent: int) -> int:
+    """The smallest value that `percent` % of the values do not exceed."""
+    at = -(-percent * len(values) // 100) - 1
+    return int(np.partition(values, at)[at])
+
+
+def _drift(values: Array) -> float:
+    third = len(values) // 3
+    return float(np.median(values[-third:]) / max(np.median(values[:third]), 1))
+
+
+def _at_once(start_ns: Int64s, end_ns: Int64s) -> int:
+    """The most stretches of time that are open at one moment; `start_ns` is sorted."""
+    ended = np.searchsorted(np.sort(end_ns), start_ns, side="right")
+    return max(1, int((np.arange(1, len(start_ns) + 1) - ended).max()))

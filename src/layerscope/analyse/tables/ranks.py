@@ -1,0 +1,50 @@
+"""Ranks: the processes of a distributed job side by side, and which of them holds the others up.
+
+rank       its number in the job
+host       the machine it ran on
+processes  its processes: its own and those that load its data
+steps      its steps, warm-up included; the times are means over the others
+mean_ns    how long a step took
+wait_ns    the part of it in which it waited in a collective for ranks that came later; none where the calls of
+           the ranks do not match, and on a GPU, where only launching them is seen
+work_ns    the rest: the rank with the most is the one that the others wait for
+of_median  work_ns divided by the median of all ranks
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from layerscope.analyse.result import COUNT, NS, RATIO, Result, ResultColumn
+
+if TYPE_CHECKING:
+    from layerscope.store.reader import Reader
+
+BY = ()
+REFUSED: dict[str, str] = {}
+COLUMNS = (
+    ResultColumn("rank", "int32", "", "number in the job"),
+    ResultColumn("host", "string", "", "machine"),
+    ResultColumn("processes", "int64", COUNT, "its processes"),
+    ResultColumn("steps", "int64", COUNT, "its steps"),
+    ResultColumn("mean_ns", "float64", NS, "a step"),
+    ResultColumn("wait_ns", "float64", NS, "waiting for other ranks, of a step"),
+    ResultColumn("work_ns", "float64", NS, "a step without waiting"),
+    ResultColumn("of_median", "float64", RATIO, "work_ns divided by the median of the ranks"),
+)
+TOP = 0
+EMPTY = "No process was a rank of a distributed job."
+NEXT = "layerscope table processes"
+
+
+def build(reader: Reader, by: str | None = None) -> Result:
+    """One row for each rank."""
+    import pyarrow as pa
+
+    from layerscope.analyse.ranks import rank_times
+
+    rows = [{**asdict(times), "work_ns": times.work_ns} for times in rank_times(reader)]
+    types = pa.schema([(column.name, pa.type_for_alias(column.type)) for column in COLUMNS])
+    table = pa.table({name: pa.array([row[name] for row in rows], types.field(name).type) for name in types.names})
+    return Result("ranks", COLUMNS, reader.connection().from_arrow(table), order="rank")

@@ -1,0 +1,446 @@
+"""Comparisons: hand-computed answers on small recordings, and laws on random ones."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layerscope.analyse import diff
+from layerscope.analyse.diff import conditions, intervals
+from layerscope.analyse.result import select
+from layerscope.errors import UsageError
+from layerscope.store.reader import Reader
+from tests.recordings import MS, Recording
+
+OPPOSITE = {
+    "added": "gone",
+    "gone": "added",
+    "slower": "faster",
+    "faster": "slower",
+    "no measurable difference": "no measurable difference",
+    "not repeated": "not repeated",
+}
+
+
+def looped(steps: Sequence[dict[str, int]], warmup: int = 0) -> Recording:
+    """A recording with these steps: in each, one call of every operator that takes so long."""
+    recording = Recording()
+    add_steps(recording, steps, warmup)
+    return recording
+
+
+def add_steps(recording: Recording, steps: Sequence[dict[str, int]], warmup: int = 0) -> None:
+    now = 0
+    for number, operators in enumerate(steps):
+        took = sum(operators.values()) + 100
+        phases = (10, took - 60, 20, 20, 10)
+        recording.add_step(number, now, phases, warmup=number < warmup, process=recording.process)
+        for name, dur_ns in operators.items():
+            recording.add_span(name, now, dur_ns, step=number)
+            now += dur_ns
+        now += 100
+
+
+@contextmanager
+def compared(
+    a: Recording, b: Recording, view: str = "overview", statistic: str = "mean", infos: Any = ({}, {})
+) -> Iterator[tuple[diff.Diff, Any]]:
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [
+            recording.write(Path(folder) / f"{name}.layerscope", **info)
+            for name, recording, info in zip("ab", (a, b), infos, strict=True)
+        ]
+        with Reader(runs[0]) as left, Reader(runs[1]) as right:
+            made = diff.build(left, right, ("before", "after"), [view], statistic)
+            yield made, right.connection()
+
+
+def rows(a: Recording, b: Recording, view: str = "overview", **choice: Any) -> list[dict[str, Any]]:
+    with compared(a, b, view, **choice) as (made, connection):
+        found: list[dict[str, Any]] = select(made.result(view, connection)).data.to_pylist()
+    return found
+
+
+def notes(a: Recording, b: Recording, view: str = "overview", **choice: Any) -> str:
+    with compared(a, b, view, **choice) as (made, _):
+        return "\n".join(made.notes)
+
+
+def judged(a: Recording, b: Recording, text: str) -> conditions.Judgement:
+    condition = conditions.parse(text)
+    with compared(a, b, condition.view) as (made, _):
+        return conditions.judge(condition, made)
+
+
+def test_the_overview_has_the_step_its_phases_and_then_the_largest_changes() -> None:
+    a = looped([{"mm": 1000, "add": 100, "old": 5}] * 6)
+    b = looped([{"mm": 1200, "add": 100, "new": 7}] * 6)
+
+    found = rows(a, b)
+
+    assert [row["name"] for row in found] == [
+        "step", "phase.loading", "phase.forward", "phase.backward", "phase.optimizer", "phase.other",
+        "mm", "new", "old", "add",
+    ]  # fmt: skip
+    step, mm, new, old, add = (found[index] for index in (0, 6, 7, 8, 9))
+    assert (step["a_ns"], step["b_ns"], step["change_ns"], step["verdict"]) == (1205, 1407, 202, "slower")
+    assert (mm["change"], mm["low"], mm["high"], mm["verdict"]) == pytest.approx((0.2, 0.2, 0.2, "slower"))
+    assert (new["verdict"], new["a_ns"], new["change"], new["a_calls"], new["b_calls"]) == ("added", 0, None, 0, 1)
+    assert (old["verdict"], old["b_ns"], old["change"]) == ("gone", 0, -1)
+    assert add["verdict"] == "no measurable difference"
+
+
+def test_a_step_without_an_operator_has_zero_of_it() -> None:
+    a = looped([{"mm": 100, "rare": 40}, {"mm": 100}, {"mm": 100}, {"mm": 100}])
+    b = looped([{"mm": 100}, {"mm": 100}, {"mm": 100, "rare": 40}, {"mm": 100}])
+
+    (rare,) = (row for row in rows(a, b, "operators") if row["name"] == "rare")
+
+    assert (rare["a_ns"], rare["b_ns"], rare["a_calls"]) == (10, 10, 0.25)
+
+
+def test_warm_up_is_left_out_and_counted() -> None:
+    a = looped([{"mm": 90_000}, *[{"mm": 100}] * 4], warmup=1)
+    b = looped([{"mm": 100}] * 5)
+
+    (mm,) = rows(a, b, "operators")
+
+    assert (mm["a_ns"], mm["verdict"]) == (100, "no measurable difference")
+    said = notes(a, b)
+    assert "A is before: 4 steps after 1 of warm-up." in said
+    assert "B is after: 5 steps." in said
+
+
+def test_what_lies_outside_the_steps_is_not_compared() -> None:
+    a, b = looped([{"mm": 100}] * 4), looped([{"mm": 100}] * 4)
+    b.add_span("evaluation", 10**6, 10**6)
+
+    assert [row["name"] for row in rows(a, b, "operators")] == ["mm"]
+
+
+def test_the_median_is_not_moved_by_a_few_steps_and_the_mean_is_said_to_be() -> None:
+    usual = [{"mm": 1000}] * 40
+    a, b = looped(usual), looped([*usual[:38], {"mm": 10**6}, {"mm": 10**6}])
+
+    assert rows(a, b, "steps", statistic="median")[0]["change_ns"] == 0
+    assert rows(a, b, "steps")[0]["change_ns"] == 49_950
+    assert rows(a, b, "steps")[0]["verdict"] == "no measurable difference"
+    assert "The steps of B are uneven: their mean is 46.4 times their median." in notes(a, b)
+    assert "uneven" not in notes(a, b, statistic="median")
+
+
+def test_several_ranks_are_averaged_step_by_step_and_a_stray_process_is_left_out() -> None:
+    a, b = looped([{"mm": 100}] * 8), looped([{"mm": 100}] * 8)
+    for number, (dur_ns, steps) in enumerate(((300, 8), (7000, 2))):
+        b.process = b.add_process(200 + number)
+        b.thread = b.add_thread(b.process, 200 + number, "python")
+        add_steps(b, [{"mm": dur_ns}] * steps)
+
+    (mm,) = rows(a, b, "operators")
+
+    assert (mm["b_ns"], mm["b_calls"]) == (200, 1)
+    said = notes(a, b)
+    assert "8 steps, each the mean over 2 processes (1 process with fewer steps left out)" in said
+    assert "Not the same: processes with steps: 1 in A, 2 in B." in said
+
+
+def test_without_steps_the_run_is_compared_and_nothing_is_sure() -> None:
+    a, b = Recording(), looped([{"mm": 100}] * 4)
+    a.add_span("mm", 0, 50)
+
+    found = rows(a, b)
+
+    assert [(row["what"], row["verdict"], row["low_ns"]) for row in found] == [
+        ("run", "not repeated", None),
+        ("operator", "not repeated", None),
+    ]
+    assert (found[1]["a_ns"], found[1]["b_ns"]) == (50, 400)
+    assert "Compared is the whole run, because A has no steps: there are no intervals" in notes(a, b)
+
+
+def test_two_steps_are_too_few_for_an_interval() -> None:
+    a, b = looped([{"mm": 100}] * 2), looped([{"mm": 100}] * 9)
+
+    assert {row["verdict"] for row in rows(a, b)} == {"not repeated"}
+    assert "they need at least 3 steps on each side" in notes(a, b)
+
+
+def test_a_module_holds_the_operators_of_the_modules_in_it() -> None:
+    def network(dur_ns: int) -> Recording:
+        recording = looped([])
+        for number in range(4):
+            recording.add_step(number, number * 1000, (0, dur_ns, 0, 0, 0))
+            recording.add_span("Net", number * 1000, 900, step=number, layer="modules", kind="module", module=0)
+            for module, share in ((0, 1), (1, 2), (2, 4)):
+                recording.add_span("mm", number * 1000, dur_ns * share, step=number, module=module)
+        recording.rows["modules"] = [
+            {"module": 0, "parent": None, "path": "Net", "class": "Net", "line": None},
+            {"module": 1, "parent": 0, "path": "Net.block", "class": "Block", "line": None},
+            {"module": 2, "parent": 1, "path": "Net.block.conv", "class": "Conv2d", "line": None},
+        ]
+        return recording
+
+    found = {row["name"]: row for row in rows(network(10), network(20), "modules")}
+
+    assert {name: (row["a_ns"], row["b_ns"]) for name, row in found.items()} == {
+        "Net": (70, 140),
+        "Net.block": (60, 120),
+        "Net.block.conv": (40, 80),
+    }
+    assert (found["Net"]["a_calls"], found["Net.block"]["a_calls"]) == (1, 0)
+    assert judged(network(10), network(20), "module:Net.block.conv>90%").failed
+
+
+def test_a_layer_that_one_side_lacks_is_a_sentence_and_no_change() -> None:
+    a, b = looped([{"mm": 100}] * 3), looped([{}] * 3)
+
+    assert rows(a, b, "operators") == []
+    assert "No operators are compared: B has none." in notes(a, b, "operators")
+
+
+def test_what_is_not_the_same_is_said() -> None:
+    a, b = looped([{"mm": 100}] * 3), looped([{"mm": 100}] * 3)
+    for row in b.rows["steps"]:
+        row["rule"] = "loader"
+    infos = (
+        {"environment": {"OMP_NUM_THREADS": "1", "MKL_DEBUG": "***"}, "host": {"name": "one", "cpus": 4}},
+        {"versions": {"torch": "2.12.0"}, "environment": {"MKL_DEBUG": "5"}, "host": {"name": "", "cpus": 4}},
+    )
+
+    said = [line for line in notes(a, b, infos=infos).splitlines() if line.startswith("Not the same")]
+
+    assert said == [
+        "Not the same: what a step is: optimizer in A, loader in B.",
+        "Not the same: torch: 2.13.0+cpu in A, 2.12.0 in B.",
+        "Not the same: OMP_NUM_THREADS: 1 in A, not set in B.",
+    ]
+
+
+def test_the_problems_of_both_sides_are_told_with_their_side() -> None:
+    a, b = looped([{"mm": 100}] * 3), looped([{"mm": 100}] * 3)
+    b.add_gap("ring_full", 5, track=b.thread)
+
+    with compared(a, b) as (made, _):
+        (problem,) = made.problems
+
+    assert problem.what.startswith("in B the ring of their thread was full")
+    assert problem.lost == "5 records on 1 thread"
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "name", "limit"),
+    [
+        ("step>5%", "step", "step", 0.05),
+        (" run > 7 % ", "run", "run", 0.07),
+        ("phase.backward>10%", "phase", "phase.backward", 0.1),
+        ("operator:aten::mm>12.5%", "operator", "aten::mm", 0.125),
+        ("operator:std::vector<int>::at>0%", "operator", "std::vector<int>::at", 0),
+        ("module:Net.conv1>10%", "module", "Net.conv1", 0.1),
+    ],
+)
+def test_a_condition_is_understood(text: str, what: str, name: str, limit: float) -> None:
+    condition = conditions.parse(text)
+
+    assert (condition.what, condition.name) == (what, name)
+    assert condition.limit == pytest.approx(limit)
+
+
+@pytest.mark.parametrize("text", ["", "step", "step>5", "step<5%", "steps>5%", "operator:>5%", "step>-5%", "step>x%"])
+def test_a_condition_that_is_none_shows_the_form(text: str) -> None:
+    with pytest.raises(UsageError, match=r"cannot be understood. It looks like step>5%"):
+        conditions.parse(text)
+
+
+def noisy(level: float, seed: int) -> Recording:
+    values = np.random.default_rng(seed).normal(level, 0.03 * level, 40).astype(int).tolist()
+    return looped([{"mm": value} for value in values])
+
+
+def test_a_condition_fails_only_when_the_whole_interval_lies_above_its_limit() -> None:
+    a, b = noisy(10**6, 1), noisy(1.1 * 10**6, 2)
+    (mm,) = rows(a, b, "operators")
+    assert 0.05 < mm["low"] < mm["change"] < mm["high"] < 0.15
+
+    below, between, above = (100 * limit for limit in (mm["low"] - 0.001, mm["low"] + 0.001, mm["high"] + 0.01))
+
+    assert judged(a, b, f"operator:mm>{below}%").failed
+    assert not judged(a, b, f"operator:mm>{between}%").failed
+    assert not judged(a, b, f"operator:mm>{above}%").failed
+    assert not judged(b, a, "operator:mm>0%").failed
+
+
+def test_without_an_interval_no_condition_fails_and_that_is_said() -> None:
+    a, b = Recording(), Recording()
+    a.add_span("mm", 0, 50)
+    b.add_span("mm", 0, 5000)
+
+    judgement = judged(a, b, "operator:mm>5%")
+
+    assert (judgement.failed, judgement.is_sure) == (False, False)
+    assert "not failed, because nothing is sure without an interval" in judgement.sentence
+
+
+def test_what_is_new_is_slower_by_any_percentage_and_what_is_gone_by_none() -> None:
+    a, b = looped([{"mm": 100, "old": 5}] * 4), looped([{"mm": 100, "new": 5}] * 4)
+
+    assert judged(a, b, "operator:new>900%").failed
+    assert judged(a, b, "operator:new>900%").sentence.endswith("it is not in A.")
+    assert not judged(a, b, "operator:old>0%").failed
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("operator:aten::m>5%", "there is no operator 'aten::m'. Some that there are: aten::mm"),
+        ("phase.sleeping>5%", "there is no phase 'phase.sleeping'. Some that there are: phase."),
+        ("module:Net>5%", "there are no modules to compare"),
+        ("run>5%", "the recordings are compared step by step. Use step"),
+    ],
+)
+def test_a_condition_on_what_nobody_has_names_what_there_is(text: str, sentence: str) -> None:
+    a = looped([{"aten::mm": 100}] * 4)
+
+    with pytest.raises(UsageError) as raised:
+        judged(a, a, text)
+
+    assert sentence in str(raised.value)
+
+
+def test_a_condition_on_the_step_of_a_run_without_steps_says_so() -> None:
+    a = Recording()
+    a.add_span("mm", 0, 50)
+
+    with pytest.raises(UsageError, match="compared as a whole, because not both have steps"):
+        judged(a, a, "step>5%")
+
+
+# -- laws --------------------------------------------------------------------------------------------
+
+
+@st.composite
+def recordings(draw: st.DrawFn) -> Recording:
+    names = st.sampled_from(["mm", "add", "relu", "a b", "ü"])
+    operators = st.dictionaries(names, st.integers(0, 10**6), max_size=4)
+    steps = draw(st.lists(operators, min_size=0, max_size=9))
+    return looped(steps, warmup=draw(st.integers(0, 2)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(recordings(), st.sampled_from(["mean", "median"]))
+def test_a_recording_does_not_differ_from_itself(recording: Recording, statistic: str) -> None:
+    found = rows(recording, recording, statistic=statistic)
+
+    assert {row["verdict"] for row in found} <= {"no measurable difference", "not repeated"}
+    assert all(row["change_ns"] == 0 for row in found)
+    assert all(row["low_ns"] <= 0 <= row["high_ns"] for row in found if row["low_ns"] is not None)
+
+
+@settings(max_examples=25, deadline=None)
+@given(recordings(), recordings(), st.sampled_from(["mean", "median"]))
+def test_a_comparison_mirrors_its_reverse(a: Recording, b: Recording, statistic: str) -> None:
+    forth = {(row["what"], row["name"]): row for row in rows(a, b, statistic=statistic)}
+    back = {(row["what"], row["name"]): row for row in rows(b, a, statistic=statistic)}
+
+    assert forth.keys() == back.keys()
+    for key, row in forth.items():
+        other = back[key]
+        assert row["verdict"] == OPPOSITE[other["verdict"]]
+        assert (row["a_ns"], row["b_ns"], row["change_ns"]) == (other["b_ns"], other["a_ns"], -other["change_ns"])
+        if row["low_ns"] is not None:
+            assert (row["low_ns"], row["high_ns"]) == (-other["high_ns"], -other["low_ns"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.floats(0, 1e9), min_size=3, max_size=40),
+    st.lists(st.floats(0, 1e9), min_size=3, max_size=40),
+    st.floats(0, 3),
+)
+def test_both_intervals_and_the_conditions_agree(a: list[float], b: list[float], limit: float) -> None:
+    sides = [
+        intervals.Estimates(*intervals.estimate(np.array([values]), "mean"), intervals.block_count(len(values)))
+        for values in (a, b)
+    ]
+    change = intervals.compare(sides[0], sides[1], 0.95)
+    (low,), (high,), (relative,) = *change.relative_limits(), change.relative()
+    clear = abs(abs(change.difference[0]) - change.error[0]) > 1e-6 * (change.a[0] + change.b[0])
+    if math.isnan(low):
+        return
+    assert low <= relative + 1e-9
+    assert relative <= high + 1e-9
+    if clear:
+        assert (low > 0) == (change.difference[0] > change.error[0])
+        assert (high < 0) == (-change.difference[0] > change.error[0])
+    if abs(low - limit) > 1e-6 * (1 + limit):
+        assert bool(change.exceeds(limit)[0]) == (low > limit)
+
+
+@pytest.mark.parametrize(
+    ("tail", "freedom", "expected"),
+    [  # of printed tables of Student's t
+        (0.025, 1, 12.706), (0.025, 2, 4.303), (0.025, 10, 2.228), (0.025, 38, 2.024),
+        (0.0005, 2, 31.599), (0.0005, 10, 4.587), (0.0005, 30, 3.646),
+    ],
+)  # fmt: skip
+def test_the_quantiles_are_those_of_students_t(tail: float, freedom: int, expected: float) -> None:
+    assert intervals.t_quantile(tail, freedom) == pytest.approx(expected, abs=0.0006)
+
+
+def independent(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    return rng.standard_normal(shape)
+
+
+def neighbours_alike(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    made = rng.standard_normal(shape)
+    for step in range(1, shape[1]):
+        made[:, step] += 0.5 * made[:, step - 1]
+    return made
+
+
+@pytest.mark.parametrize(("noise", "least"), [(independent, 0.93), (neighbours_alike, 0.9)])
+@pytest.mark.parametrize("statistic", ["mean", "median"])
+@pytest.mark.parametrize("steps", [10, 60, 400])
+def test_the_interval_holds_the_truth_about_as_often_as_it_says(
+    noise: Any, least: float, statistic: str, steps: int
+) -> None:
+    rng = np.random.default_rng(7)
+    held = []
+    for _ in range(500):
+        sides = [
+            intervals.Estimates(
+                *intervals.estimate(100 + noise(rng, (1, steps)), statistic), intervals.block_count(steps)
+            )
+            for _ in range(2)
+        ]
+        change = intervals.compare(sides[0], sides[1], 0.95)
+        held.append(abs(change.difference[0]) <= change.error[0])
+
+    assert least <= np.mean(held) <= 0.995
+
+
+def test_of_many_rows_that_did_not_change_hardly_ever_one_is_called_slower() -> None:
+    rng = np.random.default_rng(3)
+    wrong = 0
+    for _ in range(100):
+        sides = [
+            intervals.Estimates(*intervals.estimate(100 + rng.standard_normal((80, 100)), "mean"), 10) for _ in range(2)
+        ]
+        change = intervals.compare(sides[0], sides[1], 0.95)
+        wrong += bool((np.abs(change.difference) > change.error).any())
+
+    assert wrong <= 12
+
+
+def test_a_slow_operator_among_milliseconds_of_noise_is_found() -> None:
+    a, b = noisy(MS, 5), noisy(1.2 * MS, 6)
+
+    assert [row["verdict"] for row in rows(a, b, "operators")] == ["slower"]
