@@ -11,7 +11,7 @@ import numpy as np
 from layerscope.collect import layout, spool
 from layerscope.collect.layers import counters
 
-FUNCTION, BACKWARD, RANGE, OPTIMIZER, LOADER = range(5)
+FUNCTION, BACKWARD, RANGE, OPTIMIZER, LOADER, MODULE, TASK, FRAME, EVENT = range(9)
 TICKS_PER_NS = 3
 FIRST_TICK = 2**60  # beyond what a float holds exactly
 REALTIME_OFFSET_NS = 10**18
@@ -67,18 +67,21 @@ class RawFile:
         return self._names[name]
 
     def span(self, start_ns: int, end_ns: int, depth: int, name: str, kind: int = FUNCTION, **more: int) -> list[tuple]:
-        """The records of one span; `more`: seq, and the extras forward_thread, optimizer, elsewhere (its track)."""
-        seq = more.pop("seq", -1)
+        """The records of one span; `more`: seq, module, and the extras forward_thread, optimizer, elsewhere (its
+        track), line.
+        """
+        seq, module = more.pop("seq", -1), more.pop("module", 0)
         flags = (layout.FLAG_EXTRA if more else 0) | (layout.FLAG_ELSEWHERE if "elsewhere" in more else 0)
         number = self.number(name)
         sums = self.counts.setdefault((kind, number), [0, 0])
         sums[0] += 1
         sums[1] += self.clock(end_ns) - self.clock(start_ns)
-        records = [(self.clock(start_ns), self.clock(end_ns), number, seq, 0, depth, kind, flags)]
+        records = [(self.clock(start_ns), self.clock(end_ns), number, seq, module, depth, kind, flags)]
         codes = {
             "forward_thread": layout.EXTRA_FORWARD_THREAD,
             "optimizer": layout.EXTRA_OPTIMIZER,
             "elsewhere": layout.EXTRA_ELSEWHERE,
+            "line": layout.EXTRA_LINE,
         }
         records += [(value, 0, codes[name], 0, 0, 0, layout.EXTRA, 0) for name, value in more.items()]
         return records
@@ -90,6 +93,14 @@ class RawFile:
     def thread_end(self, run_ns: int, track: int) -> list[tuple]:
         """The record of a thread's end."""
         return [(self.clock(run_ns), 0, 0, 0, track, 0, layout.THREAD_END, 0)]
+
+    def counter(self, at_ns: int, name: str, value: int) -> list[tuple]:
+        """The record of a counter of the program's."""
+        return [(self.clock(at_ns), value % 2**64, self.number(name), 0, 0, 0, layout.COUNTER, 0)]
+
+    def mark(self, at_ns: int, name: str, what: int) -> list[tuple]:
+        """The record of a mark; `what` is an index into MARKS."""
+        return [(self.clock(at_ns), 0, self.number(name), 0, what, 0, layout.MARK, 0)]
 
     def lost(self, first_ns: int, last_ns: int, full: int, deep: int = 0) -> list[tuple]:
         """The record of a loss."""

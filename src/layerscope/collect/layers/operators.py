@@ -16,6 +16,7 @@ import numpy as np
 from layerscope.collect import layout, spool
 from layerscope.collect.layers import counters
 from layerscope.model.clocks import Conversion, Identity
+from layerscope.model.layers import KINDS
 
 OPEN_HEAD_BYTES = 16
 # A name may arrive a little after the first span that has it; beyond this many spans it never will.
@@ -259,7 +260,11 @@ class Decoder:
             spans[name] = slots[name][depth]
         spans["depth"] = depth
         spans["track"] = track
-        spans["seq"] = -1
+        modules = spans["kind"] == KINDS.index("module")
+        around = np.cumsum(modules) - modules
+        spans["seq"] = np.where(modules, around, -1)
+        innermost = np.maximum.accumulate(np.where(modules, np.arange(len(spans)), -1))
+        spans["module"] = np.where(innermost >= 0, spans["name"][innermost], 0)
         spans["unfinished"] = 1
         if not len(spans):
             return
