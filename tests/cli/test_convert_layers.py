@@ -130,8 +130,8 @@ def test_tasks_have_their_domain_and_lie_in_the_tree_without_taking_self_time(ra
 
     rows = [tuple(row.values())[:5] for row in made.rows(SPANS)]
     assert rows == [
-        ("whole", "operators", 0, 70, None), ("load", "ranges", 1, 50, "whole"), ("aten::mul", "operators", 2, 30, "load"),
-        ("tick", "ranges", 0, 100, None),
+        ("whole", "operators", 0, 70, None), ("load", "ranges", 1, 50, "whole"),
+        ("aten::mul", "operators", 2, 30, "load"), ("tick", "ranges", 0, 100, None),
     ]  # fmt: skip
     told = made.rows("SELECT name, json FROM spans JOIN args USING (args)")
     assert [(row["name"], json.loads(row["json"])) for row in told] == [("load", {"domain": "mine"})]
@@ -180,9 +180,8 @@ def test_ranges_have_the_line_that_opened_them(raw: Path) -> None:
     file = RawFile(raw, 100)
     file.poll(0)
     line = file.number("/a/train.py:7")
-    file.records(
-        0, [*file.thread_begin(50, 100, 1), *file.span(100, 200, 0, "a", RANGE, line=line), *file.span(300, 400, 0, "b")]
-    )
+    spans = [*file.span(100, 200, 0, "a", RANGE, line=line), *file.span(300, 400, 0, "b")]
+    file.records(0, [*file.thread_begin(50, 100, 1), *spans])
     file.end(1000)
 
     assert Converted(raw).table("spans", "name", "line", order="start_ns") == [("a", "/a/train.py:7"), ("b", None)]
