@@ -37,7 +37,7 @@ enum {
     LS_EXTRA_OPTIMIZER = 3,      /* start: number of the optimizer instance */
     LS_EXTRA_LINE = 4,           /* start: name of the Python line that opened the range */
 };
-enum { LS_MARK_MARKER = 0, LS_MARK_STEP = 1, LS_MARK_PAUSED = 2, LS_MARK_RESUMED = 3 };
+enum { LS_MARK_MARKER = 0, LS_MARK_STEP = 1, LS_MARK_PAUSED = 2, LS_MARK_RESUMED = 3, LS_MARK_PROBLEM = 4 };
 enum { LS_FLAG_ASYNC = 1, LS_FLAG_ELSEWHERE = 2, LS_FLAG_EXTRA = 4 };
 
 typedef struct {

@@ -23,6 +23,12 @@ def old_numpy_python() -> str:
 
 
 @pytest.fixture(scope="session")
+def trainers_python() -> str:
+    """The Python of an environment with PyTorch, transformers, accelerate and lightning."""
+    return _python_from("LAYERSCOPE_TEST_TRAINERS_PYTHON")
+
+
+@pytest.fixture(scope="session")
 def native_agent() -> Path:
     """The compiled agent. Only a machine without a C compiler may do without: the test is skipped then."""
     if reason := os.environ.get("LAYERSCOPE_TEST_NO_AGENT"):

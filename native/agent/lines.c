@@ -32,9 +32,10 @@ LS_EXPORT void ls_line_learn(const char *text) {
         memcpy(learning->text, text, length + 1);
 }
 
-static uint32_t id_of_line(const void *code, int line) {
+/* 0: an exception of the program's is set. */
+static int find_line(const void *code, int line, uint32_t *id) {
     if (!known && !(known = calloc(MOST_LINES, sizeof *known)))
-        return 0;
+        return 1;
     uint32_t first = (uint32_t)((uintptr_t)code >> 4) * 31u + (uint32_t)line;
     for (uint32_t i = 0; i < MOST_LINES / 2; i++) {
         known_line *k = &known[(first + i) % MOST_LINES];
@@ -43,8 +44,10 @@ static uint32_t id_of_line(const void *code, int line) {
             k->line = line;
             ls_python_keep(code);
             learning = k;
-            ls_python_call(resolver, resolver, NULL);
+            int fine = ls_python_call(resolver, resolver, NULL);
             learning = NULL;
+            if (!fine)
+                return 0;
         }
         if (k->code != code || k->line != line)
             continue;
@@ -55,17 +58,18 @@ static uint32_t id_of_line(const void *code, int line) {
             k->id = name.id;
             k->generation = generation;
         }
-        return k->id;
+        *id = k->id;
+        return 1;
     }
-    return 0;
+    return 1;
 }
 
 static void *call_enter(void *callable, void *const *arguments, size_t count, void *keywords) {
     ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
     int line = 0;
     const void *code = t ? ls_calling_line(&line) : NULL;
-    if (code)
-        t->line = id_of_line(code, line);
+    if (code && !find_line(code, line, &t->line))
+        return NULL;
     void *result = hook.original(callable, arguments, count, keywords);
     if (t && ls_thread_is_current(t))
         t->line = 0;

@@ -89,8 +89,9 @@ LS_EXPORT int ls_module_learn(const void *module, const char *text) {
     return 0;
 }
 
-/* The module is gone; another object may get its address. Called from Python with the GIL held. */
-LS_EXPORT void ls_module_forget(const void *module) {
+/* The module is gone; another object may get its address. The callback of a weak reference, GIL held. */
+LS_EXPORT void ls_module_forget(const void *module, const void *reference) {
+    (void)reference;
     known_module *m = find(module);
     if (!m)
         return;
@@ -98,14 +99,10 @@ LS_EXPORT void ls_module_forget(const void *module) {
     *m = (known_module){.module = GONE};
 }
 
-static uint32_t name_of_module(ls_thread *t, const void *module) {
-    known_module *m = find(module);
-    if (LS_UNLIKELY(!m)) {
-        ls_python_call(resolver, module, t->module_object);
-        m = find(module);
-        if (!m)
-            return 0;
-    }
+/* The number of the text of a module; 0: nobody could tell what it is. */
+static uint32_t name_of(known_module *m) {
+    if (!m)
+        return 0;
     uint64_t generation = LS_LOAD(ls.wiped->generation);
     if (LS_UNLIKELY(m->generation != generation)) {
         ls_cached_name name;
@@ -160,6 +157,7 @@ static void leave(ls_context *c, uint64_t serial, const void *outer) {
     ls_close_here(t, c);
     if (LS_UNLIKELY(t->out_of_order)) {
         look_for_module(t);
+        t->out_of_order = t->depth != 0;
         return;
     }
     t->module = c->module;
@@ -169,7 +167,14 @@ static void leave(ls_context *c, uint64_t serial, const void *outer) {
 
 static void *call_module(void *callable, void *const *arguments, size_t count, void *keywords) {
     ls_thread *t = active && ls_argument_count(count) ? ls_thread_here() : NULL;
-    ls_context *c = t ? enter(t, name_of_module(t, arguments[0])) : NULL;
+    known_module *m = t ? find(arguments[0]) : NULL;
+    if (t && LS_UNLIKELY(!m)) {
+        if (!ls_python_call(resolver, arguments[0], t->module_object))
+            return NULL;
+        t = ls_thread_here(); /* Python code has run: it may have forked */
+        m = find(arguments[0]);
+    }
+    ls_context *c = t ? enter(t, name_of(m)) : NULL;
     if (!c)
         return hook.original(callable, arguments, count, keywords);
     const void *outer = t->module_object;
@@ -181,13 +186,16 @@ static void *call_module(void *callable, void *const *arguments, size_t count, v
 }
 
 /* Record calls of modules: `function` is torch.nn.Module.__call__, `resolve(module, outer)` learns a module that is
- * called for the first time, `outer` being the one whose call it runs in, or absent. The caller keeps both alive.
+ * called for the first time, `outer` being the one whose call it runs in, or absent. Both are kept for good: calls
+ * go on while the interpreter takes itself apart.
  * 0: recording; -1: this Python is not understood; -3: ls_prepare was not called or failed. GIL held. */
 LS_EXPORT int ls_modules_start(void *function, void *resolve) {
     if (!ls.page || !ls.wiped)
         return -3;
     if (!ls_function_is_hooked(&hook, call_module) && ls_hook_function(&hook, function, call_module))
         return -1;
+    if (resolver != resolve)
+        ls_python_keep(resolve);
     resolver = resolve;
     active = 1;
     return 0;

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from layerscope.analyse.steps import find_steps
-from tests.analyse.traces import Trace, check_laws, check_truth
+from tests.analyse.test_steps import SPAN
+from tests.analyse.traces import Trace, check_laws, check_truth, make_columns
 
 
 def bounds(trace: Trace) -> list[tuple[int, int]]:
@@ -141,3 +144,21 @@ def test_a_name_that_nothing_has_leaves_the_choice_to_the_other_rules() -> None:
         trace.optimizer_step()
         trace.end_step()
     check_truth(trace)
+
+
+@given(
+    st.lists(SPAN, max_size=30),
+    st.lists(st.tuples(st.integers(0, 90), st.integers(0, 4)), max_size=6),
+    st.sampled_from(["", "aten::mm", "Optimizer.step#A.step", "nothing"]),
+)
+def test_law_any_marks(
+    spans: list[tuple[int, int, int, int, str, str, int]], marks: list[tuple[int, int]], name: str
+) -> None:
+    columns = make_columns(spans)
+    columns.marks_ns = np.array([at_ns for at_ns, _ in marks], np.int64)
+    columns.marks_track = np.array([track for _, track in marks], np.int32)
+    columns.step_mark = name
+    steps = find_steps(columns)
+    check_laws(steps)
+    assert steps.rule == "mark" or name not in columns.names
+    assert (len(steps) == 0) == (steps.rule == "none")

@@ -167,6 +167,25 @@ def test_a_thread_for_each_request() -> None:
     assert (len(steps), len(steps.lanes)) == (40, 40)
 
 
+def test_what_is_left_over_on_both_sides_of_a_request_is_not_one_request() -> None:
+    trace = Trace()
+    for name in "NANBNANBNANB":
+        trace.tick(2)
+        with trace.step():
+            trace.call(name)
+    assert len(check_truth(trace, "request")) == 12
+
+
+def test_stages_on_threads_of_their_own_are_requests_of_their_own() -> None:
+    trace = Trace()
+    for number in range(8):
+        trace.track = number
+        trace.tick(2)
+        with trace.step():
+            trace.call("Decoder" if number % 2 else "Encoder")
+    assert len(check_truth(trace, "request")) == 8
+
+
 def test_operators_of_other_threads_belong_to_the_request_of_their_moment_when_one_thread_serves() -> None:
     trace = Trace()
     for _ in rounds(trace):

@@ -131,19 +131,57 @@ def test_two_loaders_in_a_step() -> None:
     assert len(check_truth(trace)) == 4
 
 
-def test_evaluation_beside_several_loaders_in_a_step() -> None:
-    trace = Trace()
+@pytest.mark.parametrize("network", ["", "Net"])
+def test_evaluation_beside_several_loaders_in_a_step(network: str) -> None:
+    trace = Trace(network=network)
     for _epoch in range(2):
         for _ in trace.load(4):
-            with trace.phase("forward"):
+            with trace.phase("forward"), trace.recorded(network):
                 trace.ops(3)
             trace.wait(("aten::stack",), "AnotherIter")
             trace.forward_backward()
             trace.optimizer_step()
             trace.end_step()
         for _ in trace.load(2):
-            trace.ops(3)
+            with trace.recorded(network):
+                trace.ops(3)
     check_truth(trace)
+
+
+def test_evaluation_in_the_middle_of_an_epoch_of_a_loop_that_loads_ahead() -> None:
+    trace = Trace(network="Net")
+    for number in range(6):
+        if number in (2, 4):
+            for content in (("aten::stack",), ("aten::stack",), ()):
+                trace.wait(content)
+                trace.op("aten::copy_")
+                trace.call("Net")
+        trace.begin_step()
+        trace.wait(("aten::stack",))
+        trace.op("aten::copy_")  # to the device, before the next batch is loaded
+        trace.wait(("aten::stack",))
+        trace.forward_backward()
+        trace.optimizer_step()
+        trace.end_step()
+    steps = find_steps(trace.columns())
+    assert list(zip(steps.start_ns, steps.start_ns + steps.dur_ns, strict=True)) == trace.steps
+
+
+def test_modules_that_prepare_the_batches_do_not_tell_what_evaluation_is() -> None:
+    trace = Trace()
+    for number in range(6):
+        if number == 3:
+            for _ in range(2):
+                trace.wait(("aten::stack",))
+                trace.ops(3)
+        trace.begin_step()
+        with trace.span("loader", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
+            trace.call("Crop")
+        trace.forward_backward()
+        trace.optimizer_step()
+        trace.end_step()
+    steps = find_steps(trace.columns())
+    assert list(zip(steps.start_ns, steps.start_ns + steps.dur_ns, strict=True)) == trace.steps
 
 
 def test_closure_that_loads_its_batches() -> None:

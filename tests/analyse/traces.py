@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -97,6 +97,10 @@ class Trace:
         self.depth[track] -= 1
         self.spans.append((track, self.depth[track], start, self.now - start, "module", path, -1))
 
+    def recorded(self, path: str) -> AbstractContextManager[None]:
+        """An outermost call of a module, if its path is known: modules were recorded then."""
+        return self.module(path) if path else nullcontext()
+
     def call(self, path: str, ops: int = 2) -> None:
         """A forward pass of a module that the program calls itself."""
         with self.phase("forward"), self.module(path):
@@ -124,7 +128,7 @@ class Trace:
     def forward_backward(self, before_backward: Callable[[], None] = lambda: None, nodes: int = 3) -> None:
         """A forward pass, something before its backward pass, the backward pass."""
         with self.phase("forward"):
-            with self.module(self.network) if self.network else nullcontext():
+            with self.recorded(self.network):
                 self.ops()
             before_backward()
             self.op("aten::ones_like")
@@ -310,6 +314,6 @@ def programs(draw: st.DrawFn) -> Trace:
                     trace.op("aten::item")
         if evaluates:
             for _ in trace.load(2, iterator, shuffle, tensors):
-                with trace.module(network) if network else nullcontext():
+                with trace.recorded(network):
                     trace.ops(draw(st.integers(2, 4)))
     return trace

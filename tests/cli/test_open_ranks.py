@@ -27,7 +27,9 @@ class Node(RawFile):
     def __init__(self, folder: Path, name: str, pid: int, clock: str = "", tsc: bool = True, **about: Any) -> None:
         self.offset_ns = BOOTED_NS[name]
         self.step_ns = 0
-        super().__init__(folder / "raw", pid, self.here(0), tsc=tsc, monotonic_clock=clock or f"boot of {name}", **about)
+        super().__init__(
+            folder / "raw", pid, self.here(0), tsc=tsc, monotonic_clock=clock or f"boot of {name}", **about
+        )
         (folder / "raw" / f"machine-one-{pid}-{self.here(0)}").rename(folder / "raw" / f"{name}-{pid}-{self.here(0)}")
 
     def here(self, at_ns: int) -> int:
@@ -66,7 +68,9 @@ class Job:
 
     def rank(self, rank: int, node: str, ended: bool = True, **info: Any) -> Run:
         """A rank that has its own recording on `node`."""
-        found = ranks.join(self.path, self.launch, rank, run_info(run_id=f"rank {rank}", host={"name": node, "cpus": 8}))
+        found = ranks.join(
+            self.path, self.launch, rank, run_info(run_id=f"rank {rank}", host={"name": node, "cpus": 8})
+        )
         assert found
         found.info.program = ProgramState(S, 100 + rank, 10, 1000)
         found.info.state = info.get("state", "finished")

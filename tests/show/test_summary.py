@@ -196,3 +196,82 @@ def test_no_line_is_wider_than_a_page() -> None:
     lines = text_of(recording).splitlines()
 
     assert [line for line in lines if len(line) > 110 and " " in line.strip()] == []
+
+
+def served(rule: str = "request", backward_ns: int = 0) -> Recording:
+    """Twelve requests of two threads, in a network with a loss beside it."""
+    recording = Recording()
+    worker = recording.add_thread(0, 101, "worker")
+    recording.rows["modules"] = [
+        {"module": 0, "parent": None, "path": "Net", "class": "Net"},
+        {"module": 1, "parent": 0, "path": "Net.0", "class": "Linear"},
+        {"module": 2, "parent": None, "path": "MSELoss", "class": "MSELoss"},
+    ]
+    for number in range(12):
+        start_ns = S + number * 10 * MS
+        phases = (0, 11 * MS - backward_ns, backward_ns, 0, MS)
+        recording.add_step(number, start_ns, phases, rule=rule, warmup=number == 0)
+        about = {"step": number, "track": worker if number % 2 else recording.thread}
+        recording.add_span("Net", start_ns, 8 * MS, layer="modules", kind="module", **about)
+        for module, dur_ns in enumerate((2 * MS, 3 * MS, 20_000)):
+            recording.add_span("aten::addmm", start_ns, dur_ns, module=module, **about)
+        recording.add_span("aten::topk", start_ns + 9 * MS, 2000, **about)
+    recording.add_counter(0, "cpu_ns", [(0, 0), (2 * S, 4 * S)], "ns")
+    return recording
+
+
+def test_requests_are_called_requests() -> None:
+    lines = text_of(served()).splitlines()
+
+    assert lines[0].endswith("12 requests, the first left out as warm-up.")
+    assert lines[3:10] == [
+        "A request takes 12.0 ms (p95 12.0, p99 12.0)   a request is one pass through the modules",
+        "  forward     11.0 ms   92 %  ###########      98.2 requests a second, up to 2 at a time",
+        "  other       1.00 ms    8 %  #                requests are steady: no drift, no outliers",
+        "                                               CPU 20.4 ms a request: 2.0 of 4 CPUs busy",
+        "                                               memory at most 300 MB",
+        "By module: 0 (Linear) 3.00 ms, functional ops in Net.forward 2.00, MSELoss 0.02",
+        "",
+    ]
+    assert lines[10].split() == ["Operator", "(self", "time)", "ms/request", "share", "calls"]
+    assert lines[-1] == "Next: layerscope table operators"
+
+
+def test_a_request_of_one_network_names_it() -> None:
+    recording = served()
+    recording.rows["spans"] = [span for span in recording.rows["spans"] if span.get("module") != 2]
+
+    assert "a request is one call of Net\n" in text_of(recording)
+
+
+def test_who_trains_by_hand_makes_steps() -> None:
+    printed = text_of(served(backward_ns=2 * MS))
+
+    assert "12 steps, the first left out as warm-up." in printed
+    assert "A step takes 12.0 ms (p95 12.0)" in printed
+    assert "a step is one pass through the modules" in printed
+    assert "requests" not in printed
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [("mark", "a step is what was marked as one"), ("loader", "a step is one batch of the data loader")],
+)
+def test_the_rule_is_said(rule: str, expected: str) -> None:
+    assert expected in text_of(served(rule=rule))
+
+
+def test_many_modules_take_two_lines() -> None:
+    recording = Recording()
+    names = [f"Network.some_block_{chr(97 + number)}.self_attention.projection" for number in range(10)]
+    recording.rows["modules"] = [
+        {"module": number, "parent": None, "path": name, "class": "x"} for number, name in enumerate(names)
+    ]
+    for number in range(10):
+        recording.add_span("aten::mm", 0, (number + 1) * MS, module=number)
+
+    lines = text_of(recording).splitlines()
+
+    first = next(number for number, line in enumerate(lines) if line.startswith("By module: some_block_j"))
+    assert lines[first + 1].endswith("5 more 15.0")
+    assert lines[first + 2] == ""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from layerscope.store.reader import Reader
 
-TOP = 6
+TOP = 5
 # Up to this many are told apart one by one.
 MOST_SINGLE = 8
 

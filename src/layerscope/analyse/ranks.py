@@ -73,13 +73,13 @@ def rank_times(reader: Reader) -> list[RankTimes]:
     waits = _waits(reader, of_process, steps) if len(ranks) > 1 else {}
     found = []
     for rank in ranks:
-        dur_ns = steps.measured_ns.get(rank, [])
-        found.append(
-            RankTimes(
-                rank, str(hosts[rank]), sum(of == rank for of in of_process.values()), steps.counts.get(rank, 0),
-                float(np.mean(dur_ns)) if dur_ns else None, waits[rank] / len(dur_ns) if dur_ns and rank in waits else None,
-            )
-        )  # fmt: skip
+        times = RankTimes(
+            rank, str(hosts[rank]), sum(of == rank for of in of_process.values()), steps.counts.get(rank, 0), None, None
+        )
+        if dur_ns := steps.measured_ns.get(rank):
+            times.mean_ns = float(np.mean(dur_ns))
+            times.wait_ns = waits[rank] / len(dur_ns) if rank in waits else None
+        found.append(times)
     typical = statistics.median([times.work_ns for times in found if times.work_ns is not None] or [0.0])
     for times in found:
         times.of_median = times.work_ns / typical if times.work_ns is not None and typical else None

@@ -17,8 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from layerscope.cli._joined import joined_info, joined_session
+from layerscope.collect.spool import spools
 from layerscope.errors import ReadError
 from layerscope.model.schema import SCHEMA_VERSION
+from layerscope.store.packed import is_packed, unpacked
 from layerscope.store.reader import check_tables
 from layerscope.store.run import Run, RunInfo, refuse_newer
 
@@ -27,8 +30,10 @@ COMPLETE = "tables.json"
 
 def open_run(path: Path) -> Run:
     """The recording at `path`, ready to be read. ReadError in words when it is none or cannot be read."""
-    run = _open_folder(path)
-    if run.info.state == "running" and _session_lives(run):
+    run = _open_folder(unpacked(path) if is_packed(path) else path)
+    if run.is_joined:
+        run.info = joined_info(run, _session_lives)
+    if run.info.state == "running" and (run.is_joined or _session_lives(run)):
         return _convert_snapshot(run)
     for folder in (run.path, cached_tables(run.info.run_id)):
         if _is_complete(folder, run.raw):
@@ -36,7 +41,7 @@ def open_run(path: Path) -> Run:
             with contextlib.suppress(ReadError):
                 check_tables(run)
                 return run
-    if not any(run.raw.glob("*/spool")):
+    if not spools(run.raw):
         raise ReadError(f"{run.path} has neither complete tables nor raw files: nothing is left to read")
     if run.info.state == "running":
         run.info.state = "killed"
@@ -46,9 +51,7 @@ def open_run(path: Path) -> Run:
 
 def convert(run: Run) -> Path:
     """Make the tables of `run` from its raw files, in its folder or in the cache; returns where they are."""
-    from layerscope.cli._conversion import read_session
-
-    session = read_session(run.raw)
+    session = _session(run)
     if run.info.state == "killed" and not session:
         session = {"problems": [_unfinished()]}
     for folder in (run.path, cached_tables(run.info.run_id)):
@@ -61,12 +64,19 @@ def convert(run: Run) -> Path:
     raise ReadError(f"the tables of {run.path} cannot be written: {why}. Free some space, or set XDG_CACHE_HOME")
 
 
+def _session(run: Run) -> dict[str, Any]:
+    """What the session left, or those of all ranks."""
+    from layerscope.cli._conversion import read_session
+
+    return joined_session(run, _session_lives) if run.is_joined else read_session(run.raw)
+
+
 def convert_into(raw: Path, folder: Path, session: dict[str, Any]) -> Any:
     """Convert `raw` into `folder`, replacing what an earlier conversion left there."""
     from layerscope.cli._conversion import RunConversion
 
     remove_tables(folder)
-    conversion = RunConversion(raw, folder)
+    conversion = RunConversion(raw, folder, session.get("shifts_ns"))
     conversion.finish(session)
     mark_complete(folder, raw, conversion.rows)
     return conversion
@@ -85,11 +95,11 @@ def _is_complete(folder: Path, raw: Path) -> bool:
         told = json.loads((folder / COMPLETE).read_text())["raw_bytes"]
     except (OSError, ValueError, KeyError):
         return False
-    return bool(told == _spool_bytes(raw) or not any(raw.glob("*/spool")))
+    return bool(told == _spool_bytes(raw) or not spools(raw))
 
 
 def _spool_bytes(raw: Path) -> int:
-    return sum(spool.stat().st_size for spool in raw.glob("*/spool"))
+    return sum(path.stat().st_size for path in spools(raw))
 
 
 def remove_tables(folder: Path) -> None:
@@ -116,7 +126,7 @@ def _open_folder(path: Path) -> Run:
     except ReadError:
         with contextlib.suppress(OSError):
             refuse_newer(path, (path / "run.json").read_bytes())
-        if not any((path / "raw").glob("*/spool")):
+        if not spools(path / "raw"):
             raise
     info = RunInfo(
         schema=SCHEMA_VERSION, layerscope="", run_id=f"unknown-{abs(hash(str(path.absolute()))):x}", state="killed",
@@ -137,7 +147,7 @@ def _convert_snapshot(run: Run) -> Run:
     """A recording that still grows: what is there now, in the cache, made anew at each opening."""
     folder = cached_tables(run.info.run_id + "-running")
     with _locked(folder):
-        convert_into(run.raw, folder, {})
+        convert_into(run.raw, folder, _session(run) if run.is_joined else {})
     run.tables_path = folder
     return run
 

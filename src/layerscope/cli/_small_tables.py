@@ -14,12 +14,19 @@ from layerscope.cli._process import Process
 from layerscope.cli._texts import Texts
 from layerscope.collect import layout
 from layerscope.collect.layers.operators import Decoder
-from layerscope.model.layers import MARKS, OPERATORS
+from layerscope.model.layers import MARKS, MODULES, OPERATORS
 from layerscope.model.secrets import mask
 
 READING_EVERY_NS = 1_000_000_000
 TABLES = ("processes", "tracks", "counters", "marks", "clock_readings", "gaps", "problems", "modules", "args")
 NO_DOMAIN = "program"
+# What is said inside the program has no room for more than a code and a reason: code -> remedy, what is lost.
+REFUSALS = {
+    "modules_refused": (
+        "run the program with CPython 3.10 to 3.14 as it is usually built, with its GIL",
+        "the calls of modules, and which module an operator belongs to",
+    ),
+}
 Row = dict[str, Any]
 
 
@@ -105,9 +112,13 @@ class SmallTables:
             self.rows["counters"].append(
                 {"track": domains[domain], "at_ns": int(record["start"]), "name": name, "value": value, "unit": "count"}
             )
-        marked = records[~counted]
+        refused = ~counted & (records["module"] == layout.MARK_PROBLEM)
+        for number in np.unique(records["name"][refused]).tolist():
+            self._add_refusal(process, *(known[number] if number < len(known) else "").split("\n", 1))
+        told = ~counted & ~refused
+        marked = records[told]
         keys = process.texts.domains(marked["name"]).tolist()
-        for track, record, args in zip(tracks[~counted].tolist(), marked, keys, strict=True):
+        for track, record, args in zip(tracks[told].tolist(), marked, keys, strict=True):
             number, what = int(record["name"]), int(record["module"])
             text = known[number] if number < len(known) else "(name lost)"
             if track not in process.tracks:  # a thread that has nothing but marks
@@ -121,6 +132,12 @@ class SmallTables:
                     "args": args if args >= 0 else None,
                 }
             )  # fmt: skip
+
+    def _add_refusal(self, process: Process, code: str, reason: str = "") -> None:
+        """What the part of ours inside the program could not record, in its own words."""
+        remedy, lost = REFUSALS.get(code, ("", ""))
+        what = f"process {process.decoder.about.get('pid')}: {reason or code}"
+        self.rows["problems"].append({"layer": MODULES, "code": code, "what": what, "remedy": remedy, "lost": lost})
 
     def add_texts(self) -> None:
         """Modules and arguments: every process has added its own."""

@@ -6,6 +6,10 @@ comes on stderr after its end, and lies in the recording as summary.txt.
 
     layerscope run train.py --epochs 3
     layerscope run -o first -- python -m package.train
+
+Ranks that a launcher starts inside (`layerscope run -- torchrun train.py`) are processes of one recording. Where the
+launcher starts layerscope itself (`srun layerscope run train.py`), every rank records into one folder, and the first
+one prints the summary of all.
 """
 
 from __future__ import annotations
@@ -25,14 +29,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from layerscope import __version__
+from layerscope.cli._requests import Requests
+from layerscope.cli._spooling import bring_home, divert, let_go
+from layerscope.collect import launchers
+from layerscope.collect.init import stand_aside
+from layerscope.collect.launchers import Launch
 from layerscope.collect.link import open_log, own_command
-from layerscope.collect.program import Program
-from layerscope.collect.session import Ended, Session, surviving
+from layerscope.collect.program import Program, become
+from layerscope.collect.recorder import Recorder, surviving
+from layerscope.collect.session import Ended, Session
 from layerscope.errors import LayerscopeError, RunError, UsageError
 from layerscope.host import cpu, frameworks
 from layerscope.model.events import Problem
@@ -40,6 +51,7 @@ from layerscope.model.layers import COUNTERS, OPERATORS
 from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.model.secrets import kept_environment, mask
 from layerscope.store.run import (
+    RANKS,
     SUFFIX,
     ExitState,
     LayerState,
@@ -56,23 +68,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("-o", "--output", metavar="NAME", help="the recording (default: the program, then -2)")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing, not even the summary")
+    parser.add_argument("--ranks", metavar="LIST", help="record only these ranks, such as 0,3-5; the others run bare")
+    parser.add_argument(
+        "--spool", metavar="DIR",
+        help="keep raw files here until the end (default: a temporary folder if the recording is on a network)",
+    )  # fmt: skip
     parser.add_argument("program", metavar="PROGRAM", help="a .py file or any command")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Record; the program's own exit status, or its signal again."""
+    stand_aside()
     reserve_streams()
     command, python = program_command([arguments.program, *arguments.arguments])
-    recording = create(arguments.output, command, arguments.quiet)
+    launch = launchers.find(os.environ)
+    chosen = launchers.read_ranks(arguments.ranks) if arguments.ranks else ()
+    if launch and chosen and launch.rank not in chosen:
+        become(command)
+    quiet = arguments.quiet or not speaks(launch, chosen)
+    recording = create(arguments.output, command, quiet, launch, chosen)
     session = Session(recording.raw)
-    program = Program(command, session.open_door())
-    converter = start_converter(recording, session)
-    session.link.start()
-    if not arguments.quiet:
-        where = f" with {command[0]} ({python})" if python else ""
-        say(f"layerscope: recording {program_name(command)}{where} into {_shown(recording.path)}\n")
+    requests = Requests(recording, session)
+    converter = None
     try:
+        divert(recording, arguments.spool)
+        # Of a launcher outside the numbers are those of its ranks, and they have been looked at.
+        program = Program(command, session.open_door(() if launch else chosen))
+        converter = start_converter(recording, session)
+        session.link.start()
+        if not quiet:
+            say(f"layerscope: recording {_beginning(command, python, recording, launch)}\n")
         ended = session.run(program, import_readers)
     except RunError:
         if converter is not None:
@@ -84,12 +110,45 @@ def run(arguments: argparse.Namespace) -> int:
     with surviving(session.problems):
         finish(recording, session, ended, converter, command)
     with surviving(session.problems):
-        summarise(recording, arguments.quiet)
-    if not arguments.quiet:
+        say_summary(recording, launch, chosen, quiet)
+    with surviving(session.problems):
+        requests.finish()
+    if not quiet:
         for problem in session.problems:
             if problem.code == "internal_error":
                 say(f"layerscope: {problem.what}. The recording is kept\n")
     return leave(ended)
+
+
+def _beginning(command: list[str], python: str, recording: Run, launch: Launch | None) -> str:
+    """What is recorded, with what, and where."""
+    where = f" with {command[0]} ({python})" if python else ""
+    if launch is None:
+        return f"{program_name(command)}{where} into {_shown(recording.path)}"
+    outer = _shown(recording.path.parent.parent)
+    return f"{program_name(command)}{where}, rank {launch.rank} of {launch.world_size}, into {outer}"
+
+
+def speaks(launch: Launch | None, chosen: Sequence[int]) -> bool:
+    """Whether it is for us to print: of several ranks the first does."""
+    if launch is None:
+        return True
+    from layerscope.cli._ranked import is_first
+
+    return is_first(launch, chosen)
+
+
+def say_summary(recording: Run, launch: Launch | None, chosen: Sequence[int], quiet: bool) -> None:
+    """The summary of the recording; of several ranks the first one's, about all of them."""
+    if launch is None:
+        summarise(recording, quiet)
+    elif speaks(launch, chosen):
+        from layerscope.cli._ranked import read_together
+
+        together = read_together(recording)
+        if together is None and not quiet:
+            say(f"layerscope: only rank {launch.rank} is summed up here: to read all ranks takes a while\n")
+        summarise(together or recording, quiet)
 
 
 def import_readers() -> None:
@@ -133,20 +192,58 @@ def program_command(words: list[str]) -> tuple[list[str], str]:
     return words, ""
 
 
+# Options of Python whose value is a word of its own.
+_TAKE_A_WORD = ("-W", "-X")
+
+
 def program_name(command: list[str]) -> str:
     """What a person calls the program: the script a Python runs, or the command itself."""
     if Path(command[0]).name.startswith("python"):
-        for i, word in enumerate(command[1:], 1):
-            if word == "-m" and i + 1 < len(command):
-                return command[i + 1]
+        words = iter(command[1:])
+        for word in words:
+            if word == "-c":
+                break
             if not word.startswith("-"):
                 return word
+            if word == "-m" or word in _TAKE_A_WORD:
+                name = next(words, command[0])
+                if word == "-m":
+                    return name
     return command[0]
 
 
-def create(output: str | None, command: list[str], quiet: bool) -> Run:
+def create(
+    output: str | None, command: list[str], quiet: bool, launch: Launch | None = None, chosen: Sequence[int] = ()
+) -> Run:
     """Make the recording, in the working directory or, where that cannot be written, in a temporary folder."""
-    info = RunInfo(
+    info = _first_info(command)
+    if output:
+        path = Path(output if output.endswith(SUFFIX) else output + SUFFIX).absolute()
+        return _create_named(path, output, info, launch, chosen)
+    stem = Path(_text(program_name(command))).name.removesuffix(".py") or "program"
+    try:
+        here = Path.cwd()
+        if not _is_utf8(here):
+            raise RunError("its name is not UTF-8")
+        return _create_in(here, stem, info, launch, chosen)
+    except (RunError, OSError) as error:
+        why = error.__cause__ or error
+        reason = why.strerror if isinstance(why, OSError) else why
+        try:
+            recording = _create_in(private_folder(), stem, info, launch, chosen)
+        except OSError as other:
+            raise RunError(
+                f"cannot make the recording in {_text(_cwd())}: {reason}; nor elsewhere: {other.strerror}. "
+                "Choose a place with -o"
+            ) from other
+        if not quiet:
+            say(f"layerscope: {_text(_cwd())} cannot be written ({reason}): recording into {recording.path}\n")
+        return recording
+
+
+def _first_info(command: list[str]) -> RunInfo:
+    """`run.json` as it is before the program starts."""
+    return RunInfo(
         schema=SCHEMA_VERSION,
         layerscope=__version__,
         run_id=secrets.token_hex(8),
@@ -159,32 +256,34 @@ def create(output: str | None, command: list[str], quiet: bool) -> Run:
         start_ns=time.clock_gettime_ns(time.CLOCK_MONOTONIC),
         session_pid=os.getpid(),
     )
-    if output:
-        path = Path(output if output.endswith(SUFFIX) else output + SUFFIX).absolute()
-        if path.exists():
-            raise UsageError(f"{output} exists already. Remove it, or choose another name with -o")
-        if not _is_utf8(path):
-            raise UsageError(f"the recording {_text(str(path))} must have a name in UTF-8. Choose another with -o")
-        return _create(path, info)
-    stem = Path(_text(program_name(command))).name.removesuffix(".py") or "program"
-    try:
-        here = Path.cwd()
-        if not _is_utf8(here):
-            raise RunError("its name is not UTF-8")
-        return _create(free_name(here, stem), info)
-    except (RunError, OSError) as error:
-        why = error.__cause__ or error
-        reason = why.strerror if isinstance(why, OSError) else why
+
+
+def _create_named(path: Path, output: str, info: RunInfo, launch: Launch | None, chosen: Sequence[int]) -> Run:
+    """The recording at `path`, as -o names it."""
+    if not _is_utf8(path):
+        raise UsageError(f"the recording {_text(str(path))} must have a name in UTF-8. Choose another with -o")
+    if launch is not None:
+        from layerscope.cli._ranked import create_named
+
+        return create_named(path, launch, chosen, info)
+    if path.exists():
+        raise UsageError(f"{output} exists already. Remove it, or choose another name with -o")
+    return _create(path, info)
+
+
+def _create_in(folder: Path, stem: str, info: RunInfo, launch: Launch | None, chosen: Sequence[int]) -> Run:
+    """A recording in `folder` under the first name that is free; in a batch job its number belongs to the name."""
+    if launch is not None:
+        from layerscope.cli._ranked import create_here
+
+        return create_here(folder, stem, launch, chosen, info)
+    job = launchers.batch_job(os.environ)
+    while True:
         try:
-            recording = _create(free_name(private_folder(), stem), info)
-        except OSError as other:
-            raise RunError(
-                f"cannot make the recording in {_text(_cwd())}: {reason}; nor elsewhere: {other.strerror}. "
-                "Choose a place with -o"
-            ) from other
-        if not quiet:
-            say(f"layerscope: {_text(_cwd())} cannot be written ({reason}): recording into {recording.path}\n")
-        return recording
+            return _create(free_name(folder, f"{stem}-{job}" if job else stem), info)
+        except RunError as error:
+            if not isinstance(error.__cause__, FileExistsError):
+                raise
 
 
 def _create(path: Path, info: RunInfo) -> Run:
@@ -220,7 +319,7 @@ def private_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="layerscope-"))
 
 
-def start_converter(recording: Run, session: Session) -> subprocess.Popen[bytes] | None:
+def start_converter(recording: Run, session: Recorder) -> subprocess.Popen[bytes] | None:
     """Start the process that turns raw files into tables beside the program. None: the system has no more."""
     command = own_command("layerscope", "_convert", str(recording.raw), str(recording.path), recording.info.run_id)
     log = open_log(recording.raw, "converter")
@@ -237,11 +336,16 @@ def start_converter(recording: Run, session: Session) -> subprocess.Popen[bytes]
 
 def discard(recording: Run) -> None:
     """The program never started: leave nothing behind."""
+    let_go(recording)
     shutil.rmtree(recording.path, ignore_errors=True)
+    if recording.path.parent.name == RANKS:
+        with contextlib.suppress(OSError):  # other ranks are there
+            recording.path.parent.rmdir()
+            shutil.rmtree(recording.path.parent.parent, ignore_errors=True)
 
 
 def finish(
-    recording: Run, session: Session, ended: Ended, converter: subprocess.Popen[bytes] | None, command: list[str]
+    recording: Run, session: Recorder, ended: Ended, converter: subprocess.Popen[bytes] | None, command: list[str]
 ) -> None:
     """Complete the recording: the last conversion, and the final `run.json`."""
     session.explain(command)
@@ -255,6 +359,9 @@ def finish(
     with contextlib.suppress(OSError):
         (recording.raw / "session.json").write_text(json.dumps(about), encoding="utf-8")
     converted = _converted(converter, session)
+    stays = bring_home(recording)
+    if stays:
+        say(f"layerscope: {stays}\n")
     info.state = "finished"
     info.finished_utc = _now()
     info.exit = ExitState(ended.code, ended.signal)
@@ -275,7 +382,7 @@ def finish(
 _LATER = "the raw files are kept: any `layerscope table` converts them again"
 
 
-def _converted(converter: subprocess.Popen[bytes] | None, session: Session) -> dict[str, Any]:
+def _converted(converter: subprocess.Popen[bytes] | None, session: Recorder) -> dict[str, Any]:
     numbers = ("cpu_ns", "records", "backward", "dropped", "agent_cpu_ns")
     nothing = {"rows": {}, "tables": "", **dict.fromkeys(numbers, 0)}
     if converter is None:
@@ -290,7 +397,7 @@ def _converted(converter: subprocess.Popen[bytes] | None, session: Session) -> d
     return converted
 
 
-def _layers(session: Session, converted: dict[str, Any], recording: Run) -> list[LayerState]:
+def _layers(session: Recorder, converted: dict[str, Any], recording: Run) -> list[LayerState]:
     problem = next((p.what for p in session.problems if p.layer == OPERATORS and p.lost), "")
     operator_ns, backward_ns = session.span_costs_ns
     others = converted["records"] - converted["backward"]

@@ -11,13 +11,12 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerscope.cli import _output
 from layerscope.errors import UsageError
 
 if TYPE_CHECKING:
-    from layerscope.analyse.result import Result
     from layerscope.analyse.tables import TableModule
 
 
@@ -30,14 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"the tables:\n{listed}"
     parser.add_argument("words", nargs="*", metavar="[RUN] NAME", help="a recording, and which table of it")
     parser.add_argument("--by", metavar="WHAT", help="one row for each name and WHAT; operators: kind, thread")
-    parser.add_argument("--where", metavar="EXPRESSION", help="only the rows for which it is true")
-    parser.add_argument("--sort", metavar="COLUMN", help="order of the rows")
-    parser.add_argument(
-        "--top", metavar="N", type=int, help="only the first N rows, 0: all (spans: 15, else all; --csv, --json: all)"
-    )
-    output = parser.add_mutually_exclusive_group()
-    output.add_argument("--csv", action="store_true", help="print comma-separated values")
-    output.add_argument("--json", action="store_true", help="print one JSON object")
+    _output.add_choice(parser, top="spans: 15, else all; --csv, --json: all")
+    _output.add_format(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="do not name the next command")
 
 
@@ -52,29 +45,14 @@ def run(arguments: argparse.Namespace) -> int:
     where, name = _run_and_name(arguments.words, tables.names())
     module = tables.load(name)
     path = find_run(where)
-    # A machine that reads the table can cut it itself: nothing is left out that was not asked for.
-    top = module.TOP if arguments.top is None and not (arguments.csv or arguments.json) else arguments.top
+    for_machines = _output.is_for_machines(arguments)
+    top = module.TOP if arguments.top is None and not for_machines else arguments.top
     with Reader(open_run(path)) as reader:
         result = tables.build(reader, name, arguments.by)
-        _print(select(result, arguments.where, arguments.sort, top), arguments, path)
-    if not (arguments.quiet or arguments.csv or arguments.json):
+        _output.write(select(result, arguments.where, arguments.sort, top), arguments, "table", str(path))
+    if not (arguments.quiet or for_machines):
         print(f"Next: {_next_command(module, where)}", file=sys.stderr)
     return 0
-
-
-def _print(result: Result, arguments: argparse.Namespace, path: Path) -> None:
-    from layerscope.show import csv_output, json_output, terminal
-
-    if arguments.json:
-        sys.stdout.flush()
-        json_output.write(result, sys.stdout.buffer, "table", str(path))
-    elif arguments.csv:
-        csv_output.write(result, sys.stdout)
-        if not arguments.quiet:
-            for sentence in (*map(terminal.problem_sentence, result.problems), *result.sentences):
-                print(f"layerscope: {sentence}", file=sys.stderr)
-    else:
-        terminal.write(result, sys.stdout)
 
 
 def _run_and_name(words: list[str], known: list[str]) -> tuple[str | None, str]:

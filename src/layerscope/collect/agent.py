@@ -10,15 +10,28 @@ from __future__ import annotations
 import ctypes
 import functools
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from layerscope.collect import layout
+from layerscope.collect.launchers import RANKS
 from layerscope.model.events import Problem
 
 _HERE = Path(__file__).parent
 LIBRARY = _HERE.parent / "native" / "liblayerscope-agent.so"
 PROBE = _HERE.parent / "native" / "layerscope-probe"
 INSIDE = _HERE / "inside"
+
+
+class Settings(TypedDict):
+    """What the program must know to hand its memory over: the socket's abstract name, where our files are."""
+
+    socket: str
+    library: str
+    inside: str
+    package: str
+    tsc: int
 
 
 def check() -> Problem | None:
@@ -61,18 +74,30 @@ def clock_reading() -> tuple[int, int, int, int]:
     return out[0], out[1], out[2], out[3]
 
 
-def make_door(folder: Path, socket_name: str, use_tsc: bool) -> Path:
-    """Write the `sitecustomize.py` of one recording into `folder`; returns the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    text = (INSIDE / "door" / "sitecustomize.py").read_text(encoding="utf-8")
-    settings = {
+def settings(socket_name: str, use_tsc: bool) -> Settings:
+    """How to reach the recorder that listens to `socket_name`."""
+    return {
         "socket": socket_name,
         "library": str(LIBRARY),
         "inside": str(INSIDE),
+        "package": str(_HERE.parent),
         "tsc": int(use_tsc),
     }
+
+
+def make_door(folder: Path, socket_name: str, use_tsc: bool, ranks: Sequence[int] = ()) -> Path:
+    """Write the `sitecustomize.py` of one recording into `folder`; returns the folder.
+
+    Processes that know by then that they are another rank than one of `ranks` are left alone; empty: none are.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    text = (INSIDE / "door" / "sitecustomize.py").read_text(encoding="utf-8")
     marker = "SETTINGS = {}"
     if marker not in text:
         raise ValueError(f"the door template lost its line {marker!r}")
-    (folder / "sitecustomize.py").write_text(text.replace(marker, f"SETTINGS = {settings!a}"), encoding="utf-8")
+    told: dict[str, object] = dict(settings(socket_name, use_tsc))
+    if ranks:
+        told |= {"ranks": list(ranks), "rank_variables": [pair for _, *pair in RANKS]}
+    filled = text.replace(marker, f"SETTINGS = {told!a}")
+    (folder / "sitecustomize.py").write_text(filled, encoding="utf-8")
     return folder

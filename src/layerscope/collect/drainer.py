@@ -29,6 +29,7 @@ import numpy as np
 from layerscope.collect import layout, spool
 from layerscope.collect.agent import clock_reading
 from layerscope.collect.layers import counters
+from layerscope.host.clock import monotonic_clock
 from layerscope.model.secrets import mask
 
 # A ring holds 97,792 records: at 1.2 M operators a second, the most one thread was seen to make, 81 ms.
@@ -39,6 +40,8 @@ KNOT_S = 0.2
 DRAIN_FROM = layout.RING_RECORDS // 4
 # Messages of a process may still be under way when it is already dead.
 LINGER_S = 0.5
+# A worker gives its thread a name only after its first operators.
+LOOKS_AT_A_NAME = 3
 DISK_RETRY_S = 1.0
 SLICE_NS = 100_000
 RESERVE = "reserve"
@@ -148,7 +151,8 @@ class Process:
         self.sealed: dict[int, int] = {}  # by ring, how far a drainer before us got
         self.file = spool.SpoolWriter(folder / "spool")
         self.dead_since: float | None = None
-        self.named_tids: set[int] = set()
+        self.thread_names: dict[int, list[str]] = {}  # by thread id, what each look at it found
+        self.told_rank = False
         self._pidfd = -1
         with contextlib.suppress(OSError):
             self._pidfd = os.pidfd_open(pid)
@@ -156,6 +160,7 @@ class Process:
     def describe(self) -> bytes:
         """What the raw file says about the process."""
         about: dict[str, Any] = {"pid": self.pid, "start_ns": self.start_ns, "clock": "monotonic"}
+        about["monotonic_clock"] = monotonic_clock()
         try:
             command_line = Path(f"/proc/{self.pid}/cmdline").read_bytes()
             about["ppid"] = int(Path(f"/proc/{self.pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
@@ -166,8 +171,15 @@ class Process:
             about["library"] = bytes(self.page["library"]).decode("utf-8", "replace")
             command_line = bytes(self.page["command_line"]) or command_line
             about.setdefault("ppid", int(self.page["ppid"]))
+            if self.has_rank():
+                self.told_rank = True
+                about |= {"rank": int(self.page["rank"]), "world_size": int(self.page["world_size"])}
         about["argv"] = mask([part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")])
         return json.dumps(about).encode()
+
+    def has_rank(self) -> bool:
+        """Whether it is known by now to be one of a distributed job; a rank without the size of its world is none."""
+        return self.page is not None and int(self.page["rank"]) >= 0 and int(self.page["world_size"]) > 0
 
     def is_gone(self) -> bool:
         """Whether the process has ended and what it sent has had time to arrive."""
@@ -358,16 +370,17 @@ class Drainer:
         self._write(process, spool.POLL, reading)
 
     def _thread_names(self, process: Process) -> dict[int, str]:
-        """Names of threads not seen before, as the operating system has them."""
+        """Names of threads, as the operating system has them, if they are new or others than before."""
         names = {}
         for ring in process.rings:
             tid = int(ring.header["tid"])
-            if tid in process.named_tids or not int(ring.header["track"]):
+            known = process.thread_names.setdefault(tid, [])
+            if len(known) >= LOOKS_AT_A_NAME or not int(ring.header["track"]):
                 continue
-            process.named_tids.add(tid)
             with contextlib.suppress(OSError):
-                comm = Path(f"/proc/{process.pid}/task/{tid}/comm").read_bytes()
-                names[tid] = comm.decode("utf-8", "replace").strip()
+                known.append(Path(f"/proc/{process.pid}/task/{tid}/comm").read_text(errors="replace").strip())
+                if known[-1] not in known[:-1]:
+                    names[tid] = known[-1]
         return names
 
     def _finish(self, process: Process) -> bool:
@@ -389,6 +402,8 @@ class Drainer:
             "disk_full_ns": self.disk_full_ns,
             "alive": process.dead_since is None and not process.has_ended(),
         }
+        if process.has_rank() and not process.told_rank:  # torch.distributed began after the agent
+            fits &= self._write(process, spool.PROCESS, process.describe())
         if process.page is not None:
             about.update({name: int(process.page[name]) for name in PAGE_COUNTS})
         fits &= self._write(process, spool.TOTALS, process.totals.packed())

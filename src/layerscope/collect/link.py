@@ -11,17 +11,24 @@ import contextlib
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
+from layerscope.collect.layout import SEND_RING
 from layerscope.model.events import Problem
 
 # The drainer takes everything once more when the program has ended; a stopped one must not keep the prompt.
 _PATIENCE_S = 10.0
 _MOST_DRAINERS = 3
+_FLUSH_POLL_S = 0.01
+# Of the header of a ring, as collect/layout.py has it: `published` to `consumed`.
+_COUNTS = struct.Struct("<Q56xQ")
+_COUNTS_OFFSET = 64
 _SOURCE = str(Path(__file__).resolve().parent.parent.parent)
 _START = (
     "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
@@ -47,6 +54,12 @@ def open_log(raw: Path, name: str) -> Any:
         return (raw / f"{name}.log").open("ab")
     except OSError:
         return subprocess.DEVNULL
+
+
+def ring_counts(fd: int) -> tuple[int, int]:
+    """Of the ring in the memory `fd`: records ever published, and records ever taken."""
+    published, consumed = _COUNTS.unpack(os.pread(fd, _COUNTS.size, _COUNTS_OFFSET))
+    return published, consumed
 
 
 class DrainerLink:
@@ -133,6 +146,20 @@ class DrainerLink:
         self._untold = collections.deque(pair for pair in self._untold if pair[1] not in done)
         for fd in done:
             os.close(fd)
+
+    def flush(self, patience_s: float) -> bool:
+        """Wait until the drainer has taken what the rings hold now; False when it did not in that time."""
+        with self._lock:
+            rings = [fd for handed in self._kept.values() for message, fd in handed if message["type"] == SEND_RING]
+            ends = {fd: ring_counts(fd)[0] for fd in rings}
+        give_up = time.monotonic() + patience_s
+        while ends and time.monotonic() < give_up:
+            with self._lock:
+                kept = {fd for handed in self._kept.values() for _, fd in handed}
+                ends = {fd: end for fd, end in ends.items() if fd in kept and ring_counts(fd)[1] < end}
+            if ends:
+                time.sleep(_FLUSH_POLL_S)
+        return not ends
 
     def watch(self) -> None:
         """Replace a drainer that has ended."""

@@ -19,6 +19,8 @@ from layerscope.collect import agent
 from layerscope.host.libraries import build_id
 
 _TIMEOUT_S = 60
+# The probe must neither be recorded nor find modules of the program.
+_NOT_FOR_THE_PROBE = ("PYTHONPATH", "LAYERSCOPE_AUTOSTART")
 
 
 @dataclass(slots=True)
@@ -94,7 +96,7 @@ def ask(library: Path) -> Answer:
 
 def ask_with_python(python: str, library: Path, answer: Answer, use_tsc: bool) -> Answer:
     """Complete a good `answer` with the program's own Python: forward thread and what a recorded span costs."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_THE_PROBE}
     package = library.parent.parent.parent
     script = agent.INSIDE / "probe_pytorch.py"
     command = [python, "-s", str(script), str(agent.LIBRARY), str(library), str(package)]

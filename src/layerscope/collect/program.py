@@ -19,6 +19,7 @@ import signal
 import subprocess
 import warnings
 from collections.abc import Callable
+from typing import NoReturn
 
 from layerscope.errors import RunError
 
@@ -59,8 +60,7 @@ class Program:
             self.pid = self._spawn(self.command)
         except OSError as error:
             self.release()
-            status = 127 if isinstance(error, FileNotFoundError) else 126
-            raise RunError(f"cannot run {self.command[0]}: {error.strerror}", status) from error
+            raise _not_started(self.command, error) from error
 
     def _spawn(self, command: list[str]) -> int:
         with warnings.catch_warnings():
@@ -97,6 +97,27 @@ class Program:
         while signal.sigtimedwait(FORWARDED, 0) is not None:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+
+def become(command: list[str]) -> NoReturn:
+    """Be the program instead of watching it. RunError 126 or 127 when it cannot be started."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # our own Python ignored them
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        try:
+            os.execvp(command[0], command)
+        except OSError as error:
+            path = shutil.which(command[0])
+            if error.errno != errno.ENOEXEC or path is None or _is_binary(path):
+                raise
+            os.execv("/bin/sh", ["/bin/sh", path, *command[1:]])
+    except OSError as error:
+        raise _not_started(command, error) from error
+
+
+def _not_started(command: list[str], error: OSError) -> RunError:
+    status = 127 if isinstance(error, FileNotFoundError) else 126
+    return RunError(f"cannot run {command[0]}: {error.strerror}", status)
 
 
 class Witness:
@@ -147,7 +168,8 @@ class Witness:
                 os.close(number)
         self._ask = self._answer = -1
         if self._pid > 0:
-            os.waitpid(self._pid, 0)
+            with contextlib.suppress(ChildProcessError):  # killed, and reaped by whoever reaps orphans
+                os.waitpid(self._pid, 0)
             self._pid = -1
 
 

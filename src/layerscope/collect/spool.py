@@ -104,7 +104,7 @@ class SpoolReader:
         self.damaged = False
 
     def chunks(self, only: Container[int] = range(1 << 16)) -> Iterator[Chunk]:
-        """Every complete chunk of the kinds `only` from here on. Stops at a short one; sets `damaged` at a wrong one."""
+        """Every complete chunk of the kinds `only` from here on. Stops at a short one, or a wrong one (`damaged`)."""
         with self.path.open("rb") as file:
             file.seek(self.offset)
             while not self.damaged:

@@ -1,7 +1,8 @@
-"""Whether the time stamp counter of this machine can be used as a clock."""
+"""The clocks of this machine: whether its time stamp counter is one, and which CLOCK_MONOTONIC it has."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -14,3 +15,18 @@ def tsc_is_usable(root: Path = Path("/")) -> bool:
         return False
     flags = next((line for line in cpu.splitlines() if line.startswith("flags")), "").split()
     return source.strip() == "tsc" and {"constant_tsc", "nonstop_tsc"} <= set(flags)
+
+
+def monotonic_clock(root: Path = Path("/")) -> str:
+    """A name for the CLOCK_MONOTONIC that this process reads: where it is the same, times can be compared as they are.
+
+    It starts anew with every boot, and a time namespace may shift it. Empty where the kernel does not tell.
+    """
+    try:
+        boot = (root / "proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+    try:
+        return f"{boot} {os.readlink(root / 'proc/self/ns/time')}"
+    except OSError:  # a kernel without time namespaces
+        return boot

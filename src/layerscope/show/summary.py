@@ -28,7 +28,7 @@ _RULES = {
     "loader": "one batch of the data loader",
     "request": "one pass through the modules",
 }
-_MODULE = 28
+_MODULE = 24
 _LEAST_SHOWN = 0.005  # of a unit: less would be written as 0.00
 # A median further than this from the mean is worth saying, and so is self time outside the steps.
 _SKEWED = 0.1
@@ -98,6 +98,8 @@ def _ending(info: RunInfo) -> str:
             return f"ended by signal {info.exit.signal}"
     if info.exit.code is not None:
         return f"exit {info.exit.code}"
+    if info.state == "finished":
+        return "ended"  # how, is told to its parent alone, which was not us
     return "still running" if info.state == "running" else "end unknown because the recording was cut off"
 
 

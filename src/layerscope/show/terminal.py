@@ -121,7 +121,7 @@ class _Layout:
             values = result.data[column.name].to_pylist()
             if column.name in result.totals:
                 values.append(result.totals[column.name])
-            made = _cells(column, values, row_units, result.origin_ns)
+            made = column_cells(column, values, row_units, result.origin_ns)
             totals.append(made.pop() if column.name in result.totals else "")
             cells.append(made)
         headings = [column.name for column in result.columns]
@@ -169,13 +169,16 @@ class _Layout:
         return sum(widths) + len(_SEPARATOR) * (len(widths) - 1) - width
 
 
-def _cells(column: ResultColumn, values: list[Any], row_units: list[str], origin_ns: int) -> list[str]:
+def column_cells(column: ResultColumn, values: list[Any], row_units: list[str], origin_ns: int) -> list[str]:
+    """The values of a column as people read them, with their units under each other."""
     if column.unit in (BY_ROW, BY_ROW_PER_S):
         per = "/s" if column.unit == BY_ROW_PER_S else ""
         return _aligned([_cell(value, unit, per) for value, unit in zip(values, row_units, strict=True)])
     if column.instant:
         return [_NOTHING if value is None else f"{(value - origin_ns) / 1e9:.6f} s" for value in values]
     made = [_cell(value, column.unit) for value in values]
+    if column.signed:
+        made = [f"+{cell}" if value and value > 0 else cell for cell, value in zip(made, values, strict=True)]
     return _aligned(made) if column.unit in (NS, BYTES) else made
 
 

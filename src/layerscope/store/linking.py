@@ -59,6 +59,8 @@ class ForwardBackward:
             return none, none, none
         columns = (np.concatenate(column) for column in zip(*self._forward, strict=True))
         keys, span, start_ns, _, module = _makers(*columns)
+        if not len(keys):  # the forward operators ran where torch's number of the thread is not known
+            return none, none, none
         wanted, backward, backward_ns = (np.concatenate(column) for column in zip(*self._backward, strict=True))
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         known = (keys[at] == wanted) & (start_ns[at] <= backward_ns)

@@ -23,7 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from layerscope.analyse.diff import quantities, sameness
-from layerscope.analyse.diff.intervals import LEVEL, MEAN, Change, compare
+from layerscope.analyse.diff.intervals import LEVEL, MEDIAN, Change, compare
 from layerscope.analyse.diff.quantities import MODULE, OPERATOR, PHASE, RUN, STEP, Quantities
 from layerscope.analyse.losses import problems
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, first_line
@@ -77,11 +77,10 @@ class Rows:
 
     def verdicts(self) -> Strings:
         """The verdict of each row."""
-        difference, error = self.change.difference, self.change.error
         verdict = np.full(len(self.names), SAME, object)
-        verdict[np.isnan(error)] = NOT_REPEATED
-        verdict[difference > error] = SLOWER
-        verdict[-difference > error] = FASTER
+        verdict[np.isnan(self.change.error)] = NOT_REPEATED
+        verdict[self.change.is_above()] = SLOWER
+        verdict[self.change.is_below()] = FASTER
         verdict[~self.in_a] = ADDED
         verdict[~self.in_b] = GONE
         return verdict
@@ -115,7 +114,7 @@ class Diff:
         )
 
 
-def build(a: Reader, b: Reader, labels: tuple[str, str], views: Sequence[str], statistic: str = MEAN) -> Diff:
+def build(a: Reader, b: Reader, labels: tuple[str, str], views: Sequence[str], statistic: str = MEDIAN) -> Diff:
     """Compare two recordings, called `labels`, in all that `views` show."""
     import duckdb
 
@@ -138,8 +137,8 @@ def build(a: Reader, b: Reader, labels: tuple[str, str], views: Sequence[str], s
                 notes.append(missing)
             else:
                 rows[what] = _rows(*(side[what] for side in sides))
-    if per_step and statistic == MEAN:
-        notes += sameness.uneven((a, b))
+    if per_step:
+        notes += sameness.uneven((a, b), statistic)
     said = [
         _named(problem, letter)
         for letter, side in zip(sameness.SIDES, (a, b), strict=True)
@@ -186,7 +185,7 @@ def _places(names: Strings, known: Strings) -> NDArray[np.intp]:
 
 def _table(what: str, rows: Rows) -> pa.Table:
     change, verdicts = rows.change, rows.verdicts()
-    low, high = change.relative_limits()
+    (low, high), (low_ns, high_ns) = change.relative_limits(), change.limits()
     said = (verdicts != SAME) & (verdicts != NOT_REPEATED)
     ranks = {RUN: 0, STEP: 1, PHASE: 2}
     order = np.arange(len(rows.names))
@@ -203,8 +202,8 @@ def _table(what: str, rows: Rows) -> pa.Table:
         "verdict": pa.array(verdicts, pa.string()),
         "a_calls": rows.a_calls,
         "b_calls": rows.b_calls,
-        "low_ns": np.rint(change.difference - change.error),
-        "high_ns": np.rint(change.difference + change.error),
+        "low_ns": np.rint(low_ns),
+        "high_ns": np.rint(high_ns),
         "rank": rank,
         "magnitude_ns": np.abs(change.difference),
     }
@@ -214,7 +213,7 @@ def _table(what: str, rows: Rows) -> pa.Table:
 
 def _nothing() -> Rows:
     none = np.zeros(0)
-    return Rows(np.zeros(0, object), Change(none, none, none, none, none, none), none > 0, none > 0, none, none)
+    return Rows(np.zeros(0, object), Change(none, none, none > 0, none, none, none), none > 0, none > 0, none, none)
 
 
 def _named(problem: Problem, letter: str) -> Problem:

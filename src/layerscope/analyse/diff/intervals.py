@@ -2,13 +2,18 @@
 
 The steps of a program are not independent: what disturbs one step disturbs its neighbours too. So the steps of each
 side are cut into blocks of equal length (about the square root of their number of blocks, 3 to 20), and the spread of
-the blocks says how well the value of the whole is known. The interval of a difference is Welch's (Student's t, one variance for each side), that of a relative change
-Fieller's with the same t: it leaves out zero exactly when the interval of the difference does.
+the blocks says how well the value of the whole is known.
+
+Means are compared by their difference; where it lies is Welch's interval (Student's t, one variance for each side), and
+the relative one is Fieller's with the same t: it leaves out zero exactly when the other does. Medians are compared by
+their ratio, on logarithms: disturbances multiply times rather than add to them, and the logarithm of a median is the
+median of the logarithms. Where a block is zero there is no logarithm, and the difference is taken.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -23,35 +28,43 @@ LEVEL = 0.95
 MOST_BLOCKS = 20
 # Fewer steps than this have no interval.
 FEWEST_STEPS = 3
+# A limit further away than this ratio says nothing: there is none.
+_FAR = 1000.0
 _ANGLES = 20_000
 
 
 @dataclass(slots=True)
 class Estimates:
-    """What one side says of each name: a value of a step (or of the run), and the variance of that value.
+    """What one side says of each name: a value of a step (or of the run), and how well it is known.
 
-    `blocks` is from how many blocks of steps the variance comes; 0: the steps do not repeat, there is none.
+    `variance` is that of the value, `log_variance` that of its logarithm, NaN where the value is a mean or a block is
+    zero. `blocks` is from how many blocks of steps they come; 0: the steps do not repeat, both are NaN.
     """
 
     value: Floats
     variance: Floats
+    log_variance: Floats
     blocks: int
 
     def at(self, places: NDArray[np.intp]) -> Estimates:
         """The same for chosen names; a place of -1 is a name that this side does not have: exactly zero."""
         has = places >= 0
-        value, variance = np.zeros(len(places)), np.zeros(len(places))
-        value[has], variance[has] = self.value[places[has]], self.variance[places[has]]
-        return Estimates(value, variance, self.blocks)
+        value, variance, log_variance = np.zeros(len(places)), np.zeros(len(places)), np.full(len(places), np.nan)
+        for chosen, own in ((value, self.value), (variance, self.variance), (log_variance, self.log_variance)):
+            chosen[has] = own[places[has]]
+        return Estimates(value, variance, log_variance, self.blocks)
 
 
 @dataclass(slots=True)
 class Change:
-    """The difference b - a of each row with its interval; without repeated steps the limits are NaN."""
+    """What became of each row from a to b. `error` is half the width of the interval, NaN without repeated steps.
+
+    Where `is_ratio` is true, interval and variances are those of the logarithm of b / a, else those of b - a.
+    """
 
     a: Floats
     b: Floats
-    error: Floats  # half the width of the interval of b - a
+    is_ratio: Bools
     a_variance: Floats
     b_variance: Floats
     t: Floats
@@ -61,56 +74,118 @@ class Change:
         """The change in ns."""
         return self.b - self.a
 
+    @property
+    def error(self) -> Floats:
+        """Half the width of the interval."""
+        return self.t * np.sqrt(self.a_variance + self.b_variance)
+
     def relative(self) -> Floats:
         """The change as a fraction of a; NaN where a is zero."""
-        return _divided(self.difference, self.a)
+        return self.difference / np.where(self.a > 0, self.a, np.nan)
+
+    def is_above(self) -> Bools:
+        """Whether the whole interval lies above no change."""
+        return self.exceeds(0.0)
+
+    def is_below(self) -> Bools:
+        """Whether the whole interval lies below no change."""
+        below: Bools = -self._distance() > self.error
+        return below
+
+    def exceeds(self, limit: float) -> Bools:
+        """Whether b is more than `limit` (a fraction) above a, with the whole interval."""
+        widened = self.t * np.sqrt((1 + limit) ** 2 * self.a_variance + self.b_variance)
+        sure: Bools = np.where(
+            self.is_ratio, self._distance() - math.log1p(limit) > self.error, self.b - (1 + limit) * self.a > widened
+        )
+        return sure
 
     def relative_limits(self) -> tuple[Floats, Floats]:
-        """Where the relative change lies; NaN where a is not known well enough to be a measure."""
+        """Between what the relative change lies; NaN where no ratio is known, or no limit."""
+        medians = [np.exp(limit) - 1 for limit in self._log_limits()]
+        low, high = (np.where(self.is_ratio, *limits) for limits in zip(medians, self._fieller(), strict=True))
+        # What never varies is known exactly, rounding or not.
+        exact = (self.error == 0) & (self.a > 0)
+        low, high = (np.where(exact, self.relative(), limit) for limit in (low, high))
+        return low, np.where(high < _FAR, high, np.nan)
+
+    def _fieller(self) -> tuple[Floats, Floats]:
+        """The relative changes for which b - (1 + change) * a is not surely above or below zero."""
         spread = self.t**2
         square = self.a**2 - spread * self.a_variance
         mixed = self.a * self.b
         root = np.sqrt(np.maximum(mixed**2 - square * (self.b**2 - spread * self.b_variance), 0.0))
         square = np.where(square > 0, square, np.nan)
-        low, high = (mixed - root) / square - 1, (mixed + root) / square - 1
-        # Rounding must not make the two intervals disagree about zero.
-        exact = (self.a_variance == 0) & (self.b_variance == 0) & (self.a > 0) & ~np.isnan(self.error)
-        low, high = np.where(exact, self.relative(), low), np.where(exact, self.relative(), high)
-        return np.maximum(low, -1.0), high
+        return np.maximum((mixed - root) / square, 0.0) - 1, (mixed + root) / square - 1
 
-    def exceeds(self, limit: float) -> Bools:
-        """Whether b is more than `limit` (a fraction) above a, with the whole interval."""
-        above = self.b - (1 + limit) * self.a
-        error = self.t * np.sqrt(self.b_variance + (1 + limit) ** 2 * self.a_variance)
-        sure: Bools = above > error
-        return sure
+    def limits(self) -> tuple[Floats, Floats]:
+        """Between what the change lies, in ns; NaN where there is no limit.
+
+        For a ratio, a and b are thought to be equally wrong: their product stays as it is.
+        """
+        middle = np.sqrt(self.a * self.b)
+        ratios = [np.where(np.abs(limit) < math.log(_FAR), limit, np.nan) for limit in self._log_limits()]
+        low, high = (2 * middle * np.sinh(ratio / 2) for ratio in ratios)
+        error = np.where(self.is_ratio, np.nan, self.error)
+        return np.where(self.is_ratio, low, self.difference - error), np.where(
+            self.is_ratio, high, self.difference + error
+        )
+
+    def _distance(self) -> Floats:
+        """How far b is from a, in what the interval is about."""
+        ratio = np.where(self.is_ratio, self.b, 1.0) / np.where(self.is_ratio, self.a, 1.0)
+        return np.where(self.is_ratio, np.log(ratio), self.difference)
+
+    def _log_limits(self) -> tuple[Floats, Floats]:
+        center = np.where(self.is_ratio, self._distance(), np.nan)
+        # Further away than this is no limit to anybody, and no number to exp.
+        low, high = (np.clip(limit, -500.0, 500.0) for limit in (center - self.error, center + self.error))
+        return low, high
 
 
 def compare(a: Estimates, b: Estimates, level: float) -> Change:
     """The change of every row from `a` to `b`, with intervals that all hold together with probability `level`."""
     if not a.blocks or not b.blocks:
         unknown = np.full(len(a.value), np.nan)
-        return Change(a.value, b.value, unknown, unknown, unknown, unknown)
+        return Change(a.value, b.value, np.zeros(len(unknown), np.bool_), unknown, unknown, unknown)
+    is_ratio = ~np.isnan(a.log_variance) & ~np.isnan(b.log_variance)
+    a_variance, b_variance = (np.where(is_ratio, side.log_variance, side.variance) for side in (a, b))
     # Each row may be wrong with an equal part of the probability (Bonferroni).
     tail = (1 - level) / 2 / max(1, len(a.value))
-    t = np.array([t_quantile(tail, freedom) for freedom in _freedom(a, b).tolist()])
-    return Change(a.value, b.value, t * np.sqrt(a.variance + b.variance), a.variance, b.variance, t)
+    freedom = _freedom(a_variance, b_variance, a.blocks - 1, b.blocks - 1)
+    t = np.array([t_quantile(tail, degrees) for degrees in freedom.tolist()])
+    return Change(a.value, b.value, is_ratio, a_variance, b_variance, t)
 
 
-def estimate(values: Floats, statistic: str) -> tuple[Floats, Floats]:
-    """Mean or median over the steps (columns) of each row, and the variance of it from blocks of steps."""
+def estimate(values: Floats, statistic: str) -> Estimates:
+    """Mean or median over the steps (columns) of each row, and how well it is known from blocks of steps."""
     steps = values.shape[1]
     count = block_count(steps)
     value = values.mean(axis=1) if statistic == MEAN else np.median(values, axis=1)
     if not count:
-        return value, np.full(len(values), np.nan)
+        unknown = np.full(len(values), np.nan)
+        return Estimates(value, unknown, unknown, 0)
     edges = np.arange(count + 1) * steps // count
     if statistic == MEAN:
         parts = np.add.reduceat(values, edges[:-1], axis=1) / np.diff(edges)
     else:
         ranges = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         parts = np.stack([np.median(values[:, start:end], axis=1) for start, end in ranges], axis=1)
-    return value, parts.var(axis=1, ddof=1) / count
+    has_logarithm = (parts.min(axis=1) > 0) & (value > 0) & (statistic == MEDIAN)
+    logarithms = np.log(np.where(has_logarithm[:, None], parts, 1.0))
+    log_variance = np.where(has_logarithm, logarithms.var(axis=1, ddof=1) / count, np.nan)
+    return Estimates(value, parts.var(axis=1, ddof=1) / count, log_variance, count)
+
+
+def joined(parts: Sequence[Estimates], steps: int) -> Estimates:
+    """The estimates of some names after those of others."""
+    none = [np.zeros(0)]
+    return Estimates(
+        np.concatenate(none + [part.value for part in parts]),
+        np.concatenate(none + [part.variance for part in parts]),
+        np.concatenate(none + [part.log_variance for part in parts]),
+        block_count(steps),
+    )
 
 
 def block_count(steps: int) -> int:
@@ -130,13 +205,9 @@ def t_quantile(tail: float, freedom: int) -> float:
     return math.sqrt(freedom) * math.tan(float(np.interp(1 - 2 * tail, area / area[-1], angle)))
 
 
-def _freedom(a: Estimates, b: Estimates) -> NDArray[np.int64]:
+def _freedom(a_variance: Floats, b_variance: Floats, a_freedom: int, b_freedom: int) -> NDArray[np.int64]:
     """Degrees of freedom of the difference (Welch and Satterthwaite), rounded down."""
-    squares = a.variance**2 / (a.blocks - 1) + b.variance**2 / (b.blocks - 1)
-    exact = (a.variance + b.variance) ** 2 / np.where(squares > 0, squares, 1.0)
-    freedom: NDArray[np.int64] = np.where(squares > 0, exact + 1e-9, a.blocks + b.blocks - 2).astype(np.int64)
+    squares = a_variance**2 / a_freedom + b_variance**2 / b_freedom
+    exact = (a_variance + b_variance) ** 2 / np.where(squares > 0, squares, 1.0)
+    freedom: NDArray[np.int64] = np.where(squares > 0, exact + 1e-9, a_freedom + b_freedom).astype(np.int64)
     return np.maximum(freedom, 1)
-
-
-def _divided(above: Floats, below: Floats) -> Floats:
-    return above / np.where(below > 0, below, np.nan)

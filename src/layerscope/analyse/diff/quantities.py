@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from layerscope.analyse.diff.intervals import Estimates, Floats, block_count, estimate
+from layerscope.analyse.diff.intervals import Estimates, Floats, estimate, joined
 from layerscope.model.layers import PHASES
 
 if TYPE_CHECKING:
@@ -130,13 +130,10 @@ def by_name(reader: Reader, what: str, steps: int, statistic: str) -> Quantities
     columns = max(1, steps)
     order = np.argsort(code, kind="stable")
     found = [estimate(part, statistic) for part in _dense(code[order], place[order], value[order], columns)]
-    values = np.concatenate([np.zeros(0), *(part[0] for part in found)])
-    variances = np.concatenate([np.zeros(0), *(part[1] for part in found)])
+    estimates = joined(found, columns)
     counted = answer["calls"].to_numpy(zero_copy_only=False).astype(np.float64)
-    calls = np.bincount(code, weights=counted, minlength=len(values)) / columns
-    return Quantities(
-        coded.dictionary.to_numpy(zero_copy_only=False), Estimates(values, variances, block_count(columns)), calls
-    )
+    calls = np.bincount(code, weights=counted, minlength=len(estimates.value)) / columns
+    return Quantities(coded.dictionary.to_numpy(zero_copy_only=False), estimates, calls)
 
 
 def _dense(code: NDArray[Any], place: NDArray[Any], value: Floats, columns: int) -> Iterator[Floats]:
@@ -152,6 +149,4 @@ def _dense(code: NDArray[Any], place: NDArray[Any], value: Floats, columns: int)
 
 
 def _quantities(names: list[str], values: Floats, statistic: str) -> Quantities:
-    value, variance = estimate(values, statistic)
-    made = Estimates(value, variance, block_count(values.shape[1]))
-    return Quantities(np.array(names, object), made, np.full(len(names), np.nan))
+    return Quantities(np.array(names, object), estimate(values, statistic), np.full(len(names), np.nan))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from layerscope.analyse.diff.intervals import FEWEST_STEPS, MOST_BLOCKS
+from layerscope.analyse.diff.intervals import FEWEST_STEPS, MEAN, MEDIAN, MOST_BLOCKS
 from layerscope.analyse.diff.quantities import Steps
 from layerscope.model.secrets import MASK
 from layerscope.store.run import RunInfo
@@ -21,6 +21,10 @@ _HOST = {
     "cpu_model": "CPU",
     "kernel": "kernel",
     "memory_bytes": "memory (bytes)",
+}
+_OTHER_STATISTIC = {
+    MEDIAN: "The median is compared; --mean compares the mean.",
+    MEAN: "The median, which is compared without --mean, hides what disturbed them.",
 }
 # The mean of the steps is this many times their median: something disturbed them.
 _UNEVEN = 1.25
@@ -38,8 +42,8 @@ def sentences(
     return said
 
 
-def uneven(readers: Sequence[Reader]) -> list[str]:
-    """The sides whose mean step says little, because a few steps took much longer than the others."""
+def uneven(readers: Sequence[Reader], statistic: str) -> list[str]:
+    """The sides of which a few steps took much longer than the others: mean and median tell different stories."""
     query = "SELECT avg(dur_ns), median(dur_ns) FROM steps WHERE NOT warmup"
     said = []
     for letter, reader in zip(SIDES, readers, strict=True):
@@ -47,7 +51,7 @@ def uneven(readers: Sequence[Reader]) -> list[str]:
         if median and mean > _UNEVEN * median:
             said.append(
                 f"The steps of {letter} are uneven: their mean is {mean / median:.1f} times their median. "
-                "--median compares the usual step; a quiet machine would be better."
+                f"{_OTHER_STATISTIC[statistic]}"
             )
     return said
 

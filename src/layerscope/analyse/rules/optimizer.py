@@ -14,6 +14,8 @@ with the most spans that is not.
   loader waits into segments, waits without an operator between them being one. A segment with operators but without a
   backward pass, other than the one that ends the step, is evaluation, and the step begins after the last of them. The
   end of an epoch is cut off in this way too, because a new iterator of a `DataLoader` draws its seed with operators.
+  Where at least half of the steps call modules, only calls of modules outside of the waits and the seed count as
+  operators here: a loop that loads ahead moves batches to a device between two waits.
   Where most steps have such a segment without a later empty wait, the loop has several loaders, and only what comes
   before an empty wait is cut off.
 
@@ -25,8 +27,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from layerscope.analyse.lines import STEP_PREFIX, Found, SpanColumns, line_of, make_lane, with_name_part
+from layerscope.analyse.lines import STEP_PREFIX, Found, SpanColumns, code_of, line_of, make_lane, with_name_part
 from layerscope.analyse.phases import (
+    MODULE,
     OPTIMIZER,
     RANGE,
     Bools,
@@ -39,7 +42,7 @@ from layerscope.analyse.phases import (
     last_before,
     outermost,
 )
-from layerscope.analyse.rules.loader import empty_waits
+from layerscope.analyse.rules.loader import ITERATOR_SEED, empty_waits
 
 
 def find(spans: SpanColumns, workers: Bools) -> Found | None:
@@ -110,7 +113,8 @@ def _without_evaluation(
     waits_opening, of_step = waits[opens], of_step[opens]
     last = np.append(np.diff(of_step) != 0, True)
     stop = np.where(last, stops[of_step], np.append(waits_opening[1:], 0))
-    has_operators = np.searchsorted(scopes.free, stop) > np.searchsorted(scopes.free, waits_opening)
+    telling = _telling(spans, line, scopes, stops)
+    has_operators = np.searchsorted(telling, stop) > np.searchsorted(telling, waits_opening)
     has_backward = np.searchsorted(scopes.backward, stop) > np.searchsorted(scopes.backward, waits_opening)
     evaluation = np.flatnonzero(has_operators & ~has_backward & ~last)
     if not len(evaluation):
@@ -121,3 +125,14 @@ def _without_evaluation(
         evaluation = evaluation[before_empty]
     begin[of_step[evaluation]] = line.start[waits_opening[evaluation + 1]]  # of several in a step the last one wins
     return begin
+
+
+def _telling(spans: SpanColumns, line: Line, scopes: Scopes, stops: Positions) -> Positions:
+    """What tells, where no backward pass follows, that a segment is evaluation or the end of an epoch."""
+    modules = np.flatnonzero(spans.kind[line.source] == MODULE)
+    modules = modules[~inside(line, modules, scopes.loader)]
+    of_step = np.unique(np.searchsorted(stops, modules, side="right"))
+    if 2 * np.count_nonzero(of_step < len(stops)) < len(stops):
+        return scopes.free
+    seeds = scopes.free[line.name[scopes.free] == code_of(spans, ITERATOR_SEED)]
+    return np.sort(np.concatenate((modules, seeds)))

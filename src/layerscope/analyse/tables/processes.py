@@ -74,7 +74,9 @@ _QUERY = """
         FROM gaps LEFT JOIN tracks USING (track) GROUP BY ALL
     ),
     -- A worker that lives for milliseconds ends before anybody has read the name that it gave its thread.
-    named AS (SELECT DISTINCT process, name LIKE 'pt_data_worker%' AS loads FROM tracks WHERE kind = 'thread' AND name <> ''),
+    named AS (
+        SELECT DISTINCT process, name LIKE 'pt_data_worker%' AS loads FROM tracks WHERE kind = 'thread' AND name <> ''
+    ),
     loading AS (
         SELECT DISTINCT process FROM spans JOIN tracks USING (track)
         WHERE spans.kind = 'loader' AND spans.name LIKE '%MultiProcessing%'

@@ -60,7 +60,7 @@ _TOTALS = """
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each span, longest first."""
     calls, self_ns, layers, unfinished, weight = reader.connection().sql(_TOTALS).fetchall()[0]
-    totals: dict[str, object] = {"name": f"all {calls:,} spans"}
+    totals: dict[str, int | float | str] = {"name": f"all {calls:,} spans"}
     if layers == 1:  # the time of an operator lies in that of its module too
         totals |= {"self_ns": self_ns, "self_share": 1.0}
     return Result(

@@ -5,103 +5,145 @@ know. The path of a module is that of the first call: the module that the progra
 a number if several of them live; what it holds follows as `named_modules` has it. Standard library only.
 """
 
+import functools
+import heapq
 import sys
 import weakref
 
 MOST_BYTES = 700  # of a path; a name takes 1 KiB, and class and line follow
 MOST_FRAMES = 50
 MOST_SEARCHES = 8  # of a module's whole tree for one that was put there after its first call
+MARK_PROBLEM = 4  # native/layout.h
+SWEEP_AT = 1000  # modules known before those that are gone are looked for the first time
+
+
+class Root(weakref.ref):
+    """A module that is called by its class, and its number among those of that class."""
+
+    __slots__ = ("number",)
+
+
+class Numbers:
+    """From 1, the lowest that is free. The number of a module that is gone is free again."""
+
+    def __init__(self):
+        self.most = 0
+        self.free = []  # a heap
+        self.holders = {}  # number -> weak reference to the module that has it
+        self.gone = []  # references whose module has gone, put here by their callback
+
+    def take(self, module):
+        """A number for `module`."""
+        while self.gone:
+            self.give_back(self.gone.pop().number)
+        if not self.free:
+            self.most += 1
+        number = heapq.heappop(self.free) if self.free else self.most
+        self.holders[number] = root = Root(module, self.gone.append)
+        root.number = number
+        return number
+
+    def give_back(self, number):
+        """It is free."""
+        if self.holders.pop(number, None) is not None:
+            heapq.heappush(self.free, number)
 
 
 class Paths:
-    """Learns the modules of this process; `learn(address, text)` and `forget(address)` are the agent's."""
+    """Learns the modules of this process; `learn(address, text)` and `forget(address, reference)` are the agent's.
+
+    When a module goes, C forgets it at once: no Python code of ours runs in the program's garbage collection.
+    """
 
     def __init__(self, learn, forget, own_folder):
         self.learn = learn
         self.forget = forget
         self.own_folder = own_folder
-        self.paths = {}  # address of a module -> its path
-        self.alive = {}  # address of a module -> weak reference, which takes it out of all this again
-        self.roots = {}  # class name -> addresses of the roots called by it, None where one is gone
+        self.known = {}  # address of a module -> weak reference to it, its path
+        self.roots = {}  # class name -> the numbers of the roots called by it
         self.searches = {}  # address of a module -> how often its tree was searched
+        self.sweep_at = SWEEP_AT
 
     def resolve(self, module, outer=None):
         """Learn `module`, which is called for the first time; `outer` is the module whose call it runs in."""
         try:
-            path = self.paths.get(id(module)) or self.find(module, outer)
-            text = "\n".join((cut(path), class_name(module), self.line(sys._getframe(1))))
+            path = self.path(module) or self.find(module, outer)
+            text = "\n".join((cut(path, MOST_BYTES), class_name(module), self.line(sys._getframe(1))))
             self.learn(id(module), text.encode("utf-8", "backslashreplace"))
         except Exception:  # it is the program's call that would fail
             pass
 
+    def path(self, module):
+        """The path of a module; None: it has none yet."""
+        reference, path = self.known.get(id(module), (None, None))
+        return path if reference is not None and reference() is module else None
+
     def find(self, module, outer):
         """The path of a module that has none yet; its whole tree gets paths."""
-        if outer is None or id(outer) not in self.paths:
+        around = None if outer is None else self.path(outer)
+        if around is None:
             path = self.root_name(module)
         else:
-            path = self.below(outer, module) or f"{self.paths[id(outer)]}.({class_name(module)})"
+            path = self.below(outer, around, module) or f"{around}.({class_name(module)})"
         self.add_tree(module, path)
         return path
 
-    def below(self, outer, module):
-        """The path of `module` if it is somewhere in the tree of `outer` by now."""
-        prefix = self.paths[id(outer)]
+    def below(self, outer, around, module):
+        """The path of `module` if it is somewhere in the tree of `outer`, which is at `around`, by now."""
         for name, child in children(outer):
             if child is module:
-                return f"{prefix}.{name}"
+                return f"{around}.{name}"
         done = self.searches.get(id(outer), 0)
         if done < MOST_SEARCHES:
             self.searches[id(outer)] = done + 1
-            self.add_tree(outer, prefix)
-        return self.paths.get(id(module))
+            self.add_tree(outer, around)
+        return self.path(module)
 
     def add_tree(self, module, path):
         """Give `module` and all it holds their paths; a module that was a root of its own gets a place here."""
-        waiting = [(path, module)]
+        waiting = [(path, module, None)]  # the last: the path it had while its parent had another
         while waiting:
-            path, module = waiting.pop()
-            known = self.paths.get(id(module))
+            path, module, before = waiting.pop()
+            known = self.path(module)
             was_root = known is not None and "." not in known and "." in path
-            if known is None or was_root:
+            moves = was_root or (known is not None and known == before)
+            if was_root:
+                self.free_root(known)
+            if moves:
+                self.forget(id(module), None)  # learned anew at its next call
+            if known is None or moves:
                 self.add(module, path)
-                if was_root:
-                    self.forget(id(module))  # learned anew at its next call
             elif known != path:
                 continue  # shared: it keeps its first path, and so does what it holds
-            waiting.extend((f"{path}.{name}", child) for name, child in children(module))
+            # The last one goes in first: a module that is held twice gets its first path, as named_modules has it.
+            for name, child in reversed(children(module)):
+                waiting.append((f"{path}.{name}", child, f"{known}.{name}" if moves else None))
 
     def add(self, module, path):
         """Keep the path of a module for as long as it lives."""
-        address = id(module)
-        self.paths[address] = path
-        if address not in self.alive:
+        if len(self.known) >= self.sweep_at:
+            self.sweep()
+        reference = weakref.ref(module, functools.partial(self.forget, id(module)))
+        self.known[id(module)] = reference, path
+        self.searches.pop(id(module), None)
 
-            def gone(_, address=address):
-                self.drop(address)
-
-            self.alive[address] = weakref.ref(module, gone)
-
-    def drop(self, address):
-        """The module at this address is gone."""
-        self.forget(address)
-        self.alive.pop(address, None)
-        self.searches.pop(address, None)
-        path = self.paths.pop(address, "")
-        slots = self.roots.get(path.partition("#")[0])
-        if slots and address in slots:
-            slots[slots.index(address)] = None
+    def sweep(self):
+        """Leave out the modules that are gone."""
+        self.known = {address: known for address, known in list(self.known.items()) if known[0]() is not None}
+        self.searches = {address: n for address, n in list(self.searches.items()) if address in self.known}
+        self.sweep_at = max(SWEEP_AT, 2 * len(self.known))
 
     def root_name(self, module):
         """The class, and a number if other modules of that class are roots too. Those that are gone leave theirs."""
         name = class_name(module)
-        slots = self.roots.setdefault(name, [])
-        if None in slots:
-            number = slots.index(None)
-            slots[number] = id(module)
-        else:
-            number = len(slots)
-            slots.append(id(module))
-        return name if number == 0 else f"{name}#{number + 1}"
+        number = self.roots.setdefault(name, Numbers()).take(module)
+        return name if number == 1 else f"{name}#{number}"
+
+    def free_root(self, path):
+        """The number of a root that has a place in another module now."""
+        name, _, number = path.partition("#")
+        if name in self.roots:
+            self.roots[name].give_back(int(number or 1))
 
     def line(self, frame):
         """file:line of the innermost frame that is not PyTorch's."""
@@ -110,7 +152,7 @@ class Paths:
                 break
             file = frame.f_code.co_filename
             if not file.startswith(self.own_folder):
-                return f"{cut(file, 200)}:{frame.f_lineno or 0}"
+                return f"{cut(file, 180)}:{frame.f_lineno or 0}"
             frame = frame.f_back
         return ""
 
@@ -125,30 +167,59 @@ def children(module):
 
 def class_name(module):
     """The class of a module; of a scripted one, the class it was made from."""
-    name = getattr(module, "original_name", None) if "original_name" in dir(type(module)) else None
-    return cut(name if isinstance(name, str) else type(module).__name__, 100)
+    kind = type(module)
+    name = module.original_name if any("original_name" in vars(base) for base in kind.__mro__) else None
+    return cut(name if isinstance(name, str) else kind.__name__, 100)
 
 
-def cut(text, most=MOST_BYTES):
-    """`text` in one line and not too long."""
+def cut(text, most):
+    """`text` in one line of at most `most` bytes."""
     text = text.replace("\n", " ")
-    return text if len(text) <= most else text[: most - 3] + "..."
+    if len(text) * 4 <= most:
+        return text
+    coded = text.encode("utf-8", "backslashreplace")
+    return text if len(coded) <= most else coded[: most - 3].decode("utf-8", "ignore") + "..."
+
+
+def hide_from_compiler(torch, part):
+    """Have torch.compile pass over the functions of ours that run in its reach, without counting them."""
+    skip = getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "skip_code", None)
+    waiting = [value.__code__ for value in part.values() if type(value) is type(cut)]
+    for kind in (Numbers, Paths):
+        waiting += [value.__code__ for value in vars(kind).values() if type(value) is type(cut)]
+    while skip is not None and waiting:
+        code = waiting.pop()
+        skip(code)
+        waiting += [constant for constant in code.co_consts if type(constant) is type(code)]
 
 
 def watch(library, torch):
-    """Have the agent record the calls of modules. False: not with this Python or this torch."""
+    """Have the agent record the calls of modules. None: it cannot, and the recording says why."""
     import ctypes
 
-    function = torch.nn.Module.__dict__.get("__call__")
-    if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return None
     agent = ctypes.PyDLL(library)  # keeps the GIL: the agent's table of modules is guarded by it
     agent.ls_module_learn.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-    agent.ls_module_forget.argtypes = [ctypes.c_void_p]
+    agent.ls_module_forget.argtypes = [ctypes.c_void_p, ctypes.py_object]
     agent.ls_modules_start.argtypes = [ctypes.py_object, ctypes.py_object]
-    own_folder = torch.__file__.rpartition("/")[0] + "/"
-    paths = Paths(agent.ls_module_learn, agent.ls_module_forget, own_folder)
-    resolve = paths.resolve
-    if type(function) is not type(cut) or agent.ls_modules_start(function, resolve) != 0:
-        return None
-    return agent, function, resolve
+    function = torch.nn.Module.__dict__.get("__call__")
+    reason = why_not(function)
+    if not reason:
+        paths = Paths(agent.ls_module_learn, agent.ls_module_forget, torch.__file__.rpartition("/")[0] + "/")
+        resolve = paths.resolve
+        hide_from_compiler(torch, globals())
+        if agent.ls_modules_start(function, resolve) == 0:
+            return agent, function, resolve
+        reason = "this build of Python does not keep functions as CPython does"
+    agent.ls_mark(f"modules_refused\n{reason}".encode(), MARK_PROBLEM, 0)
+    return None
+
+
+def why_not(function):
+    """Why calls of modules cannot be recorded with this Python; empty: they may be."""
+    if sys.implementation.name != "cpython":
+        return f"this Python is {sys.implementation.name}, and only CPython is understood"
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return "this Python runs without the GIL, which guards what is known of modules"
+    if type(function) is not type(why_not):
+        return "torch.nn.Module.__call__ is not a Python function here"
+    return ""

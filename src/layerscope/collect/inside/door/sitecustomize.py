@@ -17,9 +17,17 @@ def _as_machinery(function):
 
 
 class _Finder(object):
-    """Watches for `import torch`. Stays until exec: a program may probe first and import later."""
+    """Watches for `import torch`. Stays until exec: a program may probe first and import later.
 
-    def __init__(self):
+    `layerscope.profiler` finds it on sys.meta_path and steers it: one door, whoever opened it.
+    """
+
+    is_layerscope_door = True
+
+    def __init__(self, before=None):
+        self.settings = SETTINGS
+        self.before = before  # fills the settings in when torch comes, where nobody has yet
+        self.wanted = True  # False while the program has stopped the profiler
         self.hook = None
         self.pending = False
         self.busy = set()  # threads that are in here already
@@ -77,6 +85,8 @@ class _Finder(object):
 
     def prepare(self, module):
         try:
+            if not SETTINGS and self.before is not None:
+                self.before()
             if self.hook is None:
                 hook = {"__name__": "layerscope_inside_pytorch", "settings": SETTINGS}
                 path = SETTINGS["inside"] + "/pytorch.py"
@@ -89,16 +99,42 @@ class _Finder(object):
 
     def try_start(self):
         try:
-            self.pending = self.hook is not None and bool(self.hook["start"]())
+            self.pending = self.wanted and self.hook is not None and bool(self.hook["start"]())
         except Exception:
             self.pending = False
 
 
-def _install():
+class _Library(object):
+    """Serves `layerscope` and `layerscope.profiler` to a program whose environment lacks them, and nothing else of
+    ours: what reads recordings needs libraries that the program's environment need not have.
+    """
+
+    def find_spec(self, name, path=None, target=None):
+        parts = name.split(".")
+        if parts[0] != "layerscope" or parts[1:2] not in ([], ["profiler"]) or len(parts) > 3:
+            return None
+        from importlib.util import spec_from_file_location
+
+        where = "/".join([SETTINGS["package"]] + parts[1:])
+        if len(parts) == 3:
+            return spec_from_file_location(name, where + ".py")
+        return spec_from_file_location(name, where + "/__init__.py", submodule_search_locations=[])
+
+
+def open_door(before=None):
+    """Watch for torch from now on; returns the finder that does."""
     if sys.version_info >= (3, 7):
         _Finder.find_spec = _as_machinery(_Finder.find_spec)
         _Finder.find = _as_machinery(_Finder.find)
-        sys.meta_path.insert(0, _Finder())
+    finder = _Finder(before)
+    sys.meta_path.insert(0, finder)
+    return finder
+
+
+def _install():
+    if sys.version_info >= (3, 7):
+        open_door()
+        sys.meta_path.append(_Library())
 
 
 def _leave():
@@ -109,13 +145,14 @@ def _leave():
     sys.path_importer_cache.pop(here, None)
 
 
-try:
-    _leave()
-    if SETTINGS:
-        _install()
-except Exception:
-    pass
+if __name__ == "sitecustomize":
+    try:
+        _leave()
+        if SETTINGS:
+            _install()
+    except Exception:
+        pass
 
-# The program's own sitecustomize takes this one's place; where there is none, `site` is told so.
-sys.modules.pop("sitecustomize", None)
-import sitecustomize  # noqa: E402, F401
+    # The program's own sitecustomize takes this one's place; where there is none, `site` is told so.
+    sys.modules.pop("sitecustomize", None)
+    import sitecustomize  # noqa: F401

@@ -1,0 +1,69 @@
+"""Raw files on a disk of this machine while the program runs, and back in the recording at its end.
+
+Meanwhile the recording's `raw` is a link to them. Where the recording lies on a network or FUSE file system this
+happens by itself: a server that keeps the drainer waiting would cost records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from layerscope.errors import RunError
+from layerscope.host import filesystems
+from layerscope.store.run import Run
+
+
+def divert(recording: Run, folder: str | None) -> None:
+    """Let `raw` lie in `folder`; without one, in a temporary folder if the recording's own place is remote."""
+    base = Path(folder).absolute() if folder else _local_folder(recording.path)
+    if base is None:
+        return
+    place = base / f"layerscope-{recording.info.run_id}"
+    try:
+        place.mkdir(parents=True, mode=0o700)
+        recording.raw.rmdir()
+        os.symlink(place, recording.raw)
+    except OSError as error:
+        shutil.rmtree(place, ignore_errors=True)
+        recording.raw.mkdir(exist_ok=True)
+        if folder:
+            raise RunError(f"the raw files cannot lie in {folder}: {error.strerror}. Choose another --spool") from error
+
+
+def _local_folder(recording: Path) -> Path | None:
+    """A temporary folder on this machine for a recording that is elsewhere; None: it is here, or so is nothing."""
+    if not filesystems.is_remote(recording):
+        return None
+    local = Path(tempfile.gettempdir())
+    return None if filesystems.is_remote(local) else local
+
+
+def bring_home(recording: Run) -> str:
+    """Copy the raw files into the recording, and remove them from their place; empty, or why they stay there."""
+    raw = recording.raw
+    if not raw.is_symlink():
+        return ""
+    place = raw.readlink()
+    draft = raw.with_name("raw.tmp")
+    try:
+        shutil.copytree(place, draft)
+        raw.unlink()
+        draft.rename(raw)
+    except OSError as error:  # shutil.Error is one, and holds a list
+        shutil.rmtree(draft, ignore_errors=True)
+        if not raw.is_symlink():
+            with contextlib.suppress(OSError):
+                os.symlink(place, raw)
+        return f"the raw files stay in {place}: they could not be copied to {raw} ({error.strerror or 'disk full'})"
+    shutil.rmtree(place, ignore_errors=True)
+    return ""
+
+
+def let_go(recording: Run) -> None:
+    """The program never started: remove what lies outside of the recording."""
+    if recording.raw.is_symlink():
+        shutil.rmtree(recording.raw.readlink(), ignore_errors=True)

@@ -1,0 +1,111 @@
+"""Write a recording as a file for another program: Perfetto, chrome://tracing, pandas, a spreadsheet.
+
+RUN is a folder made by `layerscope run`, with or without its suffix; left out, it is the newest
+one here. The extension of FILE chooses the format.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from layerscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from layerscope.show.exports import Exported
+    from layerscope.store.reader import Reader
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `export`."""
+    from layerscope.show import exports
+
+    formats = exports.formats().items()
+    listed = "\n".join(f"  {suffix:<9} {_first_line(module.__doc__)}" for suffix, module in sorted(formats))
+    parser.usage = f"{parser.prog} [RUN] FILE [options]"
+    parser.epilog = f"the formats:\n{listed}"
+    parser.add_argument("words", nargs="+", metavar="[RUN] FILE", help="a recording, and the file to write")
+    parser.add_argument("--steps", metavar="A:B", help="only the spans of the steps from A up to, not including, B")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    parser.add_argument("--json", action="store_true", help="print what was written as one JSON object")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the file that `arguments` ask for."""
+    from layerscope.cli._open import open_run
+    from layerscope.show import exports
+    from layerscope.store.reader import Reader
+    from layerscope.store.run import find_run
+
+    where, path = _run_and_file(arguments.words)
+    module = exports.format_of(path)
+    steps = _steps(arguments.steps)
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(f"{path} {'is a folder' if path.is_dir() else 'lies in a folder that does not exist'}")
+    if path.exists() and not arguments.force:
+        raise UsageError(f"{path} exists and was left as it is. --force replaces it")
+    recording = find_run(where)
+    with Reader(open_run(recording)) as reader:
+        exported = exports.export(reader, path, steps)
+        if arguments.json:
+            _print_json(reader, recording, path, exported)
+        elif not arguments.quiet:
+            _print(reader, path, exported)
+            print(f"Next: {module.OPEN}", file=sys.stderr)
+    return 0
+
+
+def _print_json(reader: Reader, recording: Path, path: Path, exported: Exported) -> None:
+    """One row about the file."""
+    from layerscope.analyse.losses import problems
+    from layerscope.analyse.result import BYTES, COUNT, Result, ResultColumn
+    from layerscope.show import json_output
+
+    columns = (
+        ResultColumn("file", "string", "", "the file"),
+        ResultColumn("spans", "int64", COUNT, "spans in it"),
+        ResultColumn("crossing", "int64", COUNT, "spans on a track beside their thread, because they cross others"),
+        ResultColumn("bytes", "int64", BYTES, "size of the file"),
+    )
+    row = [str(path), exported.spans, exported.crossing, path.stat().st_size]
+    relation = reader.connection().sql("SELECT ? AS file, ? AS spans, ? AS crossing, ? AS bytes", params=row)
+    result = Result("files", columns, relation, "file", exported.notes, problems=problems(reader))
+    sys.stdout.flush()
+    json_output.write(result, sys.stdout.buffer, "export", str(recording))
+
+
+def _print(reader: Reader, path: Path, exported: Exported) -> None:
+    from layerscope.analyse.losses import problems
+    from layerscope.show import terminal
+    from layerscope.units import size
+
+    for sentence in (*map(terminal.problem_sentence, problems(reader)), *exported.notes):
+        print(f"layerscope: {sentence}", file=sys.stderr)
+    spans = "1 span" if exported.spans == 1 else f"{exported.spans:,} spans"
+    if exported.crossing:
+        spans += f", {exported.crossing:,} of them on a track beside their thread because they cross others"
+    print(f"{path}: {spans}, {size(path.stat().st_size)}", file=sys.stderr)
+
+
+def _run_and_file(words: list[str]) -> tuple[str | None, Path]:
+    if len(words) > 2:
+        raise UsageError(f"at most a recording and one file, not {len(words)} words: {shlex.join(words)}")
+    return (words[0] if len(words) == 2 else None), Path(words[-1])
+
+
+def _steps(words: str | None) -> range | None:
+    if words is None:
+        return None
+    found = re.fullmatch(r"(\d+):(\d+)", words)
+    if not found or int(found[1]) >= int(found[2]):
+        raise UsageError(f"--steps {words} is no range: 10:20 are the steps 10 to 19")
+    return range(int(found[1]), int(found[2]))
+
+
+def _first_line(documentation: str | None) -> str:
+    return (documentation or "").strip().partition("\n")[0].rstrip(".")

@@ -1,0 +1,20 @@
+"""`%%layerscope` as the first line of a notebook's cell: runs it, records it, and shows where its time went."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def register(shell: Any) -> None:
+    """Add the cell magic to an IPython shell."""
+
+    def layerscope(line: str, cell: str) -> Any:
+        from layerscope import record
+
+        with record(line.strip() or None) as recorded:
+            result = shell.run_cell(cell)
+        if not result.success:
+            return None  # the shell has shown the error
+        return recorded.open() if recorded.path else None
+
+    shell.register_magic_function(layerscope, magic_kind="cell", magic_name="layerscope")

@@ -1,0 +1,235 @@
+"""What this process knows of its recording: the recorder beside it, the agent inside it, running or stopped.
+
+One door and one agent in a process, whoever came first: under `layerscope run` they are there already, and the
+same calls steer them. No call of the program fails because of us: what cannot be done is said once as a warning.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from _thread import RLock
+
+from layerscope.profiler import starting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+AUTOSTART = "LAYERSCOPE_AUTOSTART"
+DEFAULT_FILE = "profile.json"
+# An unknown build of torch is tried out first, once on a machine: 0.12 s.
+PROBE_PATIENCE_S = 10.0
+PAUSED, RESUMED = 2, 3
+MARKER, STEP = 0, 1
+
+
+def now_ns() -> int:
+    """The run's clock."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+def warn(text: str, once: dict[str, bool] = {}) -> None:  # noqa: B006 - what was said already
+    """Say `text` once in this process, at the line of the program that called us."""
+    if text in once:
+        return
+    once[text] = True
+    import warnings
+
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "layerscope":
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(text, RuntimeWarning, stacklevel=depth)
+
+
+class Steering:
+    """The one recording of this process. Everything may be called from any thread."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.agent: Any = None
+        self.path = ""
+        self.running = False
+        self.has_run = False
+        self.operators = True  # False: only what the program records by itself
+        self.since_ns = 0  # statistics count what ended later than this
+        self.file = os.path.abspath(DEFAULT_FILE) if os.path.isdir(os.curdir) else os.path.join("/", DEFAULT_FILE)
+        self.file_is_named = False
+        self.continuous = False
+        self.period_s = 1.0
+        self.stem = ""
+        self._files: dict[str, int] = {}
+        self.unable = False  # it was said why no recorder could be started
+        self._door = find_door()
+        if self._door is not None:
+            self.running = bool(self._door.wanted)
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def adopt(self, door: Any) -> None:
+        """A door was opened into this process: what comes through it is recorded from now on."""
+        self._door, self.running = door, True
+
+    def _after_fork(self) -> None:
+        self.lock = RLock()  # another thread of the parent may have held the old one
+
+    # -- the recorder ------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How to reach the recorder; empty while there is none."""
+        found: dict[str, Any] = self._door.settings if self._door is not None else {}
+        return found
+
+    def connect(self, folder: str = "", stem: str = "") -> bool:
+        """Have a recorder, started now if there is none. False: it was said why not."""
+        with self.lock:
+            if self.agent is not None:
+                return True
+            if self.unable:
+                return False
+            try:
+                if not self.settings and not self.connect_to_door():
+                    self._start(folder, stem)
+                self._load()
+            except (starting.NoRecorder, OSError, AttributeError) as error:
+                self.unable = True
+                warn(str(error))
+                return False
+            return True
+
+    def connect_to_door(self) -> bool:
+        """Take the door of `layerscope run`, if there is one by now: $LAYERSCOPE_AUTOSTART is looked at before it."""
+        door = find_door()
+        if door is None or door is self._door or not door.settings:
+            return False
+        if self._door in sys.meta_path:
+            sys.meta_path.remove(self._door)
+        self._door = door
+        return True
+
+    def _start(self, folder: str, stem: str) -> None:
+        told = starting.start_recorder(folder or os.getcwd(), stem or self.stem)
+        self.path = told["path"]
+        if self._door is None:
+            self._door = open_door(os.path.join(told["settings"]["inside"], "door", "sitecustomize.py"))
+        self._door.settings.update(told["settings"])
+
+    def _load(self) -> None:
+        import ctypes
+
+        agent = ctypes.CDLL(self.settings["library"])
+        agent.ls_counter.argtypes = [ctypes.c_char_p, ctypes.c_int64]
+        agent.ls_counter.restype = agent.ls_mark.restype = agent.ls_operators_stop.restype = None
+        agent.ls_range_begin.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p]
+        agent.ls_range_end.argtypes = [ctypes.c_void_p]
+        # Without torch there is no library to name yet; its import hook names it later.
+        code = agent.ls_prepare(self.settings["socket"].encode(), b"", self.settings["tsc"]) if not self._torch() else 0
+        if code:
+            raise OSError(f"layerscope records nothing: its recorder does not answer ({os.strerror(-code)})")
+        self.agent = agent
+
+    def _torch(self) -> Any:
+        """The module of torch, if it is imported; the agent knows of it then."""
+        torch = sys.modules.get("torch")
+        if torch is not None and self._door.hook is None:
+            self._door.prepare(torch)
+        return torch if self._door.hook is not None else None
+
+    def ask(self, what: str, **more: Any) -> dict[str, Any] | None:
+        """The recorder's answer; None when there is no recorder or it does not answer."""
+        if not self.settings:
+            return None
+        try:
+            return starting.ask(self.settings["socket"], {"what": what, **more})
+        except (OSError, ValueError) as error:
+            warn(
+                f"layerscope: the recorder does not answer ({error}). What it had taken by then is kept in "
+                f"{self.path or 'the recording'}; nothing more is recorded"
+            )
+            return None
+
+    def where(self) -> str:
+        """The folder of the recording; empty while there is none."""
+        if not self.path and self.settings:
+            self.path = (self.ask("where") or {}).get("path", "")
+        return self.path
+
+    # -- running and stopped -----------------------------------------------------------------------
+
+    def run(self, folder: str = "", stem: str = "") -> None:
+        """Record from now on."""
+        with self.lock:
+            if not self.connect(folder, stem):
+                return
+            if not self.has_run:
+                self.since_ns = now_ns()
+            elif not self.running:
+                self.agent.ls_mark(b"profiler", RESUMED, 0)
+            self._files.setdefault(self.file, now_ns())
+            self.running = self.has_run = True
+            self._door.wanted = self.operators
+            if self.operators:
+                self._start_operators()
+            self.name_file()
+
+    def _start_operators(self) -> None:
+        if self._torch() is None:
+            return  # the door starts them when torch comes
+        give_up = time.monotonic() + PROBE_PATIENCE_S
+        self._door.try_start()
+        while self._door.pending and time.monotonic() < give_up:
+            time.sleep(0.005)
+            self._door.try_start()
+        modules = self._modules()
+        if modules is not None:  # they were stopped before
+            modules[0].ls_modules_start(*modules[1:])
+
+    def _modules(self) -> Any:
+        """What records calls of modules, once it has begun: the agent, and what it wants to start again."""
+        return self._door.hook["state"]["modules"] if self._door.hook is not None else None
+
+    def stop(self) -> None:
+        """Record nothing from now on; a later `run` goes on in the same recording."""
+        with self.lock:
+            if not self.running or not self.connect():
+                return
+            self.running = False
+            self._door.wanted = self._door.pending = False
+            self.agent.ls_operators_stop()
+            modules = self._modules()
+            if modules is not None:
+                modules[0].ls_modules_stop()
+            self.agent.ls_mark(b"profiler", PAUSED, 0)
+
+    # -- the trace file ----------------------------------------------------------------------------
+
+    def name_file(self) -> None:
+        """Tell the recorder which file the trace goes into, if the program named one."""
+        if self.running and self.file_is_named and self.settings:
+            since_ns = self._files.setdefault(self.file, now_ns())
+            self.ask(
+                "trace", file=self.file, since_ns=since_ns, now_ns=now_ns(), continuous=self.continuous,
+                period_s=self.period_s,
+            )  # fmt: skip
+
+    def file_since_ns(self) -> int:
+        """From when on what was recorded belongs to the present file."""
+        return self._files.setdefault(self.file, now_ns() if self.has_run else 0)
+
+
+def find_door() -> Any:
+    """The door into this process, if one was opened; of two the one that leads somewhere."""
+    doors: list[Any] = [finder for finder in sys.meta_path if getattr(finder, "is_layerscope_door", False)]
+    return max(doors, key=lambda door: bool(door.settings), default=None)
+
+
+def open_door(file: str, before: Any = None) -> Any:
+    """Open the door whose code is in `file`: it watches for `import torch` from now on."""
+    namespace: dict[str, Any] = {"__name__": "layerscope_door"}
+    with open(file, encoding="utf-8") as source:
+        exec(compile(source.read(), file, "exec"), namespace)
+    return namespace["open_door"](before)
+
+
+steering = Steering()

@@ -1,0 +1,284 @@
+"""A recording as the viewers of traces want it: processes and threads with unique numbers, spans that nest, moments.
+
+Shared by the formats that are traces. Everything that comes by the million is a column; the few processes, threads
+and steps are objects. Times stay on the run's clock; `Trace.origin_ns` is what a file may take as its zero, and
+`Trace.realtime_ns` is that same moment on CLOCK_REALTIME.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from layerscope.errors import UsageError
+from layerscope.model.schema import TABLES
+from layerscope.show.exports.trace_lanes import TrackLanes
+from layerscope.show.exports.wall_clock import realtime_of
+
+if TYPE_CHECKING:
+    from layerscope.store.reader import Reader
+
+Columns = dict[str, np.ndarray]
+
+# Numbers that the operating system gives to no process and no thread (it stops at 4,194,304).
+FIRST_MADE_UP = 10_000_000
+STEPS = "steps"
+# Depth takes this many bits of the key that spans are sorted by; deeper ones are equal. 52 days fit into the others.
+_DEPTH_BITS = 10
+_KEY_NS = 1 << 62 - _DEPTH_BITS
+# What decides where a span is drawn.
+_PLACE = ["span", "track", "depth", "start_ns", "dur_ns", "step"]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceProcess:
+    """A process: `pid` is its own unless another process of the recording has it too. `order` is its place."""
+
+    pid: int
+    name: str
+    labels: str
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
+class TraceThread:
+    """What a viewer shows as a thread: a thread, one lane of it, or the steps of a process."""
+
+    pid: int
+    tid: int
+    name: str
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Spans, sorted by track and start, outer ones before inner ones; `order` are their rows in `columns`."""
+
+    columns: Columns
+    order: np.ndarray | None
+    span: np.ndarray
+    thread: np.ndarray
+
+    def part(self, rows: slice) -> Columns:
+        """Some rows, with `thread`: their places in the trace's threads."""
+        where = rows if self.order is None else self.order[rows]
+        part = {name: values if name.endswith(".names") else values[where] for name, values in self.columns.items()}
+        return part | {"thread": self.thread[rows]}
+
+
+@dataclass(slots=True)
+class Window:
+    """Which part of the run is wanted: some steps, and the time they take in each process. None: all of it."""
+
+    steps: range | None = None
+    process_ns: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def holds(self, process: int, at_ns: int) -> bool:
+        """Whether a moment of a process is wanted."""
+        if self.steps is None:
+            return True
+        first_ns, end_ns = self.process_ns.get(process, (0, 0))
+        return first_ns <= at_ns < end_ns
+
+
+class Trace:
+    """One recording. `threads` grows while `pieces` meets spans that cross others."""
+
+    def __init__(self, reader: Reader, steps: range | None = None) -> None:
+        self.reader = reader
+        self.window = Window(steps)
+        self.processes = _processes(reader)
+        self.threads: list[TraceThread] = []
+        self.spans = 0
+        self.crossing = 0
+        self._used: set[tuple[int, int]] = set()
+        self._tracks: dict[int, dict[str, Any]] = {}
+        self._lane_thread: dict[tuple[int, int], int] = {}
+        self._steps_thread: dict[int, int] = {}
+        self.steps = self._find_steps()
+        self._find_threads()
+        self._ends = _ends_by_piece(reader)
+        starts = [row["start_ns"] for row in (*rows_of(reader, "processes"), *self.steps)]
+        self.origin_ns = min([*starts, *(start for start, _ in self._ends)], default=0)
+        self.realtime_ns, self.notes = realtime_of(reader, self.origin_ns)
+
+    def _find_steps(self) -> list[dict[str, Any]]:
+        """The wanted steps, with the time that they take in each process in `window`."""
+        rows = rows_of(self.reader, "steps", "process", "step")
+        wanted = self.window.steps
+        if wanted is None:
+            return rows
+        chosen = [row for row in rows if row["step"] in wanted]
+        if not chosen:
+            has = f"it has the steps 0 to {max(row['step'] for row in rows)}" if rows else "it has no steps"
+            raise UsageError(f"--steps {wanted.start}:{wanted.stop} holds no step of the recording: {has}")
+        for row in chosen:
+            first_ns, end_ns = self.window.process_ns.get(row["process"], (row["start_ns"], 0))
+            self.window.process_ns[row["process"]] = (first_ns, max(end_ns, row["start_ns"] + row["dur_ns"]))
+        return chosen
+
+    # -- threads -----------------------------------------------------------------------------------
+
+    def _find_threads(self) -> None:
+        for process in sorted({row["process"] for row in self.steps}):
+            self._steps_thread[process] = self._add_thread(process, None, STEPS)
+        for row in rows_of(self.reader, "tracks", "process", "start_ns", "track"):
+            self._tracks[row["track"]] = row
+            if row["kind"] != "counter":
+                self.thread_of(row["track"])
+
+    def _add_thread(self, process: int, tid: int | None, name: str, order: int | None = None) -> int:
+        pid = self.pid(process)
+        if not tid or (pid, tid) in self._used:
+            tid = FIRST_MADE_UP + len(self.threads)
+        self._used.add((pid, tid))
+        self.threads.append(TraceThread(pid, tid, name, len(self.threads) if order is None else order))
+        return len(self.threads) - 1
+
+    def thread_of(self, track: int, lane: int = 0) -> int:
+        """Where in `threads` the spans of a lane of a track go. A lane stands below its thread."""
+        known = self._lane_thread.get((track, lane))
+        if known is not None:
+            return known
+        row = self._tracks.get(track, {"process": 0, "tid": None, "name": f"track {track}"})
+        if lane:
+            main = self.threads[self.thread_of(track)]
+            number = f" {lane}" if lane > 1 else ""
+            made = self._add_thread(row["process"], None, f"{main.name} (crossing{number})", main.order)
+        else:
+            made = self._add_thread(row["process"], row["tid"], row["name"] or "thread")
+        self._lane_thread[track, lane] = made
+        return made
+
+    def steps_thread(self, process: int) -> int:
+        """Where in `threads` the steps of a process go."""
+        return self._steps_thread[process]
+
+    def process_of(self, track: int) -> int:
+        """The process of a track."""
+        return int(self._tracks[track]["process"]) if track in self._tracks else 0
+
+    def pid(self, process: int) -> int:
+        """The number by which the file knows a process."""
+        return self.processes[process].pid if process in self.processes else FIRST_MADE_UP + process
+
+    # -- spans -------------------------------------------------------------------------------------
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+        """The wanted spans with these columns, newest piece first."""
+        lanes: dict[int, TrackLanes] = {}
+        number = len(self._ends)
+        for piece in self.reader.pieces("spans", list(dict.fromkeys([*_PLACE, *columns])), newest_first=True):
+            number -= 1
+            order = _order(piece, self.window.steps)
+            if not len(piece["span"] if order is None else order):
+                continue
+            span, track, start, dur = (
+                piece[name] if order is None else piece[name][order] for name in ("span", "track", "start_ns", "dur_ns")
+            )
+            thread = self._threads_of(track, start, start + dur, lanes, self._ends[number - 1][1] if number else {})
+            self.spans += len(span)
+            yield Piece(piece, order, span, thread)
+
+    def _threads_of(
+        self, track: np.ndarray, start: np.ndarray, end: np.ndarray, lanes: dict[int, TrackLanes], older: dict[int, int]
+    ) -> np.ndarray:
+        """The thread of every span; spans that cross others go to a lane of their own.
+
+        `older`: by track, when the last span of the pieces that are still to come ends.
+        """
+        threads = np.empty(len(track), np.int32)
+        firsts = np.flatnonzero(np.append(True, track[1:] != track[:-1]))
+        for first, behind in zip(firsts.tolist(), [*firsts[1:].tolist(), len(track)], strict=True):
+            key, rows = int(track[first]), slice(first, behind)
+            lane = lanes.setdefault(key, TrackLanes()).assign(start[rows], end[rows], older.get(key, _NEVER))
+            threads[rows] = self.thread_of(key)
+            for other in np.unique(lane[lane > 0]).tolist():
+                crossing = first + np.flatnonzero(lane == other)
+                threads[crossing] = self.thread_of(key, other)
+                self.crossing += len(crossing)
+        return threads
+
+
+_NEVER = np.iinfo(np.int64).min
+
+
+def _processes(reader: Reader) -> dict[int, TraceProcess]:
+    """By key, in the order in which a viewer should show them: by rank, then as they came."""
+    rows = rows_of(reader, "processes", "start_ns", "process")
+    rows.sort(key=lambda row: (row["rank"] is None, row["rank"]))
+    found: dict[int, TraceProcess] = {}
+    used: set[int] = set()
+    hosts = {row["host"] for row in rows}
+    for order, row in enumerate(rows):
+        pid = row["pid"] if row["pid"] and row["pid"] not in used else FIRST_MADE_UP + row["process"]
+        used.add(pid)
+        labels = [f"rank {row['rank']}"] if row["rank"] is not None else []
+        labels += [row["host"]] if len(hosts) > 1 else []
+        labels += [f"pid {row['pid']}"] if pid != row["pid"] else []
+        name = ": ".join([*labels[:1], row["argv"] or "process"]) if row["rank"] is not None else row["argv"]
+        found[row["process"]] = TraceProcess(pid, name or "process", ", ".join(labels), order)
+    return found or {0: TraceProcess(FIRST_MADE_UP, "process", "", 0)}
+
+
+def _ends_by_piece(reader: Reader) -> list[tuple[int, dict[int, int]]]:
+    """For each piece: its earliest start, and by track the latest end in this piece and all older ones."""
+    found: list[tuple[int, dict[int, int]]] = []
+    latest: dict[int, int] = {}
+    for piece in reader.pieces("spans", ["track", "start_ns", "dur_ns"]):
+        start, track = piece["start_ns"], piece["track"]
+        end = start + piece["dur_ns"]
+        # The spans of a track stand together: a run of equal tracks is looked at as one.
+        firsts = np.flatnonzero(np.append(True, track[1:] != track[:-1])) if len(track) else np.zeros(0, np.intp)
+        for key, last_ns in zip(track[firsts].tolist(), _maxima(end, firsts).tolist(), strict=True):
+            latest[key] = max(last_ns, latest.get(key, last_ns))
+        found.append((int(start.min(initial=np.iinfo(np.int64).max)), dict(latest)))
+    return found
+
+
+def _maxima(values: np.ndarray, firsts: np.ndarray) -> np.ndarray:
+    return np.maximum.reduceat(values, firsts) if len(firsts) else values[:0]
+
+
+def _order(piece: Columns, steps: range | None) -> np.ndarray | None:
+    """The wanted rows of a piece by track, start and depth. None: all as they stand, which most recordings allow."""
+    wanted: np.ndarray | None = None
+    track, start, depth = piece["track"], piece["start_ns"], piece["depth"]
+    if steps is not None:
+        wanted = np.flatnonzero((piece["step"] >= steps.start) & (piece["step"] < steps.stop))
+        track, start, depth = track[wanted], start[wanted], depth[wanted]
+    later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (depth[1:] >= depth[:-1]))
+    one_track = bool(len(track)) and track[0] == track[-1] and bool((track[1:] == track[:-1]).all())
+    if later.all() if one_track else _sorted(track, later):
+        return wanted
+    if start.max() - start.min() >= _KEY_NS:
+        order = np.lexsort((depth, start, track))
+    else:
+        key = ((start - start.min()) << _DEPTH_BITS) | np.minimum(depth, (1 << _DEPTH_BITS) - 1)
+        # One track: the spans come by their end, which is nearly their order by start, and that sorts fast.
+        order = np.argsort(key, kind="stable") if one_track else np.lexsort((key, track))
+    return order if wanted is None else wanted[order]
+
+
+def _sorted(track: np.ndarray, later: np.ndarray) -> bool:
+    return bool(((track[1:] > track[:-1]) | ((track[1:] == track[:-1]) & later)).all())
+
+
+def rows_of(reader: Reader, table: str, *by: str) -> list[dict[str, Any]]:
+    """The rows of a small table, sorted by some of its columns, without the database: loading that takes longer."""
+    columns = {column.name: column for column in TABLES[table].columns}
+    arrays = reader.arrays(table, list(columns))
+    lists = {}
+    for name, column in columns.items():
+        values = arrays[name].tolist()
+        if column.type == "name":
+            names = arrays[f"{name}.names"]
+            values = [names[code] if code >= 0 else None for code in values]
+        elif column.nullable:
+            values = [None if value == -1 else value for value in values]
+        lists[name] = values
+    rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+    return sorted(rows, key=lambda row: [row[name] for name in by])

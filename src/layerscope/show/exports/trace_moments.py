@@ -1,0 +1,180 @@
+"""What a trace holds beside its spans: flows between spans, counters, marks, losses, arguments and module paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+
+from layerscope.show.exports.trace_columns import rows_of
+
+if TYPE_CHECKING:
+    from layerscope.show.exports.trace_columns import Columns, Trace
+    from layerscope.store.reader import Reader
+
+# Keys of a piece may be this many times sparser than the piece is long before they are looked up by sorting.
+_SPARSE = 16
+
+
+class FlowEnds(NamedTuple):
+    """One end of the flows that touch a piece: rows of the piece in order, the number and the kind of the flow."""
+
+    row: np.ndarray
+    flow: np.ndarray
+    kind: np.ndarray
+
+    def within(self, rows: slice) -> FlowEnds:
+        """The ends in some rows of the piece, counted from the first of these."""
+        first, behind = np.searchsorted(self.row, (rows.start, rows.stop)).tolist()
+        return FlowEnds(self.row[first:behind] - rows.start, self.flow[first:behind], self.kind[first:behind])
+
+    def rank(self) -> np.ndarray:
+        """How many ends of the same row stand before each."""
+        rank: np.ndarray = np.arange(len(self.row)) - np.searchsorted(self.row, self.row)
+        return rank
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """Pairs of spans that belong together, numbered from 0. `kinds` are their names."""
+
+    cause: np.ndarray
+    effect: np.ndarray
+    kind: np.ndarray
+    kinds: list[str]
+
+    @classmethod
+    def of(cls, trace: Trace) -> Flows:
+        """The links whose two spans are both wanted."""
+        wanted = trace.window.steps
+        if wanted is None:
+            links = trace.reader.arrays("links", ["from_span", "to_span", "kind"])
+            return cls(links["from_span"], links["to_span"], links["kind"], [str(k) for k in links["kind.names"]])
+        chosen = trace.reader.query(
+            "SELECT from_span, to_span, links.kind AS kind FROM links "
+            "JOIN spans cause ON cause.span = from_span JOIN spans effect ON effect.span = to_span "
+            "WHERE cause.step >= ? AND cause.step < ? AND effect.step >= ? AND effect.step < ?",
+            [wanted.start, wanted.stop] * 2,
+        )
+        kind = chosen["kind"].combine_chunks().dictionary_encode()
+        return cls(
+            chosen["from_span"].to_numpy(), chosen["to_span"].to_numpy(),
+            kind.indices.to_numpy(zero_copy_only=False), kind.dictionary.to_pylist(),
+        )  # fmt: skip
+
+    def ends_in(self, span: np.ndarray) -> tuple[FlowEnds, FlowEnds]:
+        """Where the flows begin and end among the spans of a piece, given by their keys."""
+        low, high = int(span.min()), int(span.max())
+        where = _row_by_key(span, low, high)
+        begins, finishes = (self._ends(keys, where, span, low, high) for keys in (self.cause, self.effect))
+        return begins, finishes
+
+    def _ends(self, keys: np.ndarray, where: np.ndarray | None, span: np.ndarray, low: int, high: int) -> FlowEnds:
+        flow = np.flatnonzero((keys >= low) & (keys <= high))
+        if where is not None:
+            row = where[keys[flow] - low]
+        else:
+            order = np.argsort(span)
+            row = order[np.minimum(np.searchsorted(span, keys[flow], sorter=order), len(span) - 1)]
+            row = np.where(span[row] == keys[flow], row, -1)
+        flow, row = flow[row >= 0], row[row >= 0]
+        order = np.argsort(row, kind="stable")
+        return FlowEnds(row[order], flow[order], self.kind[flow[order]])
+
+
+def _row_by_key(span: np.ndarray, low: int, high: int) -> np.ndarray | None:
+    """The row of every key from `low` to `high`, -1 where there is none; None: the keys are too sparse for that."""
+    if high - low > _SPARSE * len(span):
+        return None
+    where = np.full(high - low + 1, -1, np.int32)
+    where[span - low] = np.arange(len(span), dtype=np.int32)
+    return where
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Texts by their key in the recording; the place of a key is where its text lies in `texts`."""
+
+    keys: np.ndarray
+    texts: list[str]
+
+    def places(self, keys: np.ndarray) -> np.ndarray:
+        """The places of `keys`, -1 for null and for a key without a text."""
+        if not len(self.keys):
+            return np.full(len(keys), -1, np.int32)
+        found = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[found] == keys, found, -1).astype(np.int32)
+
+
+def arguments(reader: Reader) -> Texts:
+    """The arguments of spans and marks: each a JSON value, a text where what was recorded is none."""
+    columns = reader.arrays("args", ["args", "json"])
+    order = np.argsort(columns["args"])
+    return Texts(columns["args"][order], [_valid_json(text) for text in columns["json"][order].tolist()])
+
+
+def _valid_json(text: str) -> str:
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text)).decode()
+    except msgspec.DecodeError:
+        return msgspec.json.encode(text).decode()
+
+
+def modules(reader: Reader) -> Texts:
+    """The paths of the modules."""
+    columns = reader.arrays("modules", ["module", "path"])
+    order = np.argsort(columns["module"])
+    return Texts(columns["module"][order], columns["path"][order].tolist())
+
+
+def counters(trace: Trace) -> Columns:
+    """The readings of the counters: `pid`, at_ns, name (a code into name.names), value."""
+    columns = trace.reader.arrays("counters", ["track", "at_ns", "name", "value"])
+    columns["pid"] = np.zeros(len(columns["track"]), np.int64)
+    kept = np.ones(len(columns["track"]), bool)
+    for track in np.unique(columns["track"]).tolist():
+        rows = columns["track"] == track
+        process = trace.process_of(track)
+        columns["pid"][rows] = trace.pid(process)
+        if trace.window.steps is not None:
+            first_ns, end_ns = trace.window.process_ns.get(process, (0, 0))
+            kept[rows] = (columns["at_ns"][rows] >= first_ns) & (columns["at_ns"][rows] < end_ns)
+    return {name: values if name.endswith(".names") else values[kept] for name, values in columns.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A mark of the program, or a loss. `thread` is a place in the trace's threads; None: the process as a whole."""
+
+    pid: int
+    thread: int | None
+    at_ns: int
+    category: str
+    name: str
+    arguments: dict[str, int | str | None]
+
+
+def moments(trace: Trace, texts: Texts) -> list[Moment]:
+    """The marks, and where records were lost. `texts`: the arguments."""
+    found = []
+    for row in rows_of(trace.reader, "marks", "at_ns"):
+        process = trace.process_of(row["track"])
+        place = int(texts.places(np.array([-1 if row["args"] is None else row["args"]]))[0])
+        about: dict[str, int | str | None] = {"args": texts.texts[place]} if place >= 0 else {}
+        if trace.window.holds(process, row["at_ns"]):
+            category = f"marks,{row['kind']}"
+            thread = trace.thread_of(row["track"])
+            found.append(Moment(trace.pid(process), thread, row["at_ns"], category, row["name"], about))
+    for row in rows_of(trace.reader, "gaps", "start_ns"):
+        track, process = row["track"], row["process"]
+        if process is None:
+            process = trace.process_of(track) if track is not None else min(trace.processes)
+        if trace.window.holds(process, row["start_ns"]):
+            number = "an unknown number of" if row["lost"] is None else f"{row['lost']:,}"
+            name = f"{number} record{'' if row['lost'] == 1 else 's'} lost"
+            about = {"reason": row["reason"], "lost": row["lost"], "lasted_ns": row["end_ns"] - row["start_ns"]}
+            place_of = trace.thread_of(track) if track is not None else None
+            found.append(Moment(trace.pid(process), place_of, row["start_ns"], "gaps", name, about))
+    return found

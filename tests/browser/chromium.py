@@ -1,0 +1,123 @@
+"""Debian's Chromium without a window, driven through its own driver (the W3C protocol over HTTP): no library needed.
+
+Nothing but 127.0.0.1 can be reached from it: everything else goes to a proxy that does not exist.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+LOCAL = "127.0.0.1"
+START_S, PAGE_S, SCRIPT_S = 60, 120, 120
+_NOBODY = f"{LOCAL}:1"
+_REMEDY = "apt-get install chromium chromium-driver"
+
+
+def found() -> tuple[str, str]:
+    """Where the browser and its driver are. Without them nothing would be tested, so that is a failure."""
+    paths = shutil.which("chromium"), shutil.which("chromedriver")
+    assert all(paths), f"chromium and chromedriver are needed: {_REMEDY}"
+    return str(paths[0]), str(paths[1])
+
+
+class Page:
+    """One browser with one page."""
+
+    def __init__(self, driver: str, session: str) -> None:
+        self._address = f"{driver}/session/{session}"
+
+    def open(self, url: str) -> None:
+        """Go to `url` and wait until it is loaded."""
+        _ask(f"{self._address}/url", {"url": url})
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """What the body of an async function returns; its arguments are `args`."""
+        body = (
+            "const done = arguments[arguments.length - 1], args = [...arguments].slice(0, -1);"
+            "(async () => {" + script + "})().then(value => done({value}), error => done({error: String(error)}))"
+        )
+        answer = _ask(f"{self._address}/execute/async", {"script": body, "args": list(arguments)})
+        assert "error" not in answer, answer["error"]
+        return answer.get("value")
+
+    def wait(self, condition: str, timeout_s: float = PAGE_S) -> None:
+        """Wait until an expression is true."""
+        end = time.monotonic() + timeout_s
+        while not self.run(f"return Boolean({condition})"):
+            assert time.monotonic() < end, f"not true within {timeout_s} s: {condition}"
+            time.sleep(0.2)
+
+    def answered_from_outside(self) -> list[str]:
+        """Addresses beyond this machine that answered since the last question. There must be none."""
+        urls = []
+        for entry in _ask(f"{self._address}/se/log", {"type": "performance"}):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.responseReceived":
+                urls.append(message["params"]["response"]["url"])
+        return [url for url in urls if urlsplit(url).scheme in ("http", "https") and urlsplit(url).hostname != LOCAL]
+
+
+@contextlib.contextmanager
+def page(folder: Path) -> Iterator[Page]:
+    """A fresh browser whose files are in `folder`."""
+    browser, driver = found()
+    with (folder / "driver.log").open("wb") as log:
+        process = subprocess.Popen([driver, "--port=0"], stdout=log, stderr=subprocess.STDOUT)
+        try:
+            address = f"http://{LOCAL}:{_port(folder / 'driver.log', process)}"
+            session = _ask(f"{address}/session", {"capabilities": {"alwaysMatch": _wanted(browser, folder)}})[
+                "sessionId"
+            ]
+            try:
+                yield Page(address, session)
+            finally:
+                _ask(f"{address}/session/{session}", method="DELETE")
+        finally:
+            process.terminate()
+            process.wait(START_S)
+
+
+def _wanted(browser: str, folder: Path) -> dict[str, Any]:
+    words = [
+        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+        "--disable-background-networking", "--window-size=1600,900", f"--user-data-dir={folder / 'profile'}",
+        f"--proxy-server={_NOBODY}", f"--proxy-bypass-list={LOCAL}", "--js-flags=--max-old-space-size=4096",
+    ]  # fmt: skip
+    return {
+        "browserName": "chrome",
+        "goog:chromeOptions": {"binary": browser, "args": words},
+        "goog:loggingPrefs": {"performance": "ALL"},
+        "timeouts": {"pageLoad": PAGE_S * 1000, "script": SCRIPT_S * 1000},
+    }
+
+
+def _port(log: Path, process: subprocess.Popen[bytes]) -> int:
+    end = time.monotonic() + START_S
+    while time.monotonic() < end and process.poll() is None:
+        if told := re.search(r"successfully on port (\d+)", log.read_text()):
+            return int(told[1])
+        time.sleep(0.05)
+    raise AssertionError(f"chromedriver does not start: {log.read_text()}")
+
+
+def _ask(url: str, body: Any = None, method: str = "POST") -> Any:
+    data = None if method == "DELETE" else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+    # Whatever proxy the environment names, this stays on the machine.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=PAGE_S + SCRIPT_S) as response:
+            return json.load(response)["value"]
+    except urllib.error.HTTPError as error:
+        raise AssertionError(f"{url}: {json.load(error)['value']['message'][:2000]}") from error

@@ -1,0 +1,131 @@
+"""`layerscope pack --redact`: nothing in the file says whose recording it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from layerscope import cli
+from layerscope.cli._open import open_run
+from layerscope.model.schema import TABLES
+from layerscope.store import redacted
+from tests.cli.secretive import SECRETS, content, everything_in, write_secretive
+from tests.recorded import layerscope, record
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, a home and temporary files of their own."""
+    for name in ("work", "home", "temporary"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    return tmp_path / "work"
+
+
+def test_nothing_of_a_redacted_recording_says_whose_it_is(folder: Path) -> None:
+    write_secretive(folder / "planted_recording.layerscope")
+    in_whole = b"".join((cli.main(["pack", "-o", "whole", "-q"]), *everything_in(folder / "whole.layerscope.zip"))[1:])
+    assert [secret for secret in SECRETS if secret.encode() not in in_whole] == []
+
+    assert cli.main(["pack", "--redact", "-o", "safe", "-q"]) == 0
+
+    for data in everything_in(folder / "safe.layerscope.zip"):
+        assert [secret for secret in SECRETS if secret.encode() in data] == []
+
+
+def test_a_redacted_recording_keeps_its_numbers_and_the_names_of_the_framework(folder: Path) -> None:
+    original = content(write_secretive(folder / "train.layerscope"))
+    cli.main(["pack", "--redact", "-o", "safe", "-q"])
+
+    run = open_run(folder / "safe.layerscope.zip")
+
+    tables = content(run)
+    names = {row["name"] for row in tables["spans"]}
+    assert {"aten::mm", "epoch", "ProfilerStep#7"} < names
+    assert len(names) == 5
+    assert {row["name"] for row in tables["totals"]} - {"aten::mm"} == names - {"aten::mm", "epoch", "ProfilerStep#7"}
+    assert [row["path"] for row in tables["modules"]] == ["Net"]
+    assert {row["name"] for row in tables["tracks"]} >= {"pt_autograd_0", "process"}
+    assert tables["processes"][0]["argv"] == "python3.11 train.py"
+    assert tables["problems"][0]["what"] == "(path) on *** refused '***' and ***"
+    assert tables["problems"][0]["remedy"] == "see (path)"
+    assert run.info.command == ["python3.11", "train.py"]
+    assert run.info.environment == {"LD_PRELOAD": "***", "OMP_NUM_THREADS": "***", "VIRTUAL_ENV": "***"}
+    assert run.info.host == {"cpus": 4, "cpu_model": "A CPU", "kernel": "6.1.0"}
+    texts = {(table.name, c.name) for table in TABLES.values() for c in table.columns if c.type in ("string", "name")}
+    for table in set(tables) - {"args"}:
+        for here, there in zip(sorted(original[table], key=numbers), sorted(tables[table], key=numbers), strict=True):
+            same = {key for key in here if (table, key) not in texts and key != "args"}
+            assert {key: here[key] for key in same} == {key: there[key] for key in same}
+
+
+def numbers(row: dict[str, Any]) -> list[tuple[str, int]]:
+    return [(key, value) for key, value in row.items() if isinstance(value, int) and key != "args"]
+
+
+def test_every_column_of_text_was_decided_about() -> None:
+    # Whoever adds one must say whether it may leave the machine; until then it is dropped.
+    texts = {f"{t.name}.{c.name}" for t in TABLES.values() for c in t.columns if c.type in ("string", "name")}
+
+    assert texts >= redacted._KEPT | redacted._CHANGED
+    assert not redacted._KEPT & redacted._CHANGED
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        ("python train.py --key x", "python train.py"),
+        ("/usr/bin/python3.12 -u -X dev /srv/a b/c d/train.py --data /x.py", "python3.12 train.py"),
+        ("python -m package.train --x y.py", "python -m package.train"),
+        ("python -c import secret; secret.py", "python -c"),
+        ("python tool --config secret.py", "python"),
+        ("/srv/Jane Doe/bin/train secret", "(program)"),
+        ("", "(program)"),
+    ],
+)
+def test_of_a_command_line_only_the_program_is_left(command: str, program: str) -> None:
+    assert redacted.program_of(command) == program
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=12)).map(" ".join))
+@example("python -m x -c y.py")
+def test_a_program_has_no_folder_in_its_name(command: str) -> None:
+    assert "/" not in redacted.program_of(command)
+
+
+PROGRAM = """
+import sys, torch
+from torch.profiler import record_function
+for step in range(3):
+    with record_function(f"planted_range {step}"):
+        torch.ones(5, 5) @ torch.ones(5, 5)
+print(sys.argv[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("native_agent")
+def test_a_real_recording_is_packed_whole_and_redacted(program_python: str, tmp_path: Path, folder: Path) -> None:
+    made = record(program_python, PROGRAM, folder, "planted_argument")
+    assert made.status == 0
+    original = content(made.run)
+    for options in ([], ["--redact", "-o", "safe"]):
+        assert layerscope("pack", *options, cwd=folder).returncode == 0
+    made.run.path.rename(tmp_path / "gone")
+
+    assert content(open_run(folder / "recording.layerscope.zip")) == original
+    safe = content(open_run(folder / "safe.layerscope.zip"))
+
+    assert len(safe["spans"]) == len(original["spans"])
+    assert safe["processes"][0]["argv"].endswith(" program.py")
+    secrets = ("planted", str(folder), os.uname().nodename + "-", str(tmp_path))
+    for data in everything_in(folder / "safe.layerscope.zip"):
+        assert [secret for secret in secrets if secret.encode() in data] == []
