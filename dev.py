@@ -9,7 +9,8 @@
     python3 dev.py native       compiles what runs inside the profiled program
 
 It runs on any Python from 3.8 on, to be able to say which Python is missing; layerscope itself needs 3.11.
-Environments live in .envs/: `tool` is ours, `program` stands for the user's, `old-numpy` for an old one of theirs.
+Environments live in .envs/: `tool` is ours, `program` stands for the user's, `old-numpy` for an old one of theirs,
+`trainers` for one with the libraries that write the training loop themselves.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ NATIVE_OUT = ROOT / "src" / "layerscope" / "native"
 
 TORCH = "torch==2.13.0"  # never a bare "torch": what is tested is what is installed
 TORCH_SIZE = "183 MiB (192 MB) to download for its CPU build on Linux, about 1 GB when installed"
+
+TRAINERS = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
 
 # The oldest NumPy with a wheel for each Python; 1.23.5 is the one that old frameworks need.
 OLD_NUMPY = {(3, 10): "1.23.5", (3, 11): "1.23.5", (3, 12): "1.26.4", (3, 13): "2.1.0", (3, 14): "2.3.3"}
@@ -177,6 +180,11 @@ def old_numpy_environment(index_url: str | None = None) -> tuple[Environment, st
     version = python_version(python) or (3, 11)
     numpy = OLD_NUMPY.get(version, OLD_NUMPY[max(OLD_NUMPY)])
     return Environment("old-numpy", (TORCH, f"numpy=={numpy}"), index_options(index_url)), python
+
+
+def trainers_environment(index_url: str | None = None) -> Environment:
+    """Hugging Face's and Lightning's trainers."""
+    return Environment("trainers", (TORCH, *TRAINERS), index_options(index_url))
 
 
 def index_options(index_url: str | None) -> tuple[str, ...]:
@@ -361,12 +369,13 @@ def ask_for_torch(yes: bool) -> None:
         raise Failure("nothing was downloaded. Any Python that imports torch will do: activate its environment first")
 
 
-def setting(index_url: str | None, old_numpy: bool) -> tuple[str, dict[str, str]]:
-    """Makes what the tests need; returns our Python and the tests' environment variables."""
+def setting(index_url: str | None, whole: bool) -> tuple[str, dict[str, str]]:
+    """Makes what the quick tests need, or all of them; returns our Python and the tests' environment variables."""
     tool = make(tool_environment(development=True))
     variables = {"LAYERSCOPE_TEST_PYTHON": make(program_environment(index_url))}
-    if old_numpy:
+    if whole:
         variables["LAYERSCOPE_TEST_OLD_NUMPY_PYTHON"] = make(*old_numpy_environment(index_url))
+        variables["LAYERSCOPE_TEST_TRAINERS_PYTHON"] = make(trainers_environment(index_url))
     try:
         compile_native(tool)
     except NoCompiler as failure:
@@ -377,7 +386,7 @@ def setting(index_url: str | None, old_numpy: bool) -> tuple[str, dict[str, str]
 
 def test(options: argparse.Namespace) -> int:
     """Runs the quick tests, then, if they pass, the slow ones."""
-    tool, variables = setting(options.index_url, old_numpy=True)
+    tool, variables = setting(options.index_url, whole=True)
     pytest = [tool, "-m", "pytest", *options.arguments]
     if any(argument.startswith("-m") for argument in options.arguments):
         return subprocess.run(pytest, cwd=ROOT, env=variables, check=False).returncode
@@ -392,7 +401,7 @@ def test(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """What to run before a commit; goes on after a failure, so that one run shows everything."""
-    tool, variables = setting(options.index_url, old_numpy=False)
+    tool, variables = setting(options.index_url, whole=False)
     commands = [
         ["ruff", "check", "."],
         ["ruff", "format", "--check", "."],
@@ -409,7 +418,7 @@ def check(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """Runs benchmarks/run.py with our Python; the programs it measures run with theirs."""
-    tool, variables = setting(options.index_url, old_numpy=False)
+    tool, variables = setting(options.index_url, whole=False)
     command = [tool, str(ROOT / "benchmarks" / "run.py"), *options.arguments]
     return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
 

@@ -34,9 +34,10 @@ def run(setting: Setting) -> Report:
                 for suffix, target in TARGETS.items():
                     times, size = exported(setting, long, tiny, suffix)
                     found = mean_difference(times["long"], times["tiny"]).scaled(1e6 / spans)
+                    other_s = sum(times["tiny"]) / len(times["tiny"])
                     table.add(
-                        program, f"{spans:,}", suffix, interval(found), f"{sum(times['tiny']) / len(times['tiny']):.2f}",
-                        f"{size / spans:.1f}", "" if target is None else at_most(found.high, target),
+                        program, f"{spans:,}", suffix, interval(found), f"{other_s:.2f}", f"{size / spans:.1f}",
+                        "" if target is None else at_most(found.high, target),
                     )  # fmt: skip
                     report.data[f"{program} {suffix}"] = {"spans": spans, "bytes": size, **times}
     report.remarks.append(

@@ -79,7 +79,7 @@ static void *call_enter(void *callable, void *const *arguments, size_t count, vo
 /* Note the lines of ranges: `function` is record_function.__enter__, `resolve` calls ls_line_learn with file:line of
  * its caller. The caller keeps both alive. 0: done; -1: this Python is not understood. GIL held. */
 LS_EXPORT int ls_lines_start(void *function, void *resolve) {
-    if (!ls.wiped || (!ls_function_is_hooked(&hook, call_enter) && ls_hook_function(&hook, function, call_enter)))
+    if (!ls.wiped || (!ls_function_is_hooked(&hook, call_enter) && ls_hook_function(&hook, function, resolve, call_enter)))
         return -1;
     resolver = resolve;
     return 0;

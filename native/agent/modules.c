@@ -192,7 +192,7 @@ static void *call_module(void *callable, void *const *arguments, size_t count, v
 LS_EXPORT int ls_modules_start(void *function, void *resolve) {
     if (!ls.page || !ls.wiped)
         return -3;
-    if (!ls_function_is_hooked(&hook, call_module) && ls_hook_function(&hook, function, call_module))
+    if (!ls_function_is_hooked(&hook, call_module) && ls_hook_function(&hook, function, resolve, call_module))
         return -1;
     if (resolver != resolve)
         ls_python_keep(resolve);

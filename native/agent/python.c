@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "python.h"
 
+#include "agent.h"
+
 #include <dlfcn.h>
 #include <stdint.h>
 
@@ -9,66 +11,120 @@ enum { OFFSET_OF_VECTORCALL_OFFSET = 56 };
 
 static void *(*call_with)(void *callable, ...);
 static void (*decrease)(void *object), (*increase)(void *object);
+static void *(*function_of_method)(void *method);
+static void (*set_vectorcall)(void *function, ls_vectorcall call);
 static int (*error_is)(void *class);
 static void (*clear_error)(void);
 static void **class_exception;
 /* Python 3.11 and later; before, tracers and profilers of the program's own see the functions that we call. */
 static void *(*thread_state)(void);
 static void (*enter_tracing)(void *thread_state), (*leave_tracing)(void *thread_state);
+static void (*fetch_error)(void **kind, void **value, void **traceback), (*restore_error)(void *, void *, void *);
+static void *set_compiler, *no_compiler;
 static void *(*current_frame)(void);
 static void *(*code_of_frame)(void *frame);
 static int (*line_of_frame)(void *frame);
 
-/* Have calls of the Python function `function` go to `ours`. The function stays the same object with the same code.
- * It is kept for good. -1: this Python is not understood. */
-int ls_hook_function(ls_function_hook *hook, void *function, ls_vectorcall ours) {
-    const char *type = dlsym(RTLD_DEFAULT, "PyFunction_Type");
-    void *expected = dlsym(RTLD_DEFAULT, "_PyFunction_Vectorcall");
+static int look_up(void) {
     *(void **)&call_with = dlsym(RTLD_DEFAULT, "PyObject_CallFunctionObjArgs");
     *(void **)&decrease = dlsym(RTLD_DEFAULT, "Py_DecRef");
     *(void **)&increase = dlsym(RTLD_DEFAULT, "Py_IncRef");
     *(void **)&error_is = dlsym(RTLD_DEFAULT, "PyErr_ExceptionMatches");
     *(void **)&clear_error = dlsym(RTLD_DEFAULT, "PyErr_Clear");
     class_exception = dlsym(RTLD_DEFAULT, "PyExc_Exception");
+    *(void **)&fetch_error = dlsym(RTLD_DEFAULT, "PyErr_Fetch");
+    *(void **)&restore_error = dlsym(RTLD_DEFAULT, "PyErr_Restore");
+    *(void **)&function_of_method = dlsym(RTLD_DEFAULT, "PyMethod_Function");
+    *(void **)&set_vectorcall = dlsym(RTLD_DEFAULT, "PyFunction_SetVectorcall");
     *(void **)&thread_state = dlsym(RTLD_DEFAULT, "PyThreadState_Get");
     *(void **)&leave_tracing = dlsym(RTLD_DEFAULT, "PyThreadState_LeaveTracing");
     *(void **)&enter_tracing = thread_state && leave_tracing ? dlsym(RTLD_DEFAULT, "PyThreadState_EnterTracing") : NULL;
     *(void **)&current_frame = dlsym(RTLD_DEFAULT, "PyEval_GetFrame");
     *(void **)&code_of_frame = dlsym(RTLD_DEFAULT, "PyFrame_GetCode");
     *(void **)&line_of_frame = dlsym(RTLD_DEFAULT, "PyFrame_GetLineNumber");
-    if (!type || !expected || !call_with || !decrease || !increase || !error_is || !clear_error || !class_exception)
+    if (!call_with || !decrease || !increase || !error_is || !clear_error || !class_exception)
         return -1;
-    if (((void **)function)[1] != (const void *)type)
-        return -1;
+    return fetch_error && restore_error && function_of_method ? 0 : -1;
+}
+
+static int is_of(const void *object, const void *type) { return type && ((void *const *)object)[1] == type; }
+
+/* Where a function has its vectorcall field; NULL: it is no function, or this Python is not understood. */
+static ls_vectorcall *field_of(void *function) {
+    const char *type = dlsym(RTLD_DEFAULT, "PyFunction_Type");
+    if (!is_of(function, type))
+        return NULL;
     intptr_t offset = *(const intptr_t *)(type + OFFSET_OF_VECTORCALL_OFFSET);
-    if (offset <= 0 || offset > 512 || offset % 8)
+    return offset > 0 && offset <= 512 && offset % 8 == 0 ? (ls_vectorcall *)((char *)function + offset) : NULL;
+}
+
+static void set_field(const ls_function_hook *hook, ls_vectorcall call) {
+    if (set_vectorcall) /* Python 3.12 and later: callers that have specialised on the function must know */
+        set_vectorcall(hook->function, call);
+    else
+        *hook->field = call;
+}
+
+/* Have calls of the Python function `function` go to `ours`. The function stays the same object with the same code.
+ * It is kept for good. `like` is a function or a method of ours: a function that nobody has hooked has the same value
+ * in its field, and that is a function of Python itself. -1: this is not so, or this Python is not understood. */
+int ls_hook_function(ls_function_hook *hook, void *function, void *like, ls_vectorcall ours) {
+    if (look_up())
         return -1;
-    ls_vectorcall *found = (ls_vectorcall *)((char *)function + offset);
-    if (*(void **)found != expected)
+    if (is_of(like, dlsym(RTLD_DEFAULT, "PyMethod_Type")))
+        like = function_of_method(like);
+    ls_vectorcall *found = field_of(function), *usual = field_of(like);
+    Dl_info here, python;
+    if (!found || !usual || *found != *usual || !dladdr(*(void **)found, &here) || !dladdr(class_exception, &python))
+        return -1;
+    if (here.dli_fbase != python.dli_fbase)
         return -1;
     increase(function);
+    hook->function = function;
     hook->original = *found;
     hook->field = found;
-    *found = ours;
-    return 0;
+    set_field(hook, ours);
+    return ls_function_is_hooked(hook, ours) ? 0 : -1;
 }
 
 /* Undo it, unless somebody else has hooked the function after us. */
 void ls_unhook_function(ls_function_hook *hook, ls_vectorcall ours) {
     if (ls_function_is_hooked(hook, ours))
-        *hook->field = hook->original;
+        set_field(hook, hook->original);
 }
 
-/* Call a function of ours that returns nothing, hidden from tracers and profilers of the program; `second` may be
+/* torch.compile looks at every frame that Python runs in its reach, and ours are none of its business. `set` is what
+ * sets the compiler of a thread and returns the one before, `none` stands for no compiler. Both are kept for good. */
+LS_EXPORT void ls_python_set_compiler(void *set, void *none) {
+    increase(set);
+    increase(none);
+    no_compiler = none;
+    set_compiler = set;
+}
+
+static void put_back(void *compiler) {
+    void *error[3];
+    fetch_error(&error[0], &error[1], &error[2]);
+    void *answer = call_with(set_compiler, compiler, NULL);
+    if (answer)
+        decrease(answer);
+    decrease(compiler);
+    restore_error(error[0], error[1], error[2]);
+}
+
+/* Call a function of ours that returns nothing, hidden from tracers, profilers and compilers; `second` may be
  * absent. 1: done, or it failed and that is forgotten. 0: an exception that ends programs is set, KeyboardInterrupt
  * for example: it came from a signal handler that ran meanwhile, and is the program's. */
 int ls_python_call(void *callable, const void *first, const void *second) {
     void *state = enter_tracing ? thread_state() : NULL;
+    void *compiler = set_compiler ? call_with(set_compiler, no_compiler, NULL) : NULL;
     if (state)
         enter_tracing(state);
     void *answer = call_with(callable, first, second, NULL);
     if (state)
         leave_tracing(state);
+    if (compiler)
+        put_back(compiler);
     if (answer)
         decrease(answer);
     else if (error_is(*class_exception))

@@ -10,6 +10,7 @@ typedef void *(*ls_vectorcall)(void *callable, void *const *arguments, size_t co
 
 /* A Python function whose calls go through us. `original` stays valid when the hook is gone: a call may be in it. */
 typedef struct {
+    void *function;
     ls_vectorcall original, *field;
 } ls_function_hook;
 
@@ -20,7 +21,7 @@ static inline int ls_function_is_hooked(const ls_function_hook *hook, ls_vectorc
     return hook->field && *hook->field == ours;
 }
 
-int ls_hook_function(ls_function_hook *hook, void *function, ls_vectorcall ours);
+int ls_hook_function(ls_function_hook *hook, void *function, void *like, ls_vectorcall ours);
 void ls_unhook_function(ls_function_hook *hook, ls_vectorcall ours);
 int ls_python_call(void *callable, const void *first, const void *second);
 const void *ls_calling_line(int *line);

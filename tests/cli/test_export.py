@@ -22,7 +22,7 @@ from layerscope.show.exports import chrome_json
 from layerscope.store.reader import Reader
 from layerscope.store.run import Run
 from tests.recorded import ROOT, record
-from tests.recordings import Recording
+from tests.recordings import MS, Recording
 from tests.show.exported import depths, read_fxt, read_json
 
 FORMATS = [".csv", ".csv.gz", ".fxt", ".json", ".json.gz", ".parquet"]
@@ -183,7 +183,7 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(folder: Path, monkeypatch
 
 
 PROGRAM = """
-import threading, torch
+import threading, time, torch
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 def loop():
@@ -197,9 +197,12 @@ for _ in range(5):
     model(torch.ones(4, 8)).sum().backward()
     optimizer.step()
 first, second = torch.profiler.record_function("first"), torch.profiler.record_function("second")
-first.__enter__(), second.__enter__(), first.__exit__(None, None, None)
+first.__enter__()
+print(time.time_ns())
+second.__enter__(), first.__exit__(None, None, None)
 torch.ones(2)
 second.__exit__(None, None, None)
+print(time.time_ns())
 other.join()
 """
 
@@ -230,6 +233,10 @@ def test_a_real_program(program_python: str, folder: Path) -> None:
         assert len(trace.counters) == done.value("SELECT count(*) FROM counters")
         (crossing,) = [key for key, name in trace.threads.items() if name.endswith("(crossing)")]
         assert [span.name for span, _ in own if (span.pid, span.tid) == crossing] == ["second"]
+        # The wall clock of the program, asked just before and after that range.
+        before_ns, after_ns = map(int, done.stdout.split())
+        start_ns = next(span.start_ns for span, _ in own if span.name == "second") + (trace.zero_ns or 0)
+        assert before_ns - MS < start_ns < after_ns + MS
         # What began before the range that moved away lies as deep as the recorder said; so does the other thread.
         seen = [(s.tid, s.name, s.start_ns + shift, depth) for s, depth in own if (s.pid, s.tid) != crossing]
         said = [(s["tid"], s["name"], s["start_ns"], s["depth"]) for s in spans if s["name"] != "second"]

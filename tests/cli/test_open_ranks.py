@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from layerscope.cli import _ranked
 from layerscope.cli._open import open_run
 from layerscope.collect import spool
+from layerscope.errors import ReadError
 from layerscope.store import ranks
 from layerscope.store.run import ExitState, ProgramState, Run
 from tests.cli.raw_file import RawFile, ticks
@@ -198,6 +200,15 @@ def test_raw_files_that_stayed_on_their_host_are_named(tmp_path: Path) -> None:
     assert job.problems() == {"rank_elsewhere": "the raw files of rank 1 are still on its host"}
 
 
+def test_a_recording_whose_raw_files_are_elsewhere_says_where(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "one.layerscope", run_info(state="running", host={"name": "node7"}))
+    run.raw.rmdir()
+    run.raw.symlink_to(tmp_path / "local")
+
+    with pytest.raises(ReadError, match=r"still on host node7: copy \S*local from there"):
+        open_run(run.path)
+
+
 def test_a_rank_that_comes_later_is_in_the_next_opening(tmp_path: Path) -> None:
     job = Job(tmp_path, 2)
     for rank, node_name in enumerate(("one", "two")):
@@ -207,6 +218,25 @@ def test_a_rank_that_comes_later_is_in_the_next_opening(tmp_path: Path) -> None:
         node.finish(2 * S)
         count = ask(open_run(job.path), "SELECT count(*) AS n FROM spans")
         assert count == [{"n": rank + 1}]
+
+
+@pytest.mark.parametrize(("most_bytes", "is_read"), [(10**6, True), (0, False)])
+def test_at_its_end_the_first_rank_reads_all_unless_that_takes_long(
+    most_bytes: int, is_read: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_ranked, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(_ranked, "_JOIN_AT_ONCE_BYTES", most_bytes)
+    job, *nodes = two_nodes(tmp_path)
+    for node in nodes:
+        node.read_clocks(0)
+        node.work([S], "op", 77)
+        node.finish(2 * S)
+    job.rank(2, "two", state="running")
+    together = _ranked.read_together(ranks.parts(job.path)[0])
+
+    assert (together is not None) is is_read
+    assert Run.open(job.path).info.state == "finished"
+    assert Run.open(job.path).info.program.max_rss_bytes == 3000
 
 
 def test_a_rank_joins_its_own_launch_only_and_once(tmp_path: Path) -> None:

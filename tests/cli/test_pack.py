@@ -150,7 +150,10 @@ def test_a_recording_of_several_ranks_is_packed_as_one(option: list[str], folder
 
 
 def test_a_recording_that_still_grows_is_not_packed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    session = subprocess.Popen([sys.executable, "-c", "input()", "layerscope"], stdin=subprocess.PIPE)
+    command = [sys.executable, "-c", "print('here', flush=True); input()", "layerscope"]
+    session = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert session.stdout
+    assert session.stdout.readline() == b"here\n"
     try:
         host = {"name": os.uname().nodename}
         Run.create(folder / "train.layerscope", run_info(state="running", session_pid=session.pid, host=host))

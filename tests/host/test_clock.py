@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.host.clock import tsc_is_usable
+from layerscope.host.clock import monotonic_clock, tsc_is_usable
 
 SOURCE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 GOOD = "fpu tsc msr constant_tsc rep_good nopl nonstop_tsc cpuid"
@@ -42,3 +42,15 @@ def test_without_either_it_is_not_used(tmp_path: Path, missing: str) -> None:
     (machine(tmp_path, "tsc", GOOD) / missing).unlink()
 
     assert tsc_is_usable(tmp_path) is False
+
+
+def test_a_monotonic_clock_is_one_boot_in_one_time_namespace(tmp_path: Path) -> None:
+    (tmp_path / "proc/sys/kernel/random").mkdir(parents=True)
+    assert monotonic_clock(tmp_path) == ""
+
+    (tmp_path / "proc/sys/kernel/random/boot_id").write_text("b00t\n")
+    assert monotonic_clock(tmp_path) == "b00t"
+
+    (tmp_path / "proc/self/ns").mkdir(parents=True)
+    (tmp_path / "proc/self/ns/time").symlink_to("time:[4026531834]")
+    assert monotonic_clock(tmp_path) == "b00t time:[4026531834]"

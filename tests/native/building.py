@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 NATIVE = ROOT / "native"
 AGENT_SOURCES = sorted((NATIVE / "agent").glob("*.c"))
 FAKE_TORCH = ROOT / "tests" / "native" / "fake_torch.c"
+MODULES_DRIVER = ROOT / "tests" / "native" / "modules_driver.c"
 DRIVER = ROOT / "tests" / "native" / "driver.c"
 
 
@@ -31,14 +32,14 @@ def build(target: Path, sources: list[Path], *flags: str) -> Path:
     return target
 
 
-def build_driver(folder: Path, *flags: str) -> Path:
-    """The driver, the agent and the stand-in for torch as one program."""
-    sources = [DRIVER, FAKE_TORCH, *AGENT_SOURCES]
+def build_driver(folder: Path, *flags: str, driver: Path = DRIVER) -> Path:
+    """A driver, the agent and the stand-in for torch as one program."""
+    sources = [driver, FAKE_TORCH, *AGENT_SOURCES]
     return build(folder / "driver", sources, "-O2", "-g", "-rdynamic", *flags)
 
 
-def build_sanitized(folder: Path, sanitizer: str) -> Path:
-    """The driver under a sanitizer; the test is skipped where the compiler does not have it."""
+def build_sanitized(folder: Path, sanitizer: str, driver: Path = DRIVER) -> Path:
+    """A driver under a sanitizer; the test is skipped where the compiler does not have it."""
     empty = folder / "empty.c"
     empty.write_text("int main(void) { return 0; }\n")
     flag = f"-fsanitize={sanitizer}"
@@ -47,4 +48,4 @@ def build_sanitized(folder: Path, sanitizer: str) -> Path:
         pytest.skip(f"{command[0]} has no {flag}")
     if subprocess.run([str(folder / "empty")], capture_output=True, timeout=60, check=False).returncode:
         pytest.skip(f"a program built with {flag} does not run here")
-    return build_driver(folder, flag, "-fno-omit-frame-pointer")
+    return build_driver(folder, flag, "-fno-omit-frame-pointer", driver=driver)

@@ -64,13 +64,14 @@ class Drive:
         self.agent = agent
         self.fake_torch = fake_torch
         self.folder = folder
+        self.python = sys.executable
 
     def start(self, lines: str, door: Door) -> subprocess.Popen[str]:
         """Start a process that runs `lines`."""
         text = f"AGENT, FAKE_TORCH, SOCKET = {str(self.agent)!r}, {str(self.fake_torch)!r}, {door.name!r}\n"
         text += INSIDE.read_text() + "\n" + textwrap.dedent(lines)
         return subprocess.Popen(
-            [sys.executable, "-I", "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [self.python, "-I", "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True,
         )  # fmt: skip
 

@@ -148,6 +148,9 @@ EXPORT void *PyObject_CallFunctionObjArgs(void *callable, ...) {
 EXPORT void Py_DecRef(object *o) { o->references--; }
 EXPORT void Py_IncRef(object *o) { o->references++; }
 EXPORT void PyErr_Clear(void) {}
+EXPORT void *PyMethod_Function(void *method) { return method; }
+EXPORT void PyErr_Fetch(void **kind, void **value, void **traceback) { *kind = *value = *traceback = NULL; }
+EXPORT void PyErr_Restore(void *kind, void *value, void *traceback) { (void)kind, (void)value, (void)traceback; }
 EXPORT int PyErr_ExceptionMatches(void *kind) { return kind == PyExc_Exception; }
 
 static void *work(void *seed) {
@@ -185,7 +188,7 @@ int main(int arguments, char **argument) {
     PyExc_Exception = &PyExc_Exception;
     PyFunction_Type[7] = offsetof(object, call);
     function = (object){.references = 1, .type = PyFunction_Type, .call = _PyFunction_Vectorcall};
-    resolver = (object){.references = 1};
+    resolver = function; /* a function of ours, as it should be */
     object other = function;
     other.type = &other;
     if (ls_modules_start(&other, &resolver) != -1 || other.call != _PyFunction_Vectorcall)

@@ -38,8 +38,8 @@ def test_a_program_sees_the_same_of_its_modules(differential: Differential, prog
     recorded = differential.recorded()
     if what == "errors":
         assert outside(recorded) == [{"module": None, "depth": 0, "n": 8}]
-        # Six of both kinds end by an exception in a module, or in a hook of one; two succeed.
-        assert calls(recorded) == {"Outer": 10, "Inner": 17, "Sequential": 8, "ReLU": 2, "Identity": 1}
+        # In most a call ends by an exception, in a module or in a hook of one.
+        assert calls(recorded) == {"Outer": 10, "Inner": 16, "Sequential": 7, "ReLU": 2, "Identity": 1}
     elif what == "odd":
         found = calls(recorded)
         assert {kind: found.get(kind) for kind in ("Slotted", "Equal", "Liar", "Outer")} == {

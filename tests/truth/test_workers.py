@@ -86,6 +86,16 @@ def test_a_worker_that_hangs_keeps_nobody(python: str, tmp_path: Path) -> None:
     assert recorded.run.info.program.wall_ns < 15e9  # it hangs for 20 s
 
 
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_every_operator_of_a_pool_that_is_terminated_is_there(start: str, python: str, tmp_path: Path) -> None:
+    recorded = run(python, tmp_path, "pool.py", start)
+
+    assert (recorded.status, recorded.stdout) == (0, "[0, 1, 2, 3, 4, 5, 6, 7]\n")
+    assert sum(per_process(recorded)) == 40
+    assert 1 <= len(per_process(recorded)) <= 2
+    check_nothing_is_lost(recorded)
+
+
 def test_the_processes_of_a_loader_are_known_by_what_they_are_for(python: str, tmp_path: Path) -> None:
     from layerscope.analyse import tables
     from layerscope.store.reader import Reader

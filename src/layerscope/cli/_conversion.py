@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.analyse.steps import SpanColumns, Steps, find_steps
+from layerscope.analyse.steps import SpanColumns, Steps, find_steps, without_side_requests
 from layerscope.cli._process import Process
 from layerscope.cli._small_tables import SmallTables
 from layerscope.cli._spans import BACKWARD, FUNCTION, LAYERS, MODULE, Columns, SpanTable, without_inner_operators
@@ -21,7 +21,7 @@ from layerscope.cli._texts import ProcessTexts, Texts
 from layerscope.collect import layout, spool
 from layerscope.collect.layers.operators import Decoder
 from layerscope.model.clocks import Elsewhere, Identity
-from layerscope.model.layers import KINDS, LAYER_OF_KIND, MARKS, SPAN_LAYERS
+from layerscope.model.layers import KINDS, LAYER_OF_KIND, MARKS, OPERATORS, SPAN_LAYERS
 from layerscope.store.inheriting import BackwardModules
 from layerscope.store.nesting import Keys, TrackNesting
 from layerscope.store.writer import write_columns, write_rows
@@ -85,13 +85,13 @@ class RunConversion:
             for nesting in process.nesting.values():
                 nesting.finish()
         lost = [key for process in self.processes.values() for n in process.nesting.values() for key in n.never_came]
-        found = {number: steps for number, steps in self._find_steps(lost) if len(steps)}
+        found = without_side_requests({number: steps for number, steps in self._find_steps(lost) if len(steps)})
         self._write_links()
         has_more = bool(found or self._texts.modules)
         self.rows["spans"] = self._spans.finish(self._assigner(found) if has_more else None, lost)
         self._write_steps(found)
         self._write_totals()
-        self._write_small(session)
+        self._write_small(session, self._unmatched(found))
 
     # -- spans -------------------------------------------------------------------------------------
 
@@ -309,13 +309,21 @@ class RunConversion:
         ]  # fmt: skip
         self.rows["totals"] = write_rows(self.tables, "totals", rows)
 
-    def _write_small(self, session: dict[str, Any]) -> None:
-        """Everything that has few rows."""
+    def _unmatched(self, found: dict[int, Steps]) -> list[dict[str, Any]]:
+        """The problem that what the user called a step never came."""
+        if not self._step_mark or any(steps.rule == "mark" for steps in found.values()):
+            return []
+        what = f"--step-mark {self._step_mark}: nothing was recorded by that name or line"
+        remedy = "see the names in `layerscope table spans`, or the lines in `layerscope table operators --by line`"
+        return [{"layer": OPERATORS, "code": "no_step_mark", "what": what, "remedy": remedy, "lost": "steps as asked"}]
+
+    def _write_small(self, session: dict[str, Any], problems: list[dict[str, Any]]) -> None:
+        """Everything that has few rows; `problems` are those of the conversion itself."""
         small = SmallTables(self._texts, self._next_track)
         for process in self.processes.values():
             small.add_process(process, session)
         small.add_texts()
-        small.rows["problems"].extend(session.get("problems", []))
+        small.rows["problems"].extend([*session.get("problems", []), *problems])
         small.add_problems(list(self.processes.values()))
         for name, rows in small.rows.items():
             self.rows[name] = write_rows(self.tables, name, rows)

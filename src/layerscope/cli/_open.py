@@ -42,6 +42,11 @@ def open_run(path: Path) -> Run:
                 check_tables(run)
                 return run
     if not spools(run.raw):
+        if run.raw.is_symlink():
+            raise ReadError(
+                f"the raw files of {run.path} are still on host {run.info.host.get('name')}: copy "
+                f"{run.raw.readlink()} from there in place of the link {run.raw}"
+            )
         raise ReadError(f"{run.path} has neither complete tables nor raw files: nothing is left to read")
     if run.info.state == "running":
         run.info.state = "killed"

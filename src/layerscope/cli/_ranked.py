@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from layerscope.cli._joined import joined_info
 from layerscope.cli._open import open_run
 from layerscope.collect.launchers import Launch
 from layerscope.collect.spool import spools
@@ -64,11 +65,11 @@ def read_together(recording: Run) -> Run | None:
     give_up = time.monotonic() + PATIENCE_S
     while time.monotonic() < give_up and _somebody_works(outer, recording):
         time.sleep(_POLL_S)
+    info = joined_info(outer, lambda part: part.info.state == "running")
+    Run(outer.path, msgspec.structs.replace(info, state="finished")).save()
     if sum(path.stat().st_size for path in spools(outer.raw)) > _JOIN_AT_ONCE_BYTES:
         return None
-    joined = open_run(outer.path)
-    Run(outer.path, msgspec.structs.replace(joined.info, state="finished")).save()
-    return joined
+    return open_run(outer.path)
 
 
 def _somebody_works(outer: Run, mine: Run) -> bool:

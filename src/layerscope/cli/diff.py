@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `diff`."""
     parser.usage = f"{parser.prog} A B [operators|modules|steps] [options]"
     parser.add_argument(
-        "words", nargs="*", metavar="A B [operators|modules|steps]", help="two recordings, and what to show of them"
+        "words", nargs="*", metavar="A B [VIEW]", help="two recordings, and what to show: operators, modules or steps"
     )
     parser.add_argument(
         "--mean", action="store_true", help="compare the mean of the steps, which adds up, not the median"

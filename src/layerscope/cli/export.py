@@ -24,8 +24,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `export`."""
     from layerscope.show import exports
 
-    formats = exports.formats().items()
-    listed = "\n".join(f"  {suffix:<9} {_first_line(module.__doc__)}" for suffix, module in sorted(formats))
+    modules = {module.__doc__: module for _, module in sorted(exports.formats().items())}
+    listed = "\n".join(f"  {', '.join(m.SUFFIXES):<16} {_first_line(m.__doc__)}" for m in modules.values())
     parser.usage = f"{parser.prog} [RUN] FILE [options]"
     parser.epilog = f"the formats:\n{listed}"
     parser.add_argument("words", nargs="+", metavar="[RUN] FILE", help="a recording, and the file to write")

@@ -30,11 +30,14 @@ def now_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
-def warn(text: str, once: dict[str, bool] = {}) -> None:  # noqa: B006 - what was said already
-    """Say `text` once in this process, at the line of the program that called us."""
-    if text in once:
+_said: set[str] = set()
+
+
+def warn(text: str, about: str = "") -> None:
+    """Say `text` at the line of the program that called us; once in this process, or once `about` something."""
+    if (about or text) in _said:
         return
-    once[text] = True
+    _said.add(about or text)
     import warnings
 
     depth, frame = 1, sys._getframe()
@@ -145,7 +148,8 @@ class Steering:
         except (OSError, ValueError) as error:
             warn(
                 f"layerscope: the recorder does not answer ({error}). What it had taken by then is kept in "
-                f"{self.path or 'the recording'}; nothing more is recorded"
+                f"{self.path or 'the recording'}; nothing more is recorded",
+                about="the recorder",
             )
             return None
 

@@ -148,7 +148,6 @@ def _redacted_info(info: RunInfo, codes: _Codes, host: dict[str, Any], layers: l
         finished_utc=info.finished_utc,
         exit=info.exit,
         layers=layers,
-        window=info.window,
         weight_policy=info.weight_policy,
         tables=info.tables,
         cost=info.cost,

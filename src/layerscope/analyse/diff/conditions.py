@@ -74,7 +74,8 @@ def judge(condition: Condition, diff: Diff) -> Judgement:
             failed=False,
             is_sure=False,
         )
-    failed = bool(change.exceeds(condition.limit)[place])
+    # What only B has is above any percentage of nothing, however uneven it is.
+    failed = bool(change.exceeds(condition.limit)[place]) or not rows.in_a[place]
     return Judgement(f"{condition.text}: {'failed' if failed else 'not failed'}{_measured(rows, place)}", failed)
 
 

@@ -173,8 +173,10 @@ def estimate(values: Floats, statistic: str) -> Estimates:
         parts = np.stack([np.median(values[:, start:end], axis=1) for start, end in ranges], axis=1)
     has_logarithm = (parts.min(axis=1) > 0) & (value > 0) & (statistic == MEDIAN)
     logarithms = np.log(np.where(has_logarithm[:, None], parts, 1.0))
-    log_variance = np.where(has_logarithm, logarithms.var(axis=1, ddof=1) / count, np.nan)
-    return Estimates(value, parts.var(axis=1, ddof=1) / count, log_variance, count)
+    # What never varies has no variance, whatever rounding says.
+    varies = parts.max(axis=1) > parts.min(axis=1)
+    log_variance = np.where(has_logarithm, varies * logarithms.var(axis=1, ddof=1) / count, np.nan)
+    return Estimates(value, varies * parts.var(axis=1, ddof=1) / count, log_variance, count)
 
 
 def joined(parts: Sequence[Estimates], steps: int) -> Estimates:

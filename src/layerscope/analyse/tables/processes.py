@@ -4,7 +4,7 @@ process         key of the process in this recording
 pid, ppid       its process id and that of its parent
 rank            its rank in a distributed job; none where it had none
 role            what it is there for: the program itself, a rank, a loader worker, a worker (of
-                multiprocessing, or forked), a child (another program that it started)
+                multiprocessing, or forked), a child (another program, started by one of these)
 start_ns        when it started, on the run's clock; printed in seconds since the run began
 dur_ns          how long it lived; none while its end is unknown
 exit            its exit status, or minus the signal that ended it
@@ -86,8 +86,9 @@ _QUERY = """
             WHEN child.process IN (SELECT process FROM named WHERE loads) THEN 'loader worker'
             WHEN child.argv = parent.argv AND child.process NOT IN (SELECT process FROM named)
                 AND parent.process IN (FROM loading) THEN 'loader worker'
-            WHEN contains(child.argv, 'from multiprocessing.') OR child.argv = parent.argv THEN 'worker'
+            WHEN contains(child.argv, 'from multiprocessing.') AND parent.process IS NULL THEN 'worker'
             WHEN child.rank IS NOT NULL AND parent.rank IS DISTINCT FROM child.rank THEN 'rank'
+            WHEN contains(child.argv, 'from multiprocessing.') OR child.argv = parent.argv THEN 'worker'
             WHEN parent.process IS NOT NULL THEN 'child'
             ELSE 'program' END) AS role
         FROM processes AS child

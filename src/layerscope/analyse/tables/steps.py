@@ -1,7 +1,8 @@
-"""Steps: the iterations of the training loop, and where the time of each went.
+"""Steps: the iterations of the training loop or the requests served, and where the time of each went.
 
 process, step  number of the step in its process, from 0
-rule           what a step was taken to be: one optimizer step, or one batch of the loader
+rule           what a step was taken to be: what was marked, one optimizer step, one batch of the loader, or one
+               request (a call of the outermost module, where nothing is trained)
 start_ns       when it started, on the run's clock; printed in seconds since the run began
 dur_ns         its duration, which is the sum of the five phases:
 load_ns        waiting for the data loader
@@ -40,7 +41,7 @@ COLUMNS = (
     ResultColumn("warmup", "bool", "", "left out of the averages"),
 )
 TOP = 0
-EMPTY = "No steps were found: no optimizer stepped and no data loader was read in a loop."
+EMPTY = "No steps were found: nothing was marked, no optimizer stepped, no data loader was read, no module was called."
 NEXT = 'layerscope table steps --where "of_median > 2"'
 
 _QUERY = """

@@ -181,18 +181,6 @@ def cut(text, most):
     return text if len(coded) <= most else coded[: most - 3].decode("utf-8", "ignore") + "..."
 
 
-def hide_from_compiler(torch, part):
-    """Have torch.compile pass over the functions of ours that run in its reach, without counting them."""
-    skip = getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "skip_code", None)
-    waiting = [value.__code__ for value in part.values() if type(value) is type(cut)]
-    for kind in (Numbers, Paths):
-        waiting += [value.__code__ for value in vars(kind).values() if type(value) is type(cut)]
-    while skip is not None and waiting:
-        code = waiting.pop()
-        skip(code)
-        waiting += [constant for constant in code.co_consts if type(constant) is type(code)]
-
-
 def watch(library, torch):
     """Have the agent record the calls of modules. None: it cannot, and the recording says why."""
     import ctypes
@@ -200,14 +188,18 @@ def watch(library, torch):
     agent = ctypes.PyDLL(library)  # keeps the GIL: the agent's table of modules is guarded by it
     agent.ls_module_learn.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
     agent.ls_module_forget.argtypes = [ctypes.c_void_p, ctypes.py_object]
-    agent.ls_modules_start.argtypes = [ctypes.py_object, ctypes.py_object]
+    agent.ls_modules_start.argtypes = agent.ls_python_set_compiler.argtypes = [ctypes.py_object, ctypes.py_object]
+    agent.ls_python_set_compiler.restype = None
     function = torch.nn.Module.__dict__.get("__call__")
     reason = why_not(function)
     if not reason:
         paths = Paths(agent.ls_module_learn, agent.ls_module_forget, torch.__file__.rpartition("/")[0] + "/")
         resolve = paths.resolve
-        hide_from_compiler(torch, globals())
         if agent.ls_modules_start(function, resolve) == 0:
+            dynamo = getattr(torch._C, "_dynamo", None)
+            set_compiler = getattr(getattr(dynamo, "eval_frame", None), "set_eval_frame", None)
+            if set_compiler is not None:
+                agent.ls_python_set_compiler(set_compiler, None)
             return agent, function, resolve
         reason = "this build of Python does not keep functions as CPython does"
     agent.ls_mark(f"modules_refused\n{reason}".encode(), MARK_PROBLEM, 0)

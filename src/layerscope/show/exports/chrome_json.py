@@ -1,4 +1,4 @@
-"""Trace events as JSON: chrome://tracing, Perfetto, and every tool that reads traces of the PyTorch profiler.
+"""Trace events as JSON for Perfetto, chrome://tracing and what reads traces of the PyTorch profiler.
 
 Times are microseconds with three decimals after `baseTimeNanoseconds` (CLOCK_REALTIME), as Kineto writes them, so
 that traces of several tools can be laid on one axis. Texts are built column by column with Arrow.

@@ -1,4 +1,4 @@
-"""Fuchsia trace format: the fastest file for Perfetto, 25 times faster to write than JSON.
+"""Spans, flows and counters for Perfetto in Fuchsia trace format, the quickest to write and a quarter of JSON.
 
 Little-endian words of 64 bits. A record begins with a word that holds its type in bits 0 to 3 and its size in words
 in bits 4 to 15. Strings and threads are defined once and then named by small numbers; when the numbers run out,
@@ -75,6 +75,8 @@ class _Numbers:
 
     def wanting(self, codes: np.ndarray, count: int) -> np.ndarray:
         """Which of `count` members are used by `codes` and have no number. Code -1 is nothing."""
+        if not count:
+            return np.zeros(0, np.intp)
         if len(self.of) < count:
             self.of = np.append(self.of, np.zeros(count - len(self.of), U64))
         used = np.bincount(codes[codes >= 0], minlength=count) if len(codes) else np.zeros(count, np.intp)

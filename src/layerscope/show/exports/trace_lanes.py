@@ -66,7 +66,8 @@ def _crossing(start: np.ndarray, end: np.ndarray, others: np.ndarray) -> np.ndar
 def _borders(start: np.ndarray, end: np.ndarray) -> list[tuple[int, int]]:
     """Cuts where nothing is open, not too many of them: what lies between two is looked at in the cache."""
     alone = np.flatnonzero(start >= _reached_before(end))
-    chosen = alone[np.flatnonzero(np.diff(alone // _AT_ONCE, prepend=-1))].tolist()
+    places = np.searchsorted(alone, np.arange(0, len(start), _AT_ONCE))
+    chosen = np.unique(alone[places[places < len(alone)]]).tolist()
     return list(zip(chosen, [*chosen[1:], len(start)], strict=True))
 
 

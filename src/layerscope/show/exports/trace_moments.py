@@ -66,6 +66,9 @@ class Flows:
 
     def ends_in(self, span: np.ndarray) -> tuple[FlowEnds, FlowEnds]:
         """Where the flows begin and end among the spans of a piece, given by their keys."""
+        if not len(self.kind):
+            none = np.zeros(0, np.intp)
+            return FlowEnds(none, none, none), FlowEnds(none, none, none)
         low, high = int(span.min()), int(span.max())
         where = _row_by_key(span, low, high)
         begins, finishes = (self._ends(keys, where, span, low, high) for keys in (self.cause, self.effect))
