@@ -108,13 +108,14 @@ def find_python(newest_first: bool = True) -> str:
     )
 
 
-def install_venv_package() -> bool:
-    """On Debian, as root: installs what `venv` lacks, by the system's package manager; True if that was done."""
+def install_packages(*names: str) -> bool:
+    """On Debian, as root: installs what is missing, by the system's package manager; True if that was done."""
     if os.geteuid() != 0 or not shutil.which("apt-get") or not DEBIAN.exists():
         return False
-    say("python3-venv is missing: apt-get install python3-venv")
+    say(f"missing: apt-get install {' '.join(names)}")
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
-    for command in (["apt-get", "-q", "update"], ["apt-get", "-q", "install", "-y", "python3-venv"]):
+    install = ["apt-get", "-q", "install", "-y", "--no-install-recommends", *names]
+    for command in (["apt-get", "-q", "update"], install):
         if subprocess.run(command, env=environment, check=False, stdout=sys.stderr).returncode:
             return False
     return True
@@ -387,6 +388,9 @@ def setting(index_url: str | None, whole: bool) -> tuple[str, dict[str, str]]:
 def test(options: argparse.Namespace) -> int:
     """Runs the quick tests, then, if they pass, the slow ones."""
     tool, variables = setting(options.index_url, whole=True)
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        # The browser tests fail without a browser and say so; whoever cannot install one still gets the others.
+        install_packages("chromium", "chromium-driver")
     pytest = [tool, "-m", "pytest", *options.arguments]
     if any(argument.startswith("-m") for argument in options.arguments):
         return subprocess.run(pytest, cwd=ROOT, env=variables, check=False).returncode
@@ -470,7 +474,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             return VERBS[options.verb](options)
         except MissingVenv:
-            if options.verb != "test" or not install_venv_package():
+            if options.verb != "test" or not install_packages("python3-venv"):
                 raise
             return VERBS[options.verb](options)
     except Failure as failure:

@@ -140,7 +140,7 @@ def test_venv_is_installed_by_the_system_only_for_root(
     monkeypatch.setattr(dev, "DEBIAN", tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: user)
 
-    assert dev.install_venv_package() is installs
+    assert dev.install_packages("python3-venv") is installs
     assert log.exists() is installs
     if installs:
         assert log.read_text() == "-q update\n-q install -y python3-venv\n"
@@ -157,7 +157,7 @@ def test_only_test_installs_venv_and_tries_again(
         raise dev.MissingVenv("no venv")
 
     monkeypatch.setitem(dev.VERBS, verb, fail)
-    monkeypatch.setattr(dev, "install_venv_package", lambda: True)
+    monkeypatch.setattr(dev, "install_packages", lambda *names: True)
 
     assert dev.main([verb]) == 2
     assert len(calls) == runs

@@ -1,3 +1,4 @@
+/* CPython as the agent sees it: hooks of Python functions, calls of ours, the line that is running. */
 #define _GNU_SOURCE
 #include "python.h"
 

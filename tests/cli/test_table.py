@@ -12,9 +12,10 @@ from typing import IO
 import pytest
 
 from layerscope import __version__, cli
+from layerscope.model.schema import SCHEMA_VERSION
 from tests.recordings import MS, Recording
 
-KNOWN = "counters, operators, processes, spans, steps, threads"
+KNOWN = "counters, modules, operators, processes, ranks, spans, steps, threads"
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +163,7 @@ def test_a_folder_without_a_recording_says_how_to_make_one(
 
 def test_a_recording_of_a_newer_schema_is_refused_in_words(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = folder / "train.layerscope" / "run.json"
-    file.write_text(file.read_text().replace('"schema": 1', '"schema": 99'))
+    file.write_text(file.read_text().replace(f'"schema": {SCHEMA_VERSION}', '"schema": 99'))
 
     assert cli.main(["table", "operators"]) == 125
     assert "was recorded by a newer layerscope (schema 99" in capsys.readouterr().err

@@ -39,6 +39,10 @@ class Module:
 class Other(Module):
     pass
 
+class Calling(Module):
+    def __call__(self, body):
+        return super().__call__(body)
+
 def resolve(module, outer=None):
     asked.append((module.name, outer and outer.name))
     if module.name.startswith("unknown"):
@@ -115,24 +119,32 @@ def test_calls_are_recorded_under_every_python_of_this_machine(drive: Drive, ver
         + """
 watch()
 function, code = Module.__call__, Module.__call__.__code__
-net, inner = make("Net"), make("Net.inner", Other)
+net, inner, calling = make("Net"), make("Net.inner", Other), make("Calling", Calling)
 for _ in range(3000):  # often enough for the interpreter to specialise what it runs
     net(lambda: (op("in net"), inner(lambda: op("in inner")), op("in net again")))
     op("outside")
+    calling(lambda: op("in calling"))
 assert net(None, 1, 2, three=3) == ((1, 2), {"three": 3})
 assert Module.__call__ is function and function.__code__ is code
 held.ls_modules_stop()
 net(lambda: op("outside"))
 assert held.ls_modules_start(Module.__dict__["__call__"], resolve) == 0
 net(lambda: op("in net"))
-assert asked == [("Net", None), ("Net.inner", "Net")], asked
+assert asked[:2] == [("Net", None), ("Net.inner", "Net")], asked
 """
     )
     found = modules(driven)
-    assert found[:4] == [("in net", "Net"), ("in inner", "Net.inner"), ("in net again", "Net"), ("outside", None)]
-    assert found == found[:4] * 3000 + [("outside", None), ("in net", "Net")]
-    spans = driven.rows("SELECT name, count(*) AS n FROM spans WHERE layer = 'modules' GROUP BY name ORDER BY name")
-    assert [(row["name"], row["n"]) for row in spans] == [("Net", 3002), ("Net.inner", 3000)]
+    # A call from Python that names the function itself does not go through the field in 3.11: it is not seen.
+    calling = None if version == "3.11" else "Calling"
+    assert found[:5] == [
+        ("in net", "Net"), ("in inner", "Net.inner"), ("in net again", "Net"), ("outside", None),
+        ("in calling", calling),
+    ]  # fmt: skip
+    assert found == found[:5] * 3000 + [("outside", None), ("in net", "Net")]
+    spans = driven.rows(
+        "SELECT name, count(*) AS n FROM spans WHERE layer = 'modules' AND name <> 'Calling' GROUP BY name"
+    )
+    assert {row["name"]: row["n"] for row in spans} == {"Net": 3002, "Net.inner": 3000}
 
 
 def python_of(version: str) -> str:

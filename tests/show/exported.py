@@ -219,7 +219,8 @@ def recordings(draw: st.DrawFn) -> tuple[Recording, list[int]]:
     span = st.tuples(st.sampled_from(threads), st.sampled_from(NAMES), st.integers(0, 40), st.integers(0, 20), maybe,
                      maybe, maybe, st.booleans())  # fmt: skip
     for track, name, start, dur, number, module, args, unfinished in draw(st.lists(span, max_size=40)):
-        more = {"seq": number, "module": module, "args": args, "unfinished": unfinished, "track": track}
+        more = {"seq": number, "module": module, "args": args, "unfinished": unfinished, "track": track,
+                "line": f"{name}.py:{args}" if args else None}  # fmt: skip
         phase = "forward" if number else None
         recording.add_span(name, start, dur, step=number, phase=phase, weight=1 + (number or 0), **more)
     for row in recording.rows.get("spans", []):

@@ -77,7 +77,7 @@ def test_a_trace_holds_exactly_the_spans_of_the_recording(made: tuple[Recording,
 
 def _arguments(recording: Recording, row: dict[str, Any], suffix: str) -> dict[str, Any]:
     """What the arguments of a span in the file must be."""
-    args: dict[str, Any] = {name: row[name] for name in ("step", "seq", "phase") if row[name] is not None}
+    args: dict[str, Any] = {name: row[name] for name in ("step", "seq", "phase", "line") if row[name] is not None}
     if row["module"] is not None:
         args["module"] = recording.rows["modules"][row["module"]]["path"]
     if row["weight"] > 1:

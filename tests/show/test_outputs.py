@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from layerscope import units
 from layerscope.analyse import tables
 from layerscope.analyse.result import Result, select
+from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.show import csv_output, json_output, terminal
 from layerscope.store.reader import Reader
 from tests.recordings import Recording
@@ -47,7 +48,7 @@ def test_json_has_the_stable_shape() -> None:
     answer = as_json(result_of(recording, "operators"))
 
     assert {key: answer[key] for key in ("schema", "command", "run", "table", "totals")} == {
-        "schema": 1,
+        "schema": SCHEMA_VERSION,
         "command": "table",
         "run": "x.layerscope",
         "table": "operators",
@@ -72,7 +73,7 @@ def test_csv_is_rows_only_with_empty_fields_for_nothing() -> None:
     heading, row = as_csv(result_of(recording, "spans"))
 
     assert heading == [column.name for column in tables.load("spans").COLUMNS]
-    assert row == ['a "quoted", name\nof two lines', "function", "python 100", "", "7", "30", "30", "1.0", "1.0"]
+    assert row == ['a "quoted", name\nof two lines', "function", "python 100", "", "7", "30", "30", "1.0", "1.0", "", ""]
 
 
 @pytest.mark.parametrize("table", tables.names())

@@ -90,10 +90,10 @@ def test_a_save_that_fails_leaves_the_old_file(run: Run, monkeypatch: pytest.Mon
 
 
 def test_a_newer_schema_is_refused_in_words_even_if_nothing_else_is_known(run: Run) -> None:
-    newer = {"schema": SCHEMA_VERSION + 41, "all": "different", "state": 7}
+    newer = {"schema": 99, "all": "different", "state": 7}
     (run.path / "run.json").write_text(json.dumps(newer))
     with pytest.raises(
-        ReadError, match=r"was recorded by a newer layerscope \(schema 42; this one reads up to 1\)\. Update"
+        ReadError, match=r"was recorded by a newer layerscope \(schema 99; this one reads up to \d+\)\. Update"
     ):
         Run.open(run.path)
 

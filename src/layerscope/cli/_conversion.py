@@ -185,6 +185,8 @@ class RunConversion:
                 kept.append({name: piece[name][mine] for name in names})
         for process in looped:
             kept = wanted[process.number]
+            if not kept:  # the recording has marks and no span
+                continue
             spans = {name: np.concatenate([part[name] for part in kept]) for name in kept[0]}
             # Once more over all, in an order of their own: what is found must not depend on where a part ended.
             rows = without_inner_operators(spans, lost_parents)

@@ -95,12 +95,15 @@ def mark_complete(folder: Path, raw: Path, rows: dict[str, int]) -> None:
 
 
 def _is_complete(folder: Path, raw: Path) -> bool:
-    """Whether `folder` holds whole tables of all that `raw` holds now (a dropped `raw` does not count)."""
+    """Whether `folder` holds whole tables, as they are today, of all that `raw` holds now (a dropped `raw` does not
+    count).
+    """
     try:
-        told = json.loads((folder / COMPLETE).read_text())["raw_bytes"]
-    except (OSError, ValueError, KeyError):
+        told = json.loads((folder / COMPLETE).read_text())
+        covers = told["raw_bytes"] == _spool_bytes(raw) or not spools(raw)
+        return bool(covers and told["schema"] == SCHEMA_VERSION)
+    except (OSError, ValueError, KeyError, TypeError):
         return False
-    return bool(told == _spool_bytes(raw) or not spools(raw))
 
 
 def _spool_bytes(raw: Path) -> int:

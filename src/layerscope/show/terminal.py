@@ -116,20 +116,22 @@ class _Layout:
     @classmethod
     def of(cls, result: Result, width: int | None) -> _Layout:
         row_units = result.data["unit"].to_pylist() if "unit" in result.data.column_names else []
+        # A column of words that has none says nothing to a person.
+        columns = [column for column in result.columns if column.type != "string" or _has_words(result, column.name)]
         cells, totals = [], []
-        for column in result.columns:
+        for column in columns:
             values = result.data[column.name].to_pylist()
             if column.name in result.totals:
                 values.append(result.totals[column.name])
             made = column_cells(column, values, row_units, result.origin_ns)
             totals.append(made.pop() if column.name in result.totals else "")
             cells.append(made)
-        headings = [column.name for column in result.columns]
+        headings = [column.name for column in columns]
         widths = [
             max(map(display_width, (heading, total, *column)))
             for heading, total, column in zip(headings, totals, cells, strict=True)
         ]
-        rightward = [column.is_number or column.type == "bool" for column in result.columns]
+        rightward = [column.is_number or column.type == "bool" for column in columns]
         layout = cls(headings, [], totals if result.totals else [], widths, rightward, [])
         if width is not None:
             cells = layout._fit(cells, width)
@@ -167,6 +169,10 @@ class _Layout:
     def _excess(self, width: int, columns: int | None = None) -> int:
         widths = self.widths[:columns]
         return sum(widths) + len(_SEPARATOR) * (len(widths) - 1) - width
+
+
+def _has_words(result: Result, column: str) -> bool:
+    return bool(result.data[column].null_count < result.rows)
 
 
 def column_cells(column: ResultColumn, values: list[Any], row_units: list[str], origin_ns: int) -> list[str]:

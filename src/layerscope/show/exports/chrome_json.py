@@ -30,7 +30,7 @@ _ROWS = 1 << 16
 _PHASE_COLUMNS = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
 _COLUMNS = (
     "start_ns", "dur_ns", "self_ns", "layer", "kind", "name", "module", "step", "phase", "correlation", "seq", "args",
-    "weight", "unfinished",
+    "line", "weight", "unfinished",
 )  # fmt: skip
 
 
@@ -131,6 +131,7 @@ class _Writer:
             *_optional("step", part["step"]),
             _chosen([f',"phase":{_text(phase)}' for phase in part["phase.names"].tolist()], part["phase"]),
             self._module_texts.take(_places(self._modules.places(part["module"]))),
+            _chosen([f',"line":{_text(line)}' for line in part["line.names"].tolist()], part["line"]),
             *_optional("seq", part["seq"]), *_optional("correlation", part["correlation"]),
             self._argument_texts.take(_places(self._arguments.places(part["args"]))),
             *_optional("weight", part["weight"], part["weight"] > 1),

@@ -41,8 +41,8 @@ _FLOW_WORDS = 3
 # Spans whose words are made at once: they stay in the cache of the processor.
 _ROWS = 1 << 14
 _COLUMNS = (
-    "start_ns", "dur_ns", "layer", "kind", "name", "module", "step", "phase", "correlation", "seq", "args", "weight",
-    "unfinished",
+    "start_ns", "dur_ns", "layer", "kind", "name", "module", "step", "phase", "correlation", "seq", "args", "line",
+    "weight", "unfinished",
 )  # fmt: skip
 _PHASE_COLUMNS = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
 
@@ -184,6 +184,7 @@ class _Writer:
             "name": (part["name"], part["name.names"].tolist()),
             "category": (part["category"], categories),
             "phase": (part["phase"], part["phase.names"].tolist()),
+            "line": (part["line"], part["line.names"].tolist()),
             "module": (part["module"], self._modules.texts),
             "args": (part["args"], self.arguments.texts),
         }
@@ -236,7 +237,7 @@ class _Writer:
         return who
 
     def _span_arguments(self, part: Columns) -> list[_Argument]:
-        arguments = [self._listed(part, name) for name in ("module", "phase", "args")]
+        arguments = [self._listed(part, name) for name in ("module", "line", "phase", "args")]
         for name, has in (("step", part["step"] >= 0), ("seq", part["seq"] >= 0), ("weight", part["weight"] > 1)):
             arguments.append(_Argument(has, [self._head(name, _ARG_INT32) | part[name].astype(U64) << U64(32)]))
         unfinished = np.full(len(part["span"]), self._head("unfinished", _ARG_BOOL) | U64(1 << 32))

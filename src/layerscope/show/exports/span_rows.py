@@ -36,6 +36,7 @@ COLUMNS = {
     "kind": ("spans.kind", pa.string(), "kind of span"),
     "name": ("spans.name", pa.string(), "name"),
     "module": ("modules.path", pa.string(), "path of the innermost module it ran in"),
+    "line": ("spans.line", pa.string(), "file:line that opened the range"),
     "step": ("step", pa.int32(), "the step it started in"),
     "phase": ("phase", pa.string(), "phase of the step"),
     "correlation": ("correlation", pa.int64(), "key shared with the work it launched"),
