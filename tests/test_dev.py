@@ -143,7 +143,7 @@ def test_venv_is_installed_by_the_system_only_for_root(
     assert dev.install_packages("python3-venv") is installs
     assert log.exists() is installs
     if installs:
-        assert log.read_text() == "-q update\n-q install -y python3-venv\n"
+        assert log.read_text() == "-q update\n-q install -y --no-install-recommends python3-venv\n"
 
 
 @pytest.mark.parametrize(("verb", "runs"), [("test", 2), ("check", 1)])
@@ -440,7 +440,8 @@ def commands(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[lis
         started.append((command, status))
         return subprocess.CompletedProcess(command, status)
 
-    monkeypatch.setattr(dev, "setting", lambda index_url, old_numpy: ("tool-python", {}))
+    monkeypatch.setattr(dev, "setting", lambda index_url, whole: ("tool-python", {}))
+    monkeypatch.setattr(dev, "install_packages", lambda *names: False)
     monkeypatch.setattr(dev.subprocess, "run", run)
     monkeypatch.setattr(dev, "planned", planned, raising=False)
     return started
