@@ -111,24 +111,30 @@ static void read_command_line(char *into, size_t bytes) {
     close(fd);
 }
 
-/* The number in the first of these variables of the environment that has one; -1: none has. */
-static int32_t number_in(const char *const *variables) {
-    for (; *variables; variables++) {
-        const char *text = getenv(*variables);
-        char *end = NULL;
-        long number = text && *text ? strtol(text, &end, 10) : -1;
-        if (end && !*end && number >= 0 && number <= INT32_MAX)
-            return (int32_t)number;
-    }
-    return -1;
+static int32_t number_in(const char *variable) {
+    const char *text = getenv(variable);
+    char *end = NULL;
+    long number = text && *text ? strtol(text, &end, 10) : -1;
+    return end && !*end && number >= 0 && number <= INT32_MAX ? (int32_t)number : -1;
 }
 
-/* Which rank of how many a launcher has made this process: torchrun, Open MPI, PMIx, PMI (MPICH), Slurm. */
+/* Which rank of how many a launcher has made this process: torchrun, Open MPI, PMIx, PMI (MPICH), Slurm. A rank counts
+ * only together with the size of its world (docs/ranks.md); `collect/launchers.py` has the same list. */
 static void fill_rank(ls_page *page) {
-    static const char *const ranks[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", NULL};
-    static const char *const sizes[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", NULL};
-    page->world_size = number_in(sizes);
-    page->rank = page->world_size > 0 ? number_in(ranks) : -1;
+    static const char *const pairs[][2] = {
+        {"RANK", "WORLD_SIZE"},         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+        {"PMIX_RANK", "PMIX_SIZE"},     {"PMIX_RANK", "SLURM_STEP_NUM_TASKS"},
+        {"PMI_RANK", "PMI_SIZE"},       {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+    };
+    page->rank = page->world_size = -1;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        int32_t rank = number_in(pairs[i][0]), size = number_in(pairs[i][1]);
+        if (rank < 0 || size <= rank || size < 2)
+            continue;
+        page->rank = rank;
+        page->world_size = size;
+        return;
+    }
 }
 
 static void fill_page(void *memory, size_t bytes) {

@@ -116,9 +116,11 @@ class RunConversion:
         if len(backward):
             sums = self._adds_gradients(codes[backward])
             self._backward.add(key, nested.key[backward], start[backward], end[backward], module[backward], sums)
-            backward = backward[rows["forward_thread"][backward] != 0]
+            backward = backward[rows["seq"][backward] >= 0]
             of = rows[backward]
-            process.pairs.add_backward(nested.key[backward], of["forward_thread"], of["seq"], start[backward])
+            own = process.decoder.tracks[track].framework_thread if track in process.decoder.tracks else 0
+            forward = np.where(of["forward_thread"] != 0, of["forward_thread"], own)
+            process.pairs.add_backward(nested.key[backward], forward, of["seq"], start[backward])
         process.has_scopes |= bool(((kind >= FIRST_SCOPE) & (kind <= MODULE)).any())
         done = rows["unfinished"] == 0
         _add_totals(process.totals, kind[done], codes[done], (end - start)[done])

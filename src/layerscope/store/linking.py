@@ -4,6 +4,9 @@ Definition. PyTorch gives every autograd node the next sequence number of the th
 carries the number that was next when it started. The forward span of a backward function is therefore, among the
 operators of its forward thread that carry its number and started before it, the latest that lies in no other of them:
 those before it made no node. That is the one that ended last. Its depth does not tell: modules and ranges count in it.
+
+Where nobody knows the forward thread yet, as in the first recording with a build of torch, the backward function is
+taken to run on it, as it does on a CPU unless the program starts the backward pass on another thread.
 """
 
 from __future__ import annotations
