@@ -172,6 +172,8 @@ LS_EXPORT int ls_operators_start(void) {
     if (!name_of || !is_async || !add_callback || !remove_callback)
         return -2;
     take_offsets();
+    if (ls_thread_is_current(ls_this_thread))
+        ls_this_thread->announced = 0; /* it had no number of torch's yet, if a range came first */
     handles[0] = add_for(begin_function, -1);
     handles[1] = add_for(begin_backward, SCOPE_BACKWARD);
     handles[2] = add_for(begin_range, SCOPE_USER);

@@ -14,11 +14,11 @@ def test_the_same_path_and_class_is_one_module_in_every_process() -> None:
     one = ProcessTexts(texts, ["(other names)", NET, CONV, "aten::add"])
     other = ProcessTexts(texts, ["(other names)", "Net.body.conv\nConv2d\n/b/else.py:1", "Net\nOther\n"])
 
-    assert one.modules(np.array([0, 2, 1, 2], np.uint32)).tolist() == [-1, 0, 1, 0]
-    assert other.modules(np.array([1, 2, 0], np.uint32)).tolist() == [0, 2, -1]
+    assert one.modules(np.array([0, 2, 1, 2], np.uint32)).tolist() == [-1, 1, 0, 1]
+    assert other.modules(np.array([1, 2, 0], np.uint32)).tolist() == [1, 2, -1]
     assert texts.module_rows() == [
-        {"module": 0, "parent": 1, "path": "Net.body.conv", "class": "Conv2d", "line": "/a/train.py:5"},
-        {"module": 1, "parent": None, "path": "Net", "class": "Net", "line": "/a/train.py:9"},
+        {"module": 0, "parent": None, "path": "Net", "class": "Net", "line": "/a/train.py:9"},
+        {"module": 1, "parent": 0, "path": "Net.body.conv", "class": "Conv2d", "line": "/a/train.py:5"},
         {"module": 2, "parent": None, "path": "Net", "class": "Other", "line": None},
     ]
 
