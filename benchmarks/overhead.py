@@ -13,7 +13,7 @@ from measuring.report import Report, Table, at_most, interval
 from measuring.runs import Done, Recorded, Setting, interleave, plain, recorded
 
 # Steps of a run: more than half a second each; quick: a third of it.
-STEPS = {"tiny": 200, "mlp": 100, "mlp_loader": 300, "cnn": 30}
+STEPS = {"tiny": 200, "mlp": 100, "mlp_loader": 300, "cnn": 30, "modules": 400}
 NO_TSC = "tiny, no TSC"
 OTHERS = {"profiler": "torch.profiler", "empty": "a callback that does nothing"}
 TARGETS = {"tiny": 1.10, NO_TSC: 1.17, "mlp": 1.03, "cnn": 1.03, "cnn, 2 threads": 1.03}

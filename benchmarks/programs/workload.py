@@ -1,7 +1,8 @@
 """A program with a fixed number of steps that says what its steps cost. It knows nothing of layerscope, except with
 --toggle: then it takes the recording's callbacks away and puts them back, block by block, and compares itself.
 
-usage: workload.py tiny|mlp|mlp_loader|cnn [--steps N] [--threads N] [--profiler] [--toggle recording|profiler|empty]
+usage: workload.py tiny|mlp|mlp_loader|cnn|modules [--steps N] [--threads N] [--profiler] [--toggle SWITCH]
+SWITCH: recording, modules, profiler or empty.
 Prints one line of JSON.
 """
 
@@ -25,6 +26,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 BATCH = 64
 TINY_ROUNDS = 1000  # of three operators each: one step
 WARM_UP = 5
+STACK = 100  # blocks of three modules each
 SETTLING = 200  # operators after each change of the callbacks, before anything is measured
 
 Part = Callable[[], None]
@@ -61,6 +63,21 @@ def perceptron() -> list[Part]:
         loss.item()
 
     return [learn]
+
+
+def small_modules() -> list[Part]:
+    """One part: forward through a stack of blocks that do next to nothing."""
+    sys.path.insert(0, str(EXAMPLES))
+    from many_small_modules import WIDTH, Stack
+
+    torch.manual_seed(1)
+    stack, x = Stack(STACK), torch.rand(WIDTH)
+
+    def forward() -> None:
+        with torch.no_grad():
+            stack(x)
+
+    return [forward]
 
 
 def network(name: str) -> list[Part]:
@@ -105,8 +122,29 @@ def endless(loader: Any) -> Iterator[Any]:
         yield from loader
 
 
+class Modules:
+    """The hook of module calls, of the recording that this program runs under."""
+
+    def __init__(self) -> None:
+        hooks = [finder.hook for finder in sys.meta_path if getattr(finder, "is_layerscope_door", False)]
+        if not hooks or hooks[0]["state"]["modules"] is None:
+            raise SystemExit("not recorded: the calls of modules are not watched")
+        self._agent, *self._watched = hooks[0]["state"]["modules"]
+
+    def on(self) -> None:
+        """Record. Off first: both changes then walk through the same code."""
+        self._agent.ls_modules_stop()
+        if self._agent.ls_modules_start(*self._watched) != 0:
+            raise SystemExit("not recorded: the calls of modules are not watched")
+
+    def off(self) -> None:
+        """Do not record."""
+        self._agent.ls_modules_start(*self._watched)
+        self._agent.ls_modules_stop()
+
+
 class Recording:
-    """The callbacks of the recording that this program runs under, and its optimizer hooks: all that costs CPU."""
+    """The callbacks of the recording that this program runs under, and its hooks: all that costs CPU."""
 
     def __init__(self) -> None:
         with open("/proc/self/maps") as maps:
@@ -116,18 +154,21 @@ class Recording:
         self._agent = ctypes.CDLL(lines[0])
         self._hooks = sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks
         self._kept = dict(self._hooks)
+        self._modules = Modules()
 
     def on(self) -> None:
         """Record. Off first: both changes then walk through the same code and leave the caches alike."""
         self._agent.ls_operators_stop()
         if self._agent.ls_operators_start() != 0:
             raise SystemExit("not recorded: the agent does not start")
+        self._modules.on()
         self._hooks.update(self._kept)
 
     def off(self) -> None:
         """Do not record."""
         self._agent.ls_operators_start()
         self._agent.ls_operators_stop()
+        self._modules.off()
         self._hooks.clear()
 
 
@@ -199,7 +240,9 @@ def settle() -> None:
         x = x + 0.0
 
 
-SWITCHES: dict[str, Callable[[], Any]] = {"recording": Recording, "profiler": Profiler, "empty": Empty}
+SWITCHES: dict[str, Callable[[], Any]] = {
+    "recording": Recording, "modules": Modules, "profiler": Profiler, "empty": Empty
+}  # fmt: skip
 
 
 def run(parts: list[Part], steps: int) -> None:
@@ -240,7 +283,7 @@ def measure_toggled(parts: list[Part], options: argparse.Namespace) -> dict[str,
     settle()
     sample = [measure_block([part], 1)["window_ns"] for part in parts]
     switch.off()
-    return {"block": options.block, "blocks": blocks, "sample": sample}
+    return {"block": options.block, "blocks": blocks, "sample": sample, "calls": 3 * STACK + 1}
 
 
 def measure_block(parts: list[Part], steps: int) -> dict[str, Any]:
@@ -258,7 +301,7 @@ def measure_block(parts: list[Part], steps: int) -> dict[str, Any]:
 def main() -> None:
     """Run one workload and print what it cost."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("name", choices=["tiny", "mlp", "mlp_loader", "cnn"])
+    parser.add_argument("name", choices=["tiny", "mlp", "mlp_loader", "cnn", "modules"])
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--profiler", action="store_true")
@@ -267,7 +310,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="for --toggle")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    parts = {"tiny": tiny, "mlp": perceptron}.get(options.name, lambda: network(options.name))()
+    simple = {"tiny": tiny, "mlp": perceptron, "modules": small_modules}
+    parts = simple.get(options.name, lambda: network(options.name))()
     found = measure_toggled(parts, options) if options.toggle else measure_whole(parts, options)
     sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()

@@ -127,6 +127,14 @@ def test_without_mnist_on_disk_digits_are_drawn(program_python: str, tmp_path: P
     assert len(list((tmp_path / "new").iterdir())) == 4
 
 
+def test_many_small_modules_counts_its_calls(program_python: str) -> None:
+    printed = run_example(program_python, "many_small_modules.py", "--blocks", 20, "--rounds", 30)
+
+    assert re.fullmatch(
+        r"1830 module calls in \d+\.\d\d s: \d+\.\d\d µs each\nsum of the last answer: -?\d+\.\d{3}\n", printed
+    )
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_many_small_ops_counts_its_operators(program_python: str, threads: int) -> None:
     printed = run_example(program_python, "many_small_ops.py", "--operators", 20_000, "--threads", threads)

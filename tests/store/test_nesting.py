@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from layerscope.store.nesting import Keys, TrackNesting
 from tests.store.threads import Span, threads
 
-
 LAYERS = 3
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.recorded import record
+import pytest
+
+from tests.recorded import layerscope, record
 
 PROGRAM = """
 import sys, threading, torch
@@ -61,3 +63,16 @@ def test_ranges_have_the_line_of_the_program_that_opened_them(program_python: st
         told.pop("late")
     assert told == truth
     assert recorded.value("SELECT count(*) FROM spans WHERE line IS NOT NULL AND kind <> 'range'") == 0
+
+
+@pytest.mark.parametrize("mark", ["batch", "program.py:5"])
+def test_the_user_says_which_range_is_a_step(program_python: str, tmp_path: Path, mark: str) -> None:
+    (tmp_path / "program.py").write_text(
+        "import torch\nfrom torch.profiler import record_function\n\nfor i in range(12):\n"
+        "    with record_function('batch'):\n        torch.ones(10) + 1\n"
+    )
+    done = layerscope("run", "-o", "x", "--step-mark", mark, "--", program_python, "program.py", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "12 steps" in done.stderr
+    assert "a step is what was marked as one" in done.stderr

@@ -31,7 +31,8 @@ Bools = NDArray[np.bool_]
 
 @dataclass(slots=True)
 class StepTimes:
-    """How long the measured steps take. `drift` is the median of the last third over that of the first.
+    """How long the measured steps take. `drift` is the median of the last third over that of the first, in
+    the median process.
 
     `per_second` counts the measured steps between the first one's start and the last one's end, `at_once` those that
     run at the same time, at most.
@@ -90,7 +91,7 @@ class MeasuredSteps:
             phases_ns={p: float(self.columns[c][self.measured].mean()) for p, c in _PHASE_COLUMNS.items()},
             outliers=int(np.count_nonzero(dur_ns > OUTLIER * median)),
             slowest_ns=int(dur_ns.max()),
-            drift=_drift(dur_ns) if len(dur_ns) >= FEWEST_FOR_DRIFT else None,
+            drift=_drift(dur_ns, self.columns["process"][self.measured][order]),
             per_second=1e9 * len(dur_ns) / max(self.end_ns - self.begin_ns, 1),
             at_once=_at_once(start_ns, start_ns + dur_ns),
         )
@@ -124,9 +125,15 @@ def _percentile(values: Array, percent: int) -> int:
     return int(np.partition(values, at)[at])
 
 
-def _drift(values: Array) -> float:
-    third = len(values) // 3
-    return float(np.median(values[-third:]) / max(np.median(values[:third]), 1))
+def _drift(dur_ns: Array, process: Array) -> float | None:
+    """Of several processes the median: ranks differ, and need not begin together. None where all have few steps."""
+    found = []
+    for number in np.unique(process).tolist():
+        values = dur_ns[process == number]
+        third = len(values) // 3
+        if len(values) >= FEWEST_FOR_DRIFT:
+            found.append(np.median(values[-third:]) / max(np.median(values[:third]), 1))
+    return float(np.median(found)) if found else None
 
 
 def _at_once(start_ns: Int64s, end_ns: Int64s) -> int:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from layerscope.analyse.losses import problems
 from layerscope.analyse.module_times import ModuleTimes, module_times
+from layerscope.analyse.ranks import SlowestRank, rank_times, slowest_rank
 from layerscope.analyse.resources import Counters, Memory, Resources, memory_of, resources
 from layerscope.analyse.step_times import Array, Arrays, Bools, Int64s, MeasuredSteps, StepTimes
 from layerscope.model.events import Problem
@@ -83,6 +84,8 @@ class Summary:
     memory: Memory | None
     operators: OperatorTimes | None
     modules: ModuleTimes | None
+    ranks: int
+    slowest_rank: SlowestRank | None
     open_operators: list[OpenOperators]
     problems: tuple[Problem, ...]
     cost: Cost
@@ -97,6 +100,7 @@ def summarise(reader: Reader) -> Summary:
     counters = Counters(reader, tracks, processes)
     times = steps.times()
     sums = _sum_up(reader, steps, times, tracks)
+    ranks = rank_times(reader)
     return Summary(
         info=info,
         folder=reader.run.path.name,
@@ -106,6 +110,8 @@ def summarise(reader: Reader) -> Summary:
         memory=memory_of(counters, steps, info),
         operators=_operators(sums, steps, times, tracks),
         modules=module_times(reader, sums.self_by_module, _divisor(times)) if sums else None,
+        ranks=len(ranks),
+        slowest_rank=slowest_rank(ranks),
         open_operators=_open_operators(reader),
         problems=problems(reader),
         cost=_cost(info),

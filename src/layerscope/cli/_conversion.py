@@ -28,7 +28,10 @@ from layerscope.store.writer import write_columns, write_rows
 
 # Below this a batch costs more in overhead than in work.
 BATCH_RECORDS = 50_000
-OPTIONS = "options.json"
+# The columns of a span that say what the steps are.
+OF_STEPS = (
+    "span", "parent", "track", "depth", "start_ns", "dur_ns", "kind_code", "name_code", "seq", "line_code",
+)  # fmt: skip
 FIRST_SCOPE = KINDS.index("optimizer")
 GRADIENT_SUM = "AccumulateGrad"
 
@@ -183,8 +186,7 @@ class RunConversion:
             of = owner[piece["track"][rows]]
             for number, kept in wanted.items():
                 mine = rows[of == number]
-                names = ("span", "parent", "track", "depth", "start_ns", "dur_ns", "kind_code", "name_code", "seq", "line_code")
-                kept.append({name: piece[name][mine] for name in names})
+                kept.append({name: piece[name][mine] for name in OF_STEPS})
         for process in looped:
             kept = wanted[process.number]
             if not kept:  # the recording has marks and no span
@@ -350,7 +352,7 @@ def _add_totals(totals: dict[int, list[int]], kind: np.ndarray, name: np.ndarray
 
 def read_options(raw: Path) -> dict[str, Any]:
     """What the user asked for when the recording was made and its conversion must know; of several ranks, of one."""
-    for file in sorted([*raw.glob(OPTIONS), *raw.glob(f"*/raw/{OPTIONS}")]):
+    for file in sorted([*raw.glob(spool.OPTIONS), *raw.glob(f"*/raw/{spool.OPTIONS}")]):
         try:
             options: dict[str, Any] = json.loads(file.read_text())
             return options

@@ -39,7 +39,7 @@ class SmallTables:
         self._next_track = next_track
 
     def add_process(self, process: Process, session: dict[str, Any]) -> None:
-        """What is known of a process. `session`: what the recorder said at its end, or those of the ranks by `ranks`."""
+        """What is known of a process. `session`: what the recorder said at its end, or that of each rank in `ranks`."""
         session = session.get("ranks", {}).get(process.rank, session)
         decoder = process.decoder
         about = decoder.about

@@ -130,7 +130,8 @@ class SpanTable:
             columns[name] = data[name].to_numpy()
         for name in ("parent", "seq", "module", "args"):
             columns[name] = data[name].fill_null(-1).to_numpy().copy()
-        codes = {"kind": {kind: i for i, kind in enumerate(KINDS)}, "name": self._texts.names, "line": self._texts.lines}
+        kinds = {kind: i for i, kind in enumerate(KINDS)}
+        codes = {"kind": kinds, "name": self._texts.names, "line": self._texts.lines}
         for name, known in codes.items():
             merged = data[name].unify_dictionaries().combine_chunks()
             chunk = merged.chunk(0) if isinstance(merged, pa.ChunkedArray) else merged

@@ -44,6 +44,7 @@ from layerscope.collect.link import open_log, own_command
 from layerscope.collect.program import Program, become
 from layerscope.collect.recorder import Recorder, surviving
 from layerscope.collect.session import Ended, Session
+from layerscope.collect.spool import OPTIONS
 from layerscope.errors import LayerscopeError, RunError, UsageError
 from layerscope.host import cpu, frameworks
 from layerscope.model.events import Problem
@@ -73,6 +74,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--spool", metavar="DIR",
         help="keep raw files here until the end (default: a temporary folder if the recording is on a network)",
     )  # fmt: skip
+    parser.add_argument(
+        "--step-mark", metavar="WHAT",
+        help="what one step is: the name of a range, a module (Net.encoder) or an operator, or FILE:LINE of a range",
+    )  # fmt: skip
     parser.add_argument("program", metavar="PROGRAM", help="a .py file or any command")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
 
@@ -93,6 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     converter = None
     try:
         divert(recording, arguments.spool)
+        keep_options(recording, arguments.step_mark)
         # Of a launcher outside the numbers are those of its ranks, and they have been looked at.
         program = Program(command, session.open_door(() if launch else chosen))
         converter = start_converter(recording, session)
@@ -118,6 +124,13 @@ def run(arguments: argparse.Namespace) -> int:
             if problem.code == "internal_error":
                 say(f"layerscope: {problem.what}. The recording is kept\n")
     return leave(ended)
+
+
+def keep_options(recording: Run, step_mark: str | None) -> None:
+    """What every conversion of this recording must know, now and later."""
+    if step_mark:
+        with contextlib.suppress(OSError):  # a full disk is said by the drainer
+            (recording.raw / OPTIONS).write_text(json.dumps({"step_mark": step_mark}))
 
 
 def _beginning(command: list[str], python: str, recording: Run, launch: Launch | None) -> str:

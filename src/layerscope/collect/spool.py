@@ -95,6 +95,10 @@ def spools(raw: Path) -> list[Path]:
     return sorted([*raw.glob("*/spool"), *raw.glob("*/raw/*/spool")])
 
 
+# Beside the raw files: what the user asked for and every conversion must know.
+OPTIONS = "options.json"
+
+
 class SpoolReader:
     """Reads the chunks of a file that may still grow, from where the last reading stopped."""
 

@@ -15,6 +15,7 @@ from layerscope.analyse.module_times import ModuleRow, ModuleTimes
 from layerscope.analyse.resources import Memory
 from layerscope.analyse.step_times import StepTimes
 from layerscope.analyse.summary import Cost, OpenOperators, OperatorRow, OperatorTimes, Summary
+from layerscope.show.rank_line import rank_line
 from layerscope.show.terminal import display_width, printable, problem_sentence, shortened
 from layerscope.store.run import RunInfo
 
@@ -44,6 +45,8 @@ _IDLE = "no operator running: Python"
 def text(summary: Summary) -> str:
     """The whole summary."""
     overview = [*_overview(summary), *_modules(summary)]
+    if summary.slowest_rank:
+        overview += _wrapped(f"By rank: {rank_line(summary.slowest_rank)}")
     blocks = [_header(summary), overview, _operators(summary), _losses(summary), _closing(summary)]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -53,7 +56,9 @@ def _header(summary: Summary) -> list[str]:
     what = [_program(info.command), _ending(info)]
     if info.program.wall_ns:
         what.append(units.duration(info.program.wall_ns))
-    if summary.processes > 1:
+    if summary.ranks > 1:
+        what.append(f"{summary.ranks} ranks")
+    if summary.processes > max(summary.ranks, 1):
         what.append(f"{summary.processes} processes")
     left = f"layerscope: {', '.join(what)}."
     if steps:
@@ -108,7 +113,7 @@ def _overview(summary: Summary) -> list[str]:
     facts = [fact for fact in (_steady(summary.steps), *_resources(summary), _memory(summary.memory)) if fact]
     if summary.steps is None:
         reason = (
-            "No optimizer stepped and no data loader was read, so there are no steps: figures are of the whole run."
+            "No step was found (no optimizer, data loader, module call or mark): figures are of the whole run."
         )
         return [reason, *(f"  {fact}" for fact in facts)] if summary.operators else [f"  {fact}" for fact in facts]
     left = [_step_line(summary.steps), *_phases(summary.steps)]

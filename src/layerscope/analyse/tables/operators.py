@@ -11,8 +11,8 @@ avg_ns, min_ns, p50_ns, p99_ns, max_ns
 
 --by kind tells functions, backward functions, ranges, optimizer steps and loader waits apart,
 --by module the modules of the network they belong to, --by thread the threads they ran on, --by line
-the line of the program that opened a range or first called the module of an operator. Where a long run was thinned, every number but min_ns and
-max_ns counts a kept call as often as its weight says.
+the line of the program that opened a range or first called the module of an operator. Where a long
+run was thinned, every number but min_ns and max_ns counts a kept call as often as its weight says.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ EMPTY = "No operators were recorded: the program called none that layerscope cou
 NEXT = "layerscope table spans"
 
 # A module's number and a track make a key; their texts may be the same.
-_KEYS = {None: "name", "kind": "kind, name", "module": "module_key, name", "line": "line, name", "thread": "track, name"}
+_KEYS = {
+    None: "name", "kind": "kind, name", "module": "module_key, name", "line": "line, name", "thread": "track, name",
+}  # fmt: skip
 _JOINS = {
     "module": f"""JOIN (SELECT module AS module_key, path AS module FROM modules
                         UNION ALL SELECT -1, '{OUTSIDE}') USING (module_key)""",
