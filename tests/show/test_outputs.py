@@ -73,7 +73,8 @@ def test_csv_is_rows_only_with_empty_fields_for_nothing() -> None:
     heading, row = as_csv(result_of(recording, "spans"))
 
     assert heading == [column.name for column in tables.load("spans").COLUMNS]
-    assert row == ['a "quoted", name\nof two lines', "function", "python 100", "", "7", "30", "30", "1.0", "1.0", "", ""]
+    name = 'a "quoted", name\nof two lines'
+    assert row == [name, "function", "python 100", "", "7", "30", "30", "1.0", "1.0", "", ""]
 
 
 @pytest.mark.parametrize("table", tables.names())

@@ -73,7 +73,7 @@ def test_a_run_without_steps_says_so_and_shows_totals() -> None:
 
     lines = text_of(recording).splitlines()
 
-    assert "No optimizer stepped and no data loader was read" in lines[2]
+    assert "No step was found (no optimizer, data loader, module call or mark)" in lines[2]
     assert "CPU 2.00 s: 1.0 of 4 CPUs busy, 200 ms in the kernel" in lines[3]
     assert "page faults 5,000, 2 from disk" in lines[4]
     assert "memory at most 300 MB" in lines[5]
