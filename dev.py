@@ -172,7 +172,7 @@ def tool_environment(development: bool) -> Environment:
 
 def program_environment(index_url: str | None = None) -> Environment:
     """The profiled program's: PyTorch and NumPy, and nothing of ours."""
-    return Environment("program", (TORCH, "numpy"), index_options(index_url))
+    return Environment("program", (TORCH, "numpy", "greenlet"), index_options(index_url))
 
 
 def old_numpy_environment(index_url: str | None = None) -> tuple[Environment, str]:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 WIDTH = 8
+BATCH = 8
 
 
 class Block(nn.Module):
@@ -51,7 +52,7 @@ def main() -> None:
 
     torch.manual_seed(options.seed)
     torch.set_num_threads(1)
-    stack, x = Stack(options.blocks), torch.linspace(0.0, 1.0, WIDTH)
+    stack, x = Stack(options.blocks), torch.linspace(0.0, 1.0, WIDTH).expand(BATCH, WIDTH)
     start_s = time.perf_counter()
     with torch.no_grad():
         for _ in range(options.rounds):

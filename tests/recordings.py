@@ -77,11 +77,15 @@ class Recording:
         row = {"process": self.process, "rule": "optimizer", "start_ns": start_ns, "dur_ns": sum(phases_ns)}
         self.rows.setdefault("steps", []).append({"step": step, "warmup": False, **row, **phases, **more})
 
-    def add_counter(self, process: int, name: str, readings: Iterable[tuple[int, int]], unit: str = "count") -> None:
+    def add_counter(
+        self, process: int, name: str, readings: Iterable[tuple[int, int]], unit: str = "count", domain: str = "process"
+    ) -> None:
+        """Readings of the system about a process, or, with another `domain`, a counter of the program's own."""
+        about = {"process": process, "kind": "counter", "name": domain}
         tracks = self.rows["tracks"]
-        track = next((t["track"] for t in tracks if t["kind"] == "counter" and t["process"] == process), None)
+        track = next((t["track"] for t in tracks if about.items() <= t.items()), None)
         if track is None:
-            track = self._add("tracks", "track", process=process, kind="counter", name="process", start_ns=0)
+            track = self._add("tracks", "track", **about, start_ns=0)
         self.rows.setdefault("counters", []).extend(
             {"track": track, "at_ns": at_ns, "name": name, "value": value, "unit": unit} for at_ns, value in readings
         )

@@ -68,10 +68,10 @@ def perceptron() -> list[Part]:
 def small_modules() -> list[Part]:
     """One part: forward through a stack of blocks that do next to nothing."""
     sys.path.insert(0, str(EXAMPLES))
-    from many_small_modules import WIDTH, Stack
+    from many_small_modules import BATCH, WIDTH, Stack
 
     torch.manual_seed(1)
-    stack, x = Stack(STACK), torch.rand(WIDTH)
+    stack, x = Stack(STACK), torch.rand(BATCH, WIDTH)
 
     def forward() -> None:
         with torch.no_grad():

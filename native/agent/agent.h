@@ -49,6 +49,8 @@ struct ls_thread {
     uint32_t module, modules; /* the name of the innermost open module, and how many are open */
     uint32_t line;            /* the Python line that is about to open a range, 0: not known */
     int out_of_order;         /* a module has ended before one inside it: a coroutine library switches stacks */
+    uint32_t over;            /* the thread has ended, and spans of it are open */
+    void *learning;           /* the line that Python is asked about for this thread (lines.c) */
     const void *module_object;
     ls_thread *next;
     uint32_t optimizers[LS_OPEN_SLOTS]; /* per open optimizer step: its instance */
@@ -91,8 +93,11 @@ static inline int ls_thread_is_current(const ls_thread *t) {
 
 /* spool.c */
 ls_thread *ls_thread_enter(void); /* this thread's state, made if needed; NULL: do not record */
+void ls_thread_recycle(ls_thread *t);
 void ls_lock(_Atomic uint32_t *lock);
 void ls_unlock(_Atomic uint32_t *lock);
+void ls_lock_beginning(void);
+void ls_unlock_beginning(void);
 void *ls_new_shared(const char *name, size_t bytes, ls_message message, void (*fill)(void *memory, size_t bytes));
 void ls_ring_account(ls_thread *t);
 void ls_ring_lose(ls_thread *t, int too_deep);

@@ -21,19 +21,18 @@ typedef struct {
 static known_line *known; /* the first look allocates it */
 static ls_function_hook hook;
 static void *resolver;
-static known_line *learning;
 
-/* The answer of `resolve`: what the line that is being asked about is called. Called from Python, GIL held. */
+/* The answer of `resolve`: what the line that this thread asks about is called. Called from Python, GIL held. */
 LS_EXPORT void ls_line_learn(const char *text) {
-    if (!learning)
-        return;
+    ls_thread *t = ls_this_thread;
+    known_line *line = ls.wiped && ls_thread_is_current(t) ? t->learning : NULL;
     size_t length = strlen(text);
-    if (length < sizeof learning->text)
-        memcpy(learning->text, text, length + 1);
+    if (line && length < sizeof line->text)
+        memcpy(line->text, text, length + 1);
 }
 
 /* 0: an exception of the program's is set. */
-static int find_line(const void *code, int line, uint32_t *id) {
+static int find_line(ls_thread *t, const void *code, int line) {
     if (!known && !(known = calloc(MOST_LINES, sizeof *known)))
         return 1;
     uint32_t first = (uint32_t)((uintptr_t)code >> 4) * 31u + (uint32_t)line;
@@ -43,11 +42,11 @@ static int find_line(const void *code, int line, uint32_t *id) {
             k->code = code;
             k->line = line;
             ls_python_keep(code);
-            learning = k;
+            t->learning = k; /* not in a variable of ours: other threads ask while Python code runs */
             int fine = ls_python_call(resolver, resolver, NULL);
-            learning = NULL;
-            if (!fine)
-                return 0;
+            t->learning = NULL;
+            if (!fine || !ls_thread_is_current(t)) /* it has forked */
+                return fine;
         }
         if (k->code != code || k->line != line)
             continue;
@@ -58,7 +57,7 @@ static int find_line(const void *code, int line, uint32_t *id) {
             k->id = name.id;
             k->generation = generation;
         }
-        *id = k->id;
+        t->line = k->id;
         return 1;
     }
     return 1;
@@ -68,7 +67,7 @@ static void *call_enter(void *callable, void *const *arguments, size_t count, vo
     ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
     int line = 0;
     const void *code = t ? ls_calling_line(&line) : NULL;
-    if (code && !find_line(code, line, &t->line))
+    if (code && !find_line(t, code, line))
         return NULL;
     void *result = hook.original(callable, arguments, count, keywords);
     if (t && ls_thread_is_current(t))
@@ -79,7 +78,9 @@ static void *call_enter(void *callable, void *const *arguments, size_t count, vo
 /* Note the lines of ranges: `function` is record_function.__enter__, `resolve` calls ls_line_learn with file:line of
  * its caller. The caller keeps both alive. 0: done; -1: this Python is not understood. GIL held. */
 LS_EXPORT int ls_lines_start(void *function, void *resolve) {
-    if (!ls.wiped || (!ls_function_is_hooked(&hook, call_enter) && ls_hook_function(&hook, function, resolve, call_enter)))
+    if (!ls.wiped)
+        return -1;
+    if (!ls_function_is_hooked(&hook, call_enter) && ls_hook_function(&hook, function, resolve, call_enter))
         return -1;
     resolver = resolve;
     return 0;

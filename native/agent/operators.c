@@ -150,9 +150,7 @@ static uint64_t add_for(void **(*start)(void **, const void *), int scope) {
     return add_callback(c);
 }
 
-/* Start recording. 0: recording; 1: the probe has not answered yet, ask again; -1: it refused this
- * library; -2: the library lacks a function; -3: ls_prepare was not called or failed. */
-LS_EXPORT int ls_operators_start(void) {
+static int start(void) {
     if (!ls.page || !ls.wiped)
         return -3;
     if (handles[0])
@@ -181,11 +179,22 @@ LS_EXPORT int ls_operators_start(void) {
     return 0;
 }
 
-/* Stop recording: the callbacks are gone, spans that are open end unrecorded. */
+/* Start recording. 0: recording; 1: the probe has not answered yet, ask again; -1: it refused this
+ * library; -2: the library lacks a function; -3: ls_prepare was not called or failed. */
+LS_EXPORT int ls_operators_start(void) {
+    ls_lock_beginning(); /* two threads that import, and both find the answer there */
+    int code = start();
+    ls_unlock_beginning();
+    return code;
+}
+
+/* Stop recording: operators that begin from now on are not recorded; those that are open still are. */
 LS_EXPORT void ls_operators_stop(void) {
+    ls_lock_beginning();
     for (int i = 0; i < 3; i++) {
         if (handles[i])
             remove_callback(handles[i]);
         handles[i] = 0;
     }
+    ls_unlock_beginning();
 }

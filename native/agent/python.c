@@ -76,9 +76,9 @@ int ls_hook_function(ls_function_hook *hook, void *function, void *like, ls_vect
         like = function_of_method(like);
     ls_vectorcall *found = field_of(function), *usual = field_of(like);
     Dl_info here, python;
-    if (!found || !usual || *found != *usual || !dladdr(*(void **)found, &here) || !dladdr(class_exception, &python))
+    if (!found || !usual || *found != *usual)
         return -1;
-    if (here.dli_fbase != python.dli_fbase)
+    if (!dladdr(*(void **)found, &here) || !dladdr(*(void **)&call_with, &python) || here.dli_fbase != python.dli_fbase)
         return -1;
     increase(function);
     hook->function = function;
@@ -114,11 +114,13 @@ static void put_back(void *compiler) {
 }
 
 /* Call a function of ours that returns nothing, hidden from tracers, profilers and compilers; `second` may be
- * absent. 1: done, or it failed and that is forgotten. 0: an exception that ends programs is set, KeyboardInterrupt
- * for example: it came from a signal handler that ran meanwhile, and is the program's. */
+ * absent. 1: done, or it could not be called and that is forgotten. 0: an exception is set; our functions keep their
+ * own to themselves, so it came from a signal handler that ran meanwhile, and is the program's. */
 int ls_python_call(void *callable, const void *first, const void *second) {
     void *state = enter_tracing ? thread_state() : NULL;
     void *compiler = set_compiler ? call_with(set_compiler, no_compiler, NULL) : NULL;
+    if (set_compiler && !compiler)
+        clear_error();
     if (state)
         enter_tracing(state);
     void *answer = call_with(callable, first, second, NULL);
@@ -126,12 +128,17 @@ int ls_python_call(void *callable, const void *first, const void *second) {
         leave_tracing(state);
     if (compiler)
         put_back(compiler);
-    if (answer)
+    if (answer) {
         decrease(answer);
-    else if (error_is(*class_exception))
-        clear_error();
-    else
+        return 1;
+    }
+    void *error[3];
+    fetch_error(&error[0], &error[1], &error[2]);
+    int was_inside = error[2] != NULL; /* it has a traceback */
+    restore_error(error[0], error[1], error[2]);
+    if (was_inside || !error_is(*class_exception))
         return 0;
+    clear_error();
     return 1;
 }
 

@@ -46,6 +46,20 @@ void ls_lock(_Atomic uint32_t *lock) {
 
 void ls_unlock(_Atomic uint32_t *lock) { atomic_store_explicit(lock, 0, memory_order_release); }
 
+/* One thread at a time begins or stops recording. Held by a process: what a parent held is free in its child. */
+static _Atomic int32_t beginning;
+
+void ls_lock_beginning(void) {
+    int32_t me = getpid(), holder = 0;
+    while (!atomic_compare_exchange_weak(&beginning, &holder, me))
+        if (holder == me) {
+            sched_yield();
+            holder = 0;
+        }
+}
+
+void ls_unlock_beginning(void) { atomic_store(&beginning, 0); }
+
 /* Send `fd` in a connection of its own; the kernel keeps it until the other side looks. */
 static int hand_over(int fd, const ls_message *message) {
     if (ls_keep_to_itself)
@@ -220,7 +234,7 @@ static void thread_begin(ls_thread *t) {
     t->track = ++tracks;
     t->depth = t->module = t->modules = 0;
     t->out_of_order = 0;
-    t->module_object = NULL;
+    t->module_object = t->learning = NULL;
     t->begun = ls_ticks();
     t->elsewhere = LS_LOAD(t->ring->h.elsewhere);
     t->ring->h.tid = (int32_t)syscall(SYS_gettid);
@@ -270,8 +284,21 @@ ls_thread *ls_thread_enter(void) {
     return t;
 }
 
-/* The thread ends: its ring and state wait for the next thread. With a span still open they do not: another
- * thread may end it yet, and its slot goes on saying that it is open. */
+/* Ring and state of a thread that has ended wait for the next thread. With a span still open they do not: another
+ * thread may end it yet, and its slot goes on saying that it is open. Whoever ends the last one asks again. */
+void ls_thread_recycle(ls_thread *t) {
+    ls_lock(&ls.wiped->lock);
+    while (t->over && t->depth && __atomic_load_n(&t->ring->h.open[t->depth - 1].state, __ATOMIC_SEQ_CST) & 1)
+        t->depth--;
+    if (t->over && !t->depth) {
+        t->over = 0;
+        __atomic_store_n(&t->ring->h.track, 0, __ATOMIC_RELEASE);
+        t->next = pool;
+        pool = t;
+    }
+    ls_unlock(&ls.wiped->lock);
+}
+
 static void thread_end(void *state) {
     ls_thread *t = state;
     ls_this_thread = &ended;
@@ -281,15 +308,8 @@ static void thread_end(void *state) {
         *ls_ring_next(t) = (ls_record){.start = ls_ticks(), .kind = LS_THREAD_END, .module = t->track};
         ls_ring_publish(t);
     }
-    while (t->depth && __atomic_load_n(&t->ring->h.open[t->depth - 1].state, __ATOMIC_ACQUIRE) & 1)
-        t->depth--;
-    if (t->depth)
-        return;
-    __atomic_store_n(&t->ring->h.track, 0, __ATOMIC_RELEASE);
-    ls_lock(&ls.wiped->lock);
-    t->next = pool;
-    pool = t;
-    ls_unlock(&ls.wiped->lock);
+    __atomic_store_n(&t->over, 1, __ATOMIC_SEQ_CST);
+    ls_thread_recycle(t);
 }
 
 void ls_ring_lose(ls_thread *t, int too_deep) {
@@ -338,9 +358,7 @@ static void note_library(const char *path) {
     __atomic_store_n(ls.page->library, library[0], __ATOMIC_RELEASE);
 }
 
-/* Begin recording in this process: `name` of the session's abstract socket, `library_path` the
- * libtorch_cpu.so that is about to be loaded; empty: none yet, a later call may name one. 0, or minus an errno. */
-LS_EXPORT int ls_prepare(const char *name, const char *library_path, int use_tsc) {
+static int prepare(const char *name, const char *library_path, int use_tsc) {
     if (ls.wiped) {
         if (ls.page && !library[0])
             note_library(library_path);
@@ -372,6 +390,15 @@ LS_EXPORT int ls_prepare(const char *name, const char *library_path, int use_tsc
         return -ECONNREFUSED;
     }
     return 0;
+}
+
+/* Begin recording in this process: `name` of the session's abstract socket, `library_path` the
+ * libtorch_cpu.so that is about to be loaded; empty: none yet, a later call may name one. 0, or minus an errno. */
+LS_EXPORT int ls_prepare(const char *name, const char *library_path, int use_tsc) {
+    ls_lock_beginning();
+    int failed = prepare(name, library_path, use_tsc);
+    ls_unlock_beginning();
+    return failed;
 }
 
 /* One moment on three clocks, the best of a few tries: tsc, CLOCK_MONOTONIC, CLOCK_REALTIME, and half

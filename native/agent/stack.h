@@ -43,12 +43,15 @@ static inline void ls_open_slot(ls_thread *t, ls_context *c, uint32_t name, uint
     __atomic_store_n(&t->ring->h.depth, t->depth, __ATOMIC_RELEASE);
 }
 
-/* The span that another thread opened is over: its owner pops the slot at its next span. */
+/* The span that another thread opened is over: its owner pops the slot at its next span, if there is one. */
 static inline void ls_close_elsewhere(const ls_context *c) {
     ls_ring_header *h = &c->owner->ring->h;
     uint64_t open = c->serial << 1;
-    if (__atomic_compare_exchange_n(&h->open[c->depth].state, &open, open | 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-        __atomic_add_fetch(&h->elsewhere, 1, __ATOMIC_ACQ_REL);
+    if (!__atomic_compare_exchange_n(&h->open[c->depth].state, &open, open | 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        return;
+    __atomic_add_fetch(&h->elsewhere, 1, __ATOMIC_ACQ_REL);
+    if (LS_UNLIKELY(__atomic_load_n(&c->owner->over, __ATOMIC_SEQ_CST)))
+        ls_thread_recycle(c->owner);
 }
 
 static inline void ls_close_here(ls_thread *t, const ls_context *c) {

@@ -40,12 +40,12 @@ def looped(steps: Sequence[dict[str, int]], warmup: int = 0) -> Recording:
     return recording
 
 
-def add_steps(recording: Recording, steps: Sequence[dict[str, int]], warmup: int = 0) -> None:
+def add_steps(recording: Recording, steps: Sequence[dict[str, int]], warmup: int = 0, rule: str = "optimizer") -> None:
     now = 0
     for number, operators in enumerate(steps):
         took = sum(operators.values()) + 100
         phases = (10, took - 60, 20, 20, 10)
-        recording.add_step(number, now, phases, warmup=number < warmup, process=recording.process)
+        recording.add_step(number, now, phases, warmup=number < warmup, process=recording.process, rule=rule)
         for name, dur_ns in operators.items():
             recording.add_span(name, now, dur_ns, step=number)
             now += dur_ns
@@ -153,8 +153,23 @@ def test_several_ranks_are_averaged_step_by_step_and_a_stray_process_is_left_out
 
     assert (mm["b_ns"], mm["b_calls"]) == (200, 1)
     said = notes(a, b)
-    assert "8 steps, each the mean over 2 processes (1 process with fewer steps left out)" in said
+    assert "8 steps, each the mean over 2 processes (1 process with fewer or other steps left out)" in said
     assert "Not the same: processes with steps: 1 in A, 2 in B." in said
+
+
+def test_a_process_that_only_evaluates_is_not_the_training_however_many_batches_it_reads() -> None:
+    a, b = looped([{"mm": 100}] * 8), looped([{"mm": 100}] * 8)
+    b.process = b.add_process(200)
+    b.thread = b.add_thread(b.process, 200, "python")
+    add_steps(b, [{"mm": 7000}] * 30 + [{"mm": 900_000}], rule="loader")
+
+    (mm,) = rows(a, b, "operators")
+
+    assert (mm["a_ns"], mm["b_ns"]) == (100, 100)
+    said = notes(a, b)
+    assert "8 steps (1 process with fewer or other steps left out)" in said
+    assert "what a step is" not in said
+    assert "uneven" not in said
 
 
 def test_without_steps_the_run_is_compared_and_nothing_is_sure() -> None:

@@ -108,6 +108,19 @@ def test_processes_that_load_data_belong_to_their_rank_and_have_no_steps(tmp_pat
     assert rows[0]["work_ns"] == 35 * MS
 
 
+def test_a_process_of_a_rank_that_only_evaluates_has_no_part_in_its_steps(tmp_path: Path) -> None:
+    job = Job([20, 50])
+    recording = job.recording
+    recording.process = recording.add_process(300, rank=0)
+    recording.thread = recording.add_thread(recording.process, 300, "python")
+    for step in range(9):
+        recording.add_step(step, step * 100 * MS, (0, 900 * MS, 0, 0, 0), rule="loader")
+    with job.reader(tmp_path) as reader:
+        first, _ = rank_times(reader)
+
+    assert (first.processes, first.steps, first.mean_ns) == (2, 4, 65 * MS)
+
+
 def test_without_ranks_the_table_says_so(tmp_path: Path) -> None:
     with Reader(Recording().write(tmp_path / "one.layerscope")) as reader:
         result = tables.build(reader, "ranks")

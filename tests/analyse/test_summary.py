@@ -148,6 +148,20 @@ def test_resources_of_a_step_are_interpolated_over_all_processes() -> None:
     assert resources.faults_major is None
 
 
+def test_counters_of_the_programs_own_are_not_taken_for_those_of_the_system() -> None:
+    recording = training()
+    for domain, size in (("process", 100), ("mine", 100_000)):
+        recording.add_counter(0, "cpu_ns", [(0, 0), (2 * S, size * MS)], "ns", domain)
+        recording.add_counter(0, "rss_bytes", [(S + at * MS, size) for at in range(0, 100, 5)], "bytes", domain)
+
+    summary = summary_of(recording)
+
+    assert summary.resources is not None
+    assert summary.memory is not None
+    assert summary.resources.cpu_ns == pytest.approx(0.5 * MS)
+    assert summary.memory.end_bytes == 100
+
+
 def test_evaluation_between_the_steps_is_not_charged_to_them() -> None:
     recording = Recording()
     for number, start_ns in enumerate((0, 10 * MS, 980 * MS, 990 * MS)):

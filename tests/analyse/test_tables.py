@@ -222,6 +222,20 @@ def test_counters_have_a_rate_only_when_they_count() -> None:
     assert (faults["readings"], faults["rate_per_s"]) == (1, None)
 
 
+def test_a_counter_of_the_programs_own_is_none_of_the_systems_whatever_it_is_called() -> None:
+    recording = Recording()
+    for domain, most in (("process", 700), ("mine", 9000), ("yours", 8000)):
+        recording.add_counter(0, "cpu_ns", [(0, 10), (S, most)], "ns", domain)
+
+    ours, mine, yours = rows(recording, "counters")
+    (process,) = rows(recording, "processes")
+
+    assert [(row["domain"], row["max"], row["rate_per_s"] is None) for row in (ours, mine, yours)] == [
+        ("process", 700, False), ("mine", 9000, True), ("yours", 8000, True),
+    ]  # fmt: skip
+    assert process["cpu_ns"] == 700
+
+
 @pytest.mark.parametrize("name", tables.names())
 def test_a_recording_without_rows_answers_with_a_sentence(name: str) -> None:
     recording = Recording()

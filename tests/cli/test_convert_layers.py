@@ -152,6 +152,7 @@ def test_counters_and_marks_of_the_program(raw: Path) -> None:
             *file.mark(150, "half\nmine", 0),
             *file.counter(200, "queue\nloader", -2),
             *file.counter(300, "plain", 1),
+            *file.counter(350, "rss_bytes\nprocess", 5),
             *file.mark(400, "", 2),
             *file.mark(500, "", 3),
         ],
@@ -165,6 +166,8 @@ def test_counters_and_marks_of_the_program(raw: Path) -> None:
         {"domain": "loader", "name": "queue", "at_ns": 100, "value": 7, "unit": "count"},
         {"domain": "loader", "name": "queue", "at_ns": 200, "value": -2, "unit": "count"},
         {"domain": "program", "name": "plain", "at_ns": 300, "value": 1, "unit": "count"},
+        # Not the track of what was read from the system.
+        {"domain": "process (program)", "name": "rss_bytes", "at_ns": 350, "value": 5, "unit": "count"},
     ]
     assert made.rows(
         "SELECT m.kind, m.name, at_ns, tid, json FROM marks m JOIN tracks USING (track) LEFT JOIN args USING (args) "

@@ -37,8 +37,12 @@ EXPORT uint64_t _ZN2at14RecordFunction15currentThreadIdEv(void) {
     return mine ? mine : (mine = ++threads);
 }
 EXPORT uint64_t _ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE(callback c) {
-    callbacks[used] = c;
-    return ++used;
+    uint64_t free = 0;
+    while (free < used && callbacks[free].end)
+        free++;
+    callbacks[free] = c;
+    used += free == used;
+    return free + 1;
 }
 EXPORT void _ZN2at14removeCallbackEm(uint64_t handle) { memset(&callbacks[handle - 1], 0, sizeof(callback)); }
 

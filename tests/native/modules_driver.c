@@ -36,7 +36,7 @@ typedef struct {
 } object;
 
 EXPORT intptr_t PyFunction_Type[64]; /* word 7: where its instances have their vectorcall field */
-EXPORT void *PyExc_Exception;
+EXPORT void *PyExc_Exception, *PyExc_BaseException;
 static pthread_mutex_t gil = PTHREAD_MUTEX_INITIALIZER;
 
 typedef struct {
@@ -148,6 +148,8 @@ EXPORT void *PyObject_CallFunctionObjArgs(void *callable, ...) {
 EXPORT void Py_DecRef(object *o) { o->references--; }
 EXPORT void Py_IncRef(object *o) { o->references++; }
 EXPORT void PyErr_Clear(void) {}
+EXPORT int PyObject_IsInstance(void *object, void *kind) { return object == kind; }
+EXPORT void PyErr_SetObject(void *kind, void *value) { (void)kind, (void)value, atomic_fetch_add(&errors, 1); }
 EXPORT void *PyMethod_Function(void *method) { return method; }
 EXPORT void PyErr_Fetch(void **kind, void **value, void **traceback) { *kind = *value = *traceback = NULL; }
 EXPORT void PyErr_Restore(void *kind, void *value, void *traceback) { (void)kind, (void)value, (void)traceback; }
@@ -186,6 +188,7 @@ int main(int arguments, char **argument) {
     for (int i = 0; i < 1000 && ls_operators_start() == 1; i++)
         usleep(10000);
     PyExc_Exception = &PyExc_Exception;
+    PyExc_BaseException = &PyExc_BaseException;
     PyFunction_Type[7] = offsetof(object, call);
     function = (object){.references = 1, .type = PyFunction_Type, .call = _PyFunction_Vectorcall};
     resolver = function; /* a function of ours, as it should be */

@@ -238,3 +238,27 @@ def test_operators_of_a_thread_past_its_end_are_counted(drive: Drive) -> None:
     assert (driven.status, driven.stderr) == (0, "")
     assert [row[0] for row in driven.tree()] == ["main", "in a destructor"]  # the second one of that name is the loss
     assert driven.losses() == {"no_ring": 1}
+
+
+def test_threads_that_start_at_once_start_once(drive: Drive) -> None:
+    """As two threads do that import something when the probe has answered."""
+    driven = drive(
+        """
+        start()
+        together = threading.Barrier(4)
+        def begin_again():
+            together.wait()
+            assert agent.ls_operators_start() == 0
+        for _ in range(200):
+            agent.ls_operators_stop()
+            threads = [threading.Thread(target=begin_again) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        op("once")
+        """
+    )
+
+    assert (driven.status, driven.stderr) == (0, "")
+    assert driven.tree() == [("once", 0, None)]

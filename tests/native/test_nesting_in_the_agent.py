@@ -253,3 +253,24 @@ def test_tables_hold_every_column_of_the_schema(drive: Drive) -> None:
     for name, table in TABLES.items():
         columns = driven.rows(f"SELECT column_name FROM (DESCRIBE {name})")
         assert [row["column_name"] for row in columns] == [column.name for column in table.columns]
+
+
+def test_a_ring_whose_last_span_ends_elsewhere_serves_the_next_thread(drive: Drive) -> None:
+    driven = checked(
+        drive(
+            """
+            start()
+            op("main")
+            for _ in range(5):
+                worker = Worker()
+                left = worker.do(begin, "left", RANGE), worker.do(begin, "left open", RANGE)
+                worker.close()
+                end(left[0])
+                end(left[1])
+            print(open("/proc/self/maps").read().count("layerscope-ring"))
+            """
+        )
+    )
+
+    assert driven.stdout == "2\n"
+    assert driven.tree() == [("main", 0, None)] + 5 * [("left", 0, None), ("left open", 1, "left")]

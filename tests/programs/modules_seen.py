@@ -50,7 +50,7 @@ def function():
     code = call.__code__
     print(hashlib.sha256(code.co_code).hexdigest(), code.co_names, code.co_filename, code.co_firstlineno)
     print(sorted(vars(call)), call.__defaults__, call.__closure__, call.__module__, call.__qualname__)
-    print(type(nn.Module().__call__), Outer.__call__ is call, hasattr(Outer, "__call__"))
+    print(type(nn.Module().__call__), Outer.__call__ is call, callable(Outer))
 
 
 def errors():

@@ -50,6 +50,16 @@ def test_a_question_with_parameters_is_answered_from_a_folder_with_a_quote_in_it
     assert rows == [{"name": "aten::linear", "self_ns": 50}]
 
 
+@pytest.mark.parametrize("folder", ["step=100", "name=x", "a*c", "a?c", "a[b]c"])
+def test_the_name_of_a_folder_is_neither_a_column_nor_a_pattern(tmp_path: Path, folder: str) -> None:
+    for name, operator in (("abc", "aten::other"), (folder, "aten::mm")):
+        recording = Recording()
+        recording.add_span(operator, 10, 100, step=3)
+        run = recording.write(tmp_path / name / "it.layerscope")
+    with Reader(run) as reader:
+        assert reader.query("SELECT name, step FROM spans").to_pylist() == [{"name": "aten::mm", "step": 3}]
+
+
 def test_columns_come_as_arrays_without_the_database(run: Run) -> None:
     with Reader(run) as reader:
         found = reader.arrays("spans", ["name", "start_ns", "parent", "seq", "unfinished", "phase"])

@@ -76,3 +76,35 @@ def test_the_user_says_which_range_is_a_step(program_python: str, tmp_path: Path
     assert done.returncode == 0, done.stderr
     assert "12 steps" in done.stderr
     assert "a step is what was marked as one" in done.stderr
+
+
+THREADS = """
+import sys, threading
+from torch.profiler import record_function
+
+sys.setswitchinterval(1e-6)
+together = threading.Barrier(24)
+def work(call):
+    together.wait()
+    for _ in range(3):
+        call()
+threads = []
+for i in range(24):
+    made = {"record_function": record_function}
+    text = "\\n" * i + f"def call():\\n    with record_function('range {i + 2}'): pass\\n"
+    exec(compile(text, "<" + "\u00e9" * 130 + f" {i}>", "exec"), made)
+    threads.append(threading.Thread(target=work, args=(made["call"],)))
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_threads_that_open_their_first_ranges_at_once_keep_their_own_lines(program_python: str, tmp_path: Path) -> None:
+    recorded = record(program_python, THREADS, tmp_path)
+
+    assert recorded.status == 0, recorded.stderr
+    rows = recorded.rows("SELECT DISTINCT name, line FROM spans WHERE kind = 'range'")
+    numbers = {row["name"]: row["line"] and row["line"].partition(" ")[2] for row in rows}
+    assert numbers == {f"range {i + 2}": f"{i}>:{i + 2}" for i in range(24)}

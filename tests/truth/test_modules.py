@@ -235,3 +235,61 @@ print(rss() - before)
     assert {(row["class"], row["name"]) for row in rows} == {("ReLU", "aten::relu"), ("Tanh", "aten::tanh")}
     assert sum(row["n"] for row in rows) > 130_000
     assert recorded.value("SELECT count(*) FROM spans WHERE layer = 'modules'") == 65_000 * 5
+
+
+def test_calls_that_cross_on_one_thread_end_where_they_should(python: str, tmp_path: Path) -> None:
+    done = subprocess.run([python, "-c", "import greenlet"], capture_output=True, timeout=60, check=False)
+    if done.returncode:
+        pytest.skip("greenlet is not installed in the program's environment")
+    program = """
+import torch
+from greenlet import getcurrent, greenlet
+from torch import nn
+main = getcurrent()
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.act = nn.Tanh()
+    def forward(self, x):
+        main.switch()
+        x = self.act(x)
+        main.switch()
+        return nn.Sigmoid()(x)
+one, other, x = Net(), Net(), torch.ones(2)
+one.act(x), other.act(x)
+for _ in range(100):
+    first, second = greenlet(lambda: one(x)), greenlet(lambda: other(x))
+    first.switch(), second.switch()
+    first.switch(), first.switch()    # over before the second one, which began in it
+    second.switch(), second.switch()
+    torch.hypot(x, x)
+nn.Sequential(nn.ReLU())(x)
+"""
+    recorded = record(python, program, tmp_path)
+
+    found = calls(recorded)
+    assert sum(n for kind, n in found.values() if kind == "Net") == 200
+    assert sum(n for kind, n in found.values() if kind == "Tanh") == 202
+    assert sum(n for kind, n in found.values() if kind == "Sigmoid") == 200
+    assert found["Sequential.0"] == ("ReLU", 1)
+    assert not recorded.rows("SELECT * FROM spans WHERE unfinished")
+    assert recorded.rows("SELECT depth, module, count(*) AS n FROM spans WHERE name = 'aten::hypot' GROUP BY ALL") == [
+        {"depth": 0, "module": None, "n": 100}
+    ]
+
+
+def test_a_python_that_cannot_be_watched_is_a_problem_and_the_rest_is_recorded(python: str, tmp_path: Path) -> None:
+    program = """
+import sys
+sys._is_gil_enabled = lambda: False
+import torch
+torch.nn.Tanh()(torch.ones(2))
+"""
+    recorded = record(python, program, tmp_path)
+
+    assert recorded.status == 0, recorded.stderr
+    (problem,) = recorded.rows("SELECT * FROM problems")
+    assert (problem["layer"], problem["code"]) == ("modules", "modules_refused")
+    assert problem["what"].endswith("this Python runs without the GIL, which guards what is known of modules")
+    assert recorded.value("SELECT count(*) FROM spans WHERE name = 'aten::tanh'") == 1
+    assert recorded.value("SELECT count(*) FROM modules") == 0

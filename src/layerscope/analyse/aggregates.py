@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from layerscope.model.layers import MODULES, OPERATORS
+from layerscope.model.layers import MODULES, OPERATORS, PROCESS_COUNTERS
 from layerscope.store.reader import Reader
 
 OPERATOR = "operator"
@@ -27,12 +27,13 @@ _TIMES = f"""
 """  # noqa: E501
 _COUNTERS = f"""
     SELECT tracks.name AS category, counters.name, {_SUMS} FROM counters JOIN tracks USING (track)
-    WHERE tracks.name <> 'process' AND at_ns >= ? AND at_ns < ? GROUP BY ALL ORDER BY ALL
+    WHERE tracks.name <> '{PROCESS_COUNTERS}' AND at_ns >= ? AND at_ns < ? GROUP BY ALL ORDER BY ALL
 """
 _MEMORY = f"""
     SELECT 'Device Storage' AS category, 'Memory: cpu/0' AS name, {_SUMS}
     FROM counters JOIN tracks USING (track) JOIN processes USING (process)
-    WHERE counters.name = 'rss_bytes' AND at_ns >= ? AND pid = ? HAVING count(*) > 0
+    WHERE counters.name = 'rss_bytes' AND tracks.name = '{PROCESS_COUNTERS}' AND at_ns >= ? AND pid = ?
+    HAVING count(*) > 0
 """
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.analyse.step_times import MeasuredSteps
 from layerscope.store.reader import Reader
 
 # Collectives that nobody leaves before all have arrived. On a GPU the name stands for the launch only.
@@ -24,8 +25,6 @@ _COLLECTIVE = re.compile(
 )
 # Below this share of the median a rank is not called slow: two runs of the same loop differ by as much.
 SLOWER = 0.05
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -69,14 +68,15 @@ def rank_times(reader: Reader) -> list[RankTimes]:
     if not ranks:
         return []
     hosts = dict(zip(processes["rank"].tolist()[::-1], processes["host"].tolist()[::-1], strict=True))
-    steps = _Steps(reader, of_process)
+    steps = MeasuredSteps(reader)
     waits = _waits(reader, of_process, steps) if len(ranks) > 1 else {}
     found = []
     for rank in ranks:
-        times = RankTimes(
-            rank, str(hosts[rank]), sum(of == rank for of in of_process.values()), steps.counts.get(rank, 0), None, None
-        )
-        if dur_ns := steps.measured_ns.get(rank):
+        own = [process for process, of in of_process.items() if of == rank]
+        mine = np.isin(steps.columns["process"], own)
+        times = RankTimes(rank, str(hosts[rank]), len(own), int(np.count_nonzero(mine)), None, None)
+        dur_ns = steps.columns["dur_ns"][mine & steps.measured]
+        if len(dur_ns):
             times.mean_ns = float(np.mean(dur_ns))
             times.wait_ns = waits[rank] / len(dur_ns) if rank in waits else None
         found.append(times)
@@ -101,29 +101,7 @@ def slowest_rank(times: list[RankTimes]) -> SlowestRank | None:
     )  # fmt: skip
 
 
-class _Steps:
-    """The steps by rank: how many, and of the measured ones the numbers and durations."""
-
-    def __init__(self, reader: Reader, of_process: dict[int, int]) -> None:
-        columns = reader.arrays("steps", ["process", "step", "dur_ns", "warmup"])
-        self.counts: dict[int, int] = {}
-        self.measured_ns: dict[int, list[int]] = {}
-        self._measured: dict[int, Int64s] = {}
-        for process in np.unique(columns["process"]).tolist():
-            mine = columns["process"] == process
-            measured = mine & ~columns["warmup"].astype(np.bool_)
-            self._measured[process] = columns["step"][measured]
-            rank = of_process.get(process)
-            if rank is not None:
-                self.counts[rank] = self.counts.get(rank, 0) + int(np.count_nonzero(mine))
-                self.measured_ns.setdefault(rank, []).extend(columns["dur_ns"][measured].tolist())
-
-    def are_measured(self, process: int, step: Int64s) -> NDArray[np.bool_]:
-        """Which of these steps of a process count for averages."""
-        return np.isin(step, self._measured.get(process, np.zeros(0, np.int64)))
-
-
-def _waits(reader: Reader, of_process: dict[int, int], steps: _Steps) -> dict[int, float]:
+def _waits(reader: Reader, of_process: dict[int, int], steps: MeasuredSteps) -> dict[int, float]:
     """By rank, how long it waited for others in its measured steps. Empty where calls cannot be matched."""
     found = _collectives(reader, of_process, steps)
     if found is None:
@@ -147,7 +125,7 @@ def _waits(reader: Reader, of_process: dict[int, int], steps: _Steps) -> dict[in
     return total
 
 
-def _collectives(reader: Reader, of_process: dict[int, int], steps: _Steps) -> dict[str, NDArray[Any]] | None:
+def _collectives(reader: Reader, of_process: dict[int, int], steps: MeasuredSteps) -> dict[str, NDArray[Any]] | None:
     """All calls of collectives in processes that are ranks: rank, name, start_ns, dur_ns, measured."""
     tracks = reader.arrays("tracks", ["track", "process"])
     process_of = np.full(int(tracks["track"].max(initial=-1)) + 1, -1, np.int64)
@@ -159,6 +137,7 @@ def _collectives(reader: Reader, of_process: dict[int, int], steps: _Steps) -> d
         wanted = np.append(wanted, np.array(fresh, np.bool_))
         rows = np.flatnonzero(wanted[spans["name"]])
         process = process_of[spans["track"][rows]]
+        measured, _ = steps.of_spans({name: spans[name][rows] for name in ("track", "step")}, process_of)
         for number in np.unique(process).tolist():
             if number in of_process:
                 mine = rows[process == number]
@@ -166,7 +145,7 @@ def _collectives(reader: Reader, of_process: dict[int, int], steps: _Steps) -> d
                     {
                         "rank": np.full(len(mine), of_process[number]), "name": spans["name"][mine],
                         "start_ns": spans["start_ns"][mine], "dur_ns": spans["dur_ns"][mine],
-                        "measured": steps.are_measured(number, spans["step"][mine]),
+                        "measured": measured[process == number],
                     }
                 )  # fmt: skip
     if not kept:

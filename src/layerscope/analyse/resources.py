@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerscope.analyse.step_times import FEWEST_FOR_DRIFT, Arrays, Int64s, MeasuredSteps, StepTimes
+from layerscope.model.layers import PROCESS_COUNTERS
 from layerscope.store.reader import Reader
 from layerscope.store.run import RunInfo
 
@@ -41,21 +42,20 @@ class Memory:
 
 
 class Counters:
-    """The readings of the processes' counters."""
+    """The readings of the processes' counters, not of those that the program made, whatever these are called."""
 
     def __init__(self, reader: Reader, tracks: Arrays, processes: Arrays) -> None:
         columns = reader.arrays("counters", ["track", "at_ns", "name", "value"])
         of_track = dict(zip(tracks["track"].tolist(), tracks["process"].tolist(), strict=True))
         self.started = dict(zip(processes["process"].tolist(), processes["start_ns"].tolist(), strict=True))
-        names = [str(name) for name in columns["name.names"]]
         self.readings: dict[tuple[int, str], tuple[Int64s, Int64s]] = {}
-        keys = columns["track"].astype(np.int64) * max(len(names), 1) + columns["name"]
-        for key in np.unique(keys).tolist():
-            rows = np.flatnonzero(keys == key)
-            rows = rows[np.argsort(columns["at_ns"][rows], kind="stable")]
-            track, name = divmod(key, len(names))
-            at_ns, values = columns["at_ns"][rows], columns["value"][rows]
-            self.readings[of_track[track], names[name]] = at_ns, values
+        ours = np.flatnonzero(np.isin(columns["track"], tracks["track"][tracks["name"] == PROCESS_COUNTERS]))
+        track, name = columns["track"][ours], columns["name"][ours]
+        order = np.lexsort((columns["at_ns"][ours], name, track))
+        begins = np.flatnonzero((np.diff(track[order]) != 0) | (np.diff(name[order]) != 0)) + 1
+        for rows in np.split(ours[order], begins) if len(ours) else ():
+            key = of_track[int(columns["track"][rows[0]])], str(columns["name.names"][columns["name"][rows[0]]])
+            self.readings[key] = columns["at_ns"][rows], columns["value"][rows]
 
     def growth(self, name: str, begin_ns: int, end_ns: int) -> float | None:
         """By how much the cumulative counter `name` grew in all processes, between the readings interpolated."""

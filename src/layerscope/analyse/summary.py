@@ -95,7 +95,7 @@ def summarise(reader: Reader) -> Summary:
     """The summary of `reader`'s recording."""
     info = reader.run.info
     processes = reader.arrays("processes", ["process", "start_ns"])
-    tracks = reader.arrays("tracks", ["track", "process"])
+    tracks = reader.arrays("tracks", ["track", "process", "name"])
     steps = MeasuredSteps(reader)
     counters = Counters(reader, tracks, processes)
     times = steps.times()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from layerscope.analyse.steps import SpanColumns, Steps, find_steps, without_side_requests
 from layerscope.cli._process import Process
@@ -294,14 +295,23 @@ class RunConversion:
         return assign
 
     def _write_steps(self, found: dict[int, Steps]) -> None:
-        columns = ("start_ns", "dur_ns", "load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns", "warmup")
-        rows = []
-        for number, steps in found.items():
-            values = [getattr(steps, name).tolist() for name in columns]
-            for i, row in enumerate(zip(*values, strict=True)):
-                about = {"step": i, "process": number, "rule": steps.rule, "optimizer": steps.optimizer}
-                rows.append(about | dict(zip(columns, row, strict=True)))
-        self.rows["steps"] = write_rows(self.tables, "steps", rows)
+        names = ("start_ns", "dur_ns", "load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns", "warmup")
+        parts = [
+            {
+                "step": np.arange(len(steps)),
+                "process": np.full(len(steps), number),
+                "rule": np.full(len(steps), steps.rule, object),
+                "optimizer": np.full(len(steps), -1 if steps.optimizer is None else steps.optimizer),
+                **{name: getattr(steps, name) for name in names},
+            }
+            for number, steps in found.items()
+        ]
+        if not parts:
+            self.rows["steps"] = write_rows(self.tables, "steps", [])
+            return
+        columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        columns["optimizer"] = pa.array(columns["optimizer"], mask=columns["optimizer"] < 0)
+        self.rows["steps"] = write_columns(self.tables, "steps", columns)
 
     def _write_totals(self) -> None:
         names = list(self._texts.names)
@@ -324,15 +334,14 @@ class RunConversion:
         return [{"layer": OPERATORS, "code": "no_step_mark", "what": what, "remedy": remedy, "lost": "steps as asked"}]
 
     def _write_small(self, session: dict[str, Any], problems: list[dict[str, Any]]) -> None:
-        """Everything that has few rows; `problems` are those of the conversion itself."""
+        """All that is not made of spans; `problems` are those of the conversion itself."""
         small = SmallTables(self._texts, self._next_track)
         for process in self.processes.values():
             small.add_process(process, session)
         small.add_texts()
         small.rows["problems"].extend([*session.get("problems", []), *problems])
         small.add_problems(list(self.processes.values()))
-        for name, rows in small.rows.items():
-            self.rows[name] = write_rows(self.tables, name, rows)
+        self.rows.update(small.write(self.tables))
 
 
 def _add_totals(totals: dict[int, list[int]], kind: np.ndarray, name: np.ndarray, dur_ns: np.ndarray) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -124,7 +126,13 @@ def cached_tables(run_id: str) -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME") or "/nonexistent", ".cache")
     if not os.access(base if os.path.isdir(base) else os.path.dirname(base), os.W_OK):
         base = os.path.join(tempfile.gettempdir(), f"layerscope-{os.getuid()}")
-    return Path(base) / "layerscope" / "tables" / run_id
+    # Of a recording of somebody else's its id is text like any other: it names a folder here and leads nowhere else.
+    name = run_id if re.fullmatch(r"[\w-]+", run_id) else _digest(run_id.encode())
+    return Path(base) / "layerscope" / "tables" / name
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def _open_folder(path: Path) -> Run:
@@ -137,7 +145,7 @@ def _open_folder(path: Path) -> Run:
         if not spools(path / "raw"):
             raise
     info = RunInfo(
-        schema=SCHEMA_VERSION, layerscope="", run_id=f"unknown-{abs(hash(str(path.absolute()))):x}", state="killed",
+        schema=SCHEMA_VERSION, layerscope="", run_id=f"unknown-{_digest(os.fsencode(path.absolute()))}", state="killed",
         command=["(unknown: run.json is damaged)"], cwd="", environment={}, host={}, started_utc="",
     )  # fmt: skip
     return Run(path, info)

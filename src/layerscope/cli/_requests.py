@@ -12,6 +12,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ from layerscope.store.run import Run
 FLUSH_PATIENCE_S = 5.0
 # The last traces are written after the program's end: they must not keep the prompt for ever.
 LAST_PATIENCE_S = 600.0
+# Whoever asked is told so often that the answer is coming.
+STILL_HERE_S = 1.0
 # Each new writing of a trace takes longer than the one before: this share of the time goes into it at most.
 SHARE_OF_TIME = 0.05
 
@@ -45,6 +48,7 @@ class Requests:
         self._recorder = recorder
         self._traces: dict[str, Trace] = {}
         self._threads: list[threading.Thread] = []
+        self._beginning = threading.Lock()
         self._writing = threading.Lock()
         recorder.on_request = self.take
         recorder.on_watch = self.tick
@@ -57,18 +61,14 @@ class Requests:
             with connection, contextlib.suppress(OSError):
                 connection.send(json.dumps({"path": str(self._recording.path)}).encode())
             return
-        thread = threading.Thread(target=self._answer, args=(connection, request), daemon=True)
-        self._threads = [*(one for one in self._threads if one.is_alive()), thread]
-        thread.start()
+        self._begin(self._answer, connection, request)
 
     def tick(self) -> None:
         """Every second or so: traces that are to be there while the program runs are written anew."""
         for file, trace in list(self._traces.items()):
             if trace.continuous and trace.until_ns is None and time.monotonic() >= trace.due:
                 trace.due = float("inf")
-                thread = threading.Thread(target=self._rewrite, args=(file, trace), daemon=True)
-                self._threads.append(thread)
-                thread.start()
+                self._begin(self._rewrite, file, trace)
 
     def finish(self) -> None:
         """The recording is complete: write every trace that the program named and did not finish itself."""
@@ -84,17 +84,19 @@ class Requests:
         for other, trace in self._traces.items():
             if other != file and trace.until_ns is None:
                 trace.until_ns = now_ns
-                self._start(self._dump_request(other, trace))
+                self._begin(self._answer, None, self._dump_request(other, trace))
         if file:
             trace = self._traces.setdefault(file, Trace(int(request["since_ns"])))
             trace.until_ns = None
             trace.continuous, trace.period_s = bool(request["continuous"]), float(request["period_s"])
             trace.due = time.monotonic() + trace.period_s
 
-    def _start(self, request: Request) -> None:
-        thread = threading.Thread(target=self._answer, args=(None, request), daemon=True)
-        self._threads.append(thread)
-        thread.start()
+    def _begin(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Do `work` in a thread of its own; `finish` waits for it."""
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        with self._beginning:
+            self._threads = [*(one for one in self._threads if one.is_alive()), thread]
+            thread.start()
 
     def _rewrite(self, file: str, trace: Trace) -> None:
         began = time.monotonic()
@@ -125,11 +127,16 @@ class Requests:
         log = open_log(self._recording.raw, "answers")
         where: Any = connection.fileno() if connection is not None else subprocess.DEVNULL
         # One at a time: each reads the whole recording.
+        while not self._writing.acquire(timeout=STILL_HERE_S):
+            with contextlib.suppress(OSError):
+                if connection is not None:
+                    connection.send(b" ")
         try:
-            with self._writing, contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):
                 subprocess.run(
                     command, stdin=where, stdout=subprocess.DEVNULL, stderr=log, process_group=0, check=False
                 )  # fmt: skip
         finally:
+            self._writing.release()
             if not isinstance(log, int):
                 log.close()

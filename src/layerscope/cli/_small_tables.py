@@ -1,4 +1,4 @@
-"""The tables of few rows: processes, tracks, counters, marks, clocks, gaps, problems, modules, arguments.
+"""Every table but spans, steps, totals and links: processes, tracks, counters, marks, clocks, gaps, problems, texts.
 
 Used by `_conversion` when a recording is complete.
 """
@@ -6,24 +6,32 @@ Used by `_conversion` when a recording is complete.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from layerscope.cli._process import Process
 from layerscope.cli._texts import Texts
 from layerscope.collect import layout
+from layerscope.collect.layers import counters
 from layerscope.collect.layers.operators import Decoder
-from layerscope.model.layers import MARKS, MODULES, OPERATORS
+from layerscope.model.layers import MARKS, MODULES, OPERATORS, PROCESS_COUNTERS
 from layerscope.model.secrets import mask
+from layerscope.store.writer import write_columns, write_rows
 
 READING_EVERY_NS = 1_000_000_000
-TABLES = ("processes", "tracks", "counters", "marks", "clock_readings", "gaps", "problems", "modules", "args")
+TABLES = ("processes", "tracks", "clock_readings", "gaps", "problems", "modules", "args")
+# These grow with the length of the run: whole columns, no object for each row.
+LONG_TABLES = ("counters", "marks")
 NO_DOMAIN = "program"
+# What the program's own domain is called that has the name of ours.
+OWN_PROCESS_DOMAIN = f"{PROCESS_COUNTERS} (program)"
 # What is said inside the program has no room for more than a code and a reason: code -> remedy, what is lost.
 REFUSALS = {
     "modules_refused": (
-        "run the program with CPython 3.10 to 3.14 as it is usually built, with its GIL",
+        "run the program with CPython as it is usually built, with its GIL",
         "the calls of modules, and which module an operator belongs to",
     ),
 }
@@ -31,10 +39,11 @@ Row = dict[str, Any]
 
 
 class SmallTables:
-    """Collects their rows in `rows`, by table."""
+    """Collects their rows, of those that stay short in `rows`, by table; `write` writes them all."""
 
     def __init__(self, texts: Texts, next_track: int) -> None:
         self.rows: dict[str, list[Row]] = {name: [] for name in TABLES}
+        self._columns: dict[str, list[dict[str, Any]]] = {name: [] for name in LONG_TABLES}
         self._texts = texts
         self._next_track = next_track
 
@@ -58,11 +67,10 @@ class SmallTables:
         for number, key in process.tracks.items():
             self._add_thread(process, number, key, start_ns)
         if decoder.counters:
-            key = self._counter_track(process, "process", start_ns)
-            self.rows["counters"].extend(
-                {"track": key, "at_ns": at_ns, "name": name, "value": value, "unit": unit}
-                for at_ns, name, value, unit in decoder.counters
-            )
+            read = np.concatenate(decoder.counters)
+            key = self._counter_track(process, PROCESS_COUNTERS, start_ns)
+            names, unit = (np.array(texts, object)[read["counter"]] for texts in (counters.NAMES, counters.UNITS))
+            self._add_counted(np.full(len(read), key, np.int32), read["at_ns"], names, read["value"], unit)
         self._add_moments(process, start_ns)
         for loss in decoder.losses:
             self.rows["gaps"].append(
@@ -101,43 +109,67 @@ class SmallTables:
         """What the program counted, on a track for each domain, and what it marked."""
         tracks, records = process.decoder.moments()
         counted = records["kind"] == layout.COUNTER
-        domains: dict[str, int] = {}
-        known = process.decoder.names
-        for record in records[counted]:
-            number = int(record["name"])
-            name, _, domain = (known[number] if number < len(known) else "(name lost)").partition("\n")
-            if domain not in domains:
-                domains[domain] = self._counter_track(process, domain or NO_DOMAIN, start_ns)
-            value = int(np.uint64(record["end"]).astype(np.int64))
-            self.rows["counters"].append(
-                {"track": domains[domain], "at_ns": int(record["start"]), "name": name, "value": value, "unit": "count"}
-            )
         refused = ~counted & (records["module"] == layout.MARK_PROBLEM)
         for number in np.unique(records["name"][refused]).tolist():
-            self._add_refusal(process, *(known[number] if number < len(known) else "").split("\n", 1))
+            self._add_refusal(process, *_text(process, number, "").split("\n", 1))
+        self._add_counters(process, records[counted], start_ns)
         told = ~counted & ~refused
-        marked = records[told]
-        keys = process.texts.domains(marked["name"]).tolist()
-        for track, record, args in zip(tracks[told].tolist(), marked, keys, strict=True):
-            number, what = int(record["name"]), int(record["module"])
-            text = known[number] if number < len(known) else "(name lost)"
-            if track not in process.tracks:  # a thread that has nothing but marks
-                process.tracks[track] = self._next_track
+        self._add_marks(process, tracks[told], records[told], start_ns)
+
+    def _add_counters(self, process: Process, records: np.ndarray, start_ns: int) -> None:
+        numbers, row = np.unique(records["name"], return_inverse=True)
+        domains: dict[str, int] = {}
+        names, keys = np.empty(len(numbers), object), np.zeros(len(numbers), np.int32)
+        for at, number in enumerate(numbers.tolist()):
+            names[at], _, domain = _text(process, number).partition("\n")
+            if domain not in domains:
+                track_name = OWN_PROCESS_DOMAIN if domain == PROCESS_COUNTERS else domain or NO_DOMAIN
+                domains[domain] = self._counter_track(process, track_name, start_ns)
+            keys[at] = domains[domain]
+        unit = np.full(len(records), "count", object)
+        self._add_counted(keys[row], records["start"], names[row], records["end"], unit)
+
+    def _add_counted(
+        self, track: np.ndarray, at_ns: np.ndarray, name: np.ndarray, value: np.ndarray, unit: np.ndarray
+    ) -> None:
+        columns = {"track": track, "at_ns": at_ns.astype(np.int64), "name": name, "value": value.astype(np.int64)}
+        self._columns["counters"].append({**columns, "unit": unit})
+
+    def _add_marks(self, process: Process, tracks: np.ndarray, records: np.ndarray, start_ns: int) -> None:
+        numbers, row = np.unique(tracks, return_inverse=True)
+        for number in numbers.tolist():
+            if number not in process.tracks:  # a thread that has nothing but marks
+                process.tracks[number] = self._next_track
                 self._next_track += 1
-                self._add_thread(process, track, process.tracks[track], start_ns)
-            self.rows["marks"].append(
-                {
-                    "track": process.tracks[track], "at_ns": int(record["start"]),
-                    "kind": MARKS[what] if what < len(MARKS) else "marker", "name": text.partition("\n")[0],
-                    "args": args if args >= 0 else None,
-                }
-            )  # fmt: skip
+                self._add_thread(process, number, process.tracks[number], start_ns)
+        keys = np.array([process.tracks[number] for number in numbers.tolist()], np.int32)
+        texts, text_row = np.unique(records["name"], return_inverse=True)
+        names = np.array([_text(process, number).partition("\n")[0] for number in texts.tolist()], object)
+        self._columns["marks"].append(
+            {
+                "track": keys[row],
+                "at_ns": records["start"].astype(np.int64),
+                "kind": np.array([*MARKS, "marker"], object)[np.minimum(records["module"], len(MARKS))],
+                "name": names[text_row],
+                "args": process.texts.domains(records["name"]).astype(np.int64),
+            }
+        )
 
     def _add_refusal(self, process: Process, code: str, reason: str = "") -> None:
         """What the part of ours inside the program could not record, in its own words."""
         remedy, lost = REFUSALS.get(code, ("", ""))
         what = f"process {process.decoder.about.get('pid')}: {reason or code}"
         self.rows["problems"].append({"layer": MODULES, "code": code, "what": what, "remedy": remedy, "lost": lost})
+
+    def write(self, tables: Path) -> dict[str, int]:
+        """Write every table below `tables`; returns their numbers of rows."""
+        written = {name: write_rows(tables, name, rows) for name, rows in self.rows.items()}
+        for name, parts in self._columns.items():
+            columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]} if parts else {}
+            if "args" in columns:
+                columns["args"] = pa.array(columns["args"], mask=columns["args"] < 0)
+            written[name] = write_columns(tables, name, columns) if columns else write_rows(tables, name, [])
+        return written
 
     def add_texts(self) -> None:
         """Modules and arguments: every process has added its own."""
@@ -168,6 +200,11 @@ class SmallTables:
                         "lost": "the names of those spans: they are called (other names)",
                     }
                 )  # fmt: skip
+
+
+def _text(process: Process, number: int, lost: str = "(name lost)") -> str:
+    known = process.decoder.names
+    return known[number] if number < len(known) else lost
 
 
 def _readings(decoder: Decoder) -> list[Row]:

@@ -34,7 +34,7 @@ class Prober:
         self._use_tsc = use_tsc
         self._answers: dict[Path, probe.Answer] = {}
         self._pages: list[tuple[Path, Any]] = []
-        self._all: list[Any] = []
+        self._late: list[Any] = []  # of processes that do not record yet
         self._silent: list[tuple[Any, int]] = []  # of processes that have named no library yet
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -51,7 +51,7 @@ class Prober:
         library = Path(bytes(page[0]["library"]).decode("utf-8", "surrogateescape"))
         with self._lock:
             self._pages.append((library, page))
-            self._all.append(page)
+            self._late.append(page)
         try:
             python = os.readlink(f"/proc/{pid}/exe")
         except OSError:
@@ -94,6 +94,8 @@ class Prober:
                 self._ask(page, pid)
         with self._lock:
             self._pages = [(library, page) for library, page in self._pages if not self._answered(library, page)]
+            # Each holds a descriptor, and a program may start many processes.
+            self._late = [page for page in self._late if _may_be_late(page)]
 
     def _answered(self, library: Path, page: Any) -> bool:
         """Write what is known into one page; whether nothing more will come."""
@@ -118,9 +120,7 @@ class Prober:
         """The program has ended: wait for what is still being asked (it is kept for the next run)."""
         for thread in self._threads:
             thread.join(timeout=10)
-        late = sum(
-            int(page["probe"][0]) != layout.PROBE_REFUSED and not int(page["callbacks"][0]) for page in self._all
-        )
+        late = sum(map(_may_be_late, self._late))
         if late:
             self.problems.append(
                 Problem(
@@ -139,3 +139,8 @@ class Prober:
                         "update layerscope, or use a torch it knows", "operators of the processes that use it",
                     )
                 )  # fmt: skip
+
+
+def _may_be_late(page: Any) -> bool:
+    """Whether a process that could record does not."""
+    return int(page["probe"][0]) != layout.PROBE_REFUSED and not int(page["callbacks"][0])

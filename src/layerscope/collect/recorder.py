@@ -152,7 +152,12 @@ class Recorder:
             if not self._lets_in(pid, uid):
                 return False
             if data.startswith(b"{") and self.on_request is not None:
-                self.on_request(connection, {**json.loads(data), "pid": pid})
+                request = json.loads(data)
+                if "file" in request and uid != os.getuid():
+                    # It has given up our rights, and must not write with them.
+                    connection.send(json.dumps({"error": f"the recorder writes no file for user {uid}"}).encode())
+                    return False
+                self.on_request(connection, {**request, "pid": pid})
                 return True
             kept = self._keep(data, fds, pid)
         finally:

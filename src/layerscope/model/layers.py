@@ -9,6 +9,8 @@ OPERATORS = "operators"
 MODULES = "modules"
 RANGES = "ranges"
 COUNTERS = "counters"
+# The track with what was read from the system about a process; every other track of counters is the program's own.
+PROCESS_COUNTERS = "process"
 
 # Index = the kind byte of a ring record.
 KINDS = ("function", "backward", "range", "optimizer", "loader", "module", "task", "frame", "event")

@@ -101,6 +101,8 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
     """
     _check_process(profile_process)
     file = steering.file
+    if steering.excluded:
+        return
     if not steering.settings:
         if not steering.unable:
             warn("layerscope: nothing was recorded before dump(): call set_state('run') first; the trace is empty")

@@ -6,6 +6,7 @@ them raises because of how they are used: a `stop` without a `start` does nothin
 
 from __future__ import annotations
 
+import os
 from _thread import RLock, get_ident
 
 from layerscope.profiler.steering import MARKER, STEP, steering
@@ -21,12 +22,18 @@ if TYPE_CHECKING:
 TASK, FRAME, EVENT = 6, 7, 8
 MARKER_SCOPES = ("global", "process", "thread", "task", "marker")
 SCOPE_DOMAIN = "scope"
+# Both have room in the 1 KiB that the agent keeps of a text.
+MOST_BYTES = (700, 300)
 
 
 def text_of(name: str, domain: str = "") -> bytes:
     """A name and its domain as the agent takes them: the domain in a second line."""
-    lines = [" ".join(str(line).splitlines()) for line in ((name, domain) if domain else (name,))]
-    return "\n".join(lines).encode("utf-8", "backslashreplace").replace(b"\0", b" ")
+    texts = (name, domain) if domain else (name,)
+    lines = []
+    for text, most in zip(texts, MOST_BYTES):  # noqa: B905 - Python 3.8 has no strict
+        coded = " ".join(str(text).splitlines()).encode("utf-8", "backslashreplace")
+        lines.append(coded[:most].decode("utf-8", "ignore").encode())
+    return b"\n".join(lines).replace(b"\0", b" ")
 
 
 class Domain:
@@ -88,15 +95,30 @@ class Range:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        mine = self._entered.get(get_ident())
+        # A generator may be left on another thread than the one that entered it.
+        thread = get_ident() if get_ident() in self._entered else next(iter(list(self._entered)), 0)
+        mine = self._entered.get(thread)
         if mine:
             end(mine.pop())
             if not mine:
-                self._entered.pop(get_ident(), None)
+                self._entered.pop(thread, None)
 
     def __call__(self, function: Function) -> Function:
-        """`function`, recorded at each call."""
+        """`function`, recorded at each call; of a coroutine function from its first line to its end."""
         import functools
+        import inspect
+
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awaited(*arguments: Any, **more: Any) -> Any:
+                started = begin(self._text, self.kind)  # several may be under way on one thread
+                try:
+                    return await function(*arguments, **more)
+                finally:
+                    end(started)
+
+            return awaited  # type: ignore[return-value]
 
         @functools.wraps(function)
         def recorded(*arguments: Any, **more: Any) -> Any:
@@ -133,6 +155,18 @@ class Event(Range):
         super().__init__(name)
 
 
+# Of all counters, as long as it takes to change one.
+_counting = RLock()
+
+
+def _count_after_fork() -> None:
+    global _counting
+    _counting = RLock()  # another thread of the parent may have held the old one
+
+
+os.register_at_fork(after_in_child=_count_after_fork)
+
+
 class Counter:
     """A whole number over time. Its value is kept while the profiler is stopped, and recorded when it changes."""
 
@@ -141,7 +175,6 @@ class Counter:
         self.domain = domain
         self.value = 0
         self._text = text_of(name, str(domain))
-        self._lock = RLock()
         if value is not None:
             self.set_value(value)
 
@@ -150,14 +183,14 @@ class Counter:
 
     def set_value(self, value: int) -> None:
         """The value is `value` now."""
-        with self._lock:
+        with _counting:
             self.value = int(value)
             if steering.running and steering.connect():
                 steering.agent.ls_counter(self._text, self.value)
 
     def increment(self, delta: int = 1) -> None:
         """The value grows by `delta`."""
-        with self._lock:
+        with _counting:
             self.set_value(self.value + delta)
 
     def decrement(self, delta: int = 1) -> None:

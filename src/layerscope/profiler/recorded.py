@@ -25,13 +25,11 @@ class Recorded:
         self.start_ns = 0
         self.end_ns: int | None = None
         self._wanted = os.path.abspath(os.fspath(path)) if path is not None else ""
-        self._ran_before = False
 
     def __enter__(self) -> Recorded:
         wanted = self._wanted[: -len(SUFFIX)] if self._wanted.endswith(SUFFIX) else self._wanted
         folder, stem = os.path.split(wanted) if wanted else ("", "")
-        self._ran_before = steering.running
-        steering.run(folder, stem)
+        steering.begin_block(folder, stem)
         self.path = steering.where()
         if self._wanted and self.path and not self.path.startswith(wanted):
             warn(f"layerscope: this process is recorded into {self.path} already; {self._wanted} was not made")
@@ -42,8 +40,7 @@ class Recorded:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end_ns = now_ns()
-        if not self._ran_before:
-            steering.stop()
+        steering.end_block()
 
     def open(self) -> Any:
         """The stretch for questions, as `layerscope.open_run` gives a whole recording."""

@@ -106,7 +106,9 @@ def _ready(command: list[str]) -> Answer:
     assert process.stdout is not None
     line = b""
     with process.stdout as out:
-        while not line.endswith(b"\n") and select.select([out], [], [], READY_S)[0]:
+        ready = select.poll()  # a program with many open files has numbers beyond what select() takes
+        ready.register(out, select.POLLIN)
+        while not line.endswith(b"\n") and ready.poll(READY_S * 1000):
             more = os.read(out.fileno(), PACKET_BYTES)
             line += more
             if not more:

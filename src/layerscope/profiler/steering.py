@@ -55,6 +55,8 @@ class Steering:
         self.path = ""
         self.running = False
         self.has_run = False
+        self.blocks = 0  # `record()` blocks that are open, on any thread
+        self.ran_before_blocks = False
         self.operators = True  # False: only what the program records by itself
         self.since_ns = 0  # statistics count what ended later than this
         self.file = os.path.abspath(DEFAULT_FILE) if os.path.isdir(os.curdir) else os.path.join("/", DEFAULT_FILE)
@@ -84,12 +86,17 @@ class Steering:
         found: dict[str, Any] = self._door.settings if self._door is not None else {}
         return found
 
+    @property
+    def excluded(self) -> bool:
+        """Whether this is a rank that `layerscope run --ranks` leaves alone."""
+        return self._door is not None and not self._door.is_chosen()
+
     def connect(self, folder: str = "", stem: str = "") -> bool:
         """Have a recorder, started now if there is none. False: it was said why not."""
         with self.lock:
             if self.agent is not None:
                 return True
-            if self.unable:
+            if self.unable or self.excluded:
                 return False
             try:
                 if not self.settings and not self.connect_to_door():
@@ -141,7 +148,7 @@ class Steering:
 
     def ask(self, what: str, **more: Any) -> dict[str, Any] | None:
         """The recorder's answer; None when there is no recorder or it does not answer."""
-        if not self.settings:
+        if not self.settings or self.excluded:
             return None
         try:
             return starting.ask(self.settings["socket"], {"what": what, **more})
@@ -175,6 +182,8 @@ class Steering:
             self._door.wanted = self.operators
             if self.operators:
                 self._start_operators()
+            else:
+                self._stop_operators()
             self.name_file()
 
     def _start_operators(self) -> None:
@@ -199,12 +208,31 @@ class Steering:
             if not self.running or not self.connect():
                 return
             self.running = False
-            self._door.wanted = self._door.pending = False
-            self.agent.ls_operators_stop()
-            modules = self._modules()
-            if modules is not None:
-                modules[0].ls_modules_stop()
+            self._stop_operators()
             self.agent.ls_mark(b"profiler", PAUSED, 0)
+
+    def _stop_operators(self) -> None:
+        self._door.wanted = self._door.pending = False
+        self.agent.ls_operators_stop()
+        modules = self._modules()
+        if modules is not None:
+            modules[0].ls_modules_stop()
+
+    def begin_block(self, folder: str, stem: str) -> None:
+        """Record from now on, until the last block that began meanwhile has ended."""
+        with self.lock:
+            ran_before = self.running
+            self.run(folder, stem)
+            if not self.blocks:
+                self.ran_before_blocks = ran_before
+            self.blocks += 1
+
+    def end_block(self) -> None:
+        """A block has ended."""
+        with self.lock:
+            self.blocks -= 1
+            if not self.blocks and not self.ran_before_blocks:
+                self.stop()
 
     # -- the trace file ----------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ answer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,15 +79,12 @@ class Reader:
             parquet = pq.ParquetFile(file)
             groups = range(parquet.num_row_groups)
             for group in reversed(groups) if newest_first else groups:
-                data = parquet.read_row_group(group, columns)
-                piece = {
-                    key: value for name in columns for key, value in _as_numpy(name, data[name], TABLES[table]).items()
-                }
+                piece = _row_group(parquet, group, columns, TABLES[table])
                 for name, codes in known.items():
                     own = [codes.setdefault(text, len(codes)) for text in piece[f"{name}.names"].tolist()]
                     if own != list(range(len(own))):
                         # The last place is for null, whose code is -1.
-                        piece[name] = np.array([*own, -1], np.int32)[piece[name]]
+                        piece[name] = np.array([*own, -1], np.int32).take(piece[name])
                     piece[f"{name}.names"] = np.array(list(codes), object)
                 yield piece
 
@@ -126,15 +124,18 @@ _SQL_TYPES = {
     "string": "VARCHAR",
     "name": "VARCHAR",
 }
+_GLOB = re.compile(r"([*?\[])")
 
 
 def _view(table: Table, files: list[Path]) -> str:
     if not files:
         columns = ", ".join(f"NULL::{_SQL_TYPES[c.type]} AS {c.name}" for c in table.columns)
         return f'CREATE VIEW "{table.name}" AS SELECT {columns} WHERE false'
-    listed = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
+    # DuckDB takes a path for a pattern, and a folder called step=100 for the value of a column.
+    listed = ", ".join("'" + _GLOB.sub(r"[\1]", str(file)).replace("'", "''") + "'" for file in files)
     columns = ", ".join(f'"{c.name}"::{_SQL_TYPES[c.type]} AS "{c.name}"' for c in table.columns)
-    return f'CREATE VIEW "{table.name}" AS SELECT {columns} FROM read_parquet([{listed}])'
+    source = f"read_parquet([{listed}], hive_partitioning = false)"
+    return f'CREATE VIEW "{table.name}" AS SELECT {columns} FROM {source}'
 
 
 def _as_numpy(name: str, data: pa.ChunkedArray, table: Table) -> dict[str, np.ndarray]:
@@ -151,3 +152,40 @@ def _as_numpy(name: str, data: pa.ChunkedArray, table: Table) -> dict[str, np.nd
     if kind in ("int64", "int32"):
         return {name: (data.fill_null(-1) if data.null_count else data).to_numpy()}
     return {name: data.to_numpy()}
+
+
+_INTEGERS = {"int64": np.int64, "int32": np.int32, "name": np.int32}
+
+
+def _row_group(parquet: pq.ParquetFile, group: int, columns: list[str], table: Table) -> dict[str, np.ndarray]:
+    """The columns of a row group. One that is the same everywhere takes no memory, and is not read if that is known."""
+    count = parquet.metadata.row_group(group).num_rows
+    types = {name: table.column(name).type for name in columns}
+    known = _constants(parquet.metadata.row_group(group), types)
+    data = parquet.read_row_group(group, [name for name in columns if name not in known])
+    known |= {name: -1 for name in data.column_names if types[name] in _INTEGERS and data[name].null_count == count}
+    found: dict[str, np.ndarray] = {}
+    for name, kind in types.items():
+        if name not in known:
+            found |= _as_numpy(name, data[name], table)
+            continue
+        found[name] = np.broadcast_to(np.array(known[name], _INTEGERS[kind]), count)
+        if kind == "name":
+            found[f"{name}.names"] = np.zeros(0, object)
+    return found
+
+
+def _constants(about: Any, types: dict[str, str]) -> dict[str, int]:
+    """The integer and name columns of which the statistics of a row group say that they hold one value. Null is -1."""
+    found = {}
+    for place in range(about.num_columns):
+        column = about.column(place)
+        name, statistics = column.path_in_schema, column.statistics
+        kind = types.get(name)
+        if kind not in _INTEGERS or statistics is None:
+            continue
+        if statistics.null_count == column.num_values:
+            found[name] = -1
+        elif kind != "name" and statistics.null_count == 0 and statistics.has_min_max and statistics.min == statistics.max:
+            found[name] = statistics.min
+    return found

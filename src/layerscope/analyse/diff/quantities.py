@@ -1,7 +1,8 @@
 """What one side of a comparison says: the time of its steps, phases, operators and modules, step by step.
 
-Where several processes have steps, a step is the mean over those that have at least half as many as the one with the
-most: the ranks of a distributed program. What is not in a step, or in a warm-up step, is not in it.
+Where several processes have steps, only those by the strongest rule are compared, and a step is the mean over the
+processes that have at least half as many as the one with the most: the ranks of a distributed program. What is not in a
+step, or in a warm-up step, is not in it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from layerscope.analyse.diff.intervals import Estimates, Floats, estimate, joined
+from layerscope.analyse.step_times import RULES
 from layerscope.model.layers import PHASES
 
 if TYPE_CHECKING:
@@ -25,8 +27,13 @@ STEP, PHASE, RUN, OPERATOR, MODULE = "step", "phase", "run", "operator", "module
 _CELLS = 4_000_000
 
 _PHASE_COLUMNS = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
-_MEASURED = """
-    counted AS (SELECT process, count(*) AS number FROM steps WHERE NOT warmup GROUP BY process),
+MEASURED = f"""
+    ruled AS (SELECT *, nullif(list_position({list(RULES)}, rule), 0) AS place_of_rule FROM steps),
+    counted AS (
+        SELECT process, count(*) AS number FROM ruled
+        WHERE NOT warmup AND place_of_rule IS NOT DISTINCT FROM (SELECT min(place_of_rule) FROM ruled)
+        GROUP BY process
+    ),
     measured AS (
         SELECT steps.*, dense_rank() OVER (ORDER BY step) - 1 AS place, 1.0 / count(*) OVER (PARTITION BY step) AS share
         FROM steps JOIN counted USING (process)
@@ -91,8 +98,9 @@ class Quantities:
 def find_steps(reader: Reader) -> Steps:
     """The steps of a recording."""
     rows = reader.connection().sql(
-        f"""WITH {_MEASURED}
-        SELECT (SELECT count(DISTINCT step) FROM measured), (SELECT count(DISTINCT step) FROM steps WHERE warmup),
+        f"""WITH {MEASURED}
+        SELECT (SELECT count(DISTINCT step) FROM measured),
+               (SELECT count(DISTINCT step) FROM steps JOIN counted USING (process) WHERE warmup),
                (SELECT count(DISTINCT process) FROM measured), (SELECT count(DISTINCT process) FROM steps),
                (SELECT list(DISTINCT rule ORDER BY rule) FROM measured)"""
     )
@@ -103,7 +111,7 @@ def find_steps(reader: Reader) -> Steps:
 def step_times(reader: Reader, statistic: str) -> dict[str, Quantities]:
     """The duration of a step, and of its phases."""
     columns = ", ".join(f"avg({name})::DOUBLE AS {name}" for name in ("dur_ns", *_PHASE_COLUMNS))
-    query = f"WITH {_MEASURED} SELECT {columns} FROM measured GROUP BY place ORDER BY place"
+    query = f"WITH {MEASURED} SELECT {columns} FROM measured GROUP BY place ORDER BY place"
     answer = reader.connection().sql(query).fetchnumpy()
     whole = np.ma.filled(np.stack([answer["dur_ns"]]), 0.0)
     parts = np.ma.filled(np.stack([answer[name] for name in _PHASE_COLUMNS]), 0.0)
@@ -120,7 +128,7 @@ def run_time(reader: Reader) -> dict[str, Quantities]:
 
 def by_name(reader: Reader, what: str, steps: int, statistic: str) -> Quantities:
     """The time of every operator or module in a step, or in the run when `steps` is 0."""
-    source = f"{_MEASURED},{_CALLS_OF_STEPS}" if steps else _CALLS_OF_RUN
+    source = f"{MEASURED},{_CALLS_OF_STEPS}" if steps else _CALLS_OF_RUN
     query = f"WITH RECURSIVE {source} {_OPERATORS if what == OPERATOR else _MODULES}"
     answer = reader.connection().sql(query).to_arrow_table()
     names = answer["name"].combine_chunks()

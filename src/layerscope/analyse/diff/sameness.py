@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from layerscope.analyse.diff.intervals import FEWEST_STEPS, MEAN, MEDIAN, MOST_BLOCKS
-from layerscope.analyse.diff.quantities import Steps
+from layerscope.analyse.diff.quantities import MEASURED, Steps
 from layerscope.model.secrets import MASK
 from layerscope.store.run import RunInfo
 
@@ -44,7 +44,7 @@ def sentences(
 
 def uneven(readers: Sequence[Reader], statistic: str) -> list[str]:
     """The sides of which a few steps took much longer than the others: mean and median tell different stories."""
-    query = "SELECT avg(dur_ns), median(dur_ns) FROM steps WHERE NOT warmup"
+    query = f"WITH {MEASURED} SELECT avg(dur_ns), median(dur_ns) FROM measured"
     said = []
     for letter, reader in zip(SIDES, readers, strict=True):
         mean, median = reader.connection().sql(query).fetchall()[0]
@@ -62,7 +62,7 @@ def _counted(found: Steps) -> str:
     warmup = f" after {found.warmup:,} of warm-up" if found.warmup else ""
     where = f", each the mean over {found.processes} processes" if found.processes > 1 else ""
     others = "1 process" if found.left_out == 1 else f"{found.left_out} processes"
-    few = f" ({others} with fewer steps left out)" if found.left_out else ""
+    few = f" ({others} with fewer or other steps left out)" if found.left_out else ""
     return f": {found.measured:,} {'step' if found.measured == 1 else 'steps'}{warmup}{where}{few}"
 
 

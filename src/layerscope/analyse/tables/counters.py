@@ -1,6 +1,7 @@
-"""Counters: what was read from the system about each process while it ran.
+"""Counters: what was read from the system about each process while it ran, and what the program counted.
 
 process           key of the process
+domain            process for what was read from the system, else the domain of the program's own counter
 name              what was read
 readings          how often
 first, last       the first and the last reading, in `unit`
@@ -16,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from layerscope.analyse.result import BY_ROW, BY_ROW_PER_S, COUNT, Result, ResultColumn
+from layerscope.model.layers import PROCESS_COUNTERS
 
 if TYPE_CHECKING:
     from layerscope.store.reader import Reader
@@ -27,6 +29,7 @@ BY = ()
 REFUSED: dict[str, str] = {}
 COLUMNS = (
     ResultColumn("process", "int32", "", "key of the process"),
+    ResultColumn("domain", "string", "", "process, or a domain of the program's own"),
     ResultColumn("name", "string", "", "what was read"),
     ResultColumn("readings", "int64", COUNT, "how often it was read"),
     ResultColumn("first", "int64", BY_ROW, "the first reading"),
@@ -41,15 +44,15 @@ EMPTY = "No counters were recorded."
 NEXT = "layerscope table processes"
 
 _QUERY = f"""
-    SELECT process, counters.name, any_value(unit) AS unit, count(*) AS readings,
+    SELECT process, track, tracks.name AS domain, counters.name, any_value(unit) AS unit, count(*) AS readings,
            arg_min(value, at_ns) AS first, arg_max(value, at_ns) AS last, min(value) AS min, max(value) AS max,
-           CASE WHEN counters.name IN {CUMULATIVE}
+           CASE WHEN tracks.name = '{PROCESS_COUNTERS}' AND counters.name IN {CUMULATIVE}
                 THEN (arg_max(value, at_ns) - arg_min(value, at_ns)) * 1e9 / nullif(max(at_ns) - min(at_ns), 0)
            END AS rate_per_s
     FROM counters JOIN tracks USING (track)
-    GROUP BY process, counters.name"""
+    GROUP BY process, track, tracks.name, counters.name"""
 
 
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each process and counter."""
-    return Result("counters", COLUMNS, reader.connection().sql(_QUERY), order="process, name")
+    return Result("counters", COLUMNS, reader.connection().sql(_QUERY), order="process, track, name")

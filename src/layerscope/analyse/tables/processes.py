@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from layerscope.analyse.result import BYTES, COUNT, NS, Result, ResultColumn
+from layerscope.model.layers import PROCESS_COUNTERS
 
 if TYPE_CHECKING:
     from layerscope.store.reader import Reader
@@ -54,7 +55,7 @@ TOP = 0
 EMPTY = "No processes were recorded."
 NEXT = "layerscope table counters"
 
-_QUERY = """
+_QUERY = f"""
     WITH worked AS (
         SELECT process, count(DISTINCT track) AS threads, sum(weight) AS spans
         FROM spans JOIN tracks USING (track) GROUP BY process
@@ -66,7 +67,7 @@ _QUERY = """
                max(value) FILTER (counters.name = 'rss_bytes') AS rss_peak_bytes,
                max(value) FILTER (counters.name = 'faults_minor') AS faults_minor,
                max(value) FILTER (counters.name = 'faults_major') AS faults_major
-        FROM counters JOIN tracks USING (track) GROUP BY process
+        FROM counters JOIN tracks USING (track) WHERE tracks.name = '{PROCESS_COUNTERS}' GROUP BY process
     ),
     losses AS (
         SELECT coalesce(gaps.process, tracks.process) AS process, true AS has_lost,

@@ -14,8 +14,6 @@ def prepare(module):
     import os
 
     begin = time.process_time_ns()
-    if not is_chosen(os.environ):
-        return
     library = os.path.join(os.path.dirname(module.__spec__.origin), "lib", "libtorch_cpu.so")
     if not os.path.exists(library):
         return  # somebody else's module of this name
@@ -30,18 +28,6 @@ def prepare(module):
     if code == 0:
         state["agent"] = agent
         agent.ls_note_cost(time.process_time_ns() - begin)
-
-
-def is_chosen(environment):
-    """Whether this process is of a rank that is recorded; one that is not known to be any rank is."""
-    chosen = settings.get("ranks")  # noqa: F821
-    if not chosen:
-        return True
-    for variable, sizes in settings["rank_variables"]:  # noqa: F821
-        rank = environment.get(variable, "")
-        if rank.isdigit() and any(environment.get(size, "").isdigit() for size in sizes):
-            return int(rank) in chosen
-    return True
 
 
 def start():
@@ -82,11 +68,15 @@ def watch_ranges():
     own_folder = sys.modules["torch"].__file__.rpartition("/")[0] + "/"
 
     def learn_line(_):
-        code = sys._getframe(1).f_code
-        # A line of torch's own, or of a decorator, opens the ranges of many others.
-        if not code.co_filename.startswith(own_folder) and not code.co_filename.endswith("/contextlib.py"):
-            line = f"{code.co_filename}:{sys._getframe(1).f_lineno}"
-            agent.ls_line_learn(line[-200:].encode("utf-8", "backslashreplace"))
+        try:
+            code = sys._getframe(1).f_code
+            # A line of torch's own, or of a decorator, opens the ranges of many others.
+            if not code.co_filename.startswith(own_folder) and not code.co_filename.endswith("/contextlib.py"):
+                line = f"{code.co_filename}:{sys._getframe(1).f_lineno}"
+                coded = line.encode("utf-8", "backslashreplace")[-200:]
+                agent.ls_line_learn(coded.decode("utf-8", "ignore").encode())
+        except RecursionError:
+            pass
 
     if agent.ls_lines_start(function, learn_line) == 0:
         state["lines"] = agent, function, learn_line
@@ -125,7 +115,8 @@ def watch_optimizers(agent):
                 known[id(optimizer)] = weakref.ref(optimizer), number
             note(number)
             note_rank(agent)
-        except Exception:  # it is the program's step that would fail
+        # It is the program's step that would fail. What else comes is from a signal handler of its own.
+        except (AttributeError, RuntimeError, TypeError, ValueError):
             pass
 
     state["hook"] = register(note_optimizer)

@@ -59,19 +59,33 @@ class Paths:
         self.learn = learn
         self.forget = forget
         self.own_folder = own_folder
+        self.own_files = (own_folder, Paths.resolve.__code__.co_filename)
         self.known = {}  # address of a module -> weak reference to it, its path
         self.roots = {}  # class name -> the numbers of the roots called by it
         self.searches = {}  # address of a module -> how often its tree was searched
         self.sweep_at = SWEEP_AT
 
     def resolve(self, module, outer=None):
-        """Learn `module`, which is called for the first time; `outer` is the module whose call it runs in."""
+        """Learn `module`, which is called for the first time; `outer` is the module whose call it runs in.
+
+        What a signal handler of the program raises meanwhile comes through.
+        """
         try:
             path = self.path(module) or self.find(module, outer)
             text = "\n".join((cut(path, MOST_BYTES), class_name(module), self.line(sys._getframe(1))))
             self.learn(id(module), text.encode("utf-8", "backslashreplace"))
-        except Exception:  # it is the program's call that would fail
+        except RecursionError:
             pass
+        except Exception as error:  # it is the program's call that would fail
+            if self.is_of_program(error):
+                raise
+
+    def is_of_program(self, error):
+        """Whether `error` was raised by code that is neither PyTorch's nor ours, though we call no other."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename.startswith(self.own_files):
+            trace = trace.tb_next
+        return trace is not None
 
     def path(self, module):
         """The path of a module; None: it has none yet."""

@@ -54,9 +54,13 @@ def sample(pid: int) -> bytes:
     return rows.tobytes()
 
 
+def rows_of(payload: bytes) -> np.ndarray:
+    """The rows of a raw chunk, without counters that only a newer layerscope knows."""
+    rows = np.frombuffer(payload, SAMPLE)
+    return rows[(rows["counter"] >= 0) & (rows["counter"] < len(NAMES))]
+
+
 def read(payload: bytes) -> Iterator[tuple[int, str, int, str]]:
-    """The rows of a raw chunk: (at_ns, name, value, unit)."""
-    for row in np.frombuffer(payload, SAMPLE):
-        number = int(row["counter"])
-        if 0 <= number < len(NAMES):
-            yield int(row["at_ns"]), NAMES[number], int(row["value"]), UNITS[number]
+    """The rows of a raw chunk one by one: (at_ns, name, value, unit)."""
+    for at_ns, number, _, value in rows_of(payload).tolist():
+        yield at_ns, NAMES[number], value, UNITS[number]

@@ -76,7 +76,7 @@ class Decoder:
     names: list[str] = field(default_factory=lambda: ["(other names)"])
     tracks: dict[int, Track] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
-    counters: list[tuple[int, str, int, str]] = field(default_factory=list)
+    counters: list[np.ndarray] = field(default_factory=list)  # `counters.SAMPLE` rows, by chunk
     readings: list[tuple[int, int, int, int]] = field(default_factory=list)
     clock: Conversion = field(default_factory=Identity)
     final: dict[str, Any] = field(default_factory=dict)
@@ -103,8 +103,9 @@ class Decoder:
         elif chunk.kind == spool.POLL:
             self._add_reading(*np.frombuffer(chunk.payload, "<i8").tolist())
         elif chunk.kind == spool.COUNTERS:
-            values = counters.read(chunk.payload)
-            self.counters.extend((at_ns + self.shift_ns, name, value, unit) for at_ns, name, value, unit in values)
+            rows = counters.rows_of(chunk.payload).copy()
+            rows["at_ns"] += self.shift_ns
+            self.counters.append(rows)
         elif chunk.kind == spool.OPEN:
             self._add_open(chunk)
         elif chunk.kind == spool.THREADS:

@@ -8,7 +8,7 @@ they are given anew, and a block of spans that needs more than there are is cut 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
@@ -75,20 +75,24 @@ class _Numbers:
 
     def wanting(self, codes: np.ndarray, count: int) -> np.ndarray:
         """Which of `count` members are used by `codes` and have no number. Code -1 is nothing."""
-        if not count:
-            return np.zeros(0, np.intp)
         if len(self.of) < count:
             self.of = np.append(self.of, np.zeros(count - len(self.of), U64))
-        used = np.bincount(codes[codes >= 0], minlength=count) if len(codes) else np.zeros(count, np.intp)
-        return np.flatnonzero((used > 0) & (self.of[:count] == 0))
+        if not count:
+            return np.zeros(0, np.intp)
+        unknown = codes[self.of.take(codes, mode="clip") == 0]
+        return np.unique(unknown[unknown >= 0])
+
+    def words(self, codes: np.ndarray, shift: int, more: int | np.uint64 = 0) -> np.ndarray:
+        """The number of every code as a part of a word. Where there is none, anything."""
+        return (self.of << U64(shift) | U64(more)).take(codes, mode="clip")
 
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """An argument of the spans of a block: which of them have it, None for all, and its words."""
+    """An argument of the spans of a block: which of them have it, and its words."""
 
-    has: np.ndarray | None
-    words: list[np.ndarray]
+    has: np.ndarray
+    words: list[np.ndarray | np.uint64]
 
 
 class _Writer:
@@ -106,6 +110,8 @@ class _Writer:
         self._threads: dict[int, int] = {}
         self._lists: dict[str, _Numbers] = {}
         self._thread_numbers = _Numbers()
+        self._known: dict[str, int] = {}
+        self._category_of = np.zeros(0, np.int32)
 
     def at(self, at_ns: Any) -> Any:
         """A moment of the run, or a column of them, as the file has it."""
@@ -141,7 +147,7 @@ class _Writer:
             self.stream.write(struct.pack("<QQQ", _header(_THREAD, 3, number << 16), thread.pid, thread.tid))
         return number
 
-    def _numbered(self, lists: dict[str, tuple[np.ndarray, Sequence[str]]], threads: np.ndarray) -> bool:
+    def _numbered(self, part: Columns, lists: dict[str, Sequence[str]]) -> bool:
         """Give numbers to all strings and threads that a block needs. False: it needs more than there are."""
         for again in (False, True):
             if again:
@@ -149,18 +155,17 @@ class _Writer:
                 self._threads.clear()
                 self._thread_numbers = _Numbers()
             wanting = {
-                name: self._lists.setdefault(name, _Numbers()).wanting(codes, len(texts))
-                for name, (codes, texts) in lists.items()
+                name: self._lists.setdefault(name, _Numbers()).wanting(part[name], len(texts))
+                for name, texts in lists.items()
             }
-            unknown = self._thread_numbers.wanting(threads, len(self.trace.threads))
+            unknown = self._thread_numbers.wanting(part["thread"], len(self.trace.threads))
             fits = len(self._strings) + sum(map(len, wanting.values())) + _ARGUMENTS <= STRING_NUMBERS
             if fits and len(self._threads) + len(unknown) <= THREAD_NUMBERS:
                 break
         else:
             return False
         for name, places in wanting.items():
-            texts = lists[name][1]
-            self._lists[name].of[places] = [self._string(texts[place]) for place in places.tolist()]
+            self._lists[name].of[places] = [self._string(lists[name][place]) for place in places.tolist()]
         self._thread_numbers.of[unknown] = [self._thread(place) for place in unknown.tolist()]
         return True
 
@@ -170,88 +175,90 @@ class _Writer:
         """Every span, and right after it the flows that begin or end with it."""
         for piece in self.trace.pieces(_COLUMNS):
             flows = self._flows.ends_in(piece.span)
+            lists = {name: piece.columns[f"{name}.names"].tolist() for name in ("name", "phase", "line")}
+            lists |= {"category": self._categories(piece), "module": self._modules.texts, "args": self.arguments.texts}
             for first in range(0, len(piece.span), _ROWS):
-                self._block(piece, slice(first, min(first + _ROWS, len(piece.span))), flows)
+                self._block(piece, slice(first, min(first + _ROWS, len(piece.span))), lists, flows)
 
-    def _block(self, piece: Piece, rows: slice, flows: tuple[FlowEnds, FlowEnds]) -> None:
+    def _categories(self, piece: Piece) -> list[str]:
+        """The categories so far. `_category_of` says which one a layer and a kind of this piece are."""
+        pairs = [f"{layer},{kind}" for layer in piece.columns["layer.names"] for kind in piece.columns["kind.names"]]
+        self._category_of = np.array([self._known.setdefault(pair, len(self._known)) for pair in pairs], np.int32)
+        return list(self._known)
+
+    def _block(
+        self, piece: Piece, rows: slice, lists: dict[str, Sequence[str]], flows: tuple[FlowEnds, FlowEnds]
+    ) -> None:
         """The records of some rows; of half of them at a time when they need too many numbers."""
         part = piece.part(rows)
         part["module"] = self._modules.places(part["module"])
         part["args"] = self.arguments.places(part["args"])
-        part["category"] = part["layer"] * len(part["kind.names"]) + part["kind"]
-        categories = [f"{layer},{kind}" for layer in part["layer.names"] for kind in part["kind.names"]]
-        lists: dict[str, tuple[np.ndarray, Sequence[str]]] = {
-            "name": (part["name"], part["name.names"].tolist()),
-            "category": (part["category"], categories),
-            "phase": (part["phase"], part["phase.names"].tolist()),
-            "line": (part["line"], part["line.names"].tolist()),
-            "module": (part["module"], self._modules.texts),
-            "args": (part["args"], self.arguments.texts),
-        }
-        if self._numbered(lists, part["thread"]):
+        part["category"] = self._category_of.take(part["layer"] * len(part["kind.names"]) + part["kind"])
+        if self._numbered(part, lists):
             self.stream.write(self._records(part, [ends.within(rows) for ends in flows]))
             return
         half = (rows.start + rows.stop) // 2
-        self._block(piece, slice(rows.start, half), flows)
-        self._block(piece, slice(half, rows.stop), flows)
+        self._block(piece, slice(rows.start, half), lists, flows)
+        self._block(piece, slice(half, rows.stop), lists, flows)
 
     def _records(self, part: Columns, flows: list[FlowEnds]) -> Any:
-        """The words of all spans of a block and their flows."""
-        count = len(part["span"])
-        given = [argument for argument in self._span_arguments(part) if argument.has is None or argument.has.any()]
-        arguments = np.full(count, sum(argument.has is None for argument in given), np.int64)
-        words = np.full(count, 3 + sum(len(argument.words) for argument in given if argument.has is None), np.int64)
-        for argument in given:
-            if argument.has is not None:
-                arguments += argument.has
-                words += argument.has * len(argument.words)
+        """The words of all spans of a block and their flows.
+
+        A table with a row for each span and a column for each word that some span has; what is there of it, row by
+        row, are the records.
+        """
+        given = list(self._span_arguments(part))
+        width = 3 + sum(len(argument.words) for argument in given)
+        table = np.empty((len(part["span"]), width), U64)
+        there = np.ones(table.shape, bool)
         who = self._who(part)
-        flow_count = sum(np.bincount(ends.row, minlength=count) for ends in flows)
-        behind = np.cumsum(words + _FLOW_WORDS * flow_count)
-        at = behind - words - _FLOW_WORDS * flow_count
-        out = np.empty(int(behind[-1]), U64)
-        start = self.at(part["start_ns"])
-        out[at] = who | (_EVENT | _COMPLETE << 16 | words << 4 | arguments << 20).astype(U64)
-        out[at + 1] = start
-        place = at + 2
+        head = who | U64(_header(_EVENT, 3, _COMPLETE << 16))
+        column = 2
         for argument in given:
-            rows = slice(None) if argument.has is None else np.flatnonzero(argument.has)
+            head += argument.has * U64(len(argument.words) << 4 | 1 << 20)
             for word in argument.words:
-                out[place[rows]] = word if argument.has is None else word[rows]
-                place[rows] += 1
-        out[place] = start + part["dur_ns"]
-        place += 1
-        for ends, event in zip(flows, (_FLOW_BEGIN, _FLOW_END), strict=True):
-            where = place[ends.row] + _FLOW_WORDS * ends.rank()
-            out[where] = who[ends.row] | U64(_EVENT | event << 16 | _FLOW_WORDS << 4)
-            out[where + 1] = start[ends.row]
-            out[where + 2] = ends.flow + 1
-            place += _FLOW_WORDS * np.bincount(ends.row, minlength=count)
-        return out.data
+                table[:, column] = word
+                there[:, column] = argument.has
+                column += 1
+        start = self.at(part["start_ns"])
+        table[:, 0], table[:, 1], table[:, -1] = head, start, start + part["dur_ns"]
+        kept = None if all(argument.has.all() for argument in given) else np.flatnonzero(there)
+        words = table.reshape(-1) if kept is None else table.reshape(-1).take(kept)
+        row = np.concatenate([ends.row for ends in flows])
+        if not len(row):
+            return words.data
+        event = [_EVENT | kind << 16 | _FLOW_WORDS << 4 for kind in (_FLOW_BEGIN, _FLOW_END)]
+        flow_words = np.empty((len(row), _FLOW_WORDS), U64)
+        flow_words[:, 0] = who[row] | np.repeat(np.array(event, U64), [len(ends.row) for ends in flows])
+        flow_words[:, 1] = start[row]
+        flow_words[:, 2] = np.concatenate([ends.flow for ends in flows]) + 1
+        behind = (row + 1) * width
+        if kept is not None:
+            behind = np.searchsorted(kept, behind)
+        return np.insert(words, np.repeat(behind, _FLOW_WORDS), flow_words.reshape(-1)).data
 
     def _who(self, part: Columns) -> np.ndarray:
         """What the first words of the events of each span share: thread, category and name."""
-        thread = self._thread_numbers.of[part["thread"]] << U64(24)
-        category = self._lists["category"].of[part["category"]] << U64(32)
-        who: np.ndarray = thread | category | self._lists["name"].of[part["name"]] << U64(48)
+        who = self._thread_numbers.words(part["thread"], 24)
+        who |= self._lists["category"].words(part["category"], 32)
+        who |= self._lists["name"].words(part["name"], 48)
         return who
 
-    def _span_arguments(self, part: Columns) -> list[_Argument]:
-        arguments = [self._listed(part, name) for name in ("module", "line", "phase", "args")]
-        for name, has in (("step", part["step"] >= 0), ("seq", part["seq"] >= 0), ("weight", part["weight"] > 1)):
-            arguments.append(_Argument(has, [self._head(name, _ARG_INT32) | part[name].astype(U64) << U64(32)]))
-        unfinished = np.full(len(part["span"]), self._head("unfinished", _ARG_BOOL) | U64(1 << 32))
-        arguments.append(_Argument(part["unfinished"], [unfinished]))
+    def _span_arguments(self, part: Columns) -> Iterator[_Argument]:
+        """The arguments that some spans of a block have."""
+        for name in ("module", "line", "phase", "args"):
+            has = part[name] >= 0
+            if has.any():
+                yield _Argument(has, [self._lists[name].words(part[name], 32, self._head(name, _ARG_STRING))])
+        for name, least in (("step", 0), ("seq", 0), ("weight", 2)):
+            has = part[name] >= least
+            if has.any():
+                yield _Argument(has, [self._head(name, _ARG_INT32) | part[name].astype(U64) << U64(32)])
+        if part["unfinished"].any():
+            yield _Argument(part["unfinished"], [self._head("unfinished", _ARG_BOOL) | U64(1 << 32)])
         launched = part["correlation"]
-        head = np.full(len(launched), self._head("correlation", _ARG_INT64, 2))
-        return [*arguments, _Argument(launched >= 0, [head, launched.astype(U64)])]
-
-    def _listed(self, part: Columns, name: str) -> _Argument:
-        """An argument that is one of the texts of a list."""
-        numbers = self._lists[name].of
-        if not len(numbers):
-            return _Argument(np.zeros(len(part["span"]), bool), [])
-        return _Argument(part[name] >= 0, [self._head(name, _ARG_STRING) | numbers[part[name]] << U64(32)])
+        if (launched >= 0).any():
+            yield _Argument(launched >= 0, [self._head("correlation", _ARG_INT64, 2), launched.astype(U64)])
 
     def _head(self, name: str, kind: int, words: int = 1) -> np.uint64:
         """The first word of an argument without its value."""
@@ -261,30 +268,37 @@ class _Writer:
 
     def steps(self) -> None:
         """The steps, on a track of their own in each process."""
-        for row in self.trace.steps:
-            self._make_room(_ARGUMENTS)
-            thread = self.trace.threads[self.trace.steps_thread(row["process"])]
-            about = {name: row[name] for name in ("step", "rule", *_PHASE_COLUMNS)}
-            end = struct.pack("<Q", self.at(row["start_ns"] + row["dur_ns"]))
-            self._event(_COMPLETE, thread, row["start_ns"], "steps", f"step {row['step']}", about, end)
+        for first in range(0, len(self.trace.steps), _ROWS):
+            self._some_steps(self.trace.steps[first : first + _ROWS])
+
+    def _some_steps(self, rows: list[dict[str, Any]]) -> None:
+        self._make_room(_ARGUMENTS + len(rows))
+        names = np.array([self._string(f"step {row['step']}") for row in rows], U64)
+        rules = np.array([self._string(row["rule"]) for row in rows], U64)
+        threads = [self.trace.threads[self.trace.steps_thread(row["process"])] for row in rows]
+        start, dur = (np.array([row[name] for row in rows], np.int64) for name in ("start_ns", "dur_ns"))
+        numbers = ("step", *_PHASE_COLUMNS)
+        words = np.empty((len(rows), 6 + 2 * len(numbers)), U64)
+        more = _COMPLETE << 16 | (1 + len(numbers)) << 20 | self._string("steps") << 32
+        words[:, 0] = names << U64(48) | U64(_header(_EVENT, words.shape[1], more))
+        words[:, 1], words[:, -1] = self.at(start), self.at(start + dur)
+        words[:, 2], words[:, 3] = [thread.pid for thread in threads], [thread.tid for thread in threads]
+        words[:, 4] = self._head("rule", _ARG_STRING) | rules << U64(32)
+        for column, name in enumerate(numbers):
+            words[:, 5 + 2 * column] = self._head(name, _ARG_INT64, 2)
+            words[:, 6 + 2 * column] = np.array([row[name] for row in rows], np.int64)
+        self.stream.write(words.data)
 
     def moment(self, moment: Moment) -> None:
         """A mark or a loss."""
         self._make_room(_ARGUMENTS)
         main = TraceThread(moment.pid, moment.pid, "", 0)
         thread = main if moment.thread is None else self.trace.threads[moment.thread]
-        self._event(_INSTANT, thread, moment.at_ns, moment.category, moment.name, moment.arguments)
-
-    def _event(
-        self, event: int, thread: TraceThread, at_ns: int, category: str, name: str,
-        about: dict[str, int | str | None], end: bytes = b"",
-    ) -> None:  # fmt: skip
-        """One event of a thread that is written out in it."""
-        given = [(key, value) for key, value in about.items() if value is not None]
+        given = [(key, value) for key, value in moment.arguments.items() if value is not None]
         arguments = b"".join(self._argument(key, value) for key, value in given)
-        more = event << 16 | len(given) << 20 | self._string(category) << 32 | self._string(name) << 48
-        head = _header(_EVENT, (4 * 8 + len(arguments) + len(end)) // 8, more)
-        self.stream.write(struct.pack("<4Q", head, self.at(at_ns), thread.pid, thread.tid) + arguments + end)
+        more = _INSTANT << 16 | len(given) << 20 | self._string(moment.category) << 32 | self._string(moment.name) << 48
+        head = _header(_EVENT, (4 * 8 + len(arguments)) // 8, more)
+        self.stream.write(struct.pack("<4Q", head, self.at(moment.at_ns), thread.pid, thread.tid) + arguments)
 
     def _argument(self, name: str, value: int | str) -> bytes:
         if isinstance(value, str):

@@ -64,7 +64,11 @@ class Piece:
 
     def part(self, rows: slice) -> Columns:
         """Some rows, with `thread`: their places in the trace's threads."""
-        where = rows if self.order is None else self.order[rows]
+        where: slice | np.ndarray = rows
+        if self.order is not None:
+            where = self.order[rows]
+            if (where[1:] - where[:-1] == 1).all():
+                where = slice(int(where[0]), int(where[-1]) + 1)
         part = {name: values if name.endswith(".names") else values[where] for name, values in self.columns.items()}
         return part | {"thread": self.thread[rows]}
 
@@ -176,16 +180,18 @@ class Trace:
             order = _order(piece, self.window.steps)
             if not len(piece["span"] if order is None else order):
                 continue
-            span, track, start, dur = (
-                piece[name] if order is None else piece[name][order] for name in ("span", "track", "start_ns", "dur_ns")
+            span, track, depth, start, dur = (
+                piece[name] if order is None else piece[name][order] for name in _PLACE if name != "step"
             )
-            thread = self._threads_of(track, start, start + dur, lanes, self._ends[number - 1][1] if number else {})
+            older = self._ends[number - 1][1] if number else {}
+            thread = self._threads_of(track, start, start + dur, depth, lanes, older)
             self.spans += len(span)
             yield Piece(piece, order, span, thread)
 
     def _threads_of(
-        self, track: np.ndarray, start: np.ndarray, end: np.ndarray, lanes: dict[int, TrackLanes], older: dict[int, int]
-    ) -> np.ndarray:
+        self, track: np.ndarray, start: np.ndarray, end: np.ndarray, depth: np.ndarray, lanes: dict[int, TrackLanes],
+        older: dict[int, int],
+    ) -> np.ndarray:  # fmt: skip
         """The thread of every span; spans that cross others go to a lane of their own.
 
         `older`: by track, when the last span of the pieces that are still to come ends.
@@ -194,7 +200,8 @@ class Trace:
         firsts = np.flatnonzero(np.append(True, track[1:] != track[:-1]))
         for first, behind in zip(firsts.tolist(), [*firsts[1:].tolist(), len(track)], strict=True):
             key, rows = int(track[first]), slice(first, behind)
-            lane = lanes.setdefault(key, TrackLanes()).assign(start[rows], end[rows], older.get(key, _NEVER))
+            track_lanes = lanes.setdefault(key, TrackLanes())
+            lane = track_lanes.assign(start[rows], end[rows], older.get(key, _NEVER), depth[rows])
             threads[rows] = self.thread_of(key)
             for other in np.unique(lane[lane > 0]).tolist():
                 crossing = first + np.flatnonzero(lane == other)

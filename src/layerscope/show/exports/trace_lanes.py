@@ -13,10 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 # Spans: their columns fit into the cache of a core.
 _AT_ONCE = 1 << 14
-_LONG_AGO = np.iinfo(np.int64).min
 
 
 @dataclass(slots=True)
@@ -25,10 +26,13 @@ class TrackLanes:
 
     _open: list[np.ndarray] = field(default_factory=list)  # by lane: rows of (start, end)
 
-    def assign(self, start_ns: np.ndarray, end_ns: np.ndarray, older_end_ns: int) -> np.ndarray:
+    def assign(
+        self, start_ns: np.ndarray, end_ns: np.ndarray, older_end_ns: int, depth: np.ndarray | None = None
+    ) -> np.ndarray:
         """The lanes of the spans of one piece, which are sorted by start, outer spans first.
 
-        `older_end_ns`: when the last span of the older pieces of this track ends.
+        `older_end_ns`: when the last span of the older pieces of this track ends. `depth`: in how many spans each
+        lies, as far as is known; where it is right, and nothing crosses, this takes a third of the time.
         """
         lanes = np.zeros(len(start_ns), np.int32)
         rows: np.ndarray | None = None  # None: all of them
@@ -37,7 +41,7 @@ class TrackLanes:
             if lane == len(self._open):
                 self._open.append(np.zeros((0, 2), np.int64))
             start, end = (start_ns, end_ns) if rows is None else (start_ns[rows], end_ns[rows])
-            crossing = _crossing(start, end, self._open[lane])
+            crossing = _crossing(start, end, self._open[lane], depth if rows is None else None)
             self._keep_open(lane, start, end, crossing, older_end_ns)
             rows = crossing if rows is None else rows[crossing]
             lane += 1
@@ -54,44 +58,79 @@ class TrackLanes:
         self._open[lane] = met[met[:, 0] < older_end_ns]
 
 
-def _crossing(start: np.ndarray, end: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The rows of the spans that cross one of `others` (rows of start and end), or an earlier span that stays."""
-    if not len(start):
-        return np.zeros(0, np.intp)
-    borders = _borders(start, end)
-    found = [first + _crossing_within(start[first:behind], end[first:behind], others) for first, behind in borders]
+def _crossing(start: np.ndarray, end: np.ndarray, others: np.ndarray, depth: np.ndarray | None) -> np.ndarray:
+    """The rows of the spans that cross one of `others` (rows of start and end), or an earlier span that stays.
+
+    Some rows at a time, after those of the earlier rows that stay and are still open.
+    """
+    found = [np.zeros(0, np.intp)]
+    columns = (start, end) if depth is None else (start, end, depth)
+    still_open = [column[:0] for column in columns]
+    for first in range(0, len(start), _AT_ONCE):
+        behind, before = first + _AT_ONCE, len(still_open[0])
+        block = [column[first:behind] for column in columns]
+        if before:
+            block = [np.concatenate(both) for both in zip(still_open, block, strict=True)]
+        crossing = _crossing_others(block[0], block[1], others)
+        if len(crossing) or depth is None or not _nest(*block):
+            crossing = _crossing_within(block[0], block[1], crossing)
+        found.append(crossing + (first - before))
+        if behind < len(start):
+            reaching = np.setdiff1d(np.flatnonzero(block[1] > start[behind]), crossing, assume_unique=True)
+            still_open = [column[reaching] for column in block]
     return np.concatenate(found)
 
 
-def _borders(start: np.ndarray, end: np.ndarray) -> list[tuple[int, int]]:
-    """Cuts where nothing is open, not too many of them: what lies between two is looked at in the cache."""
-    alone = np.flatnonzero(start >= _reached_before(end))
-    places = np.searchsorted(alone, np.arange(0, len(start), _AT_ONCE))
-    chosen = np.unique(alone[places[places < len(alone)]]).tolist()
-    return list(zip(chosen, [*chosen[1:], len(start)], strict=True))
+def _nest(start: np.ndarray, end: np.ndarray, depth: np.ndarray) -> bool:
+    """Whether the spans nest, and just as `depth` says. No: they may nest all the same.
+
+    They do if the spans of a level lie one behind the other, and each in its parent: that is the span right before
+    it, one level up, or else the parent of the one before it on its own level.
+    """
+    if (start[1:] >= end[:-1]).all():
+        return True
+    level = depth.astype(np.uint16)
+    by_level = np.argsort(level, kind="stable")
+    starts, ends, levels = start[by_level], end[by_level], level[by_level]
+    new_level = levels[1:] != levels[:-1]
+    if not ((starts[1:] >= ends[:-1]) | new_level).all():
+        return False
+    first_child = np.append(False, level[1:] == level[:-1] + 1)[by_level]
+    # Without a parent for the first span of a level, or of a step over levels: the parent lies in another piece.
+    if not first_child[1:][new_level].all() or (level[1:] > level[:-1] + 1).any():
+        return False
+    parents = by_level[first_child] - 1
+    inner = int(np.argmax(new_level)) + 1
+    parent = np.cumsum(first_child[inner:]) - 1
+    return bool((ends[inner:] <= end[parents][parent]).all())
 
 
-def _crossing_within(start: np.ndarray, end: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Level by level from the outermost: the spans of a level lie one behind the other."""
-    found = [_crossing_others(start, end, others)] if len(others) else []
+def _crossing_within(start: np.ndarray, end: np.ndarray, left_out: np.ndarray) -> np.ndarray:
+    """Level by level from the outermost: the spans of a level lie one behind the other. `left_out` cross others."""
+    found = [left_out]
     rows: np.ndarray | None = None
-    if found and len(found[0]):
-        rows = np.setdiff1d(np.arange(len(start)), found[0], assume_unique=True)
+    if len(left_out):
+        rows = np.setdiff1d(np.arange(len(start)), left_out, assume_unique=True)
         start, end = start[rows], end[rows]
-    while len(start):
-        reached = _reached_before(end)
-        inside = np.flatnonzero(start < reached)
-        sticks_out = inside[end[inside] > reached[inside]]
+    while (start[1:] < end[:-1]).any():
+        reached = _reached(end[:-1])
+        inside = np.flatnonzero(start[1:] < reached)
+        sticks_out = inside[end[1:][inside] > reached[inside]] + 1
         if len(sticks_out):
             # What only seemed to lie inside one of these is looked at again without them.
             found.append(sticks_out if rows is None else rows[sticks_out])
             inside = np.setdiff1d(np.arange(len(start)), sticks_out, assume_unique=True)
+        else:
+            inside += 1
         rows = inside if rows is None else rows[inside]
         start, end = start[inside], end[inside]
-    return np.sort(np.concatenate(found)) if found else np.zeros(0, np.intp)
+    return np.sort(np.concatenate(found))
 
 
 def _crossing_others(start: np.ndarray, end: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The rows of the spans that cross one of `others`."""
+    if not len(others):
+        return np.zeros(0, np.intp)
     kept = np.ones(len(start), bool)
     last_end = int(end.max())
     for other_start, other_end in others.tolist():
@@ -103,9 +142,7 @@ def _crossing_others(start: np.ndarray, end: np.ndarray, others: np.ndarray) -> 
     return np.flatnonzero(~kept)
 
 
-def _reached_before(end: np.ndarray) -> np.ndarray:
-    """For each span, the latest end of those before it."""
-    reached = np.empty_like(end)
-    reached[0] = _LONG_AGO
-    np.maximum.accumulate(end[:-1], out=reached[1:])
+def _reached(end: np.ndarray) -> np.ndarray:
+    """For each span, the latest end of those up to it. In Arrow, which takes two thirds of the time of NumPy."""
+    reached: np.ndarray = pc.cumulative_max(pa.array(end)).to_numpy()
     return reached

@@ -30,11 +30,6 @@ class FlowEnds(NamedTuple):
         first, behind = np.searchsorted(self.row, (rows.start, rows.stop)).tolist()
         return FlowEnds(self.row[first:behind] - rows.start, self.flow[first:behind], self.kind[first:behind])
 
-    def rank(self) -> np.ndarray:
-        """How many ends of the same row stand before each."""
-        rank: np.ndarray = np.arange(len(self.row)) - np.searchsorted(self.row, self.row)
-        return rank
-
 
 @dataclass(frozen=True, slots=True)
 class Flows:

@@ -83,10 +83,23 @@ class _Finder(object):
         except Exception:
             pass
 
+    def is_chosen(self):
+        """Whether this process is of a rank that is recorded; one that is not known to be any rank is."""
+        from os import environ
+
+        chosen = SETTINGS.get("ranks")
+        for variable, sizes in SETTINGS["rank_variables"] if chosen else ():
+            rank = environ.get(variable, "")
+            if rank.isdigit() and any(environ.get(size, "").isdigit() for size in sizes):
+                return int(rank) in chosen
+        return True
+
     def prepare(self, module):
         try:
             if not SETTINGS and self.before is not None:
                 self.before()
+            if not self.is_chosen():
+                return
             if self.hook is None:
                 hook = {"__name__": "layerscope_inside_pytorch", "settings": SETTINGS}
                 path = SETTINGS["inside"] + "/pytorch.py"
