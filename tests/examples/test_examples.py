@@ -71,6 +71,7 @@ def test_the_same_seed_draws_the_same_digits(program_python: str, tmp_path: Path
     assert a != c
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mnist_cnn.py", "mnist_mlp.py"])
 def test_mnist_programs_train_for_a_few_batches(program_python: str, digits: Path, name: str) -> None:
     printed = run_example(program_python, name, "--data", digits, "--epochs", 2, "--limit", 3, "--threads", 1)
@@ -108,6 +109,7 @@ def test_the_seed_decides_what_is_learned(program_python: str, digits: Path) -> 
     assert a != c
 
 
+@pytest.mark.slow
 def test_gzipped_files_with_loader_processes_are_read(program_python: str, digits: Path, tmp_path: Path) -> None:
     for path in digits.iterdir():
         (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), 1))
@@ -120,6 +122,7 @@ def test_gzipped_files_with_loader_processes_are_read(program_python: str, digit
     assert "test accuracy" in printed
 
 
+@pytest.mark.slow
 def test_without_mnist_on_disk_digits_are_drawn(program_python: str, tmp_path: Path) -> None:
     printed = run_example(program_python, "mnist_mlp.py", "--data", tmp_path / "new", "--epochs", 1, "--limit", 1)
 

@@ -97,6 +97,7 @@ def chaos(driver: Path, folder: Path, threads: int, count: int, seed: int) -> No
     assert row == {"recorded": calls + operators, "unfinished": 0, "wrong": 0}
 
 
+@pytest.mark.slow
 def test_calls_at_random_are_told_apart(tmp_path: Path) -> None:
     chaos(build_driver(tmp_path, driver=MODULES_DRIVER), tmp_path, 3, 30_000, 1)
 

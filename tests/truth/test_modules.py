@@ -10,6 +10,8 @@ import pytest
 
 from tests.recorded import Recorded, record
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 NETWORKS = (
     "cnn", "transformer", "lstm", "nested", "checkpoint_reentrant", "checkpoint_plain", "backward_elsewhere",
@@ -46,7 +48,6 @@ def by_module(recorded: Recorded) -> dict[str, dict[str, int]]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_operator_belongs_to_the_module_that_hooks_and_the_profiler_say(
     python: str, tmp_path: Path, name: str
@@ -172,7 +173,6 @@ fourth(x)                             # a module that was put there later
     }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_ten_thousand_modules_are_told_apart(python: str, tmp_path: Path) -> None:
     program = """
 import torch
@@ -195,7 +195,6 @@ for _ in range(2):
     assert found["Identity#1000"] == ("Identity", 2)
 
 
-@pytest.mark.slow
 def test_modules_that_come_and_go_use_the_same_memory_and_names(python: str, tmp_path: Path) -> None:
     program = """
 import gc, resource, sys, torch
