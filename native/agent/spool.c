@@ -291,7 +291,7 @@ void ls_thread_recycle(ls_thread *t) {
     while (t->over && t->depth && __atomic_load_n(&t->ring->h.open[t->depth - 1].state, __ATOMIC_SEQ_CST) & 1)
         t->depth--;
     if (t->over && !t->depth) {
-        t->over = 0;
+        LS_STORE(t->over, 0);
         __atomic_store_n(&t->ring->h.track, 0, __ATOMIC_RELEASE);
         t->next = pool;
         pool = t;

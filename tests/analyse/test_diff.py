@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,10 +14,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from layerscope.analyse import diff
-from layerscope.analyse.diff import conditions, intervals
+from layerscope.analyse.diff import conditions
 from layerscope.analyse.result import select
 from layerscope.errors import UsageError
 from layerscope.store.reader import Reader
+from layerscope.store.run import ProgramState
 from tests.recordings import MS, Recording
 
 # Each example takes a good part of a second: a failing one is good enough as it is.
@@ -186,6 +186,17 @@ def test_without_steps_the_run_is_compared_and_nothing_is_sure() -> None:
     assert "Compared is the whole run, because A has no steps: there are no intervals" in notes(a, b)
 
 
+def test_a_run_whose_end_was_not_seen_is_not_called_faster() -> None:
+    infos = ({}, {"program": ProgramState()})
+    with compared(Recording(), Recording(), infos=infos) as (made, connection):
+        (run,) = made.result("overview", connection).data.to_pylist()
+        judgement = conditions.judge(conditions.parse("run>5%"), made)
+
+    assert (run["b_ns"], run["change_ns"], run["change"], run["verdict"]) == (None, None, None, "not repeated")
+    assert "how long it took is not known on both sides" in judgement.sentence
+    assert not judgement.failed
+
+
 def test_two_steps_are_too_few_for_an_interval() -> None:
     a, b = looped([{"mm": 100}] * 2), looped([{"mm": 100}] * 9)
 
@@ -217,6 +228,31 @@ def test_a_module_holds_the_operators_of_the_modules_in_it() -> None:
     }
     assert (found["Net"]["a_calls"], found["Net.block"]["a_calls"]) == (1, 0)
     assert judged(network(10), network(20), "module:Net.block.conv>90%").failed
+
+
+@pytest.mark.parametrize("cells", [1, 7, 4_000_000])
+def test_a_module_holds_what_it_holds_at_any_depth_in_any_order_of_the_keys(
+    cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("layerscope.analyse.diff.quantities._CELLS", cells)
+    paths = ["a.b.c.d", "a.b", "a", "a.b2", "a.b.c", "#2.b", "#2", "alone", "a.b.c-", "a.never.called"]
+    recording = looped([{"add": 5}] * 4)
+    parents = {path: max((p for p in paths if path.startswith(f"{p}.")), key=len, default=None) for path in paths}
+    recording.rows["modules"] = [
+        {"module": key, "parent": paths.index(above) if above else None, "path": path, "class": "Some"}
+        for key, (path, above) in enumerate(parents.items())
+    ]
+    own = {path: 10**key for key, path in enumerate(paths[:-1])} | {"a.b": 0}
+    for path, dur_ns in own.items():
+        for number in range(4) if dur_ns else ():
+            recording.add_span("mm", number, dur_ns, step=number, module=paths.index(path))
+
+    found = {row["name"]: row["a_ns"] for row in rows(recording, recording, "modules")}
+
+    assert found == {
+        path: sum(dur_ns for inner, dur_ns in own.items() if inner == path or inner.startswith(f"{path}."))
+        for path in own
+    }
 
 
 def test_a_layer_that_one_side_lacks_is_a_sentence_and_no_change() -> None:
@@ -378,102 +414,6 @@ def test_a_comparison_mirrors_its_reverse(a: Recording, b: Recording, statistic:
         assert (row["a_ns"], row["b_ns"], row["change_ns"]) == (other["b_ns"], other["a_ns"], -other["change_ns"])
         for limit, opposite in (("low_ns", "high_ns"), ("high_ns", "low_ns")):
             assert row[limit] == (None if other[opposite] is None else -other[opposite])
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    st.lists(st.floats(0, 1e9), min_size=3, max_size=40),
-    st.lists(st.floats(0, 1e9), min_size=3, max_size=40),
-    st.floats(0, 3),
-    st.sampled_from(["mean", "median"]),
-)
-def test_both_intervals_and_the_conditions_agree(a: list[float], b: list[float], limit: float, statistic: str) -> None:
-    sides = [intervals.estimate(np.array([values]), statistic) for values in (a, b)]
-    change = intervals.compare(sides[0], sides[1], 0.95)
-    (low,), (high,), (relative,) = *change.relative_limits(), change.relative()
-    (low_ns,), (high_ns,) = change.limits()
-
-    assert not (change.is_above()[0] and change.is_below()[0])
-    assert change.exceeds(0)[0] == change.is_above()[0]
-    if change.exceeds(limit)[0]:
-        assert change.is_above()[0]
-        assert math.isnan(low) or low > limit * (1 - 1e-9)
-    if not math.isnan(low):
-        assert low <= relative + 1e-9
-        assert math.isnan(high) or relative <= high + 1e-9 * (1 + relative)
-    if not math.isnan(low_ns) and abs(low_ns) > 1e-6:
-        assert (low_ns > 0) == change.is_above()[0]
-    if not math.isnan(high_ns) and abs(high_ns) > 1e-6:
-        assert (high_ns < 0) == change.is_below()[0]
-
-
-@pytest.mark.parametrize(
-    ("tail", "freedom", "expected"),
-    [  # of printed tables of Student's t
-        (0.025, 1, 12.706), (0.025, 2, 4.303), (0.025, 10, 2.228), (0.025, 38, 2.024),
-        (0.0005, 2, 31.599), (0.0005, 10, 4.587), (0.0005, 30, 3.646),
-    ],
-)  # fmt: skip
-def test_the_quantiles_are_those_of_students_t(tail: float, freedom: int, expected: float) -> None:
-    assert intervals.t_quantile(tail, freedom) == pytest.approx(expected, abs=0.0006)
-
-
-def independent(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    return 100 + rng.standard_normal(shape)
-
-
-def neighbours_alike(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    made = rng.standard_normal(shape)
-    for step in range(1, shape[1]):
-        made[:, step] += 0.5 * made[:, step - 1]
-    return 100 + made
-
-
-def disturbed(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Every tenth step takes about ten times as long."""
-    return np.exp(0.1 * rng.standard_normal(shape) + 2.3 * (rng.random(shape) < 0.1))
-
-
-@pytest.mark.parametrize(
-    ("noise", "statistic", "least"),
-    [
-        (independent, "mean", 0.93),
-        (independent, "median", 0.93),
-        (neighbours_alike, "mean", 0.9),
-        (neighbours_alike, "median", 0.9),
-        (disturbed, "mean", 0.9),
-        (disturbed, "median", 0.93),
-    ],
-)
-@pytest.mark.parametrize("steps", [10, 60, 400])
-def test_the_interval_holds_the_truth_about_as_often_as_it_says(
-    noise: Any, statistic: str, least: float, steps: int
-) -> None:
-    rng = np.random.default_rng(7)
-    a, b = (intervals.estimate(noise(rng, (1000, steps)), statistic) for _ in range(2))
-    # One row at a time: together they would all have to hold.
-    each = [intervals.compare(a.at(np.array([row])), b.at(np.array([row])), 0.95) for row in range(1000)]
-    wrong = sum(bool(change.is_above()[0] or change.is_below()[0]) for change in each)
-
-    assert 0.0005 <= wrong / 1000 <= 1 - least
-
-
-def test_of_many_rows_that_did_not_change_hardly_ever_one_is_called_slower() -> None:
-    rng = np.random.default_rng(3)
-    wrong = 0
-    for _ in range(100):
-        a, b = (intervals.estimate(100 + rng.standard_normal((80, 100)), "mean") for _ in range(2))
-        change = intervals.compare(a, b, 0.95)
-        wrong += bool((change.is_above() | change.is_below()).any())
-
-    assert wrong <= 12
-
-
-def test_a_step_that_is_always_slower_is_found_however_uneven_both_are() -> None:
-    rng = np.random.default_rng(4)
-    a, b = (intervals.estimate(level * np.exp(rng.standard_normal((1, 40))), "median") for level in (1e6, 2e7))
-
-    assert intervals.compare(a, b, 0.95).exceeds(1.0)[0]
 
 
 def test_a_slow_operator_among_milliseconds_of_noise_is_found() -> None:

@@ -195,6 +195,18 @@ def test_threads_are_busy_in_their_outermost_spans() -> None:
     assert (worker["busy_ns"], worker["lost"]) == (50, None)
 
 
+def test_a_thread_is_not_busy_twice_where_the_parent_of_a_span_was_lost_or_spans_cross() -> None:
+    recording = Recording()
+    recording.add_span("outer", 100, 1000)
+    recording.add_span("its parent was lost", 200, 300, depth=2)
+    recording.add_span("crosses", 1050, 100)
+    recording.add_span("later", 2000, 10)
+
+    (thread,) = rows(recording, "threads")
+
+    assert thread["busy_ns"] == 1050 + 10
+
+
 def test_processes_show_their_resources_and_losses() -> None:
     recording = nested()
     child = recording.add_process(200, start_ns=5, end_ns=1005, exit=-15, ppid=100)

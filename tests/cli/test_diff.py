@@ -18,7 +18,7 @@ from tests.recorded import layerscope, record
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder with two recordings: mm takes 1000 ns of a step, then 1300 ns."""
     monkeypatch.chdir(tmp_path)
-    looped([{"aten::mm": 1000, "aten::add": 50, "old|<b>": 3}] * 6).write(tmp_path / "before.layerscope")
+    looped([{"aten::mm": 1000, "aten::add": 50, "old|<b>$x$": 3}] * 6).write(tmp_path / "before.layerscope")
     looped([{"aten::mm": 1300, "aten::add": 50, "new_": 4}] * 6).write(tmp_path / "after.layerscope")
     return tmp_path
 
@@ -31,7 +31,7 @@ def test_the_overview_is_printed_and_the_next_command_named(capsys: pytest.Captu
     assert lines[0].split()[:4] == ["what", "name", "a_ns", "b_ns"]
     assert [line.split()[1] for line in lines[1:11]] == [
         "step", "phase.loading", "phase.forward", "phase.backward", "phase.optimizer", "phase.other",
-        "aten::mm", "new_", "old|<b>", "aten::add",
+        "aten::mm", "new_", "old|<b>$x$", "aten::add",
     ]  # fmt: skip
     assert lines[7].split()[2:9] == ["1.00", "µs", "1.30", "µs", "+300", "ns", "+30.0"]
     assert "A is before: 6 steps." in lines
@@ -84,7 +84,7 @@ def test_markdown_is_a_comment_that_no_name_can_break(capsys: pytest.CaptureFixt
     assert lines[5].startswith("| what | name | a_ns | b_ns | change_ns |")
     assert lines[6].startswith("| --- | --- | ---: | ---: |")
     assert "| operator | aten::mm | 1.00 µs | 1.30 µs | +300 ns | +30.0 % |" in lines[7]
-    assert any("old\\|\\<b\\>" in line for line in lines)
+    assert any("old\\|\\<b\\>\\$x\\$" in line for line in lines)
     cells = {line.replace("\\|", "").count("|") for line in lines if line.startswith("|")}
     assert len(cells) == 1
     assert printed.err == ""

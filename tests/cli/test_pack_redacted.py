@@ -16,6 +16,7 @@ from layerscope.model.schema import TABLES
 from layerscope.store import redacted
 from tests.cli.secretive import SECRETS, content, everything_in, write_secretive
 from tests.recorded import layerscope, record
+from tests.recordings import Recording
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +40,31 @@ def test_nothing_of_a_redacted_recording_says_whose_it_is(folder: Path) -> None:
 
     for data in everything_in(folder / "safe.layerscope.zip"):
         assert [secret for secret in SECRETS if secret.encode() in data] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (
+            "--step-mark mine: yours: nothing was recorded by that name",
+            "--step-mark ***: nothing was recorded by that name",
+        ),
+        ("copy /a/b from n1 to it; n12 is not n1", "copy (path) from *** to it; n12 is not ***"),
+        ("see /srv/of alice/it.layerscope/raw", "see (path) ***/***/raw"),
+    ],
+)
+def test_a_sentence_repeats_nothing_that_the_user_named(said: str, kept: str, folder: Path) -> None:
+    place = folder / "of alice"
+    place.mkdir()
+    recording = Recording()
+    recording.rows["processes"][0]["host"] = "n1"
+    recording.add_problem("operators", said, "")
+    recording.write(place / "it.layerscope")
+    assert cli.main(["pack", str(place / "it"), "--redact", "-o", "safe", "-q"]) == 0
+
+    (problem,) = content(open_run(folder / "safe.layerscope.zip"))["problems"]
+
+    assert problem["what"] == kept
 
 
 def test_a_redacted_recording_keeps_its_numbers_and_the_names_of_the_framework(folder: Path) -> None:

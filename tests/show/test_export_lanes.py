@@ -5,9 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layerscope.show.exports import trace_lanes
 from layerscope.show.exports.trace_lanes import TrackLanes
 
 Span = tuple[int, int]  # start, end
@@ -61,6 +63,30 @@ def test_no_lane_holds_spans_that_cross_and_no_span_is_lost(spans: list[Span], c
 @given(SPANS, st.lists(st.integers(1, 39), max_size=4))
 def test_it_holds_for_pieces_that_do_not_follow_each_other_in_time_too(spans: list[Span], cuts: list[int]) -> None:
     assert all(dropped(lane) == [] for lane in lanes_of(cut(spans, cuts)))
+
+
+@settings(max_examples=500, deadline=None)
+@given(SPANS, st.data())
+def test_a_depth_is_a_hint_and_changes_nothing(spans: list[Span], data: st.DataObject) -> None:
+    spans.sort(key=lambda span: (span[0], -span[1]))
+    start, end = (np.array([span[i] for span in spans], np.int64) for i in (0, 1))
+    right = [sum(behind > start for _, behind in spans[:number]) for number, (start, _) in enumerate(spans)]
+    wrong = data.draw(st.lists(st.integers(0, 4), min_size=len(spans), max_size=len(spans)))
+    none_long_ago = np.iinfo(np.int64).min
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace_lanes, "_AT_ONCE", data.draw(st.integers(1, 12)))
+        wanted = TrackLanes().assign(start, end, none_long_ago).tolist()
+        for depth in (right, wrong):
+            assert TrackLanes().assign(start, end, none_long_ago, np.array(depth, np.int32)).tolist() == wanted
+
+
+def test_that_spans_nest_is_seen_from_their_depths() -> None:
+    spans = [(0, 10), (1, 5), (2, 3), (3, 5), (5, 9), (6, 7), (20, 20)]
+    start, end = (np.array([span[i] for span in spans], np.int64) for i in (0, 1))
+
+    assert trace_lanes._nest(start, end, np.array([0, 1, 2, 2, 1, 2, 0], np.int32))
+    assert not trace_lanes._nest(start, end, np.array([0, 1, 2, 2, 0, 2, 0], np.int32))
+    assert not trace_lanes._nest(start, end, np.array([0, 1, 2, 3, 1, 2, 0], np.int32))
 
 
 @settings(max_examples=300, deadline=None)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 
 from layerscope.errors import UsageError
 from layerscope.show import exports
+from layerscope.show.exports import fxt
 from layerscope.store.reader import Reader
 from layerscope.store.run import Run
 from tests.recordings import MS, Recording
@@ -217,6 +218,32 @@ def test_more_names_threads_and_arguments_than_the_format_has_numbers_for(tmp_pa
         assert (json.loads(told) if isinstance(told, str) else told) == {"n": number}
         assert trace.threads[span.pid, span.tid] == f"t{number % len(tracks)}"
     assert len({span.name for span in trace.spans}) == count
+
+
+@BOTH
+def test_pieces_with_other_layers_and_kinds_keep_their_categories(tmp_path: Path, suffix: str) -> None:
+    """Their names come as codes into a list that grows from piece to piece, from the newest on."""
+    recording = Recording()
+    pairs = [("operators", "function"), ("modules", "module")]
+    pairs += [("ranges", "task"), ("operators", "function"), ("operators", "backward")]
+    for number, (layer, kind) in enumerate(pairs):
+        recording.add_span(f"{layer},{kind}", number * 10, 5, layer=layer, kind=kind)
+    trace = export(write_pieces(recording, tmp_path / "r.layerscope", [2]), suffix)
+
+    assert [span.category for span in trace.spans] == [span.name for span in trace.spans]
+    assert len(trace.spans) == len(pairs)
+
+
+@BOTH
+def test_a_span_with_very_many_flows(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fxt, "_FLOW_ROOM", 50)
+    recording = Recording()
+    spans = [recording.add_span(f"op{number}", number * 10, 5, seq=number % 3 or None) for number in range(40)]
+    recording.rows["links"] = [{"from_span": spans[7], "to_span": span, "kind": "forward_backward"} for span in spans]
+    trace = export(recording.write(tmp_path / "r.layerscope"), suffix)
+
+    pairs = sorted((trace.spans[a].name, trace.spans[b].name) for a, b in trace.flows)
+    assert pairs == sorted(("op7", f"op{number}") for number in range(40))
 
 
 @BOTH

@@ -123,6 +123,15 @@ def test_an_unknown_cost_is_not_called_free() -> None:
     assert "Recording cost an unknown part of the program's CPU inside it; 1.00 MB in x.layerscope\n" in printed
 
 
+def test_the_warm_up_of_several_processes_is_not_called_the_first_steps() -> None:
+    recording = training()
+    recording.process = recording.add_process(200)
+    for number in range(12):
+        recording.add_step(number, S + number * 10 * MS, (0, 9 * MS, 0, 0, 0), warmup=number < 1)
+
+    assert "24 steps in 2 processes, 3 of them, the first of each process, left out as warm-up." in text_of(recording)
+
+
 def test_beside_a_short_program_our_processes_are_counted_in_time() -> None:
     printed = text_of(training(), program=ProgramState(S, 40 * MS, 10 * MS))
 

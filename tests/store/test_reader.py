@@ -60,6 +60,22 @@ def test_the_name_of_a_folder_is_neither_a_column_nor_a_pattern(tmp_path: Path, 
         assert reader.query("SELECT name, step FROM spans").to_pylist() == [{"name": "aten::mm", "step": 3}]
 
 
+def test_what_does_not_fit_into_memory_leaves_nothing_behind(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr("tempfile.tempdir", str(there))
+    with Reader(run) as reader:
+        reader.connection().execute("SET memory_limit = '60MB'")
+        reader.connection().execute("CREATE TABLE much AS SELECT range, hash(range)::VARCHAR FROM range(3_000_000)")
+        assert list(there.glob("*/*"))
+        assert not list(here.iterdir())
+    assert not list(there.iterdir())
+
+
 def test_columns_come_as_arrays_without_the_database(run: Run) -> None:
     with Reader(run) as reader:
         found = reader.arrays("spans", ["name", "start_ns", "parent", "seq", "unfinished", "phase"])
@@ -93,6 +109,27 @@ def test_parts_with_different_names_are_one_column(empty: Run) -> None:
     assert [row["n"] for row in grouped] == [1, 2, 1]
 
 
+def test_pieces_are_what_arrays_are_with_columns_that_are_null_or_the_same_everywhere(empty: Run) -> None:
+    writer = TableWriter(empty.path, "spans")
+    rows = {"span": [1, 2], "depth": [0, 0], "start_ns": [5, 6], "dur_ns": [1, 1], "self_ns": [1, 1], "weight": [1, 1]}
+    texts = {"layer": ["operators"] * 2, "kind": ["function"] * 2, "name": ["a", "b"]}
+    writer.add(rows | texts | {"track": [7, 7], "unfinished": [False] * 2})
+    writer.add(
+        rows | texts | {"track": [7, 8], "unfinished": [True, False], "args": [None, 0], "line": ["f.py:3", None]}
+    )
+    columns = [column.name for column in TABLES["spans"].columns]
+    with Reader(empty) as reader:
+        whole = reader.arrays("spans", columns)
+        pieces = list(reader.pieces("spans", columns))
+
+    assert len(pieces) == 2
+    for name in columns:
+        found = np.concatenate([piece[name] for piece in pieces])
+        assert (found.tolist(), found.dtype) == (whole[name].tolist(), whole[name].dtype)
+    assert pieces[0]["line"].tolist() == [-1, -1]
+    assert pieces[1]["line.names"][pieces[1]["line"][0]] == "f.py:3"
+
+
 @pytest.mark.parametrize("left", [0, 3, 100])
 def test_a_table_that_was_cut_is_said_to_be_damaged(run: Run, left: int) -> None:
     (file,) = table_files(run, "spans")
@@ -116,6 +153,16 @@ def test_a_question_to_a_damaged_table_fails_in_words(run: Run) -> None:
 
     with Reader(run) as reader, pytest.raises(ReadError, match="damaged"):
         reader.query("SELECT * FROM spans")
+
+
+def test_too_little_memory_is_not_called_damage(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Reader(run) as reader:
+        reader.connection().execute("SET memory_limit = '1MB'; SET max_temp_directory_size = '1MB'")
+        with pytest.raises(ReadError, match=r"needs more memory, or room in .* than there is") as told:
+            reader.query("SELECT hash(range)::VARCHAR AS word FROM range(5_000_000) ORDER BY word")
+
+    assert "damaged" not in str(told.value)
 
 
 def test_a_closed_reader_opens_again(run: Run) -> None:

@@ -92,7 +92,7 @@ threads = []
 for i in range(24):
     made = {"record_function": record_function}
     text = "\\n" * i + f"def call():\\n    with record_function('range {i + 2}'): pass\\n"
-    exec(compile(text, "<" + "\u00e9" * 130 + f" {i}>", "exec"), made)
+    exec(compile(text, "<" + "\u00e9" * (i % 2 * 130) + f" {i}>", "exec"), made)
     threads.append(threading.Thread(target=work, args=(made["call"],)))
 for thread in threads:
     thread.start()

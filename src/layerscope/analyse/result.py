@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from layerscope.errors import ReadError, UsageError
+from layerscope.errors import UsageError
 from layerscope.model.events import Problem
+from layerscope.store.failures import first_line, unreadable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,8 +120,8 @@ def select(result: Result, where: str | None = None, sort: str | None = None, to
     try:
         return _narrowed(result, where, top or 0)
     except duckdb.Error as error:
-        if where is None or isinstance(error, duckdb.IOException):
-            raise ReadError(f"the recording is damaged: {first_line(error)}") from error
+        if where is None or isinstance(error, (duckdb.IOException, duckdb.OutOfMemoryException)):
+            raise unreadable("the recording", error) from error
         raise UsageError(f"--where {where!r} cannot be used: {first_line(error)}. {result.known_columns()}") from error
 
 
@@ -140,9 +140,3 @@ def _order(result: Result, sort: str) -> str:
     column = result.column(sort[1:] if sort[:1] in ("+", "-") else sort)
     descending = sort.startswith("-") or (column.is_number and not sort.startswith("+"))
     return f'"{column.name}" {"DESC" if descending else "ASC"} NULLS LAST'
-
-
-def first_line(error: Exception) -> str:
-    """DuckDB's own words, without its error class and without the picture of the query."""
-    first = str(error).splitlines()[0]
-    return re.sub(r"^[A-Z][A-Za-z -]* Error: ", "", first).rstrip("!. ")

@@ -100,7 +100,7 @@ class Requests:
 
     def _rewrite(self, file: str, trace: Trace) -> None:
         began = time.monotonic()
-        self._answer(None, self._dump_request(file, trace))
+        self._answer(None, {**self._dump_request(file, trace), "again": True})
         took = time.monotonic() - began
         trace.due = time.monotonic() + max(trace.period_s, took / SHARE_OF_TIME)
 
@@ -132,6 +132,8 @@ class Requests:
                 if connection is not None:
                     connection.send(b" ")
         try:
+            if request.get("again") and self._traces[request["file"]].until_ns is not None:
+                return  # it was completed while this one waited
             with contextlib.suppress(OSError):
                 subprocess.run(
                     command, stdin=where, stdout=subprocess.DEVNULL, stderr=log, process_group=0, check=False

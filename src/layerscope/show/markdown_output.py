@@ -9,8 +9,8 @@ from typing import TextIO
 from layerscope.analyse.result import Result
 from layerscope.show.terminal import column_cells, printable, problem_sentence
 
-# What Markdown or the HTML in it would obey.
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
+# What Markdown, the HTML in it, or the formulas that some pages typeset would obey.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@$])")
 
 
 def write(result: Result, stream: TextIO, heading: str, first: Iterable[str] = ()) -> None:

@@ -79,6 +79,8 @@ def _noun(steps: StepTimes) -> str:
 def _warmup(steps: StepTimes) -> str:
     if not steps.warmup:
         return ""
+    if steps.processes > 1:
+        return f", {steps.warmup} of them, the first of each process, left out as warm-up"
     return ", the first left out as warm-up" if steps.warmup == 1 else f", the first {steps.warmup} left out as warm-up"
 
 

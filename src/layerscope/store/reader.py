@@ -7,16 +7,20 @@ answer.
 from __future__ import annotations
 
 import re
+import secrets
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layerscope.errors import ReadError
 from layerscope.model.schema import TABLES, Table
+from layerscope.store.failures import unreadable
 from layerscope.store.run import Run
 from layerscope.store.writer import arrow_schema
 
@@ -51,8 +55,7 @@ class Reader:
         try:
             table: pa.Table = self.connection().sql(sql, params=parameters or None).to_arrow_table()
         except duckdb.Error as error:
-            reason = str(error).strip().splitlines()[0]
-            raise ReadError(f"{self.run.path} cannot answer: {reason}") from error
+            raise unreadable(self.run.path, error) from error
         return table
 
     def arrays(self, table: str, columns: list[str]) -> dict[str, np.ndarray]:
@@ -93,7 +96,9 @@ class Reader:
         if self._connection is None:
             import duckdb
 
-            self._connection = duckdb.connect(":memory:", config={"threads": 2})
+            # Of what does not fit into memory; DuckDB makes and removes it, otherwise in the working directory.
+            spill = Path(tempfile.gettempdir()) / f"layerscope-{secrets.token_hex(8)}"
+            self._connection = duckdb.connect(":memory:", config={"threads": 2, "temp_directory": str(spill)})
             for table in TABLES.values():
                 self._connection.execute(_view(table, table_files(self.run, table.name)))
         return self._connection
@@ -154,7 +159,7 @@ def _as_numpy(name: str, data: pa.ChunkedArray, table: Table) -> dict[str, np.nd
     return {name: data.to_numpy()}
 
 
-_INTEGERS = {"int64": np.int64, "int32": np.int32, "name": np.int32}
+_CONSTANTS = {"int64": np.int64, "int32": np.int32, "name": np.int32, "bool": np.bool_}
 
 
 def _row_group(parquet: pq.ParquetFile, group: int, columns: list[str], table: Table) -> dict[str, np.ndarray]:
@@ -163,13 +168,14 @@ def _row_group(parquet: pq.ParquetFile, group: int, columns: list[str], table: T
     types = {name: table.column(name).type for name in columns}
     known = _constants(parquet.metadata.row_group(group), types)
     data = parquet.read_row_group(group, [name for name in columns if name not in known])
-    known |= {name: -1 for name in data.column_names if types[name] in _INTEGERS and data[name].null_count == count}
+    known |= {name: -1 for name in data.column_names if types[name] in _CONSTANTS and data[name].null_count == count}
+    known |= {name: 0 for name in data.column_names if types[name] == "bool" and not pc.any(data[name]).as_py()}
     found: dict[str, np.ndarray] = {}
     for name, kind in types.items():
         if name not in known:
             found |= _as_numpy(name, data[name], table)
             continue
-        found[name] = np.broadcast_to(np.array(known[name], _INTEGERS[kind]), count)
+        found[name] = np.broadcast_to(np.array(known[name], _CONSTANTS[kind]), count)
         if kind == "name":
             found[f"{name}.names"] = np.zeros(0, object)
     return found
@@ -182,10 +188,14 @@ def _constants(about: Any, types: dict[str, str]) -> dict[str, int]:
         column = about.column(place)
         name, statistics = column.path_in_schema, column.statistics
         kind = types.get(name)
-        if kind not in _INTEGERS or statistics is None:
+        if kind not in _CONSTANTS or statistics is None:
             continue
-        if statistics.null_count == column.num_values:
+        if statistics.null_count == column.num_values and kind != "bool":
             found[name] = -1
-        elif kind != "name" and statistics.null_count == 0 and statistics.has_min_max and statistics.min == statistics.max:
+        elif kind != "name" and statistics.null_count == 0 and _single(statistics):
             found[name] = statistics.min
     return found
+
+
+def _single(statistics: Any) -> bool:
+    return bool(statistics.has_min_max and statistics.min == statistics.max)

@@ -10,7 +10,8 @@ Everything else is dropped, or kept only if it is on a list:
   a word that says nothing (`forward`, `epoch`). The code comes from the name and from the recording's random id, which
   is replaced too: it is the same wherever the name occurs in the recording, and nobody finds the name by trying
 - arguments of spans, file and line of modules and ranges: nothing
-- sentences about problems: paths, and every word of the command line or of the environment, are masked
+- sentences about problems: paths, hosts, and every word of the command line, of the environment or of the recording's
+  own path, are masked, and so is what `--step-mark` named
 - the raw files and summary.txt: nothing, they repeat all of this
 """
 
@@ -62,6 +63,8 @@ _KNOWN_NAME = re.compile(
 )
 _KNOWN_TRACK = re.compile(r"(?:|process|program|python[\d.]*|pt_[a-z_]+\d*|MainThread|Thread-\d+|ThreadPoolExec\w*)")
 _KNOWN_COUNTER = re.compile(r"(?:cpu|user|system)_ns|faults_(?:minor|major)|rss_bytes|threads")
+# A sentence repeats what the user asked for: the name of a range of theirs, or a line of their source.
+_STEP_MARK = re.compile(r"(?<=--step-mark ).*(?=: )", re.DOTALL)
 _PATH = re.compile(r"(?<![\w.])~?(?:/[^\s/:;,'\"()]+)+/?")
 # A command line as one string: the interpreter, its options, then what it runs.
 _PYTHON = re.compile(
@@ -159,15 +162,19 @@ def _redacted_info(info: RunInfo, codes: _Codes, host: dict[str, Any], layers: l
 def _mask_of(run: Run) -> Callable[[str], str]:
     """Takes paths out of a sentence, and every word that the command lines, the environment or the host have."""
     info = run.info
-    texts = [*info.command, info.cwd, *info.environment.values(), str(info.host.get("name", ""))]
+    texts = [*info.command, info.cwd, str(run.path.absolute()), *info.environment.values()]
+    hosts = {str(info.host.get("name", ""))}
     for file in table_files(run, "processes"):
-        for column in pq.ParquetFile(file).read(["host", "argv"]).columns:
-            texts += column.to_pylist()
-    words = sorted(set(_words(texts)), key=len, reverse=True)
-    known = re.compile("|".join(map(re.escape, words)) if words else r"(?!)")
+        data = pq.ParquetFile(file).read(["host", "argv"])
+        texts += data["argv"].to_pylist()
+        hosts |= set(data["host"].to_pylist())
+    words = sorted({*_words(texts), *_words(hosts)}, key=len, reverse=True)
+    # The name of a host may be as short as n1: it is looked for as a whole word.
+    patterns = [*map(re.escape, words), *(rf"(?<!\w){re.escape(host)}(?!\w)" for host in hosts if host)]
+    known = re.compile("|".join(patterns) or r"(?!)")
 
     def masked(sentence: str) -> str:
-        return known.sub(MASK, _PATH.sub("(path)", sentence))
+        return known.sub(MASK, _PATH.sub("(path)", _STEP_MARK.sub(MASK, sentence)))
 
     return masked
 

@@ -26,9 +26,9 @@ from layerscope.analyse.diff import quantities, sameness
 from layerscope.analyse.diff.intervals import LEVEL, MEDIAN, Change, compare
 from layerscope.analyse.diff.quantities import MODULE, OPERATOR, PHASE, RUN, STEP, Quantities
 from layerscope.analyse.losses import problems
-from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, first_line
-from layerscope.errors import ReadError
+from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
 from layerscope.model.events import Problem
+from layerscope.store.failures import unreadable
 
 if TYPE_CHECKING:
     from layerscope.store.reader import Reader
@@ -128,7 +128,7 @@ def build(a: Reader, b: Reader, labels: tuple[str, str], views: Sequence[str], s
             for side, steps in zip((a, b), found, strict=True)
         ]
     except duckdb.Error as error:
-        raise ReadError(f"{reader.run.path} is damaged: {first_line(error)}") from error
+        raise unreadable(reader.run.path, error) from error
     notes = sameness.sentences(labels, found, per_step, statistic, a.run.info, b.run.info)
     rows = {}
     for what in (RUN, STEP, PHASE, OPERATOR, MODULE):

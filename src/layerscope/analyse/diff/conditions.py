@@ -86,6 +86,8 @@ def _measured(rows: Rows, place: int) -> str:
     if not rows.in_b[place]:
         return "; it is not in B."
     change = rows.change
+    if math.isnan(change.difference[place]):
+        return "; how long it took is not known on both sides."
     relative = change.relative()[place]
     if math.isnan(relative):
         return "; it takes no time in A."

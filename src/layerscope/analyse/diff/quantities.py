@@ -54,21 +54,11 @@ _CALLS_OF_RUN = """
 _OPERATORS = """
     SELECT name, place, sum(value) AS value, sum(calls) AS calls
     FROM calls WHERE layer = 'operators' GROUP BY name, place"""
-# A module holds what runs in the modules that it holds. The span of its call is called by its path.
+# The time of a module without that of the modules in it. The span of its call is called by its path.
 _MODULES = """,
-    own AS (
-        SELECT module, place, sum(value) AS value
-        FROM calls WHERE layer = 'operators' AND module IS NOT NULL GROUP BY module, place
-    ),
-    held AS (
-        SELECT module, module AS holder FROM modules
-        UNION
-        SELECT held.module, modules.parent FROM held JOIN modules ON modules.module = held.holder
-        WHERE modules.parent IS NOT NULL
-    ),
     found AS (
         SELECT path AS name, place, value, 0.0 AS calls
-        FROM own JOIN held USING (module) JOIN modules ON modules.module = held.holder
+        FROM calls JOIN modules USING (module) WHERE layer = 'operators'
         UNION ALL
         SELECT name, place, 0.0 AS value, calls FROM calls WHERE layer = 'modules'
     )
@@ -122,37 +112,87 @@ def step_times(reader: Reader, statistic: str) -> dict[str, Quantities]:
 
 
 def run_time(reader: Reader) -> dict[str, Quantities]:
-    """The duration of the whole program."""
-    return {RUN: _quantities([RUN], np.array([[float(reader.run.info.program.wall_ns)]]), "mean")}
+    """The duration of the whole program; NaN where its end was not seen."""
+    return {RUN: _quantities([RUN], np.array([[reader.run.info.program.wall_ns or np.nan]]), "mean")}
 
 
 def by_name(reader: Reader, what: str, steps: int, statistic: str) -> Quantities:
     """The time of every operator or module in a step, or in the run when `steps` is 0."""
     source = f"{MEASURED},{_CALLS_OF_STEPS}" if steps else _CALLS_OF_RUN
-    query = f"WITH RECURSIVE {source} {_OPERATORS if what == OPERATOR else _MODULES}"
+    query = f"WITH {source} {_OPERATORS if what == OPERATOR else _MODULES}"
     answer = reader.connection().sql(query).to_arrow_table()
-    names = answer["name"].combine_chunks()
-    coded = (names if isinstance(names, pa.Array) else pa.array([], pa.string())).dictionary_encode()
-    code = coded.indices.to_numpy(zero_copy_only=False)
+    column = answer["name"].combine_chunks()
+    coded = (column if isinstance(column, pa.Array) else pa.array([], pa.string())).dictionary_encode()
+    names, code = coded.dictionary.to_numpy(zero_copy_only=False), coded.indices.to_numpy(zero_copy_only=False)
+    if what == MODULE:
+        tree = _tree(reader, names)
+        names, code = np.array(tree.names, object), tree.row_of[code]
     place, value = (answer[name].to_numpy() for name in ("place", "value"))
     columns = max(1, steps)
     order = np.argsort(code, kind="stable")
-    found = [estimate(part, statistic) for part in _dense(code[order], place[order], value[order], columns)]
-    estimates = joined(found, columns)
+    parts = _dense(code[order], place[order], value[order], len(names), columns)
+    if what == MODULE:
+        parts = _with_held(parts, tree.around)
+    estimates = joined([estimate(part, statistic) for part in parts], columns)
     counted = answer["calls"].to_numpy(zero_copy_only=False).astype(np.float64)
-    calls = np.bincount(code, weights=counted, minlength=len(estimates.value)) / columns
-    return Quantities(coded.dictionary.to_numpy(zero_copy_only=False), estimates, calls)
+    return Quantities(names, estimates, np.bincount(code, weights=counted, minlength=len(names)) / columns)
 
 
-def _dense(code: NDArray[Any], place: NDArray[Any], value: Floats, columns: int) -> Iterator[Floats]:
+def _dense(code: NDArray[Any], place: NDArray[Any], value: Floats, names: int, columns: int) -> Iterator[Floats]:
     """Rows of names and columns of steps, some names at a time; a step without a name has zero of it."""
-    count = int(code[-1]) + 1 if len(code) else 0
     together = max(1, _CELLS // columns)
-    for first in range(0, count, together):
-        last = min(first + together, count)
+    for first in range(0, names, together):
+        last = min(first + together, names)
         start, end = np.searchsorted(code, (first, last))
         part = np.zeros((last - first, columns))
         part[code[start:end] - first, place[start:end]] = value[start:end]
+        yield part
+
+
+@dataclass(slots=True)
+class _Tree:
+    """Modules by path, each behind all that it holds. `around`: the row of the one that holds each, -1 for none.
+
+    `row_of` has the row of each of the names that it was made of.
+    """
+
+    names: list[str]
+    around: list[int]
+    row_of: NDArray[np.int64]
+
+
+def _tree(reader: Reader, names: NDArray[Any]) -> _Tree:
+    """The modules `names`, and those that hold them."""
+    table = reader.arrays("modules", ["module", "parent", "path"])
+    path_of = dict(zip(table["module"].tolist(), table["path"].tolist(), strict=True))
+    holder = {
+        path_of[module]: path_of.get(parent) for module, parent in zip(path_of, table["parent"].tolist(), strict=True)
+    }
+    found = set(names.tolist())
+    for name in names.tolist():
+        above = holder.get(name)
+        while above is not None and above not in found:
+            found.add(above)
+            above = holder.get(above)
+    listed = sorted(found, key=lambda path: path.split("."), reverse=True)
+    row = {path: at for at, path in enumerate(listed)}
+    around = [row.get(holder.get(path) or "", -1) for path in listed]
+    return _Tree(listed, around, np.array([row[name] for name in names.tolist()], np.int64))
+
+
+def _with_held(parts: Iterator[Floats], around: list[int]) -> Iterator[Floats]:
+    """The rows, each with those of all that it holds added to it. They come before it."""
+    waiting: dict[int, Floats] = {}
+    at = 0
+    for part in parts:
+        for row in part:
+            if at in waiting:
+                row += waiting.pop(at)
+            if around[at] in waiting:
+                waiting[around[at]] += row
+            elif around[at] >= 0:
+                waiting[around[at]] = row.copy()
+            at += 1
         yield part
 
 

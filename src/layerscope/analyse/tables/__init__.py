@@ -19,8 +19,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from layerscope.analyse.losses import problems
-from layerscope.analyse.result import first_line
-from layerscope.errors import ReadError, UsageError
+from layerscope.errors import UsageError
+from layerscope.store.failures import unreadable
 
 if TYPE_CHECKING:
     from layerscope.analyse.result import Result, ResultColumn
@@ -63,7 +63,7 @@ def build(reader: Reader, name: str, by: str | None = None) -> Result:
     try:
         result = module.build(reader, by)
     except duckdb.Error as error:
-        raise ReadError(f"{reader.run.path} is damaged: {first_line(error)}") from error
+        raise unreadable(reader.run.path, error) from error
     return replace(result, empty=module.EMPTY, problems=problems(reader), origin_ns=reader.run.info.start_ns)
 
 

@@ -4,7 +4,7 @@ process   key of the process
 tid       id of the thread; ids are reused by the system, rows are not
 name      name of the thread
 spans     operators, ranges and waits that started on it
-busy_ns   time inside them: the durations of its outermost spans, added up
+busy_ns   time in which at least one of them was open: where outermost spans overlap, it counts once
 first_ns  start of its first span, on the run's clock; printed in seconds since the run began
 last_ns   end of its last span
 lost      records of this thread that were lost; none where nobody could count them
@@ -32,7 +32,7 @@ COLUMNS = (
     ResultColumn("tid", "int32", "", "id of the thread"),
     ResultColumn("name", "string", "", "name of the thread"),
     ResultColumn("spans", "int64", COUNT, "spans that started on it"),
-    ResultColumn("busy_ns", "int64", NS, "durations of its outermost spans, added up"),
+    ResultColumn("busy_ns", "int64", NS, "time in which at least one of them was open"),
     ResultColumn("first_ns", "int64", NS, "start of its first span", instant=True),
     ResultColumn("last_ns", "int64", NS, "end of its last span", instant=True),
     ResultColumn("lost", "int64", COUNT, "records that were lost"),
@@ -43,9 +43,18 @@ NEXT = "layerscope table operators --by thread"
 
 _QUERY = """
     WITH worked AS (
-        SELECT track, sum(weight) AS spans, sum(dur_ns * weight) FILTER (parent IS NULL) AS busy_ns,
-               min(start_ns) AS first_ns, max(start_ns + dur_ns) AS last_ns
+        SELECT track, sum(weight) AS spans, min(start_ns) AS first_ns, max(start_ns + dur_ns) AS last_ns
         FROM spans GROUP BY track
+    ),
+    -- Outermost spans overlap where they cross, or where the parent of one of them was lost.
+    outermost AS (
+        SELECT track, weight, start_ns, start_ns + dur_ns AS end_ns, max(start_ns + dur_ns) OVER (
+            PARTITION BY track ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS covered_ns
+        FROM spans WHERE parent IS NULL
+    ),
+    busy AS (
+        SELECT track, sum(greatest(end_ns - greatest(start_ns, coalesce(covered_ns, start_ns)), 0) * weight) AS busy_ns
+        FROM outermost GROUP BY track
     ),
     losses AS (
         SELECT track, CASE WHEN bool_or(lost IS NULL) THEN NULL ELSE sum(lost) END AS lost, true AS has_lost
@@ -53,7 +62,7 @@ _QUERY = """
     )
     SELECT track, process, tid, name, coalesce(spans, 0) AS spans, coalesce(busy_ns, 0) AS busy_ns, first_ns, last_ns,
            CASE WHEN has_lost THEN lost ELSE 0 END AS lost
-    FROM tracks LEFT JOIN worked USING (track) LEFT JOIN losses USING (track)
+    FROM tracks LEFT JOIN worked USING (track) LEFT JOIN busy USING (track) LEFT JOIN losses USING (track)
     WHERE kind = 'thread'"""
 
 

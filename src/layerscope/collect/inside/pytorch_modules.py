@@ -14,6 +14,8 @@ MOST_BYTES = 700  # of a path; a name takes 1 KiB, and class and line follow
 MOST_FRAMES = 50
 MOST_SEARCHES = 8  # of a module's whole tree for one that was put there after its first call
 MARK_PROBLEM = 4  # native/layout.h
+# What Python itself knows of an object: no code of the program's runs, whatever its classes say.
+dict_of_class, name_of_class, bases_of = (type.__dict__[name].__get__ for name in ("__dict__", "__name__", "__mro__"))
 SWEEP_AT = 1000  # modules known before those that are gone are looked for the first time
 
 
@@ -172,8 +174,8 @@ class Paths:
 
 
 def children(module):
-    """(name, module) of what a module holds, without running code of the program's where that is possible."""
-    held = module.__dict__.get("_modules")
+    """(name, module) of what a module holds."""
+    held = object.__getattribute__(module, "__dict__").get("_modules")
     if held is None:
         return []
     return [(name, child) for name, child in list(held.items()) if child is not None]
@@ -182,8 +184,9 @@ def children(module):
 def class_name(module):
     """The class of a module; of a scripted one, the class it was made from."""
     kind = type(module)
-    name = module.original_name if any("original_name" in vars(base) for base in kind.__mro__) else None
-    return cut(name if isinstance(name, str) else kind.__name__, 100)
+    is_scripted = any("original_name" in dict_of_class(base) for base in bases_of(kind))
+    name = module.original_name if is_scripted else None
+    return cut(name if isinstance(name, str) else name_of_class(kind), 100)
 
 
 def cut(text, most):

@@ -8,6 +8,7 @@ they are given anew, and a block of spans that needs more than there are is cut 
 from __future__ import annotations
 
 import struct
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
@@ -38,13 +39,18 @@ _ARGUMENTS = 16
 # A record has at most 4,095 words.
 _STRING_BYTES = 32_000
 _FLOW_WORDS = 3
+# Flows that a block has room for, if every span has as many as the one with the most of them.
+_FLOW_ROOM = 1 << 17
 # Spans whose words are made at once: they stay in the cache of the processor.
-_ROWS = 1 << 14
+_ROWS = 1 << 15
 _COLUMNS = (
     "start_ns", "dur_ns", "layer", "kind", "name", "module", "step", "phase", "correlation", "seq", "args", "line",
     "weight", "unfinished",
 )  # fmt: skip
 _PHASE_COLUMNS = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
+
+# Lists that are looked through from end to end for members without a number.
+_FEW = 1 << 10
 
 U64 = np.uint64
 
@@ -77,14 +83,21 @@ class _Numbers:
         """Which of `count` members are used by `codes` and have no number. Code -1 is nothing."""
         if len(self.of) < count:
             self.of = np.append(self.of, np.zeros(count - len(self.of), U64))
-        if not count:
+        if not count or (count < _FEW and self.of[:count].all()):
             return np.zeros(0, np.intp)
+        codes = _short(codes)
         unknown = codes[self.of.take(codes, mode="clip") == 0]
-        return np.unique(unknown[unknown >= 0])
+        unknown = unknown[unknown >= 0]
+        return np.unique(unknown) if len(unknown) else unknown
 
     def words(self, codes: np.ndarray, shift: int, more: int | np.uint64 = 0) -> np.ndarray:
-        """The number of every code as a part of a word. Where there is none, anything."""
-        return (self.of << U64(shift) | U64(more)).take(codes, mode="clip")
+        """The number of every code as a part of a word, of all codes if they are one. Where it has none, anything."""
+        return (self.of << U64(shift) | U64(more)).take(_short(codes), mode="clip")
+
+
+def _short(column: np.ndarray) -> np.ndarray:
+    """A column that is one value, seen again and again, as that value: it counts for every row."""
+    return column[:1] if column.strides == (0,) else column
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +106,31 @@ class _Argument:
 
     has: np.ndarray
     words: list[np.ndarray | np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """The ends of flows in a block by row: the number of the flow, the event, and how many stand before it in the row.
+
+    `most`: how many a row has at most.
+    """
+
+    row: np.ndarray
+    flow: np.ndarray
+    event: np.ndarray
+    rank: np.ndarray
+    most: int
+
+    @classmethod
+    def of(cls, flows: list[FlowEnds]) -> _Ends:
+        """Begins and ends together; of one row the begins first."""
+        row, flow = (np.concatenate([getattr(ends, name) for ends in flows]) for name in ("row", "flow"))
+        events = [_EVENT | kind << 16 | _FLOW_WORDS << 4 for kind in (_FLOW_BEGIN, _FLOW_END)]
+        event = np.repeat(np.array(events, U64), [len(ends.row) for ends in flows])
+        order = np.argsort(row, kind="stable")
+        row = row[order]
+        rank = np.arange(len(row)) - np.searchsorted(row, row)
+        return cls(row, flow[order], event[order], rank, int(rank.max(initial=-1)) + 1)
 
 
 class _Writer:
@@ -108,10 +146,11 @@ class _Writer:
         self.arguments = arguments(trace.reader)
         self._strings: dict[str, int] = {}
         self._threads: dict[int, int] = {}
-        self._lists: dict[str, _Numbers] = {}
+        self._lists: defaultdict[str, _Numbers] = defaultdict(_Numbers)
         self._thread_numbers = _Numbers()
         self._known: dict[str, int] = {}
         self._category_of = np.zeros(0, np.int32)
+        self._words, self._booleans = np.empty(0, U64), np.empty(0, bool)
 
     def at(self, at_ns: Any) -> Any:
         """A moment of the run, or a column of them, as the file has it."""
@@ -154,10 +193,7 @@ class _Writer:
                 self._make_room(STRING_NUMBERS + 1)
                 self._threads.clear()
                 self._thread_numbers = _Numbers()
-            wanting = {
-                name: self._lists.setdefault(name, _Numbers()).wanting(part[name], len(texts))
-                for name, texts in lists.items()
-            }
+            wanting = {name: self._lists[name].wanting(part[name], len(texts)) for name, texts in lists.items()}
             unknown = self._thread_numbers.wanting(part["thread"], len(self.trace.threads))
             fits = len(self._strings) + sum(map(len, wanting.values())) + _ARGUMENTS <= STRING_NUMBERS
             if fits and len(self._threads) + len(unknown) <= THREAD_NUMBERS:
@@ -189,19 +225,21 @@ class _Writer:
     def _block(
         self, piece: Piece, rows: slice, lists: dict[str, Sequence[str]], flows: tuple[FlowEnds, FlowEnds]
     ) -> None:
-        """The records of some rows; of half of them at a time when they need too many numbers."""
+        """The records of some rows; of half of them at a time when they need too many numbers or too much room."""
         part = piece.part(rows)
         part["module"] = self._modules.places(part["module"])
         part["args"] = self.arguments.places(part["args"])
         part["category"] = self._category_of.take(part["layer"] * len(part["kind.names"]) + part["kind"])
-        if self._numbered(part, lists):
-            self.stream.write(self._records(part, [ends.within(rows) for ends in flows]))
+        count = rows.stop - rows.start
+        ends = _Ends.of([ends.within(rows) for ends in flows])
+        if (count == 1 or ends.most * count <= _FLOW_ROOM) and self._numbered(part, lists):
+            self.stream.write(self._records(part, ends))
             return
         half = (rows.start + rows.stop) // 2
         self._block(piece, slice(rows.start, half), lists, flows)
         self._block(piece, slice(half, rows.stop), lists, flows)
 
-    def _records(self, part: Columns, flows: list[FlowEnds]) -> Any:
+    def _records(self, part: Columns, ends: _Ends) -> Any:
         """The words of all spans of a block and their flows.
 
         A table with a row for each span and a column for each word that some span has; what is there of it, row by
@@ -209,39 +247,44 @@ class _Writer:
         """
         given = list(self._span_arguments(part))
         width = 3 + sum(len(argument.words) for argument in given)
-        table = np.empty((len(part["span"]), width), U64)
-        there = np.ones(table.shape, bool)
+        table, there = self._room(len(part["span"]), width + _FLOW_WORDS * ends.most)
+        there[:, :width], there[:, width:] = True, False
         who = self._who(part)
         head = who | U64(_header(_EVENT, 3, _COMPLETE << 16))
         column = 2
         for argument in given:
-            head += argument.has * U64(len(argument.words) << 4 | 1 << 20)
+            size = len(argument.words)
+            more = U64(size << 4 | 1 << 20)
+            if argument.has.all():
+                head += more
+            else:
+                head += argument.has * more
+                there[:, column : column + size] = argument.has[:, np.newaxis]
             for word in argument.words:
                 table[:, column] = word
-                there[:, column] = argument.has
                 column += 1
         start = self.at(part["start_ns"])
-        table[:, 0], table[:, 1], table[:, -1] = head, start, start + part["dur_ns"]
-        kept = None if all(argument.has.all() for argument in given) else np.flatnonzero(there)
-        words = table.reshape(-1) if kept is None else table.reshape(-1).take(kept)
-        row = np.concatenate([ends.row for ends in flows])
-        if not len(row):
-            return words.data
-        event = [_EVENT | kind << 16 | _FLOW_WORDS << 4 for kind in (_FLOW_BEGIN, _FLOW_END)]
-        flow_words = np.empty((len(row), _FLOW_WORDS), U64)
-        flow_words[:, 0] = who[row] | np.repeat(np.array(event, U64), [len(ends.row) for ends in flows])
-        flow_words[:, 1] = start[row]
-        flow_words[:, 2] = np.concatenate([ends.flow for ends in flows]) + 1
-        behind = (row + 1) * width
-        if kept is not None:
-            behind = np.searchsorted(kept, behind)
-        return np.insert(words, np.repeat(behind, _FLOW_WORDS), flow_words.reshape(-1)).data
+        table[:, 0], table[:, 1], table[:, width - 1] = head, start, start + part["dur_ns"]
+        place = width + _FLOW_WORDS * ends.rank
+        for word in (who[ends.row] | ends.event, start[ends.row], ends.flow + 1):
+            table[ends.row, place] = word
+            there[ends.row, place] = True
+            place += 1
+        words = table.reshape(-1)
+        return words.data if there.all() else words.take(np.flatnonzero(there)).data
+
+    def _room(self, rows: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """A table of words and one of booleans, in the same memory each time: fresh memory costs more than the work."""
+        size = rows * width
+        if len(self._words) < size:
+            self._words, self._booleans = np.empty(size, U64), np.empty(size, bool)
+        return self._words[:size].reshape(rows, width), self._booleans[:size].reshape(rows, width)
 
     def _who(self, part: Columns) -> np.ndarray:
         """What the first words of the events of each span share: thread, category and name."""
-        who = self._thread_numbers.words(part["thread"], 24)
+        who = self._lists["name"].words(part["name"], 48)
         who |= self._lists["category"].words(part["category"], 32)
-        who |= self._lists["name"].words(part["name"], 48)
+        who |= self._thread_numbers.words(part["thread"], 24)
         return who
 
     def _span_arguments(self, part: Columns) -> Iterator[_Argument]:

@@ -29,6 +29,8 @@ STEPS = "steps"
 # Depth takes this many bits of the key that spans are sorted by; deeper ones are equal. 52 days fit into the others.
 _DEPTH_BITS = 10
 _KEY_NS = 1 << 62 - _DEPTH_BITS
+# Rows.
+_AT_ONCE = 1 << 15
 # What decides where a span is drawn.
 _PLACE = ["span", "track", "depth", "start_ns", "dur_ns", "step"]
 
@@ -202,8 +204,11 @@ class Trace:
             key, rows = int(track[first]), slice(first, behind)
             track_lanes = lanes.setdefault(key, TrackLanes())
             lane = track_lanes.assign(start[rows], end[rows], older.get(key, _NEVER), depth[rows])
+            others = np.unique(lane[lane > 0]).tolist()
+            if len(firsts) == 1 and not others:
+                return np.broadcast_to(np.int32(self.thread_of(key)), len(track))
             threads[rows] = self.thread_of(key)
-            for other in np.unique(lane[lane > 0]).tolist():
+            for other in others:
                 crossing = first + np.flatnonzero(lane == other)
                 threads[crossing] = self.thread_of(key, other)
                 self.crossing += len(crossing)
@@ -236,18 +241,20 @@ def _ends_by_piece(reader: Reader) -> list[tuple[int, dict[int, int]]]:
     found: list[tuple[int, dict[int, int]]] = []
     latest: dict[int, int] = {}
     for piece in reader.pieces("spans", ["track", "start_ns", "dur_ns"]):
-        start, track = piece["start_ns"], piece["track"]
-        end = start + piece["dur_ns"]
+        start, dur, track = piece["start_ns"], piece["dur_ns"], piece["track"]
         # The spans of a track stand together: a run of equal tracks is looked at as one.
-        firsts = np.flatnonzero(np.append(True, track[1:] != track[:-1])) if len(track) else np.zeros(0, np.intp)
-        for key, last_ns in zip(track[firsts].tolist(), _maxima(end, firsts).tolist(), strict=True):
+        firsts = np.flatnonzero(np.append(True, track[1:] != track[:-1])).tolist() if len(track) else []
+        for first, behind in zip(firsts, [*firsts[1:], len(track)], strict=False):
+            key, last_ns = int(track[first]), _latest_end(start[first:behind], dur[first:behind])
             latest[key] = max(last_ns, latest.get(key, last_ns))
         found.append((int(start.min(initial=np.iinfo(np.int64).max)), dict(latest)))
     return found
 
 
-def _maxima(values: np.ndarray, firsts: np.ndarray) -> np.ndarray:
-    return np.maximum.reduceat(values, firsts) if len(firsts) else values[:0]
+def _latest_end(start: np.ndarray, dur: np.ndarray) -> int:
+    """When the last of some spans ends. What is computed for it stays in the cache."""
+    borders = range(0, len(start), _AT_ONCE)
+    return max(int((start[at : at + _AT_ONCE] + dur[at : at + _AT_ONCE]).max()) for at in borders)
 
 
 def _order(piece: Columns, steps: range | None) -> np.ndarray | None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 # Spans: their columns fit into the cache of a core.
-_AT_ONCE = 1 << 14
+_AT_ONCE = 1 << 15
 
 
 @dataclass(slots=True)
@@ -91,18 +91,19 @@ def _nest(start: np.ndarray, end: np.ndarray, depth: np.ndarray) -> bool:
         return True
     level = depth.astype(np.uint16)
     by_level = np.argsort(level, kind="stable")
-    starts, ends, levels = start[by_level], end[by_level], level[by_level]
+    starts, ends, levels = (column.take(by_level) for column in (start, end, level))
     new_level = levels[1:] != levels[:-1]
     if not ((starts[1:] >= ends[:-1]) | new_level).all():
         return False
-    first_child = np.append(False, level[1:] == level[:-1] + 1)[by_level]
+    first_child = np.append(False, level[1:] == level[:-1] + 1).take(by_level)
     # Without a parent for the first span of a level, or of a step over levels: the parent lies in another piece.
     if not first_child[1:][new_level].all() or (level[1:] > level[:-1] + 1).any():
         return False
-    parents = by_level[first_child] - 1
+    # All but the outermost level.
     inner = int(np.argmax(new_level)) + 1
-    parent = np.cumsum(first_child[inner:]) - 1
-    return bool((ends[inner:] <= end[parents][parent]).all())
+    first_child = first_child[inner:]
+    parent_end = end[by_level[inner:][first_child] - 1]
+    return bool((ends[inner:] <= parent_end.take(np.cumsum(first_child) - 1)).all())
 
 
 def _crossing_within(start: np.ndarray, end: np.ndarray, left_out: np.ndarray) -> np.ndarray:
@@ -123,16 +124,17 @@ def _crossing_within(start: np.ndarray, end: np.ndarray, left_out: np.ndarray) -
         else:
             inside += 1
         rows = inside if rows is None else rows[inside]
-        start, end = start[inside], end[inside]
+        start, end = start.take(inside), end.take(inside)
     return np.sort(np.concatenate(found))
 
 
 def _crossing_others(start: np.ndarray, end: np.ndarray, others: np.ndarray) -> np.ndarray:
     """The rows of the spans that cross one of `others`."""
+    last_end = int(end.max())
+    others = others[(others[:, 0] < last_end) & (others[:, 1] > start[0])]
     if not len(others):
         return np.zeros(0, np.intp)
     kept = np.ones(len(start), bool)
-    last_end = int(end.max())
     for other_start, other_end in others.tolist():
         first, behind = np.searchsorted(start, (other_start, other_end)).tolist()
         if last_end > other_end:

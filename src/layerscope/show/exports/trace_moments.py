@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Keys of a piece may be this many times sparser than the piece is long before they are looked up by sorting.
 _SPARSE = 16
+# Rows whose keys are looked at together: what is computed from them stays in the cache.
+_AT_ONCE = 1 << 15
 
 
 class FlowEnds(NamedTuple):
@@ -87,21 +89,37 @@ def _row_by_key(span: np.ndarray, low: int, high: int) -> np.ndarray | None:
     if high - low > _SPARSE * len(span):
         return None
     where = np.full(high - low + 1, -1, np.int32)
-    where[span - low] = np.arange(len(span), dtype=np.int32)
+    for first in range(0, len(span), _AT_ONCE):
+        some = span[first : first + _AT_ONCE]
+        where[some - low] = np.arange(first, first + len(some), dtype=np.int32)
     return where
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Texts by their key in the recording; the place of a key is where its text lies in `texts`."""
+    """Texts by their key in the recording; the place of a key is where its text lies in `texts`.
+
+    `numbered`: the keys are the places, as they are in what we recorded ourselves.
+    """
 
     keys: np.ndarray
     texts: list[str]
+    numbered: bool
+
+    @classmethod
+    def of(cls, keys: np.ndarray, texts: list[str]) -> Texts:
+        """The texts of `keys`, which are in any order."""
+        order = np.argsort(keys)
+        in_order = keys[order]
+        numbered = bool((in_order == np.arange(len(keys))).all())
+        return cls(in_order, [texts[place] for place in order.tolist()], numbered)
 
     def places(self, keys: np.ndarray) -> np.ndarray:
         """The places of `keys`, -1 for null and for a key without a text."""
         if not len(self.keys):
-            return np.full(len(keys), -1, np.int32)
+            return np.broadcast_to(np.int32(-1), len(keys))
+        if self.numbered:
+            return keys if keys.max(initial=-1) < len(self.keys) else np.where(keys < len(self.keys), keys, -1)
         found = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[found] == keys, found, -1).astype(np.int32)
 
@@ -109,8 +127,7 @@ class Texts:
 def arguments(reader: Reader) -> Texts:
     """The arguments of spans and marks: each a JSON value, a text where what was recorded is none."""
     columns = reader.arrays("args", ["args", "json"])
-    order = np.argsort(columns["args"])
-    return Texts(columns["args"][order], [_valid_json(text) for text in columns["json"][order].tolist()])
+    return Texts.of(columns["args"], [_valid_json(text) for text in columns["json"].tolist()])
 
 
 def _valid_json(text: str) -> str:
@@ -123,8 +140,7 @@ def _valid_json(text: str) -> str:
 def modules(reader: Reader) -> Texts:
     """The paths of the modules."""
     columns = reader.arrays("modules", ["module", "path"])
-    order = np.argsort(columns["module"])
-    return Texts(columns["module"][order], columns["path"][order].tolist())
+    return Texts.of(columns["module"], columns["path"].tolist())
 
 
 def counters(trace: Trace) -> Columns:
