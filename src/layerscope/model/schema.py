@@ -224,6 +224,18 @@ PROBLEMS = Table(
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
-        PROCESSES, TRACKS, SPANS, MODULES, ARGS, MARKS, STEPS, TOTALS, COUNTERS, LINKS, CLOCK_READINGS, GAPS, PROBLEMS,
+        PROCESSES,
+        TRACKS,
+        SPANS,
+        MODULES,
+        ARGS,
+        MARKS,
+        STEPS,
+        TOTALS,
+        COUNTERS,
+        LINKS,
+        CLOCK_READINGS,
+        GAPS,
+        PROBLEMS,
     )
 }

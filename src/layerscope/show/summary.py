@@ -114,9 +114,7 @@ def _overview(summary: Summary) -> list[str]:
     """On the left the phases of a step, on the right what else is known about it."""
     facts = [fact for fact in (_steady(summary.steps), *_resources(summary), _memory(summary.memory)) if fact]
     if summary.steps is None:
-        reason = (
-            "No step was found (no optimizer, data loader, module call or mark): figures are of the whole run."
-        )
+        reason = "No step was found (no optimizer, data loader, module call or mark): figures are of the whole run."
         return [reason, *(f"  {fact}" for fact in facts)] if summary.operators else [f"  {fact}" for fact in facts]
     left = [_step_line(summary.steps), *_phases(summary.steps)]
     right = [*_what_a_step_is(summary.steps, summary.modules), *facts]
