@@ -195,6 +195,15 @@ def test_threads_are_busy_in_their_outermost_spans() -> None:
     assert (worker["busy_ns"], worker["lost"]) == (50, None)
 
 
+def test_of_two_processes_that_had_the_same_id_the_later_one_is_the_parent() -> None:
+    recording = Recording()
+    recording.add_process(200, start_ns=5, ppid=100, argv="python other.py")
+    recording.add_process(200, start_ns=500, ppid=100, argv="python train.py")
+    recording.add_process(300, start_ns=900, ppid=200, argv="python other.py")
+
+    assert [row["role"] for row in rows(recording, "processes")] == ["program", "child", "worker", "child"]
+
+
 def test_a_thread_is_not_busy_twice_where_the_parent_of_a_span_was_lost_or_spans_cross() -> None:
     recording = Recording()
     recording.add_span("outer", 100, 1000)

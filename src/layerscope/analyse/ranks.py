@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from layerscope.analyse.step_times import MeasuredSteps
+from layerscope.analyse.step_times import MeasuredSteps, process_of_tracks
 from layerscope.store.reader import Reader
 
 # Collectives that nobody leaves before all have arrived. On a GPU the name stands for the launch only.
@@ -128,8 +128,7 @@ def _waits(reader: Reader, of_process: dict[int, int], steps: MeasuredSteps) -> 
 def _collectives(reader: Reader, of_process: dict[int, int], steps: MeasuredSteps) -> dict[str, NDArray[Any]] | None:
     """All calls of collectives in processes that are ranks: rank, name, start_ns, dur_ns, measured."""
     tracks = reader.arrays("tracks", ["track", "process"])
-    process_of = np.full(int(tracks["track"].max(initial=-1)) + 1, -1, np.int64)
-    process_of[tracks["track"]] = tracks["process"]
+    process_of = process_of_tracks(tracks)
     kept: list[dict[str, NDArray[Any]]] = []
     wanted: NDArray[np.bool_] = np.zeros(0, np.bool_)
     for spans in reader.pieces("spans", ["track", "name", "start_ns", "dur_ns", "step"]):

@@ -110,6 +110,13 @@ class MeasuredSteps:
         return in_step & flags[np.where(in_step, slot, 0)], in_step
 
 
+def process_of_tracks(tracks: Arrays) -> Int64s:
+    """The process of every track, by its key."""
+    processes = np.zeros(int(tracks["track"].max(initial=-1)) + 1, np.int64)
+    processes[tracks["track"]] = tracks["process"]
+    return processes
+
+
 def _strongest(columns: Arrays) -> tuple[str, Bools]:
     """The strongest rule among the steps, and which of them are by it."""
     codes = {str(name): code for code, name in enumerate(columns["rule.names"])}

@@ -15,7 +15,7 @@ from layerscope.analyse.losses import problems
 from layerscope.analyse.module_times import ModuleTimes, module_times
 from layerscope.analyse.ranks import SlowestRank, rank_times, slowest_rank
 from layerscope.analyse.resources import Counters, Memory, Resources, memory_of, resources
-from layerscope.analyse.step_times import Array, Arrays, Bools, Int64s, MeasuredSteps, StepTimes
+from layerscope.analyse.step_times import Array, Arrays, Bools, MeasuredSteps, StepTimes, process_of_tracks
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
 from layerscope.store.reader import Reader
@@ -152,7 +152,7 @@ def _operators(
 
 def _sum_up(reader: Reader, steps: MeasuredSteps, times: StepTimes | None, tracks: Arrays) -> _Sums | None:
     """Sums of integers below 2**53, so the floating-point weights of bincount are exact."""
-    process_of = _process_of(tracks)
+    process_of = process_of_tracks(tracks)
     number_of_tracks = len(process_of)
     none = np.zeros(0)
     sums = _Sums(np.zeros(0, object), none, none, none, np.zeros(number_of_tracks), np.zeros(number_of_tracks))
@@ -200,13 +200,6 @@ def _code(names: Array, name: str) -> int:
     return int(found[0]) if len(found) else -2
 
 
-def _process_of(tracks: Arrays) -> Int64s:
-    """The process of every track, by its key."""
-    processes = np.zeros(int(tracks["track"].max(initial=-1)) + 1, np.int64)
-    processes[tracks["track"]] = tracks["process"]
-    return processes
-
-
 def _step_tracks(sums: _Sums, steps: MeasuredSteps, times: StepTimes, tracks: Arrays) -> Bools:
     """Which tracks make steps.
 
@@ -218,7 +211,7 @@ def _step_tracks(sums: _Sums, steps: MeasuredSteps, times: StepTimes, tracks: Ar
     if steps.rule == "mark" and times.at_once > len(steps.processes):
         return np.asarray(sums.busy_by_track > 0)
     most = sums.busy_by_track if steps.rule == "mark" else sums.scopes_by_track
-    process_of = _process_of(tracks)
+    process_of = process_of_tracks(tracks)
     chosen = np.zeros(len(process_of), np.bool_)
     for process in steps.processes:
         mine = np.where(process_of == process, most, 0)

@@ -34,6 +34,8 @@ _LEAST_SHOWN = 0.005  # of a unit: less would be written as 0.00
 # A median further than this from the mean is worth saying, and so is self time outside the steps.
 _SKEWED = 0.1
 _WORTH_SAYING = 0.1
+# With more of the steps than this twice as long as the median, nobody would call them steady.
+_MANY_OUTLIERS = 0.1
 # Shares that add up to more than this come from threads that ran operators at the same time.
 _OVERLAP = 1.02
 _MOST_THREADS = 8
@@ -174,7 +176,8 @@ def _steady(steps: StepTimes | None) -> str:
         return f"{_noun(steps)}s are {trend} in the last third, {outliers}"
     is_new = steps.outliers and _noun(steps) == "step"  # of requests the 99th percentile is said
     slowest = f", slowest {units.duration(steps.slowest_ns)}" if is_new else ""
-    return f"{_noun(steps)}s are steady: no drift, {outliers}{slowest}"
+    how = "vary" if steps.outliers > _MANY_OUTLIERS * (steps.count - steps.warmup) else "are steady"
+    return f"{_noun(steps)}s {how}: no drift, {outliers}{slowest}"
 
 
 def _resources(summary: Summary) -> list[str]:

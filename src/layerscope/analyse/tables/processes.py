@@ -82,8 +82,15 @@ _QUERY = f"""
         SELECT DISTINCT process FROM spans JOIN tracks USING (track)
         WHERE spans.kind = 'loader' AND spans.name LIKE '%MultiProcessing%'
     ),
+    -- Process ids are used again: of several, the parent is the one that started last before the child.
+    parents AS (
+        SELECT child.process AS child, arg_max(parent.process, parent.start_ns) AS process
+        FROM processes AS child JOIN processes AS parent ON parent.pid = child.ppid AND parent.host = child.host
+            AND parent.process <> child.process AND parent.start_ns <= child.start_ns
+        GROUP BY child.process
+    ),
     roles AS (
-        SELECT child.process, max(CASE
+        SELECT child.process, CASE
             WHEN child.process IN (SELECT process FROM named WHERE loads) THEN 'loader worker'
             WHEN child.argv = parent.argv AND child.process NOT IN (SELECT process FROM named)
                 AND parent.process IN (FROM loading) THEN 'loader worker'
@@ -91,11 +98,9 @@ _QUERY = f"""
             WHEN child.rank IS NOT NULL AND parent.rank IS DISTINCT FROM child.rank THEN 'rank'
             WHEN contains(child.argv, 'from multiprocessing.') OR child.argv = parent.argv THEN 'worker'
             WHEN parent.process IS NOT NULL THEN 'child'
-            ELSE 'program' END) AS role
-        FROM processes AS child
-        LEFT JOIN processes AS parent ON parent.pid = child.ppid AND parent.host = child.host
-            AND parent.process <> child.process AND parent.start_ns <= child.start_ns
-        GROUP BY child.process
+            ELSE 'program' END AS role
+        FROM processes AS child LEFT JOIN parents ON parents.child = child.process
+        LEFT JOIN processes AS parent ON parent.process = parents.process
     )
     SELECT processes.*, role, processes.end_ns - processes.start_ns AS dur_ns, coalesce(threads, 0) AS threads,
            coalesce(spans, 0) AS spans, cpu_ns, system_ns, rss_peak_bytes, faults_minor, faults_major,
