@@ -92,7 +92,7 @@ def test_ranks_of_a_job_are_one_recording_with_one_summary(start: Launcher) -> N
     assert done.problems() == {}
     kept = (done.folder / "rank-4711.layerscope" / "summary.txt").read_text()
     assert kept in done.stderr
-    assert "3 processes" in kept
+    assert "3 ranks" in kept
 
 
 @pytest.mark.parametrize(("how", "name"), [("openmpi", "rank-4711"), ("mpi", "rank"), ("bare", "rank")])
