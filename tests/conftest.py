@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is the machine's business.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -15,8 +15,8 @@ from layerscope.analyse.diff import intervals
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.lists(st.floats(0, 1e9), min_size=3, max_size=40),
-    st.lists(st.floats(0, 1e9), min_size=3, max_size=40),
+    st.lists(st.integers(0, 10**9).map(float), min_size=3, max_size=40),
+    st.lists(st.integers(0, 10**9).map(float), min_size=3, max_size=40),
     st.floats(0, 3),
     st.sampled_from(["mean", "median"]),
 )
