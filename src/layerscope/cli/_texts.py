@@ -95,16 +95,20 @@ class ProcessTexts:
 
     def modules(self, numbers: np.ndarray) -> np.ndarray:
         """Keys of modules, -1 for number 0: no module."""
-        keys = self._look_up(self.texts.module, numbers)
-        return np.where(numbers == 0, _NONE, keys).astype(np.int32)
+        return self._or_none(self.texts.module, numbers)
 
     def lines(self, numbers: np.ndarray) -> np.ndarray:
         """Codes of lines, -1 for number 0: not known."""
-        return np.where(numbers == 0, _NONE, self._look_up(self.texts.line, numbers)).astype(np.int32)
+        return self._or_none(self.texts.line, numbers)
 
     def domains(self, numbers: np.ndarray) -> np.ndarray:
         """Keys of arguments."""
         return self._look_up(self.texts.domain, numbers)
+
+    def _or_none(self, key_of: Callable[[str], int], numbers: np.ndarray) -> np.ndarray:
+        if not numbers.any():  # most batches of most programs
+            return np.full(len(numbers), _NONE, np.int32)
+        return np.where(numbers == 0, _NONE, self._look_up(key_of, numbers)).astype(np.int32)
 
     def _look_up(self, key_of: Callable[[str], int], numbers: np.ndarray) -> np.ndarray:
         keys = self._keys.get(key_of, np.zeros(0, np.int32))
