@@ -8,6 +8,8 @@ import pytest
 
 from tests.recorded import layerscope, record
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import sys, threading, torch
 from torch.profiler import record_function
