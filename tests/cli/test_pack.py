@@ -19,17 +19,7 @@ from tests.cli.raw_file import RawFile
 from tests.cli.secretive import content, write_secretive
 from tests.recordings import Recording, run_info
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, a home and temporary files of their own."""
-    for name in ("work", "home", "temporary"):
-        (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    return tmp_path / "work"
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_a_recording_that_was_packed_opens_elsewhere_with_every_table_equal(

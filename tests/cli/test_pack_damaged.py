@@ -17,17 +17,7 @@ from layerscope.cli._open import open_run
 from layerscope.errors import ReadError
 from tests.cli.secretive import content, write_secretive
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, a home and temporary files of their own."""
-    for name in ("work", "home", "temporary"):
-        (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    return tmp_path / "work"
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def packed(folder: Path) -> Path:

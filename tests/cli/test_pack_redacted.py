@@ -18,17 +18,7 @@ from tests.cli.secretive import SECRETS, content, everything_in, write_secretive
 from tests.recorded import layerscope, record
 from tests.recordings import Recording
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, a home and temporary files of their own."""
-    for name in ("work", "home", "temporary"):
-        (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    return tmp_path / "work"
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_nothing_of_a_redacted_recording_says_whose_it_is(folder: Path) -> None:
