@@ -3,14 +3,15 @@
 
     python3 dev.py demo         records an example program and prints where its time went
     python3 dev.py test         runs every test (`test -k name`: what follows goes to pytest)
+    python3 dev.py test --torch 2.5.1    what holds for another PyTorch, in an environment of its own
     python3 dev.py check        lint, format, types and the quick tests: under two minutes
     python3 dev.py bench        runs the benchmarks
     python3 dev.py docs         writes the generated pages again (`docs --check`: only looks)
-    python3 dev.py native       compiles what runs inside the profiled program
+    python3 dev.py native       compiles what runs inside the profiled program, and liblayerscope.so
 
 It runs on any Python from 3.8 on, to be able to say which Python is missing; layerscope itself needs 3.11.
 Environments live in .envs/: `tool` is ours, `program` stands for the user's, `old-numpy` for an old one of theirs,
-`trainers` for one with the libraries that write the training loop themselves.
+`trainers` for one with the libraries that write the training loop themselves, `torch-VERSION` for another PyTorch.
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
+import native_build
+from native_build import Failure, NoCompiler
+
 ROOT = Path(__file__).resolve().parent
 ENVS = ROOT / ".envs"
 DEBIAN = Path("/etc/debian_version")
+ONEDNN_HEADER = Path("/usr/include/oneapi/dnnl/dnnl.hpp")
 NATIVE_OUT = ROOT / "src" / "layerscope" / "native"
 
 TORCH = "torch==2.13.0"  # never a bare "torch": what is tested is what is installed
@@ -41,19 +45,9 @@ TRAINERS = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
 # The oldest NumPy with a wheel for each Python; 1.23.5 is the one that old frameworks need.
 OLD_NUMPY = {(3, 10): "1.23.5", (3, 11): "1.23.5", (3, 12): "1.26.4", (3, 13): "2.1.0", (3, 14): "2.3.3"}
 
-CFLAGS = ["-O2", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden"]
-
-
-class Failure(Exception):
-    """Something this script cannot get past; the sentence names the remedy."""
-
 
 class MissingVenv(Failure):
     """This Python cannot make environments."""
-
-
-class NoCompiler(Failure):
-    """There is no C compiler; everything but the native part goes on."""
 
 
 def say(sentence: str) -> None:
@@ -237,76 +231,16 @@ def run_or_fail(command: list[str], sentence: str) -> None:
 
 # --- The native part -------------------------------------------------------------------------
 
-NO_COMPILER = (
-    "no working C compiler (tried cc, gcc, clang, zig and the Python package ziglang), so operators are not recorded. "
-    "Remedy: install gcc with the system's package manager, "
-    "or without root: .envs/tool/bin/pip install ziglang; then run this again"
-)
-
-
-def compilers(tool_python: str) -> Iterator[list[str]]:
-    """The commands that may compile C here, in the order of preference."""
-    for name in ("cc", "gcc", "clang"):
-        if shutil.which(name):
-            yield [name]
-    if shutil.which("zig"):
-        yield ["zig", "cc"]
-    if not subprocess.run([tool_python, "-c", "import ziglang"], capture_output=True, check=False).returncode:
-        yield [tool_python, "-m", "ziglang", "cc"]
-
-
-def compiler_environment() -> dict[str, str]:
-    """zig keeps its cache in HOME unless told otherwise, and HOME may be unset or read-only."""
-    cache = str(ENVS / "zig-cache")
-    return {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache, **os.environ}
-
 
 def find_compiler(tool_python: str) -> list[str]:
-    """The first compiler that compiles: one without the system's headers is not enough."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "try.c"
-        source.write_text("#include <dlfcn.h>\n#include <pthread.h>\nint two(void) { return 2; }\n", encoding="utf-8")
-        for compiler in compilers(tool_python):
-            command = [*compiler, "-shared", "-fPIC", "-o", f"{folder}/try.so", str(source), "-ldl", "-lpthread"]
-            if not subprocess.run(command, capture_output=True, check=False, env=compiler_environment()).returncode:
-                return compiler
-    raise NoCompiler(NO_COMPILER)
-
-
-def is_current(target: Path, sources: list[Path]) -> bool:
-    """Whether `target` is newer than all that it is made of."""
-    return target.exists() and all(source.stat().st_mtime <= target.stat().st_mtime for source in sources)
+    """The first compiler that compiles."""
+    return native_build.find_compiler(tool_python, ENVS / "zig-cache")
 
 
 def compile_native(tool_python: str, strict: bool = True) -> None:
-    """Compiles the agent, which is loaded into the profiled program, and the probe, where a source is newer."""
-    # A warning that only somebody's newer compiler knows must not take their operators away.
-    flags = [flag for flag in CFLAGS if strict or flag != "-Werror"]
-    headers = sorted((ROOT / "native").rglob("*.h"))
-    parts = [
-        ("agent", NATIVE_OUT / "liblayerscope-agent.so", ["-shared"], ["-ldl", "-lpthread"]),
-        ("probe", NATIVE_OUT / "layerscope-probe", [], ["-ldl"]),
-    ]
-    compiler: list[str] = []
-    for folder, target, options, libraries in parts:
-        sources = sorted((ROOT / "native" / folder).glob("*.c"))
-        if not sources or is_current(target, sources + headers):
-            continue
-        target.parent.mkdir(exist_ok=True)
-        # By rename: a program that runs now has the old one mapped, and writing into it would crash that program.
-        unfinished = target.with_name(f"{target.name}.{os.getpid()}")
-        try:
-            compiler = compiler or find_compiler(tool_python)
-            say(f"compiling native/{folder} with {' '.join(compiler)}")
-            command = [*compiler, *flags, *options, "-I", str(ROOT / "native"), "-o", str(unfinished)]
-            command += [*map(str, sources), *libraries]
-            if subprocess.run(command, stdout=sys.stderr, check=False, env=compiler_environment()).returncode:
-                raise Failure(f"native/{folder} does not compile with {' '.join(compiler)} (its words are above)")
-            unfinished.replace(target)
-        except Failure:
-            unfinished.unlink(missing_ok=True)
-            target.unlink(missing_ok=True)  # of older sources: its records might no longer be what we read
-            raise
+    """Compiles agent, probe and the library for programs in C, where a source is newer."""
+    cache = ENVS / "zig-cache"
+    native_build.compile_native(native_build.Build(ROOT / "native", NATIVE_OUT, tool_python, cache, say), strict)
 
 
 # --- The verbs -------------------------------------------------------------------------------
@@ -326,7 +260,7 @@ def demo(options: argparse.Namespace) -> int:
     except NoCompiler as failure:
         say(str(failure))
     except Failure as failure:
-        say(f"{failure}, so operators are not recorded")
+        say(f"{failure}, so only windows of PyTorch's own profiler are recorded")
     command = [tool, "-m", "layerscope", "run", "--", program, "examples/mnist_cnn.py"]
     say(f"layerscope run examples/mnist_cnn.py, with the program's Python {program}")
     return subprocess.run(command, cwd=ROOT, check=False).returncode
@@ -387,10 +321,17 @@ def setting(index_url: str | None, whole: bool) -> tuple[str, dict[str, str]]:
 
 def test(options: argparse.Namespace) -> int:
     """Runs the quick tests, then, if they pass, the slow ones."""
+    if options.torch:
+        tool, variables = setting(options.index_url, whole=False)
+        command = [tool, str(ROOT / "tests" / "every_torch.py"), options.torch, *options.arguments]
+        command += ["--index-url", options.index_url] if options.index_url else []
+        return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
     tool, variables = setting(options.index_url, whole=True)
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
         # The browser tests fail without a browser and say so; whoever cannot install one still gets the others.
         install_packages("chromium", "chromium-driver")
+    if not ONEDNN_HEADER.exists():
+        install_packages("g++", "libdnnl-dev")  # for the examples in C++
     pytest = [tool, "-m", "pytest", *options.arguments]
     if any(argument.startswith("-m") for argument in options.arguments):
         return subprocess.run(pytest, cwd=ROOT, env=variables, check=False).returncode
@@ -435,8 +376,11 @@ def docs(options: argparse.Namespace) -> int:
 
 
 def native(options: argparse.Namespace) -> int:
-    """Compiles the agent and the probe."""
-    compile_native(make(tool_environment(development=False)))
+    """Compiles the agent, the probe, the library for programs in C, and the examples that use it."""
+    tool = make(tool_environment(development=False))
+    compile_native(tool)
+    # Whoever lacks oneDNN's headers is told so, and has all the rest.
+    subprocess.run([tool, str(ROOT / "examples" / "native" / "build.py")], check=False)
     return 0
 
 
@@ -459,6 +403,8 @@ def parser() -> argparse.ArgumentParser:
         )
         if name not in ("docs", "native"):
             verb.add_argument("--index-url", metavar="URL", help=f"package index for {TORCH}, passed on to pip")
+        if name == "test":
+            verb.add_argument("--torch", metavar="VERSION", help="only what holds for another PyTorch, by hand")
         if name == "demo":
             verb.add_argument("--yes", action="store_true", help=f"download {TORCH} without asking")
     return result

@@ -1,10 +1,11 @@
 """Measures what layerscope costs and holds it against its promises.
 
-usage: python3 dev.py bench [NAME ...] [--pairs N] [--quick] [--write]
+usage: python3 dev.py bench [NAME ...] [--pairs N] [--seconds S] [--quick] [--write]
 
-A benchmark is one file in this folder. Everything a program costs is CPU time, because wall time on a shared
-machine is mostly somebody else's; estimates come with 95 % intervals, and their upper ends are held against the
-targets. Figures are worth something when nothing else runs: the report says how busy the machine was.
+A benchmark is one file in this folder; one that says ONLY_WHEN_NAMED takes longer than minutes and is left out when
+none is named. Everything a program costs is CPU time, because wall time on a shared machine is mostly somebody else's;
+estimates come with 95 % intervals, and their upper ends are held against the targets. Figures are worth something when
+nothing else runs: the report says how busy the machine was.
 """
 
 from __future__ import annotations
@@ -33,13 +34,20 @@ def names() -> list[str]:
     )
 
 
+def everyday() -> list[str]:
+    """Those that end in minutes."""
+    return [name for name in names() if not getattr(importlib.import_module(name), "ONLY_WHEN_NAMED", False)]
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="dev.py bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(names())} (default: all)")
+    choice = f"any of {', '.join(names())} (default: those that end in minutes)"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=choice)
     parser.add_argument("--pairs", type=int, metavar="N", help="pairs with and without (default: 20; quick: 2)")
+    parser.add_argument("--seconds", type=float, default=0.0, metavar="S", help="of a long run (default: its own)")
     parser.add_argument(
         "--quick", action="store_true", help="everything in two minutes: to see that it works, not to cite"
     )
@@ -60,13 +68,14 @@ def main() -> int:
         return 2
     command = " ".join(["python3 dev.py bench", *sys.argv[1:]])
     folder = Path(tempfile.mkdtemp(prefix="layerscope-bench-"))
-    setting = Setting(program, folder, options.quick, options.pairs or (2 if options.quick else 20))
+    pairs = options.pairs or (2 if options.quick else 20)
+    setting = Setting(program, folder, options.quick, pairs, seconds=options.seconds)
     failed = False
     try:
         about = machine.describe(program)
         print("\n".join(f"{name}: {value}" for name, value in about.items()), flush=True)
         warm_up(setting)
-        for name in options.names or names():
+        for name in options.names or everyday():
             failed |= not run_one(name, setting, about, command, options.write)
     except BenchmarkError as error:
         print(f"run.py: {error}", file=sys.stderr)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from measuring.report import Report, at_most
-from measuring.runs import Recorded, Setting, folder_bytes, recorded
+from measuring.runs import Recorded, Setting, recorded
+from measuring.watch import folder_bytes
 
 TABLES_TARGET, ALL_TARGET = 10.0, 18.0
 PROGRAMS = {

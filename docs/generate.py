@@ -1,4 +1,5 @@
-"""Writes the pages that are made from the code: docs/tables.md from the schema, docs/commands.md from the parser.
+"""Writes the pages that are made from the code: docs/tables.md from the schema, docs/commands.md from the parser,
+docs/layers/README.md from the layers and their pages.
 
 python docs/generate.py            writes them
 python docs/generate.py --check    exits 1, naming the pages, if one of them would change
@@ -7,10 +8,12 @@ python docs/generate.py --check    exits 1, naming the pages, if one of them wou
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from layerscope.model import layers
 from layerscope.model.schema import SCHEMA_VERSION, TABLES, Table
 
 DOCS = Path(__file__).resolve().parent
@@ -72,6 +75,8 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, argpar
 
 def usage(parser: argparse.ArgumentParser) -> list[str]:
     """A line to type. argparse's own usage is laid out differently by different Pythons."""
+    if parser.usage:
+        return ["```", parser.usage, "```", ""]
     words = [parser.prog]
     if any(action.option_strings for action in visible(parser)):
         words.append("[options]")
@@ -143,12 +148,58 @@ def cell(words: str) -> str:
     return " ".join(words.split()).replace("|", "\\|")
 
 
+def layers_page(folder: Path) -> str:
+    """Every layer with its kinds of span, and the other pages beside theirs in `folder`."""
+    lines = [
+        "# Layers",
+        "",
+        GENERATED.format(source="src/layerscope/model/layers.py or the first paragraph of a page here"),
+        "What a recording holds, by the layer of the stack that it comes from. `spans.layer` and `spans.kind` have",
+        "these names.",
+        "",
+        "| layer | what | kinds of span |",
+        "|---|---|---|",
+    ]
+    for name, meaning in layers.MEANINGS.items():
+        kinds = ", ".join(f"`{kind}`" for kind in span_kinds(name)) or "none: table [counters](../tables.md#counters)"
+        lines.append(f"| [{name}]({name}.md) | {cell(meaning)} | {kinds} |")
+    beside = sorted(page for page in folder.glob("*.md") if page.stem not in (*layers.MEANINGS, "README"))
+    if beside:
+        lines += [
+            "",
+            "More about them:",
+            "",
+            *(f"- [{page.stem}]({page.name}): {first_words(page)}" for page in beside),
+        ]
+    return "\n".join(lines)
+
+
+def span_kinds(layer: str) -> list[str]:
+    """The kinds of the spans of a layer."""
+    if layer not in layers.SPAN_LAYERS:
+        return []
+    number = layers.SPAN_LAYERS.index(layer)
+    return [kind for kind, of in zip(layers.KINDS, layers.LAYER_OF_KIND, strict=True) if of == number]
+
+
+def first_words(page: Path) -> str:
+    """The first sentence of a page, behind its heading."""
+    words = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    paragraphs = words.split("\n\n")
+    plain = (" ".join(text.split()) for text in paragraphs if text.strip()[:1].isalpha())
+    return re.split(r"(?<=[.:])\s", next(plain, page.stem))[0].rstrip(".:") + "."
+
+
 def pages() -> dict[str, str]:
     """The generated pages by the name of their file."""
     # Here, not at the top: `tables.md` needs no command line.
     from layerscope.cli import parser
 
-    return {"tables.md": tables_page(), "commands.md": commands_page(parser())}
+    return {
+        "tables.md": tables_page(),
+        "commands.md": commands_page(parser()),
+        "layers/README.md": layers_page(DOCS / "layers"),
+    }
 
 
 def main() -> int:

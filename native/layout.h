@@ -6,13 +6,13 @@
 
 #include <stdint.h>
 
-#define LS_LAYOUT_VERSION 2u
+#define LS_LAYOUT_VERSION 4u
 #define LS_RING_MAGIC 0x4752534cu    /* "LSRG" */
 #define LS_PAGE_MAGIC 0x4750534cu    /* "LSPG" */
 #define LS_NAMES_MAGIC 0x4d4e534cu   /* "LSNM" */
 #define LS_MESSAGE_MAGIC 0x4d53534cu /* "LSSM" */
 
-/* Kinds of a record. 0 to 8 are spans (model/layers.py KINDS), the rest are moments or about the ring itself. */
+/* Kinds of a record. 0 to 10 are spans (model/layers.py KINDS), the rest are moments or about the ring itself. */
 enum {
     LS_FUNCTION = 0,
     LS_BACKWARD = 1,
@@ -23,6 +23,8 @@ enum {
     LS_TASK = 6,
     LS_FRAME = 7,
     LS_EVENT = 8,
+    LS_EXECUTE = 9, /* of a primitive; its LS_EXTRA_ARGS is what the library says of it */
+    LS_CREATE = 10,
     LS_COUNTER = 250,      /* start: when, end: its value as int64, name */
     LS_MARK = 251,         /* start: when, name, module: one of the LS_MARK_ values, seq: scope */
     LS_THREAD_BEGIN = 252, /* start: when, end: tid, seq: RecordFunction's thread id, module: track */
@@ -36,8 +38,18 @@ enum {
     LS_EXTRA_ELSEWHERE = 2,      /* start: track that opened the span, end: its serial there */
     LS_EXTRA_OPTIMIZER = 3,      /* start: number of the optimizer instance */
     LS_EXTRA_LINE = 4,           /* start: name of the Python line that opened the range */
+    LS_EXTRA_ARGS = 5,           /* start: name that is the JSON text of its arguments; of primitives as it was told */
 };
-enum { LS_MARK_MARKER = 0, LS_MARK_STEP = 1, LS_MARK_PAUSED = 2, LS_MARK_RESUMED = 3, LS_MARK_PROBLEM = 4 };
+enum { LS_MARK_MARKER = 0, LS_MARK_STEP = 1, LS_MARK_PAUSED = 2, LS_MARK_RESUMED = 3, LS_MARK_PROBLEM = 4,
+       LS_MARK_OPENED = 5, LS_MARK_CLOSED = 6, LS_MARK_NAMED = 7 /* seq: a thread's tid, and this is its name */ };
+/* The rules of steps (analyse/rules) from the weakest on; NAMED: what --step-mark names. LS_MARK_OPENED has in `seq`
+ * the step that begins there, LS_MARK_CLOSED the first one that is not in the window, -1: none, and both in `end` one
+ * of these, the LS_WINDOW_BY_TIME and LS_WINDOW_WAS_CLOSED bits, and the optimizer's instance << LS_WINDOW_INSTANCE. */
+enum { LS_RULE_NONE = 0, LS_RULE_REQUEST = 1, LS_RULE_LOADER = 2, LS_RULE_OPTIMIZER = 3, LS_RULE_MARK = 4,
+       LS_RULE_NAMED = 5, LS_RULES = 6 };
+enum { LS_WINDOW_BY_TIME = 64, LS_WINDOW_WAS_CLOSED = 128, LS_WINDOW_INSTANCE = 8 };
+/* What the drainer says of the window to a process. */
+enum { LS_SAID_NOTHING = 0, LS_SAID_CLOSED = 1, LS_SAID_OPEN = 2, LS_SAID_OVER = 3 };
 enum { LS_FLAG_ASYNC = 1, LS_FLAG_ELSEWHERE = 2, LS_FLAG_EXTRA = 4 };
 
 typedef struct {
@@ -62,6 +74,9 @@ typedef struct {
 #define LS_RING_BYTES (3u << 20)
 #define LS_RING_HEADER 16384u
 #define LS_RING_RECORDS ((LS_RING_BYTES - LS_RING_HEADER) / 32u)
+/* The rings of a process beyond so many are small: of thousands of threads only a few are busy at a time. */
+#define LS_LARGE_RINGS 64u
+#define LS_SMALL_RING_BYTES (256u << 10)
 
 typedef struct {
     uint32_t magic, version, capacity, index;
@@ -104,7 +119,12 @@ typedef struct {
     uint64_t agent_cpu_ns;  /* what starting cost inside the program */
     uint32_t rings, callbacks;
     int32_t rank, world_size; /* in a distributed job, -1: not known */
-    uint8_t pad[4096 - 96];
+    uint32_t window;         /* written by the drainer: one of the LS_SAID_ values */
+    uint32_t window_rule;    /* by which the process counts its steps */
+    uint32_t window_is_open;
+    uint8_t pad0[4];
+    uint64_t window_opened_ns; /* CLOCK_MONOTONIC; 0: its first step has not come */
+    uint8_t pad[4096 - 120];
     char library[4096]; /* libtorch_cpu.so */
     char command_line[8192];
 } ls_page;

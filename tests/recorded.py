@@ -15,6 +15,8 @@ from layerscope.store.run import Run
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 300
+# What a rank over gloo says when it aborts while it exits, now and then, with layerscope or without (torch 2.13).
+GLOO_ABORT = "terminate called without an active exception"
 
 
 def ask(run: Run, sql: str) -> list[dict[str, Any]]:

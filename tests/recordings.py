@@ -70,12 +70,28 @@ class Recording:
         }
         return self._add("spans", "span", **row)
 
+    def add_primitive(
+        self, name: str, start_ns: int, dur_ns: int, operator: int | None = None, told: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> int:  # fmt: skip
+        """An execution that `operator` asked for on its thread; `told`: further columns of table `primitives`.
+
+        Time of a primitive is in its operator's self time, which is by layer.
+        """
+        above = self.rows["spans"][operator] if operator is not None else None
+        place = {"track": above["track"], "step": above["step"], "depth": above["depth"] + 1} if above else {}
+        span = self.add_span(name, start_ns, dur_ns, **{"layer": "primitives", "kind": "execute", **place, **more})
+        self.rows["spans"][span]["parent"] = operator
+        about = {"span": span, "operator": operator, "library": "oneDNN", "primitive_kind": name, **(told or {})}
+        self.rows.setdefault("primitives", []).append(about)
+        return span
+
     def add_step(self, step: int, start_ns: int, phases_ns: tuple[int, int, int, int, int], **more: Any) -> None:
         """A step of the phases loading, forward, backward, optimizer, other."""
         names = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
         phases = dict(zip(names, phases_ns, strict=True))
         row = {"process": self.process, "rule": "optimizer", "start_ns": start_ns, "dur_ns": sum(phases_ns)}
-        self.rows.setdefault("steps", []).append({"step": step, "warmup": False, **row, **phases, **more})
+        self.rows.setdefault("steps", []).append({"step": step, "warmup": False, "weight": 1, **row, **phases, **more})
 
     def add_counter(
         self, process: int, name: str, readings: Iterable[tuple[int, int]], unit: str = "count", domain: str = "process"

@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "layerscope"
-# Modules beside the packages: errors and units are for everybody, the others are the door of the command line.
-FOR_ALL = {"errors", "units", "__version__"}
+# Modules beside the packages: errors, places and units are for everybody, the others are the door of the command line.
+FOR_ALL = {"errors", "places", "units", "__version__"}
 NOTHING, ALL = "nothing of ours", "all"
 
 
@@ -110,7 +110,7 @@ def test_the_door_parses_as_python_2() -> None:
 
 
 def test_parquet_is_known_to_those_who_read_and_write_it_alone() -> None:
-    known = {"store/writer.py", "store/reader.py", "store/redacted.py", "cli/_spans.py", "show/exports/parquet.py"}
+    known = {"store/writer.py", "store/reader.py", "store/redacted.py", "cli/_parts.py", "show/exports/parquet.py"}
     for file in sorted(SOURCE.rglob("*.py")):
         place = file.relative_to(SOURCE).as_posix()
         names = {name for _, name in imported(file)}

@@ -17,6 +17,8 @@ import pytest
 
 DEV = Path(__file__).resolve().parent.parent / "dev.py"
 
+BUILD = DEV.with_name("native_build.py")
+
 FakeProgram = Callable[[str, str], Path]
 
 
@@ -28,6 +30,7 @@ def dev(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, module)
+    monkeypatch.syspath_prepend(str(DEV.parent))
     spec.loader.exec_module(module)
     root = tmp_path / "repository"
     (root / "native").mkdir(parents=True)
@@ -59,19 +62,21 @@ def fake_program(empty_path: Path) -> FakeProgram:
     return make
 
 
-def test_dev_parses_under_python_3_8() -> None:
-    ast.parse(DEV.read_text(encoding="utf-8"), feature_version=(3, 8))
+@pytest.mark.parametrize("file", [DEV, BUILD], ids=["dev", "native_build"])
+def test_dev_parses_under_python_3_8(file: Path) -> None:
+    ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 8))
 
 
-def test_dev_imports_the_standard_library_only() -> None:
+@pytest.mark.parametrize("file", [DEV, BUILD], ids=["dev", "native_build"])
+def test_dev_imports_the_standard_library_only(file: Path) -> None:
     imported = set()
-    for node in ast.walk(ast.parse(DEV.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             imported |= {name.name.split(".")[0] for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").split(".")[0])
 
-    assert imported <= sys.stdlib_module_names
+    assert imported <= {*sys.stdlib_module_names, "native_build"}
 
 
 def test_dev_names_no_package_index_and_pins_torch() -> None:
@@ -317,113 +322,6 @@ def test_yes_asks_nothing(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sys, "stdin", None)
 
     dev.ask_for_torch(yes=True)
-
-
-# --- The native part ---
-
-
-def test_no_compiler_is_one_sentence_with_the_remedy_and_the_loss(dev: ModuleType, fake_program: FakeProgram) -> None:
-    with pytest.raises(dev.NoCompiler) as caught:
-        dev.find_compiler(str(fake_program("no-ziglang", "exit 1")))
-
-    sentence = str(caught.value)
-    assert "\n" not in sentence
-    assert "operators are not recorded" in sentence
-    assert "install gcc with the system's package manager" in sentence
-    assert ".envs/tool/bin/pip install ziglang" in sentence
-
-
-@pytest.mark.parametrize(
-    ("present", "expected"),
-    [
-        ({"cc": 0, "gcc": 0}, ["cc"]),
-        ({"cc": 1, "gcc": 0}, ["gcc"]),  # a compiler without headers is passed over
-        ({"clang": 0, "zig": 0}, ["clang"]),
-        ({"zig": 0}, ["zig", "cc"]),
-    ],
-)
-def test_the_first_compiler_that_works_is_taken(
-    dev: ModuleType, fake_program: FakeProgram, present: dict[str, int], expected: list[str]
-) -> None:
-    for name, status in present.items():
-        fake_program(name, f"exit {status}")
-
-    assert dev.find_compiler(str(fake_program("no-ziglang", "exit 1"))) == expected
-
-
-def test_ziglang_of_our_environment_is_the_last_resort(dev: ModuleType, fake_program: FakeProgram) -> None:
-    python = str(fake_program("has-ziglang", "exit 0"))
-
-    assert dev.find_compiler(python) == [python, "-m", "ziglang", "cc"]
-
-
-@pytest.fixture
-def sources(dev: ModuleType, native_compiler: None) -> Path:
-    """The smallest native part: an agent of two files and a header, and a probe."""
-    native: Path = dev.ROOT / "native"
-    (native / "agent").mkdir()
-    (native / "probe").mkdir()
-    (native / "layout.h").write_text("int two(void);\n")
-    (native / "agent" / "a.c").write_text('#include "layout.h"\nint two(void) { return 2; }\n')
-    (native / "agent" / "b.c").write_text('#include "layout.h"\nint four(void) { return 2 * two(); }\n')
-    (native / "probe" / "probe.c").write_text("int main(void) { return 3; }\n")
-    (dev.ROOT / "src" / "layerscope").mkdir(parents=True)
-    return native
-
-
-@pytest.fixture
-def native_compiler(dev: ModuleType) -> None:
-    try:
-        dev.find_compiler(sys.executable)
-    except dev.NoCompiler as failure:
-        pytest.skip(str(failure))
-
-
-def built(dev: ModuleType) -> dict[str, int]:
-    return {path.name: path.stat().st_mtime_ns for path in dev.NATIVE_OUT.iterdir()}
-
-
-def test_agent_and_probe_are_compiled_and_only_again_when_a_source_is_newer(dev: ModuleType, sources: Path) -> None:
-    dev.compile_native(sys.executable)
-    first = built(dev)
-    assert set(first) == {"liblayerscope-agent.so", "layerscope-probe"}
-    assert subprocess.run([str(dev.NATIVE_OUT / "layerscope-probe")], check=False).returncode == 3
-
-    dev.compile_native(sys.executable)
-    assert built(dev) == first
-
-    later_s = max(first.values()) / 1e9 + 10
-    os.utime(sources / "agent" / "b.c", (later_s, later_s))
-    dev.compile_native(sys.executable)
-    second = built(dev)
-    assert second["liblayerscope-agent.so"] > first["liblayerscope-agent.so"]
-    assert second["layerscope-probe"] == first["layerscope-probe"]
-
-    os.utime(sources / "layout.h", (later_s, later_s))
-    dev.compile_native(sys.executable)
-    assert built(dev)["layerscope-probe"] > first["layerscope-probe"]
-
-
-def test_an_agent_of_older_sources_does_not_survive_a_failed_compilation(dev: ModuleType, sources: Path) -> None:
-    dev.compile_native(sys.executable)
-    (sources / "agent" / "a.c").write_text("this is not C\n")
-    later_s = max(built(dev).values()) / 1e9 + 10
-    os.utime(sources / "agent" / "a.c", (later_s, later_s))
-
-    with pytest.raises(dev.Failure, match="native/agent does not compile"):
-        dev.compile_native(sys.executable)
-
-    assert set(built(dev)) == {"layerscope-probe"}
-
-
-def test_a_warning_stops_the_check_but_not_the_demo(dev: ModuleType, sources: Path) -> None:
-    (sources / "agent" / "c.c").write_text("int three(void);\nint three(void) { int unused; return 3; }\n")
-
-    with pytest.raises(dev.Failure, match="does not compile"):
-        dev.compile_native(sys.executable)
-
-    dev.compile_native(sys.executable, strict=False)
-    assert "liblayerscope-agent.so" in built(dev)
 
 
 # --- Verbs ---

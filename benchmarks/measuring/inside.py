@@ -16,9 +16,9 @@ from measuring.intervals import Interval, mean_difference, mean_increase
 from measuring.runs import BenchmarkError, Setting, last_words, plain, recorded
 
 # Steps in a block: about 10 ms each, so that what a block leaves in the caches weighs little in the next.
-BLOCKS = {"tiny": 3, "mlp": 2, "mlp_loader": 4, "cnn": 1, "modules": 4}
-SECONDS = {"tiny": 4.0, "mlp": 20.0, "mlp_loader": 12.0, "cnn": 35.0, "modules": 8.0}
-QUICK_SECONDS = {"tiny": 1.0, "mlp": 2.0, "mlp_loader": 2.0, "cnn": 2.0, "modules": 1.0}
+BLOCKS = {"tiny": 3, "mlp": 2, "mlp_loader": 4, "cnn": 1, "transformer": 1, "modules": 4}
+SECONDS = {"tiny": 4.0, "mlp": 20.0, "mlp_loader": 12.0, "cnn": 35.0, "transformer": 60.0, "modules": 8.0}
+QUICK_SECONDS = {"tiny": 1.0, "mlp": 2.0, "mlp_loader": 2.0, "cnn": 2.0, "transformer": 3.0, "modules": 1.0}
 PROFILED_BLOCK = 20
 PARTS = ["loading", "learning"]
 

@@ -31,6 +31,7 @@ class Report:
     tables: list[Table] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
+    pictures: dict[str, str] = field(default_factory=dict)  # SVG by the name of its file
 
     def table(self, title: str, *columns: str) -> Table:
         """A new table at the end."""
@@ -52,16 +53,20 @@ class Report:
             lines += ["", f"## {table.title}", "", _row(table.columns), _row(["---"] * len(table.columns))]
             lines += [_row(row) for row in table.rows]
         lines += ["", *(f"- {remark}" for remark in self.remarks)] if self.remarks else []
+        for name in self.pictures:
+            lines += ["", f"![{self.title}]({name})"]
         return "\n".join(lines) + "\n"
 
     def write(self, folder: Path, name: str, machine: dict[str, str], command: str) -> None:
-        """Write NAME.md and NAME.json into `folder`."""
+        """Write NAME.md, NAME.json and the pictures into `folder`."""
         folder.mkdir(exist_ok=True)
         (folder / f"{name}.md").write_text(self.markdown(machine, command), encoding="utf-8")
         tables = [{"title": t.title, "columns": t.columns, "rows": t.rows} for t in self.tables]
         content = {"benchmark": name, "command": command, "machine": machine, "tables": tables, "data": self.data}
         text = json.dumps(content, indent=1, ensure_ascii=False)
         (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        for picture, svg in self.pictures.items():
+            (folder / picture).write_text(svg, encoding="utf-8")
 
 
 def _aligned(rows: list[list[str]]) -> list[str]:

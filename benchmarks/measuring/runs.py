@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ class Setting:
     quick: bool = False
     pairs: int = 20
     tool: str = sys.executable
+    seconds: float = 0.0  # of a long run; 0: as the benchmark likes
 
     @property
     def environment(self) -> dict[str, str]:
@@ -96,18 +97,24 @@ class Recorded:
         return next((state.rows for state in self.run.info.tables if state.name == table), 0)
 
 
-def execute(setting: Setting, command: list[str], watch_every_s: float = 0.0) -> tuple[Done, Watch | None]:
-    """Run `command` to its end; BenchmarkError when it fails or takes too long."""
+def execute(
+    setting: Setting,
+    command: list[str],
+    watch_every_s: float = 0.0,
+    path: Path | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> tuple[Done, Watch | None]:
+    """Run `command` to its end, and watch the recording `path`; BenchmarkError when it fails or takes too long."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start_ns = time.monotonic_ns()
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=setting.environment, cwd=setting.folder
         )
-        watch = Watch(process.pid, watch_every_s) if watch_every_s else None
+        watch = Watch(process.pid, watch_every_s, path or setting.folder) if watch_every_s else None
         if watch:
             watch.start()
         try:
-            in_time = _wait(process.pid)
+            in_time = _wait(process.pid, timeout_s)
         except BaseException:
             end_tree(process.pid)
             process.wait()
@@ -124,18 +131,18 @@ def execute(setting: Setting, command: list[str], watch_every_s: float = 0.0) ->
             file.seek(0)
             texts.append(file.read().decode("utf-8", "replace"))
     if process.returncode or not in_time:
-        how = f"ended with status {process.returncode}" if in_time else f"took more than {TIMEOUT_S} s"
+        how = f"ended with status {process.returncode}" if in_time else f"took more than {timeout_s:g} s"
         raise BenchmarkError(f"{' '.join(command)} {how}: {texts[1][-_TAIL:]}")
     return Done(texts[0], round((usage.ru_utime + usage.ru_stime) * 1e9), end_ns, end_ns - start_ns), watch
 
 
-def _wait(pid: int) -> bool:
+def _wait(pid: int, timeout_s: float) -> bool:
     """Until the child has ended, which is not reaped yet; False: it takes too long."""
     fd = os.pidfd_open(pid)
     try:
         poll = select.poll()
         poll.register(fd, select.POLLIN)
-        return bool(poll.poll(TIMEOUT_S * 1000))
+        return bool(poll.poll(timeout_s * 1000))
     finally:
         os.close(fd)
 
@@ -158,23 +165,29 @@ def plain(setting: Setting, program: str, *arguments: str) -> Done:
 
 @contextmanager
 def recorded(
-    setting: Setting, program: str, *arguments: str, tsc: bool = True, quiet: bool = True, watch_every_s: float = 0.0
+    setting: Setting,
+    program: str,
+    *arguments: str,
+    tsc: bool = True,
+    quiet: bool = True,
+    watch_every_s: float = 0.0,
+    timeout_s: float = TIMEOUT_S,
+    options: tuple[str, ...] = (),
 ) -> Iterator[Recorded]:
-    """Run one of the benchmarks' programs, or an example, under layerscope; the recording goes afterwards."""
+    """Run one of the benchmarks' programs, or an example, under layerscope; the recording goes afterwards.
+
+    `options` are further ones of `layerscope run`.
+    """
     script = PROGRAMS / program if (PROGRAMS / program).exists() else EXAMPLES / program
     path = Path(tempfile.mkdtemp(dir=setting.folder)) / "a.layerscope"
     layerscope = ["-m", "layerscope"] if tsc else [str(HERE / "without_tsc.py")]
-    command = [setting.tool, *layerscope, "run", "-o", str(path), *(["-q"] if quiet else [])]
+    command = [setting.tool, *layerscope, "run", "-o", str(path), *(["-q"] if quiet else []), *options]
     try:
-        done, watch = execute(setting, [*command, "--", setting.program, str(script), *arguments], watch_every_s)
+        words = [*command, "--", setting.program, str(script), *arguments]
+        done, watch = execute(setting, words, watch_every_s, path, timeout_s)
         yield Recorded(done, Run.open(path), watch)
     finally:
         shutil.rmtree(path.parent, ignore_errors=True)
-
-
-def folder_bytes(folder: Path) -> int:
-    """Bytes of all files below `folder`."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def last_words(run: Run) -> dict[str, Any]:
@@ -193,7 +206,8 @@ def warm_up(setting: Setting) -> probe.Answer:
         with recorded(setting, "workload.py", "tiny", "--steps", "50"):
             pass
         for file in (setting.folder / "cache" / "layerscope" / "probe").glob("*.json"):
-            answer = probe.Answer(**json.loads(file.read_text()))
+            kept = json.loads(file.read_text())
+            answer = probe.Answer(**{part.name: kept[part.name] for part in fields(probe.Answer)})
             if answer.complete:
                 return answer
     raise BenchmarkError("the probe does not come to an answer here, so nothing is recorded")

@@ -1,4 +1,4 @@
-"""Looks at the processes of a recording from outside while it runs: their CPU, their memory, the moments they end."""
+"""Looks at a recording from outside while it runs: its processes' CPU and memory, when they end, and its size."""
 
 from __future__ import annotations
 
@@ -27,15 +27,21 @@ class Sample:
 
 
 class Watch(threading.Thread):
-    """Follows the session `pid` and its children by role: session, program, drainer, converter, probe."""
+    """Follows the session `pid` and its children by role: session, program, drainer, converter, probe.
 
-    def __init__(self, pid: int, every_s: float) -> None:
+    `folder` is the recording, whose size is followed too.
+    """
+
+    def __init__(self, pid: int, every_s: float, folder: Path) -> None:
         super().__init__(daemon=True)
         self.samples: dict[str, list[Sample]] = {}
+        self.folder_bytes: list[tuple[int, int]] = []  # (monotonic ns, bytes)
         self.ended_ns: dict[str, int] = {}
         self.cpu_at_program_end_ns = 0
         self._every_s = every_s
-        self._fds: dict[int, str] = {}
+        self._folder = folder
+        self._fds: dict[int, int] = {}
+        self._over: set[int] = set()
         self._pids = {pid: "session"}
         self._session = pid
 
@@ -45,7 +51,9 @@ class Watch(threading.Thread):
         self._follow(self._session, "session", poll)
         while "session" not in self.ended_ns:
             for fd, _ in poll.poll(self._every_s * 1000):
-                role = self._fds[fd]
+                pid = self._fds[fd]
+                role = self._pids[pid]
+                self._over.add(pid)
                 self.ended_ns[role] = time.monotonic_ns()
                 poll.unregister(fd)
                 os.close(fd)
@@ -57,7 +65,7 @@ class Watch(threading.Thread):
     def _follow(self, pid: int, role: str, poll: select.poll) -> None:
         with suppress(OSError):
             fd = os.pidfd_open(pid)
-            self._fds[fd] = role
+            self._fds[fd] = pid
             self._pids[pid] = role
             poll.register(fd, select.POLLIN)
 
@@ -78,9 +86,10 @@ class Watch(threading.Thread):
 
     def _look(self) -> None:
         for pid, role in self._pids.items():
-            rss = _rss_bytes(pid)
+            rss = 0 if pid in self._over else _rss_bytes(pid)  # in hours a number may come round again
             if rss:
                 self.samples.setdefault(role, []).append(Sample(time.monotonic_ns(), _cpu_ns(pid), rss))
+        self.folder_bytes.append((time.monotonic_ns(), folder_bytes(self._folder)))
 
     def peak_rss_bytes(self, role: str) -> int:
         """The most memory that one of the role was seen with."""
@@ -89,6 +98,16 @@ class Watch(threading.Thread):
     def between(self, role: str, begin_ns: int, end_ns: int) -> list[Sample]:
         """The samples of a role in a span of time."""
         return [sample for sample in self.samples.get(role, []) if begin_ns <= sample.at_ns <= end_ns]
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files below `folder`; those that go while one looks do not count."""
+    total = 0
+    for place, _, files in os.walk(folder):
+        for name in files:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(place, name)).st_size
+    return total
 
 
 def _cpu_ns(pid: int) -> int:

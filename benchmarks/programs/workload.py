@@ -1,8 +1,8 @@
 """A program with a fixed number of steps that says what its steps cost. It knows nothing of layerscope, except with
 --toggle: then it takes the recording's callbacks away and puts them back, block by block, and compares itself.
 
-usage: workload.py tiny|mlp|mlp_loader|cnn|modules [--steps N] [--threads N] [--profiler] [--toggle SWITCH]
-SWITCH: recording, modules, profiler or empty.
+usage: workload.py tiny|mlp|mlp_loader|cnn|transformer|modules [--steps N] [--threads N] [--profiler] [--toggle SWITCH]
+SWITCH: recording, modules, profiler, empty; profiler_shapes and empty_inputs: those with the inputs of operators.
 Prints one line of JSON.
 """
 
@@ -17,6 +17,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,27 @@ def network(name: str) -> list[Part]:
     return [load, learn]
 
 
+def transformer() -> list[Part]:
+    """One part: learn from a batch of sentences that is in memory already, as the example does."""
+    sys.path.insert(0, str(EXAMPLES))
+    from torch import nn
+    from transformer import LETTERS, Transformer, loss_of
+
+    torch.manual_seed(1)
+    model = Transformer(layers=2, width=128, heads=4, length=64)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
+    sentences = torch.randint(LETTERS, (32, 65))
+
+    def learn() -> None:
+        optimizer.zero_grad()
+        loss = loss_of(model, sentences)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return [learn]
+
+
 def endless(loader: Any) -> Iterator[Any]:
     """Epoch after epoch."""
     while True:
@@ -175,12 +197,14 @@ class Recording:
 class Profiler:
     """PyTorch's own profiler in the same place; what `stop` costs is outside the measured blocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, shapes: bool = False) -> None:
         self._profile: Any = None
+        self._shapes = shapes
 
     def on(self) -> None:
         """Profile."""
-        self._profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        self._profile = torch.profiler.profile(activities=activities, record_shapes=self._shapes)
         self._profile.start()
 
     def off(self) -> None:
@@ -208,7 +232,7 @@ class Empty:
     _START = b"\x48\xc7\x07\0\0\0\0\x48\x89\xf8\xc3"  # *rdi = 0; return rdi
     _END = b"\xc3"  # return
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: bool = False) -> None:
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         self._add = library._ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE
         self._add.argtypes, self._add.restype = [_Callback], ctypes.c_uint64
@@ -218,7 +242,8 @@ class Empty:
         self._code.write(self._START + self._END)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._code))
         scopes = (ctypes.c_bool * 10)(*[True] * 10)
-        self._callback = _Callback(start, start + len(self._START), 1.0, scopes)
+        needs = (ctypes.c_bool * 3)(inputs)
+        self._callback = _Callback(start, start + len(self._START), 1.0, scopes, needs)
         self._handle = 0
 
     def on(self) -> None:
@@ -241,7 +266,8 @@ def settle() -> None:
 
 
 SWITCHES: dict[str, Callable[[], Any]] = {
-    "recording": Recording, "modules": Modules, "profiler": Profiler, "empty": Empty
+    "recording": Recording, "modules": Modules, "profiler": Profiler, "empty": Empty,
+    "profiler_shapes": partial(Profiler, shapes=True), "empty_inputs": partial(Empty, inputs=True),
 }  # fmt: skip
 
 
@@ -301,7 +327,7 @@ def measure_block(parts: list[Part], steps: int) -> dict[str, Any]:
 def main() -> None:
     """Run one workload and print what it cost."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("name", choices=["tiny", "mlp", "mlp_loader", "cnn", "modules"])
+    parser.add_argument("name", choices=["tiny", "mlp", "mlp_loader", "cnn", "transformer", "modules"])
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--profiler", action="store_true")
@@ -310,7 +336,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="for --toggle")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    simple = {"tiny": tiny, "mlp": perceptron, "modules": small_modules}
+    simple = {"tiny": tiny, "mlp": perceptron, "transformer": transformer, "modules": small_modules}
     parts = simple.get(options.name, lambda: network(options.name))()
     found = measure_toggled(parts, options) if options.toggle else measure_whole(parts, options)
     sys.stdout.write(json.dumps(found) + "\n")

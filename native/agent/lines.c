@@ -15,6 +15,7 @@ typedef struct {
     int line;
     uint64_t generation;
     uint32_t id;
+    int is_step;
     char text[220];
 } known_line;
 
@@ -56,8 +57,10 @@ static int find_line(ls_thread *t, const void *code, int line) {
             ls_name_find(k->text, &name);
             k->id = name.id;
             k->generation = generation;
+            k->is_step = LS_LOAD(ls.watching) && ls_window_is_line(k->text);
         }
         t->line = k->id;
+        t->line_is_step = k->is_step;
         return 1;
     }
     return 1;

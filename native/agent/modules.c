@@ -126,7 +126,7 @@ static ls_context *enter(ls_thread *t, uint32_t name) {
 
 static void write_call(ls_thread *t, const ls_context *c) {
     uint64_t now = ls_ticks();
-    if (!ls_ring_has_room(t, 1)) {
+    if (!ls_ring_has_room(t, LS_ANY_SPAN)) {
         ls_ring_lose(t, 0);
         return;
     }
@@ -165,15 +165,24 @@ static void leave(ls_context *c, uint64_t serial, const void *outer) {
     t->modules--;
 }
 
-static void *call_module(void *callable, void *const *arguments, size_t count, void *keywords) {
-    ls_thread *t = active && ls_argument_count(count) ? ls_thread_here() : NULL;
-    known_module *m = t ? find(arguments[0]) : NULL;
-    if (t && LS_UNLIKELY(!m)) {
-        if (!ls_python_call(resolver, arguments[0], t->module_object))
-            return NULL;
-        t = ls_thread_here(); /* Python code has run: it may have forked */
-        m = find(arguments[0]);
+/* What is known of a module that is called, learned now at its first call. 0: an exception of the program's is set. */
+static int look_up(ls_thread **t, const void *module, known_module **m) {
+    *t = ls_thread_here();
+    *m = *t ? find(module) : NULL;
+    if (*t && LS_UNLIKELY(!*m)) {
+        if (!ls_python_call(resolver, module, (*t)->module_object))
+            return 0;
+        *t = ls_thread_here(); /* Python code has run: it may have forked */
+        *m = find(module);
     }
+    return 1;
+}
+
+static void *call_recorded(void *callable, void *const *arguments, size_t count, void *keywords) {
+    ls_thread *t = NULL;
+    known_module *m = NULL;
+    if (active && ls_argument_count(count) && !look_up(&t, arguments[0], &m))
+        return NULL;
     ls_context *c = t ? enter(t, name_of(m)) : NULL;
     if (!c)
         return hook.original(callable, arguments, count, keywords);
@@ -183,6 +192,27 @@ static void *call_module(void *callable, void *const *arguments, size_t count, v
     void *result = hook.original(callable, arguments, count, keywords);
     leave(c, serial, outer);
     return result;
+}
+
+/* Where only a window is recorded, a call may be the step at which it opens. */
+static void *call_watched(void *callable, void *const *arguments, size_t count, void *keywords) {
+    int seen = active && ls_argument_count(count) ? ls_window_sees_calls() : LS_CALLS_UNSEEN;
+    ls_thread *t = NULL;
+    known_module *m = NULL;
+    if (seen == LS_CALLS_COUNTED && !look_up(&t, arguments[0], &m))
+        return NULL;
+    int is_step = t ? ls_window_call_begins(t, name_of(m), m ? m->text : NULL) : 0;
+    int is_recorded = seen != LS_CALLS_UNSEEN && ls_window_is_open();
+    void *result = (is_recorded ? call_recorded : hook.original)(callable, arguments, count, keywords);
+    if (t && t == ls_this_thread && ls_thread_is_current(t))
+        ls_window_call_ended(t, is_step);
+    return result;
+}
+
+static void *call_module(void *callable, void *const *arguments, size_t count, void *keywords) {
+    if (LS_UNLIKELY(LS_LOAD(ls.watching)))
+        return call_watched(callable, arguments, count, keywords);
+    return call_recorded(callable, arguments, count, keywords);
 }
 
 /* Record calls of modules: `function` is torch.nn.Module.__call__, `resolve(module, outer)` learns a module that is

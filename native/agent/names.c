@@ -111,7 +111,7 @@ static int starts_with(const char *text, const char *prefix) { return !strncmp(t
 /* What a span of torch is, told by the names torch itself gives: torch.optim.Optimizer
  * profile_hook_step, torch.utils.data _BaseDataLoaderIter._profile_name (both user scope), and
  * torch::autograd::Engine::evaluate_function (function scope, around a backward function). */
-static uint32_t kind_of(const char *text) {
+uint32_t ls_name_kind(const char *text) {
     if (starts_with(text, "autograd::engine::evaluate_function"))
         return LS_BACKWARD;
     if (starts_with(text, "Optimizer.step#") || starts_with(text, "Optimizer.zero_grad#"))
@@ -128,7 +128,8 @@ static void add(slot *s, const char *text, uint32_t length, uint64_t hash) {
         __atomic_add_fetch(&ls.page->lost_names, 1, __ATOMIC_RELAXED);
         return;
     }
-    uint32_t id = ++names;
+    uint32_t id = names + 1;
+    LS_STORE(names, id);
     memcpy(entry, &id, 4);
     memcpy(entry + 4, &length, 4);
     memcpy(entry + 8, text, length);
@@ -137,8 +138,25 @@ static void add(slot *s, const char *text, uint32_t length, uint64_t hash) {
     s->hash = hash;
     s->id = id;
     s->length = length;
-    s->kind = kind_of(entry + 8);
+    s->kind = ls_name_kind(entry + 8);
     atomic_store_explicit(&s->text, entry + 8, memory_order_release);
+}
+
+static void fill(ls_cached_name *into, const slot *s, const char *text, uint32_t length) {
+    const char *known = s ? atomic_load_explicit(&s->text, memory_order_acquire) : NULL;
+    into->pointer = known ? text : NULL;
+    into->copy = known;
+    into->id = known ? s->id : 0;
+    into->kind = (uint16_t)(known ? s->kind : ls_name_kind(text));
+    into->length = (uint16_t)(length + 1);
+}
+
+/* Fill `into` for `text` if it has a number already; whether it has. */
+int ls_name_known(const char *text, ls_cached_name *into) {
+    uint32_t length = (uint32_t)strnlen(text, LS_NAME_LIMIT);
+    table *t = atomic_load_explicit(&current, memory_order_acquire);
+    fill(into, t ? find(t, hash_of(text, length), text, length) : NULL, text, length);
+    return into->copy != NULL;
 }
 
 /* Fill `into` for `text`. Without room for more names: id 0, and no pointer, so that it is asked again. */
@@ -159,12 +177,16 @@ void ls_name_find(const char *text, ls_cached_name *into) {
         }
         ls_unlock(&ls.wiped->names_lock);
     }
-    const char *known = s ? atomic_load_explicit(&s->text, memory_order_acquire) : NULL;
-    into->pointer = known ? text : NULL;
-    into->copy = known;
-    into->id = known ? s->id : 0;
-    into->kind = (uint16_t)(known ? s->kind : kind_of(text));
-    into->length = (uint16_t)(length + 1);
+    fill(into, s, text, length);
+}
+
+/* The same for a text of arguments. Those that are never the same again take no more than half of the room, which is
+ * left to the names of spans. */
+void ls_name_find_arguments(const char *text, ls_cached_name *into) {
+    if (LS_LOAD(names) < LS_NAMES_MOST / 2)
+        ls_name_find(text, into);
+    else if (!ls_name_known(text, into))
+        __atomic_add_fetch(&ls.page->lost_names, 1, __ATOMIC_RELAXED);
 }
 
 /* A process begins, or a forked child: it numbers its names anew in segments of its own. */
@@ -172,4 +194,13 @@ void ls_names_begin(void) {
     atomic_store(&current, NULL);
     segment = NULL;
     segments = names = 0;
+}
+
+/* The text of a number, slowly; NULL: there is none. */
+const char *ls_name_text(uint32_t id) {
+    const table *t = atomic_load_explicit(&current, memory_order_acquire);
+    for (uint32_t i = 0; t && i <= t->mask; i++)
+        if (t->slots[i].text && t->slots[i].id == id)
+            return t->slots[i].text;
+    return NULL;
 }

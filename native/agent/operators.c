@@ -5,60 +5,51 @@
 #include "agent.h"
 #include "../record_function.h"
 #include "stack.h"
+#include "text_cache.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <string.h>
 
+#define LISTENED_TO 64
 enum { SCOPE_BACKWARD = 1, SCOPE_BUILD_FEATURE = 5, SCOPE_USER = 7, SCOPES = 10 };
 
 static const char *(*name_of)(const void *record_function);
 static bool (*is_async)(const void *record_function);
 static uint64_t (*add_callback)(callback);
 static void (*remove_callback)(uint64_t handle);
-static uint64_t handles[3];
+static uint64_t handles[4]; /* operators, backward functions, ranges; operators now and then */
 
 /* The Itanium vtable of a class with a virtual destructor: offset to top, type, two destructors. A context
  * belongs to its thread for good, so destroying one does nothing. */
 static void destroy(void *context) { (void)context; }
 void *const ls_context_vtable[4] = {NULL, NULL, (void *)destroy, (void *)destroy};
 
-/* Whether the string at `text` still is the one in the cache. Word by word: a word that starts at a
- * multiple of its size never reaches into a page that the string is not on, and a shorter string differs
- * before the word behind its end. A sanitizer is right that the last word may hold bytes of others. */
-typedef uint64_t __attribute__((may_alias)) word_of_text;
-
-__attribute__((no_sanitize_address)) static inline int same_text(const char *text, const ls_cached_name *known) {
-    if ((uintptr_t)text % 8)
-        return !strcmp(known->copy, text);
-    const word_of_text *a = (const word_of_text *)text, *b = (const word_of_text *)known->copy;
-    uint32_t length = known->length;
-    for (; length >= 8; length -= 8)
-        if (*a++ != *b++)
-            return 0;
-    return !length || !((*a ^ *b) << (64 - 8 * length));
-}
-
-static inline const ls_cached_name *find_name(ls_thread *t, const char *text) {
-    uintptr_t bits = (uintptr_t)text;
-    ls_cached_name *known = &t->cache[((bits >> 4) ^ (bits >> 13)) % LS_CACHE];
-    if (LS_UNLIKELY(known->pointer != text) || LS_UNLIKELY(!same_text(text, known)))
-        ls_name_find(text, known);
-    return known;
-}
-
-static inline void **begin(void **result, const void *record_function, uint32_t kind) {
+static inline void **begin(void **result, const void *record_function, uint32_t kind, int with_shapes) {
     *result = NULL;
+    uint32_t asks = LS_LOAD(ls.watching);
+    if (LS_UNLIKELY(asks) && kind != LS_RANGE)
+        asks = LS_LOAD(ls.attention) | (LS_LOAD(*ls.said) ^ LS_LOAD(ls.heard));
+    uint16_t around = LS_IS_NO_STEP;
+    if (LS_UNLIKELY(asks)) {
+        if (!ls_window_admits(name_of(record_function), kind, (void **)result))
+            return result;
+        around = *result ? ((const ls_context *)*result)->around : around;
+    }
     ls_thread *t = ls_thread_here();
     ls_context *c = t ? ls_next_slot(t) : NULL;
     if (LS_UNLIKELY(!c))
         return result;
-    const ls_cached_name *name = find_name(t, name_of(record_function));
+    const ls_cached_name *name = ls_cached_text(t, name_of(record_function));
     if (kind == LS_RANGE || name->kind == LS_BACKWARD)
         kind = name->kind;
     if (LS_UNLIKELY(kind == LS_OPTIMIZER))
         t->optimizers[c->depth] = 0;
+    uint32_t args = with_shapes ? ls_shapes_of(t, record_function) : 0;
     ls_open_slot(t, c, name->id, kind);
+    c->args = args;
+    c->around = around;
     if (LS_UNLIKELY(t->line != 0) && kind == LS_RANGE) {
         c->line = t->line;
         t->line = 0;
@@ -67,9 +58,12 @@ static inline void **begin(void **result, const void *record_function, uint32_t 
     return result;
 }
 
-static void **begin_function(void **result, const void *f) { return begin(result, f, LS_FUNCTION); }
-static void **begin_backward(void **result, const void *f) { return begin(result, f, LS_BACKWARD); }
-static void **begin_range(void **result, const void *f) { return begin(result, f, LS_RANGE); }
+static void **begin_function(void **result, const void *f) { return begin(result, f, LS_FUNCTION, 0); }
+static void **begin_backward(void **result, const void *f) { return begin(result, f, LS_BACKWARD, 0); }
+static void **begin_range(void **result, const void *f) { return begin(result, f, LS_RANGE, 0); }
+static void **begin_shaped_function(void **result, const void *f) { return begin(result, f, LS_FUNCTION, 1); }
+static void **begin_shaped_backward(void **result, const void *f) { return begin(result, f, LS_BACKWARD, 1); }
+static void **begin_shaped_range(void **result, const void *f) { return begin(result, f, LS_RANGE, 1); }
 
 static inline uint64_t member(const void *record_function, int32_t offset) {
     uint64_t value;
@@ -83,7 +77,7 @@ static void take_offsets(void) {
 }
 
 static inline void write_span(ls_thread *t, const void *record_function, const ls_context *c, uint64_t now, int here) {
-    if (LS_UNLIKELY(!ls_ring_has_room(t, 5))) {
+    if (LS_UNLIKELY(!ls_ring_has_room(t, LS_ANY_SPAN))) {
         ls_ring_lose(t, 0);
         return;
     }
@@ -99,7 +93,7 @@ static inline void write_span(ls_thread *t, const void *record_function, const l
     /* Only user-scope ranges (collectives, remote calls) are ever marked asynchronous. */
     int async = c->kind >= LS_RANGE && is_async(record_function);
     r->flags = (uint8_t)((async ? LS_FLAG_ASYNC : 0) | (here ? 0 : LS_FLAG_ELSEWHERE));
-    if (LS_UNLIKELY(forward || !here || optimizer || c->line)) {
+    if (LS_UNLIKELY(forward || !here || optimizer || c->line || c->args)) {
         r->flags |= LS_FLAG_EXTRA;
         if (forward)
             ls_extra(t, LS_EXTRA_FORWARD_THREAD, forward, 0);
@@ -109,21 +103,28 @@ static inline void write_span(ls_thread *t, const void *record_function, const l
             ls_extra(t, LS_EXTRA_OPTIMIZER, optimizer, 0);
         if (c->line)
             ls_extra(t, LS_EXTRA_LINE, c->line, 0);
+        if (c->args)
+            ls_extra(t, LS_EXTRA_ARGS, c->args, 0);
     }
     ls_ring_publish(t);
-    if (LS_UNLIKELY(t->written % 1024 < 5)) /* the probe may have answered in the meantime */
+    if (LS_UNLIKELY(t->written % 1024 < LS_ANY_SPAN)) /* the probe may have answered in the meantime */
         take_offsets();
 }
 
 static void end(const void *record_function, void *context) {
     const ls_context *c = context;
-    if (!c || LS_UNLIKELY(!ls.wiped || !ls_thread_is_current(c->owner)))
+    if (!c || LS_UNLIKELY(!ls.wiped || !ls_thread_is_current(c->owner))) {
+        if (c && !c->owner)
+            ls_window_ended_silently(c);
         return; /* not recorded, or begun in the process that forked this one */
+    }
     uint64_t now = ls_ticks();
     ls_thread *t = ls_thread_here();
     int here = ls_is_here(t, c);
     if (t)
         write_span(t, record_function, c, now, here);
+    if (LS_UNLIKELY(c->around != LS_IS_NO_STEP))
+        ls_window_ended(c->owner, c->around);
     ls_close(t, c, here);
 }
 
@@ -133,6 +134,7 @@ LS_EXPORT void ls_note_optimizer(uint32_t instance) {
     ls_thread *t = ls_this_thread;
     if (!ls.wiped || !ls_thread_is_current(t))
         return;
+    LS_STORE(t->noted, instance);
     const ls_open *open = t->ring->h.open;
     for (uint32_t depth = t->depth; depth-- > 0;)
         if (open[depth].kind == LS_OPTIMIZER && !(LS_LOAD(open[depth].state) & 1)) {
@@ -141,8 +143,8 @@ LS_EXPORT void ls_note_optimizer(uint32_t instance) {
         }
 }
 
-static uint64_t add_for(void **(*start)(void **, const void *), int scope) {
-    callback c = {.start = start, .end = end, .sampling_probability = 1.0};
+static uint64_t add_for(void **(*start)(void **, const void *), int scope, double probability) {
+    callback c = {.start = start, .end = end, .sampling_probability = probability, .needs_inputs = ls_shapes_are_on};
     if (scope >= 0)
         c.scopes[scope] = true;
     for (int i = 0; scope < 0 && i < SCOPES; i++)
@@ -150,10 +152,74 @@ static uint64_t add_for(void **(*start)(void **, const void *), int scope) {
     return add_callback(c);
 }
 
+static void add_functions(void) {
+    handles[0] = add_for(ls_shapes_are_on ? begin_shaped_function : begin_function, -1, 1.0);
+    handles[1] = add_for(ls_shapes_are_on ? begin_shaped_backward : begin_backward, SCOPE_BACKWARD, 1.0);
+}
+
+static void leave_out(int i) {
+    if (handles[i])
+        remove_callback(handles[i]);
+    handles[i] = 0;
+}
+
+/* Outside of a window that somebody else opens: torch calls us for one operator of LISTENED_TO, and for the others it
+ * does not even make a RecordFunction. */
+static void **begin_listening(void **result, const void *f) {
+    (void)f;
+    *result = NULL;
+    ls_window_listens();
+    return result;
+}
+
+/* One of LS_ATTEND_NONE...; and whether a thread forks and sees to it afterwards. */
+static _Atomic int wanted = LS_ATTEND_ALL, forking;
+
+static void attend(int which) {
+    if (handles[2] && which == LS_ATTEND_ALL && !handles[0])
+        add_functions();
+    if (handles[2] && which == LS_ATTEND_SOME && !handles[3])
+        handles[3] = add_for(begin_listening, -1, 1.0 / LISTENED_TO);
+    if (which != LS_ATTEND_ALL) {
+        leave_out(0);
+        leave_out(1);
+    }
+    if (which != LS_ATTEND_SOME)
+        leave_out(3);
+}
+
+/* While recording is started: which operators and backward functions are looked at, beside the ranges. Does not wait
+ * for a thread that forks: that one may wait for the GIL, and whoever called us may have it. */
+void ls_operators_attend(int which) {
+    atomic_store(&wanted, which);
+    while (!ls_try_to_lock_beginning()) {
+        if (atomic_load(&forking))
+            return;
+        sched_yield();
+    }
+    attend(atomic_load(&wanted));
+    ls_unlock_beginning();
+}
+
+/* Around a fork: nobody else is changing what torch calls. */
+void ls_operators_fork(void) {
+    ls_lock_beginning();
+    atomic_store(&forking, 1);
+}
+
+/* It is over; `which`: what is looked at now, -1: what was wanted last. */
+void ls_operators_forked(int which) {
+    atomic_store(&forking, 0);
+    if (which >= 0)
+        atomic_store(&wanted, which);
+    attend(atomic_load(&wanted));
+    ls_unlock_beginning();
+}
+
 static int start(void) {
     if (!ls.page || !ls.wiped)
         return -3;
-    if (handles[0])
+    if (handles[2])
         return 0;
     int32_t probe = __atomic_load_n(&ls.page->probe, __ATOMIC_ACQUIRE);
     if (probe != LS_PROBE_GOOD)
@@ -166,15 +232,15 @@ static int start(void) {
     *(void **)&add_callback = dlsym(torch, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
     *(void **)&remove_callback = dlsym(torch, "_ZN2at14removeCallbackEm");
     *(void **)&ls_framework_thread_id = dlsym(torch, "_ZN2at14RecordFunction15currentThreadIdEv");
+    *(void **)&ls_framework_backward = dlsym(torch, "_ZN5torch8autograd25get_current_graph_task_idEv");
     dlclose(torch); /* the program has its own reference; ours would only outlive ls_operators_stop */
     if (!name_of || !is_async || !add_callback || !remove_callback)
         return -2;
     take_offsets();
     if (ls_thread_is_current(ls_this_thread))
         ls_this_thread->announced = 0; /* it had no number of torch's yet, if a range came first */
-    handles[0] = add_for(begin_function, -1);
-    handles[1] = add_for(begin_backward, SCOPE_BACKWARD);
-    handles[2] = add_for(begin_range, SCOPE_USER);
+    add_functions();
+    handles[2] = add_for(ls_shapes_are_on ? begin_shaped_range : begin_range, SCOPE_USER, 1.0);
     ls.page->callbacks = 3;
     return 0;
 }
@@ -191,10 +257,7 @@ LS_EXPORT int ls_operators_start(void) {
 /* Stop recording: operators that begin from now on are not recorded; those that are open still are. */
 LS_EXPORT void ls_operators_stop(void) {
     ls_lock_beginning();
-    for (int i = 0; i < 3; i++) {
-        if (handles[i])
-            remove_callback(handles[i]);
-        handles[i] = 0;
-    }
+    for (int i = 0; i < 4; i++)
+        leave_out(i);
     ls_unlock_beginning();
 }

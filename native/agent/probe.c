@@ -73,8 +73,24 @@ LS_EXPORT uint32_t ls_probe_spans(int backward) {
     const ls_thread *t = ls_this_thread;
     uint32_t found = 0;
     for (uint64_t i = t ? t->ring->h.consumed : 0; t && i < t->written; i++) {
-        uint8_t kind = t->ring->records[i % LS_RING_RECORDS].kind;
+        uint8_t kind = t->ring->records[i % t->capacity].kind;
         found += kind < LS_THREAD_BEGIN && (kind == LS_BACKWARD) == (backward != 0);
     }
     return found;
+}
+
+/* Spans in the ring since the last call of ls_probe_record, in the order of their ends: the text of the arguments of
+ * the one with this number; "" where it has none, NULL behind the last. */
+LS_EXPORT const char *ls_probe_arguments(uint32_t number) {
+    const ls_thread *t = ls_this_thread;
+    int found = 0;
+    for (uint64_t i = t ? t->ring->h.consumed : 0; t && i < t->written; i++) {
+        const ls_record *r = &t->ring->records[i % t->capacity];
+        if (r->kind < LS_COUNTER && (found || !number--))
+            if (found++)
+                break;
+        if (found && r->kind == LS_EXTRA && r->name == LS_EXTRA_ARGS)
+            return ls_name_text((uint32_t)r->start);
+    }
+    return found ? "" : NULL;
 }

@@ -1,7 +1,7 @@
 /* The process page, the rings, the threads, and how their memory reaches our own processes: each is
  * a memfd that is sent over a socket and closed at once, so no descriptor stays open here. */
 #define _GNU_SOURCE
-#include "agent.h"
+#include "client.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,8 +22,9 @@
 /* After a failed hand-over a thread asks again this much later, not at its next operator. */
 #define RETRY_NS 50000000u
 
-ls_globals ls;
+ls_globals ls = {.said = &ls.heard};
 int ls_keep_to_itself; /* nobody is listening: the probe measures what recording costs */
+int (*ls_taker)(const ls_message *message, void *memory, size_t bytes);
 __thread ls_thread *ls_this_thread __attribute__((tls_model("initial-exec")));
 uint64_t (*ls_framework_thread_id)(void);
 
@@ -49,16 +50,35 @@ void ls_unlock(_Atomic uint32_t *lock) { atomic_store_explicit(lock, 0, memory_o
 /* One thread at a time begins or stops recording. Held by a process: what a parent held is free in its child. */
 static _Atomic int32_t beginning;
 
-void ls_lock_beginning(void) {
+int ls_try_to_lock_beginning(void) {
     int32_t me = getpid(), holder = 0;
     while (!atomic_compare_exchange_weak(&beginning, &holder, me))
-        if (holder == me) {
-            sched_yield();
-            holder = 0;
-        }
+        if (holder == me)
+            return 0;
+    return 1;
+}
+
+void ls_lock_beginning(void) {
+    while (!ls_try_to_lock_beginning())
+        sched_yield();
 }
 
 void ls_unlock_beginning(void) { atomic_store(&beginning, 0); }
+
+/* The call that last kept memory from being made or handed over, and its errno: the door tells the session. */
+static const char *refused_call = "";
+static int refused_errno;
+
+static int refused(const char *call) {
+    refused_errno = errno;
+    refused_call = call;
+    return -1;
+}
+
+LS_EXPORT const char *ls_refusal(int *error) {
+    *error = refused_errno;
+    return refused_call;
+}
 
 /* Send `fd` in a connection of its own; the kernel keeps it until the other side looks. */
 static int hand_over(int fd, const ls_message *message) {
@@ -66,7 +86,7 @@ static int hand_over(int fd, const ls_message *message) {
         return 0;
     int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s < 0)
-        return -1;
+        return refused("socket");
     char control[CMSG_SPACE(sizeof(int))] = {0};
     struct iovec part = {(void *)message, sizeof *message};
     struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
@@ -75,9 +95,13 @@ static int hand_over(int fd, const ls_message *message) {
     c->cmsg_type = SCM_RIGHTS;
     c->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(c), &fd, sizeof fd);
-    int failed = connect(s, (struct sockaddr *)&address, address_length) || sendmsg(s, &m, MSG_NOSIGNAL) < 0;
+    int failed = 0;
+    if (connect(s, (struct sockaddr *)&address, address_length))
+        failed = refused("connect");
+    else if (sendmsg(s, &m, MSG_NOSIGNAL) < 0)
+        failed = refused("sendmsg");
     close(s);
-    return failed ? -1 : 0;
+    return failed;
 }
 
 /* Fresh shared memory, filled in and then handed to our processes. NULL: none to be had; then nobody
@@ -92,13 +116,19 @@ void *ls_new_shared(const char *name, size_t bytes, ls_message message, void (*f
     struct rlimit limit;
     int allowed = !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur >= bytes;
     /* fallocate: a full memory is an error here, not a SIGBUS at some later write. */
-    if (fd >= 0 && allowed && !ftruncate(fd, (off_t)bytes) && !fallocate(fd, 0, 0, (off_t)bytes))
-        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    if (fd < 0)
+        refused("memfd_create");
+    else if (!allowed)
+        refused("RLIMIT_FSIZE");
+    else if (ftruncate(fd, (off_t)bytes) || fallocate(fd, 0, 0, (off_t)bytes))
+        refused("fallocate");
+    else if ((memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0)) == MAP_FAILED)
+        refused("mmap");
     if (memory != MAP_FAILED) {
         fill(memory, bytes);
         message.pid = getpid();
         message.process_start = process_start;
-        if (hand_over(fd, &message)) {
+        if (ls_taker ? ls_taker(&message, memory, bytes) : hand_over(fd, &message)) {
             munmap(memory, bytes);
             memory = MAP_FAILED;
         }
@@ -134,21 +164,20 @@ static int32_t number_in(const char *variable) {
 
 /* Which rank of how many a launcher has made this process: torchrun, Open MPI, PMIx, PMI (MPICH), Slurm. A rank counts
  * only together with the size of its world (docs/ranks.md); `collect/launchers.py` has the same list. */
-static void fill_rank(ls_page *page) {
+int ls_rank(int32_t *rank, int32_t *world_size) {
     static const char *const pairs[][2] = {
         {"RANK", "WORLD_SIZE"},         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
         {"PMIX_RANK", "PMIX_SIZE"},     {"PMIX_RANK", "SLURM_STEP_NUM_TASKS"},
         {"PMI_RANK", "PMI_SIZE"},       {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
     };
-    page->rank = page->world_size = -1;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        int32_t rank = number_in(pairs[i][0]), size = number_in(pairs[i][1]);
-        if (rank < 0 || size <= rank || size < 2)
-            continue;
-        page->rank = rank;
-        page->world_size = size;
-        return;
+        *rank = number_in(pairs[i][0]);
+        *world_size = number_in(pairs[i][1]);
+        if (*rank >= 0 && *world_size > *rank && *world_size > 1)
+            return 1;
     }
+    *rank = *world_size = -1;
+    return 0;
 }
 
 static void fill_page(void *memory, size_t bytes) {
@@ -161,7 +190,7 @@ static void fill_page(void *memory, size_t bytes) {
     page->clock_is_tsc = (uint32_t)ls.use_tsc;
     page->process_start = process_start;
     page->sequence_offset = page->forward_thread_offset = -1;
-    fill_rank(page);
+    ls_rank(&page->rank, &page->world_size);
     if (parent) {
         page->probe = parent->probe;
         page->sequence_offset = parent->sequence_offset;
@@ -179,7 +208,7 @@ static void fill_page(void *memory, size_t bytes) {
 
 /* A page for this process. Called with the lock held, in a forked child too: there it takes over
  * what the parent knew and starts its own count of everything. */
-static int process_begin(void) {
+static int process_begin(ls_wiped *wiped) {
     ls_page *parent = ls.page;
     process_start = ls_monotonic_ns();
     ls_message message = {LS_MESSAGE_MAGIC, LS_SEND_PROCESS, 0, 0, 0};
@@ -189,12 +218,13 @@ static int process_begin(void) {
     ls.page = page;
     ls.sequence_offset = page->sequence_offset;
     ls.forward_thread_offset = page->forward_thread_offset;
-    if (parent)
+    if (parent && !LS_LOAD(ls.watching)) /* another thread may look at what is said there */
         munmap(parent, sizeof *parent);
+    ls_windows_begin(parent != NULL);
     rings = 0;
     pool = NULL; /* a parent's pool holds rings that its child has no mapping of */
     ls_names_begin();
-    LS_STORE(ls.wiped->generation, ++generations);
+    LS_STORE(wiped->generation, ++generations);
     return 0;
 }
 
@@ -202,7 +232,7 @@ static void fill_ring(void *memory, size_t bytes) {
     ls_ring_header *h = memory;
     (void)bytes;
     h->version = LS_LAYOUT_VERSION;
-    h->capacity = LS_RING_RECORDS;
+    h->capacity = (uint32_t)((bytes - LS_RING_HEADER) / sizeof(ls_record));
     h->index = rings;
     h->pid = getpid();
     h->process_start = process_start;
@@ -214,17 +244,21 @@ static ls_thread *new_thread_state(void) {
     if (t == MAP_FAILED)
         return NULL;
     ls_message message = {LS_MESSAGE_MAGIC, LS_SEND_RING, 0, rings, 0};
-    t->ring = ls_new_shared("layerscope-ring", LS_RING_BYTES, message, fill_ring);
+    size_t bytes = rings < LS_LARGE_RINGS ? LS_RING_BYTES : LS_SMALL_RING_BYTES;
+    t->ring = ls_new_shared("layerscope-ring", bytes, message, fill_ring);
     if (!t->ring) {
         munmap(t, sizeof *t);
         return NULL;
     }
-    madvise(t->ring, LS_RING_BYTES, MADV_DONTFORK);
+    madvise(t->ring, bytes, MADV_DONTFORK);
+    t->capacity = t->ring->h.capacity;
     for (uint32_t depth = 0; depth < LS_OPEN_SLOTS; depth++) {
         t->contexts[depth].vtable = ls_context_vtable + 2;
         t->contexts[depth].owner = t;
         t->contexts[depth].depth = (uint16_t)depth;
     }
+    for (uint16_t what = 0; what < LS_ENDS; what++)
+        t->silent[what] = (ls_context){.vtable = ls_context_vtable + 2, .around = what};
     ls.page->rings = ++rings;
     return t;
 }
@@ -235,6 +269,10 @@ static void thread_begin(ls_thread *t) {
     t->depth = t->module = t->modules = 0;
     t->out_of_order = 0;
     t->module_object = t->learning = NULL;
+    t->calls = t->worked = t->raised = t->noted = t->steps_open = t->step_in = t->loaders_open = 0;
+    t->optimizers_open = 0;
+    t->line_is_step = 0;
+    t->skips = 0;
     t->begun = ls_ticks();
     t->elsewhere = LS_LOAD(t->ring->h.elsewhere);
     t->ring->h.tid = (int32_t)syscall(SYS_gettid);
@@ -266,7 +304,7 @@ ls_thread *ls_thread_enter(void) {
     }
     ls_thread *t = NULL;
     ls_lock(&ls.wiped->lock);
-    if (ls.wiped->generation || !process_begin()) {
+    if (ls.wiped->generation || !process_begin(ls.wiped)) {
         t = pool;
         if (t)
             pool = t->next;
@@ -304,6 +342,7 @@ static void thread_end(void *state) {
     ls_this_thread = &ended;
     if (!ls_thread_is_current(t))
         return;
+    ls_nested_abandon(t);
     if (ls_ring_has_room(t, 1)) {
         *ls_ring_next(t) = (ls_record){.start = ls_ticks(), .kind = LS_THREAD_END, .module = t->track};
         ls_ring_publish(t);
@@ -381,14 +420,13 @@ static int prepare(const char *name, const char *library_path, int use_tsc) {
     }
     ended.generation = ~(uint64_t)0;
     have_key = !pthread_key_create(&key, thread_end);
-    ls.wiped = wiped;
-    if (process_begin()) {
-        ls.wiped = NULL;
+    if (process_begin(wiped)) {
         munmap(wiped, 4096);
         if (have_key)
             pthread_key_delete(key);
         return -ECONNREFUSED;
     }
+    __atomic_store_n(&ls.wiped, wiped, __ATOMIC_RELEASE); /* from here on other threads may record */
     return 0;
 }
 

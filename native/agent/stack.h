@@ -27,18 +27,22 @@ static inline ls_context *ls_next_slot(ls_thread *t) {
     return &t->contexts[t->depth]; /* its last span has ended: the slot would not be free otherwise */
 }
 
-static inline void ls_open_slot(ls_thread *t, ls_context *c, uint32_t name, uint32_t kind) {
+static inline void ls_fill_slot(ls_thread *t, ls_context *c, uint32_t name, uint32_t kind) {
     c->name = name;
     c->track = t->track;
     c->kind = (uint8_t)kind;
     c->module = t->module;
-    c->line = 0;
+    c->line = c->args = 0;
     c->serial = ++t->serial;
     ls_open *o = &t->ring->h.open[c->depth];
     o->name = name;
     o->kind = kind;
     LS_STORE(o->state, c->serial << 1);
     c->start = o->start = ls_ticks();
+}
+
+static inline void ls_open_slot(ls_thread *t, ls_context *c, uint32_t name, uint32_t kind) {
+    ls_fill_slot(t, c, name, kind);
     t->depth = c->depth + 1u;
     __atomic_store_n(&t->ring->h.depth, t->depth, __ATOMIC_RELEASE);
 }
@@ -89,6 +93,70 @@ static inline ls_record *ls_span_record(ls_thread *t, const ls_context *c, uint6
 
 static inline void ls_extra(ls_thread *t, uint32_t what, uint64_t first, uint64_t second) {
     *ls_ring_advance(t) = (ls_record){.start = first, .end = second, .name = what, .kind = LS_EXTRA};
+}
+
+/* The slot of a range called `text` that begins now on this thread, still to be opened; `t` is its thread. NULL: it is
+ * not recorded. */
+static inline ls_context *ls_range_slot(const char *text, ls_thread **t) {
+    uint16_t around = LS_IS_NO_STEP;
+    if (LS_UNLIKELY(!ls.wiped))
+        return NULL;
+    *t = LS_UNLIKELY(LS_LOAD(ls.watching)) ? ls_range_watched(text, &around) : ls_thread_here();
+    ls_context *c = *t ? ls_next_slot(*t) : NULL;
+    if (LS_UNLIKELY(!c)) {
+        if (around == LS_IS_STEP) /* nobody will hear of its end */
+            ls_window_ended(ls_this_thread, LS_IS_STEP);
+        return NULL;
+    }
+    c->around = around;
+    c->domain = 0;
+    return c;
+}
+
+/* A range began without being recorded, and is work of the program (primitives are none: they are the library's). */
+static inline void ls_range_missed(void) {
+    if (ls.wiped && LS_LOAD(ls.watching))
+        ls_window_worked();
+}
+
+/* Spans that cross, each begun before the one before it ends, would climb to the top of the stack: from this depth on
+ * one that may cross takes the place of one that is over, below those that are open. */
+#define LS_CROSSING_DEPTH 32u
+
+/* The slot for a span that may end in any order, instead of `c`, the one on top. */
+static inline ls_context *ls_crossing_slot(ls_thread *t, ls_context *c) {
+    for (uint32_t depth = 0; c->depth >= LS_CROSSING_DEPTH && depth < c->depth; depth++) {
+        if (!(__atomic_load_n(&t->ring->h.open[depth].state, __ATOMIC_ACQUIRE) & 1))
+            continue;
+        t->contexts[depth].around = c->around;
+        t->contexts[depth].domain = c->domain;
+        return &t->contexts[depth];
+    }
+    return c;
+}
+
+static inline void ls_open_crossing(ls_thread *t, ls_context *c, uint32_t name, uint32_t kind) {
+    if (c->depth < t->depth)
+        ls_fill_slot(t, c, name, kind);
+    else
+        ls_open_slot(t, c, name, kind);
+}
+
+/* The record of a range that ended at `now`; `here`: on its own thread. */
+static inline void ls_write_range(ls_thread *t, const ls_context *c, uint64_t now, int here) {
+    if (LS_UNLIKELY(!ls_ring_has_room(t, LS_ANY_SPAN))) {
+        ls_ring_lose(t, 0);
+        return;
+    }
+    ls_record *r = ls_span_record(t, c, now);
+    if (!here || c->args) {
+        r->flags = (uint8_t)(LS_FLAG_EXTRA | (here ? 0 : LS_FLAG_ELSEWHERE));
+        if (!here)
+            ls_extra(t, LS_EXTRA_ELSEWHERE, c->track, c->serial);
+        if (c->args)
+            ls_extra(t, LS_EXTRA_ARGS, c->args, 0);
+    }
+    ls_ring_publish(t);
 }
 
 #endif

@@ -24,6 +24,7 @@ typedef struct {
 #define SENTINEL 0x1234567812345678
 #define OBJECT_BYTES 4096
 static const char NAME[] = "layerscope_probe";
+static void *torch;
 static const char *(*name_of)(const void *);
 static bool (*is_async)(const void *);
 static int started, ended, wrong, destroyed, sequence_offset = -1;
@@ -76,23 +77,35 @@ static int answer(const char *state, const char *why) {
     _exit(0); /* the destructors of a half used libtorch are no business of ours */
 }
 
+/* Begin a RecordFunction called NAME. Newer builds of torch have one function for every sort of name, older ones one
+ * for each sort. False: this build has neither. */
+static bool begin(void *object) {
+    void (*any)(void *, name_variant, int64_t) = NULL;
+    void (*text)(void *, const char *, int64_t) = NULL;
+    *(void **)&any = dlsym(torch, "_ZN2at14RecordFunction6beforeESt7variantIJSt17basic_string_viewIcSt11char_"
+                                  "traitsIcEESt17reference_wrapperIKN3c1014FunctionSchemaEEEEl");
+    *(void **)&text = dlsym(torch, "_ZN2at14RecordFunction6beforeEPKcl");
+    if (any)
+        any(object, (name_variant){strlen(NAME), NAME, 0}, SENTINEL);
+    else if (text)
+        text(object, NAME, SENTINEL);
+    return any || text;
+}
+
 int main(int count, char **arguments) {
-    void *torch = count > 1 ? dlopen(arguments[1], RTLD_LAZY) : NULL;
+    torch = count > 1 ? dlopen(arguments[1], RTLD_LAZY) : NULL;
     if (!torch)
         return answer("refused", "the library does not load on its own");
     uint64_t (*add)(callback) = NULL;
     void (*construct)(void *, uint8_t) = NULL, (*destruct)(void *) = NULL;
-    void (*before)(void *, name_variant, int64_t) = NULL;
     *(void **)&name_of = dlsym(torch, "_ZNK2at14RecordFunction4nameEv");
     *(void **)&is_async = dlsym(torch, "_ZNK2at14RecordFunction7isAsyncEv");
     *(void **)&add = dlsym(torch, "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
     *(void **)&construct = dlsym(torch, "_ZN2at14RecordFunctionC1ENS_11RecordScopeE");
     *(void **)&destruct = dlsym(torch, "_ZN2at14RecordFunctionD1Ev");
-    *(void **)&before = dlsym(torch, "_ZN2at14RecordFunction6beforeESt7variantIJSt17basic_string_viewIcSt11char_"
-                                     "traitsIcEESt17reference_wrapperIKN3c1014FunctionSchemaEEEEl");
     if (!name_of || !is_async || !add)
         return answer("refused", "the library has no RecordFunction callbacks of the known kind");
-    if (!construct || !destruct || !before)
+    if (!construct || !destruct)
         return answer("refused", "the library has no RecordFunction that can be tried out");
     callback right = {.start = on_start, .end = on_end, .sampling_probability = 1.0};
     right.scopes[7] = true;
@@ -102,7 +115,8 @@ int main(int count, char **arguments) {
     add(other);
     char *object = calloc(1, OBJECT_BYTES);
     construct(object, 7);
-    before(object, (name_variant){strlen(NAME), NAME, 0}, SENTINEL);
+    if (!begin(object))
+        return answer("refused", "the library has no RecordFunction that can be tried out");
     destruct(object);
     if (started != 1 || ended != 1 || destroyed != 1 || wrong)
         return answer("refused", "its callbacks do not behave as expected");

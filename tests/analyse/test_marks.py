@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -32,6 +34,14 @@ def test_marks_end_steps_whatever_the_optimizer_does(loads: bool) -> None:
         trace.end_step()
         trace.tick(3)
     assert len(check_truth(trace, "mark")) == 6
+
+
+def test_a_program_without_operators_begins_its_first_step_with_its_first_task() -> None:
+    tasks = [(1, 0, start, 5, "task", "work", -1) for start in (10, 20, 30)]
+    marks = {"marks_ns": np.array([18, 28, 38]), "marks_track": np.array([1, 1, 1], np.int32)}
+    steps = find_steps(replace(make_columns(tasks), **marks))
+    check_laws(steps)
+    assert list(zip(steps.start_ns.tolist(), steps.dur_ns.tolist(), strict=True)) == [(10, 8), (18, 10), (28, 10)]
 
 
 def test_marks_of_other_threads_do_not_count() -> None:

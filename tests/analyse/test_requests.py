@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from layerscope.analyse.steps import find_steps, without_side_requests
+from layerscope.analyse.steps import find_steps
 from layerscope.model.layers import PHASES
-from tests.analyse.traces import SINGLE, Trace, check_laws, check_truth
+from tests.analyse.traces import Trace, check_laws, check_truth
 
 
 def rounds(trace: Trace, count: int = 5) -> Iterator[int]:
@@ -161,6 +161,25 @@ def test_requests_of_several_threads_overlap() -> None:
     assert {PHASES[code] for code in phase.tolist()} == {"forward"}
 
 
+@pytest.mark.parametrize(("requests", "part_of_it"), [(40, True), (16, False)])
+def test_a_module_of_one_thread_is_part_of_its_requests_once_there_are_enough(requests: int, part_of_it: bool) -> None:
+    trace = Trace()
+    for number in range(requests):
+        track = 1 + number % 2
+        start = 1_000 + 100 * number
+        trace.spans += [
+            (track, 0, start, 8, "module", "Net", -1),
+            (track, 0, start + 9, 1, "module", f"Head{track}", -1),
+        ]
+
+    steps = find_steps(trace.columns())
+
+    check_laws(steps)
+    longest = int(steps.dur_ns.max())
+    assert (longest == 10) == part_of_it
+    assert not part_of_it or (len(steps), set(steps.dur_ns.tolist())) == (requests, {10})
+
+
 def test_a_thread_for_each_request() -> None:
     steps = find_steps(serve(requests=40, threads=40).columns())
     check_laws(steps)
@@ -253,17 +272,3 @@ def test_a_loader_and_an_optimizer_come_before_requests(rule: str) -> None:
         if rule == "optimizer":
             trace.optimizer_step()
     assert (find_steps(trace.columns()).rule, len(find_steps(trace.columns()))) == (rule, 4)
-
-
-def test_modules_that_a_loader_calls_on_its_own_batches_are_no_requests() -> None:
-    training, worker, empty = Trace(), Trace(), Trace()
-    for _ in training.load(3, SINGLE):
-        training.call("Net")
-    for _ in range(3):
-        worker.call("RandomCrop")
-    found = {number: find_steps(trace.columns()) for number, trace in enumerate((training, worker, empty))}
-
-    assert list(without_side_requests(found)) == [0]
-    del found[0]
-    assert found[1].rule == "request"
-    assert without_side_requests(found) == found

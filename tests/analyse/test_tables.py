@@ -95,7 +95,23 @@ def test_a_thinned_call_counts_as_often_as_its_weight_says() -> None:
     (row,) = result.data.to_pylist()
     assert (row["count"], row["total_ns"], row["self_ns"]) == (5, 130, 130)
     assert (row["avg_ns"], row["p50_ns"], row["min_ns"]) == (26, 30, 10)
-    assert result.sentences == ("The run was thinned: one kept call stands for up to 4 calls.",)
+    (sentence,) = result.sentences
+    assert sentence.startswith("The run was thinned: one kept call stands for up to 4 calls.")
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"), [("ring_full", "everything else here is exact"), ("max_size", "and not in self_ns")]
+)
+def test_exact_sums_are_not_called_exact_where_spans_were_lost(reason: str, said: str) -> None:
+    recording = Recording()
+    recording.add_span("op", 0, 10)
+    known = {"process": 0, "layer": "operators", "kind": "function", "name": "op", "step_class": "outside"}
+    known |= {"count": 1, "total_ns": 10, "self_ns": 10, "min_ns": 10, "max_ns": 10}
+    recording.rows["totals"] = [{"total": 0, **known}]
+    recording.rows["histograms"] = [{"total": 0, "from_ns": 10, "count": 1}]
+    recording.add_gap(reason, 3)
+
+    assert result_of(recording, "operators").sentences[-1].endswith(f"{said}.")
 
 
 def test_calls_that_never_ended_count_but_do_not_shape_the_distribution() -> None:
@@ -138,13 +154,12 @@ def test_two_threads_that_had_the_same_id_stay_two() -> None:
     assert [(row["thread"], row["total_ns"]) for row in found] == [("python 100 #1", 2), ("python 100 #0", 1)]
 
 
-@pytest.mark.parametrize("by", ["shape", "primitive"])
-def test_what_no_layer_recorded_is_refused_with_the_reason(by: str) -> None:
+def test_what_no_layer_recorded_is_refused_with_the_reason() -> None:
     with opened(nested()) as reader, pytest.raises(UsageError) as refused:
-        tables.build(reader, "operators", by)
+        tables.build(reader, "operators", "shape")
 
-    assert f"operators cannot be shown by {by}: no layer recorded" in str(refused.value)
-    assert str(refused.value).endswith("Possible here: --by kind, --by module, --by line, --by thread")
+    assert "operators cannot be shown by shape: no layer recorded" in str(refused.value)
+    assert str(refused.value).endswith("Record them: layerscope run --shapes train.py")
 
 
 def test_an_unknown_by_names_the_known_ones() -> None:
@@ -156,7 +171,7 @@ def test_an_unknown_by_names_the_known_ones() -> None:
 
 
 def test_an_unknown_table_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"no table 'ops'.*counters, modules, operators, processes, "):
+    with pytest.raises(UsageError, match=r"no table 'ops'.*counters, modules, operators, primitives, processes, "):
         tables.load("ops")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from layerscope.collect import layout, spool
 from layerscope.collect.layers import counters
 
-FUNCTION, BACKWARD, RANGE, OPTIMIZER, LOADER, MODULE, TASK, FRAME, EVENT = range(9)
+FUNCTION, BACKWARD, RANGE, OPTIMIZER, LOADER, MODULE, TASK, FRAME, EVENT, EXECUTE, CREATE = range(11)
 TICKS_PER_NS = 3
 FIRST_TICK = 2**60  # beyond what a float holds exactly
 REALTIME_OFFSET_NS = 10**18
@@ -68,7 +68,7 @@ class RawFile:
 
     def span(self, start_ns: int, end_ns: int, depth: int, name: str, kind: int = FUNCTION, **more: int) -> list[tuple]:
         """The records of one span; `more`: seq, module, and the extras forward_thread, optimizer, elsewhere (its
-        track), line.
+        track), line, args.
         """
         seq, module = more.pop("seq", -1), more.pop("module", 0)
         flags = (layout.FLAG_EXTRA if more else 0) | (layout.FLAG_ELSEWHERE if "elsewhere" in more else 0)
@@ -82,6 +82,7 @@ class RawFile:
             "optimizer": layout.EXTRA_OPTIMIZER,
             "elsewhere": layout.EXTRA_ELSEWHERE,
             "line": layout.EXTRA_LINE,
+            "args": layout.EXTRA_ARGS,
         }
         records += [(value, 0, codes[name], 0, 0, 0, layout.EXTRA, 0) for name, value in more.items()]
         return records
@@ -129,11 +130,19 @@ class RawFile:
         """Names of threads."""
         self.write(spool.THREADS, json.dumps(names).encode())
 
+    def sums(self) -> None:
+        """The exact sums so far."""
+        rows = [[kind, name, *sums] for (kind, name), sums in self.counts.items()]
+        self.write(spool.TOTALS, np.array(rows, "<i8").tobytes())
+
+    def rotate(self) -> None:
+        """Go on in the next segment."""
+        self._file.rotate()
+
     def end(self, run_ns: int, losses: list[list[int]] | None = None, **about: Any) -> None:
         """The drainer's last word, at `run_ns`; a loss: ring, left, full, deep, first ns, last ns."""
         told = [[*loss[:4], self.clock(loss[4]), self.clock(loss[5])] for loss in losses or []]
-        rows = [[kind, name, *sums] for (kind, name), sums in self.counts.items()]
-        self.write(spool.TOTALS, np.array(rows, "<i8").tobytes())
+        self.sums()
         self.write(spool.LOSS, json.dumps({"losses": told, "disk_full_ns": [], "alive": False} | about).encode())
         self.poll(run_ns)
         self.write(spool.END, b"{}")

@@ -35,9 +35,12 @@ def secretive() -> Recording:
     recording.add_span("epoch", 0, MS, kind="range")
     recording.add_span("ProfilerStep#7", 0, MS, kind="range")
     recording.add_span("planted_task", 0, MS, layer="ranges", kind="task")
-    sums = {"process": 0, "layer": "operators", "count": 1, "total_ns": 1, "min_ns": 1, "max_ns": 1}
+    sums = {"process": 0, "layer": "operators", "step_class": "outside"}
+    sums |= {"count": 1, "total_ns": 1, "self_ns": 1, "min_ns": 1, "max_ns": 1}
     named = (("function", "aten::mm"), ("range", "planted_range"), ("task", "planted_task"))
-    recording.rows["totals"] = [{**sums, "kind": kind, "name": name} for kind, name in named]
+    recording.rows["totals"] = [
+        {**sums, "total": place, "kind": kind, "name": name} for place, (kind, name) in enumerate(named)
+    ]
     recording.rows["modules"] = [
         {"module": 0, "parent": None, "path": "Net", "class": "Net", "line": "/srv/alice/planted_source.py:3"}
     ]

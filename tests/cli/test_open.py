@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.cli._open import cached_tables
+from layerscope.cli._open import COMPLETE, cached_tables, open_run
+from layerscope.errors import ReadError
+from layerscope.model.schema import SCHEMA_VERSION
 from tests.recorded import ROOT
+from tests.recordings import Recording
 
 
 @pytest.mark.parametrize("run_id", ["../../../../victim", "/tmp/victim", "..", "", "a/b", "a\n"])
@@ -19,10 +23,10 @@ def test_the_id_of_a_recording_leads_to_no_other_folder(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
-    folder = cached_tables(run_id)
+    folder = cached_tables(run_id)[0]
 
-    assert Path(os.path.normpath(folder)).parent == cached_tables("4711").parent
-    assert folder != cached_tables(f"{run_id}-running")
+    assert Path(os.path.normpath(folder)).parent == cached_tables("4711")[0].parent
+    assert folder != cached_tables(f"{run_id}-running")[0]
 
 
 def test_a_recording_that_lost_its_run_json_has_the_same_id_at_every_opening(tmp_path: Path) -> None:
@@ -30,8 +34,8 @@ def test_a_recording_that_lost_its_run_json_has_the_same_id_at_every_opening(tmp
     spool.parent.mkdir(parents=True)
     spool.touch()
     code = (
-        "import sys; from pathlib import Path; from layerscope.cli._open import _open_folder; "
-        "print(_open_folder(Path(sys.argv[1])).info.run_id)"
+        "import sys; from pathlib import Path; from layerscope.cli._open import open_folder; "
+        "print(open_folder(Path(sys.argv[1])).info.run_id)"
     )
     answers = {
         subprocess.run(
@@ -44,3 +48,11 @@ def test_a_recording_that_lost_its_run_json_has_the_same_id_at_every_opening(tmp
 
     assert len(answers) == 1
     assert answers.pop().startswith("unknown-")
+
+
+def test_tables_of_an_earlier_version_without_raw_files_are_refused_in_words(tmp_path: Path) -> None:
+    run = Recording().write(tmp_path / "old.layerscope")
+    (run.path / COMPLETE).write_text(json.dumps({"schema": SCHEMA_VERSION - 1, "rows": {}, "raw_bytes": 0}))
+
+    with pytest.raises(ReadError, match=r"has the tables of an earlier layerscope .* read it with that version"):
+        open_run(run.path)

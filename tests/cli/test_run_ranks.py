@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,10 +21,11 @@ from layerscope.store import ranks
 from layerscope.store.reader import Reader
 from layerscope.store.run import Run
 from tests.differential import PROGRAMS, environment, launcher, program
-from tests.recorded import ask
+from tests.recorded import GLOO_ABORT, ask
 
 EXAMPLES = PROGRAMS.parents[1] / "examples"
 TIMEOUT_S = 200
+ATTEMPTS = 3
 PER_RANK = (
     "SELECT rank, count(*) AS n FROM spans JOIN tracks USING (track) JOIN processes USING (process) "
     "WHERE spans.name = 'aten::hypot' GROUP BY rank ORDER BY rank"
@@ -69,9 +71,22 @@ class Launcher:
 
     def execute(self, command: list[str]) -> Launched:
         """Run a command to its end."""
-        done = subprocess.run(
-            command, cwd=self.work, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-        )
+        before = set(self.work.iterdir())
+        for _ in range(ATTEMPTS):
+            done = subprocess.run(
+                command,
+                cwd=self.work,
+                env=environment(),
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+            if GLOO_ABORT not in done.stderr:
+                break
+            print("a rank aborted while it exited, as gloo does now and then: once more")
+            for fresh in set(self.work.iterdir()) - before:
+                shutil.rmtree(fresh, ignore_errors=True)
         return Launched(done.returncode, sorted(done.stdout.splitlines()), done.stderr, self.work)
 
 

@@ -1,8 +1,8 @@
 """A program cannot tell whether it is recorded: awkward programs, each with and without us.
 
 What is compared is listed in tests/programs/facts.py and tests/differential.py: everything that the program
-prints, its status, the files it leaves, and all that it can see of itself. The stated differences: PYTHONPATH,
-sys.meta_path, and the parent process.
+prints, its status, the files it leaves, and all that it can see of itself. The stated differences: the variables
+by which layerscope comes in, sys.meta_path, and the parent process.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from layerscope import __version__, cli
 from layerscope.model.schema import SCHEMA_VERSION
 from tests.recordings import MS, Recording
 
-KNOWN = "counters, modules, operators, processes, ranks, spans, steps, threads"
+KNOWN = "counters, modules, operators, primitives, processes, ranks, spans, steps, threads"
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +27,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         recording.add_span(f"op{number % 3}", number * MS, number * 1000)
     recording.write(tmp_path / "train.layerscope")
     return tmp_path
+
+
+def test_an_option_may_stand_between_the_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["table", "train", "--top", "1", "operators", "-q"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["name", "op1", "2"]
+    assert cli.main(["export", "train", "--force", "out.csv", "-q"]) == 0, capsys.readouterr().err
+    assert cli.main(["table", "train", "--nonsense", "operators"]) == 125
+    assert capsys.readouterr().err.startswith("layerscope: unrecognized arguments: --nonsense")
 
 
 def test_a_table_of_the_newest_recording_names_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,6 +67,14 @@ def test_the_next_command_is_about_the_same_recording(capsys: pytest.CaptureFixt
     cli.main(["table", "train", "spans"])
 
     assert capsys.readouterr().err == "Next: layerscope table train steps\n"
+    cli.main(["table", "train", "primitives"])
+    assert capsys.readouterr().err == "Next: layerscope table train primitives --by shape\n"
+
+
+def test_the_next_command_is_not_the_same_again(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["table", "train", "primitives", "--by", "shape"])
+
+    assert capsys.readouterr().err == "Next: layerscope table train spans\n"
 
 
 def test_the_newest_recording_is_taken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerscope.collect import layout, spool
-from layerscope.collect.drainer import Drainer, Totals
+from layerscope.collect.drainer import Drainer
 from layerscope.collect.drainer import Ring as SeenRing
 from layerscope.collect.layers.operators import Decoder
+from layerscope.collect.sums import Totals, rows_of
 from tests.collect.shared_memory import Names, Page, Ring, Session
 
 
@@ -281,3 +282,26 @@ def test_running_totals_are_exact(parts: list[list[tuple[int, int, int, int]]]) 
     packed = np.frombuffer(totals.packed(), "<i8").reshape(-1, 4).tolist()
 
     assert {(kind, name): [count, ticks] for kind, name, count, ticks in packed} == expected
+
+
+@given(records, records)
+def test_totals_go_on_from_what_was_written_and_know_what_is_missing(
+    first: list[tuple[int, int, int, int]], later: list[tuple[int, int, int, int]]
+) -> None:
+    parts = []
+    for part in (first, later):
+        rows = np.zeros(len(part), layout.RECORD)
+        for i, (kind, name, start, ticks) in enumerate(part):
+            rows[i] = (start, start + ticks, name, 0, 0, 0, kind, 0)
+        parts.append(rows)
+    whole, restored, seen = Totals(), Totals(), Totals()
+    for rows in parts:
+        whole.add(rows)
+    before = Totals()
+    before.add(parts[0])
+    restored.restore(before.packed())
+    restored.add(parts[1])
+    seen.add(parts[1])
+
+    assert restored.packed() == whole.packed()
+    assert seen.missing_from(whole.packed()).tolist() == rows_of(before.packed()).tolist()

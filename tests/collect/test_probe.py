@@ -55,19 +55,21 @@ def test_a_kept_answer_that_makes_no_sense_is_asked_again(library: Path, cache: 
     assert probe.known(library) is None
 
 
-def test_without_a_place_to_keep_them_answers_are_not_kept(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("XDG_CACHE_HOME", "HOME"):
-        monkeypatch.delenv(variable)
-    assert probe.cache_folder() is None
-    probe.keep(library, Answer("good"))
-    assert probe.known(library) is None
-
-
-def test_a_cache_that_cannot_be_written_is_no_error(
+def test_without_a_cache_answers_are_kept_in_a_temporary_folder(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for variable in ("XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(variable)
+    probe.keep(library, Answer("good"))
+    assert probe.known(library) == Answer("good")
+    assert (probe.cache_folder() or Path()).is_relative_to(tmp_path)
+
+
+def test_without_any_place_answers_are_not_kept(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
     probe.keep(library, Answer("good"))
     assert probe.known(library) is None
 

@@ -224,7 +224,10 @@ def test_a_converter_that_is_killed_costs_only_time(busy: Busy) -> None:
     os.kill(converter, signal.SIGKILL)
     made = busy.end()
 
-    assert busy.recorded().run.info.exit.code == 0
+    recorded = busy.recorded()
+    assert recorded.run.info.exit.code == 0
+    said = "no summary: the converter was ended by signal 9; the raw files are kept: any `layerscope table`"
+    assert said in (recorded.run.path / "summary.txt").read_text()
     shown = subprocess.run(
         [*busy.differential.layerscope, "table", str(busy.differential.recording), "operators", "--csv"],
         capture_output=True, text=True, check=False, env=environment(),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -206,3 +207,110 @@ def test_on_a_disk_that_is_really_full_every_chunk_is_there_or_refused(small_dis
 
     assert set(errors) == {errno.ENOSPC}
     assert [chunk.payload for chunk in read(small_disk / "spool")[0]] == written
+
+
+def spans_of(count: int, first: int) -> np.ndarray:
+    """Records of spans with a counter's record between them."""
+    records = np.zeros(count, layout.RECORD)
+    records["start"] = np.arange(first, first + count)
+    records["kind"][1::3] = layout.COUNTER
+    records["kind"][2::3] = layout.EXTRA
+    return records
+
+
+def write_segments(path: Path) -> None:
+    """A raw file of three segments with two chunks of records in each."""
+    writer = spool.SpoolWriter(path)
+    for chunk in range(6):
+        if chunk in (2, 4):
+            writer.rotate()
+        writer.write(spool.RECORDS, spans_of(300, 300 * chunk).tobytes(), 7, 300, 300 * chunk)
+        writer.write(spool.POLL, bytes(32))
+    writer.close()
+
+
+def test_segments_are_read_as_one_file_while_they_grow(tmp_path: Path) -> None:
+    reader = spool.SpoolReader(tmp_path / "spool")
+    writer = spool.SpoolWriter(tmp_path / "spool")
+    seen = []
+    for number in range(9):
+        if number % 3 == 2:
+            writer.rotate()
+        writer.write(spool.NAMES, b"%d" % number)
+        if number % 2:
+            seen += [chunk.payload for chunk in reader.chunks()]
+    writer.close()
+    # A writer that comes later goes on in the last segment.
+    again = spool.SpoolWriter(tmp_path / "spool")
+    assert not again.is_new
+    again.write(spool.NAMES, b"9")
+    again.close()
+    seen += [chunk.payload for chunk in reader.chunks()]
+
+    assert seen == [b"%d" % number for number in range(10)]
+    assert (reader.damaged, reader.left_bytes) == (False, 0)
+    assert len(spool.segments(tmp_path / "spool")) == 4
+
+
+def test_a_stripped_segment_keeps_all_but_its_spans(tmp_path: Path) -> None:
+    path = tmp_path / "one" / "spool"
+    write_segments(path)
+    before = spool.raw_bytes(tmp_path)
+    freed = spool.strip(spool.segments(path)[1])
+
+    assert 0 < freed == before - spool.raw_bytes(tmp_path)
+    chunks = list(spool.SpoolReader(path).chunks())
+    kinds = [chunk.kind for chunk in chunks]
+    whole, went = [spool.RECORDS, spool.POLL], [spool.STRIPPED, spool.POLL]
+    assert kinds == [*whole, *whole, *went, *went, *whole, *whole]
+    for chunk in chunks[4:8:2]:
+        count, stays = spool.of_stripped(chunk.payload)
+        assert (chunk.key, chunk.count, count) == (7, 300, 100)
+        assert stays["start"].tolist() == list(range(chunk.first + 1, chunk.first + 300, 3))
+    assert spool.strip(spool.segments(path)[1]) == 0
+
+
+def test_a_segment_that_is_damaged_is_not_stripped_and_those_after_it_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "one" / "spool"
+    write_segments(path)
+    middle = spool.segments(path)[1]
+    content = bytearray(middle.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    middle.write_bytes(content)
+
+    assert spool.strip(middle) == 0
+    assert middle.read_bytes() == bytes(content)
+    reader = spool.SpoolReader(path)
+    firsts = [chunk.first for chunk in reader.chunks() if chunk.kind == spool.RECORDS]
+    assert reader.damaged
+    assert (firsts[:2], firsts[-2:]) == ([0, 300], [1200, 1500])
+    assert sorted(tmp_path.glob("one/*")) == spool.segments(path)
+
+
+def test_a_stripped_segment_is_never_larger_and_its_counters_and_readings_stay_small(tmp_path: Path) -> None:
+    path = tmp_path / "one" / "spool"
+    writer = spool.SpoolWriter(path)
+    for at in range(100):  # every 0.1 s
+        writer.write(spool.COUNTERS, bytes([at]) * 24)
+        writer.write(spool.POLL, np.array([at, at * 10**8, 0, 0], "<i8").tobytes())
+    writer.write(spool.TOTALS, b"sums")
+    writer.close()
+    before = path.stat().st_size
+    assert spool.strip(path, keeps_sums=False) > before // 2
+
+    chunks = list(spool.SpoolReader(path).chunks())
+    polls = [int.from_bytes(chunk.payload[:8], "little") for chunk in chunks if chunk.kind == spool.POLL]
+    assert polls == [*range(0, 100, 10), 99]
+    counted = [chunk.payload for chunk in chunks if chunk.kind == spool.COUNTERS]
+    assert counted == [b"".join(bytes([at]) * 24 for at in range(100))]
+    assert spool.TOTALS not in {chunk.kind for chunk in chunks}
+
+    marks = np.zeros(300, layout.RECORD)
+    marks["kind"], marks["start"] = layout.MARK, np.random.default_rng(0).integers(0, 2**60, 300)
+    other = tmp_path / "two" / "spool"
+    writer = spool.SpoolWriter(other)
+    writer.write(spool.RECORDS, marks.tobytes(), 7, 300, 0)
+    writer.close()
+    content = other.read_bytes()
+    assert spool.strip(other) == 0
+    assert other.read_bytes() == content

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from layerscope.model import layers
 from layerscope.model.schema import TABLES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -58,6 +59,26 @@ def test_every_column_of_every_table_is_on_the_page() -> None:
     sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     listed = {name: re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) for name, section in sections.items()}
     assert listed == {table.name: [column.name for column in table.columns] for table in TABLES.values()}
+
+
+def test_every_layer_is_on_the_page_and_has_one_of_its_own() -> None:
+    page = generate.layers_page(DOCS / "layers")
+
+    rows = dict(re.findall(r"^\| \[(\w+)\]\(\1\.md\) \| .+ \| (.+) \|$", page, re.MULTILINE))
+    assert set(rows) == {*layers.SPAN_LAYERS, layers.COUNTERS}
+    kinds = [kind for row in rows.values() for kind in re.findall(r"`(\w+)`", row)]
+    assert sorted(kinds) == sorted(layers.KINDS)
+    linked = re.findall(r"\]\((\w+\.md)\)", page)
+    assert sorted(linked) == sorted(file.name for file in (DOCS / "layers").glob("*.md") if file.name != "README.md")
+
+
+def test_a_page_beside_the_layers_is_linked_with_its_first_sentence(tmp_path: Path) -> None:
+    (tmp_path / "shapes.md").write_text(
+        "# Shapes\n\n```sh\nlayerscope\n\nrun it.\n```\n\nThe inputs of\noperators. And more.\n\nLast.\n"
+    )
+    (tmp_path / "README.md").write_text("# Layers\n")
+
+    assert generate.layers_page(tmp_path).endswith("\n- [shapes](shapes.md): The inputs of operators.")
 
 
 def test_check_names_a_page_that_is_out_of_date(

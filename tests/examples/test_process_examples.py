@@ -10,15 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.recorded import GLOO_ABORT
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TIMEOUT_S = 200
+ATTEMPTS = 3
 pytestmark = pytest.mark.slow
 
 
 def run(command: list[str]) -> str:
     """What a command prints; it must succeed."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=environment)
+    for _ in range(ATTEMPTS):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=environment)
+        if GLOO_ABORT not in done.stderr:
+            break
+        print("a rank aborted while it exited, as gloo does now and then: once more")
     assert done.returncode == 0, done.stderr
     return done.stdout
 

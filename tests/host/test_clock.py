@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.host.clock import monotonic_clock, tsc_is_usable
+from layerscope.host.clock import ahead_ns, monotonic_clock, tsc_is_usable
 
 SOURCE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 GOOD = "fpu tsc msr constant_tsc rep_good nopl nonstop_tsc cpuid"
@@ -54,3 +54,14 @@ def test_a_monotonic_clock_is_one_boot_in_one_time_namespace(tmp_path: Path) -> 
     (tmp_path / "proc/self/ns").mkdir(parents=True)
     (tmp_path / "proc/self/ns/time").symlink_to("time:[4026531834]")
     assert monotonic_clock(tmp_path) == "b00t time:[4026531834]"
+
+
+def test_the_clock_of_another_time_namespace_is_ahead_of_ours(tmp_path: Path) -> None:
+    offsets = {"7": "monotonic      86400         5\nboottime  1 0\n", "self": "monotonic 60 0\nboottime 0 0\n"}
+    for process, text in offsets.items():
+        (tmp_path / "proc" / process).mkdir(parents=True)
+        (tmp_path / "proc" / process / "timens_offsets").write_text(text)
+
+    assert ahead_ns(7, tmp_path) == 86_340 * 10**9 + 5
+    assert ahead_ns(8, tmp_path) == 0  # it has ended
+    assert ahead_ns(7, tmp_path / "nowhere") == 0

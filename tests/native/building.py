@@ -38,8 +38,8 @@ def build_driver(folder: Path, *flags: str, driver: Path = DRIVER) -> Path:
     return build(folder / "driver", sources, "-O2", "-g", "-rdynamic", *flags)
 
 
-def build_sanitized(folder: Path, sanitizer: str, driver: Path = DRIVER) -> Path:
-    """A driver under a sanitizer; the test is skipped where the compiler does not have it."""
+def sanitizer_flag(folder: Path, sanitizer: str) -> str:
+    """What a compiler is told; the test is skipped where it does not have the sanitizer."""
     empty = folder / "empty.c"
     empty.write_text("int main(void) { return 0; }\n")
     flag = f"-fsanitize={sanitizer}"
@@ -48,4 +48,10 @@ def build_sanitized(folder: Path, sanitizer: str, driver: Path = DRIVER) -> Path
         pytest.skip(f"{command[0]} has no {flag}")
     if subprocess.run([str(folder / "empty")], capture_output=True, timeout=60, check=False).returncode:
         pytest.skip(f"a program built with {flag} does not run here")
+    return flag
+
+
+def build_sanitized(folder: Path, sanitizer: str, driver: Path = DRIVER) -> Path:
+    """A driver under a sanitizer."""
+    flag = sanitizer_flag(folder, sanitizer)
     return build_driver(folder, flag, "-fno-omit-frame-pointer", driver=driver)

@@ -4,6 +4,7 @@
  *
  * usage: driver SOCKET tree  THREADS COUNT PAUSE_US    COUNT operators a thread in a repeating tree
  *        driver SOCKET chaos THREADS COUNT SEED        ends out of order and on other threads, names of all kinds
+ *        driver SOCKET windows THREADS COUNT SEED      the same, while only windows of it are recorded
  *        driver -      cost  1       COUNT REPEATS     CPU time of one operator in ns; COUNT below what a ring holds */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -24,6 +25,9 @@ int ls_prepare(const char *name, const char *library_path, int use_tsc);
 int ls_operators_start(void);
 void ls_operators_stop(void);
 void ls_note_optimizer(uint32_t instance);
+void ls_window_set(int64_t first, int64_t last, int64_t every, int by_time, const char *mark);
+void ls_window_forks(void);
+void ls_window_forked(int is_child);
 int ls_probe_record(const char *library, int sequence_offset, int use_tsc);
 
 enum { FUNCTION = 0, BACKWARD = 1, RANGE = 7 };
@@ -35,6 +39,7 @@ enum { PATTERN = sizeof DEPTHS / sizeof *DEPTHS };
 
 static uint64_t count;
 static unsigned pause_us;
+static int windows;
 static _Atomic uint64_t begun, ended;
 
 static void *tree(void *unused) {
@@ -79,7 +84,7 @@ static record_function *chaos_begin(uint64_t *state, char *buffer) {
         name = buffer + 8;
         break;
     case 2:
-        name = "Optimizer.step#Adam.step";
+        name = windows ? "Optimizer.zero_grad#Adam" : "Optimizer.step#Adam.step"; /* that one really makes steps */
         break;
     }
     return fake_begin(name, scope, dice(state), dice(state) % 100);
@@ -117,6 +122,11 @@ static void *chaos(void *seed) {
         if (depth == 600 || i % 997 == 0)
             while (depth)
                 chaos_end(open[--depth]);
+        if (windows && i % 997 == 0) {
+            record_function *f = fake_begin("Optimizer.step#SGD.step", RANGE, 0, 0);
+            ls_note_optimizer(1);
+            fake_end(f);
+        }
         if (i % 10000 == 5000) /* deeper than what is kept */
             while (depth < 600)
                 open[depth++] = chaos_begin(&state, buffer);
@@ -147,7 +157,9 @@ static void run_chaos(int threads, uintptr_t seed) {
     for (int round = 0; round < 4; round++) { /* threads come and go: rings have several owners */
         run_threads(chaos, threads, seed + 100 * (uintptr_t)round);
 #ifndef __SANITIZE_THREAD__
+        ls_window_forks();
         pid_t child = fork();
+        ls_window_forked(child == 0);
         if (child == 0)
             in_child();
         waitpid(child, NULL, 0);
@@ -181,6 +193,9 @@ int main(int arguments, char **argument) {
     }
     if (ls_prepare(argument[1], "", 0))
         return 3;
+    windows = !strcmp(argument[2], "windows");
+    if (windows)
+        ls_window_set(20, 40, 60, 0, atoi(argument[5]) % 2 ? "aten::addmm" : "");
     for (int i = 0; i < 1000 && ls_operators_start() == 1; i++)
         usleep(10000);
     if (ls_operators_start())

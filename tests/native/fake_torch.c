@@ -23,11 +23,14 @@ typedef struct {
     uint64_t forward_thread; /* offset 16 */
     bool async;
     void *contexts[16];
+    uint64_t used;
+    callback callbacks[16]; /* as they were when it began */
     uint8_t scope;
 } record_function;
 
 static callback callbacks[16];
 static uint64_t used;
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 
 EXPORT const char *_ZNK2at14RecordFunction4nameEv(const record_function *f) { return f->name; }
 EXPORT bool _ZNK2at14RecordFunction7isAsyncEv(const record_function *f) { return f->async; }
@@ -38,13 +41,19 @@ EXPORT uint64_t _ZN2at14RecordFunction15currentThreadIdEv(void) {
 }
 EXPORT uint64_t _ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE(callback c) {
     uint64_t free = 0;
+    pthread_mutex_lock(&changing);
     while (free < used && callbacks[free].end)
         free++;
     callbacks[free] = c;
     used += free == used;
+    pthread_mutex_unlock(&changing);
     return free + 1;
 }
-EXPORT void _ZN2at14removeCallbackEm(uint64_t handle) { memset(&callbacks[handle - 1], 0, sizeof(callback)); }
+EXPORT void _ZN2at14removeCallbackEm(uint64_t handle) {
+    pthread_mutex_lock(&changing);
+    memset(&callbacks[handle - 1], 0, sizeof(callback));
+    pthread_mutex_unlock(&changing);
+}
 
 EXPORT record_function *fake_begin(const char *name, int scope, int64_t sequence, uint64_t forward_thread) {
     record_function *f = calloc(1, sizeof *f);
@@ -52,16 +61,20 @@ EXPORT record_function *fake_begin(const char *name, int scope, int64_t sequence
     f->sequence = sequence;
     f->forward_thread = forward_thread;
     f->scope = (uint8_t)scope;
-    for (uint64_t i = 0; i < used; i++)
-        if (callbacks[i].start && callbacks[i].scopes[scope])
-            callbacks[i].start(&f->contexts[i], f);
+    pthread_mutex_lock(&changing);
+    f->used = used;
+    memcpy(f->callbacks, callbacks, used * sizeof(callback));
+    pthread_mutex_unlock(&changing);
+    for (uint64_t i = 0; i < f->used; i++)
+        if (f->callbacks[i].start && f->callbacks[i].scopes[scope])
+            f->callbacks[i].start(&f->contexts[i], f);
     return f;
 }
 
 EXPORT void fake_end(record_function *f) {
-    for (uint64_t i = 0; i < used; i++) {
-        if (callbacks[i].end && callbacks[i].scopes[f->scope])
-            callbacks[i].end(f, f->contexts[i]);
+    for (uint64_t i = 0; i < f->used; i++) {
+        if (f->callbacks[i].end && f->callbacks[i].scopes[f->scope])
+            f->callbacks[i].end(f, f->contexts[i]);
         if (f->contexts[i]) { /* ~unique_ptr: the deleting destructor, second of the two */
             void (**vtable)(void *) = *(void (***)(void *))f->contexts[i];
             vtable[1](f->contexts[i]);

@@ -116,6 +116,8 @@ def killed(driver: Path, folder: Path, threads: int, after_s: float, lagging: bo
         records = [chunk for chunk in chunks if chunk.kind == spool.RECORDS and chunk.key == ring]
         assert [chunk.first for chunk in records] == np.cumsum([0] + [chunk.count for chunk in records])[:-1].tolist()
         assert sum(chunk.count for chunk in records) == until
+        if not until:
+            continue  # it was killed before its first record
         last = np.concatenate([np.frombuffer(chunk.payload, layout.RECORD) for chunk in records])[-1000:]
         memory = np.frombuffer(handed.rings[ring], layout.RECORD, layout.RING_RECORDS, layout.RING_HEADER)
         assert (memory[np.arange(until - len(last), until) % layout.RING_RECORDS] == last).all()

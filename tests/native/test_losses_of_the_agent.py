@@ -22,7 +22,7 @@ def test_a_full_ring_drops_and_counts_exactly(drive: Drive) -> None:
     records = handed.records(0)
     spans = int((records["kind"] < layout.THREAD_BEGIN).sum())
     # The record of the thread is the only other one; two places are kept for an account of the loss.
-    assert len(records) == spans + 1 == layout.RING_RECORDS - 6
+    assert len(records) == spans + 1 == layout.RING_RECORDS - 7
     assert int(header["lost_full"]) == 300_000 - spans
     assert int(header["lost_deep"]) == 0
     assert int(header["lost_first"]) < int(header["lost_last"])

@@ -1,6 +1,7 @@
 """Prints what a program can see of itself, as JSON: run with and without the recorder, it must be the same.
 
-Left out is what differs between any two runs (ids, times), and PYTHONPATH, the one stated difference.
+Left out is what differs between any two runs (ids, times), and the variables by which layerscope
+comes in, the one stated difference.
 """
 
 import atexit
@@ -142,13 +143,17 @@ def torch_facts():
     }
 
 
+OURS = ("PYTHONPATH", "INTEL_LIBITTNOTIFY64", "NVTX_INJECTION64_PATH", "LAYERSCOPE_AGENT")
+OURS_IN_BYTES = tuple(f"{name}=".encode() for name in OURS)
+
+
 def children_facts():
     """The environment of a child, and what it inherits."""
     env = subprocess.run(["/usr/bin/env", "-0"], capture_output=True, check=True).stdout.split(b"\0")
     ls = subprocess.run(["/bin/sh", "-c", "ls /proc/self/fd; umask; ulimit -a"], capture_output=True, check=True)
     return {
-        "environment": sorted(os.fsdecode(entry) for entry in env if entry and not entry.startswith(b"PYTHONPATH=")),
-        "own environment": sorted(name for name in os.environ if name != "PYTHONPATH"),
+        "environment": sorted(os.fsdecode(entry) for entry in env if entry and not entry.startswith(OURS_IN_BYTES)),
+        "own environment": sorted(name for name in os.environ if name not in OURS),
         "shell": ls.stdout.decode(),
     }
 

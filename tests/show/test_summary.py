@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from layerscope.analyse.summary import summarise
+from layerscope.analyse.thinned import Thinned
 from layerscope.show import summary as show
 from layerscope.store.reader import Reader
 from layerscope.store.run import ExitState, LayerState, ProgramState, RecordingCost
@@ -110,6 +111,19 @@ def test_nothing_recorded_is_a_sentence_with_the_reason() -> None:
     assert printed.endswith("Next: layerscope table processes\n")
 
 
+def test_a_program_without_operators_is_told_so() -> None:
+    assert "No operators were recorded: the program called none that layerscope could see.\n" in text_of(Recording())
+
+
+@pytest.mark.parametrize(
+    ("is_lossy", "said"), [(False, "are exact. To"), (True, "are exact but for what was lost. To")]
+)
+def test_what_was_kept_is_said(is_lossy: bool, said: str) -> None:
+    kept = show._kept(Thinned(steps=20, kept_steps=5, spans=4_000_000, kept_spans=1_000_000), is_lossy)
+    assert kept.startswith("Kept in detail: 5 of 20 steps, 1.00 of 4.00 million spans; the sums above")
+    assert said in kept
+
+
 def test_losses_are_counted() -> None:
     recording = training()
     recording.add_gap("ring_full", 1204, track=0)
@@ -147,6 +161,7 @@ def test_beside_a_short_program_our_processes_are_counted_in_time() -> None:
         ({"command": ["/usr/bin/python", "-m", "package.train", "--lr", "1"]}, "layerscope: -m package.train, exit 0"),
         ({"command": ["./mlp", "64", "128"]}, "layerscope: ./mlp, exit 0"),
         ({"command": ["python"]}, "layerscope: python, exit 0"),
+        ({"command": ["/usr/bin/python3", "-u", "-c", "import x"]}, "layerscope: /usr/bin/python3, exit 0"),
         ({"command": []}, "layerscope: unknown program, exit 0"),
         ({"exit": ExitState(code=3)}, "train.py, exit 3, 2.00 s."),
         ({"exit": ExitState(signal=250)}, "train.py, ended by signal 250, 2.00 s."),

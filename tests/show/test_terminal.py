@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerscope.analyse import tables
-from layerscope.analyse.result import Result, select
+from layerscope.analyse.result import GBYTE_PER_S, Result, ResultColumn, select
 from layerscope.model.events import Problem
 from layerscope.show import terminal
 from layerscope.store.reader import Reader
@@ -46,6 +46,13 @@ def test_a_table_is_aligned_and_every_duration_has_its_unit() -> None:
         f"{'add':<{len(LONG)}}  function  python 100     -  1.005000 s  1.50 µs  1.50 µs       <0.1 %      <0.1 %",
         f"{'all 2 spans':<{len(LONG)}}{' ' * 42}         3.00 ms                  100.0 %",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"), [(0.0, "0.00 GB/s"), (0.004, "<0.01 GB/s"), (0.01, "0.01 GB/s"), (31.44, "31.4 GB/s")]
+)
+def test_a_slow_rate_is_not_none(value: float, cell: str) -> None:
+    assert terminal.column_cells(ResultColumn("gb_per_s", "float64", GBYTE_PER_S, ""), [value], [], 0) == [cell]
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 100, 140, 200])

@@ -1,7 +1,9 @@
 """Says which operators belong to which module, without layerscope: by torch.profiler, by a `Module.__call__` of
 its own, and by the sequence numbers that autograd gives out while a module runs.
 
-usage: module_oracle.py NAME, of networks.py. Prints {path: {name: count}} as JSON.
+usage: module_oracle.py NAME, of networks.py. Prints {path: {name: count}} as JSON, or says that its profiler sees too
+little and exits with status 3: an old one sees the thread that started it and those of the backward pass, or
+microseconds.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import networks
 
 OUTSIDE = "outside any module"
+OF_SEVERAL_THREADS = ("two_threads", "backward_elsewhere")
 ENTER, LEAVE = "enter ", "leave "
 ENGINE = "autograd::engine::evaluate_function: "
 
@@ -118,7 +121,16 @@ def count(events: list[Any]) -> dict[str, dict[str, int]]:
 def main() -> None:
     """Run the network under the profiler."""
     torch.nn.Module.__call__ = call
-    everywhere = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    if not hasattr(torch._C._autograd._KinetoEvent, "start_ns"):
+        print(f"the profiler of PyTorch {torch.__version__} tells times in microseconds only", file=sys.stderr)
+        sys.exit(3)
+    try:
+        everywhere = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    except TypeError:
+        if sys.argv[1] in OF_SEVERAL_THREADS:
+            print(f"the profiler of PyTorch {torch.__version__} sees one thread only", file=sys.stderr)
+            sys.exit(3)
+        everywhere = None
     with profile(activities=[ProfilerActivity.CPU], experimental_config=everywhere) as profiled:
         networks.main(sys.argv[1])
     events = sorted(profiled.profiler.kineto_results.events(), key=lambda event: (event.start_ns(), -event.end_ns()))

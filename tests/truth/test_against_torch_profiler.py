@@ -18,11 +18,16 @@ EXAMPLE = ROOT / "examples" / "mnist_cnn.py"
 OPTIONS = ["--epochs", "1", "--limit", "40", "--threads", "1"]
 STEP_END = "Optimizer.step#SGD.step"
 
+SEES_TOO_LITTLE = 3
+
 # Runs the example unchanged under torch.profiler and prints every event of it.
 PROFILED = f"""
 import json, runpy, sys
 import torch
 from torch.profiler import profile, ProfilerActivity
+if not hasattr(torch._C._autograd._KinetoEvent, "start_ns"):
+    print(f"the profiler of PyTorch {{torch.__version__}} tells times in microseconds only", file=sys.stderr)
+    sys.exit({SEES_TOO_LITTLE})
 sys.argv = [{str(EXAMPLE)!r}, *json.loads(sys.argv[1])]
 sys.path[0] = {str(EXAMPLE.parent)!r}
 out = sys.stdout
@@ -48,8 +53,11 @@ def data(program_python: str, tmp_path_factory: pytest.TempPathFactory) -> list[
 def profiled(python: str, options: list[str]) -> list[tuple[str, int, int, int]]:
     """Events of torch.profiler on the thread of the loop: name, start, duration, thread."""
     done = subprocess.run(
-        [python, "-c", PROFILED, json.dumps(options)], capture_output=True, text=True, check=True, timeout=300
+        [python, "-c", PROFILED, json.dumps(options)], capture_output=True, text=True, check=False, timeout=300
     )
+    if done.returncode == SEES_TOO_LITTLE:
+        pytest.skip(done.stderr.splitlines()[-1])
+    assert done.returncode == 0, done.stderr
     events = [tuple(event) for event in json.loads(done.stdout)]
     return [event for event in events if not event[0].startswith("ProfilerStep")]
 

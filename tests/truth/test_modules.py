@@ -18,6 +18,7 @@ NETWORKS = (
     "two_threads", "double_backward", "hooked",
 )  # fmt: skip
 OUTSIDE = "outside any module"
+SEES_TOO_LITTLE = 3  # module_oracle.py
 
 
 TRAINS = """
@@ -53,8 +54,11 @@ def test_every_operator_belongs_to_the_module_that_hooks_and_the_profiler_say(
     python: str, tmp_path: Path, name: str
 ) -> None:
     done = subprocess.run(
-        [python, str(HERE / "module_oracle.py"), name], capture_output=True, text=True, check=True, timeout=200
+        [python, str(HERE / "module_oracle.py"), name], capture_output=True, text=True, check=False, timeout=200
     )
+    if done.returncode == SEES_TOO_LITTLE:
+        pytest.skip(done.stderr.splitlines()[-1])
+    assert done.returncode == 0, done.stderr
     theirs = json.loads(done.stdout)
 
     recorded = record(python, str(HERE / "networks.py"), tmp_path, name)

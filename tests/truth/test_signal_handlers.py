@@ -29,7 +29,7 @@ swallowed = 0
 for round in range(60):
     net = nn.Sequential(*[nn.Identity() for _ in range(300)])
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.0001 + round * 0.00001)
+        signal.setitimer(signal.ITIMER_REAL, 0.0001 * 1.1**round)
         net(x)
         time.sleep(0.2)
         swallowed += 1

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from layerscope.analyse.phases import (
     BACKWARD,
+    EARLIEST,
     FUNCTION,
     LOADER,
     OPTIMIZER,
@@ -37,6 +38,30 @@ def _no_tracks() -> Int32s:
     return np.zeros(0, np.int32)
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of the run that was recorded where not all of it was. Times in ns of the run."""
+
+    open_ns: int
+    close_ns: int = np.iinfo(np.int64).max  # the latest while it is open
+    first: int = 0  # the number of its first whole step, -1: not known
+    rule: str = ""  # by which its steps were counted, "": not known
+    optimizer: int = -1  # the instance that ends its steps, where it is known
+    steps: int = -1  # how many it holds, where that is known
+    is_cut: bool = False  # it opens in the middle of a step
+    is_cut_off: bool = False  # and closes in the middle of one
+
+    @property
+    def begins_step(self) -> bool:
+        """Whether a step begins where it opens, and it is not the first one of the process."""
+        return not self.is_cut and self.open_ns != EARLIEST
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether something of the program comes after it."""
+        return self.close_ns != np.iinfo(np.int64).max
+
+
 @dataclass(slots=True)
 class SpanColumns:
     """The spans of one process in any order, as arrays of equal length, and what the program or the user marked.
@@ -54,7 +79,17 @@ class SpanColumns:
     optimizer: Int32s  # instance of the optimizer of an `Optimizer.step#` span, -1 elsewhere and where unknown
     marks_ns: Int64s = field(default_factory=_no_times)  # moments that the program marked as the end of a step
     marks_track: Int32s = field(default_factory=_no_tracks)  # the track of each of them
+    ending: int = -1  # the instance of the optimizer that ends the steps, where it is known from before
     step_mark: str = ""  # the name of the spans that the user says are the steps
+    windows: tuple[Window, ...] = ()  # what was recorded, if not all was
+    window: Window | None = None  # the one of them that these are the spans of
+
+
+def last_end(spans: SpanColumns, line: Line) -> int:
+    """Where the last step of a line ends that lasts until the next one begins: ranges and modules do not count."""
+    if spans.window is not None and spans.window.is_closed:
+        return spans.window.close_ns
+    return int(line.end[line.kind != RANGE].max(initial=EARLIEST))
 
 
 @dataclass(slots=True)

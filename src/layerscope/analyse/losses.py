@@ -19,13 +19,15 @@ _REASONS = {
     "no_ring": "no ring could be made for their thread",
     "too_deep": "they were nested too deeply",
     "damaged": "the raw file is damaged there",
+    "max_size": "the recording was as large as it may become and its conversion too far behind to make room",
 }
 _REMEDIES = {
     "ring_full": "leave a CPU to the drainer",
     "disk_full": "record to a disk with room (-o)",
     "after_end": "end the processes that outlive the program before it ends",
-    "no_ring": "raise the limits of memory and open files of the program (ulimit -v, ulimit -n)",
+    "no_ring": "raise the limits of memory, file sizes and open files of the program (ulimit -v, -f, -n)",
     "damaged": "record again",
+    "max_size": "allow more (--max-size), record less (--steps, --after), or leave a CPU to the converter",
 }
 
 

@@ -3,7 +3,8 @@
 Ranks that average gradients all take as long as the slowest. So the one that holds the others up is told by its
 work: the time of a step without the time in which it waited for others. It waits in a collective, such as an
 all-reduce, from its own arrival until the last rank arrives, at most for as long as the call took. The k-th call of
-a name on one rank belongs to the k-th on the others, where all ranks made as many; elsewhere waiting is not known.
+a name on one rank belongs to the k-th on the others, where all ranks made as many; elsewhere, and where a run was
+thinned, so that not the same calls of each rank are there, waiting is not known.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layerscope.analyse.step_times import MeasuredSteps, process_of_tracks
+from layerscope.analyse.thinned import is_thinned
 from layerscope.store.reader import Reader
 
 # Collectives that nobody leaves before all have arrived. On a GPU the name stands for the launch only.
@@ -69,7 +71,7 @@ def rank_times(reader: Reader) -> list[RankTimes]:
         return []
     hosts = dict(zip(processes["rank"].tolist()[::-1], processes["host"].tolist()[::-1], strict=True))
     steps = MeasuredSteps(reader)
-    waits = _waits(reader, of_process, steps) if len(ranks) > 1 else {}
+    waits = _waits(reader, of_process, steps) if len(ranks) > 1 and not is_thinned(reader) else {}
     found = []
     for rank in ranks:
         own = [process for process, of in of_process.items() if of == rank]

@@ -142,7 +142,10 @@ def memory_of(counters: Counters, steps: MeasuredSteps, info: RunInfo) -> Memory
         return Memory(None, info.program.max_rss_bytes) if info.program.max_rss_bytes else None
     # The last reading of a process may fall into its end, when its memory is already given back.
     end_bytes = sum(int(values[values > 0][-1]) for _, values in rss.values() if (values > 0).any()) or None
-    memory = Memory(end_bytes, max(info.program.max_rss_bytes, end_bytes or 0))
+    most_bytes = max(int(values.max(initial=0)) for _, values in rss.values())
+    memory = Memory(end_bytes, max(info.program.max_rss_bytes, most_bytes, end_bytes or 0))
+    if not memory.peak_bytes:
+        return None
     if not steps.processes:
         return memory
     first = last = 0.0

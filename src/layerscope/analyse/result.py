@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,15 @@ BYTES = "bytes"
 COUNT = "count"
 SHARE = "share"
 RATIO = "ratio"
+GFLOP_PER_S = "GFLOP/s"
+GBYTE_PER_S = "GB/s"
 # The unit stands in the row itself, in its column `unit`.
 BY_ROW = "by row"
 BY_ROW_PER_S = "by row per s"
 
 _NUMBERS = ("int64", "int32", "float64")
+# A column beside the others that keeps the order of given rows.
+_PLACE = "layerscope place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ class Result:
         import pyarrow as pa
 
         schema = pa.schema([(column.name, pa.type_for_alias(column.type)) for column in self.columns])
-        answer = self.relation.order(self.order).select(*schema.names).to_arrow_table()
+        answer = self.relation.order(self.order).select(*map(quoted, schema.names)).to_arrow_table()
         return answer.cast(schema)
 
     @property
@@ -103,6 +107,29 @@ class Result:
     def known_columns(self) -> str:
         """The columns, as the end of an error message."""
         return "Its columns are " + ", ".join(column.name for column in self.columns)
+
+
+def of_arrow(name: str, columns: tuple[ResultColumn, ...], data: pa.Table, **more: Any) -> Result:
+    """The rows of `data`, whose columns are `columns`, in their order: a table that is no question any more."""
+    import duckdb
+    import pyarrow as pa
+
+    placed = data.append_column(_PLACE, pa.array(range(data.num_rows), pa.int64()))
+    return Result(name, columns, duckdb.from_arrow(placed), f'"{_PLACE}"', **more)
+
+
+def of_rows(name: str, columns: tuple[ResultColumn, ...], rows: Sequence[Sequence[Any]], **more: Any) -> Result:
+    """A few rows that were asked of no recording, in their order."""
+    import pyarrow as pa
+
+    schema = pa.schema([(column.name, pa.type_for_alias(column.type)) for column in columns])
+    arrays = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(schema)]
+    return of_arrow(name, columns, pa.table(arrays, schema), **more)
+
+
+def quoted(name: str) -> str:
+    """A column's name as SQL: one like `sum(x)` is no expression."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def select(result: Result, where: str | None = None, sort: str | None = None, top: int | None = None) -> Result:

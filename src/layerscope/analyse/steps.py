@@ -38,12 +38,15 @@ from layerscope.analyse.phases import (
     Timeline,
 )
 from layerscope.analyse.rules import loader, mark, optimizer, request
+from layerscope.analyse.windowed import find_in_windows
 from layerscope.model.layers import PHASES
 
-__all__ = ["SpanColumns", "Steps", "find_steps", "without_side_requests"]
+__all__ = ["SpanColumns", "Steps", "find_steps", "no_steps", "warmup"]
 
 # The engine's own span around each backward function; to torch it is an operator, only what is in it is autograd.
 ENGINE_PREFIX = "autograd::engine::evaluate_function"
+# From the strongest to the weakest.
+RULES = {"mark": mark, "optimizer": optimizer, "loader": loader, "request": request}
 WARMUP_WINDOW = 5
 WARMUP_TOLERANCE = 0.2
 
@@ -85,26 +88,31 @@ class Steps:
         return step, phase
 
 
-def find_steps(spans: SpanColumns) -> Steps:
-    """Find the steps of a process and the time they spend in each phase."""
+def find_steps(spans: SpanColumns, weakest: str = "none") -> Steps:
+    """Find the steps of a process and the time they spend in each phase, by no rule that is weaker than `weakest`."""
     engine = np.array([name.startswith(ENGINE_PREFIX) for name in spans.names], np.bool_)
     if engine.any():
         spans = replace(spans, kind=np.where(engine[spans.name], np.uint8(BACKWARD), spans.kind))
-    workers = worker_tracks(spans)
-    for rule in (mark, optimizer, loader, request):
-        found = rule.find(spans, workers)
-        if found is not None:
-            return _steps(found)
+
+    def find(part: SpanColumns, known: str) -> Found | None:
+        workers = worker_tracks(part)
+        for name, rule in RULES.items():
+            if known not in ("", name):
+                continue
+            found: Found | None = rule.find(part, workers)
+            if found is not None:
+                return found
+            if name == weakest:
+                break
+        return None
+
+    found = find_in_windows(spans, find) if spans.windows else find(spans, "")
+    return _steps(found) if found is not None else no_steps()
+
+
+def no_steps() -> Steps:
+    """Nothing was found."""
     return _steps(Found("none", []))
-
-
-def without_side_requests(found: dict[int, Steps]) -> dict[int, Steps]:
-    """The steps by process, without requests if another process has steps of a stronger rule.
-
-    A worker of a loader that calls modules to prepare its data serves nobody; the recording is about the training.
-    """
-    stronger = {number: steps for number, steps in found.items() if len(steps) and steps.rule != "request"}
-    return stronger or found
 
 
 def _steps(found: Found) -> Steps:
@@ -129,7 +137,7 @@ def _steps(found: Found) -> Steps:
         backward_ns=spent[BACKWARD_PHASE],
         optimizer_ns=spent[OPTIMIZER_PHASE],
         other_ns=spent[OTHER_PHASE],
-        warmup=_warmup(end - begin),
+        warmup=warmup(end - begin),
         timeline=timelines[0] if len(lanes) == 1 else nothing,
         lanes={lane.track: timeline for lane, timeline in zip(lanes, timelines, strict=True)} if len(lanes) > 1 else {},
     )
@@ -147,11 +155,11 @@ def _numbered(lanes: list[Lane], order: Int64s) -> list[Timeline]:
     return timelines
 
 
-def _warmup(dur_ns: Int64s) -> Bools:
+def warmup(dur_ns: Int64s) -> Bools:
     """Which steps are warm-up."""
-    warmup = np.zeros(len(dur_ns), np.bool_)
+    is_warmup = np.zeros(len(dur_ns), np.bool_)
     if len(dur_ns) < 3:
-        return warmup
+        return is_warmup
     most = max(1, len(dur_ns) // 10)
     count = most
     if most > 1:
@@ -159,5 +167,5 @@ def _warmup(dur_ns: Int64s) -> Bools:
         usual = np.median(dur_ns)
         settled = np.abs(np.median(windows, axis=1) - usual) <= WARMUP_TOLERANCE * usual
         count = int(np.argmax(settled)) + 1 if settled.any() else most
-    warmup[:count] = True
-    return warmup
+    is_warmup[:count] = True
+    return is_warmup

@@ -6,18 +6,23 @@ over the measured steps, which are all but the warm-up; without steps they are s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.analyse.below import Below, BelowSums, KindTime, PrimitiveSum, worker_of
 from layerscope.analyse.losses import problems
 from layerscope.analyse.module_times import ModuleTimes, module_times
 from layerscope.analyse.ranks import SlowestRank, rank_times, slowest_rank
 from layerscope.analyse.resources import Counters, Memory, Resources, memory_of, resources
+from layerscope.analyse.shapes import has_shapes
 from layerscope.analyse.step_times import Array, Arrays, Bools, MeasuredSteps, StepTimes, process_of_tracks
+from layerscope.analyse.thinned import Corrections, Thinned, is_thinned, summed, what_was_kept, whole_and_outside
 from layerscope.model.events import Problem
-from layerscope.model.layers import OPERATORS
+from layerscope.model.layers import OPERATORS, PRIMITIVES, RANGES
 from layerscope.store.reader import Reader
 from layerscope.store.run import RunInfo
 
@@ -28,12 +33,17 @@ Floats = NDArray[np.float64]
 
 @dataclass(slots=True)
 class OperatorRow:
-    """Self time and calls of one name: of a step on average, or of the whole run; `share` of the same."""
+    """Self time and calls of one name: of a step on average, or of the whole run; `share` of the same.
+
+    `below`: what it asked for on its own thread; `worker`: who does its work where it asked for nothing.
+    """
 
     name: str
     self_ns: float
     share: float
     calls: float
+    below: tuple[Below, ...] = ()
+    worker: str = ""
 
 
 @dataclass(slots=True)
@@ -41,7 +51,9 @@ class OperatorTimes:
     """The operators with the most self time; `rest` sums up the other `rest_names` ones.
 
     `idle_ns` is the time of a step in which its thread ran no operator; `outside_share` the part of
-    all self time that lies in no step.
+    all self time that lies in no step. `layer`: ranges where the program has no operators. `kinds`: see
+    `analyse.below`. `primitives` are those with the most self time, the last row sums up the others; both are empty
+    where none were recorded.
     """
 
     rows: list[OperatorRow]
@@ -49,6 +61,9 @@ class OperatorTimes:
     rest_names: int
     idle_ns: float | None
     outside_share: float
+    layer: str = OPERATORS
+    kinds: list[KindTime] = field(default_factory=list)
+    primitives: list[OperatorRow] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -89,6 +104,8 @@ class Summary:
     open_operators: list[OpenOperators]
     problems: tuple[Problem, ...]
     cost: Cost
+    thinned: Thinned | None = None
+    has_shapes: bool = False
 
 
 def summarise(reader: Reader) -> Summary:
@@ -108,13 +125,15 @@ def summarise(reader: Reader) -> Summary:
         steps=times,
         resources=resources(counters, steps, times, info),
         memory=memory_of(counters, steps, info),
-        operators=_operators(sums, steps, times, tracks),
+        operators=_operators(sums, steps, times, tracks, info.versions),
         modules=module_times(reader, sums.self_by_module, _divisor(times)) if sums else None,
         ranks=len(ranks),
         slowest_rank=slowest_rank(ranks),
         open_operators=_open_operators(reader),
         problems=problems(reader),
         cost=_cost(info),
+        thinned=what_was_kept(reader),
+        has_shapes=has_shapes(reader),
     )
 
 
@@ -128,8 +147,12 @@ class _Sums:
     self_by_module: Floats  # at 0 what runs in no module, at 1 + key the others
     busy_by_track: Floats
     scopes_by_track: Floats
+    layer: str = OPERATORS
+    below: BelowSums | None = None
     whole_ns: float = 0.0
     outside_ns: float = 0.0
+    # What makes sums over the spans that were read those over all, by name.
+    scale: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 def _divisor(times: StepTimes | None) -> int:
@@ -138,56 +161,142 @@ def _divisor(times: StepTimes | None) -> int:
 
 
 def _operators(
-    sums: _Sums | None, steps: MeasuredSteps, times: StepTimes | None, tracks: Arrays
+    sums: _Sums | None, steps: MeasuredSteps, times: StepTimes | None, tracks: Arrays, versions: dict[str, str]
 ) -> OperatorTimes | None:
     if sums is None:
         return None
+    everywhere = np.ones(len(sums.busy_by_track), np.bool_)
     if times is None:
-        return _ranked(sums, 1, sums.whole_ns, None, 0.0)
+        found = _ranked(sums, 1, sums.whole_ns, None, 0.0)
+        return _with_primitives(found, sums, everywhere, 1, 0.0, versions)
     count = _divisor(times)
-    busy_ns = float(sums.busy_by_track[_step_tracks(sums, steps, times, tracks)].sum())
+    chosen = _step_tracks(sums, steps, times, tracks)
+    busy_ns = float(sums.busy_by_track[chosen].sum())
     idle_ns = max(0.0, times.mean_ns - busy_ns / count) if busy_ns else None
-    return _ranked(sums, count, times.mean_ns, idle_ns, sums.outside_ns / max(sums.whole_ns, 1))
+    found = _ranked(sums, count, times.mean_ns, idle_ns, sums.outside_ns / max(sums.whole_ns, 1))
+    return _with_primitives(found, sums, chosen, count, times.mean_ns, versions)
+
+
+def _with_primitives(
+    found: OperatorTimes, sums: _Sums, tracks: Bools, divisor: int, whole_ns: float, versions: dict[str, str]
+) -> OperatorTimes:
+    """The same with what lies below the operators; `whole_ns` is the time that the kinds of work add up to."""
+    found.layer = sums.layer
+    if sums.below is not None:
+        is_mkl = sums.below.is_mkl or "mkl" in versions
+        found.kinds = sums.below.kinds(tracks, divisor, whole_ns, is_mkl)
+        found.primitives = _primitives(sums.below.primitives(divisor), whole_ns)
+        if found.kinds and sums.layer == OPERATORS:
+            for row in found.rows:
+                row.worker = worker_of(row.name, "MKL" if is_mkl else "BLAS")
+    return found
+
+
+def _primitives(sums: list[PrimitiveSum], whole_ns: float) -> list[OperatorRow]:
+    """The first of these, and a row for all others; without `whole_ns` shares are of all primitives."""
+    whole_ns = max(whole_ns or sum(one.ns for one in sums), 1)
+    rows = [OperatorRow(one.name, one.ns, one.ns / whole_ns, one.count) for one in sums]
+    if len(rows) <= TOP:
+        return rows
+    rest = rows[TOP:]
+    spent_ns, calls = sum(row.self_ns for row in rest), sum(row.calls for row in rest)
+    return [*rows[:TOP], OperatorRow(f"{len(rest):,} more", spent_ns, spent_ns / whole_ns, calls)]
 
 
 def _sum_up(reader: Reader, steps: MeasuredSteps, times: StepTimes | None, tracks: Arrays) -> _Sums | None:
     """Sums of integers below 2**53, so the floating-point weights of bincount are exact."""
     process_of = process_of_tracks(tracks)
-    number_of_tracks = len(process_of)
     none = np.zeros(0)
-    sums = _Sums(np.zeros(0, object), none, none, none, np.zeros(number_of_tracks), np.zeros(number_of_tracks))
+    sums = _Sums(np.zeros(0, object), none, none, none, np.zeros(len(process_of)), np.zeros(len(process_of)))
+    sums.layer = _ranked_layer(reader)
     scopes = ("module",) if steps.rule == "request" else ("optimizer", "loader")
-    wanted = ["layer", "kind", "name", "track", "step", "self_ns", "weight"]
+    wanted = ["layer", "kind", "name", "track", "step", "self_ns", "weight", "unfinished"]
     if reader.has("modules"):
         wanted.append("module")
-    for spans in reader.pieces("spans", wanted):
-        self_ns = spans["self_ns"] * spans["weight"]
-        ours = spans["layer"] == _code(spans["layer.names"], OPERATORS)
-        if not ours.all():
-            self_ns = np.where(ours, self_ns, 0)
-        sums.whole_ns += float(self_ns.sum())
-        chosen = ours
-        if times is not None:
-            measured, in_step = steps.of_spans(spans, process_of)
-            chosen = measured & ours
-            sums.outside_ns += float(self_ns[~in_step].sum())
-            sums.busy_by_track += _by(spans["track"][measured], self_ns[measured], number_of_tracks)
-            is_scope = np.isin(spans["kind"], [_code(spans["kind.names"], kind) for kind in scopes])
-            sums.scopes_by_track += _by(spans["track"][is_scope], spans["weight"][is_scope], number_of_tracks)
-        sums.names = spans["name.names"]
-        codes, chosen_ns = spans["name"][chosen], self_ns[chosen]
-        sums.self_by_name = _added(sums.self_by_name, _by(codes, chosen_ns, len(sums.names)))
-        sums.calls_by_name = _added(sums.calls_by_name, _by(codes, spans["weight"][chosen], len(sums.names)))
-        if "module" in spans:
-            sums.self_by_module = _added(sums.self_by_module, _by(spans["module"][chosen] + 1, chosen_ns, 0))
-    return sums if len(sums.names) else None
+    if reader.has("primitives"):
+        sums.below = BelowSums(reader, len(process_of), sums.layer)
+        wanted += sums.below.columns
+    if not is_thinned(reader) or sums.layer != OPERATORS:
+        for spans in reader.pieces("spans", wanted, files=_with_told(sums, reader.files("spans"))):
+            _add_spans(sums, spans, steps, times, process_of, scopes)
+        if sums.below is not None:
+            sums.below.finish()
+        sums.scale = np.ones(len(sums.names))
+        return sums if len(sums.names) else None
+    # The prompt waits: what `totals` knows need not be added up again. The rest is read off both ends of the run.
+    corrections = Corrections()
+    for spans in reader.pieces("spans", wanted, files=_with_told(sums, corrections.files(reader))):
+        measured, in_step = _add_spans(sums, spans, steps, times, process_of, scopes)
+        ended = (spans["layer"] == _code(spans["layer.names"], OPERATORS)) & ~spans["unfinished"]
+        corrections.leave_out(spans, ended & in_step & ~measured)
+    if sums.below is not None:
+        sums.below.finish()
+    _make_exact(sums, corrections, reader, steps if times is not None else None)
+    return sums
 
 
-def _added(one: Floats, other: Floats) -> Floats:
-    """The sum of two arrays, the shorter one filled up with zeros."""
-    longer, shorter = (one, other) if len(one) > len(other) else (other, one)
-    longer[: len(shorter)] += shorter
-    return longer
+def _with_told(sums: _Sums, files: Iterable[Path]) -> Iterable[Path]:
+    """The same files of spans, and what is told of the primitives in each."""
+    return files if sums.below is None else sums.below.files(files)
+
+
+def _ranked_layer(reader: Reader) -> str:
+    """What is ranked: operators, or, of a program without any, the ranges that it marks."""
+    others = False
+    for spans in reader.pieces("spans", ["layer"]):
+        if (spans["layer"] == _code(spans["layer.names"], OPERATORS)).any():
+            return OPERATORS
+        others |= bool(np.isin(spans["layer.names"], (RANGES, PRIMITIVES)).any())
+    return RANGES if others else OPERATORS
+
+
+def _make_exact(sums: _Sums, corrections: Corrections, reader: Reader, steps: MeasuredSteps | None) -> None:
+    """Replace what was read of some spans by what is known of all."""
+    sampled = sums.self_by_name
+    classes = ("step",) if steps else ("step", "outside")
+    exact = corrections.applied(reader, sums.names, classes, steps.processes if steps else None)
+    sums.names, sums.self_by_name, sums.calls_by_name, sums.self_by_module = exact
+    factor = float(sums.self_by_name.sum()) / max(float(sampled.sum()), 1.0)
+    sums.busy_by_track *= factor
+    sums.scale = np.full(len(sums.names), factor)
+    some = np.flatnonzero(sampled)
+    sums.scale[some] = sums.self_by_name[some] / sampled[some]
+    if sums.below is not None:
+        sums.below.scale(factor)
+    sums.whole_ns, sums.outside_ns = whole_and_outside(reader)
+
+
+def _add_spans(
+    sums: _Sums,
+    spans: Arrays,
+    steps: MeasuredSteps,
+    times: StepTimes | None,
+    process_of: Array,
+    scopes: tuple[str, ...],
+) -> tuple[Bools, Bools]:
+    """Add a piece up; which of its spans lie in measured steps, or count where there are none, and which in any."""
+    self_ns = spans["self_ns"] * spans["weight"]
+    ours = spans["layer"] == _code(spans["layer.names"], sums.layer)
+    if not ours.all():
+        self_ns = np.where(ours, self_ns, 0)
+    sums.whole_ns += float(self_ns.sum())
+    measured, in_step = ours, np.zeros(len(ours), np.bool_)
+    if times is not None:
+        measured, in_step = steps.of_spans(spans, process_of)
+        sums.outside_ns += float(self_ns[~in_step].sum())
+        sums.busy_by_track += _by(spans["track"][measured], self_ns[measured], len(process_of))
+        is_scope = np.isin(spans["kind"], [_code(spans["kind.names"], kind) for kind in scopes])
+        sums.scopes_by_track += _by(spans["track"][is_scope], spans["weight"][is_scope], len(process_of))
+    if sums.below is not None:
+        sums.below.add(spans, np.ones(len(ours), np.bool_) if times is None else measured, ours)
+    chosen = measured & ours
+    sums.names = spans["name.names"]
+    codes, chosen_ns = spans["name"][chosen], self_ns[chosen]
+    sums.self_by_name = summed(sums.self_by_name, _by(codes, chosen_ns, len(sums.names)))
+    sums.calls_by_name = summed(sums.calls_by_name, _by(codes, spans["weight"][chosen], len(sums.names)))
+    if "module" in spans:
+        sums.self_by_module = summed(sums.self_by_module, _by(spans["module"][chosen] + 1, chosen_ns, 0))
+    return measured, in_step
 
 
 def _by(codes: Array, weights: Array, length: int) -> Floats:
@@ -211,6 +320,8 @@ def _step_tracks(sums: _Sums, steps: MeasuredSteps, times: StepTimes, tracks: Ar
     if steps.rule == "mark" and times.at_once > len(steps.processes):
         return np.asarray(sums.busy_by_track > 0)
     most = sums.busy_by_track if steps.rule == "mark" else sums.scopes_by_track
+    if sums.below is not None and not most.any():  # only primitives
+        most = sums.below.spent.sum(axis=1)
     process_of = process_of_tracks(tracks)
     chosen = np.zeros(len(process_of), np.bool_)
     for process in steps.processes:
@@ -230,12 +341,17 @@ def _ranked(sums: _Sums, divisor: int, whole_ns: float, idle_ns: float | None, o
         return OperatorRow(name, spent, spent / max(whole_ns, 1), float(calls_by_name[at].sum()))
 
     rows = [row(str(sums.names[at]), order[index : index + 1]) for index, at in enumerate(order[:TOP])]
+    if sums.below is not None:
+        below = sums.below.below(divisor, sums.scale)
+        for one, at in zip(rows, order[:TOP].tolist(), strict=True):
+            one.below = tuple(below.get(at, ()))
     return OperatorTimes(rows, row("", order[TOP:]), len(order[TOP:]), idle_ns, outside_share)
 
 
 def _open_operators(reader: Reader) -> list[OpenOperators]:
     left = []
-    for spans in reader.pieces("spans", ["unfinished", "track", "depth", "name"]):
+    # They come last: in the newest file, or in the only one.
+    for spans in reader.pieces("spans", ["unfinished", "track", "depth", "name"], files=reader.files("spans")[-1:]):
         rows = np.flatnonzero(spans["unfinished"])
         left += [
             (int(spans["track"][row]), int(spans["depth"][row]), str(spans["name.names"][spans["name"][row]]))

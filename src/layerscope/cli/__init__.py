@@ -8,19 +8,22 @@ starts fast. A verb whose name starts with `_` works but is not listed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NoReturn, Protocol, cast
 
 from layerscope import __version__
 from layerscope.errors import LayerscopeError, UsageError
+from layerscope.places import settle_temporary
 
 INTERRUPTED = 130
 # What a shell reports for a program that SIGPIPE ended, as it does for `cat big | head`.
 BROKEN_PIPE = 141
+BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 class Verb(Protocol):
@@ -98,16 +101,35 @@ def _dispatch(argv: list[str]) -> int:
     verb = _load(argv[0])
     one = _Parser(prog=f"layerscope {argv[0]}", description=_described(verb)[1])
     verb.configure(one)
-    return verb.run(one.parse_args(argv[1:]))
+    settle_temporary()
+    # Words before and behind an option belong together, but for what is the program's own.
+    takes_all = any(action.nargs == argparse.REMAINDER for action in one._actions)
+    return verb.run((one.parse_args if takes_all else one.parse_intermixed_args)(argv[1:]))
 
 
 def _load(name: str) -> Verb:
     # Asking the folder first keeps `layerscope os` from importing anything that is not a verb.
     if any(module.name == name for module in pkgutil.iter_modules(__path__)):
-        module = importlib.import_module(f"{__name__}.{name}")
+        with _numpy_without_threads():
+            module = importlib.import_module(f"{__name__}.{name}")
         if hasattr(module, "configure") and hasattr(module, "run"):
             return cast(Verb, module)
     raise UsageError(f"there is no command {name!r}. The commands are {', '.join(verbs())}")
+
+
+@contextlib.contextmanager
+def _numpy_without_threads() -> Iterator[None]:
+    """The BLAS that comes with NumPy starts a thread for every CPU, and where it may not it ends us by SIGINT. We need
+    none of them; what the program is told by the same variable stays as it was.
+    """
+    before = os.environ.get(BLAS_THREADS)
+    os.environ[BLAS_THREADS] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[BLAS_THREADS]
+        if before is not None:
+            os.environ[BLAS_THREADS] = before
 
 
 def _described(verb: Verb) -> tuple[str, str]:

@@ -8,66 +8,131 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from layerscope.analyse.steps import SpanColumns, Steps, find_steps, without_side_requests
-from layerscope.cli._process import Process
+from layerscope.cli._epochs import Epochs
+from layerscope.cli._limits import limits_of
+from layerscope.cli._parts import Parts
+from layerscope.cli._process import Process, TrackKeys
 from layerscope.cli._small_tables import SmallTables
-from layerscope.cli._spans import BACKWARD, FUNCTION, LAYERS, MODULE, Columns, SpanTable, without_inner_operators
+from layerscope.cli._spans import BACKWARD, EXECUTE, LAYERS, MODULE
 from layerscope.cli._texts import ProcessTexts, Texts
-from layerscope.collect import layout, spool
+from layerscope.cli._windows import problems as missed_windows
+from layerscope.collect import spool, windows
 from layerscope.collect.layers.operators import Decoder
 from layerscope.model.clocks import Elsewhere, Identity
-from layerscope.model.layers import KINDS, LAYER_OF_KIND, MARKS, OPERATORS, SPAN_LAYERS
-from layerscope.store.inheriting import BackwardModules
+from layerscope.model.layers import KINDS, LAYER_OF_KIND, OPERATORS, SPAN_LAYERS
 from layerscope.store.nesting import Keys, TrackNesting
+from layerscope.store.totals import Totals
 from layerscope.store.writer import write_columns, write_rows
 
 # Below this a batch costs more in overhead than in work.
 BATCH_RECORDS = 50_000
-# The columns of a span that say what the steps are.
-OF_STEPS = (
-    "span", "parent", "track", "depth", "start_ns", "dur_ns", "kind_code", "name_code", "seq", "line_code",
-)  # fmt: skip
+# What many processes together may let wait is bounded, so with them there are smaller ones.
+LEAST_BATCH_RECORDS = 2_000
+# Of a process that does little: two minutes.
+BATCH_CHUNKS = 1_000
+# Raw files are kept open until they are read: the converter beside a program may take spans out of them meanwhile.
+MOST_OPEN_FILES = 256
+# What may be kept, less what is still to come: the small tables, the last segment.
+KEEP_SHARE = 0.9
+HISTOGRAM = ("total", "from_ns", "count")
 FIRST_SCOPE = KINDS.index("optimizer")
-GRADIENT_SUM = "AccumulateGrad"
 
 
 class RunConversion:
     """Converts the recording whose raw files are in `raw` into Parquet below `tables`.
 
     Of several ranks, `raw` is the folder of their recordings, and `shifts_ns` puts each on the run's clock.
+    `memory_bytes`: what this process may take, None for plenty.
     """
 
-    def __init__(self, raw: Path, tables: Path, shifts_ns: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, raw: Path, tables: Path, shifts_ns: Mapping[str, int] | None = None, memory_bytes: int | None = None
+    ) -> None:
         self.raw = raw
         self.tables = tables
         self._shifts_ns = shifts_ns or {}
         self.processes: dict[Path, Process] = {}
         self.rows: dict[str, int] = {}
         self._keys = Keys()
+        self._tracks = TrackKeys()
         self._texts = Texts()
-        self._spans = SpanTable(tables, self._texts)
-        self._backward = BackwardModules()
-        self._next_track = 0
-        self._step_mark = ""
+        self._totals = Totals()
+        options = spool.read_options(raw)
+        self._window = windows.of_options(options)
+        self._limits = limits = limits_of(options, memory_bytes)
+        self._stripped: set[Path] = set()
+        self.parts = Parts(tables, self._texts, self._totals, limits)
+        self._epochs = Epochs(self._texts, self._totals, self.parts, limits, options.get("step_mark", ""))
 
-    def advance(self) -> int:
-        """Read what is new in the raw files; returns the number of records that were read."""
-        before = sum(process.decoder.records for process in self.processes.values())
+    def advance(self, most: float = float("inf")) -> int:
+        """Read what is new in the raw files, `most` records or a few more of each; returns how many were read."""
         for path in spool.spools(self.raw):
-            process = self.processes.get(path)
-            if process is None:
-                process = self.processes[path] = self._process(path)
-            for chunk in process.reader.chunks():
-                process.decoder.add(chunk)
-                if process.decoder.waiting >= BATCH_RECORDS and chunk.kind == spool.POLL:
-                    self._take(process)
-        return sum(process.decoder.records for process in self.processes.values()) - before
+            if path not in self.processes:
+                self.processes[path] = self._process(path)
+        processes = list(self.processes.values())
+        before = [process.decoder.records for process in processes]
+        # What is furthest behind goes on, so that the parts of all processes are in the order of time.
+        behind = [(process.read_until_ns, process.number) for process in processes]
+        heapify(behind)
+        streams: dict[int, Iterator[spool.Chunk]] = {}
+        while behind:
+            _, number = heappop(behind)
+            process = processes[number]
+            chunks = streams.get(number) or process.reader.chunks()
+            if len(streams) < MOST_OPEN_FILES:
+                streams[number] = chunks
+            if self._read_some(process, chunks) and process.decoder.records < before[number] + most:
+                heappush(behind, (process.read_until_ns, number))
+        return sum(process.decoder.records for process in processes) - sum(before)
+
+    def _read_some(self, process: Process, chunks: Iterator[spool.Chunk]) -> bool:
+        """Read on in the raw file of a process, about a batch. False: there is no more."""
+        share = LEAST_BATCH_RECORDS + 2 * self._limits.epoch_spans // len(self.processes)
+        for count, chunk in enumerate(chunks):
+            process.decoder.add(chunk)
+            if chunk.kind != spool.POLL:
+                continue
+            if process.decoder.waiting >= min(BATCH_RECORDS, self._limits.epoch_spans, share):
+                self._take(process)
+                if self._epochs.is_full:
+                    self._close_epoch()
+                return True
+            if count >= BATCH_CHUNKS:
+                return True
+        return False
+
+    def backlog_share(self) -> float:
+        """How much of the raw files is still to be read, as a share of what the recording may take."""
+        files = [(path, self.processes.get(path)) for path in spool.spools(self.raw)]
+        left_bytes = sum(known.reader.left_bytes if known else spool.size_bytes(path) for path, known in files)
+        return left_bytes / self._limits.most_bytes
+
+    def keep_within_size(self) -> None:
+        """Take the spans out of raw files that were read, the oldest first, while the recording is too large.
+
+        The first file of each process stays as long as there are others.
+        """
+        most_bytes = KEEP_SHARE * self._limits.most_bytes
+        size_bytes = spool.raw_bytes(self.raw) + sum(part.size_bytes for part in self.parts.parts)
+        if size_bytes <= most_bytes:
+            return
+        read = [(process, file) for process in self.processes.values() for file in process.read_files()]
+        read = [(process, file) for process, file in read if file not in self._stripped]
+        read.sort(key=lambda one: (one[1] == one[0].reader.path, one[1].stat().st_mtime_ns))
+        for process, file in read:
+            if size_bytes <= most_bytes:
+                return
+            with suppress(OSError):  # it needs some space itself
+                size_bytes -= process.strip(file)
+                self._stripped.add(file)
 
     def _process(self, path: Path) -> Process:
         """The process whose raw file is at `path`."""
@@ -78,60 +143,64 @@ class RunConversion:
         host = folder.name.rsplit("-", 2)[0]
         decoder = Decoder(shift_ns=shift_ns, clock=clock)
         texts = ProcessTexts(self._texts, decoder.names)
-        return Process(len(self.processes), host, spool.SpoolReader(path), texts, decoder, rank)
+        process = Process(len(self.processes), host, spool.SpoolReader(path), texts, decoder, self._tracks, rank)
+        process.windows.asked = self._window
+        return process
 
-    def finish(self, session: dict[str, Any]) -> None:
+    def finish(self, session: dict[str, Any], keeps_within_size: bool = False) -> None:
         """Write everything that is left, and the tables that only the end knows."""
         self.advance()
-        self._step_mark = read_options(self.raw).get("step_mark", "")
         for process in self.processes.values():
             self._take(process, last=True)
             for nesting in process.nesting.values():
                 nesting.finish()
+        self._close_epoch(last=True)
         lost = [key for process in self.processes.values() for n in process.nesting.values() for key in n.never_came]
-        found = without_side_requests({number: steps for number, steps in self._find_steps(lost) if len(steps)})
-        self._write_links()
-        has_more = bool(found or self._texts.modules)
-        self.rows["spans"] = self._spans.finish(self._assigner(found) if has_more else None, lost)
-        self._write_steps(found)
+        if lost:
+            self.parts.forget_parents(lost)
+        self.parts.finish()
+        self.rows |= {"spans": self.parts.rows, "links": self.parts.links, "primitives": self.parts.primitives}
+        self._write_steps()
         self._write_totals()
-        self._write_small(session, self._unmatched(found))
+        if keeps_within_size:
+            self.keep_within_size()
+        self._write_small(session)
+
+    def _close_epoch(self, last: bool = False) -> None:
+        self._epochs.close(self.processes.values(), np.array(self._tracks.owners, np.int32), last)
 
     # -- spans -------------------------------------------------------------------------------------
 
     def _take(self, process: Process, last: bool = False) -> None:
-        """Give the spans that can be judged now keys, parents and self times, and pass them on to the table."""
+        """Give the spans that can be judged now keys, parents and self times, and pass them on."""
         for track, rows in process.decoder.batches(last):
             self._take_track(process, track, rows)
 
     def _take_track(self, process: Process, track: int, rows: np.ndarray) -> None:
+        window = process.windows.known(process.decoder.window_marks)
+        if window.known:
+            rows = rows[window.holds(rows["start"])]
+            if not len(rows):
+                return
         nesting = process.nesting.setdefault(track, TrackNesting(self._keys, len(SPAN_LAYERS)))
         start, end = rows["start"].astype(np.int64), rows["end"].astype(np.int64)
         end = np.maximum(end, start)
         kind = rows["kind"]
         nested = nesting.add(start, end, rows["depth"], LAYERS[kind])
-        key = self._track_key(process, track)
         codes, args = self._codes(process, rows)
-        module = process.texts.modules(rows["module"])
-        numbered = np.flatnonzero(rows["optimizer"])
-        if len(numbered):
-            process.optimizers.append((nested.key[numbered], rows["optimizer"][numbered]))
-        backward = np.flatnonzero(kind == BACKWARD)
-        if len(backward):
-            sums = self._adds_gradients(codes[backward])
-            self._backward.add(key, nested.key[backward], start[backward], end[backward], module[backward], sums)
-            backward = backward[rows["seq"][backward] >= 0]
-            of = rows[backward]
-            own = process.decoder.tracks[track].framework_thread if track in process.decoder.tracks else 0
-            forward = np.where(of["forward_thread"] != 0, of["forward_thread"], own)
-            process.pairs.add_backward(nested.key[backward], forward, of["seq"], start[backward])
+        of_track = process.decoder.tracks.get(track)
+        own = of_track.framework_thread if of_track else -1
+        thread = np.full(len(rows), own, np.int32)
+        is_backward = kind == BACKWARD
+        if is_backward.any():
+            process.backward += int(np.count_nonzero(is_backward & (rows["unfinished"] == 0)))
+            elsewhere = is_backward & (rows["forward_thread"] != 0)
+            thread[elsewhere] = rows["forward_thread"][elsewhere]
         process.has_scopes |= bool(((kind >= FIRST_SCOPE) & (kind <= MODULE)).any())
-        done = rows["unfinished"] == 0
-        _add_totals(process.totals, kind[done], codes[done], (end - start)[done])
-        self._spans.add(
+        self._epochs.add(
             {
                 "span": nested.key,
-                "track": np.full(len(rows), key, np.int32),
+                "track": np.full(len(rows), process.track_key(track), np.int32),
                 "parent": nested.parent,
                 "depth": rows["depth"],
                 "start_ns": start,
@@ -140,172 +209,55 @@ class RunConversion:
                 "kind_code": kind.astype(np.int32),
                 "name_code": codes,
                 "line_code": process.texts.lines(rows["line"]),
-                "module": module,
+                "module": process.texts.modules(rows["module"]),
                 "seq": rows["seq"],
                 "args": args,
                 "unfinished": rows["unfinished"].astype(bool),
+                "thread": thread,
+                "optimizer": np.where(rows["optimizer"] != 0, rows["optimizer"], -1),
             }
         )
-
-    def _track_key(self, process: Process, track: int) -> int:
-        if track not in process.tracks:
-            process.tracks[track] = self._next_track
-            self._next_track += 1
-        return process.tracks[track]
 
     def _codes(self, process: Process, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The recording's own number for each of the process's names, and the keys of their arguments."""
-        codes = process.texts.names(rows["name"])
-        args = np.full(len(rows), -1, np.int64)
-        told = np.flatnonzero(rows["kind"] >= MODULE)
+        texts, kind, number = process.texts, rows["kind"], rows["args"]
+        codes = texts.names(rows["name"])
+        is_primitive = kind >= EXECUTE
+        args = texts.args(np.where(is_primitive, 0, number)).astype(np.int64)
+        args[is_primitive] = texts.calls(number[is_primitive])
+        told = np.flatnonzero((kind >= MODULE) & ~is_primitive)
         if len(told):
-            codes[told] = process.texts.first_lines(rows["name"][told])
-            marked = told[rows["kind"][told] != MODULE]
-            args[marked] = process.texts.domains(rows["name"][marked])
+            codes[told] = texts.first_lines(rows["name"][told])
+            marked = told[(kind[told] != MODULE) & (number[told] == 0)]  # the others tell their domain by themselves
+            args[marked] = texts.domains(rows["name"][marked])
         return codes, args
-
-    def _adds_gradients(self, codes: np.ndarray) -> np.ndarray:
-        """Which of these names are the engine's of adding up a gradient."""
-        names = list(self._texts.names)
-        found, inverse = np.unique(codes, return_inverse=True)
-        return np.array([GRADIENT_SUM in names[code] for code in found.tolist()], np.bool_)[inverse]
 
     # -- what only the end knows -------------------------------------------------------------------
 
-    def _find_steps(self, lost_parents: list[int]) -> Iterator[tuple[int, Steps]]:
-        """The steps of every process that has an optimizer or a loader."""
-        looped = [
-            process for process in self.processes.values()
-            if process.has_scopes or self._step_mark or len(self._step_marks(process)[0])
-        ]  # fmt: skip
-        wanted: dict[int, list[Columns]] = {process.number: [] for process in looped}
-        if not looped:
-            return
-        owner = self._owner()
-        for piece in self._spans.pieces():
-            rows = self._with_marked(piece, without_inner_operators(piece))
-            of = owner[piece["track"][rows]]
-            for number, kept in wanted.items():
-                mine = rows[of == number]
-                kept.append({name: piece[name][mine] for name in OF_STEPS})
-        for process in looped:
-            kept = wanted[process.number]
-            if not kept:  # the recording has marks and no span
-                continue
-            spans = {name: np.concatenate([part[name] for part in kept]) for name in kept[0]}
-            # Once more over all, in an order of their own: what is found must not depend on where a part ended.
-            rows = without_inner_operators(spans, lost_parents)
-            rows = rows[(spans["kind_code"][rows] != MODULE) | (spans["seq"][rows] == 0)]
-            rows = self._with_marked(spans, rows)
-            own_number = np.zeros(self._next_track, np.int64)
-            own_number[list(process.tracks.values())] = list(process.tracks)
-            track = own_number[spans["track"][rows]]
-            rows = rows[np.lexsort((spans["depth"][rows], spans["start_ns"][rows], track))]
-            yield process.number, self._steps_of(process, {name: values[rows] for name, values in spans.items()})
-
-    def _with_marked(self, spans: Columns, rows: np.ndarray) -> np.ndarray:
-        """`rows`, and those that the user calls the steps, wherever they lie."""
-        code = self._texts.names.get(self._step_mark, -1)
-        return np.union1d(rows, np.flatnonzero(spans["name_code"] == code)) if code >= 0 else rows
-
-    def _steps_of(self, process: Process, spans: Columns) -> Steps:
-        optimizer = np.full(len(spans["span"]), -1, np.int32)
-        if process.optimizers:
-            keys, numbers = (np.concatenate(column) for column in zip(*process.optimizers, strict=True))
-            by_key = np.argsort(spans["span"], kind="stable")
-            optimizer[by_key[np.searchsorted(spans["span"], keys, sorter=by_key)]] = numbers
-        marks_ns, marks_track = self._step_marks(process)
-        self._name_lines(spans)
-        return find_steps(
-            SpanColumns(
-                track=spans["track"],
-                depth=spans["depth"],
-                start_ns=spans["start_ns"],
-                dur_ns=spans["dur_ns"],
-                kind=spans["kind_code"].astype(np.uint8),
-                name=spans["name_code"],
-                names=list(self._texts.names),
-                optimizer=optimizer,
-                marks_ns=marks_ns,
-                marks_track=marks_track,
-                step_mark=self._step_mark,
-            )
-        )
-
-    def _name_lines(self, spans: Columns) -> None:
-        """Where the user said FILE:LINE, the ranges of that line are called by it; in place."""
-        file, _, number = self._step_mark.rpartition(":")
-        if not file or not number.isdigit():
-            return
-        codes = [code for line, code in self._texts.lines.items() if f"/{line}".endswith(f"/{self._step_mark}")]
-        spans["name_code"][np.isin(spans["line_code"], codes)] = self._texts.name(self._step_mark)
-
-    def _step_marks(self, process: Process) -> tuple[np.ndarray, np.ndarray]:
-        """The moments that the program marked as the end of a step, and their tracks."""
-        track, records = process.decoder.moments()
-        rows = np.flatnonzero((records["kind"] == layout.MARK) & (records["module"] == MARKS.index("step")))
-        keys = np.array([self._track_key(process, number) for number in track[rows].tolist()], np.int32)
-        return records["start"][rows].astype(np.int64), keys
-
-    def _write_links(self) -> None:
-        """Forward and backward: which operator each backward function belongs to."""
-        looped = [process for process in self.processes.values() if process.pairs]
-        for piece in self._spans.pieces() if looped else ():
-            forward = np.flatnonzero((piece["seq"] >= 0) & (piece["kind_code"] == FUNCTION))
-            for process in looped:
-                thread = np.full(self._next_track, -1, np.int64)
-                for number, key in process.tracks.items():
-                    known = process.decoder.tracks.get(number)
-                    thread[key] = known.framework_thread if known else -1
-                of = thread[piece["track"][forward]]
-                mine = forward[of >= 0]
-                about = (piece[name][mine] for name in ("seq", "start_ns", "dur_ns", "module"))
-                process.pairs.add_forward(piece["span"][mine], of[of >= 0], *about)
-        pairs = [process.pairs.links() for process in looped]
-        columns: Columns = {
-            "from_span": np.concatenate([np.zeros(0, np.int64), *(forward for forward, _, _ in pairs)]),
-            "to_span": np.concatenate([np.zeros(0, np.int64), *(backward for _, backward, _ in pairs)]),
-        }
-        if self._texts.modules:
-            module = np.concatenate([np.zeros(0, np.int64), *(module for _, _, module in pairs)])
-            self._backward.settle(columns["to_span"], module.astype(np.int32))
-        columns["kind"] = np.full(len(columns["to_span"]), "forward_backward", object)
-        self.rows["links"] = write_columns(self.tables, "links", columns)
-
-    def _owner(self) -> np.ndarray:
-        """The process of every track, by track."""
-        owner = np.zeros(self._next_track, np.int32)
+    def _write_steps(self) -> None:
+        parts = []
         for process in self.processes.values():
-            owner[list(process.tracks.values())] = process.number
-        return owner
-
-    def _assigner(self, found: dict[int, Steps]) -> Any:
-        owner = self._owner()
-
-        def assign(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
-            step = np.full(len(columns["span"]), -1, np.int32)
-            phase = np.full(len(columns["span"]), -1, np.int32)
-            self._backward.inherit(columns)
-            of = owner[columns["track"]]
-            for number, steps in found.items():
-                rows = np.flatnonzero(of == number)
-                step[rows], phase[rows] = steps.assign(columns["start_ns"][rows], columns["track"][rows])
-            return step, phase
-
-        return assign
-
-    def _write_steps(self, found: dict[int, Steps]) -> None:
-        names = ("start_ns", "dur_ns", "load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns", "warmup")
-        parts = [
-            {
-                "step": np.arange(len(steps)),
-                "process": np.full(len(steps), number),
-                "rule": np.full(len(steps), steps.rule, object),
-                "optimizer": np.full(len(steps), -1 if steps.optimizer is None else steps.optimizer),
-                **{name: getattr(steps, name) for name in names},
-            }
-            for number, steps in found.items()
-        ]
+            stepping = process.stepping
+            if not stepping.count:
+                continue
+            found = stepping.columns()
+            number = process.numbers(np.arange(stepping.count, dtype=np.int32))
+            if number[0] > 0:  # recording began when the program was warm
+                found["warmup"] = np.zeros(stepping.count, np.bool_)
+            weight = np.ones(stepping.count, np.int32)
+            known = self.parts.weights.get(process.number, weight[:0])
+            is_known = number < len(known)
+            weight[is_known] = known[number[is_known]]
+            parts.append(
+                {
+                    "step": number,
+                    "process": np.full(stepping.count, process.number),
+                    "rule": np.full(stepping.count, stepping.rule, object),
+                    "optimizer": np.full(stepping.count, -1 if stepping.optimizer is None else stepping.optimizer),
+                    **found,
+                    "weight": weight,
+                }
+            )
         if not parts:
             self.rows["steps"] = write_rows(self.tables, "steps", [])
             return
@@ -314,60 +266,83 @@ class RunConversion:
         self.rows["steps"] = write_columns(self.tables, "steps", columns)
 
     def _write_totals(self) -> None:
-        names = list(self._texts.names)
-        rows = [
-            {
-                "process": process.number, "layer": SPAN_LAYERS[LAYER_OF_KIND[key >> 32]], "kind": KINDS[key >> 32],
-                "name": names[key & 0xFFFFFFFF], "count": count, "total_ns": total, "min_ns": least, "max_ns": most,
-            }
-            for process in self.processes.values()
-            for key, (count, total, least, most) in sorted(process.totals.items())
-        ]  # fmt: skip
-        self.rows["totals"] = write_rows(self.tables, "totals", rows)
+        columns: dict[str, Any] = self._totals.columns()
+        known = len(columns["total"])
+        for process in self.processes.values():
+            if process.decoder.stripped:
+                unseen = self._unseen(process)
+                columns = {name: np.concatenate([values, unseen[name]]) for name, values in columns.items()}
+        columns["total"] = np.arange(len(columns["total"]))
+        is_unseen = columns["total"] >= known
+        for name in ("self_ns", "min_ns", "max_ns"):
+            columns[name] = pa.array(columns[name], mask=is_unseen)
+        names, kind = np.array([*self._texts.names, ""], object), columns.pop("kind_code")
+        columns["layer"] = np.array(SPAN_LAYERS, object)[np.array(LAYER_OF_KIND)[kind]]
+        columns["kind"] = np.array(KINDS, object)[kind]
+        columns["name"] = names[columns.pop("name_code")]
+        columns["module"] = pa.array(columns["module"], mask=columns["module"] < 0)
+        classes = np.where(is_unseen, 2, columns.pop("in_step"))
+        columns["step_class"] = np.array(["outside", "step", "unknown"], object)[classes]
+        self.rows["totals"] = write_columns(self.tables, "totals", columns)
+        histograms = self._totals.histogram_columns() if self.parts.is_thinned else dict.fromkeys(HISTOGRAM, ())
+        self.rows["histograms"] = write_columns(self.tables, "histograms", histograms)
 
-    def _unmatched(self, found: dict[int, Steps]) -> list[dict[str, Any]]:
+    def _unseen(self, process: Process) -> dict[str, np.ndarray]:
+        """Rows of totals for the spans that were taken out of the raw files: the drainer's sums less what was read."""
+        kind, number, count, ticks = process.decoder.unseen.T
+        readings = process.decoder.clock.readings
+        (its, run_ns), (last_its, last_ns) = (readings[0], readings[-1]) if len(readings) > 1 else ((0, 0), (1, 1))
+        name = process.texts.names(number)
+        told = kind >= MODULE
+        name[told] = process.texts.first_lines(number[told])
+        total_ns = np.rint(ticks * ((last_ns - run_ns) / (last_its - its))).astype(np.int64)
+        # Names that were different in the program may be the same here.
+        keys, row = np.unique(np.column_stack([kind, name]), axis=0, return_inverse=True)
+        zeros = np.zeros(len(keys), np.int64)
+        sums = np.zeros((len(keys), 2), np.int64)
+        np.add.at(sums, row.ravel(), np.column_stack([count, np.maximum(total_ns, 0)]))
+        return {
+            "total": zeros, "process": zeros + process.number, "kind_code": keys[:, 0], "name_code": keys[:, 1],
+            "module": zeros - 1, "in_step": zeros, "count": sums[:, 0], "total_ns": sums[:, 1],
+            "self_ns": zeros, "min_ns": zeros, "max_ns": zeros,
+        }  # fmt: skip
+
+    def _unmatched(self) -> list[dict[str, Any]]:
         """The problem that what the user called a step never came."""
-        if not self._step_mark or any(steps.rule == "mark" for steps in found.values()):
+        mark = self._epochs.step_mark
+        if not mark or any(process.stepping.rule == "mark" for process in self.processes.values()):
             return []
-        what = f"--step-mark {self._step_mark}: nothing was recorded by that name or line"
+        what = f"--step-mark {mark}: nothing was recorded by that name or line"
         remedy = "see the names in `layerscope table spans`, or the lines in `layerscope table operators --by line`"
         return [{"layer": OPERATORS, "code": "no_step_mark", "what": what, "remedy": remedy, "lost": "steps as asked"}]
 
-    def _write_small(self, session: dict[str, Any], problems: list[dict[str, Any]]) -> None:
-        """All that is not made of spans; `problems` are those of the conversion itself."""
-        small = SmallTables(self._texts, self._next_track)
+    def _windows_missed(self) -> list[dict[str, Any]]:
+        """The problems of the windows that were asked for."""
+        about = [
+            (one.decoder.about.get("pid", 0), one.windows.known(one.decoder.window_marks), one.stepping.starts())
+            for one in self.processes.values()
+        ]
+        return missed_windows(self._window, about, self.parts.rows > 0)
+
+    def _not_kept(self) -> list[dict[str, Any]]:
+        """What is not there any more so that the recording stays within its size."""
+        if not self._stripped:
+            return []
+        most = f"{self._limits.most_bytes / 1e6:,.0f} MB"
+        what = f"raw files were removed to keep the recording below {most}: their part cannot be converted again"
+        remedy = "nothing to do: the tables hold what was in them; to keep everything: run --full"
+        return [{"layer": OPERATORS, "code": "raw_removed", "what": what, "remedy": remedy, "lost": ""}]
+
+    def _write_small(self, session: dict[str, Any]) -> None:
+        """All that is not made of spans."""
+        small = SmallTables(self._texts, len(self._tracks.owners))
         for process in self.processes.values():
             small.add_process(process, session)
         small.add_texts()
-        small.rows["problems"].extend([*session.get("problems", []), *problems])
+        small.rows["problems"].extend([*session.get("problems", []), *self._unmatched(), *self._windows_missed()])
+        small.rows["problems"].extend(self._not_kept())
         small.add_problems(list(self.processes.values()))
         self.rows.update(small.write(self.tables))
-
-
-def _add_totals(totals: dict[int, list[int]], kind: np.ndarray, name: np.ndarray, dur_ns: np.ndarray) -> None:
-    """Add finished spans to `totals`: kind << 32 | name -> [count, total, least, most]."""
-    if not len(kind):
-        return
-    key = (kind.astype(np.int64) << 32) | name
-    order = np.argsort(key, kind="stable")
-    keys, firsts = np.unique(key[order], return_index=True)
-    dur = dur_ns[order]
-    counts = np.diff(np.append(firsts, len(dur)))
-    sums = [ufunc.reduceat(dur, firsts).tolist() for ufunc in (np.add, np.minimum, np.maximum)]
-    for k, count, total, least, most in zip(keys.tolist(), counts.tolist(), *sums, strict=True):
-        known = totals.setdefault(k, [0, 0, least, most])
-        totals[k] = [known[0] + count, known[1] + total, min(known[2], least), max(known[3], most)]
-
-
-def read_options(raw: Path) -> dict[str, Any]:
-    """What the user asked for when the recording was made and its conversion must know; of several ranks, of one."""
-    for file in sorted([*raw.glob(spool.OPTIONS), *raw.glob(f"*/raw/{spool.OPTIONS}")]):
-        try:
-            options: dict[str, Any] = json.loads(file.read_text())
-            return options
-        except (OSError, ValueError):
-            continue
-    return {}
 
 
 def read_session(raw: Path) -> dict[str, Any]:

@@ -13,15 +13,24 @@ import select
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from layerscope.cli._conversion import RunConversion
+    from layerscope.host.cgroup import Cgroup
 
 POLL_S = 0.5
-# The program comes first: beside busy cores the conversion waits, and catches up when they are free.
-NICE = 10
+# The program and the drainer come first: beside busy cores the conversion waits, and catches up when they are free. But
+# when so much of what the recording may take is still to be read, records are lost in any case: then it takes more.
+NICE, NICE_BEHIND = 10, 5
+BEHIND_SHARE = 0.4
+# After so many records of each process it is asked again how much is left.
+AT_ONCE_RECORDS = 1_000_000
+# A pod of this size has no room for a conversion beside the program: it comes after the end.
+SMALL_BYTES = 1 << 30
+SMALL_CPUS = 1.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,11 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Convert until standard input closes, then finish."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    with contextlib.suppress(OSError):
-        os.nice(NICE)
     conversion = convert_while_growing(arguments.raw, arguments.tables, arguments.run_id)
-    from layerscope.cli._spans import BACKWARD
-
     decoders = [process.decoder for process in conversion.processes.values()]
     print(
         json.dumps(
@@ -50,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
                 "records": sum(decoder.records for decoder in decoders),
                 "dropped": sum(loss.lost for decoder in decoders for loss in decoder.losses),
                 "agent_cpu_ns": sum(decoder.final.get("agent_cpu_ns", 0) for decoder in decoders),
-                "backward": sum(process.spans_of(BACKWARD) for process in conversion.processes.values()),
+                "backward": sum(process.backward for process in conversion.processes.values()),
+                "thinned": conversion.parts.most_weight,
             }
         )
     )
@@ -60,20 +66,58 @@ def run(arguments: argparse.Namespace) -> int:
 def convert_while_growing(raw: Path, tables: Path, run_id: str) -> RunConversion:
     """The finished conversion of `raw`: in `tables`, or in the cache when the disk there is full."""
     # Imported here: the verb's file must load fast for `layerscope --help`.
+    from layerscope import places
     from layerscope.cli._conversion import RunConversion, read_session
     from layerscope.cli._open import cached_tables, convert_into, mark_complete, remove_tables
+    from layerscope.collect import spool
+    from layerscope.host import cgroup
 
-    conversion = RunConversion(raw, tables)
+    limits = cgroup.facts()
+    conversion = RunConversion(raw, tables, memory_bytes=limits.memory_limit_bytes)
     try:
-        while not select.select([sys.stdin], [], [], POLL_S)[0]:
-            conversion.advance()
-        conversion.finish(read_session(raw))
+        if not is_small(limits) and not spool.read_options(raw).get(spool.LATE):
+            _follow(conversion)
+        select.select([sys.stdin], [], [])
+        conversion.finish(read_session(raw), keeps_within_size=True)
         mark_complete(tables, raw, conversion.rows)
         return conversion
     except OSError:
         remove_tables(tables)
     select.select([sys.stdin], [], [])
-    folder = cached_tables(run_id)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = next(iter(cached_tables(run_id)))
+    places.make(folder)
+    places.remember(folder, tables)
     remade: RunConversion = convert_into(raw, folder, read_session(raw))
     return remade
+
+
+def is_small(limits: Cgroup) -> bool:
+    """Whether what the program and we may use together is too little for a conversion beside it."""
+    has_little_memory = limits.memory_limit_bytes is not None and limits.memory_limit_bytes < SMALL_BYTES
+    return has_little_memory or (limits.cpus is not None and limits.cpus < SMALL_CPUS)
+
+
+def _follow(conversion: RunConversion) -> None:
+    """Convert what comes until standard input closes, as a guest while that is enough."""
+    with (
+        ThreadPoolExecutor(1, initializer=_step_back, initargs=(NICE,)) as guest,
+        ThreadPoolExecutor(1, initializer=_step_back, initargs=(NICE_BEHIND,)) as less_so,
+    ):
+        has_more = False
+        while not select.select([sys.stdin], [], [], 0 if has_more else POLL_S)[0]:
+            worker = less_so if conversion.backlog_share() > BEHIND_SHARE else guest
+            has_more = worker.submit(_go_on, conversion).result()
+
+
+def _go_on(conversion: RunConversion) -> bool:
+    """Convert some of what is there; whether there was more."""
+    read = conversion.advance(AT_ONCE_RECORDS)
+    conversion.keep_within_size()
+    return read >= AT_ONCE_RECORDS
+
+
+def _step_back(nice: int) -> None:
+    """Of all threads of this process only the calling one gets less, and interrupts nobody who wakes up (on Linux)."""
+    with contextlib.suppress(OSError):
+        os.nice(nice)
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

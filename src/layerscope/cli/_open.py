@@ -14,14 +14,15 @@ import json
 import os
 import re
 import shutil
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from layerscope import places
 from layerscope.cli._joined import joined_info, joined_session
-from layerscope.collect.spool import spools
+from layerscope.collect.spool import raw_bytes, spools
 from layerscope.errors import ReadError
+from layerscope.host import cgroup
 from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.store.packed import is_packed, unpacked
 from layerscope.store.reader import check_tables
@@ -32,16 +33,21 @@ COMPLETE = "tables.json"
 
 def open_run(path: Path) -> Run:
     """The recording at `path`, ready to be read. ReadError in words when it is none or cannot be read."""
-    run = _open_folder(unpacked(path) if is_packed(path) else path)
+    run = open_folder(_folder_of(path))
+    _note_where_it_is(run)
     if run.is_joined:
-        run.info = joined_info(run, _session_lives)
-    if run.info.state == "running" and (run.is_joined or _session_lives(run)):
+        run.info = joined_info(run, session_lives)
+    if run.info.state == "running" and (run.is_joined or session_lives(run)):
         return _convert_snapshot(run)
-    for folder in (run.path, cached_tables(run.info.run_id)):
+    if run.info.state == "running":
+        run.info.state = "killed"
+    for folder in (run.path, *cached_tables(run.info.run_id)):
         if _is_complete(folder, run.raw):
             run.tables_path = folder
             with contextlib.suppress(ReadError):
                 check_tables(run)
+                if folder != run.path:
+                    places.remember(folder, run.path)
                 return run
     if not spools(run.raw):
         if run.raw.is_symlink():
@@ -49,11 +55,33 @@ def open_run(path: Path) -> Run:
                 f"the raw files of {run.path} are still on host {run.info.host.get('name')}: copy "
                 f"{run.raw.readlink()} from there in place of the link {run.raw}"
             )
+        if _schema_of(run.path) < SCHEMA_VERSION:
+            raise ReadError(
+                f"{run.path} has the tables of an earlier layerscope ({run.info.layerscope}) and no raw files to make "
+                "today's from: read it with that version"
+            )
         raise ReadError(f"{run.path} has neither complete tables nor raw files: nothing is left to read")
-    if run.info.state == "running":
-        run.info.state = "killed"
     run.tables_path = convert(run)
     return run
+
+
+def _folder_of(path: Path) -> Path:
+    """The folder with the recording at `path`, which may be packed or a file of another program."""
+    if is_packed(path):
+        return unpacked(path)
+    if not path.is_file():
+        return path
+    from layerscope.cli._import import imported
+
+    return imported(path)
+
+
+def _note_where_it_is(run: Run) -> None:
+    """A recording whose raw files lie elsewhere may have been moved: they still belong to it."""
+    if run.raw.is_symlink():
+        told = places.origin(run.raw.readlink())
+        if told and told.is_here and places.is_absent(Path(told.path)):
+            places.remember(run.raw.readlink(), run.path)
 
 
 def convert(run: Run) -> Path:
@@ -61,10 +89,18 @@ def convert(run: Run) -> Path:
     session = _session(run)
     if run.info.state == "killed" and not session:
         session = {"problems": [_unfinished()]}
-    for folder in (run.path, cached_tables(run.info.run_id)):
+    return _convert_into_first((run.path, *cached_tables(run.info.run_id)), run, session)
+
+
+def _convert_into_first(folders: Sequence[Path], run: Run, session: dict[str, Any]) -> Path:
+    """The first of `folders` that takes the tables of `run`."""
+    why = OSError(13, "no place can be written")
+    for folder in folders:
         try:
             with _locked(folder):
                 convert_into(run.raw, folder, session)
+                if folder != run.path:
+                    places.remember(folder, run.path)
                 return folder
         except OSError as error:
             why = error
@@ -75,7 +111,7 @@ def _session(run: Run) -> dict[str, Any]:
     """What the session left, or those of all ranks."""
     from layerscope.cli._conversion import read_session
 
-    return joined_session(run, _session_lives) if run.is_joined else read_session(run.raw)
+    return joined_session(run, session_lives) if run.is_joined else read_session(run.raw)
 
 
 def convert_into(raw: Path, folder: Path, session: dict[str, Any]) -> Any:
@@ -83,7 +119,7 @@ def convert_into(raw: Path, folder: Path, session: dict[str, Any]) -> Any:
     from layerscope.cli._conversion import RunConversion
 
     remove_tables(folder)
-    conversion = RunConversion(raw, folder, session.get("shifts_ns"))
+    conversion = RunConversion(raw, folder, session.get("shifts_ns"), cgroup.facts().memory_limit_bytes)
     conversion.finish(session)
     mark_complete(folder, raw, conversion.rows)
     return conversion
@@ -92,7 +128,7 @@ def convert_into(raw: Path, folder: Path, session: dict[str, Any]) -> Any:
 def mark_complete(folder: Path, raw: Path, rows: dict[str, int]) -> None:
     """Say by a file, written by rename, that every table in `folder` is whole, and from how much of `raw`."""
     temporary = folder / f"{COMPLETE}.tmp"
-    temporary.write_text(json.dumps({"schema": SCHEMA_VERSION, "rows": rows, "raw_bytes": _spool_bytes(raw)}))
+    temporary.write_text(json.dumps({"schema": SCHEMA_VERSION, "rows": rows, "raw_bytes": raw_bytes(raw)}))
     os.replace(temporary, folder / COMPLETE)
 
 
@@ -102,14 +138,18 @@ def _is_complete(folder: Path, raw: Path) -> bool:
     """
     try:
         told = json.loads((folder / COMPLETE).read_text())
-        covers = told["raw_bytes"] == _spool_bytes(raw) or not spools(raw)
+        covers = told["raw_bytes"] == raw_bytes(raw) or not spools(raw)
         return bool(covers and told["schema"] == SCHEMA_VERSION)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
-def _spool_bytes(raw: Path) -> int:
-    return sum(path.stat().st_size for path in spools(raw))
+def _schema_of(folder: Path) -> int:
+    """The version of the tables in `folder`, if they are whole; else that of today."""
+    try:
+        return int(json.loads((folder / COMPLETE).read_text())["schema"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return SCHEMA_VERSION
 
 
 def remove_tables(folder: Path) -> None:
@@ -121,21 +161,18 @@ def remove_tables(folder: Path) -> None:
         shutil.rmtree(folder / table, ignore_errors=True)
 
 
-def cached_tables(run_id: str) -> Path:
-    """Where the tables of a recording go that has no room for them: the user's cache, else a temporary folder."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME") or "/nonexistent", ".cache")
-    if not os.access(base if os.path.isdir(base) else os.path.dirname(base), os.W_OK):
-        base = os.path.join(tempfile.gettempdir(), f"layerscope-{os.getuid()}")
+def cached_tables(run_id: str) -> list[Path]:
+    """Where the tables of a recording go that has no room for them, best first."""
     # Of a recording of somebody else's its id is text like any other: it names a folder here and leads nowhere else.
     name = run_id if re.fullmatch(r"[\w-]+", run_id) else _digest(run_id.encode())
-    return Path(base) / "layerscope" / "tables" / name
+    return [folder / name for folder in places.caches(places.TABLES)]
 
 
 def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
-def _open_folder(path: Path) -> Run:
+def open_folder(path: Path) -> Run:
     """`Run.open`, and a recording that lost its `run.json` but not its raw files."""
     try:
         return Run.open(path)
@@ -151,9 +188,13 @@ def _open_folder(path: Path) -> Run:
     return Run(path, info)
 
 
-def _session_lives(run: Run) -> bool:
+def session_lives(run: Run) -> bool:
+    """Whether the process that records `run` is still there."""
+    process = Path(f"/proc/{run.info.session_pid}")
     try:
-        words = Path(f"/proc/{run.info.session_pid}/cmdline").read_bytes()
+        words = (process / "cmdline").read_bytes()
+        if b"layerscope" not in words:  # a program that records itself has our library in it
+            words = (process / "maps").read_bytes()
     except OSError:
         return False
     return b"layerscope" in words and run.info.host.get("name") == os.uname().nodename
@@ -161,17 +202,16 @@ def _session_lives(run: Run) -> bool:
 
 def _convert_snapshot(run: Run) -> Run:
     """A recording that still grows: what is there now, in the cache, made anew at each opening."""
-    folder = cached_tables(run.info.run_id + "-running")
-    with _locked(folder):
-        convert_into(run.raw, folder, _session(run) if run.is_joined else {})
-    run.tables_path = folder
+    session = _session(run) if run.is_joined else {}
+    run.tables_path = _convert_into_first(cached_tables(run.info.run_id + "-running"), run, session)
     return run
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One conversion at a time in `folder`; OSError when it cannot be written."""
-    folder.mkdir(parents=True, exist_ok=True)
+    if not folder.is_dir():
+        places.make(folder)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

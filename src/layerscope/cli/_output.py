@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from layerscope.analyse.result import Result
+    from layerscope.model.events import Problem
 
 
 def add_choice(parser: argparse.ArgumentParser, top: str) -> None:
@@ -30,6 +32,15 @@ def is_for_machines(arguments: argparse.Namespace) -> bool:
     return bool(arguments.csv or arguments.json)
 
 
+def say_problems(problems: Iterable[Problem], arguments: argparse.Namespace, notes: Iterable[str] = ()) -> None:
+    """Print on stderr what must be said beside rows that have no place for it, unless --quiet."""
+    from layerscope.show import terminal
+
+    if not arguments.quiet:
+        for sentence in (*map(terminal.problem_sentence, problems), *notes):
+            print(f"layerscope: {sentence}", file=sys.stderr)
+
+
 def write(result: Result, arguments: argparse.Namespace, command: str, run: str) -> None:
     """Print `result`, that `command` made of the recording `run`, as `arguments` say."""
     from layerscope.show import csv_output, json_output, terminal
@@ -39,8 +50,6 @@ def write(result: Result, arguments: argparse.Namespace, command: str, run: str)
         json_output.write(result, sys.stdout.buffer, command, run)
     elif arguments.csv:
         csv_output.write(result, sys.stdout)
-        if not arguments.quiet:
-            for sentence in (*map(terminal.problem_sentence, result.problems), *result.sentences):
-                print(f"layerscope: {sentence}", file=sys.stderr)
+        say_problems(result.problems, arguments, result.sentences)
     else:
         terminal.write(result, sys.stdout)

@@ -1,16 +1,31 @@
-"""One recorded process on its way into the tables. Used by `_conversion` and `_small_tables`."""
+"""One recorded process on its way into the tables. Used by `_conversion`, `_epochs` and `_small_tables`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
+from layerscope.analyse.phases import Int32s
+from layerscope.analyse.stepping import Stepping
 from layerscope.cli._texts import ProcessTexts
+from layerscope.cli._windows import ProcessWindows
 from layerscope.collect import spool
 from layerscope.collect.layers.operators import Decoder
-from layerscope.store.linking import ForwardBackward
 from layerscope.store.nesting import TrackNesting
+
+
+@dataclass(slots=True)
+class TrackKeys:
+    """Hands out the keys of tracks, and knows the process of each."""
+
+    owners: list[int] = field(default_factory=list)
+
+    def take(self, process: int) -> int:
+        """The next key, for a track of this process."""
+        self.owners.append(process)
+        return len(self.owners) - 1
 
 
 @dataclass(slots=True)
@@ -22,14 +37,57 @@ class Process:
     reader: spool.SpoolReader
     texts: ProcessTexts
     decoder: Decoder
+    keys: TrackKeys
     rank: str = ""  # the folder of its rank, where several recordings are read as one
-    tracks: dict[int, int] = field(default_factory=dict)
+    tracks: dict[int, int] = field(default_factory=dict)  # its own number of a track -> the key in the recording
     nesting: dict[int, TrackNesting] = field(default_factory=dict)
-    optimizers: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
-    has_scopes: bool = False
-    pairs: ForwardBackward = field(default_factory=ForwardBackward)
-    totals: dict[int, list[int]] = field(default_factory=dict)
+    stepping: Stepping = field(default_factory=Stepping)
+    windows: ProcessWindows = field(default_factory=ProcessWindows)  # what of it was recorded, if not all was
+    has_scopes: bool = False  # something that could make steps was recorded
+    is_side: bool = False  # its requests are none: another process has steps of a stronger rule
+    backward: int = 0  # number of its backward functions
+    cut_ns: int = -1  # spans that start before this are in parts already
 
-    def spans_of(self, kind: int) -> int:
-        """Number of finished spans of a kind (index into KINDS)."""
-        return sum(count for key, (count, *_) in self.totals.items() if key >> 32 == kind)
+    def numbers(self, step: np.ndarray) -> Int32s:
+        """The numbers of the steps of the process, given as the first one that was recorded, the second, ...; -1: none.
+
+        They differ where only windows were recorded.
+        """
+        windows = self.windows.known(self.decoder.window_marks)
+        if not windows.known:
+            return step
+        numbers = np.append(windows.numbers(self.stepping.starts(), self.stepping.rule), np.int32(-1))
+        known: Int32s = numbers[step]
+        return known
+
+    @property
+    def read_until_ns(self) -> int:
+        """The newest reading of the clocks that was read."""
+        return self.decoder.readings[-1][1] if self.decoder.readings else -1
+
+    def track_key(self, number: int) -> int:
+        """The key of the track that the process itself gave this number."""
+        if number not in self.tracks:
+            self.tracks[number] = self.keys.take(self.number)
+        return self.tracks[number]
+
+    @property
+    def main_track(self) -> int:
+        """The key of the track of its first thread; -1 where nothing of it was recorded."""
+        pid = self.decoder.about.get("pid")
+        of_pid = [number for number, track in self.decoder.tracks.items() if track.tid == pid]
+        return self.track_key(min(of_pid)) if of_pid else -1
+
+    def read_files(self) -> list[Path]:
+        """The raw files of it that nobody writes to any more and that have been read to their end."""
+        files = spool.segments(self.reader.path)
+        is_over = self.decoder.ended and not self.reader.left_bytes
+        return files if is_over else files[: self.reader.segment]
+
+    def strip(self, file: Path) -> int:
+        """Take the spans out of one of `read_files`; returns how many bytes that frees."""
+        files = self.read_files()
+        freed = spool.strip(file, keeps_sums=file == files[-1])
+        if file == spool.segments(self.reader.path)[self.reader.segment]:
+            self.reader.offset -= freed
+        return freed

@@ -12,7 +12,7 @@ import msgspec
 from layerscope.cli._joined import joined_info
 from layerscope.cli._open import open_run
 from layerscope.collect.launchers import Launch
-from layerscope.collect.spool import spools
+from layerscope.collect.spool import raw_bytes
 from layerscope.errors import UsageError
 from layerscope.store import ranks
 from layerscope.store.run import SUFFIX, Run, RunInfo
@@ -67,7 +67,7 @@ def read_together(recording: Run) -> Run | None:
         time.sleep(_POLL_S)
     info = joined_info(outer, lambda part: part.info.state == "running")
     Run(outer.path, msgspec.structs.replace(info, state="finished")).save()
-    if sum(path.stat().st_size for path in spools(outer.raw)) > _JOIN_AT_ONCE_BYTES:
+    if raw_bytes(outer.raw) > _JOIN_AT_ONCE_BYTES:
         return None
     return open_run(outer.path)
 

@@ -57,6 +57,7 @@ class Beside:
     def run(self) -> None:
         """From the line that says we are ready to the complete recording."""
         from layerscope.cli import run as recording_verb
+        from layerscope.cli._converter import start_converter, why_not_converted
         from layerscope.cli._requests import Requests
         from layerscope.cli._spooling import divert
         from layerscope.collect.recorder import Recorder, surviving
@@ -78,7 +79,7 @@ class Beside:
             _say({"problem": f"{problem.what}: {problem.remedy}"})
             return
         _raise_descriptor_limit()
-        converter = recording_verb.start_converter(recording, recorder)
+        converter = start_converter(recording, recorder)
         recorder.link.start()
         start_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         recorder.begin(self.pid, start_ns)
@@ -90,7 +91,7 @@ class Beside:
         with surviving(recorder.problems):
             recording_verb.finish(recording, recorder, self._ended(recorder), converter, command)
         with surviving(recorder.problems):
-            recording_verb.summarise(recording, quiet=True)
+            recording_verb.summarise(recording, True, why_not_converted(recorder.problems))
         with surviving(recorder.problems):
             requests.finish()
 

@@ -34,6 +34,14 @@ REFUSALS = {
         "run the program with CPython as it is usually built, with its GIL",
         "the calls of modules, and which module an operator belongs to",
     ),
+    "shapes_refused": (
+        "name the Python that the program runs under: layerscope run --shapes -- /path/to/python train.py",
+        "shapes of inputs",
+    ),
+    "window_late": ("record again: the next time it is known how to record this PyTorch", "the numbers of the steps"),
+    "mkl_taken": ("unset MKL_VERBOSE", "calls of MKL"),
+    "no_mkl": ("record with a PyTorch that has MKL, as those on PyPI for x86-64 have", "calls of MKL"),
+    "shapes_full": ("record fewer steps, or pad inputs to fewer sizes", "shapes of inputs that came later"),
 }
 Row = dict[str, Any]
 
@@ -113,8 +121,17 @@ class SmallTables:
         for number in np.unique(records["name"][refused]).tolist():
             self._add_refusal(process, *_text(process, number, "").split("\n", 1))
         self._add_counters(process, records[counted], start_ns)
-        told = ~counted & ~refused
+        named = ~counted & (records["module"] == layout.MARK_NAMED)
+        told = ~counted & ~refused & ~named
         self._add_marks(process, tracks[told], records[told], start_ns)
+        self._name_threads(process, records[named])
+
+    def _name_threads(self, process: Process, records: np.ndarray) -> None:
+        """What the program calls its threads, by NVTX or ITT, instead of the names that the kernel has."""
+        names = {int(record["seq"]): _text(process, int(record["name"])) for record in records}
+        for row in self.rows["tracks"]:
+            if row["process"] == process.number and row["kind"] == "thread":
+                row["name"] = names.get(row["tid"] or -1, row["name"])
 
     def _add_counters(self, process: Process, records: np.ndarray, start_ns: int) -> None:
         numbers, row = np.unique(records["name"], return_inverse=True)
@@ -159,7 +176,8 @@ class SmallTables:
         """What the part of ours inside the program could not record, in its own words."""
         remedy, lost = REFUSALS.get(code, ("", ""))
         what = f"process {process.decoder.about.get('pid')}: {reason or code}"
-        self.rows["problems"].append({"layer": MODULES, "code": code, "what": what, "remedy": remedy, "lost": lost})
+        layer = MODULES if code.startswith("modules") else OPERATORS
+        self._add_problem(code, what, remedy, lost, layer)
 
     def write(self, tables: Path) -> dict[str, int]:
         """Write every table below `tables`; returns their numbers of rows."""
@@ -180,26 +198,24 @@ class SmallTables:
         """What the raw files themselves show to be wrong."""
         for process in processes:
             decoder = process.decoder
+            who = f"process {decoder.about.get('pid')}"
             counted = int(decoder.totals[:, 2].sum())
-            if decoder.ended and counted != decoder.records:
-                self.rows["problems"].append(
-                    {
-                        "layer": OPERATORS, "code": "totals_differ",
-                        "what": f"process {decoder.about.get('pid')}: {decoder.records} records were read where "
-                        f"{counted} were written",
-                        "remedy": "the raw files were changed or damaged: record again", "lost": "",
-                    }
-                )  # fmt: skip
+            if decoder.ended and counted != decoder.records + decoder.stripped:
+                what = f"{who}: {decoder.records} records were read where {counted} were written"
+                self._add_problem("totals_differ", what, "the raw files were changed or damaged: record again", "")
+            doubt = decoder.clock_doubt()
+            if doubt:
+                what = f"{who}: the time stamp counter of its CPUs {doubt}"
+                remedy = "boot with tsc=unstable: the clock of the kernel is then used"
+                self._add_problem("clock_wrong", what, remedy, "exact times around these moments")
             unnamed = decoder.final.get("lost_names", 0)
             if unnamed:
-                self.rows["problems"].append(
-                    {
-                        "layer": OPERATORS, "code": "names_lost",
-                        "what": f"process {decoder.about.get('pid')} had no room for a new name {unnamed} times",
-                        "remedy": "give ranges fewer different names (at most 1,048,576)",
-                        "lost": "the names of those spans: they are called (other names)",
-                    }
-                )  # fmt: skip
+                what = f"{who} had no room for a new name {unnamed} times"
+                remedy = "give ranges fewer different names (at most 1,048,576)"
+                self._add_problem("names_lost", what, remedy, "the names of those spans: they are called (other names)")
+
+    def _add_problem(self, code: str, what: str, remedy: str, lost: str, layer: str = OPERATORS) -> None:
+        self.rows["problems"].append({"layer": layer, "code": code, "what": what, "remedy": remedy, "lost": lost})
 
 
 def _text(process: Process, number: int, lost: str = "(name lost)") -> str:

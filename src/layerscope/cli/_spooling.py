@@ -7,11 +7,13 @@ happens by itself: a server that keeps the drainer waiting would cost records.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
+from layerscope import places
 from layerscope.errors import RunError
 from layerscope.host import filesystems
 from layerscope.store.run import Run
@@ -25,6 +27,7 @@ def divert(recording: Run, folder: str | None) -> None:
     place = base / f"layerscope-{recording.info.run_id}"
     try:
         place.mkdir(parents=True, mode=0o700)
+        places.remember(place, recording.path)
         recording.raw.rmdir()
         os.symlink(place, recording.raw)
     except OSError as error:
@@ -32,6 +35,28 @@ def divert(recording: Run, folder: str | None) -> None:
         recording.raw.mkdir(exist_ok=True)
         if folder:
             raise RunError(f"the raw files cannot lie in {folder}: {error.strerror}. Choose another --spool") from error
+        return
+    note_place(recording.info.run_id, place)
+
+
+def note_place(run_id: str, place: Path) -> None:
+    """Let `layerscope clean` find `place` when nobody takes it home: it may be anywhere."""
+    for folder in places.caches(places.SPOOLS)[:1]:
+        with contextlib.suppress(OSError):
+            places.make(folder / run_id)
+            places.remember(folder / run_id, place)
+
+
+def noted_place(run_id: str) -> Path | None:
+    """Where the raw files of a recording were put, as far as that was noted."""
+    notes = [places.origin(folder / run_id) for folder in places.caches(places.SPOOLS)]
+    return next((Path(note.path) for note in notes if note is not None), None)
+
+
+def forget_place(run_id: str) -> None:
+    """The raw files are not in another place any more."""
+    for folder in places.caches(places.SPOOLS):
+        shutil.rmtree(folder / run_id, ignore_errors=True)
 
 
 def _local_folder(recording: Path) -> Path | None:
@@ -45,12 +70,16 @@ def _local_folder(recording: Path) -> Path | None:
 def bring_home(recording: Run) -> str:
     """Copy the raw files into the recording, and remove them from their place; empty, or why they stay there."""
     raw = recording.raw
-    if not raw.is_symlink():
-        return ""
-    place = raw.readlink()
+    try:
+        place = raw.readlink()
+    except OSError as error:
+        kept = noted_place(recording.info.run_id)
+        if error.errno in (errno.EINVAL, errno.ENOENT) or kept is None:  # they are at home, or removed
+            return ""
+        return f"the raw files stay in {kept}: {recording.path} cannot be reached ({error.strerror})"
     draft = raw.with_name("raw.tmp")
     try:
-        shutil.copytree(place, draft)
+        shutil.copytree(place, draft, ignore=shutil.ignore_patterns(places.ORIGIN))
         raw.unlink()
         draft.rename(raw)
     except OSError as error:  # shutil.Error is one, and holds a list
@@ -60,6 +89,7 @@ def bring_home(recording: Run) -> str:
                 os.symlink(place, raw)
         return f"the raw files stay in {place}: they could not be copied to {raw} ({error.strerror or 'disk full'})"
     shutil.rmtree(place, ignore_errors=True)
+    forget_place(recording.info.run_id)
     return ""
 
 
@@ -67,3 +97,4 @@ def let_go(recording: Run) -> None:
     """The program never started: remove what lies outside of the recording."""
     if recording.raw.is_symlink():
         shutil.rmtree(recording.raw.readlink(), ignore_errors=True)
+        forget_place(recording.info.run_id)

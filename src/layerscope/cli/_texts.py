@@ -58,6 +58,16 @@ class Texts:
             return _NONE
         return self.args.setdefault(json.dumps({"domain": domain}, ensure_ascii=False), len(self.args))
 
+    def arguments(self, text: str) -> int:
+        """The key of arguments that come as JSON text."""
+        return self.args.setdefault(text, len(self.args))
+
+    def call(self, text: str) -> int:
+        """The key of what a library says of a primitive; what came by a log is JSON already."""
+        if text.startswith('{"library":'):
+            return self.arguments(text)
+        return self.arguments(json.dumps({"library": "oneDNN", "call": text}, ensure_ascii=False))
+
     def module_rows(self) -> list[dict[str, Any]]:
         """The rows of the table `modules`. A module's parent is the nearest one on its path that was called too."""
         by_path: dict[str, int] = {}
@@ -101,14 +111,24 @@ class ProcessTexts:
         """Codes of lines, -1 for number 0: not known."""
         return self._or_none(self.texts.line, numbers)
 
+    def args(self, numbers: np.ndarray) -> np.ndarray:
+        """Keys of arguments that come as JSON text, -1 for number 0: not known."""
+        return self._or_none(self.texts.arguments, numbers)
+
+    def calls(self, numbers: np.ndarray) -> np.ndarray:
+        """Keys of what a library says of primitives, -1 for number 0: nothing."""
+        return self._or_none(self.texts.call, numbers)
+
     def domains(self, numbers: np.ndarray) -> np.ndarray:
         """Keys of arguments."""
         return self._look_up(self.texts.domain, numbers)
 
     def _or_none(self, key_of: Callable[[str], int], numbers: np.ndarray) -> np.ndarray:
-        if not numbers.any():  # most batches of most programs
-            return np.full(len(numbers), _NONE, np.int32)
-        return np.where(numbers == 0, _NONE, self._look_up(key_of, numbers)).astype(np.int32)
+        found = np.full(len(numbers), _NONE, np.int32)
+        told = np.flatnonzero(numbers)  # none in most batches of most programs
+        if len(told):
+            found[told] = self._look_up(key_of, numbers[told])
+        return found
 
     def _look_up(self, key_of: Callable[[str], int], numbers: np.ndarray) -> np.ndarray:
         keys = self._keys.get(key_of, np.zeros(0, np.int32))

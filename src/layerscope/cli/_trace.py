@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,11 @@ class Windowed(Reader):
         """As `Reader.arrays`."""
         return self._within(table, super().arrays(table, self._with_moment(table, columns)), columns)
 
-    def pieces(self, table: str, columns: list[str], newest_first: bool = False) -> Iterator[dict[str, np.ndarray]]:
+    def pieces(
+        self, table: str, columns: list[str], newest_first: bool = False, files: Iterable[Path] | None = None
+    ) -> Iterator[dict[str, np.ndarray]]:
         """As `Reader.pieces`."""
-        for piece in super().pieces(table, self._with_moment(table, columns), newest_first):
+        for piece in super().pieces(table, self._with_moment(table, columns), newest_first, files):
             kept = self._within(table, piece, columns)
             if len(kept[columns[0]]):
                 yield kept

@@ -24,27 +24,30 @@ import secrets
 import shutil
 import signal
 import socket
-import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from layerscope import __version__
+from layerscope import __version__, places
+from layerscope.cli import _requested, _size, _window
+from layerscope.cli._converter import converted as end_of_converter
+from layerscope.cli._converter import start_converter, why_not_converted
 from layerscope.cli._requests import Requests
 from layerscope.cli._spooling import bring_home, divert, let_go
-from layerscope.collect import launchers
+from layerscope.collect import launchers, unreached
 from layerscope.collect.init import stand_aside
 from layerscope.collect.launchers import Launch
-from layerscope.collect.link import open_log, own_command
-from layerscope.collect.program import Program, become
+from layerscope.collect.program import Program, become, lacks_room
 from layerscope.collect.recorder import Recorder, surviving
 from layerscope.collect.session import Ended, Session
+from layerscope.collect.shapes import prepare as prepare_shapes
 from layerscope.collect.spool import OPTIONS
+from layerscope.collect.stock_windows import NOT_AS_ASKED
+from layerscope.collect.windows import Window
 from layerscope.errors import LayerscopeError, RunError, UsageError
 from layerscope.host import cpu, frameworks
 from layerscope.model.events import Problem
@@ -71,6 +74,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing, not even the summary")
     parser.add_argument("--ranks", metavar="LIST", help="record only these ranks, such as 0,3-5; the others run bare")
     parser.add_argument(
+        "--shapes", action="store_true",
+        help="record the shapes and dtypes of every operator's inputs; needs g++, the first time 10 s, and costs more",
+    )  # fmt: skip
+    parser.add_argument(
         "--spool", metavar="DIR",
         help="keep raw files here until the end (default: a temporary folder if the recording is on a network)",
     )  # fmt: skip
@@ -78,8 +85,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--step-mark", metavar="WHAT",
         help="what one step is: the name of a range, a module (Net.encoder) or an operator, or FILE:LINE of a range",
     )  # fmt: skip
+    _requested.configure(parser)
+    _window.configure(parser)
+    _size.configure(parser)
     parser.add_argument("program", metavar="PROGRAM", help="a .py file or any command")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
+    rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
+    rest.required = False  # else it is named where no program is
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -87,36 +98,52 @@ def run(arguments: argparse.Namespace) -> int:
     stand_aside()
     reserve_streams()
     command, python = program_command([arguments.program, *arguments.arguments])
+    window = _window.window_of(arguments)
+    layers = _requested.layers_of(arguments)
+    options = _size.options_of(arguments) | _requested.options_of(layers)
     launch = launchers.find(os.environ)
     chosen = launchers.read_ranks(arguments.ranks) if arguments.ranks else ()
     if launch and chosen and launch.rank not in chosen:
         become(command)
     quiet = arguments.quiet or not speaks(launch, chosen)
-    recording = create(arguments.output, command, quiet, launch, chosen)
+    problems: list[Problem] = []
+    shapes = prepare_shapes(command, problems, None if quiet else say) if arguments.shapes else None
+    recording = create(arguments.output, command, quiet, launch, chosen, window)
     session = Session(recording.raw)
+    session.shapes = shapes
+    session.window = window.told(arguments.step_mark or "") if window else None
+    session.problems += problems
+    requested = _requested.Requested(layers, session)
     requests = Requests(recording, session)
     converter = None
     try:
         divert(recording, arguments.spool)
-        keep_options(recording, arguments.step_mark)
+        keep_options(recording, arguments.step_mark, window, options)
         # Of a launcher outside the numbers are those of its ranks, and they have been looked at.
-        program = Program(command, session.open_door(() if launch else chosen))
+        environment = session.open_door(() if launch else chosen)
+        session.problems += unreached.spare(command, environment, os.environ)
+        program = Program(command, environment)
+        requested.attach(program, environment)
         converter = start_converter(recording, session)
         session.link.start()
         if not quiet:
             say(f"layerscope: recording {_beginning(command, python, recording, launch)}\n")
         ended = session.run(program, import_readers)
-    except RunError:
+    except RunError as error:
         if converter is not None:
             converter.kill()
             converter.communicate()
         session.close()
         discard(recording)
-        raise
+        if not lacks_room(error):
+            raise
+        say(f"layerscope: {error} beside our processes. It runs alone and nothing is recorded; raise ulimit -u or -v\n")
+        program.instead_of_us()
+    requested.finish()
     with surviving(session.problems):
         finish(recording, session, ended, converter, command)
     with surviving(session.problems):
-        say_summary(recording, launch, chosen, quiet)
+        say_summary(recording, session, launch, chosen, quiet)
     with surviving(session.problems):
         requests.finish()
     if not quiet:
@@ -126,11 +153,11 @@ def run(arguments: argparse.Namespace) -> int:
     return leave(ended)
 
 
-def keep_options(recording: Run, step_mark: str | None) -> None:
-    """What every conversion of this recording must know, now and later."""
-    if step_mark:
-        with contextlib.suppress(OSError):  # a full disk is said by the drainer
-            (recording.raw / OPTIONS).write_text(json.dumps({"step_mark": step_mark}))
+def keep_options(recording: Run, step_mark: str | None, window: Window | None, size: dict[str, Any]) -> None:
+    """What the drainer and every conversion of this recording must know, now and later."""
+    options = {**size, "step_mark": step_mark or "", **({"window": asdict(window)} if window else {})}
+    with contextlib.suppress(OSError):  # a full disk is said by the drainer
+        (recording.raw / OPTIONS).write_text(json.dumps(options))
 
 
 def _beginning(command: list[str], python: str, recording: Run, launch: Launch | None) -> str:
@@ -151,17 +178,18 @@ def speaks(launch: Launch | None, chosen: Sequence[int]) -> bool:
     return is_first(launch, chosen)
 
 
-def say_summary(recording: Run, launch: Launch | None, chosen: Sequence[int], quiet: bool) -> None:
+def say_summary(recording: Run, session: Recorder, launch: Launch | None, chosen: Sequence[int], quiet: bool) -> None:
     """The summary of the recording; of several ranks the first one's, about all of them."""
+    unread = why_not_converted(session.problems)
     if launch is None:
-        summarise(recording, quiet)
+        summarise(recording, quiet, unread)
     elif speaks(launch, chosen):
         from layerscope.cli._ranked import read_together
 
         together = read_together(recording)
         if together is None and not quiet:
             say(f"layerscope: only rank {launch.rank} is summed up here: to read all ranks takes a while\n")
-        summarise(together or recording, quiet)
+        summarise(together or recording, quiet, "" if together else unread)
 
 
 def import_readers() -> None:
@@ -226,10 +254,16 @@ def program_name(command: list[str]) -> str:
 
 
 def create(
-    output: str | None, command: list[str], quiet: bool, launch: Launch | None = None, chosen: Sequence[int] = ()
+    output: str | None,
+    command: list[str],
+    quiet: bool,
+    launch: Launch | None = None,
+    chosen: Sequence[int] = (),
+    window: Window | None = None,
 ) -> Run:
     """Make the recording, in the working directory or, where that cannot be written, in a temporary folder."""
     info = _first_info(command)
+    info.window = window.says() if window else ""
     if output:
         path = Path(output if output.endswith(SUFFIX) else output + SUFFIX).absolute()
         return _create_named(path, output, info, launch, chosen)
@@ -243,7 +277,7 @@ def create(
         why = error.__cause__ or error
         reason = why.strerror if isinstance(why, OSError) else why
         try:
-            recording = _create_in(private_folder(), stem, info, launch, chosen)
+            recording = _create_in(places.temporary(), stem, info, launch, chosen)
         except OSError as other:
             raise RunError(
                 f"cannot make the recording in {_text(_cwd())}: {reason}; nor elsewhere: {other.strerror}. "
@@ -318,35 +352,6 @@ def _is_utf8(path: Path) -> bool:
     return True
 
 
-def private_folder() -> Path:
-    """A folder for recordings among the temporary ones, which nobody else can look into."""
-    folder = Path(tempfile.gettempdir()) / f"layerscope-{os.getuid()}"
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
-            return folder
-    except OSError:
-        pass
-    # Somebody else has put something of this name there.
-    return Path(tempfile.mkdtemp(prefix="layerscope-"))
-
-
-def start_converter(recording: Run, session: Recorder) -> subprocess.Popen[bytes] | None:
-    """Start the process that turns raw files into tables beside the program. None: the system has no more."""
-    command = own_command("layerscope", "_convert", str(recording.raw), str(recording.path), recording.info.run_id)
-    log = open_log(recording.raw, "converter")
-    try:
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, process_group=0)
-    except OSError as error:
-        what = f"the converter could not be started ({error.strerror})"
-        session.problems.append(Problem(OPERATORS, "not_converted", what, _LATER, ""))
-        return None
-    finally:
-        if not isinstance(log, int):
-            log.close()
-
-
 def discard(recording: Run) -> None:
     """The program never started: leave nothing behind."""
     let_go(recording)
@@ -363,6 +368,8 @@ def finish(
     """Complete the recording: the last conversion, and the final `run.json`."""
     session.explain(command)
     info = recording.info
+    if any(problem.code == NOT_AS_ASKED for problem in session.problems):
+        info.window = ""
     about = {
         "pid": session.pid,
         "end_ns": session.end_ns,
@@ -371,7 +378,7 @@ def finish(
     }
     with contextlib.suppress(OSError):
         (recording.raw / "session.json").write_text(json.dumps(about), encoding="utf-8")
-    converted = _converted(converter, session)
+    converted = end_of_converter(converter, session)
     stays = bring_home(recording)
     if stays:
         say(f"layerscope: {stays}\n")
@@ -383,6 +390,8 @@ def finish(
     )
     info.versions = session.versions
     info.tables = [TableState(name, rows) for name, rows in converted["rows"].items()]
+    if converted["thinned"] > 1:
+        info.weight_policy = f"one span stands for up to {converted['thinned']}"
     info.layers = _layers(session, converted, recording)
     recording.tables_path = Path(converted["tables"] or recording.path)
     raw_bytes = folder_bytes(recording.raw)
@@ -390,24 +399,6 @@ def finish(
     info.cost = RecordingCost(time.process_time_ns(), session.link.cpu_ns, converted["cpu_ns"], raw_bytes, tables_bytes)
     with contextlib.suppress(OSError):
         recording.save()
-
-
-_LATER = "the raw files are kept: any `layerscope table` converts them again"
-
-
-def _converted(converter: subprocess.Popen[bytes] | None, session: Recorder) -> dict[str, Any]:
-    numbers = ("cpu_ns", "records", "backward", "dropped", "agent_cpu_ns")
-    nothing = {"rows": {}, "tables": "", **dict.fromkeys(numbers, 0)}
-    if converter is None:
-        return nothing
-    out, _ = converter.communicate()
-    try:
-        converted: dict[str, Any] = json.loads(out)
-    except ValueError:
-        what = f"the converter ended with status {converter.returncode}"
-        session.problems.append(Problem(OPERATORS, "not_converted", what, _LATER, ""))
-        return nothing
-    return converted
 
 
 def _layers(session: Recorder, converted: dict[str, Any], recording: Run) -> list[LayerState]:
@@ -422,17 +413,20 @@ def _layers(session: Recorder, converted: dict[str, Any], recording: Run) -> lis
     return [operators, LayerState(COUNTERS, "recorded", "", converted["rows"].get("counters", 0))]
 
 
-def summarise(recording: Run, quiet: bool) -> None:
-    """Print the summary on stderr and keep it in the recording."""
+def summarise(recording: Run, quiet: bool, unread: str = "") -> None:
+    """Print the summary on stderr and keep it in the recording. `unread`: why its tables cannot be read."""
     from layerscope.analyse.summary import summarise as find_summary
     from layerscope.show.summary import text as render
     from layerscope.store.reader import Reader
 
-    try:
-        with Reader(recording) as reader:
-            text = render(find_summary(reader))
-    except (LayerscopeError, OSError) as error:
-        text = f"layerscope: no summary: {error}\n"
+    if not unread:
+        try:
+            with Reader(recording) as reader:
+                text = render(find_summary(reader))
+        except (LayerscopeError, OSError) as error:
+            unread = str(error)
+    if unread:
+        text = f"layerscope: no summary: {unread}\n"
     with contextlib.suppress(OSError):
         (recording.path / "summary.txt").write_text(text, encoding="utf-8")
     if not quiet:

@@ -1,9 +1,10 @@
-"""Print a table of a recording: operators, spans, steps, threads, processes or counters.
+"""Print a table of a recording: operators, modules, primitives, steps, spans, threads, processes, ranks or counters.
 
-RUN is a folder made by `layerscope run`, with or without its suffix; left out, it is the newest
-one here. --where takes an expression over the columns, such as "self_share > 0.05 and name like
-'aten::%'". --sort puts the largest number first and words from A to Z; --sort=+COLUMN ascends,
---sort=-COLUMN descends. Times in --csv and --json are integer nanoseconds, shares fractions of 1.
+RUN is a folder made by `layerscope run`, with or without its suffix, or a log of the verbose modes
+of oneDNN and MKL; left out, it is the newest recording here. --where takes an expression over the
+columns, such as "self_share > 0.05 and name like 'aten::%'". --sort puts the largest number first
+and words from A to Z; --sort=+COLUMN ascends, --sort=-COLUMN descends. Times in --csv and --json
+are integer nanoseconds, shares fractions of 1.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from layerscope.cli import _output
@@ -28,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} [RUN] NAME [options]"
     parser.epilog = f"the tables:\n{listed}"
     parser.add_argument("words", nargs="*", metavar="[RUN] NAME", help="a recording, and which table of it")
-    parser.add_argument("--by", metavar="WHAT", help="one row for each name and WHAT; operators: kind, thread")
+    parser.add_argument("--by", metavar="WHAT", help=f"one row for each WHAT; {_possible(tables)}")
     _output.add_choice(parser, top="spans: 15, else all; --csv, --json: all")
     _output.add_format(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="do not name the next command")
@@ -51,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         result = tables.build(reader, name, arguments.by)
         _output.write(select(result, arguments.where, arguments.sort, top), arguments, "table", str(path))
     if not (arguments.quiet or for_machines):
-        print(f"Next: {_next_command(module, where)}", file=sys.stderr)
+        print(f"Next: {_next_command(module, where, arguments.by)}", file=sys.stderr)
     return 0
 
 
@@ -73,12 +76,19 @@ def _run_and_name(words: list[str], known: list[str]) -> tuple[str | None, str]:
 def _is_recording(name: str) -> bool:
     from layerscope.store.run import recordings_called
 
-    return bool(recordings_called(name))
+    return bool(recordings_called(name)) or Path(name).is_file()
 
 
-def _next_command(module: TableModule, run: str | None) -> str:
-    """The next command, about the same recording as this one."""
-    return module.NEXT.replace("table ", f"table {shlex.quote(run)} ", 1) if run else module.NEXT
+def _next_command(module: TableModule, run: str | None, by: str | None) -> str:
+    """The next command, about the same recording as this one, and not this one again."""
+    following = module.NEXT if not by or not module.NEXT.endswith(f" --by {by}") else "layerscope table spans"
+    return following.replace("table ", f"table {shlex.quote(run)} ", 1) if run else following
+
+
+def _possible(tables: ModuleType) -> str:
+    """What `--by` takes, table by table."""
+    taken = {name: tables.load(name).BY for name in tables.names()}
+    return "; ".join(f"{name}: {', '.join(by)}" for name, by in taken.items() if by)
 
 
 def _first_line(module: TableModule) -> str:

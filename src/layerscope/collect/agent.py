@@ -1,27 +1,35 @@
 """The agent as seen from outside: where its library is, the door through which it enters a Python
 program, and the clock reading that it shares with us.
 
-The door is a folder that holds nothing but a `sitecustomize.py`; it goes in front of PYTHONPATH, the
-one variable of the program's environment that changes.
+The door is a folder that holds nothing but a `sitecustomize.py`; it goes in front of PYTHONPATH. What is not
+Python comes in by libraries that use ITT or NVTX: they load the collector that a variable names (`without_python`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import os
+import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
+from urllib.parse import quote
 
 from layerscope.collect import layout
 from layerscope.collect.launchers import RANKS
 from layerscope.model.events import Problem
+from layerscope.model.layers import PRIMITIVES, RANGES
 
 _HERE = Path(__file__).parent
 LIBRARY = _HERE.parent / "native" / "liblayerscope-agent.so"
 PROBE = _HERE.parent / "native" / "layerscope-probe"
 INSIDE = _HERE / "inside"
+WITHOUT_IT = "operators, ranges, optimizer steps and loader waits outside of windows of PyTorch's own profiler"
+# Where libraries that use ITT (oneDNN is one) and NVTX look for their collector, and where ours finds its settings.
+ITT, NVTX, SETTINGS = "INTEL_LIBITTNOTIFY64", "NVTX_INJECTION64_PATH", "LAYERSCOPE_AGENT"
 
 
 class Settings(TypedDict):
@@ -41,16 +49,16 @@ def check() -> Problem | None:
             "operators",
             "agent_not_built",
             "the native agent of layerscope was not compiled",
-            "install a C compiler (for example gcc), then: python3 dev.py demo",
-            "operators, ranges, optimizer steps and loader waits",
+            "install a C compiler (for example gcc), then: python3 dev.py native",
+            WITHOUT_IT,
         )
     if _library() is None:
         return Problem(
             "operators",
             "agent_does_not_load",
             f"{LIBRARY.name} does not load here or is of another version",
-            "compile it again on this machine: remove it, then python3 dev.py demo",
-            "operators, ranges, optimizer steps and loader waits",
+            "compile it again on this machine: remove it, then: python3 dev.py native",
+            WITHOUT_IT,
         )
     return None
 
@@ -58,10 +66,22 @@ def check() -> Problem | None:
 @functools.cache
 def _library() -> ctypes.CDLL | None:
     try:
-        library = ctypes.CDLL(str(LIBRARY))
+        library = ctypes.CDLL(str(LIBRARY)) if _is_whole(LIBRARY) else None
     except OSError:
         return None
-    return library if library.ls_layout_version() == layout.VERSION else None
+    return library if library is not None and library.ls_layout_version() == layout.VERSION else None
+
+
+def _is_whole(library: Path) -> bool:
+    """Whether nothing of an ELF file is cut off: to load such a one may end a process by SIGBUS."""
+    with library.open("rb") as file:
+        head = file.read(64)
+        size_bytes = os.fstat(file.fileno()).st_size
+    if len(head) < 64:
+        return False
+    # The table of sections is the last thing in the file: e_shoff, e_shentsize, e_shnum.
+    sections_at, entry_bytes, sections = struct.unpack("<40xQ10xHH2x", head)
+    return bool(sections_at + entry_bytes * sections <= size_bytes)
 
 
 def clock_reading() -> tuple[int, int, int, int]:
@@ -85,10 +105,23 @@ def settings(socket_name: str, use_tsc: bool) -> Settings:
     }
 
 
-def make_door(folder: Path, socket_name: str, use_tsc: bool, ranks: Sequence[int] = ()) -> Path:
+def make_door(
+    folder: Path,
+    socket_name: str,
+    use_tsc: bool,
+    ranks: Sequence[int] = (),
+    shapes: dict[str, str] | None = None,
+    raw: Path | None = None,
+    window: list[object] | None = None,
+    layers: dict[str, object] | None = None,
+) -> Path:
     """Write the `sitecustomize.py` of one recording into `folder`; returns the folder.
 
     Processes that know by then that they are another rank than one of `ranks` are left alone; empty: none are.
+    `shapes`: what reads the shapes of inputs, as `collect/inside/pytorch.py` takes it. `raw`: where windows of the
+    stock profiler go that are left where the agent cannot record, and all there is where `socket_name` is empty.
+    `window`: what is recorded, as `collect/inside/pytorch_steps.py` takes it. `layers`: further settings, of layers
+    that were asked for or left out.
     """
     folder.mkdir(parents=True, exist_ok=True)
     text = (INSIDE / "door" / "sitecustomize.py").read_text(encoding="utf-8")
@@ -98,6 +131,75 @@ def make_door(folder: Path, socket_name: str, use_tsc: bool, ranks: Sequence[int
     told: dict[str, object] = dict(settings(socket_name, use_tsc))
     if ranks:
         told |= {"ranks": list(ranks), "rank_variables": [pair for _, *pair in RANKS]}
+    if shapes is not None:
+        told["shapes"] = shapes
+    if window is not None:
+        told["window"] = window
+    if raw is not None:
+        told["raw"] = str(raw)
+    told |= layers or {}
+    told["refusals"] = str(folder)
     filled = text.replace(marker, f"SETTINGS = {told!a}")
     (folder / "sitecustomize.py").write_text(filled, encoding="utf-8")
     return folder
+
+
+def without_python(
+    environment: Mapping[str, str],
+    socket_name: str,
+    use_tsc: bool,
+    ranks: Sequence[int] = (),
+    window: list[object] | None = None,
+    door: Path | None = None,
+) -> tuple[dict[str, str], list[Problem]]:
+    """The variables by which oneDNN, ITT and NVTX load the agent into any program, and what keeps them from it.
+
+    A collector that `environment` has already stays. `ranks`, `window`, `door`: as `make_door` has them.
+    """
+    told = [f"socket={quote(socket_name)}", f"tsc={int(use_tsc)}", f"library={quote(os.fsencode(LIBRARY))}"]
+    if ranks:
+        told.append("ranks=" + ",".join(map(str, ranks)))
+    if window is not None:
+        *numbers, mark = window
+        told.append("window=" + ":".join([*map(str, numbers), quote(os.fsencode(str(mark)), safe="")]))
+    if door is not None:
+        told.append(f"refusals={quote(os.fsencode(door))}")
+    added, problems = {SETTINGS: ";".join(told)}, []
+    for variable, layer, code, lost in (
+        (ITT, PRIMITIVES, "itt_taken", "oneDNN's primitives, and what is marked with ITT"),
+        (NVTX, RANGES, "nvtx_taken", "what is marked with NVTX"),
+    ):
+        its = environment.get(variable)
+        if its and Path(its).name != LIBRARY.name:  # ours: of a recording around this one
+            what = f"{variable} names another collector ({its}), which keeps what it would get without layerscope"
+            problems.append(Problem(layer, code, what, f"unset {variable}", lost))
+        else:
+            added[variable] = str(LIBRARY)
+    return added, problems
+
+
+def refusals(door: Path) -> list[Problem]:
+    """What processes of the program noted at their `door` because they could hand nothing over; the notes go."""
+    found: dict[str, int] = {}
+    for note in door.glob("refused-*"):
+        with contextlib.suppress(OSError):
+            why = os.readlink(note)
+            note.unlink()
+            found[why] = found.get(why, 0) + 1
+    return [_refusal(why, processes) for why, processes in found.items()]
+
+
+def _refusal(why: str, processes: int) -> Problem:
+    call, _, error = why.partition(" ")
+    whom = "a process" if processes == 1 else f"{processes} processes"
+    reason = os.strerror(int(error)) if error.isdigit() else error
+    if call == "connect":
+        what = f"{whom} of the program could not reach layerscope ({reason}), as in another network namespace"
+        remedy = "run layerscope itself inside of that namespace or container"
+    elif call == "files":
+        what = f"{whom} of the program could not load the files of layerscope in {INSIDE.parent.parent}"
+        remedy = "make that folder readable there: for another user, in another root or container"
+    else:
+        what = f"{whom} of the program may not share memory with layerscope ({call}: {reason})"
+        remedy = "allow that system call (seccomp), or raise the limit (ulimit) that forbids it"
+    return Problem("operators", "refused", what, remedy, "everything in it" if processes == 1 else "everything in them")

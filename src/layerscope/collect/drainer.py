@@ -29,20 +29,25 @@ import numpy as np
 from layerscope.collect import layout, spool
 from layerscope.collect.agent import clock_reading
 from layerscope.collect.layers import counters
-from layerscope.host.clock import monotonic_clock
+from layerscope.collect.sums import Totals
+from layerscope.collect.windows import Steering
+from layerscope.host.clock import ahead_ns, monotonic_clock
 from layerscope.model.secrets import mask
 
 # A ring holds 97,792 records: at 1.2 M operators a second, the most one thread was seen to make, 81 ms.
 POLL_S = 0.01
 # At least this often everything is taken, counters are read and the clocks are compared.
 KNOT_S = 0.2
-# Before that a ring is emptied when it holds this much: fewer, larger chunks compress better.
-DRAIN_FROM = layout.RING_RECORDS // 4
+# Before that a ring is emptied when it is a quarter full: fewer, larger chunks compress better.
+DRAIN_FROM_PART = 4
 # Messages of a process may still be under way when it is already dead.
 LINGER_S = 0.5
 # A worker gives its thread a name only after its first operators.
 LOOKS_AT_A_NAME = 3
 DISK_RETRY_S = 1.0
+# The converter keeps the recording within its size by taking spans out of old segments. Where there is none, or it is
+# far behind, the drainer stops at this share of what may be kept.
+LAST_RESORT_SHARE = 0.97
 SLICE_NS = 100_000
 RESERVE = "reserve"
 RESERVE_BYTES = 256 << 10
@@ -52,18 +57,16 @@ PAGE_COUNTS = (
     "agent_cpu_ns",
 )  # fmt: skip
 _SYS_SCHED_SETATTR = 314
-# Kinds of a span are small numbers (model/layers.py KINDS).
-KINDS_LIMIT = 16
 
 
 class Ring:
     """One shared ring, seen from outside."""
 
     def __init__(self, fd: int) -> None:
-        self.memory = mmap.mmap(fd, layout.RING_BYTES)
+        self.memory = mmap.mmap(fd, os.fstat(fd).st_size)
         self.header: Any = np.frombuffer(self.memory, layout.RING, 1)[0]
-        records = layout.RING_RECORDS
-        self.records = np.frombuffer(self.memory, layout.RECORD, records, layout.RING_HEADER)
+        self.capacity = (len(self.memory) - layout.RING_HEADER) // layout.RECORD.itemsize
+        self.records = np.frombuffer(self.memory, layout.RECORD, self.capacity, layout.RING_HEADER)
         # Scalars of these views are single aligned 8-byte loads and stores.
         self.published = np.frombuffer(self.memory, "<u8", 1, 64)
         self.consumed = np.frombuffer(self.memory, "<u8", 1, 128)
@@ -83,8 +86,8 @@ class Ring:
 
     def take(self, until: int) -> np.ndarray:
         """A copy of the records from `consumed` up to ordinal `until`."""
-        first = int(self.consumed[0]) % layout.RING_RECORDS
-        last = until % layout.RING_RECORDS
+        first = int(self.consumed[0]) % self.capacity
+        last = until % self.capacity
         if until == int(self.consumed[0]):
             return np.zeros(0, layout.RECORD)
         if last > first:
@@ -107,37 +110,6 @@ class NamesSegment:
         return self.memory[start : layout.NAMES_HEADER + int(self._used[0])]
 
 
-class Totals:
-    """Exact running sums of one process: per name and kind the count and the ticks of its spans."""
-
-    def __init__(self) -> None:
-        self._count = np.zeros(0, np.int64)
-        self._ticks = np.zeros(0, np.int64)
-
-    def add(self, records: np.ndarray) -> None:
-        """Count the finished spans among `records`."""
-        kinds = records["kind"]
-        spans = records[kinds < layout.FIRST_SPECIAL]
-        if not len(spans):
-            return
-        code = spans["name"] * KINDS_LIMIT + spans["kind"]
-        counts = np.bincount(code)
-        # Float sums of integers are exact below 2**53 ticks: a month on one chunk.
-        ticks = np.bincount(code, weights=spans["end"] - spans["start"]).astype(np.int64)
-        if len(counts) > len(self._count):
-            grow = 2 * len(counts) - len(self._count)
-            self._count = np.pad(self._count, (0, grow))
-            self._ticks = np.pad(self._ticks, (0, grow))
-        self._count[: len(counts)] += counts
-        self._ticks[: len(counts)] += ticks
-
-    def packed(self) -> bytes:
-        """Rows of int64: kind, name, count, ticks."""
-        codes = np.flatnonzero(self._count)
-        columns = [codes % KINDS_LIMIT, codes // KINDS_LIMIT, self._count[codes], self._ticks[codes]]
-        return np.column_stack(columns).astype(np.int64).tobytes()
-
-
 class Process:
     """One recorded process: its page, rings, names and raw file."""
 
@@ -151,6 +123,7 @@ class Process:
         self.sealed: dict[int, int] = {}  # by ring, how far a drainer before us got
         self.file = spool.SpoolWriter(folder / "spool")
         self.dead_since: float | None = None
+        self.ahead_ns = 0  # as long as it is not known
         self.thread_names: dict[int, list[str]] = {}  # by thread id, what each look at it found
         self.told_rank = False
         self._pidfd = -1
@@ -161,6 +134,7 @@ class Process:
         """What the raw file says about the process."""
         about: dict[str, Any] = {"pid": self.pid, "start_ns": self.start_ns, "clock": "monotonic"}
         about["monotonic_clock"] = monotonic_clock()
+        self.ahead_ns = about["ahead_ns"] = ahead_ns(self.pid) or self.ahead_ns
         try:
             command_line = Path(f"/proc/{self.pid}/cmdline").read_bytes()
             about["ppid"] = int(Path(f"/proc/{self.pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
@@ -213,6 +187,12 @@ class Drainer:
         self.disk_full_until = 0.0
         self.disk_full_ns: list[list[int]] = []  # [from, to] on CLOCK_MONOTONIC
         self.host = os.uname().nodename
+        self.windows = Steering(raw)
+        options = spool.read_options(raw)
+        self.most_bytes = LAST_RESORT_SHARE * spool.most_bytes(options)
+        self.options = options
+        self.is_full = False
+        self.fresh_bytes = 0  # written since `is_full` was looked at
         self._keep_reserve()
 
     def run(self) -> None:
@@ -222,10 +202,13 @@ class Drainer:
         while open_for_business:
             self.control.settimeout(POLL_S)
             open_for_business = self._receive()
+            self.windows.advance(self.processes.values())
             now = time.monotonic()
             at_knot = now >= next_knot or not open_for_business
             if at_knot:
                 next_knot = now + KNOT_S
+                if self.is_full or self.fresh_bytes > spool.segment_bytes(self.options) / 4:
+                    self.is_full, self.fresh_bytes = spool.raw_bytes(self.raw) > self.most_bytes, 0
             for key, process in list(self.processes.items()):
                 gone = at_knot and process.is_gone()
                 self._drain(process, at_knot)
@@ -264,6 +247,7 @@ class Drainer:
 
     def _register(self, message: dict[str, Any], fd: int) -> None:
         if message["type"] == "main":
+            self.windows.start_ns = message["start_ns"]
             self.main = self._begin((message["pid"], 0), message["pid"], message["start_ns"])
             return
         key = (message["pid"], message["process_start"])
@@ -295,10 +279,13 @@ class Drainer:
     def _begin(self, key: tuple[int, int], pid: int, start_ns: int) -> Process:
         folder = self.raw / f"{self.host}-{pid}-{start_ns}"
         process = Process(pid, start_ns, folder)
-        if process.file.size_bytes:  # a drainer before us began it
+        if not process.file.is_new:  # a drainer before us began it
             for chunk in spool.SpoolReader(folder / "spool").chunks():
                 if chunk.kind == spool.RECORDS:
                     process.totals.add(np.frombuffer(chunk.payload, layout.RECORD))
+                elif chunk.kind == spool.TOTALS:
+                    process.totals.restore(chunk.payload)
+                if chunk.kind in (spool.RECORDS, spool.STRIPPED):
                     process.sealed[chunk.key] = chunk.first + chunk.count
         self.processes[key] = process
         self._write(process, spool.PROCESS, process.describe())
@@ -313,8 +300,10 @@ class Drainer:
 
     def _write(self, process: Process, kind: int, payload: bytes, key: int = 0, count: int = 0, first: int = 0) -> bool:
         """Append a chunk. False: the disk is full; what it was about stays where it is for now."""
+        before = process.file.size_bytes
         try:
             process.file.write(kind, payload, key, count, first)
+            self.fresh_bytes += process.file.size_bytes - before
         except OSError:
             now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
             if not self.disk_full_until:
@@ -330,7 +319,7 @@ class Drainer:
     def _drain(self, process: Process, at_knot: bool) -> None:
         if time.monotonic() < self.disk_full_until:
             return
-        wanted = [ring for ring in process.rings if at_knot or ring.waiting() >= DRAIN_FROM]
+        wanted = [ring for ring in process.rings if at_knot or ring.waiting() >= ring.capacity // DRAIN_FROM_PART]
         # The order matters: after the clock every record that is taken now and ended before it is in this
         # poll; after `published` every name that those records use is in its segment.
         reading = np.array(clock_reading(), "<i8").tobytes() if wanted or at_knot else b""
@@ -356,7 +345,10 @@ class Drainer:
         if not len(records):
             return
         first = int(ring.consumed[0])
-        if self._write(process, spool.RECORDS, records.tobytes(), ring.index, len(records), first):
+        kind, payload = spool.RECORDS, records.tobytes()
+        if self.is_full:
+            kind, payload = spool.STRIPPED, spool.stripped(records)
+        if self._write(process, kind, payload, ring.index, len(records), first):
             ring.consumed[0] = end
             process.totals.add(records)
 
@@ -368,6 +360,10 @@ class Drainer:
         if names:
             self._write(process, spool.THREADS, json.dumps(names).encode())
         self._write(process, spool.POLL, reading)
+        is_full = process.file.size_bytes > spool.segment_bytes(self.options, len(self.processes))
+        if is_full and self._write(process, spool.TOTALS, process.totals.packed()):
+            with contextlib.suppress(OSError):
+                process.file.rotate()
 
     def _thread_names(self, process: Process) -> dict[int, str]:
         """Names of threads, as the operating system has them, if they are new or others than before."""

@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 
-VERSION = 2
+VERSION = 4
 RING_MAGIC, PAGE_MAGIC, NAMES_MAGIC, MESSAGE_MAGIC = 0x4752534C, 0x4750534C, 0x4D4E534C, 0x4D53534C
 
 RECORD = np.dtype(
@@ -23,8 +23,12 @@ RECORD = np.dtype(
 )
 COUNTER, MARK, THREAD_BEGIN, THREAD_END, LOST, EXTRA = 250, 251, 252, 253, 254, 255
 FIRST_SPECIAL = COUNTER  # the kinds below are spans
-EXTRA_FORWARD_THREAD, EXTRA_ELSEWHERE, EXTRA_OPTIMIZER, EXTRA_LINE = 1, 2, 3, 4
-MARK_PROBLEM = 4
+EXTRA_FORWARD_THREAD, EXTRA_ELSEWHERE, EXTRA_OPTIMIZER, EXTRA_LINE, EXTRA_ARGS = 1, 2, 3, 4, 5
+MARK_STEP, MARK_PROBLEM, MARK_OPENED, MARK_CLOSED, MARK_NAMED = 1, 4, 5, 6, 7
+# Of MARK_OPENED and MARK_CLOSED: the rule that counts the steps, bits, and where the instance of the optimizer begins.
+RULE_NONE, RULE_REQUEST, RULE_LOADER, RULE_OPTIMIZER, RULE_MARK, RULE_NAMED = range(6)
+WINDOW_BY_TIME, WINDOW_WAS_CLOSED, WINDOW_INSTANCE = 64, 128, 8
+SAID_NOTHING, SAID_CLOSED, SAID_OPEN, SAID_OVER = range(4)
 FLAG_ASYNC, FLAG_ELSEWHERE, FLAG_EXTRA = 1, 2, 4
 
 RING_BYTES = 3 << 20
@@ -55,13 +59,13 @@ PAGE = np.dtype(
             "magic", "version", "pid", "ppid", "process_start", "clock_is_tsc", "probe", "sequence_offset",
             "forward_thread_offset", "lost_without_ring", "lost_names", "lost_without_ring_first",
             "lost_without_ring_last", "agent_cpu_ns", "rings", "callbacks", "rank",
-            "world_size", "library", "command_line",
+            "world_size", "window", "window_rule", "window_is_open", "window_opened_ns", "library", "command_line",
         ],
         "formats": [
             "<u4", "<u4", "<i4", "<i4", "<u8", "<u4", "<i4", "<i4", "<i4", "<u8", "<u8", "<u8", "<u8", "<u8",
-            "<u4", "<u4", "<i4", "<i4", "S4096", "S8192",
+            "<u4", "<u4", "<i4", "<i4", "<u4", "<u4", "<u4", "<u8", "S4096", "S8192",
         ],
-        "offsets": [0, 4, 8, 12, 16, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 84, 88, 92, 4096, 8192],
+        "offsets": [0, 4, 8, 12, 16, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 84, 88, 92, 96, 100, 104, 112, 4096, 8192],
         "itemsize": PAGE_BYTES,
     }
 )  # fmt: skip

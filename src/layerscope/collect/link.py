@@ -30,8 +30,9 @@ _FLUSH_POLL_S = 0.01
 _COUNTS = struct.Struct("<Q56xQ")
 _COUNTS_OFFSET = 64
 _SOURCE = str(Path(__file__).resolve().parent.parent.parent)
+# The BLAS that comes with NumPy ends a process that may start no threads, and none of ours needs them.
 _START = (
-    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "import os, runpy, sys; os.environ['OPENBLAS_NUM_THREADS'] = '1'; sys.path.insert(0, sys.argv.pop(1)); "
     "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
 
@@ -73,6 +74,7 @@ class DrainerLink:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._main: Message = {}
+        self._resolved = ""
         self._kept: dict[tuple[int, int], list[tuple[Message, int]]] = {}
         self._untold: collections.deque[tuple[Message, int]] = collections.deque()
         # The program is waited for in one thread, its memory arrives in another.
@@ -84,7 +86,7 @@ class DrainerLink:
             if self._control is not None:
                 self._control.close()
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            command = own_command("layerscope.collect.drainer", str(theirs.fileno()), str(self.raw))
+            command = own_command("layerscope.collect.drainer", str(theirs.fileno()), self._folder())
             log = open_log(self.raw, "drainer")
             try:
                 self._process = subprocess.Popen(
@@ -105,6 +107,11 @@ class DrainerLink:
             self.drainers += 1
             everything = [pair for handed in self._kept.values() for pair in handed]
             self._untold = collections.deque(([(self._main, -1)] if self._main else []) + everything)
+
+    def _folder(self) -> str:
+        """Where the raw files lie: not by a link in the recording, whose file system may go away."""
+        self._resolved = self._resolved or os.path.realpath(self.raw)
+        return self._resolved
 
     def begin(self, pid: int, start_ns: int) -> None:
         """The program has started."""

@@ -14,13 +14,15 @@ import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from layerscope import __version__
+from layerscope import __version__, places
 from layerscope.collect import agent
 from layerscope.host.libraries import build_id
 
 _TIMEOUT_S = 60
 # The probe must neither be recorded nor find modules of the program.
 _NOT_FOR_THE_PROBE = ("PYTHONPATH", "LAYERSCOPE_AUTOSTART")
+# In a kept answer: the library that it is about.
+LIBRARY = "library"
 
 
 @dataclass(slots=True)
@@ -29,6 +31,7 @@ class Answer:
 
     `operator_cost_ns` and `backward_cost_ns`: CPU time that recording adds to one span of kind backward, and to one of
     any other kind. PyTorch builds the name of a backward function anew for whoever wants it, which takes longest.
+    `mkl`: the version of MKL in it, empty for none.
     """
 
     state: str
@@ -38,14 +41,12 @@ class Answer:
     operator_cost_ns: float = 0.0
     backward_cost_ns: float = 0.0
     complete: bool = False
+    mkl: str = ""
 
 
 def cache_folder() -> Path | None:
     """Where answers are kept; None when there is no place for them."""
-    base = os.environ.get("XDG_CACHE_HOME") or (
-        os.path.join(os.environ["HOME"], ".cache") if os.environ.get("HOME") else ""
-    )
-    return Path(base) / "layerscope" / "probe" if base else None
+    return next(iter(places.caches(places.PROBE)), None)
 
 
 def _cache_file(library: Path) -> Path | None:
@@ -62,8 +63,9 @@ def known(library: Path) -> Answer | None:
     """The kept answer for `library`; None when it was never asked."""
     file = _cache_file(library)
     try:
-        return Answer(**json.loads(file.read_text())) if file else None
-    except (OSError, ValueError, TypeError):
+        told = json.loads(file.read_text()) if file else None
+        return Answer(**{key: value for key, value in told.items() if key != LIBRARY}) if told else None
+    except (OSError, ValueError, TypeError, AttributeError):
         return None
 
 
@@ -73,9 +75,9 @@ def keep(library: Path, answer: Answer) -> None:
     if file is None:
         return
     with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
+        places.make(file.parent)
         temporary = file.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(asdict(answer)))
+        temporary.write_text(json.dumps({**asdict(answer), LIBRARY: str(library)}))
         os.replace(temporary, file)
 
 
@@ -109,8 +111,10 @@ def ask_with_python(python: str, library: Path, answer: Answer, use_tsc: bool) -
         reply = json.loads(done.stdout)
         offset = int(reply["forward_thread_offset"])
         costs = float(reply["operator_cost_ns"]), float(reply["backward_cost_ns"])
+        mkl = str(reply["mkl"])
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
         return answer
     answer.forward_thread_offset, answer.complete = offset, True
     answer.operator_cost_ns, answer.backward_cost_ns = costs
+    answer.mkl = mkl
     return answer

@@ -66,8 +66,8 @@ class Prober:
             self.publish()
         if answer is None or (answer.state == "good" and not answer.complete):
             thread = threading.Thread(target=self._probe, args=(library, python), name=str(library), daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
 
     def _note_versions(self, python: str, library: Path) -> None:
         found = re.search(r"python(\d+\.\d+)", python)
@@ -132,6 +132,8 @@ class Prober:
             )  # fmt: skip
         self.publish()
         for library, answer in self._answers.items():
+            if answer.mkl:
+                self.versions["mkl"] = answer.mkl
             if answer.state != "good":
                 self.problems.append(
                     Problem(

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import resource
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import warnings
 from collections.abc import Callable
+from dataclasses import astuple, dataclass
 from typing import NoReturn
 
 from layerscope.errors import RunError
@@ -34,6 +37,28 @@ WATCHED = FORWARDED | {signal.SIGCHLD}
 _PATIENCE_S = 1.0
 _ANSWER_MS = 200
 _ANSWER_BYTES = 16  # a bit for each of the signals 1 to 64
+_USAGE = struct.Struct("<qqqqq")
+# Between the last look at it and the exec, memory still grows by some pages.
+_GROWS_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process has used. `max_rss_bytes`: 0 where it is not known."""
+
+    user_ns: int
+    system_ns: int
+    max_rss_bytes: int
+    faults_minor: int
+    faults_major: int
+
+    @classmethod
+    def of(cls, usage: resource.struct_rusage) -> Usage:
+        """The same, as the system says it."""
+        return cls(
+            round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9), usage.ru_maxrss * 1024,
+            usage.ru_minflt, usage.ru_majflt,
+        )  # fmt: skip
 
 
 class Program:
@@ -42,25 +67,39 @@ class Program:
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self.command = command
         self.pid = 0
+        self.streams: dict[int, int] = {}  # standard streams that it gets instead of ours
+        self.on_resize: Callable[[], bool] = lambda: False  # whether it has to hear of a terminal's new size now
         self._environment = environment
         self._descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._children_ignored = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
         self._mask: set[int] = set()
         self._witness = Witness()
+        self._at_exec = mmap.mmap(-1, _USAGE.size)  # shared with the child
         if self._children_ignored:
             # With SIGCHLD ignored nobody can wait for a child: neither we for the program nor for our own.
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _raise_descriptor_limit(self._descriptors)
 
-    def start(self) -> None:
-        """Start it; from now on signals to us are held back for `wait`. RunError 126 or 127 when it cannot start."""
+    def start(self, environment: dict[str, str] | None = None) -> None:
+        """Start it, in another `environment` if one is given; from now on signals to us are held back for `wait`.
+
+        RunError 126 or 127 when it cannot start.
+        """
+        self._environment = environment or self._environment
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
         self._witness.start()
         try:
             self.pid = self._spawn(self.command)
+            self._let_go_of_streams()
         except OSError as error:
             self.release()
             raise _not_started(self.command, error) from error
+
+    def _let_go_of_streams(self) -> None:
+        """From now on only the program holds them, so that their end shows."""
+        for stream in set(self.streams.values()):
+            os.close(stream)
+        self.streams = {}
 
     def _spawn(self, command: list[str]) -> int:
         with warnings.catch_warnings():
@@ -76,10 +115,23 @@ class Program:
         return child.pid
 
     def _before_exec(self) -> None:
+        for number, stream in self.streams.items():
+            os.dup2(stream, number)
         resource.setrlimit(resource.RLIMIT_NOFILE, self._descriptors)
         if self._children_ignored:
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        self._at_exec[:] = _USAGE.pack(*astuple(Usage.of(resource.getrusage(resource.RUSAGE_SELF))))
+
+    def own_usage(self, whole: resource.struct_rusage) -> Usage:
+        """What the program used of this, which the system counts from our fork on: as a copy of us it was large."""
+        used, before = Usage.of(whole), Usage(*_USAGE.unpack(self._at_exec))
+        is_larger = used.max_rss_bytes > before.max_rss_bytes + _GROWS_BYTES
+        return Usage(
+            max(used.user_ns - before.user_ns, 0), max(used.system_ns - before.system_ns, 0),
+            used.max_rss_bytes if is_larger else 0,
+            max(used.faults_minor - before.faults_minor, 0), max(used.faults_major - before.faults_major, 0),
+        )  # fmt: skip
 
     def wait(self, idle: Callable[[], None]) -> None:
         """Until it has ended, but is not reaped. Calls `idle` every second and when a child of ours changed."""
@@ -87,9 +139,14 @@ class Program:
             came = signal.sigtimedwait(WATCHED, _PATIENCE_S)
             if came is None or came.si_signo == signal.SIGCHLD:
                 idle()
-            elif not self._witness.saw(came):
+            elif not self._witness.saw(came) or (came.si_signo == signal.SIGWINCH and self.on_resize()):
                 with contextlib.suppress(OSError):  # it has ended, or belongs to another user (sudo)
                     os.kill(self.pid, came.si_signo)
+
+    def instead_of_us(self) -> NoReturn:
+        """Be the program, which could not be started beside us. RunError 126 or 127 when it cannot be started."""
+        self._before_exec()
+        become(self.command)
 
     def release(self) -> None:
         """Take signals as before again. What came for the program when it had just ended is dropped."""
@@ -113,6 +170,11 @@ def become(command: list[str]) -> NoReturn:
             os.execv("/bin/sh", ["/bin/sh", path, *command[1:]])
     except OSError as error:
         raise _not_started(command, error) from error
+
+
+def lacks_room(error: RunError) -> bool:
+    """Whether a program could not be started because the system has no process or no memory left for it."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EAGAIN, errno.ENOMEM)
 
 
 def _not_started(command: list[str], error: OSError) -> RunError:

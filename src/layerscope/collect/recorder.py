@@ -23,8 +23,10 @@ from typing import Any
 from layerscope.collect import agent, layout
 from layerscope.collect.link import DrainerLink
 from layerscope.collect.prober import Prober
+from layerscope.collect.shapes import Shapes
 from layerscope.host.clock import tsc_is_usable
 from layerscope.model.events import Problem
+from layerscope.model.layers import COUNTERS
 
 _PEER = struct.Struct("iII")
 _POLL_MS = 100
@@ -43,6 +45,8 @@ class Recorder:
         self.seen_processes = 0
         self.pid = 0
         self.start_ns = self.end_ns = 0
+        self.shapes: Shapes | None = None  # what reads the shapes of inputs, where they are wanted
+        self.window: list[object] | None = None  # what of the program is recorded, as the agent takes it; None: all
         self.link = DrainerLink(raw, self.problems)
         # Takes the connection over, and closes it when it has answered.
         self.on_request: Callable[[socket.socket, Request], None] | None = None
@@ -90,8 +94,9 @@ class Recorder:
         self.pid, self.start_ns = pid, start_ns
         with surviving(self.problems):
             self.link.begin(pid, start_ns)
-        self._receiver = threading.Thread(target=self._receive, daemon=True)
-        self._receiver.start()
+            receiver = threading.Thread(target=self._receive, daemon=True)
+            receiver.start()
+            self._receiver = receiver
 
     def watch(self) -> None:
         """Call it every second or so: replaces a drainer that has ended."""
@@ -188,7 +193,9 @@ class Recorder:
     @property
     def span_costs_ns(self) -> tuple[float, float]:
         """CPU time inside the program of one recorded span: of a kind other than backward, and of kind backward."""
-        return self._prober.span_costs_ns
+        shapes_ns = self.shapes.cost_ns if self.shapes else 0.0
+        operator_ns, backward_ns = self._prober.span_costs_ns
+        return operator_ns + shapes_ns, backward_ns + shapes_ns
 
     @property
     def versions(self) -> dict[str, str]:
@@ -211,7 +218,12 @@ class Recorder:
                 )
             )  # fmt: skip
         if self._listener is not None and not self.seen_processes:
-            self.problems.append(self.nobody_came(command))
+            nobody = self.nobody_came(command)
+            self.problems += [nobody] if nobody not in self.problems else []
+        if not Path("/proc/self/stat").exists():
+            what = "/proc is not mounted here, so nothing about a process could be read"
+            lost = "CPU time, memory, names of threads and other counters"
+            self.problems.append(Problem(COUNTERS, "no_proc", what, "mount it: mount -t proc proc /proc", lost))
 
     def nobody_came(self, command: list[str]) -> Problem:
         """Why no process handed anything over, as far as that is known."""
@@ -230,9 +242,18 @@ def surviving(problems: list[Problem]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        what = f"layerscope itself failed: {type(error).__name__}: {error}"
-        if all(problem.what != what for problem in problems):
-            problems.append(Problem("operators", "internal_error", what, "report it, with this sentence", "not known"))
+        problem = _fault(error)
+        if all(known.what != problem.what for known in problems):
+            problems.append(problem)
+
+
+def _fault(error: Exception) -> Problem:
+    """What to say about `error`, which nobody expected: mostly that it is a fault of ours."""
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        what = "the limit of processes leaves layerscope no thread of its own"
+        return Problem("operators", "no_threads", what, "raise that limit (ulimit -u)", EVERYTHING)
+    what = f"layerscope itself failed: {type(error).__name__}: {error}"
+    return Problem("operators", "internal_error", what, "report it, with this sentence", "not known")
 
 
 def _descends(pid: int, ancestor: int) -> bool:

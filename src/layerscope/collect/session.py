@@ -9,23 +9,28 @@ what it would have without us.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from layerscope.collect import agent
+from layerscope.collect import agent, stock_windows, unreached
 from layerscope.collect.program import Program
-from layerscope.collect.recorder import EVERYTHING, Recorder
+from layerscope.collect.recorder import EVERYTHING, Recorder, surviving
+from layerscope.errors import RunError
 from layerscope.model.events import Problem
 
 
 @dataclass(slots=True)
 class Ended:
-    """How the program ended and what the kernel says it used. `status` is None where only its parent was told."""
+    """How the program ended and what the kernel says it used. `status` is None where only its parent was told,
+    `max_rss_bytes` 0 where it is not known: of a program that never held as much as a copy of us.
+    """
 
     status: int | None
     wall_ns: int
@@ -51,22 +56,40 @@ class Session(Recorder):
 
     def __init__(self, raw: Path) -> None:
         super().__init__(raw)
+        self._door: Path | None = None
         self._temporary_door: tempfile.TemporaryDirectory[str] | None = None
+        self.layers: dict[str, object] = {}  # settings of layers that were asked for or left out
 
     def open_door(self, ranks: Sequence[int] = ()) -> dict[str, str]:
         """Start listening; returns the environment of the program. `ranks`: only these are recorded; empty: all."""
         environment = dict(os.environ)
-        settings = self.listen()
-        if settings is None:
-            return environment
+        # Where nobody can listen, windows of the stock profiler are left.
+        settings = self.listen() or agent.settings("", False)
         try:
-            door = agent.make_door(self._door_folder(), settings["socket"], bool(settings["tsc"]), ranks)
+            told = self.shapes.settings() if self.shapes else None
+            door = agent.make_door(
+                self._door_folder(),
+                settings["socket"],
+                bool(settings["tsc"]),
+                ranks,
+                told,
+                self.raw.absolute(),
+                self.window,
+                self.layers,
+            )
         except OSError as error:
             self.stop_listening()
             self.say_no_door(error)
             return environment
+        self._door = door
         old = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = f"{door}{os.pathsep}{old}" if old else str(door)
+        if settings["socket"]:
+            added, taken = agent.without_python(
+                environment, settings["socket"], bool(settings["tsc"]), ranks, self.window, door
+            )
+            environment |= added
+            self.problems += taken
         return environment
 
     def _door_folder(self) -> Path:
@@ -79,31 +102,43 @@ class Session(Recorder):
     def run(self, program: Program, prepare: Callable[[], None]) -> Ended:
         """Run `program` to its end; `prepare` is called beside it. RunError 126 or 127 when it cannot be started."""
         start_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        program.start()
+        self._start(program)
         self.begin(program.pid, start_ns)
         preparation = threading.Thread(target=prepare, daemon=True)
-        preparation.start()
+        with contextlib.suppress(RuntimeError):  # no more threads: then it is all done at the end
+            preparation.start()
         program.wait(self.watch)
         self.end(time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+        with surviving(self.problems):
+            self.problems += stock_windows.take(self.raw, self.window is not None)
         _, status, usage = os.wait4(self.pid, 0)
-        preparation.join()
+        if preparation.ident is not None:
+            preparation.join()
         self.finish_probes()
         program.release()
-        return Ended(
-            status, self.end_ns - start_ns, round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9),
-            usage.ru_maxrss * 1024, usage.ru_minflt, usage.ru_majflt,
-        )  # fmt: skip
+        return Ended(status, self.end_ns - start_ns, *astuple(program.own_usage(usage)))
+
+    def _start(self, program: Program) -> None:
+        """Start it; without its door where the kernel takes no longer environment."""
+        try:
+            program.start()
+        except RunError as error:
+            if not isinstance(error.__cause__, OSError) or error.__cause__.errno != errno.E2BIG:
+                raise
+            program.start(dict(os.environ))
+            self.stop_listening()
+            what = "the arguments and the variables of the program leave no room for a longer PYTHONPATH"
+            self.problems.append(Problem("operators", "no_door", what, "shorten PYTHONPATH", EVERYTHING))
 
     def close(self) -> None:
         """Let the drainer take the rest, and close the door."""
         super().close()
+        if self._door is not None:
+            self.problems += (refused := agent.refusals(self._door))
+            self.seen_processes += len(refused)
         if self._temporary_door is not None:
             self._temporary_door.cleanup()
 
     def nobody_came(self, command: list[str]) -> Problem:
         """Why no process handed anything over, as far as that is known."""
-        return Problem(
-            "operators", "no_framework",
-            f"no process imported PyTorch by a Python that reads PYTHONPATH ({command[0]} did not)",
-            "run the program with the Python that has torch; python -I, -E and -S keep layerscope out", EVERYTHING,
-        )  # fmt: skip
+        return unreached.nobody_came(command, os.environ)

@@ -30,3 +30,23 @@ def monotonic_clock(root: Path = Path("/")) -> str:
         return f"{boot} {os.readlink(root / 'proc/self/ns/time')}"
     except OSError:  # a kernel without time namespaces
         return boot
+
+
+def ahead_ns(pid: int, root: Path = Path("/")) -> int:
+    """By how much the CLOCK_MONOTONIC of process `pid` is ahead of ours: it may be in another time namespace.
+
+    0 where that is not known: it has ended, or there are no time namespaces.
+    """
+    theirs, ours = (_offset_ns(root / "proc" / name) for name in (str(pid), "self"))
+    return 0 if theirs is None or ours is None else theirs - ours
+
+
+def _offset_ns(process: Path) -> int | None:
+    try:
+        lines = (process / "timens_offsets").read_text().splitlines()
+    except OSError:
+        return None
+    for name, seconds, rest_ns in map(str.split, lines):
+        if name == "monotonic":
+            return int(seconds) * 1_000_000_000 + int(rest_ns)
+    return None

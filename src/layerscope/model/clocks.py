@@ -14,37 +14,41 @@ class Conversion:
     """From the ticks of one clock to nanoseconds of the run, along readings that come one by one."""
 
     def __init__(self) -> None:
-        self._its: list[int] = []
-        self._run_ns: list[int] = []
-        self._arrays: tuple[np.ndarray, np.ndarray] | None = None
+        self._known = np.zeros((2, 64), np.int64)  # what that clock said, and the run's; room for more
+        self._count = 0
 
     def add(self, its: int, run_ns: int) -> None:
         """One more reading; one that goes backwards on either clock is left out."""
-        if self._its and (its <= self._its[-1] or run_ns <= self._run_ns[-1]):
+        at = self._count
+        if at and (its <= self._known[0, at - 1] or run_ns <= self._known[1, at - 1]):
             return
-        self._its.append(its)
-        self._run_ns.append(run_ns)
-        self._arrays = None
+        if at == self._known.shape[1]:
+            self._known = np.concatenate([self._known, np.zeros_like(self._known)], axis=1)
+        self._known[:, at] = its, run_ns
+        self._count = at + 1
 
     @property
     def last(self) -> int:
         """The newest reading of the foreign clock: up to here a conversion is final."""
-        return self._its[-1] if self._its else -1
+        return int(self._known[0, self._count - 1]) if self._count else -1
 
     @property
     def readings(self) -> list[tuple[int, int]]:
         """All readings: (its, run_ns)."""
-        return list(zip(self._its, self._run_ns, strict=True))
+        its, run_ns = self._known[:, : self._count].tolist()
+        return list(zip(its, run_ns, strict=True))
 
     def to_run(self, ticks: np.ndarray) -> np.ndarray:
         """`ticks` (uint64 or int64) as int64 nanoseconds of the run; beyond the readings by the nearest line."""
         ticks = ticks.astype(np.int64)
-        if len(self._its) < 2:
-            shift = self._run_ns[0] - self._its[0] if self._its else 0
-            return ticks + shift
-        if self._arrays is None:
-            self._arrays = (np.array(self._its, np.int64), np.array(self._run_ns, np.int64))
-        its, run_ns = self._arrays
+        its, run_ns = self._known[:, : self._count]
+        if len(its) < 2 or not len(ticks):
+            shift: np.ndarray = ticks + (run_ns[0] - its[0] if len(its) else 0)
+            return shift
+        # Of a long run only the readings around these moments.
+        first = min(max(int(np.searchsorted(its, ticks.min(), side="right")) - 1, 0), len(its) - 2)
+        behind = max(int(np.searchsorted(its, ticks.max(), side="right")), first + 1)
+        its, run_ns = its[first : behind + 1], run_ns[first : behind + 1]
         line = np.clip(np.searchsorted(its, ticks, side="right") - 1, 0, len(its) - 1)
         # Differences are below 2**53 ticks, so the float product is exact to far less than a nanosecond.
         slope = np.diff(run_ns) / np.diff(its)

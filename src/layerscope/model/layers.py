@@ -8,16 +8,31 @@ from __future__ import annotations
 OPERATORS = "operators"
 MODULES = "modules"
 RANGES = "ranges"
+PRIMITIVES = "primitives"
 COUNTERS = "counters"
+# What each layer holds; docs/layers/NAME.md has the rest.
+MEANINGS = {
+    OPERATORS: "Every operator, backward function, `record_function` range, optimizer step and loader wait.",
+    MODULES: "Every call of a part of the network, and which of them each operator belongs to.",
+    RANGES: "Tasks, frames and events that the program marks with the library, with NVTX or with ITT.",
+    PRIMITIVES: "What operators ask of oneDNN and MKL, and what each thread has of it.",
+    COUNTERS: "What the system accounts for each process over time, and what the program counts itself.",
+}
 # The track with what was read from the system about a process; every other track of counters is the program's own.
 PROCESS_COUNTERS = "process"
 
 # Index = the kind byte of a ring record.
-KINDS = ("function", "backward", "range", "optimizer", "loader", "module", "task", "frame", "event")
+KINDS = (
+    "function", "backward", "range", "optimizer", "loader", "module", "task", "frame", "event", "execute", "create",
+    "share",
+)  # fmt: skip
 # The layers of spans, and the layer of each kind as an index into them.
-SPAN_LAYERS = (OPERATORS, MODULES, RANGES)
-LAYER_OF_KIND = (0, 0, 0, 0, 0, 1, 2, 2, 2)
+SPAN_LAYERS = (OPERATORS, MODULES, RANGES, PRIMITIVES)
+LAYER_OF_KIND = (0, 0, 0, 0, 0, 1, 2, 2, 2, 3, 3, 3)
+# Kinds of `links`: from an operator to the backward function of it, from an operator to a primitive that it asked for,
+# from a primitive to the part of it that ran on another thread.
+LINKS = ("forward_backward", "operator_primitive", "primitive_share")
 # What the record of a mark says in its field `module`.
-MARKS = ("marker", "step", "paused", "resumed")
+MARKS = ("marker", "step", "paused", "resumed", "problem", "opened", "closed")
 
 PHASES = ("loading", "forward", "backward", "optimizer", "other")

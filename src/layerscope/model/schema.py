@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ TRACKS = Table(
 SPANS = Table(
     "spans",
     "Every recorded stretch of time: an operator, a backward function, a range, an optimizer step, a loader wait, "
-    "a call of a module.",
+    "a call of a module, a primitive of oneDNN or MKL.",
     (
         Column("span", "int64", "key of the span"),
         Column("track", "int32", "the track it ran on (where it started, if it ended on another thread)"),
@@ -81,8 +81,12 @@ SPANS = Table(
         Column("start_ns", "int64", "start", "ns"),
         Column("dur_ns", "int64", "duration", "ns"),
         Column("self_ns", "int64", "duration without the children of the same layer", "ns"),
-        Column("layer", "name", "layer of the stack: operators, modules or ranges"),
-        Column("kind", "name", "function, backward, range, optimizer, loader; module; task, frame, event"),
+        Column("layer", "name", "layer of the stack: operators, modules, ranges or primitives"),
+        Column(
+            "kind",
+            "name",
+            "function, backward, range, optimizer, loader; module; task, frame, event; execute, create, share",
+        ),
         Column("name", "name", "name"),
         Column("line", "name", "file:line that opened a range; of a module see its first call", nullable=True),
         Column("module", "int32", "the innermost module whose call it ran in, or whose backward pass", nullable=True),
@@ -108,6 +112,31 @@ MODULES = Table(
     ),
 )
 
+PRIMITIVES = Table(
+    "primitives",
+    "Every span of the layer primitives: what was asked of a library below the operators, as the library tells it.",
+    (
+        Column("span", "int64", "its span"),
+        Column("operator", "int64", "the operator or backward function that asked for it", nullable=True),
+        Column("share_of", "int64", "of a share: the primitive on another thread that it is a part of", nullable=True),
+        Column("library", "name", "oneDNN or MKL"),
+        Column("primitive_kind", "name", "convolution, matmul, reorder, ...; of MKL gemm, fft, lapack or other"),
+        Column("implementation", "name", "the code that ran: jit:avx512_core; null: not told", nullable=True),
+        Column("prop_kind", "name", "forward_training, forward_inference, backward_data, ...", nullable=True),
+        Column("dtype", "name", "types of its source, weights and destination: f32, or u8s8f32", nullable=True),
+        Column("formats", "name", "memory layouts, as the library names them", nullable=True),
+        Column("attributes", "name", "scratchpad, scales, post-ops: what is fused into it", nullable=True),
+        Column("algorithm", "name", "alg:convolution_direct and the like", nullable=True),
+        Column("problem", "name", "shapes, as the library writes them: mb8_ic3oc32_ih32oh32kh3...", nullable=True),
+        Column(
+            "threads", "int32", "threads that took part as far as seen; null for shares and creation", nullable=True
+        ),
+        Column("flop", "int64", "floating-point operations of the problem; null: no formula for it", nullable=True),
+        Column("bytes", "int64", "bytes of its sources and destinations, each once", "bytes", nullable=True),
+        Column("cache_hit", "bool", "of a creation: the library had it already; null: not told", nullable=True),
+    ),
+)
+
 ARGS = Table(
     "args",
     "Arguments of spans; each distinct text once.",
@@ -123,7 +152,7 @@ MARKS = Table(
     (
         Column("track", "int32", "the track that marked it"),
         Column("at_ns", "int64", "when", "ns"),
-        Column("kind", "name", "marker, step, paused or resumed"),
+        Column("kind", "name", "marker, step, paused, resumed, opened or closed (a window of --steps or --after)"),
         Column("name", "name", "name"),
         Column("args", "int64", "key of its arguments", nullable=True),
     ),
@@ -145,21 +174,42 @@ STEPS = Table(
         Column("optimizer_ns", "int64", "time in the optimizer", "ns"),
         Column("other_ns", "int64", "the rest", "ns"),
         Column("warmup", "bool", "left out of averages as warm-up"),
+        Column("weight", "int32", "how many steps its spans stand for; 0: they were thinned away"),
     ),
 )
 
 TOTALS = Table(
     "totals",
-    "Exact sums over the whole run, whatever its length.",
+    "Exact sums over the whole run, whatever its length: of every span, those included that were thinned away.",
     (
+        Column("total", "int32", "key of the row"),
         Column("process", "int32", "the process"),
         Column("layer", "name", "layer"),
         Column("kind", "name", "kind"),
         Column("name", "name", "name"),
+        Column("module", "int32", "the module they belong to", nullable=True),
+        Column("step_class", "name", "step or outside: whether they started in a step; unknown"),
         Column("count", "int64", "number of spans that ended"),
         Column("total_ns", "int64", "sum of their durations", "ns"),
-        Column("min_ns", "int64", "shortest", "ns"),
-        Column("max_ns", "int64", "longest", "ns"),
+        Column(
+            "self_ns",
+            "int64",
+            "sum of their self times; null where they were only counted",
+            "ns",
+            nullable=True,
+        ),
+        Column("min_ns", "int64", "shortest", "ns", nullable=True),
+        Column("max_ns", "int64", "longest", "ns", nullable=True),
+    ),
+)
+
+HISTOGRAMS = Table(
+    "histograms",
+    "Durations of the spans of each row of `totals`, in bins 1 % wide. Only where the run was thinned.",
+    (
+        Column("total", "int32", "the row of `totals`"),
+        Column("from_ns", "int64", "durations from here, up to 1 % more", "ns"),
+        Column("count", "int64", "number of spans that ended"),
     ),
 )
 
@@ -181,7 +231,12 @@ LINKS = Table(
     (
         Column("from_span", "int64", "the cause"),
         Column("to_span", "int64", "the effect"),
-        Column("kind", "name", "forward_backward: an operator and the backward function of it"),
+        Column(
+            "kind",
+            "name",
+            "forward_backward: an operator and the backward function of it; operator_primitive: an operator and a "
+            "primitive that it asked for; primitive_share: a primitive and the part of it on another thread",
+        ),
     ),
 )
 
@@ -205,7 +260,7 @@ GAPS = Table(
         Column("start_ns", "int64", "start of the gap", "ns"),
         Column("end_ns", "int64", "end of the gap", "ns"),
         Column("lost", "int64", "number of records lost; null where nobody could count them", nullable=True),
-        Column("reason", "name", "ring_full, too_deep, no_ring, disk_full, after_end or damaged"),
+        Column("reason", "name", "ring_full, too_deep, no_ring, disk_full, max_size, after_end or damaged"),
     ),
 )
 
@@ -228,10 +283,12 @@ TABLES: dict[str, Table] = {
         TRACKS,
         SPANS,
         MODULES,
+        PRIMITIVES,
         ARGS,
         MARKS,
         STEPS,
         TOTALS,
+        HISTOGRAMS,
         COUNTERS,
         LINKS,
         CLOCK_READINGS,

@@ -135,6 +135,10 @@ class Steering:
         agent.ls_range_end.argtypes = [ctypes.c_void_p]
         # Without torch there is no library to name yet; its import hook names it later.
         code = agent.ls_prepare(self.settings["socket"].encode(), b"", self.settings["tsc"]) if not self._torch() else 0
+        if not code and "window" in self.settings and self._door.hook is None:
+            first, last, every, by_time, mark = self.settings["window"]
+            agent.ls_window_set.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_int, ctypes.c_char_p]
+            agent.ls_window_set(first, last, every, by_time, mark.encode("utf-8", "surrogateescape"))
         if code:
             raise OSError(f"layerscope records nothing: its recorder does not answer ({os.strerror(-code)})")
         self.agent = agent
@@ -253,6 +257,7 @@ class Steering:
 def find_door() -> Any:
     """The door into this process, if one was opened; of two the one that leads somewhere."""
     doors: list[Any] = [finder for finder in sys.meta_path if getattr(finder, "is_layerscope_door", False)]
+    doors = [door for door in doors if door.settings.get("socket") != ""]  # behind such a one nobody listens
     return max(doors, key=lambda door: bool(door.settings), default=None)
 
 

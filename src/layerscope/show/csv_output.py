@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import csv
-from typing import TextIO
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TextIO
 
-from layerscope.analyse.result import Result
+from layerscope.analyse.result import Result, ResultColumn
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def write(result: Result, stream: TextIO) -> None:
     """Write the rows of `result`, and nothing but its rows."""
+    write_pieces(result.columns, [result.data], stream)
+
+
+def write_pieces(columns: Sequence[ResultColumn], pieces: Iterable[pa.Table], stream: TextIO) -> None:
+    """Write an answer of any length, its `pieces` as they come."""
     writer = csv.writer(_UnixLines(stream))
-    writer.writerow(column.name for column in result.columns)
-    for batch in result.data.to_batches(max_chunksize=1 << 16):
-        writer.writerows(zip(*(batch.column(index).to_pylist() for index in range(batch.num_columns)), strict=True))
+    writer.writerow(column.name for column in columns)
+    for piece in pieces:
+        for batch in piece.to_batches(max_chunksize=1 << 16):
+            writer.writerows(zip(*(batch.column(index).to_pylist() for index in range(batch.num_columns)), strict=True))
 
 
 class _UnixLines:

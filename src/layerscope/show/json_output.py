@@ -8,18 +8,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from layerscope.analyse.result import Result
+from layerscope.analyse.result import Result, ResultColumn
+from layerscope.model.events import Problem
 from layerscope.model.schema import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def write(result: Result, stream: BinaryIO, command: str, run: str) -> None:
     """Write `result`, that `command` made of the recording `run`, and a newline."""
     stream.write(encoded(result, command, run) + b"\n")
+
+
+def write_pieces(
+    columns: Sequence[ResultColumn], pieces: Iterable[pa.Table], stream: BinaryIO, command: str, run: str,
+    problems: Iterable[Problem],
+) -> None:  # fmt: skip
+    """Write an answer of any length, its `pieces` as they come: the same object, without notes and totals."""
+    head = {
+        "schema": SCHEMA_VERSION, "command": command, "run": run, "table": command, "columns": _about(columns),
+    }  # fmt: skip
+    stream.write(msgspec.json.encode(head)[:-1] + b',"rows":[')
+    separator = b""
+    for piece in pieces:
+        if piece.num_rows:
+            rows = zip(*(piece.column(place).to_pylist() for place in range(piece.num_columns)), strict=True)
+            stream.write(separator + msgspec.json.encode(list(rows))[1:-1])
+            separator = b","
+    tail = {"problems": [asdict(problem) for problem in problems], "notes": [], "totals": {}}
+    stream.write(b"]," + msgspec.json.encode(tail)[1:] + b"\n")
+
+
+def _about(columns: Sequence[ResultColumn]) -> list[dict[str, str]]:
+    return [{"name": column.name, "type": column.type, "unit": column.unit} for column in columns]
 
 
 def encoded(result: Result, command: str, run: str) -> bytes:
@@ -31,7 +59,7 @@ def encoded(result: Result, command: str, run: str) -> bytes:
             "command": command,
             "run": run,
             "table": result.name,
-            "columns": [{"name": c.name, "type": c.type, "unit": c.unit} for c in result.columns],
+            "columns": _about(result.columns),
             "rows": list(zip(*columns, strict=True)),
             "problems": [asdict(problem) for problem in result.problems],
             "notes": result.sentences,

@@ -15,13 +15,20 @@ from layerscope.analyse.module_times import ModuleRow, ModuleTimes
 from layerscope.analyse.resources import Memory
 from layerscope.analyse.step_times import StepTimes
 from layerscope.analyse.summary import Cost, OpenOperators, OperatorRow, OperatorTimes, Summary
+from layerscope.analyse.tables.operators import EMPTY
+from layerscope.analyse.thinned import Thinned
+from layerscope.model.layers import RANGES
 from layerscope.show.rank_line import rank_line
 from layerscope.show.terminal import display_width, printable, problem_sentence, shortened
 from layerscope.store.run import RunInfo
 
 WIDTH = 108
 _BAR = 12
+# Of the bars by kind of work, so that the facts fit beside them.
+_KINDS_WIDTH = 42
 _NAME = 62
+# Where there is a column for what is below an operator.
+_SHORT_NAME = 40
 _OPERATORS_COMMAND = "layerscope table operators"
 _RULES = {
     "mark": "what was marked as one",
@@ -30,6 +37,7 @@ _RULES = {
     "request": "one pass through the modules",
 }
 _MODULE = 24
+_LEAST_BELOW = 0.01  # of an operator's time: less of what is below it is not worth its room
 _LEAST_SHOWN = 0.005  # of a unit: less would be written as 0.00
 # A median further than this from the mean is worth saying, and so is self time outside the steps.
 _SKEWED = 0.1
@@ -68,9 +76,10 @@ def _header(summary: Summary) -> list[str]:
         left += f" {steps.count:,} {_plural(_noun(steps), steps.count)}{where}{_warmup(steps)}."
     versions = ", ".join(f"{name} {info.versions[name]}" for name in ("python", "torch") if name in info.versions)
     room = WIDTH - display_width(left)
+    window = [f"Only a window was recorded: {info.window}."] if info.window else []
     if not versions:
-        return [left]
-    return [left + versions.rjust(room)] if len(versions) + 3 <= room else [left, versions]
+        return [left, *window]
+    return [*([left + versions.rjust(room)] if len(versions) + 3 <= room else [left, versions]), *window]
 
 
 def _noun(steps: StepTimes) -> str:
@@ -95,6 +104,8 @@ def _program(command: list[str]) -> str:
             del rest[: 2 if rest[0] in ("-W", "-X") else 1]
         if rest[:1] == ["-m"]:
             return printable(" ".join(rest[:2]))
+        if rest[:1] == ["-c"]:
+            rest = words[:1]
         words = rest or words
     return printable(shortened(words[0], _NAME)) if words else "unknown program"
 
@@ -115,13 +126,49 @@ def _ending(info: RunInfo) -> str:
 def _overview(summary: Summary) -> list[str]:
     """On the left the phases of a step, on the right what else is known about it."""
     facts = [fact for fact in (_steady(summary.steps), *_resources(summary), _memory(summary.memory)) if fact]
+    kinds = _kinds(summary.operators)
     if summary.steps is None:
         reason = "No step was found (no optimizer, data loader, module call or mark): figures are of the whole run."
+        if kinds:
+            return [reason, *_side_by_side(kinds, facts)]
         return [reason, *(f"  {fact}" for fact in facts)] if summary.operators else [f"  {fact}" for fact in facts]
-    left = [_step_line(summary.steps), *_phases(summary.steps)]
     right = [*_what_a_step_is(summary.steps, summary.modules), *facts]
+    if kinds:
+        return [*_step_and_phases(summary.steps), *_side_by_side(kinds, right)]
+    return _side_by_side([_step_line(summary.steps), *_phases(summary.steps)], right)
+
+
+def _side_by_side(left: list[str], right: list[str]) -> list[str]:
     width = max(map(len, left)) + 3
     return [f"{bar:<{width}}{fact}".rstrip() for bar, fact in zip_longest(left, right, fillvalue="")]
+
+
+def _step_and_phases(steps: StepTimes) -> list[str]:
+    """How long a step takes and its phases in one line, or in two where that is too long."""
+    if not _has_phases(steps):
+        return [_step_line(steps)]
+    divisor, _ = _scale(steps.mean_ns)
+    phases = "  ".join(
+        f"{phase} {units.three_digits(spent_ns / divisor)}"
+        for phase, spent_ns in steps.phases_ns.items()
+        if spent_ns >= _LEAST_SHOWN * divisor
+    )
+    line = _step_line(steps)
+    if len(line) + 3 + len(phases) <= WIDTH:
+        return [f"{line}   {phases}"]
+    return [line, f"  {phases}"]
+
+
+def _kinds(times: OperatorTimes | None) -> list[str]:
+    """A bar for each kind of work; nothing where no primitives were recorded."""
+    if times is None or not times.kinds:
+        return []
+    name = max(len(kind.name) for kind in times.kinds)
+    bar = _KINDS_WIDTH - name - 10
+    return [
+        f"  {kind.name:<{name}}  {_percent(kind.share):>4}  {'#' * round(bar * kind.share):<{bar}}"
+        for kind in times.kinds
+    ]
 
 
 def _what_a_step_is(steps: StepTimes, modules: ModuleTimes | None) -> Iterator[str]:
@@ -151,7 +198,14 @@ def _is_skewed(steps: StepTimes) -> bool:
     return abs(steps.p50_ns - steps.mean_ns) > _SKEWED * steps.mean_ns
 
 
+def _has_phases(steps: StepTimes) -> bool:
+    """A program without operators has the phase `other` alone, which says nothing."""
+    return any(spent_ns for phase, spent_ns in steps.phases_ns.items() if phase != "other")
+
+
 def _phases(steps: StepTimes) -> list[str]:
+    if not _has_phases(steps):
+        return []
     divisor, unit = _scale(steps.mean_ns)
     lines = []
     for phase, spent_ns in steps.phases_ns.items():
@@ -204,7 +258,8 @@ def _memory(memory: Memory | None) -> str:
         return f"memory at most {units.size(memory.peak_bytes)}"
     size = f"memory {units.size(memory.end_bytes)} at the end"
     if memory.growth_bytes is None:
-        return f"{size}, at most {units.size(memory.peak_bytes)}"
+        peak = units.size(memory.peak_bytes)
+        return f"{size}, at most {peak}" if peak != units.size(memory.end_bytes) else size
     if memory.is_growing:
         return f"{size}, growing: +{units.size(memory.growth_bytes)} from first to last third"
     return f"{size}, not growing"
@@ -235,7 +290,9 @@ def _module(row: ModuleRow) -> str:
 def _operators(summary: Summary) -> list[str]:
     times, steps = summary.operators, summary.steps
     if times is None:
-        return ["No operators were recorded."]
+        return ["No operators were recorded." if summary.problems else EMPTY]
+    if times.layer == RANGES:
+        return _without_operators(times, steps)
     if not times.rows:
         return ["No operators ran in the measured steps.", *_remarks(times, [])]
     rows = list(times.rows)
@@ -243,20 +300,67 @@ def _operators(summary: Summary) -> list[str]:
         rows.append(replace(times.rest, name=f"{times.rest_names:,} more"))
     if steps and times.idle_ns is not None:
         rows.append(OperatorRow(_IDLE, times.idle_ns, times.idle_ns / max(steps.mean_ns, 1), 0))
-    names = [shortened(printable(row.name), _NAME) for row in rows]
-    width = max(map(display_width, (_HEADING, *names)))
-    divisor, unit = _scale(steps.mean_ns if steps else max(row.self_ns for row in rows))
-    heading = f"{unit}/{_noun(steps)}" if steps else unit
-    figure = max(8, len(heading))
-    lines = [f"{_HEADING:<{width}}  {heading:>{figure}}  {'share':>5}  {'calls':>7}"]
-    for name, row in zip(names, rows, strict=True):
-        padding = " " * (width - display_width(name))
-        calls = _amount(row.calls) if row.calls else ""
-        spent = units.three_digits(row.self_ns / divisor)
-        lines.append(f"{name}{padding}  {spent:>{figure}}  {_percent(row.share):>5}  {calls:>7}".rstrip())
+    lines = _ranking(_HEADING, rows, steps, has_below=bool(times.kinds))
     if times.rest_names:
         lines[1 + len(times.rows)] += f"   {_OPERATORS_COMMAND}"
     return [*lines, *_remarks(times, rows)]
+
+
+def _without_operators(times: OperatorTimes, steps: StepTimes | None) -> list[str]:
+    """What a program marked itself, and what it asked of libraries."""
+    rows = list(times.rows)
+    if times.rest_names:
+        rows.append(replace(times.rest, name=f"{times.rest_names:,} more"))
+    lines = _ranking("Range (self time)", rows, steps, has_below=bool(times.kinds)) if rows else []
+    if not times.primitives:
+        return lines
+    return [*lines, *([""] if lines else []), *_ranking("Primitive (self time)", times.primitives, steps)]
+
+
+def _ranking(heading: str, rows: list[OperatorRow], steps: StepTimes | None, has_below: bool = False) -> list[str]:
+    """A table of names with their time, share and calls and, with `has_below`, what lies below them."""
+    names = [shortened(printable(row.name), _SHORT_NAME if has_below else _NAME) for row in rows]
+    width = max(map(display_width, (heading, *names)))
+    divisor, unit = _scale(steps.mean_ns if steps else max(row.self_ns for row in rows))
+    unit_heading = f"{unit}/{_noun(steps)}" if steps else unit
+    figure = max(8, len(unit_heading))
+    calls = [_amount(row.calls) if row.calls else "" for row in rows]
+    # Room for what is below is scarce.
+    number = max(5 if has_below else 7, *map(len, calls))
+    lines = [f"{heading:<{width}}  {unit_heading:>{figure}}  {'share':>5}  {'calls':>{number}}"]
+    room = WIDTH - len(lines[0]) - 2
+    lines[0] += "  below it" * has_below
+    for name, row, called in zip(names, rows, calls, strict=True):
+        padding = " " * (width - display_width(name))
+        spent = units.three_digits(row.self_ns / divisor)
+        below = f"  {_below(row, divisor, room)}" if has_below else ""
+        lines.append(
+            f"{name}{padding}  {spent:>{figure}}  {_percent(row.share):>5}  {called:>{number}}{below}".rstrip()
+        )
+    return lines
+
+
+def _below(row: OperatorRow, divisor: int, room: int) -> str:
+    """What an operator asked for, most time first: `oneDNN jit:avx512_core 2.06, reorders 0.53`."""
+    if not row.below:
+        return row.worker
+    parts: list[str] = []
+    library = ""
+    for one in row.below:
+        if parts and one.ns < max(_LEAST_SHOWN * divisor, _LEAST_BELOW * row.self_ns):
+            break
+        name, _, rest = one.what.partition(" ")
+        what = rest if rest and name == library else one.what
+        parts.append(f"{what} {units.three_digits(one.ns / divisor)}")
+        library = name if rest else library
+    kept = len(parts)
+    while kept > 1 and display_width(_listed(parts, kept)) > room:
+        kept -= 1
+    return shortened(_listed(parts, kept), room)
+
+
+def _listed(parts: list[str], kept: int) -> str:
+    return ", ".join([*parts[:kept], *["..."] * (kept < len(parts))])
 
 
 def _remarks(times: OperatorTimes, rows: list[OperatorRow]) -> Iterator[str]:
@@ -285,8 +389,23 @@ def _open(thread: OpenOperators) -> list[str]:
 
 def _closing(summary: Summary) -> list[str]:
     following = _OPERATORS_COMMAND if summary.operators else "layerscope table processes"
+    if summary.operators and summary.operators.layer == RANGES:
+        following = f"layerscope table {'primitives' if summary.operators.primitives else 'spans'}"
+    following += " --by shape" * (summary.operators is not None and summary.has_shapes)
     size = f"{units.size(summary.cost.size_bytes)} in {summary.folder}"
-    return [*_wrapped(f"Recording cost {_cost(summary.cost)}; {size}"), f"Next: {following}"]
+    is_lossy = any(problem.code.startswith("lost_") for problem in summary.problems)
+    by_weight = summary.operators is not None and summary.operators.layer == RANGES
+    kept = _wrapped(_kept(summary.thinned, is_lossy, by_weight)) if summary.thinned else []
+    return [*kept, *_wrapped(f"Recording cost {_cost(summary.cost)}; {size}"), f"Next: {following}"]
+
+
+def _kept(thinned: Thinned, is_lossy: bool, by_weight: bool = False) -> str:
+    """What is still there of a long run."""
+    spans = f"{units.three_digits(thinned.kept_spans / 1e6)} of {units.three_digits(thinned.spans / 1e6)} million spans"
+    steps = f"{thinned.kept_steps:,} of {thinned.steps:,} steps, " if thinned.steps else ""
+    exact = "exact but for what was lost" if is_lossy else "exact"
+    sums = "in the sums above each counts for those like it" if by_weight else f"the sums above are {exact}"
+    return f"Kept in detail: {steps}{spans}; {sums}. To keep all: run --full"
 
 
 def _cost(cost: Cost) -> str:

@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from layerscope import units
-from layerscope.analyse.result import BY_ROW, BY_ROW_PER_S, BYTES, COUNT, NS, RATIO, SHARE, Result, ResultColumn
+from layerscope.analyse.result import (
+    BY_ROW,
+    BY_ROW_PER_S,
+    BYTES,
+    COUNT,
+    GBYTE_PER_S,
+    GFLOP_PER_S,
+    NS,
+    RATIO,
+    SHARE,
+    Result,
+    ResultColumn,
+)
 from layerscope.model.events import Problem
 
 if TYPE_CHECKING:
@@ -203,6 +215,8 @@ def _cell(value: Any, unit: str, per: str = "") -> str:
         return "<0.1 %" if 0 < value < 0.0005 else f"{100 * value:.1f} %"
     if unit == RATIO:
         return f"{value:.2f}"
+    if unit in (GFLOP_PER_S, GBYTE_PER_S):
+        return f"<0.01 {unit}" if 0 < value < 0.005 else f"{units.three_digits(value)} {unit}"
     if unit == COUNT:
         return (f"{value:,}" if isinstance(value, int) else units.three_digits(value)) + (f" {per}" if per else "")
     return str(value)

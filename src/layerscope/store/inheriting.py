@@ -9,7 +9,7 @@ one, unless a module was called in between, as checkpointing does when it runs t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,48 +27,29 @@ class _Stretches:
     module: np.ndarray  # the module it belongs to
 
 
-@dataclass(slots=True)
-class BackwardModules:
-    """Collects the backward functions of a recording by track; `inherit` hands their modules on."""
+def inherit(
+    track: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray, module: np.ndarray,
+    backward: np.ndarray, forward: np.ndarray, accumulates: np.ndarray,
+) -> None:  # fmt: skip
+    """Give spans in the backward pass the module they belong to, in place.
 
-    _parts: dict[int, list[tuple[np.ndarray, ...]]] = field(default_factory=dict)
-    _stretches: dict[int, list[_Stretches]] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self._stretches)
-
-    def add(
-        self, track: int, span: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray, module: np.ndarray,
-        accumulates: np.ndarray,
-    ) -> None:  # fmt: skip
-        """Backward functions of a track; `module`: what was open when they started; `accumulates`: AccumulateGrad."""
-        self._parts.setdefault(track, []).append((span, start_ns, end_ns, module, accumulates))
-
-    def settle(self, backward: np.ndarray, module: np.ndarray) -> None:
-        """Every backward function was added; `backward` are those with a forward operator, in `module`."""
-        order = np.argsort(backward, kind="stable")
-        backward, module = backward[order], module[order]
-        for track, parts in self._parts.items():
-            columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-            own = np.full(len(columns[0]), _UNKNOWN, np.int32)
-            if len(backward):
-                at = np.minimum(np.searchsorted(backward, columns[0]), len(backward) - 1)
-                linked = backward[at] == columns[0]
-                own[linked] = module[at[linked]]
-            by_start = np.lexsort((-columns[2], columns[1]))
-            self._stretches[track] = _levels(*(column[by_start] for column in (*columns[1:], own)))
-        self._parts.clear()
-
-    def inherit(self, columns: dict[str, np.ndarray]) -> None:
-        """Give spans (`track`, `start_ns`, `module`) in the backward pass the module they belong to, in place."""
-        for track, levels in self._stretches.items():
-            rows = np.flatnonzero(columns["track"] == track)
-            start_ns, recorded = columns["start_ns"][rows], columns["module"][rows]
-            for stretches in levels if len(rows) else ():
-                at = np.searchsorted(stretches.start_ns, start_ns, side="right") - 1
-                inside = (at >= 0) & (start_ns <= stretches.end_ns[at]) & (stretches.module[at] != _UNKNOWN)
-                inside &= recorded == stretches.recorded[at]
-                columns["module"][rows[inside]] = stretches.module[at[inside]]
+    The first four are columns of all spans, `module` what was open when they started. `backward`: the rows of the
+    backward functions; of each of them `forward`: the row of its operator, -1 if none is known, and `accumulates`:
+    whether it adds up a gradient.
+    """
+    recorded = module.copy()
+    own = np.where(forward >= 0, recorded[forward], _UNKNOWN).astype(np.int32)
+    for number in np.unique(track[backward]).tolist():
+        mine = np.flatnonzero(track[backward] == number)
+        mine = mine[np.lexsort((-end_ns[backward[mine]], start_ns[backward[mine]]))]
+        at = backward[mine]
+        levels = _levels(start_ns[at], end_ns[at], recorded[at], accumulates[mine], own[mine])
+        rows = np.flatnonzero(track == number)
+        for stretches in levels:
+            at = np.searchsorted(stretches.start_ns, start_ns[rows], side="right") - 1
+            inside = (at >= 0) & (start_ns[rows] <= stretches.end_ns[at]) & (stretches.module[at] != _UNKNOWN)
+            inside &= recorded[rows] == stretches.recorded[at]
+            module[rows[inside]] = stretches.module[at[inside]]
 
 
 def _levels(

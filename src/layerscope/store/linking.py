@@ -11,60 +11,36 @@ taken to run on it, as it does on a CPU unless the program starts the backward p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 _SEQ_BITS = 32
 
 
-def _key(thread: np.ndarray, seq: np.ndarray) -> np.ndarray:
+def key_of(thread: np.ndarray, seq: np.ndarray) -> np.ndarray:
+    """One number for torch's number of a thread and a sequence number."""
     key: np.ndarray = (thread.astype(np.int64) << _SEQ_BITS) | seq.astype(np.int64)
     return key
 
 
-def _makers(
-    key: np.ndarray, span: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray, module: np.ndarray
-) -> tuple[np.ndarray, ...]:
-    """Of the operators with one key, the one that ended last; of those that end together, the first to start."""
-    order = np.lexsort((start_ns, -end_ns, key))
+def link(
+    forward_key: np.ndarray, forward_start_ns: np.ndarray, forward_end_ns: np.ndarray,
+    backward_key: np.ndarray, backward_start_ns: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """The place of the forward operator of each backward function, -1 where none is known."""
+    found = np.full(len(backward_key), -1, np.intp)
+    wanted = np.unique(backward_key)
+    if not len(wanted) or not len(forward_key):
+        return found
+    at = np.minimum(np.searchsorted(wanted, forward_key), len(wanted) - 1)
+    mine = np.flatnonzero(wanted[at] == forward_key)
+    if not len(mine):  # the forward operators ran where torch's number of the thread is not known
+        return found
+    key = forward_key[mine]
+    # Of the operators with one key, the one that ended last; of those that end together, the first to start.
+    order = np.lexsort((forward_start_ns[mine], -forward_end_ns[mine], key))
     keys, firsts = np.unique(key[order], return_index=True)
-    chosen = order[firsts]
-    return keys, span[chosen], start_ns[chosen], end_ns[chosen], module[chosen]
-
-
-@dataclass(slots=True)
-class ForwardBackward:
-    """Collects operators and backward functions of one process; `links` pairs them."""
-
-    _forward: list[tuple[np.ndarray, ...]] = field(default_factory=list)
-    _backward: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self._backward)
-
-    def add_backward(self, span: np.ndarray, thread: np.ndarray, seq: np.ndarray, start_ns: np.ndarray) -> None:
-        """Backward functions with the thread number and sequence number of their forward operator."""
-        self._backward.append((_key(thread, seq), span, start_ns))
-
-    def add_forward(
-        self, span: np.ndarray, thread: np.ndarray, seq: np.ndarray, start_ns: np.ndarray, dur_ns: np.ndarray,
-        module: np.ndarray,
-    ) -> None:  # fmt: skip
-        """Operators with the number of the thread they ran on, the sequence number they carry, and their module."""
-        columns = (_key(thread, seq), span, start_ns, start_ns + dur_ns, module)
-        self._forward.append(_makers(*columns))
-
-    def links(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(forward spans, backward spans, modules of the forward spans): one pair for each that is known."""
-        none = np.zeros(0, np.int64)
-        if not self._backward or not self._forward:
-            return none, none, none
-        columns = (np.concatenate(column) for column in zip(*self._forward, strict=True))
-        keys, span, start_ns, _, module = _makers(*columns)
-        if not len(keys):  # the forward operators ran where torch's number of the thread is not known
-            return none, none, none
-        wanted, backward, backward_ns = (np.concatenate(column) for column in zip(*self._backward, strict=True))
-        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        known = (keys[at] == wanted) & (start_ns[at] <= backward_ns)
-        return span[at[known]], backward[known], module[at[known]]
+    maker = mine[order[firsts]]
+    at = np.minimum(np.searchsorted(keys, backward_key), len(keys) - 1)
+    known = (keys[at] == backward_key) & (forward_start_ns[maker[at]] <= backward_start_ns)
+    found[known] = maker[at[known]]
+    return found

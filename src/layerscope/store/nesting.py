@@ -4,7 +4,8 @@ Definitions. A span's depth is the number of spans that were open on its track w
 parent is the span one level up that was open then: the latest one there that started before it, if it had not
 ended. A parent that has not ended yet gets its key before its row exists. Where the parent was lost, the span has
 none: no guess. Self time is the duration without the spans of the same layer inside, whatever lies between: an
-operator in a module in an operator counts in both. Time of a lost child stays with the nearest span around it.
+operator in a module in an operator counts in both. What a child outlives its parent by is taken from the next span
+around them. Time of a lost child stays with the nearest span around it.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class _Level:
     key: np.ndarray
     around: np.ndarray
     nearest: np.ndarray
+    from_ns: np.ndarray  # since when it may lie in what is around it: its start, or the end of a parent that is gone
 
 
 @dataclass(slots=True)
@@ -77,6 +79,18 @@ class _Batch:
     layer: np.ndarray
     out: Nested
     levels: list[_Level] = field(default_factory=list)
+    _around: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int32))
+    _known: int = 0  # levels that are in it
+
+    def around(self, rows: np.ndarray, layer: np.ndarray) -> np.ndarray:
+        """What lies around these rows of levels so far, of these layers. Only spans that cross ask for it."""
+        if not len(self._around):
+            self._around = np.full((len(self.end), self.levels[0].around.shape[1]), NONE, np.int32)
+        for level in self.levels[self._known :]:
+            self._around[level.rows] = level.around
+        self._known = len(self.levels)
+        found: np.ndarray = self._around[rows, layer]
+        return found
 
 
 @dataclass(slots=True)
@@ -103,7 +117,7 @@ class TrackNesting:
             rows = np.flatnonzero(depth == level)
             rows = rows[np.argsort(start_ns[rows], kind="stable")]
             around = np.full((len(rows), self.layers), NONE, np.int32)
-            here = _Level(rows, start_ns[rows], end_ns[rows], out.key[rows], around, around)
+            here = _Level(rows, start_ns[rows], end_ns[rows], out.key[rows], around, around, start_ns[rows])
             came, awaited = self._settle(level, here, out)
             if level and len(rows):
                 self._adopt(level, here, batch)
@@ -153,39 +167,64 @@ class TrackNesting:
                 start, end, key = self._newest.get(level - 1, (0, -1, -1))
                 gone = (at < 0) & (here.start >= start) & (here.start <= end)
                 out.parent[here.rows[gone]] = key
+                here.from_ns[gone] = end
+                if level > 1:
+                    _find_ancestors(here, gone.copy(), batch.levels[: level - 1])
+                    self._find_awaited(here, gone, level - 1)
                 known |= gone
             if level > 1:
                 _find_ancestors(here, ~known, batch.levels[: level - 1])
             # Behind the last ended span of the level above, the parent is one that has not ended yet.
             waits = ~known & (at == len(parents.rows) - 1)
             if waits.any():
-                self._wait(level - 1, here, waits, out)
+                self._wait(level - 1, here, waits, batch)
         self._charge(here, batch)
 
-    def _wait(self, level: int, here: _Level, waits: np.ndarray, out: Nested) -> None:
+    def _wait(self, level: int, here: _Level, waits: np.ndarray, batch: _Batch) -> None:
         awaited = self._awaited.get(level)
         first = int(here.start[waits].min())
         if awaited is None:
             nothing = np.zeros(self.layers, np.int64)
             awaited = self._awaited[level] = _Awaited(int(self.keys.take(1)[0]), first, nothing)
         awaited.first_child_ns = min(awaited.first_child_ns, first)
-        out.parent[here.rows[waits]] = awaited.key
-        here.around[waits] = np.where(here.around[waits] == NONE, _awaited_at(level), here.around[waits])
+        batch.out.parent[here.rows[waits]] = awaited.key
+        # Where a parent was lost, what lies around it takes its place; what has ended before the span does not.
+        around = here.around[waits]
+        is_over = (around == NONE) | ((around >= 0) & (batch.end[np.maximum(around, 0)] < here.end[waits, None]))
+        here.around[waits] = np.where(is_over, _awaited_at(level), around)
+
+    def _find_awaited(self, here: _Level, rows: np.ndarray, below: int) -> None:
+        """The innermost awaited span above the level `below` lies around these spans, if nothing of the batch does."""
+        for level in range(below - 1, -1, -1):
+            if level in self._awaited:
+                here.around[rows] = np.where(here.around[rows] == NONE, _awaited_at(level), here.around[rows])
+                return
 
     def _charge(self, here: _Level, batch: _Batch) -> None:
-        """Take the time of each span from the self time of the nearest span of its layer around it."""
+        """Take the time of each span from the self time of the nearest span of its layer around it.
+
+        Spans may cross: what it outlives that one by is taken from the next one.
+        """
         layer = batch.layer[here.rows]
-        target = here.around[np.arange(len(here.rows)), layer]
-        inside = np.flatnonzero(target >= 0)
-        of = target[inside]
-        # Spans may cross: what lies in a child of it may begin after its own end.
-        common_ns = np.minimum(here.end[inside], batch.end[of]) - here.start[inside]
-        np.subtract.at(batch.out.self_ns, of, np.maximum(common_ns, 0))
-        waits = np.flatnonzero(target < NONE)
-        for row in np.unique(target[waits]).tolist() if len(waits) else ():
-            mine = waits[target[waits] == row]
-            dur_ns = here.end[mine] - here.start[mine]
-            np.add.at(self._awaited[_awaited_at(row)].inside_ns, layer[mine], dur_ns)
+        mine = np.arange(len(here.rows))
+        from_ns, target = here.from_ns, here.around[mine, layer]
+        while len(mine):
+            waits = target < NONE
+            if waits.any():
+                self._charge_awaited(target[waits], layer[mine[waits]], here.end[mine[waits]] - from_ns[waits])
+            inside = target >= 0
+            mine, target, from_ns = mine[inside], target[inside], from_ns[inside]
+            until_ns = np.minimum(here.end[mine], batch.end[target])
+            np.subtract.at(batch.out.self_ns, target, np.maximum(until_ns - from_ns, 0))
+            outlives = here.end[mine] > batch.end[target]
+            mine, target = mine[outlives], target[outlives]
+            from_ns = np.maximum(from_ns[outlives], batch.end[target])
+            target = batch.around(target, layer[mine])
+
+    def _charge_awaited(self, awaited: np.ndarray, layer: np.ndarray, dur_ns: np.ndarray) -> None:
+        for code in np.unique(awaited).tolist():
+            mine = awaited == code
+            np.add.at(self._awaited[_awaited_at(code)].inside_ns, layer[mine], np.maximum(dur_ns[mine], 0))
 
     def _charge_one(self, target: int, layer: int, dur_ns: int, out: Nested) -> None:
         if target >= 0:

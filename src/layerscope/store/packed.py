@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from layerscope import places
 from layerscope.errors import ReadError
 from layerscope.store.run import PACKED, SUFFIX
 
@@ -86,6 +87,15 @@ def unpacked(path: Path) -> Path:
         raise ReadError(f"{path} cannot be read: {error.strerror or error}. {_REMEDY}") from error
 
 
+def check(path: Path) -> None:
+    """ReadError unless `path` is a packed recording, as far as its list of files says."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _checked(path, archive)
+    except _DAMAGE as error:
+        raise ReadError(f"{path} is damaged or cut off. {_REMEDY}") from error
+
+
 # What zipfile raises for a file that is not whole, not zip, or of a kind it does not know.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, UnicodeDecodeError, ValueError)
 
@@ -118,43 +128,49 @@ def _in_cache(path: Path, archive: zipfile.ZipFile, members: list[zipfile.ZipInf
     """The unpacked folder in the first cache that can be written."""
     size_bytes = sum(member.file_size for member in members)
     why: OSError | None = None
-    for base in _caches():
+    for base in places.caches(places.PACKED):
         folder = base / key
         try:
-            base.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            base.mkdir(mode=0o700, exist_ok=True)
-            if not (_is_ours(base.parent) and _is_ours(base)):
-                continue
+            places.make(base)
             if all((folder / member.filename).exists() for member in members):
+                places.remember(folder, path)
                 return folder / top
             free_bytes = shutil.disk_usage(base).free
             if size_bytes > free_bytes:
                 why = OSError(f"it needs {size_bytes:,} bytes and {free_bytes:,} are free")
                 continue
             _extract(archive, members, base, folder)
+            places.remember(folder, path)
         except OSError as error:
             why = error
             continue
         return folder / top
     reason = (why.strerror or why) if why else "it belongs to somebody else"
     raise ReadError(
-        f"{path} cannot be unpacked into {base}: {reason}. Free some space, set XDG_CACHE_HOME to a folder that can "
-        "be written, or unzip it and open the folder"
+        f"{path} cannot be unpacked into your cache or {tempfile.gettempdir()}: {reason}. Free some space, set "
+        "XDG_CACHE_HOME to a folder that can be written, or unzip it and open the folder"
     )
 
 
 def _extract(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], base: Path, folder: Path) -> None:
-    """Unpack everything, then rename: nobody finds half a recording, and of two at once both succeed.
-
-    What was there before had lost files, as happens to what lies in a temporary folder for long.
-    """
-    draft = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=base))
-    try:
+    """Unpack everything."""
+    with complete_by_rename(base, folder) as draft:
         for member in members:
             target = draft / member.filename
             target.parent.mkdir(parents=True, exist_ok=True)
             with archive.open(member) as entry, target.open("xb") as file:
                 shutil.copyfileobj(entry, file, _COPY_BYTES)
+
+
+@contextlib.contextmanager
+def complete_by_rename(base: Path, folder: Path) -> Iterator[Path]:
+    """A draft in `base` that becomes `folder`: nobody finds half a recording, and of two at once both succeed.
+
+    What was there before had lost files, as happens to what lies in a temporary folder for long.
+    """
+    draft = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=base))
+    try:
+        yield draft
         shutil.rmtree(folder, ignore_errors=True)
         try:
             os.rename(draft, folder)
@@ -163,16 +179,3 @@ def _extract(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], base: Pat
                 raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def _caches() -> list[Path]:
-    """Where to unpack: the user's cache, else a temporary folder of their own."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME") or "/nonexistent", ".cache")
-    temporary = Path(tempfile.gettempdir()) / f"layerscope-{os.getuid()}"
-    return [Path(home) / "layerscope" / "packed", temporary / "packed"]
-
-
-def _is_ours(folder: Path) -> bool:
-    """Nobody else may put files where we look for our own."""
-    found = folder.lstat()
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o002

@@ -6,10 +6,11 @@ answer.
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class Reader:
     def __init__(self, run: Run) -> None:
         self.run = run
         self._connection: Any = None
+        self._is_confined = False
 
     def __enter__(self) -> Reader:
         return self
@@ -47,6 +49,10 @@ class Reader:
     def has(self, table: str) -> bool:
         """Whether the recording holds at least one row of `table`."""
         return any(pq.read_metadata(file).num_rows for file in table_files(self.run, table))
+
+    def rows(self, table: str) -> int:
+        """How many rows of `table` the recording holds."""
+        return sum(pq.read_metadata(file).num_rows for file in table_files(self.run, table))
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:
         """The answer to `sql` as an Arrow table."""
@@ -71,14 +77,21 @@ class Reader:
             data = schema.empty_table().select(columns)
         return {key: value for name in columns for key, value in _as_numpy(name, data[name], TABLES[table]).items()}
 
-    def pieces(self, table: str, columns: list[str], newest_first: bool = False) -> Iterator[dict[str, np.ndarray]]:
+    def files(self, table: str) -> list[Path]:
+        """The files of `table`, in the order of time; what was still open at the end of the run is in the last one."""
+        return table_files(self.run, table)
+
+    def pieces(
+        self, table: str, columns: list[str], newest_first: bool = False, files: Iterable[Path] | None = None
+    ) -> Iterator[dict[str, np.ndarray]]:
         """The columns as `arrays` gives them, row group by row group: memory does not grow with the run.
 
+        `files`: some of those of the table, in the order of time.
         Codes of a name column mean the same in every piece; `NAME.names` holds the names met so far.
         """
         known: dict[str, dict[str, int]] = {c: {} for c in columns if TABLES[table].column(c).type == "name"}
-        files = table_files(self.run, table)
-        for file in reversed(files) if newest_first else files:
+        everything = table_files(self.run, table)
+        for file in files if files is not None else reversed(everything) if newest_first else everything:
             parquet = pq.ParquetFile(file)
             groups = range(parquet.num_row_groups)
             for group in reversed(groups) if newest_first else groups:
@@ -97,11 +110,33 @@ class Reader:
             import duckdb
 
             # Of what does not fit into memory; DuckDB makes and removes it, otherwise in the working directory.
-            spill = Path(tempfile.gettempdir()) / f"layerscope-{secrets.token_hex(8)}"
+            spill = Path(tempfile.gettempdir()) / f"layerscope-spill-{os.getpid()}-{secrets.token_hex(4)}"
             self._connection = duckdb.connect(":memory:", config={"threads": 2, "temp_directory": str(spill)})
             for table in TABLES.values():
                 self._connection.execute(_view(table, table_files(self.run, table.name)))
         return self._connection
+
+    def confine(self, memory_bytes: int) -> None:
+        """From now on questions read this recording and nothing else, in `memory_bytes` (then on disk); for good.
+
+        A question of the user's may come from somebody else.
+        """
+        if self._is_confined:
+            return
+        self._is_confined = True
+        files = [file for table in TABLES for file in table_files(self.run, table)]
+        # A view names the pattern that matches its file alone, so both are looked for.
+        allowed = ", ".join(_quoted(form) for file in files for form in {str(file), _pattern(file)})
+        for setting in (
+            f"memory_limit = '{memory_bytes}B'",
+            f"allowed_paths = [{allowed}]",
+            "python_enable_replacements = false",
+            "autoinstall_known_extensions = false",
+            "autoload_known_extensions = false",
+            "enable_external_access = false",
+            "lock_configuration = true",
+        ):
+            self.connection().execute(f"SET {setting}")
 
 
 def table_files(run: Run, table: str) -> list[Path]:
@@ -136,11 +171,20 @@ def _view(table: Table, files: list[Path]) -> str:
     if not files:
         columns = ", ".join(f"NULL::{_SQL_TYPES[c.type]} AS {c.name}" for c in table.columns)
         return f'CREATE VIEW "{table.name}" AS SELECT {columns} WHERE false'
-    # DuckDB takes a path for a pattern, and a folder called step=100 for the value of a column.
-    listed = ", ".join("'" + _GLOB.sub(r"[\1]", str(file)).replace("'", "''") + "'" for file in files)
+    # DuckDB takes a folder called step=100 for the value of a column.
+    listed = ", ".join(_quoted(_pattern(file)) for file in files)
     columns = ", ".join(f'"{c.name}"::{_SQL_TYPES[c.type]} AS "{c.name}"' for c in table.columns)
     source = f"read_parquet([{listed}], hive_partitioning = false)"
     return f'CREATE VIEW "{table.name}" AS SELECT {columns} FROM {source}'
+
+
+def _pattern(file: Path) -> str:
+    """What DuckDB, which takes a path for a pattern, must be told to read `file`."""
+    return _GLOB.sub(r"[\1]", str(file))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _as_numpy(name: str, data: pa.ChunkedArray, table: Table) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ Everything else is dropped, or kept only if it is on a list:
 - ranges, tasks, marks, counters and threads that the program named: a code, unless the name is a framework's own or
   a word that says nothing (`forward`, `epoch`). The code comes from the name and from the recording's random id, which
   is replaced too: it is the same wherever the name occurs in the recording, and nobody finds the name by trying
-- arguments of spans, file and line of modules and ranges: nothing
+- arguments of spans, shapes and attributes of primitives, file and line of modules and ranges: nothing
 - sentences about problems: paths, hosts, and every word of the command line, of the environment or of the recording's
   own path, are masked, and so is what `--step-mark` named
 - the raw files and summary.txt: nothing, they repeat all of this
@@ -39,8 +39,10 @@ _HOST_FACTS = ("cpus", "cpus_online", "cpu_model", "memory_bytes", "machine")
 _KEPT = frozenset(
     (
         "tracks.kind", "spans.layer", "spans.kind", "spans.phase", "modules.path", "modules.class", "marks.kind",
-        "steps.rule", "totals.layer", "totals.kind", "counters.unit", "links.kind", "clock_readings.clock",
-        "gaps.reason", "problems.layer", "problems.code",
+        "steps.rule", "totals.layer", "totals.kind", "totals.step_class", "counters.unit", "links.kind",
+        "clock_readings.clock", "gaps.reason", "problems.layer", "problems.code", "primitives.library",
+        "primitives.primitive_kind", "primitives.implementation", "primitives.prop_kind", "primitives.dtype",
+        "primitives.formats", "primitives.algorithm",
     )
 )  # fmt: skip
 _CHANGED = frozenset(

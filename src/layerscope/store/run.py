@@ -120,7 +120,7 @@ class Run:
     @property
     def is_joined(self) -> bool:
         """Whether it is made of the recordings of several ranks."""
-        return (self.path / RANKS).is_dir()
+        return os.path.isdir(self.path / RANKS)  # False too where its file system is gone
 
     @classmethod
     def create(cls, path: Path, info: RunInfo) -> Run:

@@ -37,12 +37,13 @@ MEASURED = f"""
     measured AS (
         SELECT steps.*, dense_rank() OVER (ORDER BY step) - 1 AS place, 1.0 / count(*) OVER (PARTITION BY step) AS share
         FROM steps JOIN counted USING (process)
-        WHERE NOT warmup AND 2 * number >= (SELECT max(number) FROM counted)
+        -- Of a run that was thinned, the steps whose spans are still there.
+        WHERE NOT warmup AND weight > 0 AND 2 * number >= (SELECT max(number) FROM counted)
     )"""
 # Every span with the place of its step (0: the run as a whole) and how much of it counts.
 _CALLS_OF_STEPS = """
     calls AS (
-        SELECT spans.name, layer, module, place, self_ns * weight * share AS value, weight * share AS calls
+        SELECT spans.name, layer, module, place, self_ns * share AS value, share AS calls
         FROM spans JOIN tracks USING (track) JOIN measured USING (process, step)
         WHERE layer IN ('operators', 'modules')
     )"""

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from layerscope.analyse.lines import Found, SpanColumns, code_of, line_of, make_lane
-from layerscope.analyse.phases import EARLIEST, LOADER, RANGE, Bools, Line, Positions, Scopes, find_scopes
+from layerscope.analyse.lines import Found, SpanColumns, code_of, last_end, line_of, make_lane
+from layerscope.analyse.phases import LOADER, RANGE, Bools, Line, Positions, Scopes, find_scopes
 
 ITERATOR_SEED = "aten::random_"
 # What samplers and the iterator of a DataLoader run to draw an order or a seed: it makes no batch.
@@ -53,9 +53,8 @@ def steps_of(spans: SpanColumns, workers: Bools, waits: Positions, rule: str = "
     workers[track] = False
     line = line_of(spans, track, workers)
     scopes = find_scopes(line)
-    last_end = line.end[line.kind != RANGE].max(initial=EARLIEST)
     begin = line.start[scopes.loader]
-    end = np.append(begin[1:], last_end)
+    end = np.append(begin[1:], last_end(spans, line))
     full = ~empty_waits(spans, line, scopes)
     return Found(rule, [make_lane(spans, line, scopes, track, begin[full], end[full])])
 
@@ -75,7 +74,7 @@ def empty_waits(spans: SpanColumns, line: Line, scopes: Scopes) -> Bools:
     gap_end = np.append(waits[1:], len(line.start))
     work = foreign[line.kind[foreign] != RANGE]
     follow = np.searchsorted(work, gap_end) - np.searchsorted(work, np.maximum(stop, waits + 1))
-    is_last = gap_end == len(line.start)
+    is_last = (gap_end == len(line.start)) & (spans.window is None or not spans.window.is_closed)
     if usual := np.median(follow):
         seeds = scopes.free[line.name[scopes.free] == code_of(spans, ITERATOR_SEED)]
         is_renewed = np.searchsorted(seeds, waits) < np.searchsorted(seeds, gap_end)

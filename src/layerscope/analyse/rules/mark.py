@@ -13,19 +13,20 @@ If there is no span of that name the next rule is taken.
 
 **By marks** (`layerscope.step()`). A step ends at each mark on the track of the first one, and begins where the
 previous one ended; evaluation is not cut off, because the program has said what a step is. Step 0 begins as by the
-rule `optimizer`; if nothing ran on the track before the first mark, it begins at that mark.
+rule `optimizer`, of a program without operators at its first task, frame or event; if nothing ran on the track before
+the first mark, it begins at that mark.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from layerscope.analyse.lines import Found, SpanColumns, code_of, line_of, lines_of, make_lane
+from layerscope.analyse.lines import Found, SpanColumns, code_of, last_end, line_of, lines_of, make_lane
 from layerscope.analyse.phases import (
     BACKWARD,
-    EARLIEST,
     FUNCTION,
     LOADER,
+    MODULE,
     OPTIMIZER,
     RANGE,
     Bools,
@@ -70,7 +71,7 @@ def _begun(spans: SpanColumns, workers: Bools, named: Positions) -> Found:
     workers[track] = False
     line = line_of(spans, track, workers)
     begin = line.start[outermost(line, np.flatnonzero(np.isin(line.source, named)))]
-    end = np.append(begin[1:], line.end[line.kind != RANGE].max(initial=EARLIEST))
+    end = np.append(begin[1:], last_end(spans, line))
     return Found("mark", [make_lane(spans, line, find_scopes(line), track, begin, end)])
 
 
@@ -80,8 +81,15 @@ def _marked(spans: SpanColumns, workers: Bools) -> Found | None:
     workers[track : track + 1] = False
     line = line_of(spans, track, workers)
     scopes = find_scopes(line)
-    if (line.start[line.kind != RANGE] < end[0]).any():
+    if spans.window is not None and spans.window.begins_step:
+        begin = np.append(spans.window.open_ns, end[:-1])
+    elif spans.window is not None and spans.window.is_cut:
+        begin, end = end[:-1], end[1:]
+    elif (line.start[line.kind != RANGE] < end[0]).any():
         begin = np.append(optimizer.begin_of_first(line, scopes.loader, end), end[:-1])
+    elif ((spans.kind[line.source] > MODULE) & (line.start < end[0])).any():
+        first = line.start[spans.kind[line.source] > MODULE].min()
+        begin = np.append(first, end[:-1])
     else:
         begin, end = end[:-1], end[1:]
     return Found("mark", [make_lane(spans, line, scopes, track, begin, end)]) if len(end) else None

@@ -49,6 +49,8 @@ def find(spans: SpanColumns, workers: Bools) -> Found | None:
     """The steps, if an optimizer stepped."""
     calls = np.flatnonzero(spans.kind == OPTIMIZER)
     calls = calls[with_name_part(spans, calls, STEP_PREFIX)]
+    if spans.ending >= 0 and not (spans.optimizer[calls] == spans.ending).any():
+        return None
     return steps_of(spans, workers, calls) if len(calls) else None
 
 
@@ -56,7 +58,9 @@ def steps_of(spans: SpanColumns, workers: Bools, calls: Positions, rule: str = "
     """The steps that these calls of optimizers end."""
     known = calls[spans.optimizer[calls] >= 0]
     calls = known if len(known) else calls
-    first = calls[np.argmin(spans.start_ns[calls])]
+    mine = calls[spans.optimizer[calls] == spans.ending] if len(known) and spans.ending >= 0 else calls
+    mine = mine if len(mine) else calls
+    first = mine[np.argmin(spans.start_ns[mine])]
     if len(known):
         calls = calls[spans.optimizer[calls] == spans.optimizer[first]]
     else:
@@ -73,9 +77,16 @@ def steps_of(spans: SpanColumns, workers: Bools, calls: Positions, rule: str = "
     closures = outermost(line, scopes.optimizer[scopes.optimizer_around])
     waits = scopes.loader[line.start[scopes.loader] < end[-1]]
     waits = waits[~inside(line, waits, closures)]
-    begin = np.concatenate((begin_of_first(line, waits, end), end[:-1]))
+    if spans.window is not None and spans.window.begins_step:
+        begin = np.append(spans.window.open_ns, end[:-1])
+    else:
+        begin = np.concatenate((begin_of_first(line, waits, end), end[:-1]))
     if len(waits):
         begin = _without_evaluation(spans, line, scopes, waits, begin, end)
+    if spans.window is not None and spans.window.is_cut:
+        begin, end = begin[1:], end[1:]
+        if not len(end):
+            return Found(rule, [])
     instance = int(spans.optimizer[first]) if len(known) else None
     return Found(rule, [make_lane(spans, line, scopes, track, begin, end)], instance)
 

@@ -7,7 +7,8 @@ autograd engine do not count.
 - A program may call several modules for one request: an encoder, a decoder twenty times, a loss. So requests begin with
   the calls of one module, the *leader*: the first one seen that is called more than once (the first one seen, if none
   is). A request belongs to one thread and lasts from a call of the leader to the end of the last call, before the next
-  one of the leader on that thread, of a module that follows in at least nine of ten cases.
+  one of the leader on that thread, of a module that follows in at least nine of ten cases: on all threads together,
+  or on this thread if it makes ten requests or more (a server whose threads have a head of their own each).
 - What is left over, because it follows no leader or follows one only now and then (a metric, a second model that the
   program serves), is looked at again in the same way, and so on. Requests that take less than a twentieth of the time
   in all calls are none. A request that begins inside another one of its thread is part of it.
@@ -24,12 +25,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from layerscope.analyse.lines import Found, Lane, SpanColumns, line_of, lines_of, make_lane
+from layerscope.analyse.lines import Found, Lane, SpanColumns, last_end, line_of, lines_of, make_lane
 from layerscope.analyse.phases import (
     BACKWARD,
-    EARLIEST,
     MODULE,
-    RANGE,
     Bools,
     Int32s,
     Int64s,
@@ -40,6 +39,7 @@ from layerscope.analyse.phases import (
 )
 
 FOLLOWS = 0.9  # of the leader's calls are followed by a module that belongs to the request
+FEWEST_ON_A_THREAD = 10  # calls of the leader that tell what follows on a thread of its own
 SMALLEST_SHARE = 0.05  # of the time in all calls; requests with less are none
 MOST_LEADERS = 64
 
@@ -111,8 +111,15 @@ def _of_leader(left: Positions, track: Int32s, name: Int32s, start: Int64s) -> t
     group = np.cumsum(begins) - 1
     in_request = leads[begins][group]
     pairs = np.unique(group[in_request] * len(codes) + inverse[in_request])
-    follows = np.bincount(pairs % len(codes), minlength=len(codes)) >= FOLLOWS * np.count_nonzero(leads)
-    members = np.flatnonzero(in_request & follows[inverse])
+    threads, thread = np.unique(track[left], return_inverse=True)
+    thread_of = thread[begins]
+    counts_by_thread = np.bincount(
+        thread_of[pairs // len(codes)] * len(codes) + pairs % len(codes), minlength=len(threads) * len(codes)
+    ).reshape(len(threads), len(codes))
+    led = np.bincount(thread[leads], minlength=len(threads))[:, None]
+    follows = counts_by_thread.sum(axis=0) >= FOLLOWS * led.sum()
+    follows_here = (counts_by_thread >= FOLLOWS * led) & (led >= FEWEST_ON_A_THREAD)
+    members = np.flatnonzero(in_request & (follows | follows_here)[thread, inverse])
     changes = np.diff(group[members]) != 0
     return left[members[np.append(True, changes)]], left[members[np.append(changes, True)]]
 
@@ -120,8 +127,7 @@ def _of_leader(left: Positions, track: Int32s, name: Int32s, start: Int64s) -> t
 def _with_training(spans: SpanColumns, line: Line, lane: Lane) -> Lane:
     """The lane with longer steps, if a backward pass follows most of its requests."""
     scopes = find_scopes(line)
-    last_end = max(int(lane.end[-1]), int(line.end[line.kind != RANGE].max(initial=EARLIEST)))
-    end = np.append(lane.begin[1:], last_end)
+    end = np.append(lane.begin[1:], max(int(lane.end[-1]), last_end(spans, line)))
     before = np.searchsorted(scopes.backward, np.searchsorted(line.start, lane.begin))
     after = np.searchsorted(scopes.backward, np.searchsorted(line.start, end))
     if 2 * np.count_nonzero(after > before) < len(end):

@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
+from layerscope.analyse.thinned import notes
 
 if TYPE_CHECKING:
     from layerscope.store.reader import Reader
@@ -89,6 +90,8 @@ _CLASS_COLUMNS = ("class", "calls", "self_ns", "self_share", "avg_ns")
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each module, or each class of them; most time of its own first."""
     if by is None:
-        return Result("modules", COLUMNS, reader.connection().sql(_QUERY), order="self_ns DESC, path")
+        relation, order = reader.connection().sql(_QUERY), "self_ns DESC, path"
+        return Result("modules", COLUMNS, relation, order=order, notes=notes(reader))
     columns = tuple(column for column in COLUMNS if column.name in _CLASS_COLUMNS)
-    return Result("modules", columns, reader.connection().sql(_BY_CLASS), order="self_ns DESC, class")
+    relation, order = reader.connection().sql(_BY_CLASS), "self_ns DESC, class"
+    return Result("modules", columns, relation, order=order, notes=notes(reader))

@@ -11,7 +11,10 @@ avg_ns, min_ns, p50_ns, p99_ns, max_ns
 
 --by kind tells functions, backward functions, ranges, optimizer steps and loader waits apart,
 --by module the modules of the network they belong to, --by thread the threads they ran on, --by line
-the line of the program that opened a range or first called the module of an operator. Where a long
+the line of the program that opened a range or first called the module of an operator, --by shape the
+dtypes and shapes of the tensors they were called with (of a recording made with --shapes), --by primitive
+what they asked of oneDNN and MKL, with a column of its own: own_ns is self_ns without the primitives that
+the operator asked for on its own thread. How long each primitive took is in the table primitives. Where a long
 run was thinned, every number but min_ns and max_ns counts a kept call as often as its weight says.
 """
 
@@ -19,18 +22,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from layerscope.analyse import thinned
+from layerscope.analyse.percentiles import note_of_open, percentiles
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
+from layerscope.analyse.shapes import NO_TENSORS, shape_texts
 from layerscope.analyse.tables.modules import OUTSIDE
+from layerscope.analyse.tables.primitives import EMPTY as NONE_RECORDED
+from layerscope.analyse.tables.primitives import IMPLEMENTATION
 from layerscope.analyse.tables.threads import THREAD_NAMES
+from layerscope.errors import UsageError
 
 if TYPE_CHECKING:
     from layerscope.store.reader import Reader
 
-BY = ("kind", "module", "line", "thread")
-REFUSED = {
-    "shape": "no layer recorded the shapes of the arguments, and this version cannot record shapes yet",
-    "primitive": "no layer recorded oneDNN primitives, and this version cannot record primitives yet",
-}
+BY = ("kind", "module", "line", "thread", "shape", "primitive")
+REFUSED: dict[str, str] = {}
 COLUMNS = (
     ResultColumn("name", "string", "", "name of the operator"),
     ResultColumn("count", "int64", COUNT, "calls"),
@@ -49,8 +55,12 @@ BY_COLUMNS = {
     "module": ResultColumn("module", "string", "", "path of the module it belongs to"),
     "line": ResultColumn("line", "string", "", "file and line that opened the range or called the module"),
     "thread": ResultColumn("thread", "string", "", "name and id of the thread"),
+    "shape": ResultColumn("shape", "string", "", "dtypes and shapes of the tensors it was called with"),
+    "primitive": ResultColumn("primitive", "string", "", "the primitives that it asked for"),
 }
+OWN = ResultColumn("own_ns", "int64", NS, "self_ns without the primitives that it asked for")
 NO_LINE = "not known"
+NO_PRIMITIVE = "none"
 TOP = 0
 EMPTY = "No operators were recorded: the program called none that layerscope could see."
 NEXT = "layerscope table spans"
@@ -58,38 +68,57 @@ NEXT = "layerscope table spans"
 # A module's number and a track make a key; their texts may be the same.
 _KEYS = {
     None: "name", "kind": "kind, name", "module": "module_key, name", "line": "line, name", "thread": "track, name",
+    "shape": "shape, name", "primitive": "asked, name",
 }  # fmt: skip
 _JOINS = {
     "module": f"""JOIN (SELECT module AS module_key, path AS module FROM modules
                         UNION ALL SELECT -1, '{OUTSIDE}') USING (module_key)""",
     "thread": f"LEFT JOIN ({THREAD_NAMES}) USING (track)",
+    "primitive": """LEFT JOIN (
+            SELECT asked, string_agg(what, ', ' ORDER BY code) AS known
+            FROM (SELECT DISTINCT asked FROM sums) JOIN bits ON asked & (1::UHUGEINT << code) <> 0::UHUGEINT
+            GROUP BY asked) USING (asked)""",
 }
-# quantile_disc knows no weights; it is faster where there are none.
-_PERCENTILES = """
-    SELECT {keys}, quantile_disc(dur_ns, 0.5) AS p50_ns, quantile_disc(dur_ns, 0.99) AS p99_ns
-    FROM calls WHERE NOT unfinished GROUP BY {keys}"""
-_WEIGHTED_PERCENTILES = """
-    SELECT {keys}, min(dur_ns) FILTER (upto >= 0.5 * whole) AS p50_ns,
-           min(dur_ns) FILTER (upto >= 0.99 * whole) AS p99_ns
-    FROM (
-        SELECT {keys}, dur_ns, sum(weight) OVER (PARTITION BY {keys}) AS whole,
-               sum(weight) OVER (PARTITION BY {keys} ORDER BY dur_ns ROWS UNBOUNDED PRECEDING) AS upto
-        FROM calls WHERE NOT unfinished
-    ) GROUP BY {keys}"""
+_SHAPES = "LEFT JOIN shape_texts USING (args)"
+# What an operator asked for is a set of bits, one for each kind and implementation; beyond so many they share the last.
+_MOST_BITS = 127
+# What lies within another primitive is part of that one: self times add up to the time of the outermost ones.
+_BELOW = f"""whats AS MATERIALIZED (
+        SELECT least(row_number() OVER (ORDER BY what) - 1, {_MOST_BITS})::UHUGEINT AS code, what
+        FROM (SELECT DISTINCT primitive_kind || ' ' || {IMPLEMENTATION} AS what FROM primitives)
+    ),
+    bits AS (
+        SELECT code, CASE count(*) WHEN 1 THEN any_value(what) ELSE 'others' END AS what FROM whats GROUP BY code
+    ),
+    below AS MATERIALIZED (
+        SELECT primitives.operator AS span, track, sum(self_ns) AS below_ns,
+               bit_or(CASE WHEN kind = 'execute' THEN 1::UHUGEINT << code ELSE 0 END) AS asked
+        FROM primitives JOIN spans USING (span) JOIN whats ON what = primitive_kind || ' ' || {IMPLEMENTATION}
+        WHERE layer = 'primitives' AND primitives.operator IS NOT NULL GROUP BY primitives.operator, track
+    ),"""
+# Only what ran on the operator's own thread is a part of its time.
+_PRIMITIVES = "LEFT JOIN below USING (span, track)"
+# What the exact sums of a thinned run tell apart, and what is said of them and of the others.
+_EXACT = (None, "kind", "module")
+_EXACT_NOTE = "The run was thinned: p50_ns and p99_ns are within 0.5 %, everything else here is exact."
+_LOSSY_NOTE = (
+    "The run was thinned: p50_ns and p99_ns are within 0.5 %. What was lost is in count and total_ns, outside any "
+    "module, and not in self_ns."
+)
 _QUERY = """
-    WITH calls AS (
+    WITH {before} calls AS (
         SELECT spans.* EXCLUDE (module, line), coalesce(module, -1) AS module_key,
-               coalesce(spans.line, modules.line, '{unknown}') AS line
-        FROM spans LEFT JOIN modules USING (module) WHERE layer = 'operators'
+               coalesce(spans.line, modules.line, '{unknown}') AS line {column}
+        FROM spans LEFT JOIN modules USING (module) {texts} WHERE layer = 'operators'
     ),
     percentiles AS ({percentiles}),
     sums AS (
         SELECT {keys}, sum(weight) AS count, sum(dur_ns * weight) AS total_ns, sum(self_ns * weight) AS self_ns,
                sum(dur_ns * weight) FILTER (NOT unfinished) / sum(weight) FILTER (NOT unfinished) AS mean_ns,
-               min(dur_ns) FILTER (NOT unfinished) AS min_ns, max(dur_ns) FILTER (NOT unfinished) AS max_ns
+               min(dur_ns) FILTER (NOT unfinished) AS min_ns, max(dur_ns) FILTER (NOT unfinished) AS max_ns {sums}
         FROM calls GROUP BY {keys}
     )
-    SELECT *, round(mean_ns) AS avg_ns,
+    SELECT * {words}, round(mean_ns) AS avg_ns,
            self_ns / greatest(sum(self_ns) OVER (), 1) AS self_share,
            total_ns / greatest(sum(self_ns) OVER (), 1) AS total_share
     FROM sums LEFT JOIN percentiles USING ({keys}) {join}"""
@@ -98,17 +127,34 @@ _QUERY = """
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each name, or for each pair of `by` and name, most self time first."""
     unfinished, weight = _extremes(reader)
-    percentiles = _PERCENTILES if weight <= 1 else _WEIGHTED_PERCENTILES
-    join = _JOINS.get(by or "", "")
-    query = _QUERY.format(keys=_KEYS[by], join=join, unknown=NO_LINE, percentiles=percentiles.format(keys=_KEYS[by]))
-    columns = (BY_COLUMNS[by], *COLUMNS) if by else COLUMNS
-    return Result(
-        "operators",
-        columns,
-        reader.connection().sql(query),
-        order=f"self_ns DESC, {_KEYS[by]}",
-        notes=_notes(unfinished, weight),
-    )
+    notes = note_of_open("call", unfinished)
+    if by in _EXACT and thinned.is_thinned(reader):
+        query = thinned.QUERY.format(keys=_KEYS[by], join=_JOINS.get(by or "", ""))
+        lost = reader.connection().sql("SELECT 1 FROM gaps WHERE reason = 'max_size' LIMIT 1").fetchall()
+        return _result(reader, by, query, (*notes, _LOSSY_NOTE if lost else _EXACT_NOTE))
+    column, sums, texts, before = "", "", "", ""
+    if by == "shape":
+        column, texts = f", coalesce(shape, '{NO_TENSORS}') AS shape", _SHAPES
+        reader.connection().register("shape_texts", shape_texts(reader))
+    elif by == "primitive":
+        _check_primitives(reader)
+        column = ", coalesce(asked, 0) AS asked, self_ns - coalesce(below_ns, 0) AS own_ns"
+        sums, texts, before = ", sum(own_ns * weight) AS own_ns", _PRIMITIVES, _BELOW
+    query = _QUERY.format(
+        keys=_KEYS[by], join=_JOINS.get(by or "", ""), unknown=NO_LINE, percentiles=percentiles(_KEYS[by], weight),
+        column=column, sums=sums, texts=texts, before=before,
+        words=f", coalesce(known, '{NO_PRIMITIVE}') AS primitive" if by == "primitive" else "",
+    )  # fmt: skip
+    return _result(reader, by, query, (*notes, *thinned.notes(reader)))
+
+
+def _result(reader: Reader, by: str | None, query: str, notes: tuple[str, ...]) -> Result:
+    columns: tuple[ResultColumn, ...] = (BY_COLUMNS[by], *COLUMNS) if by else COLUMNS
+    if by == "primitive":
+        place = 1 + next(place for place, column in enumerate(columns) if column.name == "self_ns")
+        columns = (*columns[:place], OWN, *columns[place:])
+    relation = reader.connection().sql(query)
+    return Result("operators", columns, relation, order=f"self_ns DESC, {_KEYS[by]}", notes=notes)
 
 
 def _extremes(reader: Reader) -> tuple[int, int]:
@@ -120,14 +166,10 @@ def _extremes(reader: Reader) -> tuple[int, int]:
     return unfinished, weight
 
 
-def _notes(unfinished: int, weight: int) -> tuple[str, ...]:
-    notes = []
-    if unfinished:
-        calls = "1 call" if unfinished == 1 else f"{unfinished:,} calls"
-        notes.append(
-            f"{calls} had not ended when the recording of the process did: in count, total_ns and self_ns, "
-            "left out of avg_ns, min_ns, p50_ns, p99_ns and max_ns."
-        )
-    if weight > 1:
-        notes.append(f"The run was thinned: one kept call stands for up to {weight:,} calls.")
-    return tuple(notes)
+def _check_primitives(reader: Reader) -> None:
+    """UsageError with the reason when there are none."""
+    if reader.has("primitives"):
+        return
+    rows = reader.query("SELECT what, remedy FROM problems WHERE layer = 'primitives' LIMIT 1").to_pylist()
+    why = f"{rows[0]['what']}. {rows[0]['remedy'][:1].upper()}{rows[0]['remedy'][1:]}" if rows else NONE_RECORDED
+    raise UsageError(f"operators cannot be shown by primitive: {why}")

@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from layerscope.analyse.result import BYTES, COUNT, NS, Result, ResultColumn
+from layerscope.analyse.thinned import notes
 from layerscope.model.layers import PROCESS_COUNTERS
 
 if TYPE_CHECKING:
@@ -112,4 +113,4 @@ _QUERY = f"""
 
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each process, in the order they started."""
-    return Result("processes", COLUMNS, reader.connection().sql(_QUERY), order="start_ns, process")
+    return Result("processes", COLUMNS, reader.connection().sql(_QUERY), order="start_ns, process", notes=notes(reader))

@@ -1,7 +1,7 @@
 """Spans: single calls, the slowest first.
 
 name, kind   what ran: a function, a backward function, a range, an optimizer step, a loader wait; the call of a
-             module; a task, frame or event of layerscope.profiler
+             module; a task, frame or event; the execution or creation of a primitive, or a share of one
 thread       name and id of the thread it ran on
 step         the step of the training loop it started in; none outside the steps
 start_ns     when it started, on the run's clock; printed in seconds since the run began
@@ -30,7 +30,12 @@ BY = ()
 REFUSED: dict[str, str] = {}
 COLUMNS = (
     ResultColumn("name", "string", "", "name"),
-    ResultColumn("kind", "string", "", "function, backward, range, optimizer, loader; module; task, frame, event"),
+    ResultColumn(
+        "kind",
+        "string",
+        "",
+        "function, backward, range, optimizer, loader; module; task, frame, event; execute, create, share",
+    ),
     ResultColumn("thread", "string", "", "name and id of the thread"),
     ResultColumn("step", "int32", "", "the step it started in"),
     ResultColumn("start_ns", "int64", NS, "when it started", instant=True),

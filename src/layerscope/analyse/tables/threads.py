@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from layerscope.analyse.result import COUNT, NS, Result, ResultColumn
+from layerscope.analyse.thinned import notes
 
 if TYPE_CHECKING:
     from layerscope.store.reader import Reader
@@ -68,4 +69,4 @@ _QUERY = """
 
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each thread, the busiest first."""
-    return Result("threads", COLUMNS, reader.connection().sql(_QUERY), order="busy_ns DESC, track")
+    return Result("threads", COLUMNS, reader.connection().sql(_QUERY), order="busy_ns DESC, track", notes=notes(reader))

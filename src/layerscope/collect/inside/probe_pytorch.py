@@ -5,6 +5,7 @@ usage: probe_pytorch.py AGENT LIBTORCH_CPU SITE_PACKAGES SEQUENCE_OFFSET USE_TSC
 
 import ctypes
 import json
+import re
 import struct
 import sys
 import threading
@@ -104,7 +105,9 @@ def costs():
 CALLS, ROUNDS = 40, 31
 torch.set_num_threads(1)
 operator_ns, backward_ns = costs()
+mkl = re.search(r"Math Kernel Library Version ([0-9.]+)", torch.__config__.show())
 answer = {"operator_cost_ns": operator_ns, "backward_cost_ns": backward_ns, "forward_thread_offset": -1}
+answer["mkl"] = mkl.group(1) if mkl else ""
 if agent.ls_probe_keep(LIB) == 0:
     found = candidates()
     if len(found) == 1:

@@ -6,7 +6,14 @@ Standard library only; torch has imported ctypes by itself, or is about to.
 import sys
 import time
 
+MARK_PROBLEM = 4  # native/layout.h
 state = {"agent": None, "optimizers": 0, "hook": None, "modules": None, "lines": None, "rank_is_known": False}
+state["shapes"] = None  # True: they are read; False: they cannot be
+state["mkl"] = False
+state["steps"] = None  # what watches them where only some are recorded
+state["is_late"] = state["may_mark_steps"] = False
+state["windows"] = None  # those of torch's own profiler, and whether they may be the last resort
+state["may_have_windows"] = False
 
 
 def prepare(module):
@@ -19,7 +26,14 @@ def prepare(module):
         return  # somebody else's module of this name
     import ctypes
 
-    agent = ctypes.CDLL(settings["library"])  # noqa: F821 - the door puts `settings` here
+    state["may_have_windows"] = "raw" in settings  # noqa: F821 - the door puts `settings` here
+    if not settings["socket"]:  # noqa: F821
+        return  # nobody listens: there is no agent
+    try:
+        agent = ctypes.CDLL(settings["library"])  # noqa: F821
+    except OSError:
+        return  # made for another system than this process sees
+    state["may_have_windows"] = False
     code = agent.ls_prepare(
         settings["socket"].encode(),  # noqa: F821
         os.path.realpath(library).encode("utf-8", "surrogateescape"),
@@ -27,32 +41,106 @@ def prepare(module):
     )
     if code == 0:
         state["agent"] = agent
+        if "window" in settings and state["steps"] is None:  # noqa: F821
+            state["steps"] = part_of("pytorch_steps")
+            state["steps"]["ask"](agent, settings["window"])  # noqa: F821
+        state["may_have_windows"] = "raw" in settings  # noqa: F821
         agent.ls_note_cost(time.process_time_ns() - begin)
+    else:
+        tell_refusal(agent)
+
+
+def tell_refusal(agent):
+    """Nobody else hears of a process that can hand nothing over. By a link: it takes no descriptor and no space."""
+    if "refusals" not in settings:  # noqa: F821
+        return
+    import contextlib
+    import ctypes
+    import os
+
+    agent.ls_refusal.restype = ctypes.c_char_p
+    error = ctypes.c_int()
+    call = agent.ls_refusal(ctypes.byref(error)).decode()
+    with contextlib.suppress(OSError):  # another user, or another root
+        os.symlink(f"{call} {error.value}", f"{settings['refusals']}/refused-{os.getpid()}")  # noqa: F821
 
 
 def start():
     """After torch is executed. True: the probe has not answered yet, call again."""
     agent = state["agent"]
     if agent is None:
+        watch_windows()
         return False
     begin = time.process_time_ns()
+    use_shapes(agent)
     code = agent.ls_operators_start()
     if code == 0:
         watch_optimizers(agent)
         watch_modules()
         watch_ranges()
+        watch_steps(agent)
+        watch_mkl(agent)
+    elif code < 0:
+        watch_windows()
     agent.ls_note_cost(time.process_time_ns() - begin)
+    state["is_late"] |= code == 1
     return code == 1
+
+
+def use_shapes(agent):
+    """Have the agent read the shapes of inputs by what was compiled for this build of torch, if they are wanted."""
+    wanted = settings.get("shapes")  # noqa: F821
+    if not wanted or state["shapes"] is not None:
+        return
+    import os
+
+    library = os.path.join(os.path.dirname(sys.modules["torch"].__file__), "lib", "libtorch_cpu.so")
+    fits = os.path.realpath(library) == wanted["library"]
+    state["shapes"] = fits and agent.ls_shapes_use(os.fsencode(wanted["path"])) == 0
+    if not state["shapes"]:
+        why = b"does not load in this process" if fits else b"is for another PyTorch than this process has"
+        agent.ls_mark(b"shapes_refused\nwhat was compiled to read the shapes of inputs " + why, MARK_PROBLEM, 0)
+
+
+def part_of(name):
+    """What the file `name` beside this one defines."""
+    part = {"__name__": "layerscope_inside_" + name}
+    path = settings["inside"] + "/" + name + ".py"  # noqa: F821
+    with open(path) as source:
+        exec(compile(source.read(), path, "exec"), part)
+    return part
 
 
 def watch_modules():
     """Record the calls of nn.Module. Once started it stays, so that compiled code never sees a change."""
-    if state["modules"] is None:
-        part = {"__name__": "layerscope_inside_pytorch_modules"}
-        path = settings["inside"] + "/pytorch_modules.py"  # noqa: F821
-        with open(path) as source:
-            exec(compile(source.read(), path, "exec"), part)
+    if state["modules"] is None and settings.get("modules", True):  # noqa: F821
+        part = part_of("pytorch_modules")
         state["modules"] = part["watch"](settings["library"], sys.modules["torch"])  # noqa: F821
+
+
+def watch_mkl(agent):
+    """Have MKL write its calls into a file beside the raw ones, where they are wanted."""
+    folder = settings.get("mkl")  # noqa: F821
+    if folder and not state["mkl"]:
+        state["mkl"] = True
+        refused = part_of("pytorch_mkl")["watch"](folder, sys.modules["torch"])
+        if refused:
+            agent.ls_mark("\n".join(refused).encode(), MARK_PROBLEM, 0)
+
+
+def watch_windows():
+    """Record windows of torch's own profiler: the agent cannot record this torch."""
+    if state["may_have_windows"] and "torch" in sys.modules:
+        state["may_have_windows"] = False
+        mask = part_of("../../model/secrets")["mask"]  # needs nothing but the standard library
+        state["windows"] = part_of("pytorch_windows")["watch"](settings["raw"], sys.modules["torch"], mask)  # noqa: F821
+
+
+def watch_steps(agent):
+    """Where only some steps are recorded, look at what tells one from the next."""
+    if state["steps"] is not None:
+        state["steps"]["watch"](agent, settings["library"], state["is_late"])  # noqa: F821
+        state["is_late"] = False
 
 
 def watch_ranges():
@@ -115,6 +203,8 @@ def watch_optimizers(agent):
                 known[id(optimizer)] = weakref.ref(optimizer), number
             note(number)
             note_rank(agent)
+            if state["steps"] is not None and not state["may_mark_steps"]:
+                state["may_mark_steps"] = state["steps"]["look_for_marks"](agent)
         # It is the program's step that would fail. What else comes is from a signal handler of its own.
         except (AttributeError, RuntimeError, TypeError, ValueError):
             pass

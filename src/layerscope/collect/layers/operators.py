@@ -15,12 +15,16 @@ import numpy as np
 
 from layerscope.collect import layout, spool
 from layerscope.collect.layers import counters
-from layerscope.model.clocks import Conversion, Identity
+from layerscope.collect.layers.marks import MarkList, Marks
+from layerscope.collect.layers.ticks import Ticks, uneven
+from layerscope.collect.sums import Totals, rows_of
+from layerscope.model.clocks import Conversion, Elsewhere, Identity
 from layerscope.model.layers import KINDS
 
 OPEN_HEAD_BYTES = 16
 # A name may arrive a little after the first span that has it; beyond this many spans it never will.
 _WAIT_FOR_NAMES_SPANS = 2_000_000
+_STEPS, _WINDOWS = (layout.MARK_STEP,), (layout.MARK_OPENED, layout.MARK_CLOSED)
 _SPAN = np.dtype(
     [
         ("start", "<i8"),
@@ -33,6 +37,7 @@ _SPAN = np.dtype(
         ("forward_thread", "<i8"),
         ("optimizer", "<i4"),
         ("line", "<u4"),
+        ("args", "<u4"),
         ("kind", "u1"),
         ("flags", "u1"),
         ("unfinished", "u1"),
@@ -81,8 +86,11 @@ class Decoder:
     clock: Conversion = field(default_factory=Identity)
     final: dict[str, Any] = field(default_factory=dict)
     totals: np.ndarray = field(default_factory=lambda: np.zeros((0, 4), np.int64))
+    unseen: np.ndarray = field(default_factory=lambda: np.zeros((0, 4), np.int64))  # the same of `stripped` spans
     ended: bool = False
+    ticks: Ticks = field(default_factory=Ticks)
     records: int = 0
+    stripped: int = 0  # spans that were taken out of the raw files
     _ring_track: dict[int, int] = field(default_factory=dict)
     _ring_next: dict[int, int] = field(default_factory=dict)
     _segment_next: dict[int, int] = field(default_factory=dict)
@@ -90,14 +98,21 @@ class Decoder:
     _thread_names: dict[str, str] = field(default_factory=dict)
     _highest_name: int = 0
     _moments: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    _step_marks: MarkList = field(default_factory=MarkList)
+    _window_marks: MarkList = field(default_factory=MarkList)
+    _is_complete: bool = False  # nothing more will come
     waiting: int = 0  # number of spans that the next batches would look at
     _waiting: dict[int, list[np.ndarray]] = field(default_factory=dict)
+    _seen: Totals = field(default_factory=Totals)
+    _since_reading: list[np.ndarray] = field(default_factory=list)
     _open: dict[int, np.ndarray] = field(default_factory=dict)
 
     def add(self, chunk: spool.Chunk) -> None:
         """Take in one chunk."""
         if chunk.kind == spool.RECORDS:
             self._add_records(chunk)
+        elif chunk.kind == spool.STRIPPED:
+            self._add_stripped(chunk)
         elif chunk.kind == spool.NAMES:
             self._add_names(chunk)
         elif chunk.kind == spool.POLL:
@@ -115,7 +130,9 @@ class Decoder:
         elif chunk.kind == spool.LOSS:
             self._account(json.loads(chunk.payload))
         elif chunk.kind == spool.TOTALS:
-            self.totals = np.frombuffer(chunk.payload, "<i8").reshape(-1, 4)
+            self.totals = rows_of(chunk.payload)
+            if self.stripped:
+                self.unseen = self._seen.missing_from(chunk.payload)
         elif chunk.kind == spool.END:
             self.ended = True
 
@@ -127,6 +144,7 @@ class Decoder:
         if not last and self._highest_name >= len(self.names) and self.waiting < _WAIT_FOR_NAMES_SPANS:
             return
         parts, self._waiting, self.waiting = self._waiting, {}, 0
+        self._is_complete = last
         if last:
             for spans in self._open.values():
                 parts.setdefault(int(spans["track"][0]), []).append(spans)
@@ -161,14 +179,56 @@ class Decoder:
         records["start"] = self.clock.to_run(records["start"])
         return track, records
 
+    def step_marks(self) -> Marks:
+        """Where the program marked the end of a step: tracks, and records whose `start` is in ns of the run."""
+        return self._step_marks.known(self.clock, self._is_complete)
+
+    def window_marks(self) -> Marks:
+        """Where windows opened and closed, as `step_marks`."""
+        return self._window_marks.known(self.clock, self._is_complete)
+
+    @property
+    def has_step_marks(self) -> bool:
+        """Whether the program has marked the end of a step."""
+        return bool(self._step_marks)
+
+    @property
+    def clock_end_ns(self) -> int:
+        """All that ended before this was given out by `batches`."""
+        return self.to_run(self.clock.last)
+
+    def clock_doubt(self) -> str:
+        """What was wrong with the time stamp counter; empty: nothing."""
+        if self.about.get("clock") != "tsc":
+            return ""
+        if self.ticks.set_backs:
+            return f"was set back {self.ticks.set_backs} time{'s' * (self.ticks.set_backs > 1)}"
+        its, run_ns, _, error_ns = np.array(self.readings or np.zeros((0, 4)), np.int64).T
+        stretches = uneven(its, run_ns, error_ns)
+        return f"did not keep its rate between {stretches} of {len(its)} readings" if stretches else ""
+
     def to_run(self, ticks: int) -> int:
         """One moment in ns of the run."""
         return int(self.clock.to_run(np.array([ticks], np.int64))[0])
+
+    def to_ticks(self) -> Conversion:
+        """From the run's clock back to that of the raw file."""
+        if isinstance(self.clock, Identity):
+            return Elsewhere(-self.to_run(0))
+        back = Conversion()
+        for ticks, run_ns in self.clock.readings:
+            back.add(run_ns, ticks)
+        return back
 
     def _describe(self, about: dict[str, Any]) -> None:
         self.about.update({key: value for key, value in about.items() if value not in ("", [""])})
         if "start_ns" in about:
             self.about["start_ns"] = about["start_ns"] + self.shift_ns
+        ahead_ns = self.about.get("ahead_ns", 0)
+        if ahead_ns and self.about.get("clock") == "monotonic" and type(self.clock) in (Identity, Elsewhere):
+            self.clock = Elsewhere(self.shift_ns - ahead_ns)
+            for _, run_ns, _, _ in self.readings:
+                self.clock.add(run_ns, run_ns)
         if self.about.get("clock") == "tsc" and isinstance(self.clock, Identity):
             self.clock = Conversion()
             for tsc, run_ns, _, _ in self.readings:
@@ -176,6 +236,9 @@ class Decoder:
 
     def _add_reading(self, tsc: int, run_ns: int, realtime_ns: int, error_ns: int) -> None:
         run_ns += self.shift_ns
+        if self.about.get("clock") == "tsc":
+            tsc = self.ticks.read(tsc, run_ns, self._since_reading)
+        self._since_reading = []
         self.readings.append((tsc, run_ns, realtime_ns, error_ns))
         self.clock.add(run_ns if isinstance(self.clock, Identity) else tsc, run_ns)
 
@@ -199,6 +262,8 @@ class Decoder:
         overlap = self._ring_next.get(chunk.key, 0) - chunk.first
         if overlap > 0:  # written twice: by a drainer that died before it could say so, and by the next
             records = records[overlap:]
+        self._seen.add(records)
+        records = self.ticks.mended(records)
         self._ring_next[chunk.key] = max(chunk.first + chunk.count, self._ring_next.get(chunk.key, 0))
         kinds = records["kind"]
         special = kinds >= layout.FIRST_SPECIAL
@@ -208,6 +273,11 @@ class Decoder:
         moments = np.flatnonzero(special & (kinds <= layout.MARK))
         if len(moments):
             self._moments.append((track[moments], records[moments]))
+            marks = moments[kinds[moments] == layout.MARK]
+            what = records["module"][marks]
+            for list_of, known in ((self._step_marks, _STEPS), (self._window_marks, _WINDOWS)):
+                chosen = marks[np.isin(what, known)]
+                list_of.add(track[chosen], records[chosen])
         main = np.flatnonzero(~special)
         self.records += len(main)
         if not len(main):
@@ -219,6 +289,7 @@ class Decoder:
         extras = np.flatnonzero(kinds == layout.EXTRA)
         if len(extras):
             _attach(spans, main, records, extras)
+        self._since_reading.append(spans)
         tracks = spans["track"]
         newest = spans[-1]
         self._ring_last[chunk.key] = (int(newest["track"]), int(newest["depth"]), int(newest["start"]))
@@ -227,8 +298,28 @@ class Decoder:
         if (tracks == first).all():
             self._wait(first, spans)
             return
+        # Those of several threads are copies, so each is looked at by itself when the next reading comes.
+        self._since_reading.pop()
         for number in np.unique(tracks).tolist():
-            self._wait(number, spans[tracks == number])
+            of_track = spans[tracks == number]
+            self._since_reading.append(of_track)
+            self._wait(number, of_track)
+
+    def _add_stripped(self, chunk: spool.Chunk) -> None:
+        """Records whose spans were taken out to save space; only the drainer's sums know them."""
+        went, records = spool.of_stripped(chunk.payload)
+        if chunk.first < self._ring_next.get(chunk.key, 0):
+            return  # another drainer wrote them before
+        self._add_records(spool.Chunk(spool.RECORDS, chunk.key, chunk.count, chunk.first, records.tobytes()))
+        if not went:
+            return
+        self.stripped += went
+        newest = self.losses[-1] if self.losses else None
+        if newest is None or newest.reason != "max_size":
+            newest = Loss(0, self.clock.last, self.clock.last, 0, "max_size")
+            self.losses.append(newest)
+        newest.lost += went
+        newest.end = max(newest.end, self.clock.last)
 
     def _ring_event(self, ring: int, record: Any, at: int, track: np.ndarray) -> None:
         """A thread begins or ends on this ring, or something was lost."""
@@ -259,6 +350,7 @@ class Decoder:
         spans = np.zeros(len(depth), _SPAN)
         for name in ("start", "name", "kind"):
             spans[name] = slots[name][depth]
+        spans["start"] = [self.ticks.moment(start) for start in spans["start"].tolist()]
         spans["depth"] = depth
         spans["track"] = track
         modules = spans["kind"] == KINDS.index("module")
@@ -268,6 +360,7 @@ class Decoder:
         spans["module"] = np.where(innermost >= 0, spans["name"][innermost], 0)
         spans["unfinished"] = 1
         if not len(spans):
+            self._open.pop(chunk.key, None)  # of a program that records itself: what it said before has ended
             return
         self._open[chunk.key] = spans
         if track not in self.tracks:  # of a thread that has finished nothing yet
@@ -307,6 +400,7 @@ def _attach(spans: np.ndarray, main: np.ndarray, records: np.ndarray, extras: np
         (layout.EXTRA_FORWARD_THREAD, "forward_thread"),
         (layout.EXTRA_OPTIMIZER, "optimizer"),
         (layout.EXTRA_LINE, "line"),
+        (layout.EXTRA_ARGS, "args"),
         (layout.EXTRA_ELSEWHERE, "track"),
     ):
         chosen = (what == code) & (owner >= 0)

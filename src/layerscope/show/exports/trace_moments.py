@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
 # Keys of a piece may be this many times sparser than the piece is long before they are looked up by sorting.
 _SPARSE = 16
+# The kind of link that is seen without an arrow.
+_NESTED = "operator_primitive"
+# What is told of a primitive, by the arguments of its span: a few for each problem.
+_PRIMITIVES = """
+    SELECT args, any_value(implementation) AS implementation, any_value(problem) AS problem, any_value(dtype) AS dtype,
+           any_value(formats) AS formats, any_value(prop_kind) AS prop_kind, any_value(algorithm) AS algorithm,
+           any_value(attributes) AS attributes, any_value(flop) AS flop, any_value(bytes) AS bytes
+    FROM primitives JOIN spans USING (span) WHERE args IS NOT NULL GROUP BY args"""
 # Rows whose keys are looked at together: what is computed from them stays in the cache.
 _AT_ONCE = 1 << 15
 
@@ -44,16 +52,18 @@ class Flows:
 
     @classmethod
     def of(cls, trace: Trace) -> Flows:
-        """The links whose two spans are both wanted."""
+        """The links whose two spans are both wanted. A primitive lies within its operator: that needs no arrow."""
         wanted = trace.window.steps
         if wanted is None:
             links = trace.reader.arrays("links", ["from_span", "to_span", "kind"])
-            return cls(links["from_span"], links["to_span"], links["kind"], [str(k) for k in links["kind.names"]])
+            drawn = links["kind"] != np.append(np.flatnonzero(links["kind.names"] == _NESTED), -1)[0]
+            cause, effect, kind = (links[name][drawn] for name in ("from_span", "to_span", "kind"))
+            return cls(cause, effect, kind, [str(k) for k in links["kind.names"]])
         chosen = trace.reader.query(
             "SELECT from_span, to_span, links.kind AS kind FROM links "
             "JOIN spans cause ON cause.span = from_span JOIN spans effect ON effect.span = to_span "
-            "WHERE cause.step >= ? AND cause.step < ? AND effect.step >= ? AND effect.step < ?",
-            [wanted.start, wanted.stop] * 2,
+            "WHERE cause.step >= ? AND cause.step < ? AND effect.step >= ? AND effect.step < ? AND links.kind <> ?",
+            [*[wanted.start, wanted.stop] * 2, _NESTED],
         )
         kind = chosen["kind"].combine_chunks().dictionary_encode()
         return cls(
@@ -125,14 +135,23 @@ class Texts:
 
 
 def arguments(reader: Reader) -> Texts:
-    """The arguments of spans and marks: each a JSON value, a text where what was recorded is none."""
+    """The arguments of spans and marks: each a JSON value, a text where what was recorded is none.
+
+    Those of primitives have what their call says beside it.
+    """
     columns = reader.arrays("args", ["args", "json"])
-    return Texts.of(columns["args"], [_valid_json(text) for text in columns["json"].tolist()])
+    told = {row.pop("args"): row for row in reader.query(_PRIMITIVES).to_pylist()} if reader.has("primitives") else {}
+    pairs = zip(columns["args"].tolist(), columns["json"].tolist(), strict=True)
+    return Texts.of(columns["args"], [_valid_json(text, told.get(key)) for key, text in pairs])
 
 
-def _valid_json(text: str) -> str:
+def _valid_json(text: str, more: dict[str, Any] | None = None) -> str:
+    """`text` as JSON, with what there is in `more` if it is an object."""
     try:
-        return msgspec.json.encode(msgspec.json.decode(text)).decode()
+        value = msgspec.json.decode(text)
+        if more and isinstance(value, dict):
+            value |= {name: one for name, one in more.items() if one is not None and name not in value}
+        return msgspec.json.encode(value).decode()
     except msgspec.DecodeError:
         return msgspec.json.encode(text).decode()
 

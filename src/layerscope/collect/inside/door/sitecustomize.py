@@ -107,8 +107,20 @@ class _Finder(object):
                     exec(compile(source.read(), path, "exec"), hook)
                 self.hook = hook
             self.hook["prepare"](module)
-        except Exception:
+        except Exception as error:
             self.hook = None
+            self.tell(error)
+
+    def tell(self, error):
+        # By a link: it takes no descriptor and no space.
+        from os import getpid, symlink
+
+        if "refusals" in SETTINGS:
+            try:
+                why = "files %d" % (getattr(error, "errno", None) or 0)
+                symlink(why, "%s/refused-%d" % (SETTINGS["refusals"], getpid()))
+            except OSError:
+                pass
 
     def try_start(self):
         try:

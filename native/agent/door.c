@@ -1,0 +1,120 @@
+/* The door into a process without Python, or with a Python that came to nothing of ours: the first library that uses
+ * ITT or NVTX loads us, and LAYERSCOPE_AGENT (collect/agent.py writes it) says how the recorder is reached.
+ *
+ *     socket=NAME;tsc=0|1;ranks=0,3;window=first:last:every:by_time:mark;refusals=FOLDER
+ *
+ * All but the socket may be missing, and what has another meaning there is percent-encoded. Whoever comes first
+ * prepares, this door or that of Python; the other one finds it done. */
+#define _GNU_SOURCE
+#include "client.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+LS_EXPORT void ls_window_set(int64_t first, int64_t last, int64_t every, int by_time, const char *mark);
+LS_EXPORT const char *ls_refusal(int *error);
+LS_EXPORT void ls_note_cost(uint64_t cpu_ns);
+
+static void decode(char *text) {
+    char *to = text;
+    for (const char *from = text; *from; to++) {
+        unsigned code;
+        int is_code = from[0] == '%' && sscanf(from + 1, "%2x", &code) == 1 && from[1] && from[2];
+        *to = is_code ? (char)code : *from;
+        from += is_code ? 3 : 1;
+    }
+    *to = 0;
+}
+
+/* The value of `key` in `settings`, as it stands there; empty: it is not there. */
+static void value_of(const char *settings, const char *key, char *into, size_t bytes) {
+    size_t length = strlen(key);
+    *into = 0;
+    for (const char *at = settings; *at; at += strcspn(at, ";"), at += *at == ';') {
+        if (strncmp(at, key, length) || at[length] != '=')
+            continue;
+        size_t have = strcspn(at + length + 1, ";");
+        have = have < bytes ? have : bytes - 1;
+        memcpy(into, at + length + 1, have);
+        into[have] = 0;
+        return;
+    }
+}
+
+/* Whether this process is of a rank that is recorded; one that is not known to be any rank is. */
+static int is_chosen(const char *ranks) {
+    int32_t rank, world_size;
+    if (!*ranks || !ls_rank(&rank, &world_size))
+        return 1;
+    for (const char *at = ranks; *at; at += strcspn(at, ","), at += *at == ',')
+        if (strtol(at, NULL, 10) == rank)
+            return 1;
+    return 0;
+}
+
+static void set_window(char *window) {
+    long long first, last, every;
+    int by_time, mark = 0;
+    if (sscanf(window, "%lld:%lld:%lld:%d:%n", &first, &last, &every, &by_time, &mark) != 4 || !mark)
+        return;
+    decode(window + mark);
+    ls_window_set(first, last, every, by_time, window + mark);
+}
+
+/* Nobody else hears of a process that can hand nothing over. By a link: it takes no descriptor and no space. */
+static void tell_refusal(const char *folder) {
+    char why[64], note[4200];
+    int error;
+    const char *call = ls_refusal(&error);
+    snprintf(why, sizeof why, "%s %d", call, error);
+    snprintf(note, sizeof note, "%s/refused-%d", folder, (int)getpid());
+    if (*folder && symlink(why, note))
+        return; /* another user, or another root */
+}
+
+/* Threads call us when they end: we must not be unloaded. */
+static void stay(void) {
+    Dl_info us;
+    if (dladdr((void *)(uintptr_t)stay, &us) && us.dli_fname)
+        dlopen(us.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+static uint64_t cpu_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Something in this process begins to use ITT, NVTX or layerscope.h. 0: it is recorded; 1: its rank is left out. */
+LS_EXPORT int ls_door_open(void) {
+    if (ls.wiped)
+        return 0;
+    const char *settings = secure_getenv("LAYERSCOPE_AGENT");
+    char text[4096];
+    if (!settings)
+        return -1;
+    value_of(settings, "ranks", text, sizeof text);
+    if (!is_chosen(text))
+        return 1;
+    uint64_t before = cpu_ns();
+    value_of(settings, "tsc", text, sizeof text);
+    int use_tsc = *text == '1';
+    value_of(settings, "socket", text, sizeof text);
+    decode(text);
+    if (!*text)
+        return -1;
+    if (ls_prepare(text, "", use_tsc)) {
+        value_of(settings, "refusals", text, sizeof text);
+        decode(text);
+        tell_refusal(text);
+        return -1;
+    }
+    stay();
+    value_of(settings, "window", text, sizeof text);
+    set_window(text);
+    ls_note_cost(cpu_ns() - before);
+    return 0;
+}

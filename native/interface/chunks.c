@@ -1,0 +1,167 @@
+/* The raw file of a process: chunks that are written by append, each by one call. The format is that of
+ * layerscope/collect/spool.py, without compression. The file is opened for each writing: no descriptor is kept, which
+ * the program might close, or take for one of its own. */
+#define _GNU_SOURCE
+#include "interface.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAGIC 0x4b43534cu /* "LSCK" */
+#define RESERVE_BYTES (256u << 10)
+
+typedef struct __attribute__((packed)) {
+    uint32_t magic;
+    uint16_t kind, flags;
+    uint32_t key, count;
+    uint64_t first;
+    uint32_t length, checksum, own_checksum;
+} chunk_header;
+_Static_assert(sizeof(chunk_header) == 36, "chunk header");
+
+/* --- CRC-32 as zlib has it, eight bytes at a time --- */
+
+static uint32_t table[8][256];
+
+static void fill_table(void) {
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int bit = 0; bit < 8; bit++)
+            c = c & 1 ? c >> 1 ^ 0xedb88320u : c >> 1;
+        table[0][i] = c;
+    }
+    for (uint32_t i = 0; i < 256; i++)
+        for (int t = 1; t < 8; t++)
+            table[t][i] = table[t - 1][i] >> 8 ^ table[0][table[t - 1][i] & 0xff];
+}
+
+static uint32_t crc(uint32_t c, const void *data, size_t bytes) {
+    const unsigned char *at = data;
+    c = ~c;
+    for (; bytes >= 8; bytes -= 8, at += 8) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        word ^= c;
+        c = table[7][word & 0xff] ^ table[6][word >> 8 & 0xff] ^ table[5][word >> 16 & 0xff]
+          ^ table[4][word >> 24 & 0xff] ^ table[3][word >> 32 & 0xff] ^ table[2][word >> 40 & 0xff]
+          ^ table[1][word >> 48 & 0xff] ^ table[0][word >> 56];
+    }
+    for (; bytes; bytes--, at++)
+        c = c >> 8 ^ table[0][(c ^ *at) & 0xff];
+    return ~c;
+}
+
+/* --- Writing --- */
+
+/* More than a limit of file sizes allows would end the program (SIGXFSZ). */
+static int is_allowed(uint64_t bytes) {
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
+}
+
+/* Go on in a new segment. */
+void li_file_rotate(li_file *file) {
+    file->segment++;
+    file->size_bytes = 0;
+}
+
+static int append(li_file *file, struct iovec *parts, int count, size_t bytes) {
+    char path[PATH_MAX + 16];
+    if (file->segment)
+        snprintf(path, sizeof path, "%s-%05u", file->path, file->segment);
+    else
+        snprintf(path, sizeof path, "%s", file->path);
+    if (!is_allowed(file->size_bytes + bytes))
+        return -EFBIG;
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    ssize_t written = writev(fd, parts, count);
+    int error = written < 0 ? errno : (size_t)written < bytes ? ENOSPC : 0;
+    if (error && ftruncate(fd, (off_t)file->size_bytes))
+        li_file_rotate(file); /* a torn chunk stays: go on behind it, in another segment */
+    close(fd);
+    return -error;
+}
+
+/* Append a chunk. 0, or minus an errno; then the file is what it was. */
+int li_file_write(li_file *file, const li_chunk *chunk) {
+    if (!table[0][1])
+        fill_table();
+    chunk_header h = {MAGIC, chunk->kind, 0, chunk->key, chunk->count, chunk->first, 0, 0, 0};
+    struct iovec parts[1 + LI_PARTS] = {{&h, sizeof h}};
+    int count = 1;
+    for (int i = 0; i < LI_PARTS && chunk->parts[i].iov_len; i++) {
+        parts[count++] = chunk->parts[i];
+        h.length += (uint32_t)chunk->parts[i].iov_len;
+        h.checksum = crc(h.checksum, chunk->parts[i].iov_base, chunk->parts[i].iov_len);
+    }
+    h.own_checksum = crc(0, &h, sizeof h - sizeof h.own_checksum);
+    int failed = append(file, parts, count, sizeof h + h.length);
+    if (failed == -EFBIG && file->size_bytes) { /* as large as a file may be here: another one */
+        li_file_rotate(file);
+        failed = append(file, parts, count, sizeof h + h.length);
+    }
+    if (failed)
+        return failed;
+    file->size_bytes += sizeof h + h.length;
+    file->written_bytes += sizeof h + h.length;
+    return 0;
+}
+
+/* --- Space --- */
+
+static void reserve_of(const li_file *file, char into[PATH_MAX + 16]) {
+    snprintf(into, PATH_MAX + 16, "%.*sreserve", (int)(strrchr(file->path, '/') + 1 - file->path), file->path);
+}
+
+/* Hold back some space, so that a full disk still takes the account of what was lost. */
+void li_file_reserve(const li_file *file) {
+    char path[PATH_MAX + 16];
+    reserve_of(file, path);
+    int fd = is_allowed(RESERVE_BYTES) ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (fd < 0)
+        return;
+    if (posix_fallocate(fd, 0, RESERVE_BYTES))
+        unlink(path);
+    close(fd);
+}
+
+void li_file_release(const li_file *file) {
+    char path[PATH_MAX + 16];
+    reserve_of(file, path);
+    unlink(path);
+}
+
+static uint64_t folder_bytes(const char *path) {
+    uint64_t bytes = 0;
+    DIR *folder = opendir(path);
+    for (const struct dirent *one = folder ? readdir(folder) : NULL; one; one = readdir(folder)) {
+        struct stat found;
+        if (!fstatat(dirfd(folder), one->d_name, &found, AT_SYMLINK_NOFOLLOW) && S_ISREG(found.st_mode))
+            bytes += (uint64_t)found.st_size;
+    }
+    if (folder)
+        closedir(folder);
+    return bytes;
+}
+
+/* What the raw files of all processes of a recording take. */
+uint64_t li_raw_bytes(const char *raw) {
+    uint64_t bytes = 0;
+    DIR *folder = opendir(raw);
+    for (const struct dirent *one = folder ? readdir(folder) : NULL; one; one = readdir(folder)) {
+        char path[PATH_MAX + NAME_MAX + 2];
+        snprintf(path, sizeof path, "%s/%s", raw, one->d_name);
+        if (one->d_name[0] != '.')
+            bytes += folder_bytes(path);
+    }
+    if (folder)
+        closedir(folder);
+    return bytes;
+}

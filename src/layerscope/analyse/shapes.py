@@ -1,0 +1,72 @@
+"""The shapes of an operator's inputs, as `layerscope run --shapes` records them, in words.
+
+A text of table `args` such as {"shapes": [[2, 3], null], "dtypes": ["float32", "int"]} is shown by its tensors alone:
+float32[2, 3]. A list of tensors is in parentheses, a tensor whose sizes are no numbers is float32[?], and what a long
+text had no room for is "...".
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from layerscope.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from layerscope.store.reader import Reader
+
+_BEGIN = '{"shapes"'
+NO_TENSORS = "no tensors"
+NOT_KNOWN = "not known"
+_WITHOUT = "no layer recorded the shapes of inputs. Record them: layerscope run --shapes train.py"
+
+
+def shape_texts(reader: Reader) -> pa.Table:
+    """Two columns, `args` and `shape`: every key of arguments that hold shapes, with its words.
+
+    UsageError when the recording has none.
+    """
+    import pyarrow as pa
+
+    rows = reader.query(f"SELECT args, json FROM args WHERE starts_with(json, '{_BEGIN}')").to_pydict()
+    if not rows["args"]:
+        raise UsageError(f"operators cannot be shown by shape: {_why_without(reader)}")
+    return pa.table({"args": pa.array(rows["args"], pa.int64()), "shape": [words(text) for text in rows["json"]]})
+
+
+def has_shapes(reader: Reader) -> bool:
+    """Whether the first arguments of the recording are shapes; no database is opened."""
+    first = next(reader.pieces("args", ["json"]), None)
+    return first is not None and any(text.startswith(_BEGIN) for text in first["json"])
+
+
+def words(text: str) -> str:
+    """The tensors of one text of arguments."""
+    try:
+        told = json.loads(text)
+        if told["shapes"] is None:
+            return NOT_KNOWN
+        tensors = [_input(shape, dtype) for shape, dtype in zip(told["shapes"], told["dtypes"], strict=True)]
+    except (ValueError, KeyError, TypeError):
+        return NOT_KNOWN
+    if told.get("cut"):
+        tensors.append("...")
+    return ", ".join(tensor for tensor in tensors if tensor) or NO_TENSORS
+
+
+def _input(shape: Any, dtype: Any) -> str:
+    """One input in words; empty: it is no tensor."""
+    if isinstance(dtype, list):
+        return f"({', '.join(_input(*each) or 'None' for each in zip(shape, dtype, strict=True))})"
+    return "" if shape is None else f"{dtype}[{', '.join(map(str, shape))}]"
+
+
+def _why_without(reader: Reader) -> str:
+    """Why there are no shapes."""
+    rows = reader.query("SELECT what, remedy FROM problems WHERE starts_with(code, 'shapes_') LIMIT 1").to_pylist()
+    if not rows:
+        return _WITHOUT
+    what, remedy = rows[0]["what"], rows[0]["remedy"]
+    return f"{what}. {remedy[:1].upper()}{remedy[1:]}"

@@ -1,0 +1,201 @@
+"""A file of another program as a recording in the user's cache, so that every command takes it like one.
+
+The folder is keyed by where the file lies, its size and when it was changed: it is made again when one of them changes.
+The file itself is only read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from layerscope import __version__, places
+from layerscope.cli._limits import Limits, limits_of
+from layerscope.cli._parts import Parts, by_process
+from layerscope.cli._small_tables import SmallTables
+from layerscope.cli._spans import LAYERS, Columns
+from layerscope.cli._texts import Texts
+from layerscope.collect import formats
+from layerscope.collect.imported import Imported
+from layerscope.collect.spool import FULL
+from layerscope.errors import ReadError
+from layerscope.host import cgroup
+from layerscope.model.layers import KINDS, LAYER_OF_KIND, SPAN_LAYERS
+from layerscope.model.schema import SCHEMA_VERSION
+from layerscope.store.nesting import Keys, TrackNesting
+from layerscope.store.packed import complete_by_rename
+from layerscope.store.run import SUFFIX, Run, RunInfo
+from layerscope.store.totals import Totals, keys_of
+from layerscope.store.writer import write_columns, write_rows
+
+# What a format may look at to recognise a file: other output may come first.
+_HEAD_BYTES = 1 << 20
+_NO_LINKS: Columns = {
+    "from_span": np.zeros(0, np.int64),
+    "to_span": np.zeros(0, np.int64),
+    "kind_code": np.zeros(0, np.int8),
+}
+
+
+def imported(path: Path) -> Path:
+    """The folder of the recording made of the file `path`. ReadError when no format of ours is known of it."""
+    try:
+        about = path.stat()
+        head = _head(path)
+    except OSError as error:
+        raise ReadError(f"{path} cannot be read: {error.strerror or error}") from error
+    known = formats.known()
+    format_ = next((one for one in known if one.recognises(head)), None)
+    if format_ is None:
+        readable = ", ".join(one.MEANING for one in known)
+        raise ReadError(f"{path} is no recording, nor a file that can be read as one: {readable}")
+    words = (os.fsencode(path.resolve()), about.st_size, about.st_mtime_ns, SCHEMA_VERSION, __version__)
+    key = hashlib.blake2b(repr(words).encode(), digest_size=16).hexdigest()
+    name = f"{path.name}{SUFFIX}"
+    why: OSError = PermissionError(13, "no place can be written")
+    for base in places.caches(places.PACKED):
+        folder = base / key
+        try:
+            places.make(base)
+            if not (folder / name / "tables.json").exists():
+                _make(path, format_, base, folder, name)
+            places.remember(folder, path)
+        except OSError as error:
+            why = error
+            continue
+        return folder / name
+    raise ReadError(f"{path} cannot be imported: {why.strerror or why}. Free some space, or set XDG_CACHE_HOME")
+
+
+def _head(path: Path) -> bytes:
+    """How a file begins, unpacked."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if head.startswith(b"\x1f\x8b"):
+        unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        with contextlib.suppress(zlib.error):
+            return unpacking.decompress(head, _HEAD_BYTES)
+    return head
+
+
+def _make(path: Path, format_: formats.Format, base: Path, folder: Path, name: str) -> None:
+    """Make the recording of `path` as `folder`/`name`, complete by rename."""
+    content = format_.read(path)
+    with complete_by_rename(base, folder) as draft:
+        run = Run.create(draft / name, _info(path, content, folder.name))
+        write_tables(run, content)
+
+
+def _info(path: Path, content: Imported, key: str) -> RunInfo:
+    began_s = path.stat().st_mtime if content.realtime_ns is None else content.realtime_ns / 1e9
+    return RunInfo(
+        schema=SCHEMA_VERSION, layerscope=__version__, run_id=key, state="finished", command=[path.name],
+        cwd=str(path.absolute().parent), environment=content.environment, host={},
+        started_utc=datetime.fromtimestamp(began_s, UTC).isoformat(timespec="seconds"), versions=content.versions,
+    )  # fmt: skip
+
+
+def write_tables(run: Run, content: Imported) -> None:
+    """Write every table of `run`, whose folder is there, from the spans of `content`."""
+    from layerscope.cli._open import mark_complete
+
+    folder, texts, totals = run.path, Texts(), Totals()
+    for text in content.args_texts:
+        texts.arguments(text)
+    limits = limits_of({FULL: True}, cgroup.facts().memory_limit_bytes)
+    parts = Parts(folder, texts, totals, limits)
+    process_of = np.array([track.process for track in content.tracks], np.int32)
+    parts.process_of = process_of
+    _add_spans(content, texts, totals, parts, limits)
+    parts.finish()
+    rows = {"spans": parts.rows, "links": parts.links, "primitives": parts.primitives}
+    rows["steps"] = write_rows(folder, "steps", [])
+    rows["totals"] = write_columns(folder, "totals", _named(totals, texts))
+    rows["histograms"] = write_rows(folder, "histograms", [])
+    rows |= _small(content, texts).write(folder)
+    mark_complete(folder, run.raw, rows)
+
+
+def _add_spans(content: Imported, texts: Texts, totals: Totals, parts: Parts, limits: Limits) -> None:
+    """Give the spans parents and self times, and add them to sums and parts."""
+    keys = Keys()
+    names = np.array([texts.name(name) for name in content.names], np.int32)
+    order = np.lexsort((content.depth, content.start_ns, content.track))
+    for piece in _pieces(content.depth[order], limits.epoch_spans):
+        rows = order[piece]
+        start_ns, depth, kind = content.start_ns[rows], content.depth[rows], content.kind[rows]
+        self_ns = content.dur_ns[rows].copy()
+        parent, span = np.full(len(rows), -1, np.int64), np.zeros(len(rows), np.int64)
+        for track in np.unique(content.track[rows]).tolist():
+            mine = np.flatnonzero(content.track[rows] == track)
+            nested = TrackNesting(keys, len(SPAN_LAYERS)).add(
+                start_ns[mine], start_ns[mine] + self_ns[mine], depth[mine], LAYERS[kind[mine]]
+            )
+            span[mine], parent[mine], self_ns[mine] = nested.key, nested.parent, nested.self_ns
+        args = content.args[rows].astype(np.int64)
+        columns: Columns = {
+            "span": span, "track": content.track[rows], "parent": parent, "depth": depth, "start_ns": start_ns,
+            "dur_ns": content.dur_ns[rows], "self_ns": self_ns, "kind_code": kind.astype(np.int32),
+            "name_code": names[content.name[rows]], "args": args, "unfinished": np.zeros(len(rows), np.bool_),
+            **{name: np.full(len(rows), -1, np.int32) for name in ("line_code", "module", "seq", "step")},
+            "phase": np.full(len(rows), -1, np.int8),
+        }  # fmt: skip
+        key = keys_of(columns["kind_code"], columns["name_code"], columns["module"], np.zeros(len(rows), np.bool_))
+        for process, mine in by_process(parts.process_of[columns["track"]]):
+            totals.add(process, key[mine], columns["dur_ns"][mine], self_ns[mine])
+        parts.add(columns, dict(_NO_LINKS), {})
+
+
+def _pieces(depth: np.ndarray, length: int) -> Iterator[slice]:
+    """Rows of about this number, of spans in order with these depths: what lies in one stays with it."""
+    outermost = np.flatnonzero(depth == 0)
+    first = 0
+    while first < len(depth):
+        place = int(np.searchsorted(outermost, first + length))
+        behind = int(outermost[place]) if place < len(outermost) else len(depth)
+        yield slice(first, behind)
+        first = behind
+
+
+def _named(totals: Totals, texts: Texts) -> dict[str, Any]:
+    """The rows of the table `totals`. No step is known of a file of others."""
+    columns: dict[str, Any] = totals.columns()
+    kind, name = columns.pop("kind_code"), columns.pop("name_code")
+    columns["layer"] = np.array(SPAN_LAYERS, object)[np.array(LAYER_OF_KIND)[kind]]
+    columns["kind"] = np.array(KINDS, object)[kind]
+    columns["name"] = np.array([*texts.names, ""], object)[name]
+    columns["module"] = pa.nulls(len(kind), pa.int32())
+    del columns["in_step"]
+    return columns | {"step_class": np.full(len(kind), "outside", object)}
+
+
+def _small(content: Imported, texts: Texts) -> SmallTables:
+    """The tables that are not made of spans."""
+    small = SmallTables(texts, len(content.tracks))
+    end_ns = int((content.start_ns + content.dur_ns).max(initial=0))
+    for number, process in enumerate(content.processes):
+        small.rows["processes"].append(
+            {"process": number, "pid": 0, "rank": process.rank, "host": "", "argv": process.name, "start_ns": 0,
+             "end_ns": end_ns}
+        )  # fmt: skip
+    for number, track in enumerate(content.tracks):
+        small.rows["tracks"].append(
+            {"track": number, "process": track.process, "kind": "thread", "name": track.name, "start_ns": 0}
+        )
+    if content.realtime_ns is not None:
+        small.rows["clock_readings"].append(
+            {"clock": "realtime", "its": content.realtime_ns, "run_ns": 0, "error_ns": 1_000}
+        )
+    small.add_texts()
+    small.rows["problems"].extend(asdict(problem) for problem in content.problems)
+    return small

@@ -1,0 +1,115 @@
+"""The options of `run` that say which layers are recorded, --layers and --without, and what has to be done for those
+that are not always recorded: oneDNN's verbose log and the calls of MKL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from layerscope.collect import verbose
+from layerscope.collect.agent import ITT, NVTX
+from layerscope.collect.program import Program
+from layerscope.collect.recorder import surviving
+from layerscope.collect.session import Session
+from layerscope.collect.spool import LATE
+from layerscope.errors import UsageError
+from layerscope.model.layers import COUNTERS, MODULES, OPERATORS, PRIMITIVES, RANGES
+
+VERBOSE, MKL = "verbose", "mkl"
+_DEFAULT = (OPERATORS, MODULES, RANGES, PRIMITIVES, COUNTERS)
+_ON_REQUEST = (VERBOSE, MKL)
+# What everything else hangs on, and what costs nothing.
+_ALWAYS = (OPERATORS, COUNTERS)
+# 0: oneDNN tells ITT nothing.
+_TASK_LEVEL = "ONEDNN_ITT_TASK_LEVEL"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "--layers", metavar="LIST", default="",
+        help=f"record these layers, or with + and - these more or less: {', '.join([*_DEFAULT, *_ON_REQUEST])}",
+    )  # fmt: skip
+    parser.add_argument("--without", metavar="LIST", default="", help="do not record these layers: --layers -NAME")
+
+
+def layers_of(arguments: argparse.Namespace) -> frozenset[str]:
+    """The layers that the arguments ask for. UsageError when they ask for none that there is."""
+    words = _words(arguments.layers)
+    signed = [word for word in words if word[0] in "+-"]
+    if signed and len(signed) < len(words):
+        raise UsageError(
+            f"--layers {arguments.layers}: either all names have a sign or none, such as +{VERBOSE},-{MODULES}"
+        )
+    chosen = set(_DEFAULT if signed or not words else map(_layer, words))
+    for word in signed:
+        (chosen.add if word[0] == "+" else chosen.discard)(_layer(word[1:]))
+    chosen -= set(map(_layer, _words(arguments.without)))
+    missing = [name for name in _ALWAYS if name not in chosen]
+    if missing:
+        raise UsageError(f"{missing[0]} cannot be left out: add them to --layers, or leave --without {missing[0]} out")
+    if PRIMITIVES not in chosen and VERBOSE in chosen:
+        raise UsageError(f"{VERBOSE} are {PRIMITIVES} too. Leave out one of the two options")
+    return frozenset(chosen)
+
+
+def options_of(layers: frozenset[str]) -> dict[str, bool]:
+    """What every conversion of the recording must know about them."""
+    return {LATE: True} if layers & set(_ON_REQUEST) else {}
+
+
+class Requested:
+    """What is done for layers that were asked for or left out, from before the program starts until it has ended."""
+
+    def __init__(self, layers: frozenset[str], session: Session) -> None:
+        self._layers = layers
+        self._session = session
+        self._tap: verbose.VerboseTap | None = None
+        if MODULES not in layers:
+            session.layers["modules"] = False
+        if MKL in layers:
+            session.layers["mkl"] = str(session.raw.absolute())
+
+    def attach(self, program: Program, environment: dict[str, str]) -> None:
+        """Just before `program` starts in `environment`: change that, and put the tap into its output."""
+        left_out = {PRIMITIVES, RANGES} - self._layers
+        if PRIMITIVES in left_out:
+            environment.setdefault(_TASK_LEVEL, "0")
+        unheard = [NVTX] if RANGES in left_out else []
+        unheard += [ITT] if len(left_out) == 2 else []
+        for variable in unheard:
+            if variable not in os.environ:
+                environment.pop(variable, None)
+        if VERBOSE not in self._layers:
+            return
+        tap = verbose.VerboseTap(self._session.raw, verbose.asked_by_user(environment))
+        if not tap.start():
+            self._session.problems += tap.problems
+            return
+        self._tap = tap
+        environment |= verbose.variables(environment)
+        program.streams, program.on_resize = tap.streams, tap.resize
+
+    def finish(self) -> None:
+        """The program has ended: what it printed is out, and what only logs tell is in the raw files."""
+        problems = self._session.problems
+        if self._tap is not None:
+            with surviving(problems):
+                self._tap.finish()
+                problems += self._tap.problems
+        if self._layers & set(_ON_REQUEST):
+            from layerscope.collect.layers import late
+
+            with surviving(problems):
+                problems += late.take(self._session.raw, self._session.pid)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _layer(name: str) -> str:
+    if name not in (*_DEFAULT, *_ON_REQUEST):
+        raise UsageError(f"there is no layer {name}. There are {', '.join([*_DEFAULT, *_ON_REQUEST])}")
+    return name

@@ -1,0 +1,170 @@
+"""Remove what nobody needs any more: leftovers outside of recordings, or the recordings that are named.
+
+Without a name: raw files outside of recordings that are gone or have their own, tables in the cache of recordings that
+are gone, unpacked recordings whose file is gone, what is known of builds of torch that are gone, and every cache that
+was not used for 30 days (--all: used lately too). All of it is made again when needed. A recording is removed only
+when it is named, never while it runs, and with what belongs to it elsewhere. docs/clean.md has the list of places.
+
+    layerscope clean --dry-run
+    layerscope clean train train-2
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from layerscope.errors import RunError, UsageError
+
+if TYPE_CHECKING:
+    from layerscope.analyse.result import Result
+    from layerscope.cli._leftovers import Leftover
+    from layerscope.store.run import Run
+
+# What lies in the folder of a recording, beside its tables.
+_OWN = {"run.json", "raw", "raw.tmp", "ranks", "launch.json", "summary.txt", ".gitignore", ".lock"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `clean`."""
+    parser.add_argument("recordings", metavar="RUN", nargs="*", help="remove these recordings, and nothing else")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be removed")
+    parser.add_argument("--all", action="store_true", help="remove caches that were used lately too")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+
+
+@dataclass(slots=True)
+class _Removed:
+    """One row: what is there, its size, and why it is not gone if it should be."""
+
+    leftover: Leftover
+    bytes: int
+    failed: str = ""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Remove, and print what."""
+    from layerscope.cli import _leftovers
+
+    if arguments.recordings:
+        found = [part for name in arguments.recordings for part in _recording(name)]
+    else:
+        found = list(_leftovers.find(arguments.all))
+    rows = [_remove(leftover, arguments.dry_run) for leftover in found if not leftover.kept]
+    kept = [leftover for leftover in found if leftover.kept]
+    if arguments.json:
+        from layerscope.show import json_output
+
+        sys.stdout.flush()
+        json_output.write(_result(rows, kept, arguments.dry_run), sys.stdout.buffer, "clean", "")
+    elif not arguments.quiet:
+        from layerscope.show import terminal
+
+        terminal.write(_result(rows, kept, arguments.dry_run), sys.stdout)
+    failed = [row for row in rows if row.failed]
+    if failed:
+        raise RunError(f"{failed[0].leftover.path} cannot be removed: {failed[0].failed}. The rest is done")
+    return 0
+
+
+def _remove(leftover: Leftover, dry_run: bool) -> _Removed:
+    from layerscope.cli import _leftovers
+
+    try:
+        row = _Removed(leftover, _leftovers.size_bytes(leftover.path))
+    except OSError:
+        return _Removed(leftover, 0)  # somebody else was faster
+    if dry_run:
+        return row
+    try:
+        # At once under another name: nobody finds half a recording.
+        gone = leftover.path.with_name(f".{leftover.path.name}-{secrets.token_hex(4)}")
+        os.rename(leftover.path, gone)
+        _leftovers.remove(gone)
+    except OSError as error:
+        row.failed = error.strerror or str(error)
+    return row
+
+
+def _recording(name: str) -> list[Leftover]:
+    """A recording with what belongs to it elsewhere. UsageError when it is none, or is being made."""
+    from layerscope.cli import _leftovers
+    from layerscope.cli._leftovers import Leftover
+    from layerscope.cli._open import open_folder
+    from layerscope.store import packed
+    from layerscope.store.run import PACKED, find_run
+
+    path = find_run(name).absolute()
+    if path.is_symlink():
+        raise UsageError(f"{path} is a link, nothing was removed. Name {path.readlink()} itself")
+    asked = "it is named on the command line"
+    if packed.is_packed(path):
+        if not path.name.endswith(PACKED):
+            packed.check(path)  # any zip archive may be named
+        return [Leftover("packed recording", path, asked)]
+    run = open_folder(path)
+    if _is_running(run):
+        raise UsageError(f"{path} is being recorded, nothing was removed. Clean it when the program has ended")
+    strange = sorted(entry.name for entry in path.iterdir() if not _is_own(entry))
+    if strange:
+        what = f"{path} holds {strange[0]}, which is no part of a recording"
+        raise UsageError(f"{what}. Move it away first; nothing was removed")
+    parts = [run, *_ranks(run)]
+    raws = [raw for part in parts if (raw := _leftovers.raw_folder_of(part))]
+    tables = [folder for part in parts for folder in _leftovers.tables_of(part.info.run_id)]
+    notes = [note for part in parts for note in _leftovers.notes_of(part.info.run_id)]
+    elsewhere = [*(("raw files", raw) for raw in raws), *(("tables", folder) for folder in tables)]
+    elsewhere += [("note", note) for note in notes]
+    return [Leftover("recording", path, asked), *(Leftover(what, place, f"of {path}") for what, place in elsewhere)]
+
+
+def _ranks(run: Run) -> list[Run]:
+    """The recordings of the ranks in this one."""
+    from layerscope.store import ranks
+
+    return list(ranks.parts(run.path).values()) if run.is_joined else []
+
+
+def _is_running(run: Run) -> bool:
+    from layerscope.cli._open import session_lives
+
+    return any(part.info.state == "running" and session_lives(part) for part in _ranks(run) or [run])
+
+
+def _is_own(entry: Path) -> bool:
+    from layerscope.cli._open import COMPLETE
+    from layerscope.model.schema import TABLES
+
+    return entry.name in _OWN or entry.name in TABLES or entry.name == COMPLETE or entry.suffix == ".tmp"
+
+
+def _result(rows: list[_Removed], kept: list[Leftover], dry_run: bool) -> Result:
+    from layerscope import units
+    from layerscope.analyse.result import BYTES, ResultColumn, of_rows
+
+    columns = (
+        ResultColumn("what", "string", "", "kind of thing"),
+        ResultColumn("bytes", "int64", BYTES, "its size"),
+        ResultColumn("removed", "bool", "", "whether it is gone"),
+        ResultColumn("path", "string", "", "where it is or was"),
+        ResultColumn("why", "string", "", "why it can go"),
+    )
+    table = [
+        (row.leftover.what, row.bytes, not dry_run and not row.failed, _text(row.leftover.path), row.leftover.why)
+        for row in rows
+    ]
+    size = units.size(sum(row.bytes for row in rows if not row.failed))
+    done = f"{size} would be given back: run it without --dry-run." if dry_run else f"{size} given back."
+    notes = [f"Kept {_text(one.path)}: {one.kept}." for one in kept]
+    empty = "There is nothing to remove."
+    return of_rows("clean", columns, table, notes=(*([done] if rows else []), *notes), empty=empty)
+
+
+def _text(path: Path) -> str:
+    return os.fsencode(path).decode("utf-8", "replace")

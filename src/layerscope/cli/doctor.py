@@ -1,0 +1,52 @@
+"""Say what can be recorded here, what not, why, and the remedy.
+
+PROGRAM is what would be given to `layerscope run`, or a Python; left out, it is the Python of the active environment.
+The program is not run: its Python is asked where its PyTorch is, and that build of PyTorch is tried out, which
+measures what recording an operator costs. Nothing is changed but the cache of such answers.
+
+The exit status is 0 when operators can be recorded, with limits too, 1 when they cannot, and 125 when doctor itself
+fails. docs/doctor.md explains the lines.
+
+    layerscope doctor
+    layerscope doctor -- torchrun train.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `doctor`."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing: only the exit status")
+    parser.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="[PROGRAM ...]", help="a program with its arguments"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the checks; 1 when operators cannot be recorded."""
+    from layerscope.cli import _checks
+
+    words = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
+    rows: list[tuple[str, ...]] = []
+    states: dict[str, str] = {}
+    for check in _checks.all_checks(words):
+        rows.append(_checks.as_row(check))
+        states.setdefault(check.subject, check.state)
+    if arguments.json:
+        from layerscope.analyse.result import ResultColumn, of_rows
+        from layerscope.show import json_output
+
+        columns = tuple(ResultColumn(name, "string", "", "") for name in ("subject", "state", "what", "remedy"))
+        sys.stdout.flush()
+        json_output.write(of_rows("checks", columns, rows), sys.stdout.buffer, "doctor", "")
+    elif not arguments.quiet:
+        from layerscope.show import checklist
+
+        checklist.write(rows, sys.stdout)
+        print("Next: layerscope run train.py", file=sys.stderr)
+    reaches = states[_checks.OPERATORS] != _checks.NO and states.get("arguments") != _checks.NO
+    return 0 if reaches else 1

@@ -1,0 +1,129 @@
+"""Where layerscope keeps what is not a recording: the user's cache, else a temporary folder of their own.
+
+    CACHE/layerscope/KIND          CACHE is $XDG_CACHE_HOME, else ~/.cache
+    TMPDIR/layerscope-UID/KIND     where there is no cache that can be written
+
+All of it can be made again, and `layerscope clean` removes it. A folder that somebody else may write into is never
+used: what lies there is read and run as ours. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+# What is kept: answers about builds of torch, tables of recordings that cannot be written, unpacked recordings,
+# code compiled for a build of torch, and notes about raw files that lie outside of their recording.
+PROBE, TABLES, PACKED, SHAPES, SPOOLS = "probe", "tables", "packed", "shapes", "spools"
+KINDS = (PROBE, TABLES, PACKED, SHAPES, SPOOLS)
+# In a folder of the cache, and in one with raw files outside of their recording: what it was made from.
+ORIGIN = ".origin"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a kept folder was made from: a path on a host. `used_s` is when it was last used (Unix time)."""
+
+    path: str
+    host: str
+    used_s: float = 0.0
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the path is one of this machine; a home may be shared by several."""
+        return self.host == os.uname().nodename
+
+
+def bases() -> list[Path]:
+    """The folders that hold all kinds, best first, without those that others may write into. None need exist."""
+    found = [_temporary_base()]
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(cache):
+        home = os.environ.get("HOME", "")
+        cache = os.path.join(home, ".cache") if os.path.isabs(home) else ""
+    # A home that does not exist is not ours to make.
+    nearest = os.path.dirname(cache) if is_absent(Path(cache)) else cache
+    if cache and os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK):
+        found.insert(0, Path(cache) / "layerscope")
+    return [base for base in found if is_absent(base) or is_ours(base)]
+
+
+def caches(kind: str) -> list[Path]:
+    """The folders for what is kept of `kind` (one of KINDS), best first. None need exist: see `make`."""
+    return [folder for base in bases() if is_absent(folder := base / kind) or is_ours(folder)]
+
+
+def make(folder: Path) -> None:
+    """Make `folder`, one of `caches` or below one, for us alone; OSError when it cannot be made or is not ours."""
+    missing = [parent for parent in (folder, *folder.parents) if not parent.is_dir()]
+    for parent in reversed(missing):
+        parent.mkdir(mode=0o700, exist_ok=True)
+    if not (is_ours(folder) and is_ours(folder.parent)):
+        raise PermissionError(13, "it belongs to somebody else", str(folder))
+
+
+def temporary() -> Path:
+    """A folder among the temporary ones that nobody else can look into, for recordings that have no other place."""
+    folder = _temporary_base()
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if is_ours(folder) and not folder.stat().st_mode & 0o077:
+            return folder
+    # Somebody else has put something of this name there.
+    return Path(tempfile.mkdtemp(prefix="layerscope-"))
+
+
+def settle_temporary() -> None:
+    """Take shared memory for temporary files where no folder for them can be written: a container's root may be
+    read-only. Python would take the working folder, which is the user's.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        found = tempfile.gettempdir()
+        try:
+            here = os.getcwd()
+        except OSError:  # it was removed
+            return
+        named = [os.environ.get(variable) for variable in ("TMPDIR", "TEMP", "TMP")]
+        if found != here or found in map(os.path.abspath, filter(None, [*named, "/tmp", "/var/tmp", "/usr/tmp"])):
+            return
+    tempfile.tempdir = "/dev/shm"
+
+
+def is_ours(folder: Path) -> bool:
+    """Whether it is a folder (no link) where nobody else may put files."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o002
+
+
+def is_absent(folder: Path) -> bool:
+    """Whether there is nothing of this name, not even a link."""
+    return not os.path.lexists(folder)
+
+
+def remember(folder: Path, origin: Path) -> None:
+    """Note in `folder` what it is made from and that it was used just now; without the note it is never removed."""
+    note = Origin(str(origin.absolute()), os.uname().nodename, time.time())
+    with contextlib.suppress(OSError, UnicodeEncodeError):
+        (folder / ORIGIN).write_text(json.dumps(asdict(note)))
+
+
+def origin(folder: Path) -> Origin | None:
+    """What `remember` noted in `folder`; None when nothing readable is there."""
+    try:
+        told = json.loads((folder / ORIGIN).read_text())
+        return Origin(str(told["path"]), str(told["host"]), float(told["used_s"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _temporary_base() -> Path:
+    return Path(tempfile.gettempdir()) / f"layerscope-{os.getuid()}"

@@ -1,0 +1,31 @@
+"""Checks as text: one line each with its state in front, its remedy below, folded at the width of a terminal."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Sequence
+from typing import TextIO
+
+from layerscope.show.terminal import printable
+
+_WIDTHS = (9, 14)
+
+
+def write(rows: Sequence[Sequence[str]], stream: TextIO) -> None:
+    """Print rows of (subject, state, what, remedy)."""
+    width = shutil.get_terminal_size().columns if stream.isatty() else 0
+    for subject, state, what, remedy in rows:
+        head = f"{state:<{_WIDTHS[0]}}{subject:<{_WIDTHS[1]}}"
+        stream.write(folded(head, what, width))
+        if remedy:
+            stream.write(folded(" " * sum(_WIDTHS), f"Remedy: {remedy}", width))
+
+
+def folded(head: str, words: str, width: int) -> str:
+    """`head` and `words` behind it, in lines of `width` (0: one line)."""
+    words = printable(words)
+    if width < sum(_WIDTHS) + 20:
+        return f"{head}{words}\n".replace("  \n", "\n")
+    lines = textwrap.wrap(words, width - sum(_WIDTHS), break_long_words=False, break_on_hyphens=False) or [""]
+    return "".join(f"{head if number == 0 else ' ' * sum(_WIDTHS)}{line}\n" for number, line in enumerate(lines))

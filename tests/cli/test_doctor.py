@@ -1,0 +1,231 @@
+"""`layerscope doctor`: what it says about good and bad places, and that it works in the bad ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from layerscope import cli
+from layerscope.cli import _checks
+from layerscope.cli._checks import LIMITED, NO, OK, Check, Program
+from layerscope.collect import agent, probe
+from layerscope.host.cgroup import Cgroup
+from layerscope.host.kernel import Kernel
+from layerscope.show import checklist
+from tests.recorded import ROOT
+
+FILTERED = "Operation not permitted"
+
+
+def told(capfd: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dict[str, dict[str, str]]:
+    assert cli.main(["doctor", "--json", *words]) == status
+    found = json.loads(capfd.readouterr().out)
+    assert [column["name"] for column in found["columns"]] == ["subject", "state", "what", "remedy"]
+    assert (found["command"], found["table"]) == ("doctor", "checks")
+    rows = [dict(zip(("subject", "state", "what", "remedy"), row, strict=True)) for row in found["rows"]]
+    return {row["subject"]: row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def program(program_python: str) -> Program:
+    return _checks.find_program([program_python])
+
+
+@pytest.mark.slow
+def test_a_python_with_torch_can_be_recorded_at_a_measured_cost(
+    folder: Path, program_python: str, native_agent: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = told(capfd, "--", program_python, "train.py", "-I")
+
+    states = {subject: row["state"] for subject, row in found.items()}
+    assert {states[name] for name in ("python", "operators", "modules", "ranges", "counters", "hand-over")} == {OK}
+    assert states["primitives"] == OK
+    said = re.search(r"torch 2\.\S+: .* at (\d+) ns an operator, about (\d+) ns a backward", found["operators"]["what"])
+    assert said
+    assert 0 < int(said[1]) <= int(said[2])
+    assert states["other layers"] == NO
+    assert all(row["remedy"] for row in found.values() if row["state"] == LIMITED and row["subject"] != "clock")
+    assert list(folder.iterdir()) == []
+    assert probe.known(Path(os.path.realpath(_checks.find_program([program_python]).library or "")))
+
+
+def test_a_python_without_torch_cannot(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = told(capfd, sys.executable, status=1)
+
+    assert found["operators"]["state"] == NO
+    assert found["operators"]["what"] == f"{sys.executable} has no PyTorch"
+    assert found["operators"]["remedy"] == "name the Python that has it: layerscope doctor -- /path/to/python"
+
+
+@pytest.mark.parametrize("words", [["/bin/false"], ["/nowhere/python"], ["train.py"], ["größe\udcff"], ["-x"], []])
+def test_any_words_get_an_answer(words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "--", *words]) == 1
+    printed = capsys.readouterr()
+    assert re.search(r"^no +operators ", printed.out, re.MULTILINE)
+    assert printed.err == "Next: layerscope run train.py\n"
+
+
+def test_quiet_prints_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "-q", sys.executable]) == 1
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("python3 -I train.py", "I"), ("python -uE train.py", "E"), ("/usr/bin/python3.11 -X dev -S -m package", "S"),
+        ("python -W error::E -I x.py", "I"), ("python train.py -I", ""), ("python -m package -E", ""),
+        ("python -c -I", ""), ("python -OO --version", ""), ("python -WIES x.py", ""), ("python", ""), ("bash -I", ""),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_options_that_keep_layerscope_out_are_seen(words: str, option: str) -> None:
+    assert _checks.keeps_us_out(words.split()) == option
+
+
+def test_a_python_that_ignores_our_variable_cannot_be_recorded(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = told(capfd, sys.executable, "-I", "train.py", status=1)
+    assert found["arguments"]["what"] == "python -I does not read PYTHONPATH, by which layerscope comes in"
+
+
+def test_without_the_agent_windows_are_left(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "LIBRARY", tmp_path / "missing.so")
+    found = _checks.operators(program, {})
+    assert found.state == LIMITED
+    assert found.what.startswith("the native agent of layerscope was not compiled: only windows of PyTorch's own")
+    assert "install a C compiler" in found.remedy
+    checks = {check.subject: check for check in _checks.all_checks([program.python])}
+    assert (checks["modules"].state, checks["shapes"].state) == (NO, NO)
+    assert (checks["primitives"].state, checks["ranges"].state) == (NO, LIMITED)
+    assert "install a C compiler" in checks["primitives"].remedy
+
+
+def test_a_collector_of_the_users_own_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in (agent.ITT, agent.NVTX):
+        monkeypatch.delenv(variable, raising=False)
+    assert (_checks.primitives(None).state, _checks.ranges(None).state) == (OK, OK)
+    monkeypatch.setenv(agent.NVTX, "/opt/nsight.so")
+    assert _checks.primitives(None).state == OK
+    assert _checks.ranges(None).remedy == "unset NVTX_INJECTION64_PATH"
+    monkeypatch.setenv(agent.ITT, "/opt/vtune.so")
+    assert _checks.primitives(None).remedy.startswith("unset INTEL_LIBITTNOTIFY64")
+    assert _checks.ranges(None).what.startswith("your own NVTX_INJECTION64_PATH and INTEL_LIBITTNOTIFY64 get ")
+
+
+@pytest.mark.parametrize("call", ["memory", "socket"])
+def test_a_filter_leaves_windows(call: str, program: Program, native_agent: Path) -> None:
+    found = _checks.operators(program, {call: FILTERED})
+    assert (found.state, FILTERED in found.what, "seccomp" in found.remedy) == (LIMITED, True, True)
+    refused = _checks.hand_over({call: FILTERED})
+    assert (refused.subject, refused.state) == ("hand-over", NO)
+    assert _checks.hand_over({"perf_event_open": FILTERED}).state == OK
+
+
+def test_a_torch_that_is_not_understood_is_limited(
+    folder: Path, program: Program, native_agent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "ask", lambda library: probe.Answer("refused", "its callbacks differ"))
+    found = _checks.operators(program, {})
+    assert (found.state, "is not understood (its callbacks differ)" in found.what) == (LIMITED, True)
+
+
+def test_only_some_pythons_have_modules(program: Program) -> None:
+    assert _checks.modules(program).state == OK
+    for changed in ({"python": "3.14.0"}, {"python": "3.7.9"}, {"gil": False}, {"kind": "PyPy"}):
+        other = Program(program.python, "", {**program.about, **changed})
+        assert _checks.modules(other).state == NO
+
+
+def test_without_a_compiler_shapes_say_so(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("CXX", raising=False)
+    assert _checks.compiler(program).remedy == "install g++"
+
+
+def test_small_machines_are_limited() -> None:
+    assert _checks.memory_here(Cgroup(2, 512_000_000, 0, 0.5), 400_000_000) == Check(
+        "memory", LIMITED,
+        "400 MB are left of the 512 MB of this control group; the recorder takes up to 300 MB, and 3 MB a thread",
+        "give the job 1 GB more, or convert the recording elsewhere",
+    )  # fmt: skip
+    assert _checks.memory_here(Cgroup(), 8_000_000_000) == Check("memory", OK, "8.00 GB are left")
+    assert _checks.cpus(0.5, 8).state == LIMITED
+    assert _checks.cpus(2, 8) == Check("cpus", OK, "2 of 8 CPUs")
+    assert _checks.time_source(False, True).state == LIMITED
+
+
+def test_layers_that_do_not_exist_are_not_promised() -> None:
+    found = _checks.not_yet(Kernel(4, 1, "filter", True, True), {"perf_event_open": FILTERED})
+    assert found.state == NO
+    assert "this version cannot record them" in found.what
+    assert "perf_event_open is refused (perf_event_paranoid is 4)" in found.what
+    assert "process_vm_readv is allowed (ptrace_scope is 1)" in found.what
+
+
+def test_places_that_cannot_be_written_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _checks.recordings(tmp_path).state in (OK, LIMITED)
+    assert _checks.recordings(None).remedy == "choose a place with -o"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert _checks.recordings(tmp_path).what.startswith(f"{tmp_path} cannot be written: recordings go to")
+    assert _checks.temporary_files(tmp_path).remedy == "set TMPDIR"
+
+
+def test_a_remote_folder_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_checks.filesystems, "kind", lambda _: "nfs4")
+    monkeypatch.setattr(_checks.filesystems, "is_remote", lambda _: True)
+    assert "(nfs4): a network, so raw files lie in" in _checks.recordings(tmp_path).what
+
+
+HOSTILE = """
+import os, resource, sys
+sys.path.insert(0, sys.argv[1])
+# The Python of the tests may lie where another user cannot read.
+from layerscope import cli
+from layerscope.cli import _checks, doctor
+from layerscope.show import checklist
+os.mkdir("gone"); os.chdir("gone"); os.rmdir("../gone")
+for name in ("HOME", "PATH", "XDG_CACHE_HOME", "USER"):
+    os.environ.pop(name, None)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000_000, 100_000_000))
+if os.getuid() == 0:
+    os.setgid(54321)
+    os.setuid(54321)
+sys.exit(cli.main(["doctor", *sys.argv[2:]]))
+"""
+
+
+@pytest.mark.slow
+def test_it_works_without_home_working_directory_path_and_user(tmp_path: Path) -> None:
+    # Not in tmp_path: another user cannot go there.
+    with tempfile.TemporaryDirectory() as temporary:
+        os.chmod(temporary, 0o777)
+        done = subprocess.run(
+            [sys.executable, "-c", HOSTILE, str(ROOT / "src")], cwd=tmp_path, env={**os.environ, "TMPDIR": temporary},
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+
+    assert done.returncode in (0, 1), done.stderr
+    assert "Traceback" not in done.stderr
+    lines = {line[9:23].strip(): line for line in done.stdout.splitlines() if line[:1] != " "}
+    assert lines["recordings"].startswith("limited  recordings    the working directory is gone")
+    assert lines["cache"].startswith("limited  cache")
+    assert "64 open files at most" in done.stdout
+    assert "files of at most 100 MB" in done.stdout
+    if os.getuid() == 0:
+        assert "user 54321, without an entry in passwd" in lines["surroundings"]
+
+
+def test_lines_are_folded_behind_their_subject() -> None:
+    head = f"{'ok':<9}{'python':<14}"
+    assert checklist.folded(head, "one two three four five six", 46) == (
+        "ok       python        one two three four five\n                       six\n"
+    )
+    assert checklist.folded(head, "one\ntwo", 0) == "ok       python        one\\ntwo\n"

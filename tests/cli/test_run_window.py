@@ -1,0 +1,104 @@
+"""The options of `run` that say which window is recorded."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from layerscope.cli import _window
+from layerscope.collect import layout
+from layerscope.collect.windows import Steering, Window, state_at
+from layerscope.errors import UsageError
+from tests.recorded import layerscope
+
+
+def window(*words: str) -> Window | None:
+    """What these options ask for."""
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    _window.configure(parser)
+    return _window.window_of(parser.parse_args(words))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected", "says"),
+    [
+        (("--steps", "5:9"), Window(first=5, last=9), "steps 5 to 8"),
+        (("--steps", ":1"), Window(first=0, last=1), "step 0"),
+        (("--steps", "5:"), Window(first=5), "from step 5 on"),
+        (("--steps", "5:", "--for", "2.5"), Window(first=5, for_s=2.5), "from step 5 on, for 2.5 s"),
+        (("--steps", "5:9", "--every", "50"), Window(first=5, last=9, every=50), "steps 5 to 8, and so every 50 steps"),
+        (("--after", "3"), Window(after_s=3.0), "from 3 s on"),
+        (("--for", "3"), Window(for_s=3.0), "from the start, for 3 s"),
+        (("--for", "1", "--every", "60"), Window(for_s=1.0, every=60.0), "from the start, for 1 s, and so every 60 s"),
+    ],
+)  # fmt: skip
+def test_a_window_is_read_and_said_in_words(words: tuple[str, ...], expected: Window, says: str) -> None:
+    found = window(*words)
+
+    assert found == expected
+    assert found is not None
+    assert found.says() == says
+
+
+def test_without_options_everything_is_recorded() -> None:
+    assert window() is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--steps", "5"), ("--steps", ":"), ("--steps", "a:b"), ("--steps=-1:4",), ("--steps", "1.5:4"),
+        ("--steps", ""),
+        ("--steps", "9:5"), ("--steps", "5:5"), ("--steps", "0:99999999999"), ("--steps", "٣:٤"),
+        ("--steps", "1:2", "--after", "3"), ("--steps", "1:2", "--for", "3"), ("--steps", "1:", "--every", "5"),
+        ("--steps", "1:5", "--every", "4"), ("--steps", "1:5", "--every", "0"), ("--steps", "1:5", "--every", "1.5"),
+        ("--steps", "1:5", "--every", "x"), ("--every", "5"), ("--after", "1", "--every", "5"),
+        ("--for", "5", "--every", "5"), ("--for", "0"), ("--for=-1",), ("--after=-1",), ("--after", "soon"),
+        ("--for", "inf"), ("--for", "nan"), ("--after", "1e400"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused_in_one_sentence(words: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError) as refused:
+        window(*words)
+
+    assert "\n" not in str(refused.value)
+    assert "--" in str(refused.value)
+
+
+def test_a_wrong_window_starts_nothing(tmp_path: Path) -> None:
+    done = layerscope("run", "--steps", "9:5", "touch", "started", cwd=tmp_path)
+
+    assert done.returncode not in (0, None)
+    assert done.stderr.startswith("layerscope: --steps 9:5 holds no step")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_recording_says_its_window(tmp_path: Path) -> None:
+    done = layerscope("run", "-o", "recording", "--steps", "3:5", "true", cwd=tmp_path)
+
+    assert done.returncode == 0
+    folder = tmp_path / "recording.layerscope"
+    assert json.loads((folder / "run.json").read_text())["window"] == "steps 3 to 4"
+    assert "Only a window was recorded: steps 3 to 4." in (folder / "summary.txt").read_text()
+
+
+def test_time_opens_and_closes() -> None:
+    assert [state_at(Window(after_s=1, for_s=2), spent_s) for spent_s in (0, 0.9, 1, 2.9, 3, 100)] == [
+        layout.SAID_CLOSED, layout.SAID_CLOSED, layout.SAID_OPEN, layout.SAID_OPEN, layout.SAID_OVER, layout.SAID_OVER,
+    ]  # fmt: skip
+    assert [state_at(Window(for_s=1, every=10), spent_s) for spent_s in (0, 1, 10, 10.9, 11)] == [
+        layout.SAID_OPEN, layout.SAID_CLOSED, layout.SAID_OPEN, layout.SAID_OPEN, layout.SAID_CLOSED,
+    ]  # fmt: skip
+    assert state_at(Window(after_s=1), 1e9) == layout.SAID_OPEN
+
+
+def test_a_damaged_file_of_options_means_no_window(tmp_path: Path) -> None:
+    for text in ("", "[]", '{"window": 3}', '{"window": {"first": 1, "unknown": 2}}'):
+        (tmp_path / "options.json").write_text(text)
+        steering = Steering(tmp_path)
+
+        assert steering.window is None
+        steering.advance([])

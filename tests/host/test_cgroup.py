@@ -1,0 +1,95 @@
+"""Limits of control groups of both versions, and what memory they leave, from made up roots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from layerscope.host import cgroup, memory
+from layerscope.host.cgroup import Cgroup
+
+MB = 1_000_000
+V1 = "9:memory:/job/1\n4:cpu,cpuacct:/job/1\n1:name=systemd:/\n0::/\n"
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+
+
+def test_without_groups_there_are_no_limits(tmp_path: Path) -> None:
+    assert cgroup.facts(tmp_path) == Cgroup()
+
+
+def test_of_version_2_the_tightest_on_the_way_up_counts(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/jobs/one\n",
+            "sys/fs/cgroup/memory.max": "max\n",
+            "sys/fs/cgroup/jobs/memory.max": f"{512 * MB}\n",
+            "sys/fs/cgroup/jobs/memory.current": f"{300 * MB}\n",
+            "sys/fs/cgroup/jobs/memory.stat": f"anon 1\ninactive_file {100 * MB}\n",
+            "sys/fs/cgroup/jobs/cpu.max": "150000 100000\n",
+            "sys/fs/cgroup/jobs/one/memory.max": f"{900 * MB}\n",
+            "sys/fs/cgroup/jobs/one/cpu.max": "max 100000\n",
+        },
+    )
+    assert cgroup.facts(tmp_path) == Cgroup(2, 512 * MB, 200 * MB, 1.5)
+
+
+def test_in_a_container_the_mounted_group_is_ours(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/../../elsewhere\n",
+            "sys/fs/cgroup/memory.max": f"{512 * MB}\n",
+            "sys/fs/cgroup/memory.current": "5\n",
+            "sys/fs/cgroup/cpu.max": "50000 100000\n",
+        },
+    )
+    assert cgroup.facts(tmp_path) == Cgroup(2, 512 * MB, 5, 0.5)
+
+
+def test_of_version_1_no_limit_is_a_large_number(tmp_path: Path) -> None:
+    group = {
+        "proc/self/cgroup": V1,
+        "sys/fs/cgroup/memory/job/1/memory.limit_in_bytes": "9223372036854771712\n",
+        "sys/fs/cgroup/cpu/job/1/cpu.cfs_quota_us": "-1\n",
+        "sys/fs/cgroup/cpu/job/1/cpu.cfs_period_us": "100000\n",
+    }
+    write(tmp_path, group)
+    assert cgroup.facts(tmp_path) == Cgroup(1, None, 0, None)
+    write(
+        tmp_path,
+        {
+            "sys/fs/cgroup/memory/job/memory.limit_in_bytes": f"{512 * MB}\n",
+            "sys/fs/cgroup/memory/job/memory.usage_in_bytes": f"{50 * MB}\n",
+            "sys/fs/cgroup/cpu/job/1/cpu.cfs_quota_us": "50000\n",
+        },
+    )
+    assert cgroup.facts(tmp_path) == Cgroup(1, 512 * MB, 50 * MB, 0.5)
+
+
+def test_damaged_files_are_no_error(tmp_path: Path) -> None:
+    write(tmp_path, {"proc/self/cgroup": "nothing\n::\n", "sys/fs/cgroup/memory.max": "many\n"})
+    assert cgroup.facts(tmp_path).memory_limit_bytes is None
+
+
+def test_what_is_left_is_cut_by_the_group(tmp_path: Path) -> None:
+    write(tmp_path, {"proc/meminfo": "MemTotal: 900 kB\nMemAvailable:  800000 kB\n"})
+    assert memory.available_bytes(tmp_path) == 800_000 * 1024
+    write(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/\n",
+            "sys/fs/cgroup/memory.max": f"{100 * MB}\n",
+            "sys/fs/cgroup/memory.current": f"{120 * MB}\n",
+            "sys/fs/cgroup/memory.stat": f"inactive_file {50 * MB}\n",
+        },
+    )
+    assert memory.available_bytes(tmp_path) == 30 * MB
+
+
+def test_where_nothing_is_told_little_is_assumed(tmp_path: Path) -> None:
+    assert 0 < memory.available_bytes(tmp_path) <= 1_000_000_000
