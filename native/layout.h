@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#define LS_LAYOUT_VERSION 4u
+#define LS_LAYOUT_VERSION 5u
 #define LS_RING_MAGIC 0x4752534cu    /* "LSRG" */
 #define LS_PAGE_MAGIC 0x4750534cu    /* "LSPG" */
 #define LS_NAMES_MAGIC 0x4d4e534cu   /* "LSNM" */
@@ -141,7 +141,7 @@ typedef struct {
                       class in two lines, and in a third the file:line of its first call; the name of a task,
                       frame, event, counter or mark may have its domain in a second line. */
 
-enum { LS_SEND_PROCESS = 1, LS_SEND_RING = 2, LS_SEND_NAMES = 3 };
+enum { LS_SEND_PROCESS = 1, LS_SEND_RING = 2, LS_SEND_NAMES = 3, LS_SEND_SAMPLES = 4 /* samples.h */ };
 typedef struct {
     uint32_t magic, type;
     int32_t pid;

@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 
-VERSION = 4
+VERSION = 5
 RING_MAGIC, PAGE_MAGIC, NAMES_MAGIC, MESSAGE_MAGIC = 0x4752534C, 0x4750534C, 0x4D4E534C, 0x4D53534C
 
 RECORD = np.dtype(
@@ -80,5 +80,5 @@ NAMES = np.dtype(
     }
 )
 
-SEND_PROCESS, SEND_RING, SEND_NAMES = 1, 2, 3
+SEND_PROCESS, SEND_RING, SEND_NAMES, SEND_SAMPLES = 1, 2, 3, 4
 MESSAGE = struct.Struct("<IIiIQ")  # magic, type, pid, index, process_start

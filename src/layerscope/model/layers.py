@@ -10,12 +10,14 @@ MODULES = "modules"
 RANGES = "ranges"
 PRIMITIVES = "primitives"
 COUNTERS = "counters"
+STACKS = "stacks"
 # What each layer holds; docs/layers/NAME.md has the rest.
 MEANINGS = {
     OPERATORS: "Every operator, backward function, `record_function` range, optimizer step and loader wait.",
     MODULES: "Every call of a part of the network, and which of them each operator belongs to.",
     RANGES: "Tasks, frames and events that the program marks with the library, with NVTX or with ITT.",
     PRIMITIVES: "What operators ask of oneDNN and MKL, and what each thread has of it.",
+    STACKS: "What every thread does on a CPU, sampled 99 times a second of CPU time, and what it waits for.",
     COUNTERS: "What the system accounts for each process over time, and what the program counts itself.",
 }
 # The track with what was read from the system about a process; every other track of counters is the program's own.
@@ -29,6 +31,15 @@ KINDS = (
 # The layers of spans, and the layer of each kind as an index into them.
 SPAN_LAYERS = (OPERATORS, MODULES, RANGES, PRIMITIVES)
 LAYER_OF_KIND = (0, 0, 0, 0, 0, 1, 2, 2, 2, 3, 3, 3)
+# The layers of frames (`frames.layer`), from the outside in as a fused stack has them.
+FRAME_LAYERS = ("python", "modules", "operators", "ranges", "primitives", "native", "kernel")
+SAMPLE_KINDS = ("cpu", "offcpu", "fault")
+# `samples.state` of each kind.
+WAITS = (
+    "gil", "lock", "barrier", "pool", "sleep", "yield", "pipe", "socket", "file", "event", "page_fault", "preempted",
+    "other",
+)  # fmt: skip
+SAMPLE_STATES = ("user", "kernel", *WAITS)
 # Kinds of `links`: from an operator to the backward function of it, from an operator to a primitive that it asked for,
 # from a primitive to the part of it that ran on another thread.
 LINKS = ("forward_backward", "operator_primitive", "primitive_share")

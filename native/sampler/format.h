@@ -1,0 +1,121 @@
+/* The raw file of the sampler, `raw/stacks`: chunks as layerscope/collect/spool.py has them, without compression, whose
+ * payloads are rows of these structures. `layerscope/collect/sampled.py` holds the same numbers; a test compares the two.
+ * Times are CLOCK_MONOTONIC ns. Numbers are given from 0 on, of each kind of thing in the whole recording, and what a
+ * row names has been written before it. Little endian. */
+#ifndef LAYERSCOPE_SAMPLER_FORMAT_H
+#define LAYERSCOPE_SAMPLER_FORMAT_H
+
+#include <stdint.h>
+
+#define LT_NONE 0xffffffffu
+
+/* Kinds of chunks, behind those of spool.py. */
+enum {
+    LT_SETTINGS = 20, /* JSON: hz, period_ns, start_ns, switches (whether waits are exact), and what else is known */
+    LT_OBJECTS = 21,  /* lt_object, each with its path, padded to 8 */
+    LT_PROCESSES = 22,
+    LT_THREADS = 23,
+    LT_CODES = 24, /* lt_code, each with its texts, padded to 8 */
+    LT_FRAMES = 25,
+    LT_STACKS = 26,
+    LT_SAMPLES = 27,
+    LT_ACCOUNTS = 28,
+    LT_QUALITY = 29,
+    LT_POLL = 30,     /* uint64_t: all samples that began before this time are in the file */
+    LT_PROBLEMS = 31, /* JSON: a list of {"code", "what", "remedy", "lost", "pid"} */
+    LT_END = 32,
+};
+
+typedef struct {
+    uint32_t object, path_bytes;
+    uint64_t device, inode, mtime_ns; /* 0: not known */
+    uint8_t build_id[20];
+    uint32_t build_id_bytes;
+} lt_object; /* a file of which code was mapped; then its path */
+
+typedef struct {
+    uint32_t process;
+    int32_t pid, ppid;
+    uint32_t python; /* one of the LS_PYTHON_ values */
+    uint64_t start_ns, end_ns; /* when it was first seen; end_ns 0: not yet. Written again when more is known */
+} lt_process;
+
+typedef struct {
+    uint32_t thread, process;
+    int32_t tid;
+    uint32_t pad;
+    uint64_t start_ns, end_ns; /* as of a process */
+    char name[16];
+} lt_thread;
+
+typedef struct {
+    uint32_t code, process;
+    int32_t first_line;
+    uint32_t name_bytes, file_bytes, lines_bytes;
+    uint32_t python; /* how `lines` is written */
+    uint32_t pad;
+} lt_code; /* a code object of Python; then its qualified name, its file, its co_linetable */
+
+enum {
+    LT_NATIVE = 0, /* of: the object, address: in that file as its symbols count (ELF virtual address) */
+    LT_PYTHON = 1, /* of: the code, address: index of the instruction in bytes */
+    LT_JIT = 2,    /* of: the process, address: where it ran; no file has it */
+    LT_KERNEL = 3, /* time in the kernel; address 0: nothing more is known */
+    LT_CUT = 4,    /* the outermost frames are not known */
+};
+typedef struct {
+    uint32_t frame, kind, of;
+    uint32_t flags; /* 1: `address` is a return address less one */
+    uint64_t address;
+} lt_frame;
+
+typedef struct {
+    uint32_t stack, parent, frame, depth; /* parent: the stack without its innermost frame, LT_NONE: the outermost */
+} lt_stack;
+
+enum { LT_CPU = 0, LT_OFFCPU = 1, LT_FAULT = 2 };
+enum {
+    LT_EXACT = 1,      /* weight_ns was measured from when it began to when it ended; else it stands for others */
+    LT_PREEMPTED = 2,  /* off-CPU though it could have run */
+    LT_NO_SPLICE = 4,  /* frames of Python and C did not fit: Python's are all inside */
+    LT_UNFINISHED = 8, /* it waited still at the end */
+};
+/* What the first argument of a system call is that waits for a file. */
+enum { LT_NO_FILE = 0, LT_PIPE = 1, LT_SOCKET = 2, LT_FILE = 3, LT_TERMINAL = 4, LT_EVENT = 5 /* epoll, eventfd, ... */ };
+typedef struct {
+    uint64_t at_ns; /* of a wait: when it began */
+    uint32_t thread, stack; /* stack LT_NONE: not known */
+    uint64_t weight_ns; /* cpu: CPU time it stands for, kernel_ns included; offcpu: how long */
+    uint64_t kernel_ns; /* cpu: the part in the kernel */
+    uint32_t kind, flags;
+    uint32_t count;      /* faults: how many it stands for */
+    int32_t system_call; /* offcpu: its number; -1: in none (a page fault), -2: not known */
+    uint32_t file;       /* offcpu: what it waits for */
+    uint32_t waker;      /* offcpu: the thread that woke it, LT_NONE: not known */
+} lt_sample;
+
+typedef struct {
+    uint64_t at_ns;
+    uint32_t thread, pad;
+    uint64_t run_ns, delay_ns; /* on a CPU, and ready to run without one (/proc/PID/task/TID/schedstat) */
+    uint64_t user_ns, system_ns;
+    uint64_t switches_voluntary, switches_forced, faults_minor, faults_major;
+} lt_account; /* of a thread so far, about every second and when it ends */
+
+typedef struct {
+    uint64_t samples, to_root, jit, jit_to_root, python, spliced, cut, lost, handler_ns, signals, waits, waits_to_root,
+        our_ns, missed_threads;
+    uint64_t pad[2];
+} lt_quality; /* sums so far */
+
+_Static_assert(sizeof(lt_object) == 56, "object");
+_Static_assert(sizeof(lt_process) == 32, "process");
+_Static_assert(sizeof(lt_thread) == 48, "thread");
+_Static_assert(sizeof(lt_code) == 32, "code");
+_Static_assert(sizeof(lt_frame) == 24, "frame");
+_Static_assert(sizeof(lt_stack) == 16, "stack");
+_Static_assert(sizeof(lt_sample) == 56, "sample");
+_Static_assert(sizeof(lt_account) == 80, "account");
+_Static_assert(sizeof(lt_quality) == 128, "quality");
+
+#endif

@@ -1,0 +1,100 @@
+/* What the handler of the agent writes for each sample of a thread and the sampler reads: one area of shared memory for
+ * a process, into which all its threads write. Times are CLOCK_MONOTONIC ns. Little endian, x86-64.
+ *
+ * The area is a header and a ring of bytes. A writer reserves its bytes by moving `reserved` on (compare and swap) if
+ * they fit behind `consumed`; a record never wraps: what is left at the end of the ring is reserved too, as
+ * LS_SAMPLE_PAD. It writes the record and publishes it by storing `commit` = its position + 1 (release); positions count
+ * bytes since the beginning, so what an earlier round left there never looks like it. The sampler takes records in the
+ * order of their positions and then moves `consumed` on. */
+#ifndef LAYERSCOPE_SAMPLES_H
+#define LAYERSCOPE_SAMPLES_H
+
+#include <stdint.h>
+
+#define LS_SAMPLES_MAGIC 0x5053534cu /* "LSSP" */
+#define LS_SAMPLES_HEADER 4096u
+#define LS_SAMPLES_BYTES (4u << 20) /* header and ring */
+/* Of one thread's stack, from its stack pointer on. */
+#define LS_SAMPLES_STACK_MOST (192u << 10)
+#define LS_SAMPLES_FRAMES_MOST 512u
+
+enum {
+    LS_SAMPLE_PAD = 0,   /* only `commit` and `bytes` count */
+    LS_SAMPLE_STACK = 1, /* ls_sample */
+    LS_SAMPLE_CODE = 2,  /* ls_sample_code: before the first sample that has the code */
+};
+
+/* How the agent walks the frames of Python; LS_PYTHON_UNKNOWN: native frames alone. */
+enum { LS_PYTHON_NONE = 0, LS_PYTHON_UNKNOWN = 1, LS_PYTHON_3_11 = 11, LS_PYTHON_3_12 = 12, LS_PYTHON_3_13 = 13,
+       LS_PYTHON_3_14 = 14 };
+
+typedef struct {
+    uint32_t magic, version; /* LS_LAYOUT_VERSION */
+    int32_t pid;
+    uint32_t capacity; /* bytes of the ring */
+    uint64_t process_start;
+    uint32_t python;        /* one of the LS_PYTHON_ values */
+    uint32_t uses_timers;   /* the samples come by timers of the process: nobody opens events for it */
+    uint64_t python_eval;   /* address of _PyEval_EvalFrameDefault, 0: none */
+    uint64_t python_runtime; /* address of _PyRuntime, 0: none */
+    uint8_t pad0[16];
+    /* The writers' cache line. */
+    uint64_t reserved;
+    uint64_t samples, lost_full, lost_busy; /* busy: no scratch was free */
+    uint64_t handler_ns, handler_most_ns;
+    uint64_t foreign; /* signals of others, passed on */
+    uint64_t codes;
+    uint64_t consumed; /* the reader's cache line */
+    uint8_t pad1[LS_SAMPLES_HEADER - 136];
+} ls_samples_header;
+
+typedef struct {
+    uint64_t commit;
+    uint32_t bytes; /* of the whole record, a multiple of 16 */
+    uint16_t kind, flags;
+} ls_sample_head;
+
+enum {
+    LS_SAMPLE_STACK_CUT = 1,  /* the stack goes on: there was no room for more */
+    LS_SAMPLE_FRAMES_CUT = 2, /* so do the frames of Python */
+    LS_SAMPLE_STACK_NONE = 4, /* the stack could not be read */
+    LS_SAMPLE_TIMER = 8,      /* by a timer of the process: `count` periods have passed */
+};
+
+/* A frame of Python, the innermost first. */
+typedef struct {
+    uint32_t code;  /* number of an ls_sample_code of this process */
+    uint32_t place; /* index of the instruction in bytes; LS_ENTRY: a C frame of the interpreter begins with it */
+} ls_sample_frame;
+#define LS_ENTRY 0x80000000u
+
+/* The order of `registers`. */
+enum { LS_RAX, LS_RDX, LS_RCX, LS_RBX, LS_RSI, LS_RDI, LS_RBP, LS_RSP, LS_R8, LS_R9, LS_R10, LS_R11, LS_R12, LS_R13,
+       LS_R14, LS_R15, LS_RIP, LS_REGISTERS }; /* as DWARF numbers them */
+
+typedef struct {
+    ls_sample_head head;
+    uint64_t at_ns, cpu_ns; /* cpu_ns: of the thread so far, user and kernel (CLOCK_THREAD_CPUTIME_ID) */
+    int32_t tid;
+    int32_t event;  /* si_fd: the descriptor, in the sampler, of the event that told; -1: a timer */
+    uint32_t count; /* periods of a timer */
+    uint32_t frames, stack_bytes, pad;
+    uint64_t registers[LS_REGISTERS];
+    /* then ls_sample_frame frames[frames], padded to 16; then stack_bytes bytes from registers[LS_RSP] on, padded */
+} ls_sample;
+
+typedef struct {
+    ls_sample_head head;
+    uint32_t code;
+    int32_t first_line;
+    uint32_t name_bytes, file_bytes, lines_bytes; /* UTF-8, UTF-8, co_linetable */
+    uint32_t pad;
+    /* then name, file, lines, one after the other, padded to 16 */
+} ls_sample_code;
+
+_Static_assert(sizeof(ls_samples_header) == LS_SAMPLES_HEADER, "header of samples");
+_Static_assert(sizeof(ls_sample_head) == 16, "head of a sample");
+_Static_assert(sizeof(ls_sample) % 16 == 0, "sample");
+_Static_assert(sizeof(ls_sample_code) % 8 == 0, "code");
+
+#endif

@@ -1,0 +1,66 @@
+"""The raw file of the sampler as NumPy types. The same numbers as `native/sampler/format.h`, which says what they mean."""
+
+from __future__ import annotations
+
+import numpy as np
+
+# The file lies beside the folders of the processes.
+FILE = "stacks"
+NONE = 0xFFFFFFFF
+
+(
+    SETTINGS, OBJECTS, PROCESSES, THREADS, CODES, FRAMES, STACKS, SAMPLES, ACCOUNTS, QUALITY, POLL, PROBLEMS, END,
+) = range(20, 33)  # fmt: skip
+
+OBJECT = np.dtype(
+    [
+        ("object", "<u4"), ("path_bytes", "<u4"), ("device", "<u8"), ("inode", "<u8"), ("mtime_ns", "<u8"),
+        ("build_id", "u1", (20,)), ("build_id_bytes", "<u4"),
+    ]
+)  # fmt: skip
+PROCESS = np.dtype(
+    [
+        ("process", "<u4"), ("pid", "<i4"), ("ppid", "<i4"), ("python", "<u4"), ("start_ns", "<u8"), ("end_ns", "<u8"),
+    ]
+)  # fmt: skip
+THREAD = np.dtype(
+    [
+        ("thread", "<u4"), ("process", "<u4"), ("tid", "<i4"), ("pad", "<u4"), ("start_ns", "<u8"), ("end_ns", "<u8"),
+        ("name", "S16"),
+    ]
+)  # fmt: skip
+CODE = np.dtype(
+    [
+        ("code", "<u4"), ("process", "<u4"), ("first_line", "<i4"), ("name_bytes", "<u4"), ("file_bytes", "<u4"),
+        ("lines_bytes", "<u4"), ("python", "<u4"), ("pad", "<u4"),
+    ]
+)  # fmt: skip
+NATIVE, PYTHON, JIT, KERNEL, CUT = range(5)
+FRAME = np.dtype([("frame", "<u4"), ("kind", "<u4"), ("of", "<u4"), ("flags", "<u4"), ("address", "<u8")])
+STACK = np.dtype([("stack", "<u4"), ("parent", "<u4"), ("frame", "<u4"), ("depth", "<u4")])
+CPU, OFFCPU, FAULT = range(3)
+EXACT, PREEMPTED, NO_SPLICE, UNFINISHED = 1, 2, 4, 8
+NO_FILE, PIPE, SOCKET, REGULAR, TERMINAL, EVENT = range(6)
+NO_SYSTEM_CALL, UNKNOWN_SYSTEM_CALL = -1, -2
+SAMPLE = np.dtype(
+    [
+        ("at_ns", "<u8"), ("thread", "<u4"), ("stack", "<u4"), ("weight_ns", "<u8"), ("kernel_ns", "<u8"),
+        ("kind", "<u4"), ("flags", "<u4"), ("count", "<u4"), ("system_call", "<i4"), ("file", "<u4"), ("waker", "<u4"),
+    ]
+)  # fmt: skip
+ACCOUNT = np.dtype(
+    [
+        ("at_ns", "<u8"), ("thread", "<u4"), ("pad", "<u4"), ("run_ns", "<u8"), ("delay_ns", "<u8"), ("user_ns", "<u8"),
+        ("system_ns", "<u8"), ("switches_voluntary", "<u8"), ("switches_forced", "<u8"), ("faults_minor", "<u8"),
+        ("faults_major", "<u8"),
+    ]
+)  # fmt: skip
+QUALITY_OF = np.dtype(
+    [
+        (name, "<u8")
+        for name in (
+            "samples", "to_root", "jit", "jit_to_root", "python", "spliced", "cut", "lost", "handler_ns", "signals",
+            "waits", "waits_to_root", "our_ns", "missed_threads", "pad0", "pad1",
+        )
+    ]
+)  # fmt: skip
