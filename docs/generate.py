@@ -161,7 +161,8 @@ def layers_page(folder: Path) -> str:
         "|---|---|---|",
     ]
     for name, meaning in layers.MEANINGS.items():
-        kinds = ", ".join(f"`{kind}`" for kind in span_kinds(name)) or "none: table [counters](../tables.md#counters)"
+        table = "samples" if name == layers.STACKS else "counters"
+        kinds = ", ".join(f"`{kind}`" for kind in span_kinds(name)) or f"none: table [{table}](../tables.md#{table})"
         lines.append(f"| [{name}]({name}.md) | {cell(meaning)} | {kinds} |")
     beside = sorted(page for page in folder.glob("*.md") if page.stem not in (*layers.MEANINGS, "README"))
     if beside:

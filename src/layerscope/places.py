@@ -20,8 +20,8 @@ from pathlib import Path
 
 # What is kept: answers about builds of torch, tables of recordings that cannot be written, unpacked recordings,
 # code compiled for a build of torch, and notes about raw files that lie outside of their recording.
-PROBE, TABLES, PACKED, SHAPES, SPOOLS = "probe", "tables", "packed", "shapes", "spools"
-KINDS = (PROBE, TABLES, PACKED, SHAPES, SPOOLS)
+PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS = "probe", "tables", "packed", "shapes", "spools", "symbols"
+KINDS = (PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS)
 # In a folder of the cache, and in one with raw files outside of their recording: what it was made from.
 ORIGIN = ".origin"
 

@@ -18,7 +18,8 @@ from tests.recordings import MS, Recording
 SECRETS = (
     "planted-host", "alice", "planted_folder", "planted_argument", "hunter2", "planted_value", "planted_range",
     "planted_task", "planted_mark", "planted_counter", "planted_domain", "planted_thread", "planted_source",
-    "planted_argument_of_a_span", "planted_id", "planted_recording",
+    "planted_argument_of_a_span", "planted_id", "planted_recording", "planted_function", "planted_library",
+    "planted_build",
 )  # fmt: skip
 COMMAND = ["/srv/alice/planted_folder/bin/python3.11", "-u", "/srv/alice/planted_folder/train.py", "planted_argument"]
 
@@ -44,6 +45,21 @@ def secretive() -> Recording:
     recording.rows["modules"] = [
         {"module": 0, "parent": None, "path": "Net", "class": "Net", "line": "/srv/alice/planted_source.py:3"}
     ]
+    torch = "/srv/alice/planted_folder/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so"
+    recording.rows["frames"] = [
+        {"frame": 0, "layer": "python", "name": "planted_function", "file": "/srv/alice/planted_source.py", "line": 5},
+        {"frame": 1, "layer": "python", "name": "wait", "file": "/planted_folder/lib/python3.11/threading.py"},
+        {"frame": 2, "layer": "native", "name": "planted_function::run", "object": "/opt/planted_library.so",
+         "build_id": "planted_build"},
+        {"frame": 3, "layer": "native", "name": "at::native::add", "object": torch, "build_id": "planted_build"},
+        {"frame": 4, "layer": "ranges", "name": "planted_range"},
+        {"frame": 5, "layer": "native", "name": "[jit]", "object": "[jit]"},
+    ]  # fmt: skip
+    recording.rows["stacks"] = [{"stack": n, "parent": n - 1 if n else None, "frame": n, "depth": n} for n in range(6)]
+    recording.rows["samples"] = [
+        {"at_ns": 5, "track": 0, "stack": 5, "weight_ns": 7, "count": 1, "kind": "cpu", "state": "user", "idle": False,
+         "exact": False}
+    ]  # fmt: skip
     recording.rows["args"] = [{"args": 0, "json": '{"text": "planted_argument_of_a_span"}'}]
     recording.rows["marks"] = [{"track": 0, "at_ns": 5, "kind": "marker", "name": "planted_mark", "args": 0}]
     recording.add_counter(0, "cpu_ns", [(0, 1)], "ns")

@@ -69,6 +69,11 @@ def test_a_redacted_recording_keeps_its_numbers_and_the_names_of_the_framework(f
     assert len(names) == 5
     assert {row["name"] for row in tables["totals"]} - {"aten::mm"} == names - {"aten::mm", "epoch", "ProfilerStep#7"}
     assert [row["path"] for row in tables["modules"]] == ["Net"]
+    of_frames = [(row["name"].partition("-")[0], row["object"]) for row in tables["frames"]]
+    assert of_frames == [
+        ("function", None), ("wait", None), ("function", None), ("at::native::add", "libtorch_cpu.so"),
+        ("range", None), ("[jit]", "[jit]"),
+    ]  # fmt: skip
     assert {row["name"] for row in tables["tracks"]} >= {"pt_autograd_0", "process"}
     assert tables["processes"][0]["argv"] == "python3.11 train.py"
     assert tables["problems"][0]["what"] == "(path) on *** refused '***' and ***"

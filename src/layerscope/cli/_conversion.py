@@ -22,6 +22,7 @@ from layerscope.cli._parts import Parts
 from layerscope.cli._process import Process, TrackKeys
 from layerscope.cli._small_tables import SmallTables
 from layerscope.cli._spans import BACKWARD, EXECUTE, LAYERS, MODULE
+from layerscope.cli._stacks import Stacks
 from layerscope.cli._texts import ProcessTexts, Texts
 from layerscope.cli._windows import problems as missed_windows
 from layerscope.collect import spool, windows
@@ -70,7 +71,9 @@ class RunConversion:
         self._limits = limits = limits_of(options, memory_bytes)
         self._stripped: set[Path] = set()
         self.parts = Parts(tables, self._texts, self._totals, limits)
-        self._epochs = Epochs(self._texts, self._totals, self.parts, limits, options.get("step_mark", ""))
+        self._stacks = Stacks(raw, tables, self._tracks, self._texts)
+        step_mark = options.get("step_mark", "")
+        self._epochs = Epochs(self._texts, self._totals, self.parts, self._stacks, limits, step_mark)
 
     def advance(self, most: float = float("inf")) -> int:
         """Read what is new in the raw files, `most` records or a few more of each; returns how many were read."""
@@ -102,7 +105,7 @@ class RunConversion:
                 continue
             if process.decoder.waiting >= min(BATCH_RECORDS, self._limits.epoch_spans, share):
                 self._take(process)
-                if self._epochs.is_full:
+                if self._epochs.is_full and not self._stacks.is_behind(process.read_until_ns):
                     self._close_epoch()
                 return True
             if count >= BATCH_CHUNKS:
@@ -155,11 +158,13 @@ class RunConversion:
             for nesting in process.nesting.values():
                 nesting.finish()
         self._close_epoch(last=True)
+        self._stacks.finish(self.processes.values())
         lost = [key for process in self.processes.values() for n in process.nesting.values() for key in n.never_came]
         if lost:
             self.parts.forget_parents(lost)
         self.parts.finish()
         self.rows |= {"spans": self.parts.rows, "links": self.parts.links, "primitives": self.parts.primitives}
+        self.rows |= self._stacks.rows
         self._write_steps()
         self._write_totals()
         if keeps_within_size:
@@ -338,9 +343,11 @@ class RunConversion:
         small = SmallTables(self._texts, len(self._tracks.owners))
         for process in self.processes.values():
             small.add_process(process, session)
+        small.rows["tracks"].extend(self._stacks.track_rows({row["track"] for row in small.rows["tracks"]}))
+        self._stacks.add_accounts(small)
         small.add_texts()
         small.rows["problems"].extend([*session.get("problems", []), *self._unmatched(), *self._windows_missed()])
-        small.rows["problems"].extend(self._not_kept())
+        small.rows["problems"].extend([*self._not_kept(), *self._stacks.problems()])
         small.add_problems(list(self.processes.values()))
         self.rows.update(small.write(self.tables))
 

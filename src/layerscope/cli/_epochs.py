@@ -18,6 +18,7 @@ from layerscope.cli._parts import Parts, by_process
 from layerscope.cli._primitives import FORWARD_BACKWARD, link_primitives, links_of, unsettled
 from layerscope.cli._process import Process
 from layerscope.cli._spans import BACKWARD, FUNCTION, MODULE, Columns, in_order, joined, taken, without_inner_operators
+from layerscope.cli._stacks import Stacks, Until
 from layerscope.cli._texts import Texts
 from layerscope.store.inheriting import inherit
 from layerscope.store.linking import key_of, link
@@ -41,8 +42,11 @@ _EVER = np.iinfo(np.int64).max
 class Epochs:
     """Takes spans in and makes parts of them; knows the steps of every process."""
 
-    def __init__(self, texts: Texts, totals: Totals, parts: Parts, limits: Limits, step_mark: str) -> None:
+    def __init__(
+        self, texts: Texts, totals: Totals, parts: Parts, stacks: Stacks, limits: Limits, step_mark: str
+    ) -> None:
         self.step_mark = step_mark
+        self._stacks = stacks
         self._texts = texts
         self._totals = totals
         self._parts = parts
@@ -80,6 +84,7 @@ class Epochs:
         columns["phase"] = np.full(len(done), -1, np.int8)
         main_tracks = {process.main_track for process in known.values()}
         units: dict[int, Units] = {}
+        until: Until = {}
         for number, stretch in found.items():
             rows = groups[number]
             mine = rows[columns["start_ns"][rows] < stretch.cut_ns] if stretch is not None else rows[:0]
@@ -91,12 +96,13 @@ class Epochs:
             step, columns["phase"][mine] = stretch.assign(columns["start_ns"][mine], columns["track"][mine])
             columns["step"][mine] = known[number].numbers(step)
             units[number] = _units(known[number], stretch, columns["start_ns"][mine])
+            until[number] = known[number], stretch.cut_ns, stretch.assign
             done[mine] = True
         complete, left = np.flatnonzero(done), np.flatnonzero(~done)
         self._waiting = [taken({name: columns[name] for name in columns if name not in OF_THE_END}, left)]
         if len(complete):
             columns = taken(columns, in_order(columns, complete))
-            self._write(columns, units, process_of, main_tracks)
+            self._write(columns, units, until, process_of, main_tracks)
         self._count = len(left)
         del columns
         self._parts.make_room()
@@ -189,7 +195,9 @@ class Epochs:
 
     # -- parts -------------------------------------------------------------------------------------
 
-    def _write(self, columns: Columns, units: dict[int, Units], process_of: np.ndarray, main_tracks: set[int]) -> None:
+    def _write(
+        self, columns: Columns, units: dict[int, Units], until: Until, process_of: np.ndarray, main_tracks: set[int]
+    ) -> None:
         start_ns, kind = columns["start_ns"], columns["kind_code"]
         end_ns = start_ns + columns["dur_ns"]
         backward = np.flatnonzero(kind == BACKWARD)
@@ -211,6 +219,7 @@ class Epochs:
         span = columns["span"]
         links = [links_of(span[made[linked]], span[backward[linked]], FORWARD_BACKWARD)]
         links += link_primitives(columns, process_of, main_tracks)
+        self._stacks.fuse(columns, process_of, links[-1], until)
         self._add_totals(columns, process_of)
         for name in OF_LINKING:
             del columns[name]

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from layerscope import __version__, places
+from layerscope.cli._import_stacks import write_stacks
 from layerscope.cli._limits import Limits, limits_of
 from layerscope.cli._parts import Parts, by_process
 from layerscope.cli._small_tables import SmallTables
@@ -32,6 +33,7 @@ from layerscope.errors import ReadError
 from layerscope.host import cgroup
 from layerscope.model.layers import KINDS, LAYER_OF_KIND, SPAN_LAYERS
 from layerscope.model.schema import SCHEMA_VERSION
+from layerscope.model.secrets import mask
 from layerscope.store.nesting import Keys, TrackNesting
 from layerscope.store.packed import complete_by_rename
 from layerscope.store.run import SUFFIX, Run, RunInfo
@@ -99,14 +101,15 @@ def _make(path: Path, format_: formats.Format, base: Path, folder: Path, name: s
 def _info(path: Path, content: Imported, key: str) -> RunInfo:
     began_s = path.stat().st_mtime if content.realtime_ns is None else content.realtime_ns / 1e9
     return RunInfo(
-        schema=SCHEMA_VERSION, layerscope=__version__, run_id=key, state="finished", command=[path.name],
-        cwd=str(path.absolute().parent), environment=content.environment, host={},
+        schema=SCHEMA_VERSION, layerscope=__version__, run_id=key, state="finished",
+        command=mask(content.command) or [path.name], cwd=str(path.absolute().parent),
+        environment=content.environment, host={"name": content.host} if content.host else {},
         started_utc=datetime.fromtimestamp(began_s, UTC).isoformat(timespec="seconds"), versions=content.versions,
     )  # fmt: skip
 
 
 def write_tables(run: Run, content: Imported) -> None:
-    """Write every table of `run`, whose folder is there, from the spans of `content`."""
+    """Write every table of `run`, whose folder is there, from the spans and samples of `content`."""
     from layerscope.cli._open import mark_complete
 
     folder, texts, totals = run.path, Texts(), Totals()
@@ -122,6 +125,10 @@ def write_tables(run: Run, content: Imported) -> None:
     rows["steps"] = write_rows(folder, "steps", [])
     rows["totals"] = write_columns(folder, "totals", _named(totals, texts))
     rows["histograms"] = write_rows(folder, "histograms", [])
+    for table in ("frames", "stacks", "samples") if content.stacks is None else ():
+        rows[table] = write_rows(folder, table, [])
+    if content.stacks is not None:
+        rows |= write_stacks(folder, content.stacks)
     rows |= _small(content, texts).write(folder)
     mark_complete(folder, run.raw, rows)
 
@@ -182,20 +189,33 @@ def _named(totals: Totals, texts: Texts) -> dict[str, Any]:
 def _small(content: Imported, texts: Texts) -> SmallTables:
     """The tables that are not made of spans."""
     small = SmallTables(texts, len(content.tracks))
-    end_ns = int((content.start_ns + content.dur_ns).max(initial=0))
+    start_ns, end_ns = _extent(content)
     for number, process in enumerate(content.processes):
         small.rows["processes"].append(
-            {"process": number, "pid": 0, "rank": process.rank, "host": "", "argv": process.name, "start_ns": 0,
-             "end_ns": end_ns}
+            {"process": number, "pid": process.pid, "ppid": process.ppid, "rank": process.rank, "host": content.host,
+             "argv": process.name, "start_ns": process.start_ns or start_ns,
+             "end_ns": end_ns if process.end_ns is None else process.end_ns}
         )  # fmt: skip
     for number, track in enumerate(content.tracks):
         small.rows["tracks"].append(
-            {"track": number, "process": track.process, "kind": "thread", "name": track.name, "start_ns": 0}
-        )
+            {"track": number, "process": track.process, "kind": "thread", "tid": track.tid, "name": track.name,
+             "start_ns": track.start_ns or start_ns, "end_ns": track.end_ns}
+        )  # fmt: skip
+    for at_ns, count in content.lost:
+        small.rows["gaps"].append({"start_ns": at_ns, "end_ns": at_ns, "lost": count, "reason": "ring_full"})
     if content.realtime_ns is not None:
         small.rows["clock_readings"].append(
-            {"clock": "realtime", "its": content.realtime_ns, "run_ns": 0, "error_ns": 1_000}
+            {"clock": "realtime", "its": content.realtime_ns, "run_ns": content.realtime_at_ns, "error_ns": 1_000}
         )
     small.add_texts()
     small.rows["problems"].extend(asdict(problem) for problem in content.problems)
     return small
+
+
+def _extent(content: Imported) -> tuple[int, int]:
+    """When the first of all spans and samples began, and when the last of them ended."""
+    start_ns, end_ns = content.start_ns, content.start_ns + content.dur_ns
+    if content.stacks is not None:
+        start_ns = content.stacks.samples["at_ns"]
+        end_ns = start_ns + content.stacks.samples["weight_ns"] * content.stacks.samples["exact"]
+    return (int(start_ns.min()), int(end_ns.max())) if len(start_ns) else (0, 0)

@@ -21,6 +21,22 @@ class TrackKeys:
     """Hands out the keys of tracks, and knows the process of each."""
 
     owners: list[int] = field(default_factory=list)
+    # Of threads that were sampled before the agent knew them: (process, tid) -> start and end, key.
+    sampled: dict[tuple[int, int], list[tuple[int, int, int]]] = field(default_factory=dict)
+
+    def take_sampled(self, process: int, tid: int, start_ns: int, end_ns: int) -> int:
+        """The key for a thread that was sampled; it is its key too when the agent comes to know it."""
+        key = self.take(process)
+        self.sampled.setdefault((process, tid), []).append((start_ns, end_ns, key))
+        return key
+
+    def known(self, process: int, tid: int, at_ns: int) -> int:
+        """The key that a thread with this number had got when it was sampled around this time; -1: none."""
+        for place, (start_ns, end_ns, key) in enumerate(found := self.sampled.get((process, tid), [])):
+            if start_ns <= at_ns <= end_ns:
+                del found[place]
+                return key
+        return -1
 
     def take(self, process: int) -> int:
         """The next key, for a track of this process."""
@@ -68,7 +84,9 @@ class Process:
     def track_key(self, number: int) -> int:
         """The key of the track that the process itself gave this number."""
         if number not in self.tracks:
-            self.tracks[number] = self.keys.take(self.number)
+            track = self.decoder.tracks.get(number)
+            key = self.keys.known(self.number, track.tid, self.decoder.to_run(track.start)) if track else -1
+            self.tracks[number] = key if key >= 0 else self.keys.take(self.number)
         return self.tracks[number]
 
     @property

@@ -6,19 +6,22 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 
-from layerscope.collect import verbose
+from layerscope.collect import jit_maps, verbose
 from layerscope.collect.agent import ITT, NVTX
 from layerscope.collect.program import Program
 from layerscope.collect.recorder import surviving
 from layerscope.collect.session import Session
 from layerscope.collect.spool import LATE
 from layerscope.errors import UsageError
-from layerscope.model.layers import COUNTERS, MODULES, OPERATORS, PRIMITIVES, RANGES
+from layerscope.model.layers import COUNTERS, MODULES, OPERATORS, PRIMITIVES, RANGES, STACKS
 
 VERBOSE, MKL = "verbose", "mkl"
 _DEFAULT = (OPERATORS, MODULES, RANGES, PRIMITIVES, COUNTERS)
-_ON_REQUEST = (VERBOSE, MKL)
+_ON_REQUEST = (STACKS, VERBOSE, MKL)
+# What only the end of the program tells: nothing is converted before.
+_LATE = (VERBOSE, MKL)
 # What everything else hangs on, and what costs nothing.
 _ALWAYS = (OPERATORS, COUNTERS)
 # 0: oneDNN tells ITT nothing.
@@ -56,7 +59,7 @@ def layers_of(arguments: argparse.Namespace) -> frozenset[str]:
 
 def options_of(layers: frozenset[str]) -> dict[str, bool]:
     """What every conversion of the recording must know about them."""
-    return {LATE: True} if layers & set(_ON_REQUEST) else {}
+    return {LATE: True} if layers & set(_LATE) else {}
 
 
 class Requested:
@@ -68,6 +71,8 @@ class Requested:
         self._tap: verbose.VerboseTap | None = None
         if MODULES not in layers:
             session.layers["modules"] = False
+        self._maps: dict[str, str] = {}
+        self._since_s = time.time()
         if MKL in layers:
             session.layers["mkl"] = str(session.raw.absolute())
 
@@ -81,6 +86,9 @@ class Requested:
         for variable in unheard:
             if variable not in os.environ:
                 environment.pop(variable, None)
+        if STACKS in self._layers:
+            self._maps = jit_maps.variables(environment)
+            environment |= self._maps
         if VERBOSE not in self._layers:
             return
         tap = verbose.VerboseTap(self._session.raw, verbose.asked_by_user(environment))
@@ -94,11 +102,14 @@ class Requested:
     def finish(self) -> None:
         """The program has ended: what it printed is out, and what only logs tell is in the raw files."""
         problems = self._session.problems
+        if STACKS in self._layers:
+            with surviving(problems):
+                jit_maps.take(self._session.raw, self._since_s, removes=bool(self._maps))
         if self._tap is not None:
             with surviving(problems):
                 self._tap.finish()
                 problems += self._tap.problems
-        if self._layers & set(_ON_REQUEST):
+        if self._layers & set(_LATE):
             from layerscope.collect.layers import late
 
             with surviving(problems):

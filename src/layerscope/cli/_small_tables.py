@@ -152,6 +152,14 @@ class SmallTables:
         columns = {"track": track, "at_ns": at_ns.astype(np.int64), "name": name, "value": value.astype(np.int64)}
         self._columns["counters"].append({**columns, "unit": unit})
 
+    def add_process_counters(self, process: int, columns: dict[str, Any]) -> None:
+        """More of what the system accounts for a process: columns of `counters` but `track`."""
+        for row in self.rows["tracks"]:
+            if row["process"] == process and row["kind"] == "counter" and row["name"] == PROCESS_COUNTERS:
+                track = np.full(len(columns["at_ns"]), row["track"], np.int32)
+                self._columns["counters"].append({"track": track, **columns})
+                return
+
     def _add_marks(self, process: Process, tracks: np.ndarray, records: np.ndarray, start_ns: int) -> None:
         numbers, row = np.unique(tracks, return_inverse=True)
         for number in numbers.tolist():

@@ -62,7 +62,11 @@ def windows_of(asked: Window, records: np.ndarray) -> list[Found]:
     by_time = code & layout.WINDOW_BY_TIME > 0
     rule = code & _RULE_BITS
     strongest = int(rule.max())
-    told, code = told[by_time | (rule == strongest)], code[by_time | (rule == strongest)]
+    holds = by_time | (rule == strongest)
+    if strongest == layout.RULE_REQUEST:  # of several modules that requests seemed to begin with it is the last one
+        holds &= by_time | (code >> layout.WINDOW_INSTANCE == int((code >> layout.WINDOW_INSTANCE).max()))
+        code &= (1 << layout.WINDOW_INSTANCE) - 1
+    told, code = told[holds], code[holds]
     first = Found(EARLIEST, first=0, rule=RULES.get(strongest, ""))
     is_from_start = not asked.first if asked.is_of_steps else not asked.after_s
     open_one = first if is_from_start else None

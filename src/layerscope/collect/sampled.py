@@ -1,4 +1,4 @@
-"""The raw file of the sampler as NumPy types. The same numbers as `native/sampler/format.h`, which says what they mean."""
+"""The raw file of the sampler as NumPy types: the numbers of `native/sampler/format.h`, which has their meaning."""
 
 from __future__ import annotations
 

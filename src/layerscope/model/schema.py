@@ -66,6 +66,12 @@ TRACKS = Table(
         Column("name", "string", "name of the thread"),
         Column("start_ns", "int64", "when it was first seen", "ns"),
         Column("end_ns", "int64", "when the thread ended; null while unknown", "ns", nullable=True),
+        Column("cpu_ns", "int64", "CPU time of the thread; known, as what follows, with stacks", "ns", nullable=True),
+        Column("delay_ns", "int64", "time in which it could run and had no CPU", "ns", nullable=True),
+        Column("switches_voluntary", "int64", "how often it gave its CPU up to wait", nullable=True),
+        Column("switches_forced", "int64", "how often its CPU was taken from it", nullable=True),
+        Column("faults_minor", "int64", "its page faults without reading from disk", nullable=True),
+        Column("faults_major", "int64", "its page faults with reading from disk", nullable=True),
     ),
 )
 
@@ -219,7 +225,12 @@ COUNTERS = Table(
     (
         Column("track", "int32", "the track of kind counter it belongs to"),
         Column("at_ns", "int64", "when it was read", "ns"),
-        Column("name", "name", "cpu_ns, user_ns, system_ns, faults_minor, faults_major, rss_bytes or threads"),
+        Column(
+            "name",
+            "name",
+            "cpu_ns, user_ns, system_ns, faults_minor, faults_major, rss_bytes, threads; with stacks also delay_ns, "
+            "switches_voluntary, switches_forced; or a counter of the program",
+        ),
         Column("value", "int64", "its value"),
         Column("unit", "name", "ns, bytes or count"),
     ),

@@ -9,6 +9,8 @@ Everything else is dropped, or kept only if it is on a list:
 - ranges, tasks, marks, counters and threads that the program named: a code, unless the name is a framework's own or
   a word that says nothing (`forward`, `epoch`). The code comes from the name and from the recording's random id, which
   is replaced too: it is the same wherever the name occurs in the recording, and nobody finds the name by trying
+- functions of Python and of native code in stacks: a code, unless they are of the interpreter, its standard library, a
+  framework or a library that those use; files, builds and paths of libraries: nothing
 - arguments of spans, shapes and attributes of primitives, file and line of modules and ranges: nothing
 - sentences about problems: paths, hosts, and every word of the command line, of the environment or of the recording's
   own path, are masked, and so is what `--step-mark` named
@@ -42,13 +44,13 @@ _KEPT = frozenset(
         "steps.rule", "totals.layer", "totals.kind", "totals.step_class", "counters.unit", "links.kind",
         "clock_readings.clock", "gaps.reason", "problems.layer", "problems.code", "primitives.library",
         "primitives.primitive_kind", "primitives.implementation", "primitives.prop_kind", "primitives.dtype",
-        "primitives.formats", "primitives.algorithm",
+        "primitives.formats", "primitives.algorithm", "frames.layer", "samples.kind", "samples.state", "samples.phase",
     )
 )  # fmt: skip
 _CHANGED = frozenset(
     (
         "processes.host", "processes.argv", "tracks.name", "spans.name", "totals.name", "marks.name", "counters.name",
-        "problems.what", "problems.remedy", "problems.lost",
+        "problems.what", "problems.remedy", "problems.lost", "frames.name", "frames.object",
     )
 )  # fmt: skip
 # Kinds of spans that the program itself names.
@@ -65,6 +67,12 @@ _KNOWN_NAME = re.compile(
 )
 _KNOWN_TRACK = re.compile(r"(?:|process|program|python[\d.]*|pt_[a-z_]+\d*|MainThread|Thread-\d+|ThreadPoolExec\w*)")
 _KNOWN_COUNTER = re.compile(r"(?:cpu|user|system)_ns|faults_(?:minor|major)|rss_bytes|threads")
+# Whose functions everybody has: the interpreter's, its standard library's, the frameworks' and those of what they use.
+_KNOWN_OBJECT = re.compile(
+    r"(?:.*/)?((?:lib(?:torch|c10|gomp|i?omp|dnnl|mkldnn|mkl|openblas|mxnet|tensorflow|cu|nccl|nv|c|m|pthread|dl|stdc\+\+|"
+    r"gcc_s|python[\d.]*)(?:[-_.]\S*)?\.so[\d.]*|_?multiarray\S*|ld-linux\S*|python[\d.]*))|\[jit\]"
+)
+_KNOWN_FILE = re.compile(r".*/(?:site-packages/(?:torch|numpy)|python3\.\d+(?!/site-packages))/.*|<frozen .*>")
 # A sentence repeats what the user asked for: the name of a range of theirs, or a line of their source.
 _STEP_MARK = re.compile(r"(?<=--step-mark ).*(?=: )", re.DOTALL)
 _PATH = re.compile(r"(?<![\w.])~?(?:/[^\s/:;,'\"()]+)+/?")
@@ -88,6 +96,7 @@ def redact(run: Run, folder: Path) -> tuple[RunInfo, dict[str, int]]:
         "marks": lambda data: _without(_named(data, "mark", codes, _KNOWN_NAME), "args"),
         "counters": lambda data: _named(data, "counter", codes, _KNOWN_COUNTER),
         "args": lambda data: data.slice(0, 0),
+        "frames": lambda data: _frames(data, codes),
         "problems": lambda data: _sentences(data, masked),
     }
     rows = {table: _rewrite(run, table, folder, changes.get(table, _as_it_is)) for table in TABLES}
@@ -238,6 +247,20 @@ def _named(data: pa.Table, what: str, codes: _Codes, known: re.Pattern[str], whe
     made = pc.take(pa.array([codes.of(what, name) for name in unknown], pa.string()), places)
     changed = pc.is_valid(places) if where is None else pc.and_(pc.is_valid(places), where)
     return _replaced(data, "name", pc.if_else(changed, made, names))
+
+
+def _frames(data: pa.Table, codes: _Codes) -> pa.Table:
+    """Codes for functions of the program, in Python or not, and for its ranges; objects that everybody has by name."""
+    layer, file, where = (data[name].cast(pa.string()) for name in ("layer", "file", "object"))
+    matched = [_KNOWN_OBJECT.fullmatch(path or "") for path in where.to_pylist()]
+    known_file = pa.array([bool(_KNOWN_FILE.fullmatch(path or "")) for path in file.to_pylist()])
+    known_object = pa.array([found is not None for found in matched])
+    nobody_s = re.compile(r"\[jit\]|\[outer frames not known\]")
+    data = _named(data, "range", codes, _KNOWN_NAME, pc.equal(layer, "ranges"))
+    data = _named(data, "function", codes, nobody_s, pc.and_(pc.equal(layer, "python"), pc.invert(known_file)))
+    data = _named(data, "function", codes, nobody_s, pc.and_(pc.equal(layer, "native"), pc.invert(known_object)))
+    objects = pa.array([(found[1] or found[0]) if found else None for found in matched], pa.string())
+    return _replaced(data, "object", objects)
 
 
 def _sentences(data: pa.Table, masked: Callable[[str], str]) -> pa.Table:

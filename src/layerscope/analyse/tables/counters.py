@@ -7,7 +7,7 @@ readings          how often
 first, last       the first and the last reading, in `unit`
 min, max          the smallest and the largest
 rate_per_s        growth a second between the first and the last reading; only for counters that
-                  count from the start of their process (CPU time, page faults): a rate of cpu_ns
+                  count from the start of their process (CPU time, page faults, switches): a rate of cpu_ns
                   of 2,000,000,000 is two CPUs that were always busy
 unit              unit of first, last, min, max: ns, bytes or count
 """
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from layerscope.store.reader import Reader
 
 # They count from the start of their process, so their difference means something and their level does not.
-CUMULATIVE = ("cpu_ns", "user_ns", "system_ns", "faults_minor", "faults_major")
+CUMULATIVE = (
+    "cpu_ns", "user_ns", "system_ns", "faults_minor", "faults_major", "delay_ns", "switches_voluntary",
+    "switches_forced",
+)  # fmt: skip
 
 BY = ()
 REFUSED: dict[str, str] = {}

@@ -7,6 +7,10 @@ spans     operators, ranges and waits that started on it
 busy_ns   time in which at least one of them was open: where outermost spans overlap, it counts once
 first_ns  start of its first span, on the run's clock; printed in seconds since the run began
 last_ns   end of its last span
+cpu_ns    CPU time of the thread. This and what follows is known where stacks were recorded
+delay_ns  time in which it could run and had no CPU
+switches  how often it left a CPU: to wait, or because others wanted it
+faults    its page faults, those included that read from disk
 lost      records of this thread that were lost; none where nobody could count them
 """
 
@@ -36,6 +40,10 @@ COLUMNS = (
     ResultColumn("busy_ns", "int64", NS, "time in which at least one of them was open"),
     ResultColumn("first_ns", "int64", NS, "start of its first span", instant=True),
     ResultColumn("last_ns", "int64", NS, "end of its last span", instant=True),
+    ResultColumn("cpu_ns", "int64", NS, "CPU time of the thread"),
+    ResultColumn("delay_ns", "int64", NS, "time in which it could run and had no CPU"),
+    ResultColumn("switches", "int64", COUNT, "how often it left a CPU"),
+    ResultColumn("faults", "int64", COUNT, "page faults"),
     ResultColumn("lost", "int64", COUNT, "records that were lost"),
 )
 TOP = 0
@@ -62,6 +70,7 @@ _QUERY = """
         FROM gaps WHERE track IS NOT NULL GROUP BY track
     )
     SELECT track, process, tid, name, coalesce(spans, 0) AS spans, coalesce(busy_ns, 0) AS busy_ns, first_ns, last_ns,
+           cpu_ns, delay_ns, switches_voluntary + switches_forced AS switches, faults_minor + faults_major AS faults,
            CASE WHEN has_lost THEN lost ELSE 0 END AS lost
     FROM tracks LEFT JOIN worked USING (track) LEFT JOIN busy USING (track) LEFT JOIN losses USING (track)
     WHERE kind = 'thread'"""

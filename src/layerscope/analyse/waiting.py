@@ -1,0 +1,70 @@
+"""What a thread waits for, by the system call that it is in and the functions of its stack.
+
+The states are `model.layers.WAITS`. From the strongest evidence to the weakest:
+
+- **`preempted`**: it could run, but others had its CPU.
+- **`page_fault`**: it is in the kernel and in no system call.
+- **`gil`**: in the function of CPython that waits for the interpreter's lock.
+- **`pool`**: a thread of a pool (OpenMP, autograd, PyTorch's own, BLAS) that has no work. It is *idle*.
+- **`barrier`**: a thread of an OpenMP team that waits for the others of it.
+- **`sleep`**, **`yield`**: it asked for that.
+- **`pipe`**, **`socket`**, **`file`**, **`event`**: reading, writing or polling one of these.
+- **`lock`**: any other futex.
+- **`other`**: the rest, such as waiting for a child.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from layerscope.model.layers import WAITS
+
+# What functions tell, as bits: all those on a stack together are its evidence.
+GIL, BARRIER, POOL, TEAM = 1, 2, 4, 8
+_EVIDENCE = (
+    (GIL, re.compile(r"^(take_gil|PyEval_RestoreThread.*|_PyEval_AcquireLock.*)$")),
+    (BARRIER, re.compile(r"barrier|__kmp_(hyper|tree|dist)_|^do_wait$|^gomp_.*_wait(_end)?$", re.IGNORECASE)),
+    (POOL, re.compile(
+        r"ThreadPool::main_loop|ReadyQueue::pop|blas_thread_server|^__kmp_fork_barrier|tbb::.*(wait|sleep)|"
+        r"^gomp_(simple_)?barrier_wait(_end)?$"
+    )),
+    (TEAM, re.compile(r"^(gomp_thread_start|__kmp_launch_(thread|worker))")),
+)  # fmt: skip
+
+# x86-64 numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl).
+_FUTEX = (202, 449, 455)
+_SLEEP, _YIELD = (35, 230), (24,)
+_OF_A_FILE = (0, 1, 17, 18, 19, 20, 40, 45, 44, 46, 47, 42, 43, 288, 295, 296, 299, 327, 328, 74, 75, 275, 276)
+_POLL = (7, 23, 232, 270, 271, 281, 441)
+_NONE = -1
+_CODES = {state: code for code, state in enumerate(WAITS)}
+# By the kind of its file, as the sampler tells it (collect/sampled.py): none, pipe, socket, file, terminal, event.
+_BY_FILE = tuple(_CODES[state] for state in ("other", "pipe", "socket", "file", "file", "event"))
+
+
+def evidence(name: str) -> int:
+    """What a function called `name` tells about a wait that it is on the stack of: bits."""
+    return sum(bit for bit, pattern in _EVIDENCE if pattern.search(name))
+
+
+def states(
+    system_call: np.ndarray, file: np.ndarray, is_preempted: np.ndarray, evidence_of_stack: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The state (index into `WAITS`) of each wait, and whether it is idle. All arrays have one entry for each wait."""
+    found = np.full(len(system_call), _CODES["other"], np.int8)
+    found[np.isin(system_call, _POLL)] = _CODES["event"]
+    of_a_file = np.isin(system_call, (*_OF_A_FILE, *_POLL)) & (file > 0) & (file < len(_BY_FILE))
+    found[of_a_file] = np.array(_BY_FILE, np.int8)[file[of_a_file]]
+    found[np.isin(system_call, _SLEEP)] = _CODES["sleep"]
+    found[np.isin(system_call, _YIELD)] = _CODES["yield"]
+    on_futex = np.isin(system_call, _FUTEX)
+    found[on_futex] = _CODES["lock"]
+    found[on_futex & (evidence_of_stack & BARRIER > 0)] = _CODES["barrier"]
+    is_pool = on_futex & (evidence_of_stack & POOL > 0)
+    found[is_pool] = _CODES["pool"]
+    found[on_futex & (evidence_of_stack & GIL > 0)] = _CODES["gil"]
+    found[system_call == _NONE] = _CODES["page_fault"]
+    found[is_preempted] = _CODES["preempted"]
+    return found, found == _CODES["pool"]

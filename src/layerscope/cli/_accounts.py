@@ -1,0 +1,43 @@
+"""What the system accounted for each thread, as the sampler has read it: totals of threads, counters of processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+# Columns of `tracks` and where they come from.
+OF_TRACK = {
+    "cpu_ns": "run_ns", "delay_ns": "delay_ns", "switches_voluntary": "switches_voluntary",
+    "switches_forced": "switches_forced", "faults_minor": "faults_minor", "faults_major": "faults_major",
+}  # fmt: skip
+# Counters that nobody else reads of a process, with their units.
+OF_PROCESS = {"delay_ns": "ns", "switches_voluntary": "count", "switches_forced": "count"}
+
+
+def totals_of_threads(accounts: np.ndarray) -> dict[int, dict[str, int]]:
+    """The last account of each of the sampler's threads, as columns of `tracks`; rows of `sampled.ACCOUNT`."""
+    last = accounts[np.argsort(accounts["at_ns"], kind="stable")]
+    return {int(row["thread"]): {name: int(row[of]) for name, of in OF_TRACK.items()} for row in last}
+
+
+def counters_of_process(accounts: np.ndarray) -> dict[str, Any]:
+    """Columns of `counters` but `track`: sums over the threads of one process, those that have ended included.
+
+    One value for each moment at which some of its threads were looked at.
+    """
+    order = np.lexsort((accounts["at_ns"], accounts["thread"]))
+    rows = accounts[order]
+    is_first = np.append(True, rows["thread"][1:] != rows["thread"][:-1])
+    at_ns, moment = np.unique(rows["at_ns"], return_inverse=True)
+    columns: dict[str, list[np.ndarray]] = {"at_ns": [], "name": [], "value": [], "unit": []}
+    for name, unit in OF_PROCESS.items():
+        value = rows[name].astype(np.int64)
+        grown = np.where(is_first, value, np.diff(value, prepend=0))
+        sums = np.zeros(len(at_ns), np.int64)
+        np.add.at(sums, moment, np.maximum(grown, 0))
+        columns["at_ns"].append(at_ns.astype(np.int64))
+        columns["name"].append(np.full(len(at_ns), name, object))
+        columns["value"].append(np.cumsum(sums))
+        columns["unit"].append(np.full(len(at_ns), unit, object))
+    return {name: np.concatenate(parts) for name, parts in columns.items()}

@@ -1,0 +1,177 @@
+"""The frames of stacks: what the sampler saw, with names, and spans as frames. Used by `_stacks`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from layerscope import places
+from layerscope.analyse import waiting
+from layerscope.cli._texts import Texts
+from layerscope.collect import jit_maps, sampled
+from layerscope.collect.layers.stacks import SampledFile
+from layerscope.model.layers import FRAME_LAYERS, SPAN_LAYERS
+
+if TYPE_CHECKING:
+    from layerscope.collect.symbols import Symbols
+
+_PYTHON, _NATIVE, _KERNEL = (FRAME_LAYERS.index(layer) for layer in ("python", "native", "kernel"))
+_OF_SPAN = np.array([FRAME_LAYERS.index(layer) for layer in SPAN_LAYERS])
+JIT, CUT, KERNEL = "[jit]", "[outer frames not known]", "[kernel]"
+# Where threads begin: operators of C++ programs lie inside of these.
+_BEGINS = re.compile(
+    r"^(_start|__libc_start_main.*|__libc_start_call_main|main|__?clone3?|start_thread|execute_native_thread_routine|"
+    r"gomp_thread_start|__kmp_launch_(thread|worker).*|std::thread::.*|thread_start)$"
+)
+
+
+@dataclass(slots=True)
+class Frames:
+    """The frames of one conversion. Those of the sampler's file have their numbers; spans get theirs here."""
+
+    file: SampledFile
+    raw: Path
+    texts: Texts
+    _rows: dict[str, list[Any]] = field(
+        default_factory=lambda: {
+            name: [] for name in ("layer", "name", "file", "line", "object", "build_id", "address")
+        }
+    )
+    _of: list[int] = field(default_factory=list)  # number of the sampler -> key
+    _evidence: list[int] = field(default_factory=list)  # by number of the sampler
+    _outer: list[bool] = field(default_factory=list)
+    _jit: list[tuple[int, int, int]] = field(default_factory=list)  # key, process, address
+    _spans: dict[tuple[int, int], int] = field(default_factory=dict)
+    _span_names: list[str] = field(default_factory=list)
+    _known: dict[tuple[Any, ...], int] = field(default_factory=dict)  # lines of Python, functions of objects
+    _symbols: Symbols | None = None
+
+    @property
+    def kernel(self) -> int:
+        """The key of the frame of time in the kernel of which nothing more is known."""
+        return self._once(_KERNEL, KERNEL, "")
+
+    def _new(self, layer: int, name: str, **more: Any) -> int:
+        for column, values in self._rows.items():
+            values.append(more.get(column))
+        self._rows["layer"][-1], self._rows["name"][-1] = layer, name
+        return len(self._rows["name"]) - 1
+
+    def add(self, rows: np.ndarray) -> None:
+        """Take in new frames of the file, in the order of their numbers."""
+        first = len(self._of)
+        self._of += [0] * len(rows)
+        self._evidence += [0] * len(rows)
+        self._outer += [False] * len(rows)
+        for kind in np.unique(rows["kind"]).tolist():
+            mine = np.flatnonzero(rows["kind"] == kind)
+            for of in np.unique(rows["of"][mine]).tolist():
+                chosen = mine[rows["of"][mine] == of]
+                keys = self._named(kind, of, rows["address"][chosen])
+                for place, key in zip((first + chosen).tolist(), keys, strict=True):
+                    self._settle(place, key)
+
+    def _settle(self, number: int, key: int) -> None:
+        self._of[number] = key
+        layer, name = self._rows["layer"][key], self._rows["name"][key]
+        self._evidence[number] = waiting.evidence(name) if layer == _NATIVE else 0
+        self._outer[number] = layer == _PYTHON or (layer == _NATIVE and bool(_BEGINS.match(name)))
+
+    def _named(self, kind: int, of: int, addresses: np.ndarray) -> list[int]:
+        """Keys of new frames of one object, code or process."""
+        if kind == sampled.NATIVE:
+            return self._native(of, addresses)
+        if kind == sampled.PYTHON:
+            return self._python(of, addresses)
+        if kind == sampled.JIT:
+            keys = [self._new(_NATIVE, JIT, object=JIT, address=address) for address in addresses.tolist()]
+            self._jit += [(key, of, address) for key, address in zip(keys, addresses.tolist(), strict=True)]
+            return keys
+        if kind == sampled.KERNEL:
+            return [self.kernel] * len(addresses)
+        return [self._new(_NATIVE, CUT) for _ in addresses]
+
+    def _native(self, of: int, addresses: np.ndarray) -> list[int]:
+        known = self.file.objects[of]
+        name = Path(known.path).name or known.path
+        found = self.symbols.native(known.path, known.build_id, addresses)
+        build_id = known.build_id.hex() or None
+        rows = zip(found.name, found.file, found.line.tolist(), addresses.tolist(), strict=True)
+        return [
+            self._once(
+                _NATIVE, text or f"[{name}]", known.path, file=file, line=line if line >= 0 else None,
+                object=known.path, build_id=build_id, address=address,
+            )
+            for text, file, line, address in rows
+        ]  # fmt: skip
+
+    def _python(self, of: int, addresses: np.ndarray) -> list[int]:
+        code = self.file.codes[of]
+        from layerscope.collect.symbols import code_lines
+
+        lines = code_lines(code.python, code.first_line, code.lines, addresses.astype(np.int64))
+        return [
+            self._once(_PYTHON, code.name, code.file, file=code.file, line=line if line >= 0 else code.first_line)
+            for line in lines.tolist()
+        ]
+
+    def _once(self, layer: int, name: str, place: str, **more: Any) -> int:
+        """The key of a line of a function: calls at several addresses are one frame, with the address seen first."""
+        known = (layer, name, place, more.get("file"), more.get("line"))
+        found = self._known.get(known)
+        if found is None:
+            found = self._known[known] = self._new(layer, name, **more)
+        return found
+
+    @property
+    def symbols(self) -> Symbols:
+        """Names of code, remembered in the user's cache."""
+        if self._symbols is None:
+            from layerscope.collect.symbols import Symbols
+
+            self._symbols = Symbols(next(iter(places.caches(places.SYMBOLS)), None))
+        return self._symbols
+
+    def key(self, number: int) -> int:
+        """The key of the sampler's frame."""
+        return self._of[number]
+
+    def is_outer(self, number: int) -> bool:
+        """Whether spans lie inside of this frame of the sampler wherever it is."""
+        return self._outer[number]
+
+    def evidence(self, number: int) -> int:
+        """What a frame of the sampler tells of a wait."""
+        return self._evidence[number]
+
+    def of_span(self, layer: int, name_code: int) -> int:
+        """The key of the frame of a span: its layer (index into SPAN_LAYERS) and the code of its name."""
+        found = self._spans.get((layer, name_code))
+        if found is None:
+            if name_code >= len(self._span_names):
+                self._span_names = list(self.texts.names)
+            found = self._spans[layer, name_code] = self._new(int(_OF_SPAN[layer]), self._span_names[name_code])
+        return found
+
+    def columns(self) -> dict[str, Any]:
+        """The table `frames`; now code that was made while the program ran gets its names."""
+        self._name_jit()
+        rows = self._rows
+        layers = np.array(FRAME_LAYERS, object)[np.array(rows["layer"], np.int64)]
+        columns: dict[str, Any] = {name: values for name, values in rows.items() if name != "layer"}
+        return {"frame": np.arange(len(layers), dtype=np.int32), "layer": layers, **columns}
+
+    def _name_jit(self) -> None:
+        for process in {process for _, process, _ in self._jit}:
+            row = self.file.processes.get(process)
+            mine = [(key, address) for key, of, address in self._jit if of == process]
+            perf_map = self.raw / jit_maps.FOLDER / f"perf-{int(row['pid'])}.map" if row is not None else None
+            if perf_map is None or not perf_map.is_file():
+                continue
+            found = self.symbols.jit(perf_map, np.array([address for _, address in mine], np.uint64))
+            for (key, _), name in zip(mine, found.name, strict=True):
+                self._rows["name"][key] = name or JIT

@@ -1,0 +1,111 @@
+"""Stacks as a tree in which each is known by its parent and its innermost frame, and the fusion of what was sampled
+with the spans that were open.
+
+A *fused* stack has, from the outside in: what was sampled up to its innermost frame of Python (or, without Python, the
+functions that every thread begins with), then the modules, operators, ranges and primitives that were open at the time,
+then the native frames below. Stacks are given out in the order in which they are first seen, so a parent's number is
+smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+NONE = -1
+Int64s = np.ndarray
+
+
+@dataclass(slots=True)
+class Tree:
+    """Stacks by number: `parent` (NONE: outermost), `frame` and `depth` of each."""
+
+    parent: list[int] = field(default_factory=list)
+    frame: list[int] = field(default_factory=list)
+    depth: list[int] = field(default_factory=list)
+    _known: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def push(self, stack: int, frame: int) -> int:
+        """The stack with one frame more."""
+        key = (stack, frame)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = len(self.frame)
+            self.parent.append(stack)
+            self.frame.append(frame)
+            self.depth.append(self.depth[stack] + 1 if stack >= 0 else 0)
+        return found
+
+    def frames(self, stack: int, until: int = NONE) -> list[int]:
+        """The frames of a stack from the outside in, without those of the stack `until` that it begins with."""
+        found = []
+        while stack not in (NONE, until):
+            found.append(self.frame[stack])
+            stack = self.parent[stack]
+        return found[::-1]
+
+
+@dataclass(slots=True)
+class Fusion:
+    """Makes fused stacks in `fused` of sampled ones in `sampled` and of chains of open spans in `chains`.
+
+    `outer` says of each sampled stack where it is cut: the last of it that stays outside of the spans.
+    """
+
+    sampled: Tree = field(default_factory=Tree)
+    chains: Tree = field(default_factory=Tree)
+    fused: Tree = field(default_factory=Tree)
+    outer: list[int] = field(default_factory=list)
+    _fused: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def stack(self, sampled: int, chain: int) -> int:
+        """The fused stack of a sampled one (NONE: not known) with these spans open (NONE: none)."""
+        key = (sampled, chain)
+        found = self._fused.get(key)
+        if found is None:
+            cut = self.outer[sampled] if sampled >= 0 else NONE
+            found = NONE
+            for frame in self.sampled.frames(cut):
+                found = self.fused.push(found, frame)
+            for frame in self.chains.frames(chain):
+                found = self.fused.push(found, frame)
+            for frame in self.sampled.frames(sampled, cut):
+                found = self.fused.push(found, frame)
+            self._fused[key] = found
+        return found
+
+
+def innermost(start_ns: Int64s, end_ns: Int64s, parent: Int64s, at_ns: Int64s) -> Int64s:
+    """The row of the innermost span that is open at each of these times; NONE: none is.
+
+    The spans are those of one thread, by start and then from the outside in; `parent` is the row of the span that each
+    lies in, NONE for none. One that begins at that time is open, one that ends then is not.
+    """
+    found: Int64s = np.searchsorted(start_ns, at_ns, side="right") - 1
+    over = np.flatnonzero(found >= 0)
+    over = over[end_ns[found[over]] <= at_ns[over]]
+    while len(over):
+        found[over] = parent[found[over]]
+        over = over[found[over] >= 0]
+        over = over[end_ns[found[over]] <= at_ns[over]]
+    return found
+
+
+def chains_of(rows: Int64s, parent: Int64s, frame_of: Callable[[int], int], chains: Tree) -> Int64s:
+    """The chain (in `chains`) of each of these rows of spans: the frames of the spans around it and its own.
+
+    `parent`: the row around each row, NONE for none; `frame_of`: the frame of a row, NONE for what is left out.
+    """
+    levels = [np.unique(rows[rows >= 0])]
+    while len(levels[-1]):
+        around = parent[levels[-1]]
+        levels.append(np.unique(around[around >= 0]))
+    chain_of: dict[int, int] = {NONE: NONE}
+    for level in reversed(levels):
+        for row in level.tolist():
+            if row not in chain_of:
+                around_it, own = chain_of[int(parent[row])], frame_of(row)
+                chain_of[row] = around_it if own == NONE else chains.push(around_it, own)
+    return np.array([chain_of[row] for row in rows.tolist()], np.int64)

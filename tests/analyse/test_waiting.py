@@ -1,0 +1,57 @@
+"""What a thread waits for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from layerscope.analyse.waiting import evidence, states
+from layerscope.collect import sampled
+from layerscope.model.layers import WAITS
+
+FUTEX, READ, POLL, EPOLL, NANOSLEEP, YIELD, WAIT4 = 202, 0, 7, 232, 35, 24, 61
+
+
+def state(system_call: int, *functions: str, file: int = sampled.NO_FILE, preempted: bool = False) -> str:
+    """The state of one wait with these functions on its stack."""
+    told = 0
+    for name in functions:
+        told |= evidence(name)
+    found, idle = states(np.array([system_call]), np.array([file]), np.array([preempted]), np.array([told]))
+    name = WAITS[int(found[0])]
+    assert bool(idle[0]) == (name == "pool")
+    return name
+
+
+@pytest.mark.parametrize(
+    ("functions", "expected"),
+    [
+        (("main", "pthread_mutex_lock"), "lock"),
+        (("_PyEval_EvalFrameDefault", "take_gil", "pthread_cond_timedwait"), "gil"),
+        (("gomp_thread_start", "gomp_team_barrier_wait_end"), "barrier"),
+        (("gomp_thread_start", "gomp_barrier_wait_end"), "pool"),
+        (("c10::ThreadPool::main_loop(unsigned long)", "pthread_cond_wait"), "pool"),
+        (("torch::autograd::ReadyQueue::pop()",), "pool"),
+        (("start_thread", "blas_thread_server"), "pool"),
+    ],
+)
+def test_a_futex_is_what_the_functions_say(functions: tuple[str, ...], expected: str) -> None:
+    assert state(FUTEX, *functions) == expected
+
+
+@pytest.mark.parametrize(
+    ("system_call", "file", "expected"),
+    [
+        (READ, sampled.PIPE, "pipe"), (READ, sampled.SOCKET, "socket"), (READ, sampled.REGULAR, "file"),
+        (READ, sampled.TERMINAL, "file"), (POLL, sampled.NO_FILE, "event"), (POLL, sampled.PIPE, "pipe"),
+        (EPOLL, sampled.EVENT, "event"), (NANOSLEEP, sampled.NO_FILE, "sleep"), (YIELD, sampled.NO_FILE, "yield"),
+        (WAIT4, sampled.NO_FILE, "other"), (sampled.NO_SYSTEM_CALL, sampled.NO_FILE, "page_fault"),
+        (sampled.UNKNOWN_SYSTEM_CALL, sampled.NO_FILE, "other"),
+    ],
+)  # fmt: skip
+def test_other_system_calls_are_what_they_are_called_with(system_call: int, file: int, expected: str) -> None:
+    assert state(system_call, file=file) == expected
+
+
+def test_a_thread_that_could_run_waits_for_a_cpu_whatever_it_does() -> None:
+    assert state(FUTEX, "take_gil", preempted=True) == "preempted"

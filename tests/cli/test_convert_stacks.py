@@ -1,0 +1,192 @@
+"""From what the sampler wrote to the tables: names, open spans, steps, waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from layerscope.collect import sampled
+from tests.cli.raw_file import EXECUTE, MODULE, RawFile
+from tests.cli.sampler_file import SamplerFile
+from tests.cli.test_convert import Converted, iteration
+
+FUTEX, READ, POLL, SLEEP = 202, 0, 7, 230
+MAIN, WORKER = 100, 101
+LIBRARY = "[libnothing.so]"
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    (tmp_path / "raw").mkdir()
+    return tmp_path / "raw"
+
+
+def paths(made: Converted) -> dict[int, list[str]]:
+    """The frames of every stack, as layer:name from the outside in."""
+    rows = made.rows(
+        "SELECT stack, parent, layer, name FROM stacks JOIN frames USING (frame) ORDER BY stack"
+    )  # fmt: skip
+    found: dict[int, list[str]] = {}
+    for row in rows:
+        around = found[row["parent"]] if row["parent"] is not None else []
+        found[row["stack"]] = [*around, f"{row['layer']}:{row['name']}"]
+    return found
+
+
+def samples(made: Converted) -> list[dict[str, Any]]:
+    """All samples, with their stack as a path."""
+    path = paths(made)
+    columns = "at_ns, tid, stack, weight_ns, s.count, s.kind, state, idle, exact, s.step, s.phase, p.name AS span"
+    tables = "samples s JOIN tracks t USING (track) LEFT JOIN spans p USING (span)"
+    rows = made.rows(f"SELECT {columns} FROM {tables} ORDER BY at_ns, state")
+    return [{**row, "stack": path.get(row["stack"])} for row in rows]
+
+
+def training(raw: Path) -> RawFile:
+    """Three steps of a loop on the main thread; see `iteration`."""
+    file = RawFile(raw, MAIN, 500)
+    file.poll(600)
+    records = [*file.thread_begin(900, MAIN, 1)]
+    for at in (1000, 6000, 11000):
+        records += iteration(file, at, at)
+    file.records(0, records)
+    file.end(20_000)
+    return file
+
+
+def test_a_sample_is_of_the_operators_module_step_and_phase_that_were_open(raw: Path) -> None:
+    training(raw)
+    stacks = SamplerFile(raw, MAIN)
+    stacks.thread(0, MAIN, 400)
+    stack = stacks.stack("main", "py:train", "py:step", "conv", "gemm")
+    stacks.cpu(6800, 0, stack, 10_000_000)  # in aten::convolution in aten::conv2d of the second step
+    stacks.cpu(6650, 0, stack, 10_000_000)  # in aten::conv2d alone
+    stacks.cpu(7300, 0, stacks.stack("main", "py:train"), 7)  # between operators
+    stacks.cpu(19_000, 0, stacks.stack("main", "py:train"), 9)  # behind the last step
+    stacks.end(20_000)
+    made = Converted(raw)
+
+    around = ["native:[libnothing.so]", "python:train", "python:step"]
+    inner = [f"native:{LIBRARY}"] * 2
+    first, second, between, behind = samples(made)
+    assert first["stack"] == [*around, "operators:aten::conv2d", *inner]
+    assert (first["span"], first["step"], first["phase"]) == ("aten::conv2d", 1, "forward")
+    assert second["stack"] == [*around, "operators:aten::conv2d", "operators:aten::convolution", *inner]
+    assert (second["span"], second["tid"], second["weight_ns"]) == ("aten::convolution", MAIN, 10_000_000)
+    assert between["stack"] == around[:2]
+    assert (between["span"], between["step"], between["kind"], between["state"]) == (None, 1, "cpu", "user")
+    assert (behind["step"], behind["phase"]) == (None, None)
+
+
+def test_time_in_the_kernel_is_a_frame_of_its_own(raw: Path) -> None:
+    training(raw)
+    stacks = SamplerFile(raw, MAIN)
+    stacks.thread(0, MAIN, 400)
+    stack = stacks.stack("py:train", "copy")
+    stacks.cpu(6800, 0, stack, 30, kernel_ns=20)
+    stacks.cpu(6900, 0, stack, 5, kernel_ns=5)
+    stacks.end(20_000)
+    made = Converted(raw)
+
+    found = [(row["weight_ns"], row["state"], row["stack"][-1]) for row in samples(made)]
+    assert found == [(20, "kernel", "kernel:[kernel]"), (10, "user", f"native:{LIBRARY}"),
+                     (5, "kernel", "kernel:[kernel]")]  # fmt: skip
+
+
+def test_waits_have_their_reason_and_page_faults_their_number(raw: Path) -> None:
+    training(raw)
+    stacks = SamplerFile(raw, MAIN)
+    stacks.thread(0, MAIN, 400)
+    stack = stacks.stack("py:train", "wait")
+    stacks.wait(1100, 0, stack, 50, FUTEX)
+    stacks.wait(1200, 0, stack, 60, READ, file=sampled.PIPE)
+    stacks.wait(1300, 0, stack, 70, SLEEP, flags=0)
+    stacks.wait(1400, 0, stack, 80, sampled.NO_SYSTEM_CALL)
+    stacks.wait(1500, 0, sampled.NONE, 90, sampled.UNKNOWN_SYSTEM_CALL, flags=sampled.EXACT | sampled.PREEMPTED)
+    stacks.wait(1550, 0, stack, 95, POLL, file=sampled.SOCKET)
+    stacks.faults(1600, 0, stack, 509)
+    stacks.end(20_000)
+
+    found = [
+        (row["kind"], row["state"], row["weight_ns"], row["exact"], row["count"]) for row in samples(Converted(raw))
+    ]
+    assert found == [
+        ("offcpu", "lock", 50, True, 1), ("offcpu", "pipe", 60, True, 1), ("offcpu", "sleep", 70, False, 1),
+        ("offcpu", "page_fault", 80, True, 1), ("offcpu", "preempted", 90, True, 1), ("offcpu", "socket", 95, True, 1),
+        ("fault", "user", 0, False, 509),
+    ]  # fmt: skip
+
+
+def test_a_worker_is_charged_to_the_primitive_that_it_has_a_share_of(raw: Path) -> None:
+    file = RawFile(raw, MAIN, 500)
+    file.poll(600)
+    module, call = file.number("Net.conv\nConv2d\n/a/train.py:5"), file.number("cpu,convolution,jit,x,y,z,mb1")
+    file.records(
+        0,
+        [
+            *file.thread_begin(900, MAIN, 1),
+            *file.span(1050, 1900, 2, "convolution", EXECUTE, args=call, module=module),
+            *file.span(1010, 1950, 1, "aten::conv2d", module=module),
+            *file.span(1000, 2000, 0, "Net.conv\nConv2d\n/a/train.py:5", MODULE, module=module),
+        ],
+    )
+    file.records(1, [*file.thread_begin(1000, WORKER, 2), *file.span(1100, 1800, 0, "convolution", EXECUTE, args=call)])
+    file.end(20_000)
+    stacks = SamplerFile(raw, MAIN)
+    stacks.thread(0, MAIN, 400)
+    stacks.thread(1, WORKER, 950)
+    stacks.cpu(1500, 1, stacks.stack("jit:4096"), 10)
+    stacks.cpu(1600, 0, stacks.stack("py:train", "jit:4096"), 10)
+    stacks.end(20_000)
+    made = Converted(raw)
+
+    worker, main = samples(made)
+    chain = ["modules:Net.conv", "operators:aten::conv2d", "primitives:convolution"]
+    assert worker["stack"] == [*chain, "native:[jit]"]
+    assert main["stack"] == ["python:train", *chain, "native:[jit]"]
+    assert (worker["tid"], main["tid"]) == (WORKER, MAIN)
+
+
+def test_threads_that_only_the_sampler_saw_become_tracks_and_others_keep_theirs(raw: Path) -> None:
+    training(raw)
+    stacks = SamplerFile(raw, MAIN)
+    stacks.thread(0, MAIN, 400)
+    stacks.thread(1, 555, 700, 9000, b"pool worker")
+    stacks.cpu(1500, 1, stacks.stack("work"), 10)
+    stacks.cpu(1600, 0, stacks.stack("py:train"), 10)
+    stacks.end(20_000)
+    made = Converted(raw)
+
+    threads = made.rows("SELECT * FROM tracks WHERE kind = 'thread' ORDER BY tid")
+    assert [(row["tid"], row["name"], row["start_ns"], row["end_ns"], row["process"]) for row in threads] == [
+        (MAIN, "", 900, None, 0), (555, "pool worker", 700, 9000, 0)
+    ]  # fmt: skip
+    assert made.rows("SELECT count(DISTINCT track) AS n FROM tracks") == [{"n": 2}]
+
+
+def test_samples_of_a_program_without_spans_and_of_a_cut_file_are_there(raw: Path) -> None:
+    file = RawFile(raw, MAIN, 500)
+    file.poll(600)
+    file.end(20_000)
+    stacks = SamplerFile(raw, MAIN)
+    stacks.thread(0, MAIN, 400)
+    for at_ns in range(1000, 1100, 10):
+        stacks.cpu(at_ns, 0, stacks.stack("py:main", "py:work"), 10)
+    whole = raw / sampled.FILE
+    whole.write_bytes(whole.read_bytes()[:-20])  # the sampler was killed in the middle of its last sample
+    made = Converted(raw)
+
+    found = samples(made)
+    assert len(found) == 9
+    assert {tuple(row["stack"]) for row in found} == {("python:main", "python:work")}
+    assert made.table("problems", "layer", "code") == [("stacks", "stacks_cut")]
+
+
+def test_without_a_sampler_the_tables_are_empty_and_nobody_complains(raw: Path) -> None:
+    training(raw)
+    made = Converted(raw)
+
+    assert [made.conversion.rows[name] for name in ("samples", "stacks", "frames")] == [0, 0, 0]
+    assert made.table("problems", "code") == []

@@ -1,0 +1,102 @@
+"""Stacks as a tree, and which spans were open around a sample."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerscope.store.stacking import NONE, Fusion, Tree, chains_of, innermost
+
+
+@st.composite
+def nested_spans(draw: st.DrawFn) -> list[tuple[int, int, int]]:
+    """Spans (start, end, parent's row) of one thread, by start and then from the outside in."""
+    spans: list[tuple[int, int, int]] = []
+    for _ in range(draw(st.integers(0, 12))):
+        parent = draw(st.integers(-1, len(spans) - 1))
+        low, high = (spans[parent][0], spans[parent][1]) if parent >= 0 else (0, 40)
+        # Behind its elder siblings, as one thread has them.
+        low = max([low, *(end for _, end, of in spans if of == parent)])
+        if low > high:
+            continue
+        start = draw(st.integers(low, high))
+        spans.append((start, draw(st.integers(start, high)), parent))
+    depth = [0] * len(spans)
+    for row, (_, _, parent) in enumerate(spans):
+        depth[row] = depth[parent] + 1 if parent >= 0 else 0
+    order = sorted(range(len(spans)), key=lambda row: (spans[row][0], depth[row], row))
+    place = {row: at for at, row in enumerate(order)} | {-1: -1}
+    return [(spans[row][0], spans[row][1], place[spans[row][2]]) for row in order]
+
+
+def is_open(span: tuple[int, int, int], at: int) -> bool:
+    return span[0] <= at < span[1]
+
+
+@given(nested_spans(), st.lists(st.integers(-2, 42), max_size=20))
+def test_the_innermost_open_span_is_open_and_has_no_open_child(
+    spans: list[tuple[int, int, int]], times: list[int]
+) -> None:
+    start, end, parent = (np.array(column, np.int64) for column in zip(*spans, strict=True)) if spans else [
+        np.zeros(0, np.int64)
+    ] * 3  # fmt: skip
+
+    found = innermost(start, end, parent, np.array(times, np.int64)).tolist()
+
+    for at, row in zip(times, found, strict=True):
+        if row == NONE:
+            assert not any(is_open(span, at) for span in spans)
+        else:
+            assert is_open(spans[row], at)
+            assert not any(is_open(span, at) for span in spans if span[2] == row)
+
+
+@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), max_size=12))
+def test_a_tree_gives_each_stack_once_and_its_frames_back(stacks: list[list[int]]) -> None:
+    tree, number = Tree(), {}
+    for frames in stacks:
+        stack = NONE
+        for frame in frames:
+            stack = tree.push(stack, frame)
+        number[tuple(frames)] = stack
+
+    assert len(set(number.values())) == len(number)
+    for frames, stack in number.items():
+        assert tree.frames(stack) == list(frames)
+        assert tree.depth[stack] == len(frames) - 1
+    assert all(parent < stack for stack, parent in enumerate(tree.parent))
+
+
+def test_spans_lie_between_the_last_outer_frame_and_what_is_inside_of_it() -> None:
+    fusion = Fusion()
+    python = fusion.sampled.push(NONE, 10)
+    native = fusion.sampled.push(python, 11)
+    leaf = fusion.sampled.push(native, 12)
+    fusion.outer = [python, python, python]
+    chain = fusion.chains.push(fusion.chains.push(NONE, 20), 21)
+
+    assert fusion.fused.frames(fusion.stack(leaf, chain)) == [10, 20, 21, 11, 12]
+    assert fusion.fused.frames(fusion.stack(leaf, NONE)) == [10, 11, 12]
+    assert fusion.fused.frames(fusion.stack(python, chain)) == [10, 20, 21]
+    assert fusion.fused.frames(fusion.stack(NONE, chain)) == [20, 21]
+    assert fusion.stack(NONE, NONE) == NONE
+    assert fusion.stack(leaf, chain) == fusion.stack(leaf, chain)
+
+
+def test_without_an_outer_frame_the_spans_are_outermost() -> None:
+    fusion = Fusion()
+    leaf = fusion.sampled.push(NONE, 1)
+    fusion.outer = [NONE]
+
+    assert fusion.fused.frames(fusion.stack(leaf, fusion.chains.push(NONE, 2))) == [2, 1]
+
+
+def test_chains_leave_out_what_has_no_frame() -> None:
+    chains = Tree()
+    parent = np.array([NONE, 0, 1, 1])
+    frames = {0: 100, 1: NONE, 2: 102, 3: 103}
+
+    found = chains_of(np.array([2, 3, NONE, 2, 0]), parent, lambda row: frames[row], chains)
+
+    assert [chains.frames(int(chain)) for chain in found] == [[100, 102], [100, 103], [], [100, 102], [100]]
