@@ -38,9 +38,19 @@ class SamplerFile:
         """A chunk of rows."""
         self._write(kind, np.array(rows, dtype).tobytes())
 
-    def thread(self, number: int, tid: int, start_ns: int, end_ns: int = 0, name: bytes = b"python") -> None:
-        """A thread of the process."""
-        self.rows(sampled.THREADS, sampled.THREAD, [(number, 0, tid, 0, start_ns, end_ns, name)])
+    def process(self, number: int, pid: int, ppid: int, start_ns: int, end_ns: int = 0) -> None:
+        """One more process."""
+        self.rows(sampled.PROCESSES, sampled.PROCESS, [(number, pid, ppid, PYTHON_3_11, start_ns, end_ns)])
+
+    def thread(
+        self, number: int, tid: int, start_ns: int, end_ns: int = 0, name: bytes = b"", process: int = 0
+    ) -> None:
+        """A thread of one of the processes."""
+        self.rows(sampled.THREADS, sampled.THREAD, [(number, process, tid, 0, start_ns, end_ns, name)])
+
+    def account(self, at_ns: int, thread: int, *values: int) -> None:
+        """What the system has accounted for a thread: run, delay, user, system, voluntary, forced, minor, major."""
+        self.rows(sampled.ACCOUNTS, sampled.ACCOUNT, [(at_ns, thread, 0, *values)])
 
     def _frame(self, name: str) -> int:
         if name not in self._frames:

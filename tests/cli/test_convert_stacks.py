@@ -166,6 +166,47 @@ def test_threads_that_only_the_sampler_saw_become_tracks_and_others_keep_theirs(
     assert made.rows("SELECT count(DISTINCT track) AS n FROM tracks") == [{"n": 2}]
 
 
+def test_a_process_with_nothing_but_samples_is_one(raw: Path) -> None:
+    training(raw)
+    stacks = SamplerFile(raw, MAIN)
+    stacks.thread(0, MAIN, 400)
+    stacks.process(1, 777, MAIN, 2000, 8000)
+    stacks.thread(1, 777, 2000, 8000, b"helper", process=1)
+    stacks.cpu(2500, 1, stacks.stack("py:work"), 10)
+    stacks.end(20_000)
+    made = Converted(raw)
+
+    assert made.table("processes", "process", "pid", "ppid", "host", "argv", "start_ns", "end_ns") == [
+        (0, MAIN, None, "machine-one", "python t.py", 500, 50_000), (1, 777, MAIN, "machine-one", "helper", 2000, 8000)
+    ]  # fmt: skip
+    (found,) = samples(made)
+    assert (found["tid"], found["stack"], found["span"], found["step"]) == (777, ["python:work"], None, None)
+    assert made.rows("SELECT process FROM tracks WHERE tid = 777") == [{"process": 1}]
+
+
+def test_accounts_are_totals_of_threads_and_counters_of_the_process(raw: Path) -> None:
+    file = training(raw)
+    file.sample(5000, 11, 22, 33, 44, 55, 66, 77)
+    stacks = SamplerFile(raw, MAIN)
+    stacks.thread(0, MAIN, 400)
+    stacks.thread(1, WORKER, 950)
+    for thread in (0, 1):
+        stacks.cpu(1500, thread, stacks.stack("work"), 10)
+    stacks.account(1000, 0, 100, 10, 0, 0, 5, 1, 20, 0)
+    stacks.account(1000, 1, 50, 5, 0, 0, 2, 0, 7, 0)
+    stacks.account(2000, 0, 300, 30, 0, 0, 9, 3, 40, 1)
+    stacks.end(20_000)
+    made = Converted(raw)
+
+    columns = ("tid", "cpu_ns", "delay_ns", "switches_voluntary", "switches_forced", "faults_minor", "faults_major")
+    of_tracks = [row for row in made.table("tracks", *columns) if row[0] is not None]
+    assert of_tracks == [(MAIN, 300, 30, 9, 3, 40, 1), (WORKER, 50, 5, 2, 0, 7, 0)]
+    counted = made.table("counters", "name", "at_ns", "value", order="ALL")
+    assert [row for row in counted if row[0] in ("delay_ns", "switches_forced")] == [
+        ("delay_ns", 1000, 15), ("delay_ns", 2000, 35), ("switches_forced", 1000, 1), ("switches_forced", 2000, 3),
+    ]  # fmt: skip
+
+
 def test_samples_of_a_program_without_spans_and_of_a_cut_file_are_there(raw: Path) -> None:
     file = RawFile(raw, MAIN, 500)
     file.poll(600)

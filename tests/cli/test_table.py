@@ -15,7 +15,9 @@ from layerscope import __version__, cli
 from layerscope.model.schema import SCHEMA_VERSION
 from tests.recordings import MS, Recording
 
-KNOWN = "counters, modules, operators, primitives, processes, ranks, spans, steps, threads"
+KNOWN = (
+    "counters, functions, lines, modules, operators, primitives, processes, ranks, spans, steps, symbols, threads, waits"
+)
 
 
 @pytest.fixture(autouse=True)

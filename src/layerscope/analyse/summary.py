@@ -376,7 +376,10 @@ def _cost(info: RunInfo) -> Cost:
     program_ns = info.program.user_ns + info.program.system_ns
     inside_ns = sum(layer.cpu_ns for layer in info.layers)
     cost = info.cost
-    parts = {"drainer": cost.drainer_cpu_ns, "converter": cost.converter_cpu_ns, "session": cost.session_cpu_ns}
+    parts = {
+        "drainer": cost.drainer_cpu_ns, "sampler": cost.sampler_cpu_ns, "converter": cost.converter_cpu_ns,
+        "session": cost.session_cpu_ns,
+    }  # fmt: skip
     beside_ns = {name: cpu_ns for name, cpu_ns in parts.items() if cpu_ns}
     return Cost(
         inside=inside_ns / program_ns if inside_ns and program_ns else None,

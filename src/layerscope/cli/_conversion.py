@@ -71,9 +71,9 @@ class RunConversion:
         self._limits = limits = limits_of(options, memory_bytes)
         self._stripped: set[Path] = set()
         self.parts = Parts(tables, self._texts, self._totals, limits)
-        self._stacks = Stacks(raw, tables, self._tracks, self._texts)
+        self.stacks = Stacks(raw, tables, self._tracks, self._texts)
         step_mark = options.get("step_mark", "")
-        self._epochs = Epochs(self._texts, self._totals, self.parts, self._stacks, limits, step_mark)
+        self._epochs = Epochs(self._texts, self._totals, self.parts, self.stacks, limits, step_mark)
 
     def advance(self, most: float = float("inf")) -> int:
         """Read what is new in the raw files, `most` records or a few more of each; returns how many were read."""
@@ -105,7 +105,7 @@ class RunConversion:
                 continue
             if process.decoder.waiting >= min(BATCH_RECORDS, self._limits.epoch_spans, share):
                 self._take(process)
-                if self._epochs.is_full and not self._stacks.is_behind(process.read_until_ns):
+                if self._epochs.is_full and not self.stacks.is_behind(process.read_until_ns):
                     self._close_epoch()
                 return True
             if count >= BATCH_CHUNKS:
@@ -158,13 +158,13 @@ class RunConversion:
             for nesting in process.nesting.values():
                 nesting.finish()
         self._close_epoch(last=True)
-        self._stacks.finish(self.processes.values())
+        self.stacks.finish(list(self.processes.values()))
         lost = [key for process in self.processes.values() for n in process.nesting.values() for key in n.never_came]
         if lost:
             self.parts.forget_parents(lost)
         self.parts.finish()
         self.rows |= {"spans": self.parts.rows, "links": self.parts.links, "primitives": self.parts.primitives}
-        self.rows |= self._stacks.rows
+        self.rows |= self.stacks.rows
         self._write_steps()
         self._write_totals()
         if keeps_within_size:
@@ -343,11 +343,13 @@ class RunConversion:
         small = SmallTables(self._texts, len(self._tracks.owners))
         for process in self.processes.values():
             small.add_process(process, session)
-        small.rows["tracks"].extend(self._stacks.track_rows({row["track"] for row in small.rows["tracks"]}))
-        self._stacks.add_accounts(small)
+        host = small.rows["processes"][0]["host"] if self.processes else ""
+        small.rows["processes"].extend(self.stacks.process_rows(host))
+        small.rows["tracks"].extend(self.stacks.track_rows({row["track"] for row in small.rows["tracks"]}))
+        self.stacks.add_accounts(small)
         small.add_texts()
         small.rows["problems"].extend([*session.get("problems", []), *self._unmatched(), *self._windows_missed()])
-        small.rows["problems"].extend([*self._not_kept(), *self._stacks.problems()])
+        small.rows["problems"].extend([*self._not_kept(), *self.stacks.problems()])
         small.add_problems(list(self.processes.values()))
         self.rows.update(small.write(self.tables))
 

@@ -57,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "agent_cpu_ns": sum(decoder.final.get("agent_cpu_ns", 0) for decoder in decoders),
                 "backward": sum(process.backward for process in conversion.processes.values()),
                 "thinned": conversion.parts.most_weight,
+                "sampled": conversion.stacks.counts(),
             }
         )
     )

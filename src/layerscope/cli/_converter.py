@@ -34,7 +34,8 @@ def start_converter(recording: Run, session: Recorder) -> subprocess.Popen[bytes
 def converted(converter: subprocess.Popen[bytes] | None, session: Recorder) -> dict[str, Any]:
     """Let the converter finish; what it says of its tables."""
     numbers = ("cpu_ns", "records", "backward", "dropped", "agent_cpu_ns", "thinned")
-    nothing = {"rows": {}, "tables": "", **dict.fromkeys(numbers, 0)}
+    sampled = {"lost": 0, "handler_ns": 0}
+    nothing = {"rows": {}, "tables": "", "sampled": sampled, **dict.fromkeys(numbers, 0)}
     if converter is None:
         return nothing
     out, _ = converter.communicate()

@@ -60,7 +60,7 @@ def write_stacks(folder: Path, content: ImportedStacks) -> dict[str, int]:
 
 
 def _states(content: ImportedStacks) -> tuple[np.ndarray, np.ndarray]:
-    """The state (index into SAMPLE_STATES) of each sample and whether it is idle: of waits by the names on its stack."""
+    """The state (index into SAMPLE_STATES) of each sample, of waits by names on its stack, and whether it is idle."""
     samples = content.samples
     state, idle = samples["state"].copy(), samples["idle"].copy()
     waits = np.flatnonzero(samples["kind"] == SAMPLE_KINDS.index("offcpu"))

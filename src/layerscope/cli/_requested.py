@@ -12,6 +12,7 @@ from layerscope.collect import jit_maps, verbose
 from layerscope.collect.agent import ITT, NVTX
 from layerscope.collect.program import Program
 from layerscope.collect.recorder import surviving
+from layerscope.collect.sampler import Sampler
 from layerscope.collect.session import Session
 from layerscope.collect.spool import LATE
 from layerscope.errors import UsageError
@@ -71,6 +72,8 @@ class Requested:
         self._tap: verbose.VerboseTap | None = None
         if MODULES not in layers:
             session.layers["modules"] = False
+        if STACKS in layers:
+            session.sampler = Sampler(session.raw, session.problems)
         self._maps: dict[str, str] = {}
         self._since_s = time.time()
         if MKL in layers:

@@ -5,7 +5,7 @@ Samples are fused epoch by epoch, with the spans of the epoch; those of processe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from layerscope.cli._primitives import PRIMITIVE_SHARE
 from layerscope.cli._process import Process, TrackKeys
 from layerscope.cli._small_tables import SmallTables
 from layerscope.cli._spans import BACKWARD, EXECUTE, LAYERS, SHARE, Columns, rows_of
-from layerscope.cli._texts import Texts
-from layerscope.collect import sampled
+from layerscope.cli._texts import ProcessTexts, Texts
+from layerscope.collect import sampled, spool
+from layerscope.collect.layers.operators import Decoder
 from layerscope.collect.layers.stacks import SampledFile
 from layerscope.model.layers import PHASES, SAMPLE_KINDS, SAMPLE_STATES, STACKS, WAITS
 from layerscope.store.stacking import NONE, Fusion, chains_of, innermost
@@ -51,6 +52,7 @@ class Stacks:
     texts: Texts
     rows: dict[str, int] = field(default_factory=dict)
     threads: dict[int, int] = field(default_factory=dict)  # number of the sampler -> key of the track
+    alone: dict[int, Process] = field(default_factory=dict)  # by number of the sampler
     file: SampledFile = field(init=False)
     _fusion: Fusion = field(default_factory=Fusion)
     _frames: Frames = field(init=False)
@@ -219,9 +221,15 @@ class Stacks:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def finish(self, processes: Iterable[Process]) -> None:
+    def finish(self, processes: Sequence[Process]) -> None:
         """Write what is left, and the tables of frames and stacks."""
-        until: Until = {process.number: (process, _EVER, _no_steps) for process in processes}
+        self.advance()
+        self._find_processes(list(processes))
+        unknown = [number for number in self.file.processes if number not in self._process_of]
+        for place, number in enumerate(unknown, len(processes)):
+            self.alone[number] = self._alone(place)
+            self._process_of[number] = place
+        until: Until = {one.number: (one, _EVER, _no_steps) for one in (*processes, *self.alone.values())}
         self.fuse({"span": np.zeros(0, np.int64)}, np.zeros(0, np.int64), {}, until)
         self.rows["samples"] = self._writer.rows
         tree = self._fusion.fused
@@ -232,6 +240,10 @@ class Stacks:
         }  # fmt: skip
         self.rows["stacks"] = write_columns(self.tables, "stacks", columns)
         self.rows["frames"] = write_columns(self.tables, "frames", self._frames.columns())
+
+    def counts(self) -> dict[str, int]:
+        """Samples that were lost, and the time that taking samples took inside the program."""
+        return {name: int(self.file.quality[name]) for name in ("lost", "handler_ns")}
 
     def add_accounts(self, small: SmallTables) -> None:
         """What the system accounted for threads and processes: columns of `tracks`, rows of `counters`."""
@@ -246,6 +258,27 @@ class Stacks:
         for number, mine in self._process_of.items():
             if (process == number).any():
                 small.add_process_counters(mine, counters_of_process(accounts[process == number]))
+
+    def _alone(self, number: int) -> Process:
+        """A process of which nothing but samples were recorded: a child that ran nothing of a framework."""
+        return Process(
+            number, "", spool.SpoolReader(self.raw), ProcessTexts(self.texts, []), Decoder(), self.tracks
+        )  # fmt: skip
+
+    def process_rows(self, host: str) -> list[dict[str, Any]]:
+        """Rows of `processes` for those of which nothing else is known; with nothing but samples it is `host`'s."""
+        rows = []
+        for number, process in self.alone.items():
+            row = self.file.processes[number]
+            names = [one["name"] for one in self.file.threads.values() if int(one["tid"]) == int(row["pid"])]
+            rows.append(
+                {
+                    "process": process.number, "pid": int(row["pid"]), "ppid": int(row["ppid"]), "host": host,
+                    "argv": names[-1].decode("utf-8", "replace") if names else "",
+                    "start_ns": int(row["start_ns"]), "end_ns": int(row["end_ns"]) or None,
+                }
+            )  # fmt: skip
+        return rows
 
     def track_rows(self, known: set[int]) -> list[dict[str, Any]]:
         """Rows of `tracks` for threads that were sampled and of which nothing else is `known`."""
@@ -265,10 +298,6 @@ class Stacks:
     def problems(self) -> list[dict[str, Any]]:
         """What the sampler could not record, and what the file shows."""
         told = [{key: problem.get(key, "") for key in _PROBLEM} for problem in self.file.problems]
-        unknown = sum(len(rows) for rows in self._waiting)
-        if unknown:
-            what = f"{unknown} samples are of processes of which nothing else was recorded"
-            told.append(dict(zip(_PROBLEM, ("unknown_process", what, "", "these samples"), strict=True)))
         if self.file.is_damaged or (self.file.settings and not self.file.ended):
             what = (
                 "the sampler did not come to its end" if not self.file.is_damaged else "the file of stacks is damaged"

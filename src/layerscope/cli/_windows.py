@@ -63,13 +63,23 @@ def windows_of(asked: Window, records: np.ndarray) -> list[Found]:
     rule = code & _RULE_BITS
     strongest = int(rule.max())
     holds = by_time | (rule == strongest)
-    if strongest == layout.RULE_REQUEST:  # of several modules that requests seemed to begin with it is the last one
-        holds &= by_time | (code >> layout.WINDOW_INSTANCE == int((code >> layout.WINDOW_INSTANCE).max()))
-        code &= (1 << layout.WINDOW_INSTANCE) - 1
-    told, code = told[holds], code[holds]
+    told, code, by_time = told[holds], code[holds], by_time[holds]
     first = Found(EARLIEST, first=0, rule=RULES.get(strongest, ""))
     is_from_start = not asked.first if asked.is_of_steps else not asked.after_s
     open_one = first if is_from_start else None
+    if strongest != layout.RULE_REQUEST:
+        return _between(told, code, first.rule, open_one)
+    # It may have seemed that requests begin with one module, and then that it is another one: the last of them counts.
+    leader, code = code >> layout.WINDOW_INSTANCE, code & ((1 << layout.WINDOW_INSTANCE) - 1)
+    for number in np.unique(leader)[::-1].tolist():
+        mine = by_time | (leader == number)
+        if found := _between(told[mine], code[mine], first.rule, open_one):
+            return found
+    return []
+
+
+def _between(told: np.ndarray, code: np.ndarray, rule: str, open_one: Found | None) -> list[Found]:
+    """The windows between marks of opening and closing; `open_one` is open before the first of these."""
     found: list[Found] = []
     for record, bits in zip(told, code.tolist(), strict=True):
         at_ns, number = int(record["start"]), int(record["seq"])
@@ -77,7 +87,7 @@ def windows_of(asked: Window, records: np.ndarray) -> list[Found]:
             if open_one is None or bits & layout.WINDOW_WAS_CLOSED:
                 is_cut = bool(bits & layout.WINDOW_BY_TIME)
                 instance = (bits >> layout.WINDOW_INSTANCE) or -1
-                open_one = Found(at_ns, first=number, rule=first.rule, optimizer=instance, is_cut=is_cut)
+                open_one = Found(at_ns, first=number, rule=rule, optimizer=instance, is_cut=is_cut)
         elif open_one is not None:
             found.append(_closed(open_one, at_ns, number, bits))
             open_one = None

@@ -43,6 +43,7 @@ from layerscope.collect.init import stand_aside
 from layerscope.collect.launchers import Launch
 from layerscope.collect.program import Program, become, lacks_room
 from layerscope.collect.recorder import Recorder, surviving
+from layerscope.collect.sampled import FILE
 from layerscope.collect.session import Ended, Session
 from layerscope.collect.shapes import prepare as prepare_shapes
 from layerscope.collect.spool import OPTIONS
@@ -51,7 +52,7 @@ from layerscope.collect.windows import Window
 from layerscope.errors import LayerscopeError, RunError, UsageError
 from layerscope.host import cpu, frameworks
 from layerscope.model.events import Problem
-from layerscope.model.layers import COUNTERS, OPERATORS
+from layerscope.model.layers import COUNTERS, OPERATORS, STACKS
 from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.model.secrets import kept_environment, mask
 from layerscope.store.run import (
@@ -396,7 +397,10 @@ def finish(
     recording.tables_path = Path(converted["tables"] or recording.path)
     raw_bytes = folder_bytes(recording.raw)
     tables_bytes = folder_bytes(recording.tables_path) - (raw_bytes if recording.tables_path == recording.path else 0)
-    info.cost = RecordingCost(time.process_time_ns(), session.link.cpu_ns, converted["cpu_ns"], raw_bytes, tables_bytes)
+    info.cost = RecordingCost(
+        time.process_time_ns(), session.link.cpu_ns, converted["cpu_ns"], raw_bytes, tables_bytes,
+        session.sampler.cpu_ns if session.sampler else 0,
+    )  # fmt: skip
     with contextlib.suppress(OSError):
         recording.save()
 
@@ -410,7 +414,14 @@ def _layers(session: Recorder, converted: dict[str, Any], recording: Run) -> lis
         OPERATORS, "recorded" if converted["records"] else "nothing", problem,
         converted["records"], converted["dropped"], cpu_ns, folder_bytes(recording.raw),
     )  # fmt: skip
-    return [operators, LayerState(COUNTERS, "recorded", "", converted["rows"].get("counters", 0))]
+    layers = [operators, LayerState(COUNTERS, "recorded", "", converted["rows"].get("counters", 0))]
+    if session.sampler is None:
+        return layers
+    problem = next((p.what for p in session.problems if p.layer == STACKS and p.lost), "")
+    samples, sampled = converted["rows"].get("samples", 0), converted["sampled"]
+    state = "recorded" if samples else "nothing"
+    size = (recording.raw / FILE).stat().st_size if (recording.raw / FILE).exists() else 0
+    return [*layers, LayerState(STACKS, state, problem, samples, sampled["lost"], sampled["handler_ns"], size)]
 
 
 def summarise(recording: Run, quiet: bool, unread: str = "") -> None:

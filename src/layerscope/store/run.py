@@ -57,6 +57,7 @@ class RecordingCost(msgspec.Struct):
     converter_cpu_ns: int = 0
     raw_bytes: int = 0
     tables_bytes: int = 0
+    sampler_cpu_ns: int = 0
 
 
 class ProgramState(msgspec.Struct):
