@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from layerscope.analyse.waiting import evidence, states
+from layerscope.analyse.waiting import TEAM, deeper, evidence, states
 from layerscope.collect import sampled
 from layerscope.model.layers import WAITS
 
@@ -16,7 +16,7 @@ def state(system_call: int, *functions: str, file: int = sampled.NO_FILE, preemp
     """The state of one wait with these functions on its stack."""
     told = 0
     for name in functions:
-        told |= evidence(name)
+        told = deeper(told, evidence(name))
     found, idle = states(np.array([system_call]), np.array([file]), np.array([preempted]), np.array([told]))
     name = WAITS[int(found[0])]
     assert bool(idle[0]) == (name == "pool")
@@ -28,7 +28,12 @@ def state(system_call: int, *functions: str, file: int = sampled.NO_FILE, preemp
     [
         (("main", "pthread_mutex_lock"), "lock"),
         (("_PyEval_EvalFrameDefault", "take_gil", "pthread_cond_timedwait"), "gil"),
-        (("gomp_thread_start", "gomp_team_barrier_wait_end"), "barrier"),
+        (("gomp_thread_start", "kernel", "gomp_team_barrier_wait_end"), "barrier"),
+        (("clone3", "start_thread", "[libgomp.so.1.0.0]", "work", "[libgomp.so.1.0.0]"), "barrier"),
+        (("clone3", "start_thread", "[libgomp.so.1.0.0]", "[libgomp.so.1.0.0]"), "pool"),
+        (("clone3", "start_thread", "[libgomp.so.1.0.0]", "work", "pthread_mutex_lock", "__lll_lock_wait"), "lock"),
+        (("main", "GOMP_parallel", "work", "GOMP_barrier"), "barrier"),
+        (("take_gil", "callback", "pthread_mutex_lock"), "lock"),
         (("gomp_thread_start", "gomp_barrier_wait_end"), "pool"),
         (("c10::ThreadPool::main_loop(unsigned long)", "pthread_cond_wait"), "pool"),
         (("torch::autograd::ReadyQueue::pop()",), "pool"),
@@ -51,6 +56,19 @@ def test_a_futex_is_what_the_functions_say(functions: tuple[str, ...], expected:
 )  # fmt: skip
 def test_other_system_calls_are_what_they_are_called_with(system_call: int, file: int, expected: str) -> None:
     assert state(system_call, file=file) == expected
+
+
+def test_a_thread_that_openmp_began_belongs_to_its_team_and_one_that_calls_it_does_not() -> None:
+    def told(*functions: str) -> int:
+        found = 0
+        for name in functions:
+            found = deeper(found, evidence(name))
+        return found & TEAM
+
+    assert told("clone3", "start_thread", "gomp_thread_start", "work")
+    assert told("clone3", "start_thread", "[libgomp.so.1]", "work", "memcpy")
+    assert not told("_start", "main", "GOMP_parallel", "work")
+    assert not told("clone3", "start_thread", "worker(void*)", "GOMP_parallel", "work")
 
 
 def test_a_thread_that_could_run_waits_for_a_cpu_whatever_it_does() -> None:

@@ -99,7 +99,7 @@ def test_a_fight_for_the_interpreter_is_one(program_python: str, tmp_path: Path)
 def test_waiting_for_a_pipe_is_found_where_it_is_read(program_python: str, tmp_path: Path) -> None:
     recorded, told = record(program_python, tmp_path, "pipes")
 
-    ns = weight_below(recorded, "recv_bytes", "kind = 'offcpu' AND state = 'pipe'")
+    ns = weight_below(recorded, "_ConnectionBase.recv_bytes", "kind = 'offcpu' AND state = 'pipe'")
     assert 0.8 * told["waited_ns"] < ns <= told["waited_ns"]
     # The child sleeps meanwhile, and is a process of the recording too.
     assert weight_below(recorded, "_send", "kind = 'offcpu' AND state = 'sleep'") > 0.8e9

@@ -38,7 +38,8 @@ CASES = (
     Loop("sanity_first", "optimizer", 20, (":2", "1:4")),
     Loop("inference", "loader", 20, (":2", "3:9")),
     Loop("requests", "request", 30, (":3", "7:9")),
-    Loop("threads", "request", 60, ("20:25",)),
+    Loop("generation", "request", 12, (":1", ":2", "1:2", "1:4", "5:6")),
+    Loop("threads", "request", 60, ("20:25", "20:22")),
     Loop("by_hand", "request", 20, ("4:6",)),
     Loop("marks", "mark", 20, (":2", "4:6")),
     Loop("ranges", "mark", 20, (":2", "3:5"), "iteration"),
@@ -113,17 +114,19 @@ import time, torch
 from torch.profiler import record_function
 torch.set_num_threads(1)
 model = torch.nn.Linear(8, 8)
+square, product = torch.ones(96, 96), torch.ones(96, 96)
 
 class Busy(torch.optim.SGD):
     def step(self, closure=None):
         for _ in range(OPERATORS):
-            torch.ones(3)
+            torch.mm(square, square, out=product)
         super().step(closure)
 
 optimizer = Busy(model.parameters(), lr=0.01)
 begin = time.monotonic()
 number = 0
-while time.monotonic() - begin < 4:
+# A slow machine makes as many steps, in more windows.
+while time.monotonic() - begin < 4 or number < 150:
     with record_function(f"step {number}"):
         time.sleep(0.01)
         model(torch.ones(2, 8)).sum().backward()
@@ -133,8 +136,9 @@ while time.monotonic() - begin < 4:
 """
 
 
-# With many operators in the optimizer the window opens, mostly, while it is at work.
-@pytest.mark.parametrize("in_optimizer", [0, 4_000])
+# With many operators in the optimizer the window opens, mostly, while it is at work. They are no small ones: on a
+# busy machine the drainer may be too late for a million of these in a second, and then not every step is whole.
+@pytest.mark.parametrize("in_optimizer", [0, 400])
 @pytest.mark.parametrize("options", [("--for", "0.3", "--every", "1"), ("--steps", "20:", "--for", "1")])
 def test_a_window_of_seconds_holds_whole_steps_with_their_numbers(
     options: tuple[str, ...], in_optimizer: int, program_python: str, tmp_path: Path
@@ -147,8 +151,10 @@ def test_a_window_of_seconds_holds_whole_steps_with_their_numbers(
 
     found = part.rows("SELECT DISTINCT name, step FROM spans WHERE name LIKE 'step %' AND step IS NOT NULL")
     assert {row["name"] for row in found} == {f"step {row['step']}" for row in found}
-    assert sorted(row["step"] for row in found) == numbers(part)
+    # Step 0, where a window is open then, begins with its first operator: its range has begun before.
+    assert sorted(row["step"] for row in found if row["step"]) == [number for number in numbers(part) if number]
     assert len(found) > 5
+    assert part.rows("SELECT * FROM gaps") == []
     # Every step is whole.
     counts = part.rows("SELECT DISTINCT n FROM (SELECT step, count(*) AS n FROM spans WHERE step > 0 GROUP BY 1)")
     assert len(counts) == 1

@@ -6,7 +6,7 @@ The states are `model.layers.WAITS`. From the strongest evidence to the weakest:
 - **`page_fault`**: it is in the kernel and in no system call.
 - **`gil`**: in the function of CPython that waits for the interpreter's lock.
 - **`pool`**: a thread of a pool (OpenMP, autograd, PyTorch's own, BLAS) that has no work. It is *idle*.
-- **`barrier`**: a thread of an OpenMP team that waits for the others of it.
+- **`barrier`**: a thread of an OpenMP team that waits for the others of it, or else inside of the runtime of OpenMP.
 - **`sleep`**, **`yield`**: it asked for that.
 - **`pipe`**, **`socket`**, **`file`**, **`event`**: reading, writing or polling one of these.
 - **`lock`**: any other futex.
@@ -21,17 +21,23 @@ import numpy as np
 
 from layerscope.model.layers import WAITS
 
-# What functions tell, as bits: all those on a stack together are its evidence.
-GIL, BARRIER, POOL, TEAM = 1, 2, 4, 8
+# What the functions of a stack tell, as bits. Those of a wait lie inside of the innermost function that does WORK; TEAM:
+# the thread belongs to OpenMP.
+GIL, BARRIER, POOL, TEAM, OPENMP, WORK = 1, 2, 4, 8, 16, 32
 _EVIDENCE = (
     (GIL, re.compile(r"^(take_gil|PyEval_RestoreThread.*|_PyEval_AcquireLock.*)$")),
-    (BARRIER, re.compile(r"barrier|__kmp_(hyper|tree|dist)_|^do_wait$|^gomp_.*_wait(_end)?$", re.IGNORECASE)),
+    (BARRIER, re.compile(r"barrier|__kmp_(hyper|tree|dist)_|^gomp_.*_wait(_end)?$", re.IGNORECASE)),
     (POOL, re.compile(
         r"ThreadPool::main_loop|ReadyQueue::pop|blas_thread_server|^__kmp_fork_barrier|tbb::.*(wait|sleep)|"
         r"^gomp_(simple_)?barrier_wait(_end)?$"
     )),
-    (TEAM, re.compile(r"^(gomp_thread_start|__kmp_launch_(thread|worker))")),
+    (OPENMP, re.compile(r"^(gomp_|GOMP_|__kmp|\[lib(gomp|i?omp5?)[.\]])")),
 )  # fmt: skip
+# What waiting itself goes through, and where threads begin: nothing that a program does with its time.
+_IS_NO_WORK = re.compile(
+    r"^(\[(lib(c|pthread)|ld-linux)[-.]|_*clone3?$|start_thread$|_*pthread_|_*futex|syscall$|_*lll_|sem_|__new_sem|"
+    r"__internal_|do_wait$|std::(condition_variable|mutex|unique_lock|__)|__gthread|thread_start$|execute_native_thread)"
+)
 
 # x86-64 numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl).
 _FUTEX = (202, 449, 455)
@@ -46,7 +52,16 @@ _BY_FILE = tuple(_CODES[state] for state in ("other", "pipe", "socket", "file", 
 
 def evidence(name: str) -> int:
     """What a function called `name` tells about a wait that it is on the stack of: bits."""
-    return sum(bit for bit, pattern in _EVIDENCE if pattern.search(name))
+    told = sum(bit for bit, pattern in _EVIDENCE if pattern.search(name))
+    return told or (0 if _IS_NO_WORK.match(name) else WORK)
+
+
+def deeper(around: int, own: int) -> int:
+    """What a stack tells whose innermost function tells `own`, and all around that one `around`."""
+    if own & WORK:
+        return around & TEAM | WORK
+    is_team = own & OPENMP and not around & WORK
+    return around | own | (TEAM if is_team else 0)
 
 
 def states(
@@ -61,8 +76,10 @@ def states(
     found[np.isin(system_call, _YIELD)] = _CODES["yield"]
     on_futex = np.isin(system_call, _FUTEX)
     found[on_futex] = _CODES["lock"]
-    found[on_futex & (evidence_of_stack & BARRIER > 0)] = _CODES["barrier"]
-    is_pool = on_futex & (evidence_of_stack & POOL > 0)
+    in_openmp = evidence_of_stack & (BARRIER | OPENMP) > 0
+    found[on_futex & in_openmp] = _CODES["barrier"]
+    # A library without names: what does no work inside of it has none to do.
+    is_pool = on_futex & ((evidence_of_stack & POOL > 0) | (in_openmp & (evidence_of_stack & WORK == 0)))
     found[is_pool] = _CODES["pool"]
     found[on_futex & (evidence_of_stack & GIL > 0)] = _CODES["gil"]
     found[system_call == _NONE] = _CODES["page_fault"]

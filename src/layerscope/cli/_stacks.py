@@ -93,7 +93,7 @@ class Stacks:
                 inherited = outer[around] if around >= 0 else NONE
                 outer.append(stack if self._frames.is_outer(frame) else inherited)
                 of_around = self._evidence[around] if around >= 0 else 0
-                self._evidence.append(of_around | self._frames.evidence(frame))
+                self._evidence.append(waiting.deeper(of_around, self._frames.evidence(frame)))
 
     # -- threads -----------------------------------------------------------------------------------
 

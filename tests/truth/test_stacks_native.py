@@ -1,0 +1,62 @@
+"""A C++ program of known imbalance, as the samples of its threads tell it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from layerscope.cli._open import open_run
+from tests.native.building import ROOT
+from tests.recorded import Recorded, layerscope
+from tests.truth.test_stacks import ABOVE
+
+pytestmark = pytest.mark.slow
+
+
+def compile_program(library: Path, target: Path) -> Path:
+    """imbalance.cpp with the library of programs in C."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("there is no C++ compiler (tried g++)")
+    flags = ["-std=c++17", "-O2", "-g", "-fopenmp", "-I", str(ROOT / "native" / "include")]
+    link = ["-L", str(library), f"-Wl,-rpath,{library}", "-llayerscope"]
+    source = str(ROOT / "tests" / "programs" / "imbalance.cpp")
+    subprocess.run([compiler, *flags, "-o", str(target), source, *link], check=True, timeout=120)
+    return target
+
+
+def test_an_imbalance_of_openmp_is_a_wait_at_a_barrier(native_agent: Path, tmp_path: Path) -> None:
+    program = compile_program(native_agent.parent, tmp_path / "imbalance")
+
+    # A thread that waits sleeps: otherwise it works at waiting, which is CPU time.
+    environment = os.environ | {"OMP_WAIT_POLICY": "passive"}
+    done = layerscope(
+        "run", "-o", "recording", "--layers", "+stacks", "--", str(program), cwd=tmp_path, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    recorded = Recorded(open_run(tmp_path / "recording.layerscope"), 0, done.stdout, done.stderr)
+    waited_ns = int(done.stdout)
+
+    waits = recorded.rows(
+        "SELECT tid = pid AS is_main, state, sum(weight_ns) AS ns FROM samples JOIN tracks USING (track) "
+        "JOIN processes USING (process) WHERE samples.kind = 'offcpu' GROUP BY ALL"
+    )
+    ns = {(row["is_main"], row["state"]): int(row["ns"]) for row in waits}
+    assert 0.8 * waited_ns < ns[False, "barrier"] <= 1.01 * waited_ns
+    # Both did what they were to do, inside of the range that was open, and in the function that has the work.
+    worked = recorded.rows(
+        f"{ABOVE} SELECT tid = pid AS is_main, sum(weight_ns) AS ns FROM samples JOIN tracks USING (track) "
+        "JOIN processes USING (process) WHERE samples.kind = 'cpu' AND stack IN (SELECT stack FROM framed "
+        "WHERE layer = 'native' AND name LIKE 'work(%') GROUP BY ALL"
+    )
+    cpu_ns = {row["is_main"]: int(row["ns"]) for row in worked}
+    assert 0.85 < cpu_ns[True] / 1.8e9 < 1.1
+    assert 0.85 < cpu_ns[False] / 0.6e9 < 1.1
+    lines = recorded.rows(f"{ABOVE} SELECT DISTINCT file FROM framed WHERE name LIKE 'work(%'")
+    assert [Path(row["file"] or "").name for row in lines] == ["imbalance.cpp"]
+    ranges = recorded.rows(f"{ABOVE} SELECT DISTINCT name FROM framed WHERE layer = 'ranges'")
+    assert ranges == [{"name": "imbalanced"}]
