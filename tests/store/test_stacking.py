@@ -84,6 +84,19 @@ def test_spans_lie_between_the_last_outer_frame_and_what_is_inside_of_it() -> No
     assert fusion.stack(leaf, chain) == fusion.stack(leaf, chain)
 
 
+def test_a_span_lies_inside_of_the_function_that_begins_it() -> None:
+    fusion = Fusion(anchors={11: 1, 13: 1, 15: 2, 20: 1, 21: 1, 22: 2, 23: 2})
+    stack = NONE
+    for frame in (10, 11, 12, 13, 14, 15, 16):
+        stack = fusion.sampled.push(stack, frame)
+    fusion.outer = [0] * 7
+    chain = NONE
+    for frame in (30, 20, 21, 22, 23):  # 30 is begun by no function, and for 23 there is no function left
+        chain = fusion.chains.push(chain, frame)
+
+    assert fusion.fused.frames(fusion.stack(stack, chain)) == [10, 30, 11, 20, 12, 13, 21, 14, 15, 22, 23, 16]
+
+
 def test_without_an_outer_frame_the_spans_are_outermost() -> None:
     fusion = Fusion()
     leaf = fusion.sampled.push(NONE, 1)

@@ -21,7 +21,7 @@ import numpy as np
 
 from layerscope.model.layers import WAITS
 
-# What the functions of a stack tell, as bits. Those of a wait lie inside of the innermost function that does WORK; TEAM:
+# What the functions of a stack tell, as bits. Those of a wait lie inside of the innermost one that does WORK; TEAM:
 # the thread belongs to OpenMP.
 GIL, BARRIER, POOL, TEAM, OPENMP, WORK = 1, 2, 4, 8, 16, 32
 _EVIDENCE = (

@@ -19,7 +19,9 @@ from layerscope.model.layers import FRAME_LAYERS, SPAN_LAYERS
 if TYPE_CHECKING:
     from layerscope.collect.symbols import Symbols
 
-_PYTHON, _NATIVE, _KERNEL = (FRAME_LAYERS.index(layer) for layer in ("python", "native", "kernel"))
+_PYTHON, _OPERATORS, _PRIMITIVES, _NATIVE, _KERNEL = (
+    FRAME_LAYERS.index(layer) for layer in ("python", "operators", "primitives", "native", "kernel")
+)
 _OF_SPAN = np.array([FRAME_LAYERS.index(layer) for layer in SPAN_LAYERS])
 JIT, CUT, KERNEL = "[jit]", "[outer frames not known]", "[kernel]"
 # Where threads begin: operators of C++ programs lie inside of these.
@@ -27,6 +29,21 @@ _BEGINS = re.compile(
     r"^(_start|__libc_start_main.*|__libc_start_call_main|main|__?clone3?|start_thread|execute_native_thread_routine|"
     r"gomp_thread_start|__kmp_launch_(thread|worker).*|std::thread::.*|thread_start)$"
 )
+
+# What begins a span in PyTorch and oneDNN, and the spans that it begins: (native function, layer and name of the span).
+# Any operator that somebody listens to goes through the slow path of the dispatcher.
+_ANCHORS = (
+    (
+        re.compile(r"^torch::autograd::Engine::evaluate_function$"),
+        _OPERATORS, re.compile(r"^autograd::engine::evaluate_function: "),
+    ),
+    (
+        re.compile(r"^torch::autograd::Node::operator\(\)$"),
+        _OPERATORS, re.compile(r"^(torch::autograd::)?\w*(Backward\d*|Grad)$"),
+    ),
+    (re.compile(r"^c10::Dispatcher::callWithDispatchKeySlowPath$"), _OPERATORS, re.compile(r"^\w+::\w+$")),
+    (re.compile(r"^(dnnl_primitive_execute|dnnl::impl::primitive_execute)$"), _PRIMITIVES, re.compile("")),
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -36,9 +53,10 @@ class Frames:
     file: SampledFile
     raw: Path
     texts: Texts
+    anchors: dict[int, int] = field(default_factory=dict)  # as `store.stacking.Fusion` wants them
     _rows: dict[str, list[Any]] = field(
         default_factory=lambda: {
-            name: [] for name in ("layer", "name", "file", "line", "object", "build_id", "address")
+            name: [] for name in ("layer", "name", "signature", "file", "line", "object", "build_id", "address")
         }
     )
     _of: list[int] = field(default_factory=list)  # number of the sampler -> key
@@ -59,7 +77,12 @@ class Frames:
         for column, values in self._rows.items():
             values.append(more.get(column))
         self._rows["layer"][-1], self._rows["name"][-1] = layer, name
-        return len(self._rows["name"]) - 1
+        key = len(self._rows["name"]) - 1
+        for number, (function, of_layer, span) in enumerate(_ANCHORS):
+            if (layer == _NATIVE and function.match(name)) or (layer == of_layer and span.match(name)):
+                self.anchors[key] = number
+                break
+        return key
 
     def add(self, rows: np.ndarray) -> None:
         """Take in new frames of the file, in the order of their numbers."""
@@ -96,18 +119,23 @@ class Frames:
         return [self._new(_NATIVE, CUT) for _ in addresses]
 
     def _native(self, of: int, addresses: np.ndarray) -> list[int]:
+        from layerscope.collect.symbols import short
+
         known = self.file.objects[of]
-        name = Path(known.path).name or known.path
+        unnamed = Path(known.path).name or known.path
+        unnamed = unnamed if unnamed.startswith("[") else f"[{unnamed}]"
         found = self.symbols.native(known.path, known.build_id, addresses)
         build_id = known.build_id.hex() or None
-        rows = zip(found.name, found.file, found.line.tolist(), addresses.tolist(), strict=True)
-        return [
-            self._once(
-                _NATIVE, text or f"[{name}]", known.path, file=file, line=line if line >= 0 else None,
-                object=known.path, build_id=build_id, address=address,
+        keys = []
+        for text, file, line, address in zip(
+            found.name, found.file, found.line.tolist(), addresses.tolist(), strict=True
+        ):
+            name = short(text) if text else unnamed
+            more = {"file": file, "line": line if line >= 0 else None, "signature": text if text != name else None}
+            keys.append(
+                self._once(_NATIVE, name, known.path, object=known.path, build_id=build_id, address=address, **more)
             )
-            for text, file, line, address in rows
-        ]  # fmt: skip
+        return keys
 
     def _python(self, of: int, addresses: np.ndarray) -> list[int]:
         code = self.file.codes[of]
@@ -121,7 +149,7 @@ class Frames:
 
     def _once(self, layer: int, name: str, place: str, **more: Any) -> int:
         """The key of a line of a function: calls at several addresses are one frame, with the address seen first."""
-        known = (layer, name, place, more.get("file"), more.get("line"))
+        known = (layer, name, place, more.get("file"), more.get("line"), more.get("signature"))
         found = self._known.get(known)
         if found is None:
             found = self._known[known] = self._new(layer, name, **more)

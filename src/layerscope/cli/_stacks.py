@@ -65,7 +65,7 @@ class Stacks:
 
     def __post_init__(self) -> None:
         self.file = SampledFile(self.raw / sampled.FILE)
-        self._frames = Frames(self.file, self.raw, self.texts)
+        self._frames = Frames(self.file, self.raw, self.texts, self._fusion.anchors)
         self._writer = TableWriter(self.tables, "samples")
 
     def advance(self) -> None:

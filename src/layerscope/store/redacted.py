@@ -259,6 +259,7 @@ def _frames(data: pa.Table, codes: _Codes) -> pa.Table:
     data = _named(data, "range", codes, _KNOWN_NAME, pc.equal(layer, "ranges"))
     data = _named(data, "function", codes, nobody_s, pc.and_(pc.equal(layer, "python"), pc.invert(known_file)))
     data = _named(data, "function", codes, nobody_s, pc.and_(pc.equal(layer, "native"), pc.invert(known_object)))
+    data = _without(data, "signature")
     objects = pa.array([(found[1] or found[0]) if found else None for found in matched], pa.string())
     return _replaced(data, "object", objects)
 

@@ -2,8 +2,9 @@
 with the spans that were open.
 
 A *fused* stack has, from the outside in: what was sampled up to its innermost frame of Python (or, without Python, the
-functions that every thread begins with), then the modules, operators, ranges and primitives that were open at the time,
-then the native frames below. Stacks are given out in the order in which they are first seen, so a parent's number is
+functions that every thread begins with), then the modules, operators, ranges and primitives that were open at the time
+among the native frames: each inside of the function that begins such a span, and those without one as far out as that
+allows. Stacks are given out in the order in which they are first seen, so a parent's number is
 smaller.
 """
 
@@ -51,13 +52,15 @@ class Tree:
 class Fusion:
     """Makes fused stacks in `fused` of sampled ones in `sampled` and of chains of open spans in `chains`.
 
-    `outer` says of each sampled stack where it is cut: the last of it that stays outside of the spans.
+    `outer` says of each sampled stack where it is cut: the last of it that stays outside of the spans. `anchors`:
+    frames of functions that begin spans, and frames of spans; those that belong together have the same number.
     """
 
     sampled: Tree = field(default_factory=Tree)
     chains: Tree = field(default_factory=Tree)
     fused: Tree = field(default_factory=Tree)
     outer: list[int] = field(default_factory=list)
+    anchors: dict[int, int] = field(default_factory=dict)
     _fused: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def stack(self, sampled: int, chain: int) -> int:
@@ -67,14 +70,24 @@ class Fusion:
         if found is None:
             cut = self.outer[sampled] if sampled >= 0 else NONE
             found = NONE
-            for frame in self.sampled.frames(cut):
-                found = self.fused.push(found, frame)
-            for frame in self.chains.frames(chain):
-                found = self.fused.push(found, frame)
-            for frame in self.sampled.frames(sampled, cut):
+            inside = self._interleaved(self.chains.frames(chain), self.sampled.frames(sampled, cut))
+            for frame in [*self.sampled.frames(cut), *inside]:
                 found = self.fused.push(found, frame)
             self._fused[key] = found
         return found
+
+    def _interleaved(self, spans: list[int], native: list[int]) -> list[int]:
+        """The frames of open spans among native ones, both from the outside in."""
+        found: list[int] = []
+        at = 0
+        for span in spans:
+            wanted = self.anchors.get(span)
+            begins = next((i for i in range(at, len(native)) if self.anchors.get(native[i]) == wanted), None)
+            if wanted is not None and begins is not None:
+                found += native[at : begins + 1]
+                at = begins + 1
+            found.append(span)
+        return found + native[at:]
 
 
 def innermost(start_ns: Int64s, end_ns: Int64s, parent: Int64s, at_ns: Int64s) -> Int64s:
@@ -83,7 +96,9 @@ def innermost(start_ns: Int64s, end_ns: Int64s, parent: Int64s, at_ns: Int64s) -
     The spans are those of one thread, by start and then from the outside in; `parent` is the row of the span that each
     lies in, NONE for none. One that begins at that time is open, one that ends then is not.
     """
-    found: Int64s = np.searchsorted(start_ns, at_ns, side="right") - 1
+    ever_open = np.flatnonzero(end_ns > start_ns)
+    place = np.searchsorted(start_ns[ever_open], at_ns, side="right") - 1
+    found: Int64s = np.append(ever_open, NONE)[place]
     over = np.flatnonzero(found >= 0)
     over = over[end_ns[found[over]] <= at_ns[over]]
     while len(over):
