@@ -44,7 +44,8 @@ enum { LS_MARK_MARKER = 0, LS_MARK_STEP = 1, LS_MARK_PAUSED = 2, LS_MARK_RESUMED
        LS_MARK_OPENED = 5, LS_MARK_CLOSED = 6, LS_MARK_NAMED = 7 /* seq: a thread's tid, and this is its name */ };
 /* The rules of steps (analyse/rules) from the weakest on; NAMED: what --step-mark names. LS_MARK_OPENED has in `seq`
  * the step that begins there, LS_MARK_CLOSED the first one that is not in the window, -1: none, and both in `end` one
- * of these, the LS_WINDOW_BY_TIME and LS_WINDOW_WAS_CLOSED bits, and the optimizer's instance << LS_WINDOW_INSTANCE. */
+ * of these, the LS_WINDOW_BY_TIME and LS_WINDOW_WAS_CLOSED bits, and the optimizer's instance << LS_WINDOW_INSTANCE,
+ * of requests how often another module began them by then. */
 enum { LS_RULE_NONE = 0, LS_RULE_REQUEST = 1, LS_RULE_LOADER = 2, LS_RULE_OPTIMIZER = 3, LS_RULE_MARK = 4,
        LS_RULE_NAMED = 5, LS_RULES = 6 };
 enum { LS_WINDOW_BY_TIME = 64, LS_WINDOW_WAS_CLOSED = 128, LS_WINDOW_INSTANCE = 8 };

@@ -172,7 +172,7 @@ int ls_window_is_line(const char *line) {
 
 /* A step with an end of its own begins. While another thread is in the window, one outside of it changes nothing. */
 static void arrive_with_end(ls_thread *t, uint32_t rule, int64_t number) {
-    if (rule > w->rule)
+    if (rule > w->rule || w->is_new_leader)
         w->running = 0;
     if (ls_window_contains(number)) {
         w->running++;
@@ -317,7 +317,8 @@ int ls_window_sees_calls(void) {
     return LS_LOAD(w->is_open) ? LS_CALLS_RECORDED : LS_CALLS_UNSEEN;
 }
 
-/* The module that requests begin with: the first one that is called more than once. */
+/* The module that requests begin with: the first one that is called more than once. A decoder may be called several
+ * times before its encoder is called again: then what was counted by it is taken back. */
 static uint32_t leader(void) {
     for (uint32_t i = 0; i < w->leaders; i++)
         if (w->leader_calls[i] > 1)
@@ -336,8 +337,12 @@ static void request_begins(ls_thread *t, uint32_t name) {
     w->leader_calls[i]++;
     if (i != leader())
         return;
+    w->is_new_leader = i != w->leader;
+    w->leader = i;
+    w->leader_changes += w->is_new_leader;
     w->count[LS_RULE_REQUEST] = w->leader_calls[i];
     arrive_with_end(t, LS_RULE_REQUEST, w->leader_calls[i] - 1);
+    w->is_new_leader = 0;
 }
 
 /* A module is called whose name has the number `name` and begins with its path, `text`. Whether that is a step of

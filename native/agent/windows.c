@@ -82,6 +82,8 @@ void ls_window_settle(void) {
 static void tell(int opens, int64_t number, uint64_t bits) {
     const ls_stepper *of = &w->optimizer[w->rule == LS_RULE_NAMED];
     uint64_t instance = w->rule == LS_RULE_OPTIMIZER || w->rule == LS_RULE_NAMED ? of->instance : 0;
+    if (w->rule == LS_RULE_REQUEST)
+        instance = w->leader_changes;
     uint64_t code = w->rule | bits | instance << LS_WINDOW_INSTANCE;
     ls_moment(LS_MARK, "window", code, opens ? LS_MARK_OPENED : LS_MARK_CLOSED,
               number > INT32_MAX ? -1 : (int32_t)number);
@@ -91,7 +93,7 @@ static void tell(int opens, int64_t number, uint64_t bits) {
 void ls_window_arrive(uint32_t rule, int64_t number) {
     if (rule < w->rule)
         return;
-    int is_stronger = rule > w->rule, followed = ls_window_follows();
+    int is_stronger = rule > w->rule || w->is_new_leader, followed = ls_window_follows();
     uint64_t bits = w->is_open ? 0 : LS_WINDOW_WAS_CLOSED;
     LS_STORE(w->rule, rule);
     w->number = number;

@@ -41,6 +41,8 @@ typedef struct {
     int64_t running; /* steps of the window that are open, where several threads make them */
     uint32_t leaders, leader_names[LS_MOST_LEADERS];
     int64_t leader_calls[LS_MOST_LEADERS];
+    uint32_t leader, leader_changes; /* which of them requests begin with, and how often it was another one by then */
+    int is_new_leader;               /* the request that arrives is the first one of its leader */
 } ls_window_state;
 
 extern ls_asked_window ls_asked;

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from layerscope.analyse.lines import Window
+from layerscope.analyse.phases import EARLIEST
 from layerscope.analyse.steps import find_steps
 from layerscope.model.layers import PHASES
 from tests.analyse.traces import Trace, check_laws, check_truth
@@ -161,23 +165,120 @@ def test_requests_of_several_threads_overlap() -> None:
     assert {PHASES[code] for code in phase.tolist()} == {"forward"}
 
 
-@pytest.mark.parametrize(("requests", "part_of_it"), [(40, True), (16, False)])
-def test_a_module_of_one_thread_is_part_of_its_requests_once_there_are_enough(requests: int, part_of_it: bool) -> None:
+def with_heads(requests: int, threads: int = 2) -> Trace:
+    """Threads that serve by turns, each with a head of its own."""
     trace = Trace()
     for number in range(requests):
-        track = 1 + number % 2
+        track = 1 + number % threads
         start = 1_000 + 100 * number
         trace.spans += [
             (track, 0, start, 8, "module", "Net", -1),
             (track, 0, start + 9, 1, "module", f"Head{track}", -1),
         ]
+    return trace
+
+
+@pytest.mark.parametrize(("requests", "threads"), [(40, 2), (4, 2), (5, 2), (9, 3)])
+def test_a_module_of_one_thread_is_part_of_its_requests(requests: int, threads: int) -> None:
+    steps = find_steps(with_heads(requests, threads).columns())
+
+    check_laws(steps)
+    assert (len(steps), set(steps.dur_ns.tolist())) == (requests, {10})
+
+
+def test_a_single_request_does_not_tell_what_belongs_to_a_thread() -> None:
+    assert int(find_steps(with_heads(2).columns()).dur_ns.max()) < 10
+
+
+@pytest.mark.parametrize("calls", ["AB BA", "AB BA AA BB", "AAB ABA BBA BAB"])
+def test_a_model_that_follows_another_one_by_chance_is_no_part_of_its_requests(calls: str) -> None:
+    trace = Trace()
+    for track, names in enumerate(calls.split()):
+        with trace.on(1 + track):
+            for name in names:
+                trace.tick(5)
+                with trace.step():
+                    trace.call(name)
 
     steps = find_steps(trace.columns())
 
     check_laws(steps)
-    longest = int(steps.dur_ns.max())
-    assert (longest == 10) == part_of_it
-    assert not part_of_it or (len(steps), set(steps.dur_ns.tolist())) == (requests, {10})
+    assert list(zip(steps.start_ns.tolist(), (steps.start_ns + steps.dur_ns).tolist(), strict=True)) == trace.steps
+
+
+def test_a_module_now_and_then_on_one_thread_belongs_to_the_requests_of_another_one() -> None:
+    trace = Trace()
+    for number in range(40):
+        for track in (1, 2):
+            with trace.on(track):
+                trace.tick(5)
+                is_part = track == 1
+                with trace.step() if is_part else nullcontext():
+                    with nullcontext() if is_part else trace.step():
+                        trace.call("Net", 20)
+                    if is_part or number % 4 == 0:
+                        trace.call("Head", 1)
+
+    steps = find_steps(trace.columns())
+
+    check_laws(steps)
+    assert list(zip(steps.start_ns.tolist(), (steps.start_ns + steps.dur_ns).tolist(), strict=True)) == trace.steps
+
+
+def check_window(trace: Trace, first: int, last: int) -> None:
+    """A window of these steps holds what they truly were; what was under way when it opened is not recorded."""
+    open_ns, close_ns = trace.steps[first][0], trace.steps[last][0] - 1
+    trace.spans = [span for span in trace.spans if open_ns <= span[2] <= close_ns]
+    window = Window(open_ns if first else EARLIEST, close_ns, first=first, rule="request", steps=last - first)
+    steps = find_steps(replace(trace.columns(), windows=(window,)))
+    check_laws(steps)
+    ends = (steps.start_ns + steps.dur_ns).tolist()
+    assert list(zip(steps.start_ns.tolist(), ends, strict=True)) == trace.steps[first:last]
+
+
+@pytest.mark.parametrize("last", [21, 22, 25, 39])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_window_holds_its_requests_however_few_they_are(last: int, threads: int) -> None:
+    trace = with_heads(40, threads)
+    trace.steps = [(1_000 + 100 * number, 1_010 + 100 * number) for number in range(40)]
+
+    check_window(trace, 20, last)
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_a_window_of_one_request_with_many_calls_of_a_decoder(first: int) -> None:
+    trace = Trace()
+    for _ in rounds(trace):
+        with trace.step():
+            trace.call("Encoder", 1)
+            for _ in range(20):
+                trace.call("Decoder", 4)
+
+    check_window(trace, first, first + 1)
+
+
+@pytest.mark.parametrize("last", [6, 8, 12])
+def test_the_rest_of_a_request_of_another_thread_is_none_of_the_window(last: int) -> None:
+    trace = Trace()
+    for number in range(last):
+        track, start = 1 + number % 2, 1_000 + 20 * number
+        trace.steps.append((start, start + 38))
+        trace.spans += [
+            (track, 0, start, 8, "module", "Net", -1),
+            # The next one has begun on the other thread by now.
+            (track, 0, start + 21, 5, "module", "Middle", -1),
+            (track, 0, start + 28, 10, "module", f"Head{track}", -1),
+        ]
+    open_ns = trace.steps[5][0]
+    trace.spans = [span for span in trace.spans if span[2] >= open_ns]
+    assert len(trace.spans) == 3 * (last - 5) + 2
+
+    window = Window(open_ns, trace.steps[-1][1], first=5, rule="request", steps=last - 5)
+    steps = find_steps(replace(trace.columns(), windows=(window,)))
+
+    check_laws(steps)
+    ends = (steps.start_ns + steps.dur_ns).tolist()
+    assert list(zip(steps.start_ns.tolist(), ends, strict=True)) == trace.steps[5:]
 
 
 def test_a_thread_for_each_request() -> None:

@@ -37,6 +37,7 @@ class Handed:
     pages: list[Any] = field(default_factory=list)
     rings: list[mmap.mmap] = field(default_factory=list)
     names: list[mmap.mmap] = field(default_factory=list)
+    samples: list[mmap.mmap] = field(default_factory=list)  # areas of samples: there is no sampler here
 
     def headers(self) -> list[Any]:
         """The headers of the rings, as they are now."""
@@ -131,9 +132,13 @@ class Door:
         assert magic == layout.MESSAGE_MAGIC
         handed = self.handed.setdefault((pid, process_start), Handed(pid))
         memory = mmap.mmap(fds[0], os.fstat(fds[0]).st_size)
-        {layout.SEND_PROCESS: handed.pages, layout.SEND_RING: handed.rings, layout.SEND_NAMES: handed.names}[
-            kind
-        ].append(memory)
+        {
+            layout.SEND_PROCESS: handed.pages, layout.SEND_RING: handed.rings, layout.SEND_NAMES: handed.names,
+            layout.SEND_SAMPLES: handed.samples,
+        }[kind].append(memory)  # fmt: skip
+        if kind == layout.SEND_SAMPLES:
+            os.close(fds[0])
+            return
         if kind == layout.SEND_PROCESS:
             page = np.frombuffer(memory, layout.PAGE, 1)
             page["sequence_offset"], page["forward_thread_offset"] = SEQUENCE_OFFSET, FORWARD_THREAD_OFFSET

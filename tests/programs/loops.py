@@ -112,17 +112,31 @@ def inference() -> None:
                 model(x).argmax()
 
 
-def requests() -> None:
-    """30 requests of two modules each."""
+def requests(mine: threading.Semaphore | None = None, others: threading.Semaphore | None = None) -> None:
+    """30 requests of two modules each, by turns with those of another thread if there is one."""
+    mine, others = mine or threading.Semaphore(30), others or threading.Semaphore()
     head = nn.Softmax(dim=-1)
     with torch.no_grad():
         for _ in range(30):
+            mine.acquire()
             head(model(torch.randn(2, 32))).sum()
+            others.release()
+
+
+def generation() -> None:
+    """12 requests of an encoder and a decoder, which is called several times before the encoder is called again."""
+    decoder = nn.Linear(8, 8)
+    with torch.no_grad():
+        for number in range(12):
+            memory = model(torch.randn(2, 32))
+            for _ in range(4 + number % 3):
+                memory = decoder(memory)
 
 
 def threads() -> None:
-    """30 requests on each of two threads."""
-    running = [threading.Thread(target=requests) for _ in range(2)]
+    """30 requests on each of two threads, which take turns, so that it is the same ones in every run."""
+    turns = threading.Semaphore(1), threading.Semaphore(0)
+    running = [threading.Thread(target=requests, args=pair) for pair in (turns, turns[::-1])]
     for thread in running:
         thread.start()
     for thread in running:

@@ -7,14 +7,22 @@ autograd engine do not count.
 - A program may call several modules for one request: an encoder, a decoder twenty times, a loss. So requests begin with
   the calls of one module, the *leader*: the first one seen that is called more than once (the first one seen, if none
   is). A request belongs to one thread and lasts from a call of the leader to the end of the last call, before the next
-  one of the leader on that thread, of a module that follows in at least nine of ten cases: on all threads together,
-  or on this thread if it makes ten requests or more (a server whose threads have a head of their own each).
+  one of the leader on that thread, of a module that belongs to it. A module belongs to the requests of all threads if
+  it follows in at least nine of ten cases on all of them together. In a server whose threads have a head of their own
+  each it belongs to those of the threads on which it follows in at least half of the cases, if it is nine of ten on
+  these together; threads with a single call of the leader, of which half would say nothing, all count there.
 - What is left over, because it follows no leader or follows one only now and then (a metric, a second model that the
   program serves), is looked at again in the same way, and so on. Requests that take less than a twentieth of the time
   in all calls are none. A request that begins inside another one of its thread is part of it.
 - Several threads may make requests at the same time, each on a lane of its own. A span then belongs to the request of
   its own thread; with requests on one thread only, to the request of its moment.
 - The time in the calls is forward, the time between them other.
+- A window of steps opens with a call of the leader, and holds the requests of that one alone, as they were counted when
+  the program ran. What other threads had under way when it opened is in no request. It closes when a request begins
+  behind its last one, and no call of the leader in it goes on: what then follows that call on another thread is missing
+  in its request. Of a window of step 0 alone the first module is the leader, of others from step 0 on the one that it
+  would be in the whole run. In windows a thread with a single call of the leader is judged by this one: there may be
+  no more.
 
 Where a backward pass follows at least half of the requests the program trains without an optimizer of PyTorch: each
 lasts until the next one on its thread begins, the last one until the last span of the thread (ranges and modules not
@@ -39,7 +47,8 @@ from layerscope.analyse.phases import (
 )
 
 FOLLOWS = 0.9  # of the leader's calls are followed by a module that belongs to the request
-FEWEST_ON_A_THREAD = 10  # calls of the leader that tell what follows on a thread of its own
+MOSTLY = 0.5  # of them on a thread where the module may belong to the requests of this thread
+FEWEST_ON_A_THREAD = 2  # calls of the leader that tell what follows on a thread
 SMALLEST_SHARE = 0.05  # of the time in all calls; requests with less are none
 MOST_LEADERS = 64
 
@@ -54,7 +63,11 @@ def find(spans: SpanColumns, workers: Bools) -> Found | None:
     calls = _outermost(spans, calls)
     track, start = spans.track[calls], spans.start_ns[calls]
     end = start + np.maximum(spans.dur_ns[calls], 0)
-    first, last = _requests(track, spans.name[calls], start, end)
+    if spans.window is not None and (spans.window.begins_step or spans.window.steps == 1):
+        leader = int(spans.name[calls[np.argmin(start)]])
+        first, last = _of_leader(leader, np.arange(len(calls)), track, spans.name[calls], 1)
+    else:
+        first, last = _requests(track, spans.name[calls], start, end, 1 if spans.window else FEWEST_ON_A_THREAD)
     tracks, bounds = np.unique(track[first], return_index=True)
     lanes = []
     for number, begin, stop in zip(tracks.tolist(), bounds, np.append(bounds[1:], len(first)), strict=True):
@@ -82,13 +95,13 @@ def _outermost(spans: SpanColumns, calls: Positions) -> Positions:
     return calls[is_outer]
 
 
-def _requests(track: Int32s, name: Int32s, start: Int64s, end: Int64s) -> tuple[Positions, Positions]:
-    """The first and the last call of each request, by track and start."""
+def _requests(track: Int32s, name: Int32s, start: Int64s, end: Int64s, fewest: int) -> tuple[Positions, Positions]:
+    """The first and the last call of each request, by track and start; `fewest`: see `_of_leader`."""
     until = np.append(0, np.cumsum(end - start))
     left = np.arange(len(track))
     kinds: list[tuple[int, Positions, Positions]] = []
     while len(left) and len(kinds) < MOST_LEADERS:
-        first, last = _of_leader(left, track, name, start)
+        first, last = _of_leader(_leader(name[left], start[left]), left, track, name, fewest)
         kinds.append((int((until[last + 1] - until[first]).sum()), first, last))
         covered = np.zeros(len(track) + 1, np.int64)
         covered[first] += 1
@@ -100,11 +113,20 @@ def _requests(track: Int32s, name: Int32s, start: Int64s, end: Int64s) -> tuple[
     return firsts, lasts
 
 
-def _of_leader(left: Positions, track: Int32s, name: Int32s, start: Int64s) -> tuple[Positions, Positions]:
-    """The first and the last call of the requests of the leader among the calls that are left over."""
-    codes, inverse, counts = np.unique(name[left], return_inverse=True, return_counts=True)
+def _leader(name: Int32s, start: Int64s) -> int:
+    """The first one seen that is called more than once, or the first one of all."""
+    _, inverse, counts = np.unique(name, return_inverse=True, return_counts=True)
     candidates = np.flatnonzero(counts[inverse] > min(1, counts.max() - 1))
-    leads = inverse == inverse[candidates[np.argmin(start[left[candidates]])]]
+    return int(name[candidates[np.argmin(start[candidates])]])
+
+
+def _of_leader(leader: int, left: Positions, track: Int32s, name: Int32s, fewest: int) -> tuple[Positions, Positions]:
+    """The first and the last call of the requests of the leader among the calls that are left over.
+
+    A thread with less than `fewest` calls of the leader does not tell what follows there.
+    """
+    codes, inverse = np.unique(name[left], return_inverse=True)
+    leads = name[left] == leader
 
     # Calls belong together when nothing was taken out between them, and they are on one track.
     begins = leads | np.append(True, (np.diff(left) != 1) | (np.diff(track[left]) != 0))
@@ -118,8 +140,10 @@ def _of_leader(left: Positions, track: Int32s, name: Int32s, start: Int64s) -> t
     ).reshape(len(threads), len(codes))
     led = np.bincount(thread[leads], minlength=len(threads))[:, None]
     follows = counts_by_thread.sum(axis=0) >= FOLLOWS * led.sum()
-    follows_here = (counts_by_thread >= FOLLOWS * led) & (led >= FEWEST_ON_A_THREAD)
-    members = np.flatnonzero(in_request & (follows | follows_here)[thread, inverse])
+    mostly = counts_by_thread >= MOSTLY * led
+    telling = mostly | (led < fewest)
+    follows_there = (counts_by_thread * telling).sum(axis=0) >= FOLLOWS * (led * telling).sum(axis=0)
+    members = np.flatnonzero(in_request & (follows | (mostly & follows_there))[thread, inverse])
     changes = np.diff(group[members]) != 0
     return left[members[np.append(True, changes)]], left[members[np.append(changes, True)]]
 

@@ -8,6 +8,7 @@ total_share  total_ns as a fraction of the same sum; more than 1 is possible wit
 avg_ns, min_ns, p50_ns, p99_ns, max_ns
              duration of one call, of those that ended; a percentile is the shortest duration that
              this many of the calls do not exceed, so it is one that really occurred
+line         where stacks were recorded: the line of Python that most of its samples were called from
 
 --by kind tells functions, backward functions, ranges, optimizer steps and loader waits apart,
 --by module the modules of the network they belong to, --by thread the threads they ran on, --by line
@@ -22,10 +23,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from layerscope.analyse import thinned
 from layerscope.analyse.percentiles import note_of_open, percentiles
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
 from layerscope.analyse.shapes import NO_TENSORS, shape_texts
+from layerscope.analyse.stacks.places import lines_of_operators
 from layerscope.analyse.tables.modules import OUTSIDE
 from layerscope.analyse.tables.primitives import EMPTY as NONE_RECORDED
 from layerscope.analyse.tables.primitives import IMPLEMENTATION
@@ -59,6 +63,7 @@ BY_COLUMNS = {
     "primitive": ResultColumn("primitive", "string", "", "the primitives that it asked for"),
 }
 OWN = ResultColumn("own_ns", "int64", NS, "self_ns without the primitives that it asked for")
+LINE = ResultColumn("line", "string", "", "file and line that it was mostly called from")
 NO_LINE = "not known"
 NO_PRIMITIVE = "none"
 TOP = 0
@@ -153,6 +158,11 @@ def _result(reader: Reader, by: str | None, query: str, notes: tuple[str, ...]) 
     if by == "primitive":
         place = 1 + next(place for place, column in enumerate(columns) if column.name == "self_ns")
         columns = (*columns[:place], OWN, *columns[place:])
+    if by in (None, "kind") and (lines := lines_of_operators(reader)):
+        known = pa.table({"called": list(lines), "line": list(lines.values())})
+        reader.connection().register("lines_of_operators", known)
+        query = f"SELECT sums.*, line FROM ({query}) sums LEFT JOIN lines_of_operators ON called = name"
+        columns = (*columns, LINE)
     relation = reader.connection().sql(query)
     return Result("operators", columns, relation, order=f"self_ns DESC, {_KEYS[by]}", notes=notes)
 

@@ -1,0 +1,209 @@
+"""Tables of functions, lines and symbols: the CPU time of each from samples, with the error of sampling.
+
+A time from n samples is known to about one part in the root of n. The interval of a share is Wilson's for 95 %, with as
+many samples as would say as much if all weighed alike (Kish). It takes each sample for a draw of its own; of samples at
+a fixed rate it is too wide rather than too narrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of_arrow
+from layerscope.analyse.stacks.frames import KERNEL, NATIVE, NO_LINE, OTHER, PYTHON, Frame, Frames
+from layerscope.analyse.stacks.places import innermost
+from layerscope.analyse.stacks.sampled import WALL, Choice, Samples, Stacks, read_samples, read_stacks
+from layerscope.analyse.stacks.tree import (
+    NONE,
+    Ints,
+    Tree,
+    by_level,
+    grouped,
+    merged,
+    nearest,
+    of_frames,
+    summed,
+    without,
+)
+from layerscope.analyse.tables.modules import OUTSIDE
+from layerscope.analyse.tables.threads import THREAD_NAMES
+from layerscope.units import duration
+
+if TYPE_CHECKING:
+    from layerscope.store.reader import Reader
+
+FUNCTIONS, LINES, SYMBOLS, OBJECTS = "functions", "lines", "symbols", "objects"
+UNKNOWN = "not known"
+NO_OPERATOR = "outside any operator"
+BY = ("thread", "module", "operator", "step")
+_OUTSIDE = {
+    FUNCTIONS: Frame(OTHER, "outside Python"),
+    LINES: Frame(OTHER, "outside Python"),
+    SYMBOLS: Frame(OTHER, "outside native code"),
+    OBJECTS: Frame(OTHER, "", "outside native code"),
+}
+# 95 % of a normal distribution.
+_SURE = 1.96
+TIMES = (
+    ResultColumn("self_ns", "int64", NS, "CPU time in it and in nothing that it called"),
+    ResultColumn("self_share", "float64", SHARE, "self_ns as a fraction of all CPU time of the recording"),
+    ResultColumn("low", "float64", SHARE, "where self_share lies with 95 %: from here"),
+    ResultColumn("high", "float64", SHARE, "to here"),
+    ResultColumn("total_ns", "int64", NS, "CPU time in it and in what it called"),
+    ResultColumn("total_share", "float64", SHARE, "total_ns as a fraction of all CPU time of the recording"),
+    ResultColumn("wait_ns", "int64", NS, "time it waited off the CPU, in nothing that it called"),
+    ResultColumn("samples", "int64", COUNT, "samples of self_ns"),
+)
+BY_COLUMNS = {
+    "thread": ResultColumn("thread", "string", "", "name and id of the thread"),
+    "module": ResultColumn("module", "string", "", "path of the innermost module"),
+    "operator": ResultColumn("operator", "string", "", "the innermost operator"),
+    "step": ResultColumn("step", "int64", "", "number of the step; none outside steps"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Rows: their group, their frame, and weights (CPU time, samples, waiting) of their own and in total."""
+
+    group: Ints
+    frame: list[Frame]
+    own: Ints
+    totals: Ints
+
+
+def interval(share: NDArray[np.float64], samples: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Between what shares lie with 95 % that were found among so many samples: Wilson's interval."""
+    if not samples:
+        return np.zeros_like(share), np.ones_like(share)
+    more = _SURE**2 / samples
+    middle = (share + more / 2) / (1 + more)
+    half = _SURE / (1 + more) * np.sqrt(share * (1 - share) / samples + more / (4 * samples))
+    return np.maximum(middle - half, 0), np.minimum(middle + half, 1)
+
+
+def effective_samples(weight: Ints) -> float:
+    """How many samples of the same weight say as much as these."""
+    weights = weight.astype(np.float64)
+    squares = float((weights**2).sum())
+    return float(weights.sum()) ** 2 / squares if squares else 0.0
+
+
+def build(reader: Reader, what: str, columns: tuple[ResultColumn, ...], by: str | None) -> Result:
+    """One row for each function, line, symbol or object, or for each of them and `by`; most time of its own first.
+
+    `columns`: those before the times. They are called after fields of the frame: name, file, line, function, object.
+    """
+    frames = Frames()
+    stacks = read_stacks(reader, frames)
+    samples = read_samples(reader, stacks, frames, WALL, Choice())
+    group, texts = _groups(reader, stacks, samples, frames, by)
+    counted = _counted(what, stacks, samples, frames, group)
+    cpu = samples.weight[~samples.is_wait]
+    whole = max(int(cpu.sum()), 1)
+    share = counted.own[:, 0] / whole
+    low, high = interval(share, effective_samples(cpu))
+    values: dict[str, Any] = {
+        "self_ns": counted.own[:, 0], "self_share": share, "low": low, "high": high,
+        "total_ns": counted.totals[:, 0], "total_share": counted.totals[:, 0] / whole,
+        "wait_ns": counted.own[:, 2], "samples": counted.own[:, 1],
+    }  # fmt: skip
+    for column in columns:
+        values[column.name] = [_ABOUT[column.name](frame) for frame in counted.frame]
+    if by is not None:
+        values[by] = [texts[number] for number in counted.group.tolist()]
+        columns = (BY_COLUMNS[by], *columns)
+    columns = (*columns, *TIMES)
+    order = np.lexsort((-counted.totals[:, 0], -counted.own[:, 2], -counted.own[:, 0]))
+    data = pa.table([pa.array(values[c.name], pa.type_for_alias(c.type)).take(order) for c in columns],
+                    names=[c.name for c in columns])  # fmt: skip
+    return of_arrow(what, columns, data, notes=notes(samples))
+
+
+def notes(samples: Samples) -> tuple[str, ...]:
+    """What must be said of samples."""
+    if not samples.idle_weight:
+        return ()
+    return (f"{duration(samples.idle_weight)} that threads of pools waited without work are not in wait_ns.",)
+
+
+_ABOUT: dict[str, Callable[[Frame], str | None]] = {
+    "name": lambda frame: frame.name,
+    "file": lambda frame: frame.file or None,
+    "line": lambda frame: frame.place or frame.name,
+    "function": lambda frame: frame.name if frame.layer == PYTHON else None,
+    "object": lambda frame: frame.file or None,
+}
+
+
+def _identity(what: str, frame: Frame) -> Frame:
+    """What a frame is counted as."""
+    if what == OBJECTS:
+        return Frame(NATIVE, "", frame.file) if frame.layer == NATIVE else Frame(KERNEL, "", "kernel")
+    return frame if what == LINES else frame._replace(line=NO_LINE)
+
+
+def _counted(what: str, stacks: Stacks, samples: Samples, frames: Frames, group: Ints) -> _Counted:
+    """Weights by group and by what frames are counted as."""
+    layers = (PYTHON,) if what in (FUNCTIONS, LINES) else (NATIVE, KERNEL)
+    wanted = np.isin(stacks.layer, layers)
+    levels = by_level(stacks.up)
+    every = frames.all()
+    own_frames = Frames()
+    outside = own_frames.number(_OUTSIDE[what])
+    code = own_frames.numbers(_identity(what, frame) if frame.layer in layers else _OUTSIDE[what] for frame in every)
+    size = len(stacks.up)
+    # Behind the stacks: one that is outside, and for symbols one in each stack that ends outside native code.
+    up = np.where(wanted, without(stacks.up, wanted, levels), NONE)
+    frame = code[stacks.frame] if size else stacks.frame
+    up, frame = np.append(up, NONE), np.append(frame, outside)
+    into = nearest(stacks.up, wanted, levels)
+    if layers != (PYTHON,):
+        up = np.concatenate((up, into))
+        frame = np.concatenate((frame, np.full(size, outside)))
+        into = np.where(wanted, into, size + 1 + np.arange(size))
+    else:
+        into[into < 0] = size
+    node = np.append(into, size)[samples.stack]
+    is_cpu = ~samples.is_wait
+    weights = np.stack([samples.weight * is_cpu, is_cpu, samples.weight * samples.is_wait], axis=1).astype(np.int64)
+    tree, place = merged(up, frame, summed(len(up), node, weights), len(own_frames))
+    has_weight = np.asarray(weights.any(axis=1))
+    return _of_groups(tree, place[node[has_weight]], group[has_weight], weights[has_weight], own_frames)
+
+
+def _of_groups(tree: Tree, node: Ints, group: Ints, weights: Ints, frames: Frames) -> _Counted:
+    known, at = np.unique(group, return_inverse=True)
+    forest, of_node = grouped(tree, node, at, weights, len(known))
+    pairs, code = np.unique(of_node * len(frames) + forest.frame, return_inverse=True)
+    own, totals = of_frames(Tree(forest.parent, code, forest.own, forest.levels), len(pairs))
+    every = frames.all()
+    found = [every[number] for number in (pairs % len(frames)).tolist()]
+    return _Counted(known[pairs // len(frames)] if len(pairs) else pairs, found, own, totals)
+
+
+def _groups(
+    reader: Reader, stacks: Stacks, samples: Samples, frames: Frames, by: str | None
+) -> tuple[Ints, dict[int, Any]]:
+    """The group of each sample, and what groups are called."""
+    if by is None:
+        return np.zeros(len(samples.weight), np.int64), {0: None}
+    if by == "thread":
+        return samples.track, thread_names(reader)
+    if by == "step":
+        return samples.step, {step: None if step < 0 else step for step in np.unique(samples.step).tolist()}
+    numbers = innermost(stacks).of(by, samples.stack)
+    every = frames.all()
+    none = OUTSIDE if by == "module" else NO_OPERATOR
+    return numbers, {number: none if number < 0 else every[number].name for number in np.unique(numbers).tolist()}
+
+
+def thread_names(reader: Reader) -> dict[int, str]:
+    """What each thread is called, by its track."""
+    return dict(reader.connection().sql(THREAD_NAMES).fetchall())

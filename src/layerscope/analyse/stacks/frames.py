@@ -1,0 +1,70 @@
+"""Which frames of stacks are drawn as one, and what they are called.
+
+A frame of Python is its function, or with `by_line` a line of it; one of native code is its function and the library it
+lies in, whatever the address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerscope.model.layers import FRAME_LAYERS
+
+Ints = NDArray[np.int64]
+PYTHON, MODULES, OPERATORS, RANGES, PRIMITIVES, NATIVE, KERNEL, WAITS, OTHER = range(9)
+# Codes of layers: those of the table `frames`, then what a thread waits for, then what stands for frames nobody knows.
+LAYERS = (*FRAME_LAYERS, "waits", "other")
+NO_LINE = -1
+
+
+class Frame(NamedTuple):
+    """What is drawn as one. `file`: of Python its source, of native code its library; empty where nobody knows."""
+
+    layer: int
+    name: str
+    file: str = ""
+    line: int = NO_LINE
+
+    @property
+    def label(self) -> str:
+        """What is written on it: of Python `train (train.py)` or `train (train.py:12)`."""
+        if not self.file:
+            return self.name
+        line = f":{self.line}" if self.line >= 0 else ""
+        return f"{self.name} ({self.file.rpartition('/')[2]}{line})"
+
+    @property
+    def place(self) -> str:
+        """Its file, with the line if it has one."""
+        return f"{self.file}:{self.line}" if self.line >= 0 else self.file
+
+
+@dataclass(slots=True)
+class Frames:
+    """Frames by number, each once: the same in two recordings that are compared."""
+
+    _numbers: dict[Frame, int] = field(default_factory=dict)
+
+    def number(self, frame: Frame) -> int:
+        """The number of `frame`, which becomes known if it is not yet."""
+        return self._numbers.setdefault(frame, len(self._numbers))
+
+    def numbers(self, frames: Iterable[Frame]) -> Ints:
+        """Those of several."""
+        return np.fromiter((self.number(frame) for frame in frames), np.int64)
+
+    def all(self) -> list[Frame]:
+        """Every frame, by its number."""
+        return list(self._numbers)
+
+    def layers(self) -> Ints:
+        """The layer of each."""
+        return np.fromiter((frame.layer for frame in self._numbers), np.int64, len(self._numbers))
+
+    def __len__(self) -> int:
+        return len(self._numbers)

@@ -1,0 +1,258 @@
+"""A flame graph of a recording, or of two that are compared: a tree of frames whose weights add up to the whole.
+
+Kinds: cpu, offcpu, wall and pagefaults are made of samples; operators and primitives of spans, which are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from layerscope.analyse import thinned
+from layerscope.analyse.result import COUNT, NS
+from layerscope.analyse.stacks import sampled, spans
+from layerscope.analyse.stacks.frames import NO_LINE, OTHER, PYTHON, WAITS, Frame, Frames
+from layerscope.analyse.stacks.sampled import CPU, OFFCPU, PAGEFAULTS, WALL, Choice
+from layerscope.analyse.stacks.shown import folded
+from layerscope.analyse.stacks.tree import NONE, Bools, Ints, Tree, added_up, by_level, depths, inverted, merged, summed
+from layerscope.analyse.step_times import MeasuredSteps
+from layerscope.errors import UsageError
+from layerscope.model.layers import OPERATORS, PRIMITIVES
+from layerscope.units import duration
+
+if TYPE_CHECKING:
+    from layerscope.store.reader import Reader
+
+# What each kind shows, as the beginning of a sentence.
+KINDS = {
+    CPU: "CPU time",
+    OFFCPU: "Time waiting, off the CPU",
+    WALL: "Time on the CPU and waiting",
+    OPERATORS: "Time in operators",
+    PRIMITIVES: "Time in primitives",
+    PAGEFAULTS: "Page faults",
+}
+UNKNOWN_STACK = Frame(OTHER, "stack not known")
+IDLE = " (idle)"
+# `samples.state` of waits, in words.
+_WAITS = {
+    "gil": "waits for the GIL", "lock": "waits for a lock", "barrier": "waits at a barrier", "pool": "waits for work",
+    "sleep": "sleeps", "yield": "yields the CPU", "pipe": "waits for a pipe", "socket": "waits for a socket",
+    "file": "waits for a file", "event": "waits for events", "page_fault": "waits for a page",
+    "preempted": "preempted: no CPU was free",
+}  # fmt: skip
+_WAITS_OTHERWISE = "waits"
+_LINES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is asked for. layers: numbers of the layers of frames that are shown, None: the default (`shown`)."""
+
+    kind: str = CPU
+    choice: Choice = field(default_factory=Choice)
+    layers: tuple[int, ...] | None = None
+    by_line: bool = False
+    is_inverted: bool = False
+    # Frames with less of the whole are not looked into when the stacks are inverted: nobody would see them.
+    least: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How two recordings are compared: their weights for each `per`; `units` are so many of these, here and before."""
+
+    per: str
+    units: float
+    units_before: float
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Columns of `tree.own`: weight in `unit` (NS or COUNT) and number of samples or spans; of two recordings then the
+    same of the one before. upright: the tree with the outermost frames first, `tree` itself unless it is inverted.
+    lines: of functions of Python the lines with most weight, each with its share of the function.
+    """
+
+    kind: str
+    unit: str
+    frames: list[Frame]
+    tree: Tree
+    upright: Tree
+    is_inverted: bool
+    lines: dict[int, list[tuple[int, float]]]
+    notes: tuple[str, ...]
+    compared: Compared | None = None
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether samples were counted; else every span was measured."""
+        return self.kind not in spans.KINDS
+
+    @property
+    def whole(self) -> int:
+        """The weight of everything."""
+        return int(self.tree.whole()[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """Stacks of one recording before anything is merged, and what must be said of them. depth: frames around each."""
+
+    up: Ints
+    frame: Ints
+    own: Ints
+    depth: Ints
+    notes: tuple[str, ...]
+
+
+def build(reader: Reader, look: Look) -> Graph:
+    """The flame graph of a recording. UsageError when there is nothing to make it of."""
+    frames = Frames()
+    return _graph(frames, _nodes(reader, frames, look), look)
+
+
+def compare(reader: Reader, before: Reader, look: Look) -> Graph:
+    """The flame graph of a recording, with the weights of the one `before`: of measured steps where both have some."""
+    frames = Frames()
+    steps = MeasuredSteps(reader), MeasuredSteps(before)
+    by_step = all(of.measured.any() for of in steps)
+    sides = []
+    for side, of in zip((reader, before), steps, strict=True):
+        sides.append(_nodes(side, frames, look, of if by_step else None))
+    new, old = sides
+    nothing = np.zeros_like
+    joined = _Nodes(
+        np.concatenate((new.up, np.where(old.up >= 0, old.up + len(new.up), NONE))),
+        np.concatenate((new.frame, old.frame)),
+        np.concatenate((np.hstack((new.own, nothing(new.own))), np.hstack((nothing(old.own), old.own)))),
+        np.concatenate((new.depth, old.depth)),
+        tuple(dict.fromkeys((*new.notes, *old.notes))),
+    )
+    compared = _per_step(look, *steps) if by_step else _per_time(reader, before)
+    return _graph(frames, joined, look, compared)
+
+
+def _graph(frames: Frames, nodes: _Nodes, look: Look, compared: Compared | None = None) -> Graph:
+    up, frame, own = nodes.up, nodes.frame, nodes.own
+    if not own.any():
+        raise UsageError(f"nothing of kind {look.kind} is left to show. {_nothing(look)}")
+    levels = by_level(up, nodes.depth)
+    lines = {}
+    if look.kind not in spans.KINDS and not look.by_line:
+        function = _functions(frames)
+        lines = _hot_lines(frames, function, frame, added_up(up, own[:, :1], levels)[:, 0])
+        frame = function[frame]
+    up, frame, own = folded(up, frame, own, frames, look.layers, levels)
+    upright, _ = merged(up, frame, own, len(frames))
+    tree = inverted(upright, len(frames), look.least) if look.is_inverted else upright
+    unit = COUNT if look.kind == PAGEFAULTS else NS
+    return Graph(look.kind, unit, frames.all(), tree, upright, look.is_inverted, lines, nodes.notes, compared)
+
+
+def _nothing(look: Look) -> str:
+    if look.choice != Choice():
+        return "Leave out some of --thread, --step, --module, --phase and --time, or add --idle"
+    return f"Kinds are {', '.join(KINDS)}"
+
+
+def _nodes(reader: Reader, frames: Frames, look: Look, steps: MeasuredSteps | None = None) -> _Nodes:
+    if look.kind in spans.KINDS:
+        if not reader.has("spans"):
+            raise UsageError(f"{reader.run.path.name} has no {look.kind}. Record them: layerscope run ...")
+        found = spans.read_spans(reader, frames, look.kind, look.choice)
+        own = found.own
+        if steps is not None:
+            own = own * _is_measured(reader, steps, found.track, found.step)[:, None]
+        return _Nodes(found.up, found.frame, own, depths(found.up), thinned.notes(reader))
+    sampled.check_recorded(reader)
+    stacks = sampled.read_stacks(reader, frames)
+    samples = sampled.read_samples(reader, stacks, frames, look.kind, look.choice)
+    notes: tuple[str, ...] = ()
+    if samples.idle_weight:
+        time = duration(samples.idle_weight)
+        notes = (f"{time} that threads of pools waited without work are left out; --idle shows them.",)
+    weights = np.stack([samples.weight, np.ones_like(samples.weight)], axis=1)
+    if steps is not None:
+        weights = weights * _is_measured(reader, steps, samples.track, samples.step)[:, None]
+    up, frame, own, depth = _with_waits(stacks, samples, weights, frames)
+    return _Nodes(up, frame, own, depth, notes)
+
+
+def _with_waits(
+    stacks: sampled.Stacks, samples: sampled.Samples, weights: Ints, frames: Frames
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """(up, frame, own, depth) of the stacks, with the weights of the samples.
+
+    A wait is at a frame more, which says for what. Samples whose stack is not known have one frame that says so.
+    """
+    size = len(stacks.up)
+    # The place behind the last is the stack that is not known.
+    stack = np.where(samples.stack >= 0, samples.stack, size)
+    codes = 2 * max(len(samples.states), 1)
+    wait = samples.is_wait
+    pairs, at = np.unique(stack[wait] * codes + samples.state[wait] * 2 + samples.idle[wait], return_inverse=True)
+    numbers = frames.numbers(_wait(state, is_idle) for state in samples.states for is_idle in (False, True))
+    up = np.concatenate((stacks.up, [NONE], pairs // codes))
+    unknown = frames.number(UNKNOWN_STACK)
+    frame = np.concatenate((stacks.frame, [unknown], numbers[pairs % codes] if len(pairs) else pairs))
+    stack[wait] = size + 1 + at
+    depth = np.append(stacks.depth, 0)
+    return up, frame, summed(len(up), stack, weights), np.append(depth, depth[pairs // codes] + 1)
+
+
+def _wait(state: str, is_idle: bool) -> Frame:
+    return Frame(WAITS, _WAITS.get(state, _WAITS_OTHERWISE) + (IDLE if is_idle else ""))
+
+
+def _functions(frames: Frames) -> Ints:
+    """The frame of the function of each frame of Python; of others the frame itself."""
+    return frames.numbers(
+        Frame(PYTHON, frame.name, frame.file) if frame.layer == PYTHON else frame for frame in frames.all()
+    )
+
+
+def _hot_lines(frames: Frames, function: Ints, frame: Ints, totals: Ints) -> dict[int, list[tuple[int, float]]]:
+    """By function of Python its lines with most weight; a line that calls itself counts twice."""
+    by_line = summed(len(frames), frame, totals[:, None])[:, 0]
+    every = frames.all()
+    found: dict[int, list[tuple[int, float]]] = {}
+    for number in np.flatnonzero(by_line).tolist():
+        if every[number].layer == PYTHON and every[number].line != NO_LINE:
+            found.setdefault(int(function[number]), []).append((every[number].line, float(by_line[number])))
+    for number, lines in found.items():
+        whole = sum(weight for _, weight in lines)
+        lines.sort(key=lambda line: (-line[1], line[0]))
+        found[number] = [(line, weight / whole) for line, weight in lines[:_LINES]]
+    return found
+
+
+def _is_measured(reader: Reader, steps: MeasuredSteps, track: Ints, step: Ints) -> Bools:
+    """What lies in a step that is no warm-up, of its own process."""
+    tracks = reader.arrays("tracks", ["track", "process"])
+    process_of = np.full(int(tracks["track"].max(initial=-1)) + 2, NONE)
+    process_of[tracks["track"]] = tracks["process"]
+    process = process_of[track]
+    most = int(steps.columns["step"].max(initial=0)) + 2
+    wanted = steps.columns["process"][steps.measured].astype(np.int64) * most + steps.columns["step"][steps.measured]
+    return np.isin(process * most + step, wanted) & (step >= 0) & (process >= 0)
+
+
+def _per_step(look: Look, steps: MeasuredSteps, steps_before: MeasuredSteps) -> Compared:
+    counts = []
+    for of in (steps, steps_before):
+        step = of.columns["step"][of.measured]
+        inside = np.ones(len(step), np.bool_)
+        if look.choice.steps is not None:
+            inside = (step >= look.choice.steps.start) & (step < look.choice.steps.stop)
+        counts.append(max(1.0, float(inside.sum())))
+    return Compared("step", *counts)
+
+
+def _per_time(reader: Reader, before: Reader) -> Compared:
+    wall_ns = [side.run.info.program.wall_ns for side in (reader, before)]
+    if all(wall_ns):
+        return Compared("second of the run", wall_ns[0] / 1e9, wall_ns[1] / 1e9)
+    return Compared("run", 1.0, 1.0)

@@ -1,0 +1,83 @@
+"""What each stack says of where it was: its innermost line of Python, module, operator and native function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from layerscope.analyse.stacks.frames import KERNEL, MODULES, NATIVE, OPERATORS, PYTHON, Frame, Frames
+from layerscope.analyse.stacks.sampled import Stacks, read_stacks
+from layerscope.analyse.stacks.tree import NONE, Bools, Ints, by_level, merged, nearest, outermost, summed
+
+if TYPE_CHECKING:
+    from layerscope.store.reader import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Innermost:
+    """By stack the number of its innermost frame of a kind, NONE where it has none. symbol: only if it is the leaf."""
+
+    line: Ints
+    module: Ints
+    operator: Ints
+    symbol: Ints
+
+    def of(self, what: str, stack: Ints) -> Ints:
+        """The `line`, `module`, `operator` or `symbol` of each of `stack`, which may be NONE."""
+        known: Ints = getattr(self, what)
+        return np.where(stack >= 0, np.append(known, NONE)[stack], NONE)
+
+
+def innermost(stacks: Stacks) -> Innermost:
+    """What the stacks say."""
+    levels = by_level(stacks.up)
+
+    def frame_of(chosen: Bools) -> Ints:
+        found = nearest(stacks.up, chosen, levels)
+        return np.where(found >= 0, np.append(stacks.frame, NONE)[found], NONE)
+
+    leaf = np.isin(stacks.layer, (NATIVE, KERNEL))
+    return Innermost(
+        frame_of(stacks.layer == PYTHON), frame_of(stacks.layer == MODULES), frame_of(stacks.layer == OPERATORS),
+        np.where(leaf, stacks.frame, NONE),
+    )  # fmt: skip
+
+
+def lines_of_operators(reader: Reader) -> dict[str, str]:
+    """By operator the line of Python, `file:line`, that most of its samples of CPU time were called from.
+
+    That line is the innermost one around the operator. Operators that were in no sample below a line have none.
+    """
+    if not reader.has("samples"):
+        return {}
+    frames = Frames()
+    stacks = read_stacks(reader, frames)
+    columns = reader.arrays("samples", ["stack", "kind", "weight_ns"])
+    is_cpu = (columns["kind.names"] == "cpu")[columns["kind"]]
+    stack = stacks.place(columns["stack"][is_cpu].astype(np.int64))
+    weights = np.stack([np.ones(len(stack), np.int64), columns["weight_ns"][is_cpu]], axis=1)[stack >= 0]
+    own = summed(len(stacks.up), stack[stack >= 0], weights)
+    tree, _ = merged(stacks.up, stacks.frame, own, len(frames))
+    layer = frames.layers()[tree.frame] if len(tree) else tree.frame
+    line = nearest(tree.parent, layer == PYTHON, by_level(tree.parent))
+    # An operator that calls itself is called from where the outermost one is.
+    chosen = np.flatnonzero((layer == OPERATORS) & outermost(tree) & (line >= 0))
+    pair = tree.frame[chosen] * len(frames) + tree.frame[line[chosen]]
+    known, at = np.unique(pair, return_inverse=True)
+    sums = summed(len(known), at, tree.totals()[chosen])
+    every = frames.all()
+    best: dict[str, tuple[int, int, str]] = {}
+    for code, (count, weight) in zip(known.tolist(), sums.tolist(), strict=True):
+        operator, place = every[code // len(every)].name, every[code % len(every)].place
+        best[operator] = max(best.get(operator, (0, 0, "")), (count, weight, place))
+    return {operator: place for operator, (_, _, place) in best.items()}
+
+
+def named(frames: list[Frame], numbers: Ints, none: str) -> list[str]:
+    """What is written in a table for frames by number: of Python the place, of others the name; `none` for NONE."""
+    return [
+        none if number < 0 else frames[number].place if frames[number].layer == PYTHON else frames[number].name
+        for number in numbers.tolist()
+    ]

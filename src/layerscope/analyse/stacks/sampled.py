@@ -1,0 +1,215 @@
+"""The stacks and samples of a recording, and which of them are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerscope.analyse.stacks.frames import MODULES, NATIVE, NO_LINE, PYTHON, Frame, Frames
+from layerscope.analyse.stacks.tree import NONE, Bools, Ints, has_above
+from layerscope.errors import UsageError
+from layerscope.model.layers import FRAME_LAYERS, PHASES, STACKS
+
+if TYPE_CHECKING:
+    from layerscope.store.reader import Reader
+
+CPU, OFFCPU, WALL, PAGEFAULTS = "cpu", "offcpu", "wall", "pagefaults"
+# The kinds of samples (`samples.kind`) that a kind of picture is made of.
+SAMPLES_OF = {CPU: ("cpu",), OFFCPU: ("offcpu",), WALL: ("cpu", "offcpu"), PAGEFAULTS: ("fault",)}
+NO_SAMPLES = "no stacks were recorded"
+REMEDY = "record them: layerscope run --layers +stacks ..."
+EMPTY = f"No stacks were recorded. {REMEDY[:1].upper()}{REMEDY[1:]}"
+_LISTED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which samples or spans count; None: all. `steps` is half-open, times are seconds since the start of the run.
+
+    module: a path, which stands for all modules in it too. idle: waits of idle threads of pools count too.
+    """
+
+    thread: str | None = None
+    steps: range | None = None
+    module: str | None = None
+    phase: str | None = None
+    seconds: tuple[float, float] | None = None
+    idle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stacks:
+    """The table `stacks` with places for keys: `up` the parent's, `frame` the number of the frame, by line.
+
+    depth: how many frames are around each.
+    """
+
+    up: Ints
+    frame: Ints
+    layer: Ints
+    key: Ints
+    depth: Ints
+
+    def place(self, keys: Ints) -> Ints:
+        """Where the stacks called `keys` are; NONE stays, and so become those that are in no table."""
+        return places_of(self.key, keys)
+
+
+def read_stacks(reader: Reader, frames: Frames) -> Stacks:
+    """The stacks of a recording; frames that are new become known to `frames`."""
+    columns = reader.arrays("stacks", ["stack", "parent", "frame", "depth"])
+    rows = reader.arrays("frames", ["frame", "layer", "name", "file", "line", "object"])
+    layer_of = np.array([FRAME_LAYERS.index(str(name)) for name in rows["layer.names"]], np.int64)
+    layer = layer_of[rows["layer"]] if len(rows["layer"]) else np.zeros(0, np.int64)
+    numbers = frames.numbers(
+        Frame(code, name, _file(code, file, library), line if code == PYTHON else NO_LINE)
+        for code, name, file, library, line in zip(
+            layer.tolist(), rows["name"].tolist(), rows["file"].tolist(), rows["object"].tolist(),
+            rows["line"].tolist(), strict=True,
+        )
+    )  # fmt: skip
+    key = columns["stack"].astype(np.int64)
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    row = places_of(rows["frame"].astype(np.int64), columns["frame"][order].astype(np.int64))
+    up = places_of(key, columns["parent"][order].astype(np.int64))
+    return Stacks(up, numbers[row], layer[row], key, columns["depth"][order].astype(np.int64))
+
+
+def places_of(known: Ints, keys: Ints) -> Ints:
+    """Where in `known` each of `keys` is, NONE where it is not."""
+    if not len(known):
+        return np.full(len(keys), NONE)
+    if known[0] == 0 and known[-1] == len(known) - 1 and (np.diff(known) == 1).all():
+        return np.where(keys < len(known), keys, NONE)
+    order = np.argsort(known, kind="stable")
+    found = order[np.searchsorted(known[order], keys).clip(max=len(known) - 1)]
+    places: Ints = np.where(known[found] == keys, found, NONE)
+    return places
+
+
+def _file(layer: int, file: str | None, library: str | None) -> str:
+    return (library if layer == NATIVE else file if layer == PYTHON else None) or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Chosen rows of the table `samples`: their stack (a place, NONE: not known), weight and what they say besides.
+
+    weight: ns, of page faults their number. state: as an index into `states`, of waits alone. idle_weight: what was
+    left out because it is a wait of an idle thread.
+    """
+
+    stack: Ints
+    weight: Ints
+    state: Ints
+    states: list[str]
+    is_wait: Bools
+    track: Ints
+    step: Ints
+    idle: Bools
+    idle_weight: int
+
+
+def check_recorded(reader: Reader) -> None:
+    """UsageError with the reason and the remedy when there are no samples at all."""
+    if reader.has("samples"):
+        return
+    rows = reader.query("SELECT what, remedy FROM problems WHERE layer = ? LIMIT 1", [STACKS]).to_pylist()
+    what, remedy = (rows[0]["what"], rows[0]["remedy"]) if rows else (NO_SAMPLES, REMEDY)
+    raise UsageError(f"{reader.run.path.name} has no samples: {what}. {remedy[:1].upper()}{remedy[1:]}")
+
+
+def read_samples(reader: Reader, stacks: Stacks, frames: Frames, kind: str, choice: Choice) -> Samples:
+    """The samples of a kind of picture that `choice` leaves."""
+    names = ["track", "stack", "weight_ns", "count", "kind", "state", "idle", "step"]
+    names += ["phase"] if choice.phase is not None else []
+    columns = reader.arrays("samples", [*names, *(["at_ns"] if choice.seconds is not None else [])])
+    stack = stacks.place(columns["stack"].astype(np.int64))
+    weight = columns["count" if kind == PAGEFAULTS else "weight_ns"]
+    wanted = np.isin(columns["kind.names"], SAMPLES_OF[kind])
+    chosen = wanted[columns["kind"]] if len(wanted) else np.zeros(len(stack), np.bool_)
+    chosen = chosen & chosen_rows(reader, columns, choice)
+    if choice.module is not None:
+        below = has_above(stacks.up, _module_frames(stacks, frames, choice.module))
+        chosen &= np.where(stack >= 0, below[stack], False) if len(below) else False
+    idle = columns["idle"].astype(np.bool_)
+    left_out = chosen & idle & (not choice.idle)
+    chosen &= ~left_out
+    # `kind` is read by its name once more: preemption is a wait too, and no sample of a CPU is one.
+    waits = (columns["kind.names"] == "offcpu")[columns["kind"]] if len(wanted) else chosen
+    return Samples(
+        stack[chosen], weight[chosen], columns["state"][chosen].astype(np.int64),
+        [str(name) for name in columns["state.names"]], waits[chosen], columns["track"][chosen].astype(np.int64),
+        columns["step"][chosen].astype(np.int64), idle[chosen], int(weight[left_out].sum()),
+    )  # fmt: skip
+
+
+def chosen_rows(reader: Reader, columns: dict[str, NDArray[Any]], choice: Choice) -> Bools:
+    """The rows of samples or spans that thread, step, phase and time leave.
+
+    `columns` has what `choice` looks at, times in `at_ns`.
+    """
+    chosen: Bools = np.ones(len(columns["track"]), np.bool_)
+    if choice.thread is not None:
+        chosen &= np.isin(columns["track"], tracks_called(reader, choice.thread))
+    if choice.steps is not None:
+        chosen &= (columns["step"] >= choice.steps.start) & (columns["step"] < choice.steps.stop)
+    if choice.phase is not None:
+        if choice.phase not in PHASES:
+            raise UsageError(f"there is no phase {choice.phase!r}. The phases are {', '.join(PHASES)}")
+        chosen &= (columns["phase"] >= 0) & np.isin(
+            columns["phase"], np.flatnonzero(columns["phase.names"] == choice.phase)
+        )
+    if choice.seconds is not None:
+        since = columns["at_ns"] - reader.run.info.start_ns
+        chosen &= (since >= round(choice.seconds[0] * 1e9)) & (since < min(choice.seconds[1] * 1e9, 2**63 - 1))
+    return chosen
+
+
+def tracks_called(reader: Reader, called: str) -> Ints:
+    """The threads with this name or id; UsageError that lists the threads when there is none."""
+    columns = reader.arrays("tracks", ["track", "tid", "name", "kind"])
+    is_thread = (columns["kind.names"] == "thread")[columns["kind"]] if len(columns["kind"]) else columns["kind"] > 0
+    names = columns["name"][is_thread].tolist()
+    ids = columns["tid"][is_thread].tolist()
+    found = [
+        track for track, name, tid in zip(columns["track"][is_thread].tolist(), names, ids, strict=True)
+        if called in (name, str(tid), f"{name} {tid}".strip())
+    ]  # fmt: skip
+    if not found:
+        known = sorted({f"{name} {tid}".strip() for name, tid in zip(names, ids, strict=True)})
+        raise UsageError(f"there is no thread {called!r}. The threads are {listed(known)}")
+    return np.array(found, np.int64)
+
+
+def _module_frames(stacks: Stacks, frames: Frames, path: str) -> Bools:
+    """The stacks that end in a module, or in one that it holds."""
+    every = frames.all()
+    numbers = np.unique(stacks.frame[stacks.layer == MODULES]).tolist()
+    names = {number: every[number].name for number in numbers}
+    inside = [number for number, name in names.items() if is_inside(name, path)]
+    if not inside:
+        raise UsageError(no_module(path, sorted(set(names.values()))))
+    chosen: Bools = (stacks.layer == MODULES) & np.isin(stacks.frame, inside)
+    return chosen
+
+
+def is_inside(path: str, module: str) -> bool:
+    """Whether the module at `path` is `module` or one that it holds."""
+    return path == module or path.startswith(f"{module}.")
+
+
+def no_module(path: str, known: list[str]) -> str:
+    """The sentence about a module that is not there."""
+    there = f"The modules are {listed(known)}" if known else "No modules were recorded with these stacks"
+    return f"there is no module {path!r}. {there}"
+
+
+def listed(names: list[str]) -> str:
+    """Some names, and how many more there are."""
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,267 @@
+"""Stacks as a tree of arrays: merged, turned round, added up. Loops run over its levels, never over stacks or samples.
+
+A node is a stack; its parent is the stack without the innermost frame. Weights are integers in columns (time and number
+of samples, or those of two recordings), so that sums are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+# The parent of the outermost.
+NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Nodes level by level, each level in the order of (parent, frame), no two children of a node with one frame.
+
+    parent: place of the parent, NONE of the outermost. frame: number of the frame. own: (nodes, columns), weights of
+    the stacks that end here. levels: place of the first node of each level, and the number of nodes.
+    """
+
+    parent: Ints
+    frame: Ints
+    own: Ints
+    levels: list[int]
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    def depth(self) -> Ints:
+        """How many frames are around each."""
+        return np.repeat(np.arange(len(self.levels) - 1), np.diff(self.levels))
+
+    def depth_of(self, nodes: Ints) -> Ints:
+        """The same of some nodes."""
+        return np.searchsorted(self.levels, nodes, side="right") - 1
+
+    def totals(self) -> Ints:
+        """Weights of the stacks that end in each node or below it: (nodes, columns)."""
+        totals = self.own.copy()
+        for below in reversed(_slices(self.levels)[1:]):
+            # Children of one node stand together.
+            parent = self.parent[below]
+            first = np.flatnonzero(np.append(True, parent[1:] != parent[:-1]))
+            totals[parent[first]] += np.add.reduceat(totals[below], first, axis=0)
+        return totals
+
+    def whole(self) -> Ints:
+        """The weights of all stacks."""
+        whole: Ints = self.own.sum(axis=0)
+        return whole
+
+
+def depths(up: Ints) -> Ints:
+    """How many nodes are above each, `up` being the one above (NONE: none)."""
+    depth: Ints = (up >= 0).astype(np.int64)
+    above = up
+    # Twice as far in each round.
+    while (above >= 0).any():
+        depth = depth + np.where(above >= 0, depth[above], 0)
+        above = np.where(above >= 0, above[above], NONE)
+    return depth
+
+
+def by_level(up: Ints, depth: Ints | None = None) -> list[Ints]:
+    """The nodes of each level, the outermost first. `depth`: how many are above each, if that is known."""
+    depth = depths(up) if depth is None else depth
+    most = int(depth.max(initial=-1))
+    # NumPy sorts short integers by radix.
+    order = np.argsort(depth.astype(np.uint16) if most < 1 << 16 else depth, kind="stable")
+    return np.split(order, np.searchsorted(depth[order], np.arange(1, most + 1))) if most >= 0 else []
+
+
+def summed(rows: int, places: Ints, weights: Ints) -> Ints:
+    """A table of so many rows to which each of `weights` was added at its place."""
+    table = np.zeros((rows, weights.shape[1]), np.int64)
+    for column in range(weights.shape[1]):
+        np.add.at(table[:, column], places, weights[:, column])
+    return table
+
+
+def added_up(up: Ints, own: Ints, levels: list[Any]) -> Ints:
+    """`own` of each node and of all below it; `levels` as `by_level` gives them."""
+    totals = own.copy()
+    for nodes in reversed(levels[1:]):
+        for column in range(own.shape[1]):
+            np.add.at(totals[:, column], up[nodes], totals[nodes, column])
+    return totals
+
+
+def nearest(up: Ints, chosen: Bools, levels: list[Ints]) -> Ints:
+    """Of each node the nearest one of those `chosen`, itself or above it; NONE where there is none."""
+    found = np.where(chosen, np.arange(len(up)), NONE)
+    for nodes in levels[1:]:
+        missing = nodes[found[nodes] < 0]
+        found[missing] = found[up[missing]]
+    return found
+
+
+def has_above(up: Ints, chosen: Bools) -> Bools:
+    """Whether a node is one of those `chosen` or lies below one."""
+    return nearest(up, chosen, by_level(up)) >= 0
+
+
+def merged(up: Ints, frame: Ints, own: Ints, frames: int) -> tuple[Tree, Ints]:
+    """The nodes as a tree in which children with the same frame are one; `frame` < `frames`. What has no weight is left
+    out. Also the place of each given node in the tree, NONE of those left out.
+    """
+    given = by_level(up)
+    weighty = _has_weight(own)
+    alive = _and_above(up, weighty, given)
+    place = np.full(len(up) + 1, NONE)  # the last one is where -1 leads
+    parents, codes, levels = [], [], [0]
+    for nodes in given:
+        nodes = nodes[alive[nodes]]
+        if not len(nodes):
+            break
+        code = (place[up[nodes]] + 1) * frames + frame[nodes]
+        known, at = np.unique(code, return_inverse=True)
+        place[nodes] = levels[-1] + at
+        parents.append(known // frames - 1)
+        codes.append(known % frames)
+        levels.append(levels[-1] + len(known))
+    place = place[:-1]
+    weights = summed(levels[-1], place[weighty], own[weighty])
+    return Tree(_joined(parents), _joined(codes), weights, levels), place
+
+
+def without(up: Ints, chosen: Bools, levels: list[Ints]) -> Ints:
+    """`up` past the nodes that are not `chosen`."""
+    above = nearest(up, chosen, levels)
+    return np.where(up >= 0, above[up], NONE)
+
+
+def grouped(tree: Tree, node: Ints, group: Ints, weights: Ints, groups: int) -> tuple[Tree, Ints]:
+    """The tree once for each group: of weights of `group` at `node`. Also the group of each node of it."""
+    size = len(tree)
+    levels = []
+    pairs, at = np.unique(group * size + node, return_inverse=True)
+    own = summed(len(pairs), at, weights)
+    depth = tree.depth()
+    # From the innermost outwards: what is at a level, and the parents of what is below it.
+    below = np.zeros(0, np.int64)
+    for level in range(len(tree.levels) - 2, -1, -1):
+        here = np.union1d(pairs[depth[pairs % size] == level], below)
+        levels.append(here)
+        above = tree.parent[here % size]
+        below = np.unique((here // size * size + above)[above >= 0])
+    return _of_pairs(tree, levels[::-1], pairs, own)
+
+
+def _of_pairs(tree: Tree, levels: list[Ints], pairs: Ints, own: Ints) -> tuple[Tree, Ints]:
+    """The tree whose nodes are (group, node), level by level."""
+    size = max(len(tree), 1)
+    every = _joined(levels)
+    starts = [0, *np.cumsum([len(level) for level in levels], dtype=np.int64).tolist()]
+    order = np.argsort(every)
+    above = tree.parent[every % size]
+    wanted = every // size * size + above
+    parent = np.where(above >= 0, order[np.searchsorted(every[order], wanted).clip(max=len(every) - 1)], NONE)
+    weights = np.zeros((len(every), own.shape[1]), np.int64)
+    weights[order[np.searchsorted(every[order], pairs)]] = own
+    return Tree(parent, tree.frame[every % size], weights, starts), every // size
+
+
+def inverted(tree: Tree, frames: int, least: float = 0.0) -> Tree:
+    """The stacks with the innermost frame first: what lies below a frame called it.
+
+    Where a frame has less than `least` of the whole in every even column, what called it is not looked for: its weight
+    ends there.
+    """
+    node = np.flatnonzero(_has_weight(tree.own))
+    origin, at = node, np.full(len(node), NONE)
+    parents, codes, owns, levels = [], [], [], [0]
+    enough = tree.whole()[::2] * least
+    while len(node):
+        known, new = np.unique((at + 1) * frames + tree.frame[node], return_inverse=True)
+        parents.append(known // frames - 1)
+        codes.append(known % frames)
+        goes_on = tree.parent[node] >= 0
+        if least:
+            totals = summed(len(known), new, tree.own[origin, ::2])
+            goes_on &= np.any(totals >= enough, axis=1)[new]
+        owns.append(summed(len(known), new[~goes_on], tree.own[origin[~goes_on]]))
+        at = (levels[-1] + new)[goes_on]
+        node, origin = tree.parent[node[goes_on]], origin[goes_on]
+        levels.append(levels[-1] + len(known))
+    own = np.concatenate(owns) if owns else tree.own[:0]
+    return Tree(_joined(parents), _joined(codes), own, levels)
+
+
+def outermost(tree: Tree) -> Bools:
+    """The nodes with no node of their frame above them: what recursion counts once."""
+    enter, leave = _visits(tree)
+    order = np.lexsort((enter, tree.frame))
+    # Visits of a frame come behind those of the frame before. The furthest end so far tells what is inside of another.
+    shift = tree.frame[order] * (2 * len(tree) + 2)
+    ends = np.maximum.accumulate(leave[order] + shift)
+    first = np.ones(len(tree), np.bool_)
+    first[order[1:]] = (enter[order] + shift)[1:] > ends[:-1]
+    return first
+
+
+def of_frames(tree: Tree, frames: int) -> tuple[Ints, Ints]:
+    """By frame: the weights of the stacks that end in it, and of those that it is in: (frames, columns) each."""
+    once = outermost(tree)
+    return summed(frames, tree.frame, tree.own), summed(frames, tree.frame[once], tree.totals()[once])
+
+
+def offsets(tree: Tree, sizes: Ints, order: Ints) -> Ints:
+    """Where each node begins when its children stand beside each other from its own beginning on.
+
+    `order` has the nodes so that siblings follow each other.
+    """
+    parent = tree.parent[order]
+    before = np.cumsum(sizes[order]) - sizes[order]
+    starts = np.flatnonzero(np.concatenate(([True], parent[1:] != parent[:-1]))) if len(order) else order
+    first = np.repeat(before[starts], np.diff(np.append(starts, len(order))))
+    place = np.empty(len(order), np.int64)
+    place[order] = before - first
+    for nodes in _slices(tree.levels)[1:]:
+        place[nodes] += place[tree.parent[nodes]]
+    return place
+
+
+def walk(tree: Tree) -> Ints:
+    """The nodes in the order of a walk: each before what lies below it, and that before its next sibling."""
+    return np.argsort(_visits(tree)[0])
+
+
+def _visits(tree: Tree) -> tuple[Ints, Ints]:
+    """When a walk enters each node, and when it leaves the last one below."""
+    sizes = added_up(tree.parent, np.ones((len(tree), 1), np.int64), _slices(tree.levels))[:, 0]
+    # Behind its parent: one step for the node itself.
+    enter = offsets(tree, sizes, np.arange(len(tree))) + tree.depth()
+    return enter, enter + sizes - 1
+
+
+def _has_weight(own: Ints) -> Bools:
+    has: Bools = own[:, 0] != 0
+    for column in range(1, own.shape[1]):
+        has |= own[:, column] != 0
+    return has
+
+
+def _and_above(up: Ints, chosen: Bools, levels: list[Ints]) -> Bools:
+    """Those `chosen`, and all that are above one."""
+    alive = chosen.copy()
+    for nodes in reversed(levels[1:]):
+        alive[up[nodes[alive[nodes]]]] = True
+    return alive
+
+
+def _slices(levels: list[int]) -> list[slice]:
+    return [slice(first, last) for first, last in pairwise(levels)]
+
+
+def _joined(parts: list[Ints]) -> Ints:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)

@@ -1,0 +1,137 @@
+"""Waits: what threads waited for, off the CPU: for what, where, how often and how long.
+
+state        gil, lock, barrier (of OpenMP), pool (for work), sleep, yield, pipe, socket, file, event, page_fault,
+             preempted (it could have run, but no CPU was free), other
+thread       name and id of the thread
+line         innermost line of Python of its stack
+symbol       the native function that it waited in
+count        number of waits
+total_ns     how long they took, added up
+share        total_ns as a fraction of all waits that are not idle; none for those that are
+avg_ns       mean of them
+max_ns       the longest; where waits were sampled, one that was seen
+exact_share  the part of total_ns that was measured from end to end. The rest is from waits that were seen by chance and
+             stand for others
+
+Idle waits, in which a thread of a pool has no work, are one row "idle"; --by idle shows them as the others. --by state,
+thread, line, symbol, module, operator, phase and step make one row for each of these and each state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
+from layerscope.analyse.stacks import sampled
+from layerscope.analyse.stacks.by_frame import BY_COLUMNS, NO_OPERATOR, UNKNOWN, thread_names
+from layerscope.analyse.stacks.frames import Frames
+from layerscope.analyse.stacks.places import innermost, named
+from layerscope.analyse.stacks.tree import Ints
+from layerscope.analyse.tables.modules import OUTSIDE
+
+if TYPE_CHECKING:
+    from layerscope.store.reader import Reader
+
+BY = ("idle", "state", "thread", "line", "symbol", "module", "operator", "phase", "step")
+REFUSED: dict[str, str] = {}
+_STATE = ResultColumn("state", "string", "", "what it waited for")
+_WHERE = (
+    BY_COLUMNS["thread"],
+    ResultColumn("line", "string", "", "innermost line of Python"),
+    ResultColumn("symbol", "string", "", "the native function it waited in"),
+)
+_TIMES = (
+    ResultColumn("count", "int64", COUNT, "number of waits"),
+    ResultColumn("total_ns", "int64", NS, "how long they took"),
+    ResultColumn("share", "float64", SHARE, "total_ns as a fraction of all waits that are not idle"),
+    ResultColumn("avg_ns", "int64", NS, "mean duration"),
+    ResultColumn("max_ns", "int64", NS, "the longest"),
+    ResultColumn("exact_share", "float64", SHARE, "the part of total_ns that was measured from end to end"),
+)
+COLUMNS = (_STATE, *_WHERE, *_TIMES)
+_MORE = {
+    **BY_COLUMNS,
+    **{column.name: column for column in _WHERE},
+    "phase": ResultColumn("phase", "string", "", "loading, forward, backward, optimizer, other; none outside steps"),
+    "idle": ResultColumn("idle", "bool", "", "whether it waited for work as a thread of a pool"),
+}
+TOP = 30
+EMPTY = "No waits were recorded. " + sampled.EMPTY.partition(". ")[2]
+NEXT = "layerscope flame --kind offcpu"
+IDLE = "idle"
+NO_LINE = "outside Python"
+_QUERY = """
+    WITH folded AS (
+        SELECT {columns}, weight_ns, count, exact, idle AS is_idle FROM waits_found
+    )
+    SELECT {keys}, sum(count) AS count, sum(weight_ns) AS total_ns,
+           CASE WHEN NOT bool_or(is_idle)
+                THEN sum(weight_ns) / greatest((SELECT sum(weight_ns) FROM folded WHERE NOT is_idle), 1) END AS share,
+           round(sum(weight_ns) / sum(count)) AS avg_ns, max(weight_ns) AS max_ns,
+           coalesce(sum(weight_ns) FILTER (exact), 0) / greatest(sum(weight_ns), 1) AS exact_share,
+           bool_or(is_idle) AS last
+    FROM folded GROUP BY {keys}"""
+
+
+def build(reader: Reader, by: str | None = None) -> Result:
+    """One row for each state, thread, line and symbol, or for each `by` and state; most time first, idle ones last."""
+    if by is None or by == "idle":
+        columns = (*((_MORE["idle"],) if by else ()), _STATE, *_WHERE)
+    else:
+        columns = (*((_MORE[by],) if by != "state" else ()), _STATE)
+    names = [column.name for column in columns]
+    reader.connection().register("waits_found", _waits(reader, names))
+    told = [_folded(name, by) for name in names]
+    query = _QUERY.format(columns=", ".join(told), keys=", ".join(names))
+    order = f"last, total_ns DESC, {', '.join(names)}"
+    return Result("waits", (*columns, *_TIMES), reader.connection().sql(query), order=order, notes=())
+
+
+def _folded(name: str, by: str | None) -> str:
+    """A column of the waits, in which idle ones are not told apart unless they are asked for."""
+    if by == "idle" or name == by:
+        return name
+    if name == "state":
+        return f"CASE WHEN idle THEN '{IDLE}' ELSE state END AS state"
+    return f"CASE WHEN NOT idle THEN {name} END AS {name}"
+
+
+def _waits(reader: Reader, names: list[str]) -> pa.Table:
+    """Every wait with the columns `names`, and what is added up."""
+    frames = Frames()
+    stacks = sampled.read_stacks(reader, frames)
+    columns = reader.arrays(
+        "samples", ["track", "stack", "weight_ns", "count", "kind", "state", "idle", "exact", "step", "phase"]
+    )
+    is_wait = (columns["kind.names"] == "offcpu")[columns["kind"]] if len(columns["kind"]) else columns["kind"] > 0
+    rows = {name: values[is_wait] for name, values in columns.items() if not name.endswith(".names")}
+    stack = stacks.place(rows["stack"].astype(np.int64))
+    inner, every = innermost(stacks), frames.all()
+    made: dict[str, Any] = {name: rows[name] for name in ("weight_ns", "count", "exact", "idle")}
+    made["state"] = _dictionary(rows["state"], [str(name) for name in columns["state.names"]])
+    if "thread" in names:
+        known = thread_names(reader)
+        tracks, at = np.unique(rows["track"], return_inverse=True)
+        made["thread"] = _dictionary(at, [known.get(track, f"#{track}") for track in tracks.tolist()])
+    if "phase" in names:
+        made["phase"] = _dictionary(rows["phase"], [str(name) for name in columns["phase.names"]])
+    if "step" in names:
+        made["step"] = pa.array(rows["step"].astype(np.int64), mask=rows["step"] < 0)
+    for name, none in (("line", NO_LINE), ("symbol", None), ("module", OUTSIDE), ("operator", NO_OPERATOR)):
+        if name in names:
+            numbers = inner.of(name, stack)
+            numbers[stack < 0] = -2
+            found, at = np.unique(numbers, return_inverse=True)
+            texts = named(every, found, none or UNKNOWN)
+            made[name] = _dictionary(at, [UNKNOWN if n == -2 else text for n, text in zip(found, texts, strict=True)])
+    return pa.table(made)
+
+
+def _dictionary(codes: Ints, texts: list[str]) -> pa.DictionaryArray:
+    codes = np.asarray(codes)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes.astype(np.int32), mask=codes < 0), pa.array(texts, pa.string())
+    )

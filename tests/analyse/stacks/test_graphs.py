@@ -1,0 +1,539 @@
+"""Flame graphs of made-up recordings: which frames, which weights, and that they add up to what the tables say."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layerscope.analyse import tables
+from layerscope.analyse.stacks import drawn, graphs
+from layerscope.analyse.stacks.drawn import Drawn
+from layerscope.analyse.stacks.graphs import Graph, Look
+from layerscope.analyse.stacks.places import lines_of_operators
+from layerscope.analyse.stacks.sampled import Choice
+from layerscope.analyse.stacks.shown import layers_called
+from layerscope.errors import UsageError
+from layerscope.model.layers import PHASES, WAITS
+from layerscope.store.reader import Reader
+from tests.recordings import MS, Recording
+
+MAIN = ("python <module> train.py:9", "python main train.py:5")
+CALL = ("python Module._call_impl /x/torch/nn/modules/module.py:1", "modules Net", "python Net.forward net.py:7")
+CONV = (*MAIN, *CALL, "native THPVariable libpython.so", "operators aten::conv2d", "primitives convolution",
+        "native execute libdnnl.so", "native jit_conv [jit]")  # fmt: skip
+
+
+@contextmanager
+def opened(*recordings: Recording, **info: Any) -> Iterator[Any]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        readers = [
+            stack.enter_context(Reader(recording.write(folder / f"{number}.layerscope", **info)))
+            for number, recording in enumerate(recordings)
+        ]
+        yield readers[0] if len(readers) == 1 else readers
+
+
+def graph_of(recording: Recording, look: Look | None = None) -> Graph:
+    with opened(recording) as reader:
+        return graphs.build(reader, look or Look())
+
+
+def compared(after: Recording, before: Recording, look: Look | None = None, **info: Any) -> Graph:
+    with opened(after, before, **info) as readers:
+        return graphs.compare(*readers, look or Look())
+
+
+def stacks_of(graph: Graph, column: int = 0) -> dict[str, int]:
+    """Weights by stack, `a > b > c`."""
+    tree, found = graph.tree, {}
+    for node in np.flatnonzero(tree.own[:, column]).tolist():
+        names, place = [], node
+        while place >= 0:
+            names.append(graph.frames[int(tree.frame[place])].label)
+            place = int(tree.parent[place])
+        found[" > ".join(reversed(names))] = int(tree.own[node, column])
+    return found
+
+
+def sampled(*stacks: tuple[tuple[str, ...], int], **more: Any) -> Recording:
+    recording = Recording()
+    for stack, weight in stacks:
+        recording.add_sample(recording.add_stack(*stack), weight, **more)
+    return recording
+
+
+def test_native_frames_are_shown_where_nothing_else_comes_further_in() -> None:
+    recording = sampled(
+        (CONV, 5), ((*MAIN, "native gc libpython.so"), 3), ((*CONV[:6], "native parse libpython.so"), 2)
+    )
+
+    whole = "<module> (train.py) > main (train.py) > "
+    assert stacks_of(graph_of(recording)) == {
+        f"{whole}Net > Net.forward (net.py) > aten::conv2d > convolution > execute (libdnnl.so) > jit_conv ([jit])": 5,
+        f"{whole}gc (libpython.so)": 3,
+        f"{whole}Net > Net.forward (net.py) > THPVariable (libpython.so) > parse (libpython.so)": 2,
+    }
+
+
+def test_layers_that_are_named_are_shown_whole_and_the_others_fold_into_the_frame_around_them() -> None:
+    recording = sampled((CONV, 5), (("native clone libc.so", "native worker libgomp.so"), 7))
+
+    look = Look(layers=layers_called("modules,operators"))
+    assert stacks_of(graph_of(recording, look)) == {"Net > aten::conv2d": 5, "no frame of these layers": 7}
+    look = Look(layers=layers_called("all"))
+    labels = [
+        "<module> (train.py)", "main (train.py)", "Module._call_impl (module.py)", "Net", "Net.forward (net.py)",
+        "THPVariable (libpython.so)", "aten::conv2d", "convolution", "execute (libdnnl.so)", "jit_conv ([jit])",
+    ]  # fmt: skip
+    assert stacks_of(graph_of(recording, look)) == {
+        " > ".join(labels): 5, "clone (libc.so) > worker (libgomp.so)": 7,
+    }  # fmt: skip
+
+
+def test_lines_of_a_function_are_one_frame_unless_they_are_asked_for() -> None:
+    recording = sampled((("python f a.py:1",), 3), (("python f a.py:2",), 1), (("python f b.py:1",), 1))
+
+    graph = graph_of(recording)
+    assert stacks_of(graph) == {"f (a.py)": 4, "f (b.py)": 1}
+    assert graph.lines[graph.frames.index(next(f for f in graph.frames if f.label == "f (a.py)"))] == [
+        (1, 0.75), (2, 0.25),
+    ]  # fmt: skip
+    assert stacks_of(graph_of(recording, Look(by_line=True))) == {"f (a.py:1)": 3, "f (a.py:2)": 1, "f (b.py:1)": 1}
+
+
+def test_a_wait_is_a_frame_that_says_for_what() -> None:
+    recording = sampled((MAIN, 4))
+    stack = recording.add_stack(*MAIN)
+    recording.add_sample(stack, 10, kind="offcpu", state="gil")
+    recording.add_sample(None, 20, kind="offcpu", state="other")
+    recording.add_sample(None, 30)
+    recording.add_sample(stack, 40, kind="offcpu", state="pool", idle=True)
+    waits = {"<module> (train.py) > main (train.py) > waits for the GIL": 10, "stack not known > waits": 20}
+
+    graph = graph_of(recording, Look("offcpu"))
+    assert stacks_of(graph) == waits
+    assert graph.notes == ("40 ns that threads of pools waited without work are left out; --idle shows them.",)
+    idle = graph_of(recording, Look("offcpu", Choice(idle=True)))
+    assert stacks_of(idle) == waits | {"<module> (train.py) > main (train.py) > waits for work (idle)": 40}
+    assert idle.notes == ()
+    cpu = {"<module> (train.py) > main (train.py)": 4, "stack not known": 30}
+    assert stacks_of(graph_of(recording)) == cpu
+    assert stacks_of(graph_of(recording, Look("wall"))) == cpu | waits
+
+
+def test_every_wait_has_words() -> None:
+    recording = Recording()
+    for state in WAITS:
+        recording.add_sample(None, 1, kind="offcpu", state=state)
+
+    assert len(stacks_of(graph_of(recording, Look("offcpu")))) == len(WAITS)
+
+
+def test_page_faults_are_counted() -> None:
+    recording = sampled((MAIN, 4))
+    recording.add_sample(recording.add_stack(*MAIN), 0, kind="fault", count=17)
+
+    graph = graph_of(recording, Look("pagefaults"))
+    assert stacks_of(graph) == {"<module> (train.py) > main (train.py)": 17}
+    assert (graph.unit, graph.whole) == ("count", 17)
+
+
+# --- choices ---------------------------------------------------------------------------------
+
+
+def many() -> Recording:
+    """Samples of two threads, in two modules, in steps and outside, at every 100 ms; the weight tells them apart."""
+    recording = Recording()
+    worker = recording.add_thread(recording.process, 102, "worker")
+    for number in range(24):
+        stack = recording.add_stack(*MAIN, "modules Net", f"modules Net.conv{number % 3}", "operators op")
+        recording.add_sample(
+            stack, 1 << number, at_ns=number * 100 * MS, track=worker if number % 2 else recording.thread,
+            step=number // 4 if number % 5 else None, phase=PHASES[number % 5] if number % 5 else None,
+        )  # fmt: skip
+    return recording
+
+
+CHOICES: list[tuple[Choice, Callable[[int], bool]]] = [
+    (Choice(thread="worker"), lambda n: n % 2 == 1),
+    (Choice(thread="102"), lambda n: n % 2 == 1),
+    (Choice(thread="python 100"), lambda n: n % 2 == 0),
+    (Choice(steps=range(1, 3)), lambda n: n % 5 != 0 and 4 <= n < 12),
+    (Choice(module="Net.conv1"), lambda n: n % 3 == 1),
+    (Choice(module="Net"), lambda n: True),
+    (Choice(phase="backward"), lambda n: n % 5 == 2),
+    (Choice(seconds=(0.5, 1.0)), lambda n: 5 <= n < 10),
+    (Choice(seconds=(2.0, float("inf"))), lambda n: n >= 20),
+    (Choice(thread="worker", seconds=(0.0, 1.0), module="Net.conv0"), lambda n: n in (3, 9)),
+]
+
+
+@pytest.mark.parametrize(("choice", "expected"), CHOICES, ids=[repr(choice)[7:-1] for choice, _ in CHOICES])
+def test_a_choice_leaves_what_it_says(choice: Choice, expected: Callable[[int], bool]) -> None:
+    with opened(many(), start_ns=0) as reader:
+        graph = graphs.build(reader, Look(choice=choice))
+
+    assert graph.whole == sum(1 << number for number in range(24) if expected(number))
+
+
+@pytest.mark.parametrize(
+    ("choice", "sentence"),
+    [
+        (Choice(thread="nobody"), "there is no thread 'nobody'. The threads are python 100, worker 102"),
+        (
+            Choice(module="Net.con"),
+            "there is no module 'Net.con'. The modules are Net, Net.conv0, Net.conv1, Net.conv2",
+        ),
+        (Choice(phase="lunch"), f"there is no phase 'lunch'. The phases are {', '.join(PHASES)}"),
+        (Choice(steps=range(900, 901)), "nothing of kind cpu is left to show. Leave out some of --thread, --step, "),
+    ],
+)
+def test_what_there_is_not_is_a_sentence_that_lists_what_there_is(choice: Choice, sentence: str) -> None:
+    with pytest.raises(UsageError) as error:
+        graph_of(many(), Look(choice=choice))
+    assert str(error.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "offcpu", "wall", "pagefaults"])
+def test_without_samples_there_is_a_sentence_with_the_remedy(kind: str) -> None:
+    recording = Recording()
+    recording.add_span("aten::mm", 0, 5)
+    with pytest.raises(UsageError, match=r"has no samples: no stacks were recorded\. .*--layers \+stacks"):
+        graph_of(recording, Look(kind))
+    recording.add_problem("stacks", "perf events are not allowed here", "allow them", lost="stacks")
+    with pytest.raises(UsageError, match=r"has no samples: perf events are not allowed here\. Allow them"):
+        graph_of(recording, Look(kind))
+
+
+def test_an_unknown_layer_is_a_sentence() -> None:
+    with pytest.raises(UsageError, match=r"there is no layer of frames 'cobol'\. They are python, modules, .* and all"):
+        layers_called("python,cobol")
+
+
+# --- spans -----------------------------------------------------------------------------------
+
+
+def spanned() -> Recording:
+    """A module of 1000 with conv2d (600, of which mkldnn 500, of which a primitive 300) and relu (200); another add."""
+    recording = Recording()
+    recording.rows["modules"] = [{"module": 0, "path": "Net", "class": "Net"}]
+    net = recording.add_span("Net", 0, 1000, layer="modules", kind="module", module=0)
+    conv = recording.add_span("aten::conv2d", 0, 600, net, module=0)
+    inner = recording.add_span("aten::mkldnn", 50, 500, conv, module=0)
+    recording.add_primitive("convolution", 100, 300, inner, module=0)
+    recording.add_span("aten::relu", 700, 200, net, module=0, weight=3)
+    worker = recording.add_thread(recording.process, 102, "worker")
+    recording.add_primitive("convolution", 100, 290, kind="share", track=worker)
+    recording.add_span("aten::add", 0, 50, track=worker)
+    # Shorter than the primitive in it, as clocks may say: it keeps its time.
+    odd = recording.add_span("aten::odd", 2000, 10)
+    recording.add_primitive("reorder", 2000, 20, odd)
+    return recording
+
+
+def total_of(reader: Reader, table: str) -> int:
+    return sum(tables.build(reader, table).data["self_ns"].to_pylist())
+
+
+def test_operators_hold_their_primitives_and_add_up_to_their_self_time() -> None:
+    with opened(spanned()) as reader:
+        graph = graphs.build(reader, Look("operators"))
+        assert graph.whole == total_of(reader, "operators") == 100 + 500 + 3 * 200 + 50 + 10
+    assert stacks_of(graph) == {
+        "Net > aten::conv2d": 100, "Net > aten::conv2d > aten::mkldnn": 200,
+        "Net > aten::conv2d > aten::mkldnn > convolution": 300, "Net > aten::relu": 600, "aten::add": 50,
+        "aten::odd": 10,
+    }  # fmt: skip
+    assert graph.notes[0].startswith("The run was thinned: one kept call stands for up to 3 calls")
+
+
+def test_primitives_lie_in_what_asked_for_them() -> None:
+    with opened(spanned()) as reader:
+        graph = graphs.build(reader, Look("primitives"))
+    assert stacks_of(graph) == {
+        "Net > aten::conv2d > aten::mkldnn > convolution": 300, "aten::odd > reorder": 20,
+    }  # fmt: skip
+
+
+def test_choices_of_spans() -> None:
+    def whole(**choice: Any) -> int:
+        return graph_of(spanned(), Look("operators", Choice(**choice))).whole
+
+    assert whole(thread="worker") == 50
+    assert whole(module="Net") == 1200
+    assert whole(seconds=(2e-6, 1.0)) == 10
+    with pytest.raises(UsageError, match=r"no module 'Nets'. The modules are Net"):
+        whole(module="Nets")
+
+
+@pytest.mark.slow
+@settings(max_examples=20)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40), st.integers(1, 40), st.integers(1, 3)), max_size=30))
+def test_trees_of_spans_add_up_to_the_tables(drawn_spans: list[tuple[int, int, int, int]]) -> None:
+    recording = Recording()
+    recording.add_span("outer", 0, 10_000)
+    for layer, parent, dur_ns, weight in drawn_spans:
+        if layer == 2:
+            operators = [s["span"] for s in recording.rows["spans"] if s["layer"] == "operators"]
+            recording.add_primitive(f"p{dur_ns % 3}", 0, dur_ns, operators[parent % len(operators)], weight=weight)
+        else:
+            spans = [s["span"] for s in recording.rows["spans"] if s["layer"] == "operators"]
+            recording.add_span(f"op{dur_ns % 3}", 0, dur_ns, spans[parent % len(spans)], weight=weight)
+    for row in recording.rows["spans"]:
+        row["self_ns"] = max(row["self_ns"], 0)
+
+    of_primitives = sum(
+        row["self_ns"] * row["weight"] for row in recording.rows["spans"] if row["layer"] == "primitives"
+    )
+    with opened(recording) as reader:
+        assert graphs.build(reader, Look("operators")).whole == total_of(reader, "operators")
+        if of_primitives:
+            assert graphs.build(reader, Look("primitives")).whole == of_primitives
+
+
+# --- inverted and compared -------------------------------------------------------------------
+
+
+def test_inverted_stacks_have_the_innermost_frame_first() -> None:
+    recording = sampled((("python f a.py:1", "python g a.py:2"), 3), (("python g a.py:2",), 4))
+
+    graph = graph_of(recording, Look(is_inverted=True))
+    assert stacks_of(graph) == {"g (a.py) > f (a.py)": 3, "g (a.py)": 4}
+    heaviest = {graph.frames[one.frame].label: (one.own, one.total) for one in drawn.heaviest(graph)}
+    assert heaviest == {"g (a.py)": (7, 7), "f (a.py)": (0, 3)}
+
+
+def stepped(samples: list[tuple[str, int, int]], steps: int, warmup: int = 0) -> Recording:
+    """(function, weight, step) of samples, and so many steps."""
+    recording = Recording()
+    for name, weight, step in samples:
+        recording.add_sample(recording.add_stack(*MAIN, f"python {name} a.py:1"), weight, step=step)
+    for step in range(steps):
+        recording.add_step(step, step * MS, (1, 1, 1, 1, 1), warmup=step < warmup)
+    return recording
+
+
+def changes(graph: Graph) -> dict[str, float]:
+    made = drawn.draw(graph)
+    return {
+        graph.frames[int(frame)].label: float(change) for frame, change in zip(made.frame, made.change, strict=True)
+    }
+
+
+def test_a_comparison_is_per_measured_step() -> None:
+    after = stepped([("f", 1000, 0), ("f", 40, 1), ("f", 60, 2), ("new", 10, 1)], steps=3, warmup=1)
+    before = stepped([("f", 30, step) for step in range(1, 5)] + [("old", 8, 1)], steps=5, warmup=1)
+
+    graph = compared(after, before)
+
+    assert graph.compared is not None
+    assert (graph.compared.per, graph.compared.units, graph.compared.units_before) == ("step", 2, 4)
+    assert graph.whole == 110
+    found = changes(graph)
+    assert (found["f (a.py)"], found["new (a.py)"]) == (100 / 2 - 120 / 4, 5)
+    (gone,) = drawn.vanished(graph)
+    assert [graph.frames[frame].label for frame in gone.path] == [
+        "<module> (train.py)",
+        "main (train.py)",
+        "old (a.py)",
+    ]
+    assert (gone.weight, gone.per) == (2.0, "step")
+    changed = {graph.frames[one.frame].label: one.change for one in drawn.heaviest(graph)}
+    assert list(changed.items())[:3] == [("f (a.py)", 20.0), ("new (a.py)", 5.0), ("old (a.py)", -2.0)]
+
+
+def test_without_steps_a_comparison_is_per_second() -> None:
+    graph = compared(sampled((MAIN, 100)), sampled((MAIN, 300)))
+
+    assert graph.compared is not None
+    assert (graph.compared.per, graph.compared.units) == ("second of the run", 2.0)
+    assert changes(graph)["main (train.py)"] == -100
+
+
+def test_a_change_is_sure_only_beyond_the_chance_of_sampling() -> None:
+    def of(counts: dict[str, int]) -> Recording:
+        return stepped([(name, 10 * MS, n % 100) for name, count in counts.items() for n in range(count)], 100)
+
+    graph = compared(of({"much": 100, "little": 110, "same": 100}), of({"much": 50, "little": 100, "same": 100}))
+    made = drawn.draw(graph)
+    sure = {graph.frames[int(frame)].label: bool(is_sure) for frame, is_sure in zip(made.frame, made.sure, strict=True)}
+    assert (sure["much (a.py)"], sure["little (a.py)"], sure["same (a.py)"]) == (True, False, False)
+
+
+def test_nothing_changed_between_a_recording_and_itself() -> None:
+    graph = compared(many(), many())
+    made = drawn.draw(graph)
+
+    assert not made.change.any()
+    assert not made.sure.any()
+    assert drawn.vanished(graph) == []
+    assert (graph.tree.own[:, :2] == graph.tree.own[:, 2:]).all()
+
+
+def test_spans_are_compared_exactly() -> None:
+    after, before = Recording(), Recording()
+    after.add_span("aten::mm", 0, 300)
+    before.add_span("aten::mm", 0, 200)
+
+    graph = compared(after, before, Look("operators"))
+    made = drawn.draw(graph)
+    assert (made.change.tolist(), made.sure.tolist()) == ([50.0], [True])  # per second of 2 s
+
+
+# --- what is drawn ---------------------------------------------------------------------------
+
+
+def wide(count: int) -> Recording:
+    return sampled(*(((f"python f{number} a.py:1",), 1 + number % 7) for number in range(count)))
+
+
+def check_layout(made: Drawn) -> None:
+    for place, parent in enumerate(made.parent.tolist()):
+        low, high = (made.start[parent], made.start[parent] + made.total[parent]) if parent >= 0 else (0, made.whole)
+        assert parent < place
+        assert low <= made.start[place]
+        assert made.start[place] + made.total[place] <= high
+
+
+def test_siblings_are_drawn_the_heaviest_first() -> None:
+    made = drawn.draw(
+        graph_of(sampled((("python a x.py:1",), 1), (("python b x.py:1",), 5), (("python c x.py:1",), 3)))
+    )
+
+    order = np.argsort(made.start)
+    assert made.total[order].tolist() == [5, 3, 1]
+    assert made.start[order].tolist() == [0, 5, 8]
+    check_layout(made)
+
+
+def test_what_is_too_thin_is_counted_and_not_drawn() -> None:
+    recording = sampled((("python big x.py:1",), 12_000 * 100), (("python small x.py:1", "python inner x.py:2"), 99))
+    made = drawn.draw(graph_of(recording))
+    assert (len(made.node), made.left_out) == (1, 1)
+
+    recording = sampled((("python big x.py:1",), 12_000 * 100 - 100), (("python small x.py:1",), 100))
+    made = drawn.draw(graph_of(recording))
+    assert (len(made.node), made.left_out, made.thinnest_px) == (2, 0, pytest.approx(0.1))
+
+
+def test_there_are_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawn, "MOST_DRAWN", 50)
+    made = drawn.draw(graph_of(wide(100)))
+
+    assert len(made.node) <= 50
+    assert len(made.node) + made.left_out == 100
+    assert made.thinnest_px > 0.1
+    check_layout(made)
+
+
+def test_the_rows_of_a_tree_add_up() -> None:
+    graph = graph_of(many())
+    table = drawn.table(graph)
+
+    assert sum(table.data["own_ns"].to_pylist()) == graph.whole == (1 << 24) - 1
+    roots = [row for row in table.data.to_pylist() if row["parent"] is None]
+    assert sum(row["total_ns"] for row in roots) == graph.whole
+    assert {row["layer"] for row in table.data.to_pylist()} == {"python", "modules", "operators"}
+
+
+# --- lines of operators ----------------------------------------------------------------------
+
+
+def test_operators_get_the_line_that_most_samples_came_from() -> None:
+    recording = Recording()
+    for line, count in ((5, 2), (9, 3)):
+        for tail in ((), ("operators aten::mm", "native gemm libmkl.so")):
+            stack = recording.add_stack(*MAIN, f"python f a.py:{line}", "modules Net", "operators aten::linear", *tail)
+            for _ in range(count):
+                recording.add_sample(stack)
+    recording.add_sample(recording.add_stack("native clone libc.so", "operators AddBackward0"))
+    python_inside = recording.add_stack(*MAIN, "operators Custom", "python backward c.py:3", "operators aten::exp")
+    recording.add_sample(python_inside)
+    recording.add_sample(recording.add_stack(*MAIN, "operators aten::wait"), kind="offcpu")
+    stack = recording.add_stack(*MAIN, "operators Custom", "python again c.py:4", "operators Custom")
+    for _ in range(9):
+        recording.add_sample(stack)
+
+    with opened(recording) as reader:
+        assert lines_of_operators(reader) == {
+            "aten::linear": "a.py:9", "aten::mm": "a.py:9", "Custom": "train.py:5", "aten::exp": "c.py:3",
+        }  # fmt: skip
+    with opened(Recording()) as reader:
+        assert lines_of_operators(reader) == {}
+
+
+# --- laws ------------------------------------------------------------------------------------
+
+FRAME = st.sampled_from(
+    ["python f a.py:1", "python f a.py:2", "python g a.py:9", "modules Net", "operators aten::mm", "native n libn.so",
+     "native m libm.so", "kernel kernel", "primitives gemm"]
+)  # fmt: skip
+SAMPLE = st.tuples(
+    st.none() | st.lists(FRAME, min_size=1, max_size=6).map(tuple), st.integers(1, 10**10),
+    st.sampled_from(["cpu", "offcpu", "fault"]), st.sampled_from(WAITS), st.booleans(),
+)  # fmt: skip
+
+
+def random_recording(samples: list[Any]) -> Recording:
+    recording = Recording()
+    for stack, weight, kind, state, idle in samples:
+        key = recording.add_stack(*stack) if stack else None
+        recording.add_sample(
+            key, 0 if kind == "fault" else weight, kind=kind, count=weight % 100 + 1 if kind == "fault" else 1,
+            state=state if kind == "offcpu" else "user", idle=idle and kind == "offcpu",
+        )  # fmt: skip
+    return recording
+
+
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(
+    st.lists(SAMPLE, min_size=1, max_size=25), st.sampled_from([None, "all", "python", "native", "modules,operators"]),
+    st.booleans(), st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_whatever_is_shown_the_whole_is_that_of_the_table(
+    samples: list[Any], layers: str | None, inverted: bool, by_line: bool, idle: bool
+) -> None:
+    recording = random_recording(samples)
+    rows = [row for row in recording.rows["samples"] if idle or not row["idle"]]
+    sums = {kind: sum(row["weight_ns"] for row in rows if row["kind"] == kind) for kind in ("cpu", "offcpu")}
+    sums["wall"] = sums["cpu"] + sums["offcpu"]
+    sums["pagefaults"] = sum(row["count"] for row in rows if row["kind"] == "fault")
+    with opened(recording) as reader:
+        for kind, wanted in sums.items():
+            look = Look(kind, Choice(idle=idle), layers_called(layers), by_line, inverted)
+            if not wanted:
+                with pytest.raises(UsageError, match="nothing of kind"):
+                    graphs.build(reader, look)
+                continue
+            graph = graphs.build(reader, look)
+            assert graph.whole == wanted
+            made = drawn.draw(graph)
+            assert made.whole == wanted
+            assert made.total[made.parent < 0].sum() <= wanted
+            check_layout(made)
+            if not inverted:
+                assert {one.file for one in graph.frames if one.layer == 0} <= {"a.py"}
+
+
+@pytest.mark.slow
+@settings(max_examples=20)
+@given(st.lists(SAMPLE, min_size=1, max_size=20), st.lists(SAMPLE, min_size=1, max_size=20))
+def test_each_side_of_a_comparison_is_what_it_is_alone(one: list[Any], other: list[Any]) -> None:
+    for side in (one, other):
+        side.append((("python f a.py:1",), 5, "cpu", "gil", False))
+    after, before = random_recording(one), random_recording(other)
+    graph = compared(after, before)
+
+    assert Counter(stacks_of(graph, 0)) == Counter(stacks_of(graph_of(after)))
+    assert Counter(stacks_of(graph, 2)) == Counter(stacks_of(graph_of(before)))

@@ -1,0 +1,199 @@
+"""The tables functions, lines, symbols and waits: hand-computed answers, and sums that are exact."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from layerscope.analyse import tables
+from layerscope.analyse.result import Result
+from layerscope.analyse.stacks.by_frame import effective_samples, interval
+from tests.analyse.stacks.test_graphs import opened, random_recording
+from tests.recordings import Recording
+
+MAIN = ("native start libc.so", "python <module> train.py:9", "python main train.py:5")
+
+
+def result_of(recording: Recording, table: str, by: str | None = None) -> Result:
+    with opened(recording) as reader:
+        result = tables.build(reader, table, by)
+        assert result.data is not None
+    return result
+
+
+def rows(recording: Recording, table: str, by: str | None = None, *names: str) -> list[tuple[Any, ...]]:
+    data = result_of(recording, table, by).data.to_pylist()
+    return [tuple(row[name] for name in names) if names else tuple(row.values()) for row in data]
+
+
+def made() -> Recording:
+    """Of 1000 ns: 600 in step (of them 200 in a native function, 300 in a deeper call of itself), 250 in load, 150 of a
+    worker; waits of 70 in load, of 30 in the worker, and 500 idle."""
+    recording = Recording()
+    worker = recording.add_thread(recording.process, 102, "worker")
+    step = recording.add_stack(*MAIN, "python step a.py:3", "modules Net", "operators aten::mm")
+    inside = recording.add_stack(*MAIN, "python step a.py:3", "native gemm /usr/lib/libmkl.so")
+    deeper = recording.add_stack(*MAIN, "python step a.py:3", "python step a.py:4")
+    load = recording.add_stack(*MAIN, "python load b.py:7", "native read /usr/lib/libc.so", "kernel kernel")
+    of_worker = recording.add_stack("native start libc.so", "native gemm /usr/lib/libmkl.so")
+    for stack, weight in ((step, 100), (inside, 200), (deeper, 300), (load, 250)):
+        recording.add_sample(stack, weight, step=1)
+    recording.add_sample(of_worker, 150, track=worker)
+    recording.add_sample(load, 70, kind="offcpu", state="pipe", step=2, exact=True)
+    recording.add_sample(of_worker, 30, kind="offcpu", state="barrier", track=worker, exact=False)
+    recording.add_sample(of_worker, 500, kind="offcpu", state="pool", track=worker, idle=True)
+    return recording
+
+
+def test_functions() -> None:
+    names = ("name", "file", "self_ns", "total_ns", "wait_ns", "samples")
+    assert rows(made(), "functions", None, *names) == [
+        ("step", "a.py", 600, 600, 0, 3),
+        ("load", "b.py", 250, 250, 70, 1),
+        ("outside Python", None, 150, 150, 30, 1),
+        ("<module>", "train.py", 0, 850, 0, 0),
+        ("main", "train.py", 0, 850, 0, 0),
+    ]
+    shares = rows(made(), "functions", None, "self_share", "total_share")
+    assert shares[:4] == [(0.6, 0.6), (0.25, 0.25), (0.15, 0.15), (0.0, 0.85)]
+    notes = result_of(made(), "functions").notes
+    assert notes == ("500 ns that threads of pools waited without work are not in wait_ns.",)
+
+
+def test_lines() -> None:
+    assert rows(made(), "lines", None, "line", "function", "self_ns", "total_ns") == [
+        ("a.py:3", "step", 300, 600), ("a.py:4", "step", 300, 300), ("b.py:7", "load", 250, 250),
+        ("outside Python", None, 150, 150), ("train.py:9", "<module>", 0, 850), ("train.py:5", "main", 0, 850),
+    ]  # fmt: skip
+
+
+def test_symbols() -> None:
+    assert rows(made(), "symbols", None, "name", "object", "self_ns", "total_ns", "wait_ns") == [
+        ("outside native code", None, 400, 400, 0),
+        ("gemm", "/usr/lib/libmkl.so", 350, 350, 30),
+        ("kernel", None, 250, 250, 70),
+        ("start", "libc.so", 0, 1000, 0),
+        ("read", "/usr/lib/libc.so", 0, 250, 0),
+    ]
+    assert rows(made(), "symbols", "object", "object", "self_ns", "total_ns") == [
+        ("outside native code", 400, 400), ("/usr/lib/libmkl.so", 350, 350), ("kernel", 250, 250),
+        ("libc.so", 0, 1000), ("/usr/lib/libc.so", 0, 250),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        ("thread", [("python 100", "step", 600), ("python 100", "load", 250), ("worker 102", "outside Python", 150)]),
+        ("step", [(1, "step", 600), (1, "load", 250), (None, "outside Python", 150)]),
+        ("module", [("outside any module", "step", 500), ("outside any module", "load", 250)]),
+        ("operator", [("outside any operator", "step", 500), ("outside any operator", "load", 250)]),
+    ],
+)
+def test_by(by: str, expected: list[tuple[Any, ...]]) -> None:
+    found = rows(made(), "functions", by, by, "name", "self_ns")
+    assert [row for row in found if row[2]][: len(expected)] == expected
+    assert sum(row[2] for row in found) == 1000
+    assert sum(row[0] for row in rows(made(), "functions", by, "samples")) == 5
+    of_net = [row for row in found if row[0] in ("Net", "aten::mm") and row[2]]
+    assert of_net == (
+        [({"module": "Net", "operator": "aten::mm"}[by], "step", 100)] if by in ("module", "operator") else []
+    )
+
+
+def test_total_is_by_group() -> None:
+    found = rows(made(), "functions", "step", "step", "name", "total_ns", "wait_ns")
+    assert (1, "main", 850, 0) in found
+    assert (2, "load", 0, 70) in found
+
+
+def test_waits() -> None:
+    names = ("state", "thread", "line", "symbol", "count", "total_ns", "share", "avg_ns", "max_ns", "exact_share")
+    assert rows(made(), "waits", None, *names) == [
+        ("pipe", "python 100", "b.py:7", "kernel", 1, 70, 0.7, 70, 70, 1.0),
+        ("barrier", "worker 102", "outside Python", "gemm", 1, 30, 0.3, 30, 30, 0.0),
+        ("idle", None, None, None, 1, 500, None, 500, 500, 1.0),
+    ]
+    assert rows(made(), "waits", "idle", "idle", "state", "thread", "total_ns")[-1] == (True, "pool", "worker 102", 500)
+    assert rows(made(), "waits", "thread", "thread", "state", "total_ns") == [
+        ("python 100", "pipe", 70), ("worker 102", "barrier", 30), ("worker 102", "idle", 500),
+    ]  # fmt: skip
+    assert rows(made(), "waits", "state", "state", "total_ns") == [("pipe", 70), ("barrier", 30), ("pool", 500)]
+    assert rows(made(), "waits", "step", "step", "total_ns")[0] == (2, 70)
+
+
+@pytest.mark.parametrize("by", tables.load("waits").BY)
+def test_waits_add_up_by_everything(by: str) -> None:
+    assert sum(row[0] for row in rows(made(), "waits", by, "total_ns")) == 600
+    assert sum(row[0] for row in rows(made(), "waits", by, "count")) == 3
+
+
+def test_a_wait_without_a_stack() -> None:
+    recording = Recording()
+    recording.add_sample(None, 5, kind="offcpu", state="socket", phase="loading")
+
+    names = ("state", "line", "symbol")
+    assert rows(recording, "waits", None, *names) == [("socket", "not known", "not known")]
+    assert rows(recording, "waits", "operator", "operator") == [("not known",)]
+    assert rows(recording, "waits", "phase", "phase") == [("loading",)]
+
+
+@pytest.mark.parametrize("table", ["functions", "lines", "symbols", "waits"])
+def test_without_samples_there_is_the_remedy(table: str) -> None:
+    assert "--layers +stacks" in result_of(Recording(), table).sentences[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", ["functions", "lines", "symbols"])
+def test_self_times_add_up_to_all_that_was_sampled(table: str) -> None:
+    random = np.random.default_rng(5)
+    frames = ["python f a.py:1", "python g a.py:9", "modules Net", "operators op", "native n libn.so", "kernel kernel"]
+    samples = [
+        (
+            tuple(frames[number] for number in random.integers(0, 6, random.integers(1, 7))) if random.random() > 0.1
+            else None,
+            int(random.integers(1, 10**9)), ["cpu", "offcpu"][random.integers(0, 2)], "lock", False,
+        )
+        for _ in range(200)
+    ]  # fmt: skip
+    recording = random_recording(samples)
+    cpu, waits = (
+        sum(row["weight_ns"] for row in recording.rows["samples"] if row["kind"] == kind) for kind in ("cpu", "offcpu")
+    )
+    with opened(recording) as reader:
+        for by in (None, *tables.load(table).BY):
+            data = tables.build(reader, table, by).data
+            assert sum(data["self_ns"].to_pylist()) == cpu
+            assert sum(data["wait_ns"].to_pylist()) == waits
+            assert all(own <= total for own, total in zip(
+                data["self_ns"].to_pylist(), data["total_ns"].to_pylist(), strict=True))  # fmt: skip
+
+
+def test_the_interval_of_a_share_is_wilsons() -> None:
+    # 10 of 100: 5.5 % to 17.4 % (Newcombe 1998 gives Wilson's score interval for such counts).
+    low, high = interval(np.array([0.1, 0.0, 1.0]), 100)
+    assert low == pytest.approx([0.0552, 0.0, 0.9630], abs=1e-4)
+    assert high == pytest.approx([0.1744, 0.0370, 1.0], abs=1e-4)
+    assert interval(np.array([0.5]), 0)[0] == 0
+
+
+def test_samples_of_different_weight_say_less() -> None:
+    assert effective_samples(np.full(50, 7)) == pytest.approx(50)
+    assert effective_samples(np.array([1000, 1, 1])) < 1.01
+    assert effective_samples(np.zeros(0, np.int64)) == 0
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+    random = np.random.default_rng(11)
+    inside = 0
+    for _ in range(500):
+        hits = random.random(300) < 0.2
+        weight = random.integers(9, 13, 300)
+        share = np.array([weight[hits].sum() / weight.sum()])
+        low, high = interval(share, effective_samples(weight))
+        inside += int(low[0] <= 0.2 <= high[0])
+    # 475 of 500 are expected; four standard deviations are 20.
+    assert abs(inside - 475) < 4 * math.sqrt(500 * 0.95 * 0.05)
