@@ -43,7 +43,10 @@ class Build(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One file that is made: of all C files in `folders`, the first of which gives it its name in messages."""
+    """One file that is made: of all C files in `folders`, the first of which gives it its name in messages.
+
+    What ends in .c is one file.
+    """
 
     folders: List[str]
     target: str
@@ -52,16 +55,20 @@ class Part(NamedTuple):
 
 
 VISIBLE = "liblayerscope.map"
+PYTHON_FRAMES = "stacks/python_frames.c"
+# A function that a signal handler is the first to call would be looked up there, which may take a lock.
+AT_ONCE = ["-Wl,-z,now"]
 
 
 def parts(sources: Path) -> list[Part]:
-    """What is compiled: the agent, the probe, and the library for programs in C, which has the agent inside."""
+    """What is compiled: the agent, the probe, the sampler, the library for programs in C that has the agent inside."""
     # Its thread and its threads' ends are code of the library: it stays where it is when a plug-in that has it goes.
-    interface = ["-shared", f"-Wl,--version-script={sources / 'interface' / VISIBLE}", "-Wl,-z,nodelete"]
+    interface = ["-shared", f"-Wl,--version-script={sources / 'interface' / VISIBLE}", "-Wl,-z,nodelete", *AT_ONCE]
     return [
-        Part(["agent"], "liblayerscope-agent.so", ["-shared"], ["-ldl", "-lpthread"]),
+        Part(["agent", PYTHON_FRAMES], "liblayerscope-agent.so", ["-shared", *AT_ONCE], ["-ldl", "-lpthread"]),
         Part(["probe"], "layerscope-probe", [], ["-ldl"]),
-        Part(["interface", "agent"], "liblayerscope.so", interface, ["-ldl", "-lpthread"]),
+        Part(["interface", "agent", "chunks", PYTHON_FRAMES], "liblayerscope.so", interface, ["-ldl", "-lpthread"]),
+        Part(["sampler", "stacks", "chunks"], "layerscope-sampler", [], ["-lpthread"]),
     ]
 
 
@@ -107,7 +114,7 @@ def compile_native(build: Build, strict: bool = True) -> None:
     compiler: list[str] = []
     for part in parts(build.sources):
         folders = [build.sources / folder for folder in part.folders]
-        files = [file for folder in folders for file in sorted(folder.glob("*.c"))]
+        files = [file for place in folders for file in ([place] if place.suffix else sorted(place.glob("*.c")))]
         needed = [*files, *everywhere, *folders[0].glob("*.map")]
         if not (folders[0].is_dir() and files) or is_current(build.out / part.target, needed):
             continue

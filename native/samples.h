@@ -41,7 +41,7 @@ typedef struct {
     /* The writers' cache line. */
     uint64_t reserved;
     uint64_t samples, lost_full, lost_busy; /* busy: no scratch was free */
-    uint64_t handler_ns, handler_most_ns;
+    uint64_t handler_ns, handler_most_ns; /* CPU time */
     uint64_t foreign; /* signals of others, passed on */
     uint64_t codes;
     uint64_t consumed; /* the reader's cache line */

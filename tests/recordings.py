@@ -106,6 +106,37 @@ class Recording:
             {"track": track, "at_ns": at_ns, "name": name, "value": value, "unit": unit} for at_ns, value in readings
         )
 
+    def add_stack(self, *frames: str) -> int:
+        """The key of a stack, the outermost frame first: `python train train.py:12`, `operators aten::mm`,
+        `native gemm libtorch.so`. What was added before is added once.
+        """
+        parent = None
+        for depth, words in enumerate(frames):
+            layer, _, rest = words.partition(" ")
+            name, _, where = rest.partition(" ") if layer in ("python", "native") else (rest, "", "")
+            file, _, line = where.partition(":")
+            of_python = {"file": file or None, "line": int(line) if line else None}
+            about = {"layer": layer, "name": name, **(of_python if layer == "python" else {"object": file or None})}
+            frame = self._once("frames", "frame", about)
+            parent = self._once("stacks", "stack", {"parent": parent, "frame": frame, "depth": depth})
+        assert parent is not None
+        return parent
+
+    def _once(self, table: str, key: str, row: dict[str, Any]) -> int:
+        for known in self.rows.setdefault(table, []):
+            if row.items() <= known.items():
+                return int(known[key])
+        return self._add(table, key, **row)
+
+    def add_sample(self, stack: int | None, weight_ns: int = 10 * MS, at_ns: int = 0, **more: Any) -> None:
+        """A sample of CPU time; with kind="offcpu" a wait, whose `state` says for what."""
+        kind = more.get("kind", "cpu")
+        row = {
+            "at_ns": at_ns, "track": self.thread, "stack": stack, "weight_ns": weight_ns, "count": 1, "kind": kind,
+            "state": "lock" if kind == "offcpu" else "user", "idle": False, "exact": kind == "offcpu", **more,
+        }  # fmt: skip
+        self.rows.setdefault("samples", []).append(row)
+
     def add_gap(self, reason: str, lost: int | None, track: int | None = None, process: int | None = None) -> None:
         row = {"track": track, "process": process, "start_ns": 0, "end_ns": 1, "lost": lost, "reason": reason}
         self.rows.setdefault("gaps", []).append(row)

@@ -96,6 +96,7 @@ def build(native_build: ModuleType, tmp_path: Path) -> Any:
         "layout.h": "int two(void);\n",
         "agent/a.c": '#include "layout.h"\nint two(void) { return 2; }\n',
         "agent/b.c": '#include "layout.h"\nint four(void);\nint four(void) { return 2 * two(); }\n',
+        "stacks/python_frames.c": "int five(void);\nint five(void) { return 5; }\n",
         "probe/probe.c": "int main(void) { return 3; }\n",
         "interface/i.c": '#include "layout.h"\nint layerscope_six(void);\n'
         '__attribute__((visibility("default"))) int layerscope_six(void) { return 3 * two(); }\n',

@@ -85,6 +85,7 @@ struct ls_thread {
     uint32_t steps_open, step_in, loaders_open; /* step_in: the rule by which a step of the window is open */
     uint32_t optimizers_open, optimizer_names[4];
     int line_is_step; /* `line` is what --step-mark names */
+    uint32_t timer;   /* that tells the thread to take samples of itself (sampling.c); 0: none */
     ls_known_shapes *shapes; /* made when the first ones come */
     char *arguments;         /* of spans that are open, LS_NAME_LIMIT bytes each; made when the first ones come */
     ls_said said;
@@ -108,6 +109,7 @@ typedef struct {
     _Atomic uint32_t windows_lock;
     _Atomic uint32_t labels_lock;
     _Atomic uint32_t carried_lock;
+    _Atomic uint64_t start; /* of the process, CLOCK_MONOTONIC ns */
 } ls_wiped;
 
 /* What every span looks at: one cache line. The offsets are copies of what the session writes into the
@@ -151,6 +153,7 @@ void ls_lock_beginning(void);
 void ls_unlock_beginning(void);
 int ls_rank(int32_t *rank, int32_t *world_size);
 void *ls_new_shared(const char *name, size_t bytes, ls_message message, void (*fill)(void *memory, size_t bytes));
+uint64_t ls_process_start(void);
 void ls_ring_account(ls_thread *t);
 void ls_ring_lose(ls_thread *t, int too_deep);
 extern uint64_t (*ls_framework_thread_id)(void);
@@ -241,6 +244,12 @@ void ls_operators_forked(int which);
 
 /* Number of the backward pass that this thread is in, -1: none. NULL: not known. */
 extern int (*ls_framework_backward)(void);
+
+/* sampling.c */
+LS_EXPORT int ls_sampling_start(int hz, int uses_timers);
+LS_EXPORT void ls_sampling_stop(void);
+void ls_sampling_thread_begins(uint32_t *timer);
+void ls_sampling_thread_ends(uint32_t *timer);
 
 /* windows.c: only where `ls.watching` */
 enum { LS_CALLS_UNSEEN = 0, LS_CALLS_RECORDED = 1, LS_CALLS_COUNTED = 2 };

@@ -1,10 +1,11 @@
 /* The door into a process without Python, or with a Python that came to nothing of ours: the first library that uses
  * ITT or NVTX loads us, and LAYERSCOPE_AGENT (collect/agent.py writes it) says how the recorder is reached.
  *
- *     socket=NAME;tsc=0|1;ranks=0,3;window=first:last:every:by_time:mark;refusals=FOLDER
+ *     socket=NAME;tsc=0|1;ranks=0,3;window=first:last:every:by_time:mark;stacks=hz:timers;refusals=FOLDER
  *
  * All but the socket may be missing, and what has another meaning there is percent-encoded. Whoever comes first
- * prepares, this door or that of Python; the other one finds it done. */
+ * prepares, this door or that of Python; the other one finds it done. Where stacks are recorded Python itself comes in
+ * by this door as soon as it starts. */
 #define _GNU_SOURCE
 #include "client.h"
 
@@ -64,6 +65,12 @@ static void set_window(char *window) {
     ls_window_set(first, last, every, by_time, window + mark);
 }
 
+static void start_sampling(const char *stacks) {
+    int hz, uses_timers;
+    if (sscanf(stacks, "%d:%d", &hz, &uses_timers) == 2)
+        ls_sampling_start(hz, uses_timers);
+}
+
 /* Nobody else hears of a process that can hand nothing over. By a link: it takes no descriptor and no space. */
 static void tell_refusal(const char *folder) {
     char why[64], note[4200];
@@ -115,6 +122,21 @@ LS_EXPORT int ls_door_open(void) {
     stay();
     value_of(settings, "window", text, sizeof text);
     set_window(text);
+    value_of(settings, "stacks", text, sizeof text);
+    start_sampling(text);
     ls_note_cost(cpu_ns() - before);
     return 0;
+}
+
+/* Python loads us as a module, for which it needs no other: ctypes would cost more than all that we do here, and would
+ * have `struct` in sys.modules before one of the program's. There is no module in the end, and that is what we say. */
+LS_EXPORT void *PyInit_layerscope_agent(void) {
+    void (*set_error)(void *, const char *) = NULL;
+    *(void **)&set_error = dlsym(RTLD_DEFAULT, "PyErr_SetString");
+    void **import_error = dlsym(RTLD_DEFAULT, "PyExc_ImportError");
+    if (set_error && import_error) {
+        ls_door_open();
+        set_error(*import_error, "there is no such module");
+    }
+    return NULL;
 }

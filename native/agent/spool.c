@@ -111,6 +111,8 @@ void *ls_new_shared(const char *name, size_t bytes, ls_message message, void (*f
     if (now < atomic_load_explicit(&retry_at, memory_order_relaxed))
         return NULL;
     void *memory = MAP_FAILED;
+    /* A signal handler makes the area of samples in a forked child, and most of it is needed late. */
+    int populate = message.type == LS_SEND_SAMPLES ? 0 : MAP_POPULATE;
     int fd = (int)syscall(SYS_memfd_create, name, 1u /* MFD_CLOEXEC */);
     /* A limit of file sizes holds for this memory too, and asking for more than that kills (SIGXFSZ). */
     struct rlimit limit;
@@ -122,7 +124,7 @@ void *ls_new_shared(const char *name, size_t bytes, ls_message message, void (*f
         refused("RLIMIT_FSIZE");
     else if (ftruncate(fd, (off_t)bytes) || fallocate(fd, 0, 0, (off_t)bytes))
         refused("fallocate");
-    else if ((memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0)) == MAP_FAILED)
+    else if ((memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | populate, fd, 0)) == MAP_FAILED)
         refused("mmap");
     if (memory != MAP_FAILED) {
         fill(memory, bytes);
@@ -206,11 +208,20 @@ static void fill_page(void *memory, size_t bytes) {
     page->magic = LS_PAGE_MAGIC;
 }
 
+/* When this process began, to those it hands memory to. Whoever is the first to ask decides: a thread that records, or
+ * the signal handler that takes samples, which can wait for nobody. */
+static uint64_t start_of(ls_wiped *wiped) {
+    uint64_t start = 0, now = ls_monotonic_ns();
+    return atomic_compare_exchange_strong(&wiped->start, &start, now) ? now : start;
+}
+
+uint64_t ls_process_start(void) { return process_start = start_of(ls.wiped); }
+
 /* A page for this process. Called with the lock held, in a forked child too: there it takes over
  * what the parent knew and starts its own count of everything. */
 static int process_begin(ls_wiped *wiped) {
     ls_page *parent = ls.page;
-    process_start = ls_monotonic_ns();
+    process_start = start_of(wiped);
     ls_message message = {LS_MESSAGE_MAGIC, LS_SEND_PROCESS, 0, 0, 0};
     ls_page *page = ls_new_shared("layerscope-process", sizeof(ls_page), message, fill_page);
     if (!page)
@@ -278,6 +289,7 @@ static void thread_begin(ls_thread *t) {
     t->ring->h.tid = (int32_t)syscall(SYS_gettid);
     __atomic_store_n(&t->ring->h.depth, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&t->ring->h.track, t->track, __ATOMIC_RELEASE);
+    ls_sampling_thread_begins(&t->timer);
 }
 
 static void count_without_ring(void) {
@@ -342,6 +354,7 @@ static void thread_end(void *state) {
     ls_this_thread = &ended;
     if (!ls_thread_is_current(t))
         return;
+    ls_sampling_thread_ends(&t->timer);
     ls_nested_abandon(t);
     if (ls_ring_has_room(t, 1)) {
         *ls_ring_next(t) = (ls_record){.start = ls_ticks(), .kind = LS_THREAD_END, .module = t->track};
@@ -399,6 +412,11 @@ static void note_library(const char *path) {
 
 static int prepare(const char *name, const char *library_path, int use_tsc) {
     if (ls.wiped) {
+        ls_lock(&ls.wiped->lock);
+        int failed = !ls.wiped->generation && process_begin(ls.wiped); /* a forked child has its parent's page */
+        ls_unlock(&ls.wiped->lock);
+        if (failed)
+            return -EAGAIN;
         if (ls.page && !library[0])
             note_library(library_path);
         return ls.page ? 0 : -EAGAIN;

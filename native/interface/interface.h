@@ -1,10 +1,11 @@
 /* What the files of liblayerscope.so share. The library holds the agent: rings, names and what writes into them. With
  * `layerscope run` around the program it only passes on to the agent that is there already (attached.c); otherwise it
- * has a recording of its own (recording.c), which a thread of ours writes (process.c, chunks.c). */
+ * has a recording of its own (recording.c), which a thread of ours writes (process.c, ../chunks). */
 #ifndef LAYERSCOPE_INTERFACE_H
 #define LAYERSCOPE_INTERFACE_H
 
 #include "../agent/agent.h"
+#include "../chunks/chunks.h"
 #include "../include/layerscope.h"
 
 #include <limits.h>
@@ -114,26 +115,10 @@ typedef struct {
 void li_sums_add(li_sums *sums, const ls_record *records, size_t count);
 void li_sums_add_to(li_text *text, const li_sums *sums);
 
-/* --- The raw file of a process (chunks.c, the format: collect/spool.py) --- */
+/* --- The raw file of a process (space.c; ../chunks, the format: collect/spool.py) --- */
 
 enum { LI_PROCESS = 1, LI_NAMES = 2, LI_RECORDS = 3, LI_POLL = 4, LI_OPEN = 5, LI_COUNTERS = 6, LI_THREADS = 7,
        LI_LOSS = 8, LI_TOTALS = 9, LI_END = 10, LI_STRIPPED = 11 };
-#define LI_PARTS 2
-typedef struct {
-    uint16_t kind;
-    uint32_t key, count;
-    uint64_t first;
-    struct iovec parts[LI_PARTS];
-} li_chunk;
-
-typedef struct {
-    char path[PATH_MAX];
-    uint32_t segment;
-    uint64_t size_bytes, written_bytes; /* of this segment, of all */
-} li_file;
-
-int li_file_write(li_file *file, const li_chunk *chunk);
-void li_file_rotate(li_file *file);
 void li_file_reserve(const li_file *file);
 void li_file_release(const li_file *file);
 uint64_t li_raw_bytes(const char *raw);

@@ -11,7 +11,7 @@
 /* Reads `bytes` at `address` of the process; 0, or -1 if not all of it is there. Must not fault whatever `address` is. */
 typedef int (*ls_read)(void *of, uint64_t address, void *into, size_t bytes);
 
-/* --- python_frames.c: CPython 3.11 to 3.14 by static offsets --- */
+/* --- python_frames.c: CPython 3.11 to 3.13 by static offsets --- */
 
 typedef struct {
     uint64_t code, name, lines; /* addresses of the code object, its qualified name, its co_linetable: what it is known by */
@@ -23,13 +23,20 @@ typedef struct {
  * `*cut` is set if there are more than `most`. */
 int ls_python_frames(uint32_t python, uint64_t thread_state, ls_read read, void *of, ls_python_frame *into, int most,
                      int *cut);
+/* The same in two steps, for a reader that reads many places at once: the frames with `code` and `place` alone, and what
+ * their code objects are known by, of the first LS_PYTHON_CODE_BYTES bytes of each. `stack_pointer`: of a thread that
+ * may have been stopped anywhere; 0: it waits. */
+int ls_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointer, ls_read read, void *of,
+                   ls_python_frame *into, int most, int *cut);
+#define LS_PYTHON_CODE_BYTES 144u
+void ls_python_known_by(uint32_t python, const uint8_t *code, ls_python_frame *into);
 /* The PyThreadState of the thread `tid` of any interpreter, by `_PyRuntime`; 0: none. */
 uint64_t ls_python_thread(uint32_t python, uint64_t runtime, int32_t tid, ls_read read, void *of);
 /* A str object as UTF-8; its length, cut at `most`, or -1. */
 int ls_python_text(uint32_t python, uint64_t object, ls_read read, void *of, char *into, size_t most);
 /* A bytes object; its length, -1 if it cannot be read or is longer than `most`. */
 int ls_python_bytes(uint32_t python, uint64_t object, ls_read read, void *of, uint8_t *into, size_t most);
-/* What a code object is called: addresses of its file name and qualified name, for the two above. */
+/* What a code object is called: addresses of its file name and qualified name, for the two above. -1: it is none. */
 int ls_python_code(uint32_t python, uint64_t code, ls_read read, void *of, uint64_t *file, uint64_t *name,
                    uint64_t *lines, int32_t *first_line);
 
@@ -60,7 +67,8 @@ typedef struct {
     uint64_t address; /* in the file, as its symbols count; of JIT where it is */
 } ls_place;
 ls_place ls_space_find(const ls_space *space, uint64_t address);
-/* Whether `address` lies in the function (or its cold part) whose symbol in .symtab or .dynsym begins with `name`. */
+/* Whether `address` lies in the function `name` or a part of it (`name`.cold and so on). It has to be exported, unless
+ * the file exports nothing by .gnu.hash; the parts are found by .symtab. */
 int ls_space_in_function(const ls_space *space, uint64_t address, const char *name);
 
 /* --- unwind.c --- */
@@ -83,7 +91,8 @@ typedef struct {
 enum { LS_UNWOUND_ROOT = 1, /* it came to the first function of the thread */
        LS_UNWOUND_JIT = 2,  /* the leaf is in no file */
        LS_UNWOUND_REPAIRED = 4, /* frames without unwind information were passed by a scan of the stack */
-       LS_UNWOUND_CUT = 8 };    /* there are more frames than there was room for */
+       LS_UNWOUND_CUT = 8,      /* there are more frames than there was room for, or than the copy has */
+       LS_UNWOUND_STALE = 16 }; /* an address was in no mapping: refresh the space and try again */
 
 /* The frames of a thread with these registers, the leaf first; how many. Only `known` registers are (bit 1 << LS_RSP
  * and so on): of a blocked thread RSP and RIP. `*how` gets LS_UNWOUND_ bits. */

@@ -5,6 +5,7 @@ Nothing but 127.0.0.1 can be reached from it: everything else goes to a proxy th
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import re
@@ -21,6 +22,10 @@ from urllib.parse import urlsplit
 LOCAL = "127.0.0.1"
 START_S, PAGE_S, SCRIPT_S = 60, 120, 120
 _NOBODY = f"{LOCAL}:1"
+KEYS = {
+    "Escape": "\ue00c", "Enter": "\ue007", "Tab": "\ue004", "ArrowLeft": "\ue012", "ArrowUp": "\ue013",
+    "ArrowRight": "\ue014", "ArrowDown": "\ue015",
+}  # fmt: skip
 _REMEDY = "apt-get install chromium chromium-driver"
 
 
@@ -57,6 +62,33 @@ class Page:
         while not self.run(f"return Boolean({condition})"):
             assert time.monotonic() < end, f"not true within {timeout_s} s: {condition}"
             time.sleep(0.2)
+
+    def mouse(self, x: float, y: float, click: bool = False) -> None:
+        """Move the mouse to a place in the window, as a user would; press its button there."""
+        moves: list[dict[str, Any]] = [{"type": "pointerMove", "duration": 0, "x": round(x), "y": round(y)}]
+        if click:
+            moves += [{"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}]
+        about = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": moves}
+        _ask(f"{self._address}/actions", {"actions": [about]})
+
+    def keys(self, *keys: str) -> None:
+        """Press keys one after the other: characters, or the numbers that WebDriver gives to others (`KEYS`)."""
+        presses = [{"type": kind, "value": KEYS.get(key, key)} for key in keys for kind in ("keyDown", "keyUp")]
+        _ask(f"{self._address}/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": presses}]})
+
+    def resize(self, width: int, height: int) -> None:
+        """Give the window another size."""
+        _ask(f"{self._address}/window/rect", {"width": width, "height": height})
+
+    def screenshot(self, path: Path) -> None:
+        """Save what the window shows as a PNG."""
+        path.write_bytes(base64.b64decode(_ask(f"{self._address}/screenshot", method="GET")))
+
+    def prefer(self, scheme: str) -> None:
+        """`dark` or `light`, as the user's system may ask for."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        body = {"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}}
+        _ask(f"{self._address}/goog/cdp/execute", body)
 
     def answered_from_outside(self) -> list[str]:
         """Addresses beyond this machine that answered since the last question. There must be none."""
@@ -112,7 +144,7 @@ def _port(log: Path, process: subprocess.Popen[bytes]) -> int:
 
 
 def _ask(url: str, body: Any = None, method: str = "POST") -> Any:
-    data = None if method == "DELETE" else json.dumps(body).encode()
+    data = None if method in ("DELETE", "GET") else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
     # Whatever proxy the environment names, this stays on the machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -393,7 +393,7 @@ def test_layers_can_be_left_out(native_agent: Path, program_python: str, tmp_pat
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--layers", "+stacks"], "there is no layer stacks"),
+        (["--layers", "+nothing"], "there is no layer nothing"),
         (["--layers", "modules,+mkl"], "either all names have a sign or none"),
         (["--layers", "modules"], "operators cannot be left out"),
         (["--without", "counters"], "counters cannot be left out"),

@@ -155,7 +155,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def open_event(tid: int, hz: int) -> int:
-    """An event on the thread `tid` that sends it SIGURG `hz` times in each second that it runs; OSError: not allowed."""
+    """An event on thread `tid` that sends it SIGURG `hz` times in each second that it runs; OSError: not allowed."""
     flags = _EXCLUDE_KERNEL | _EXCLUDE_HYPERVISOR
     attributes = _Attributes(_SOFTWARE, ctypes.sizeof(_Attributes), _CPU_CLOCK, 10**9 // hz, 0, 0, flags, 1)
     fd = _libc.syscall(_PERF_EVENT_OPEN, ctypes.byref(attributes), tid, -1, -1, 8)
@@ -169,7 +169,7 @@ def open_event(tid: int, hz: int) -> int:
 
 @dataclass
 class Ticker:
-    """Opens events on all threads of a process, and of those it forks, as they come; and empties their areas."""
+    """Opens events on all threads of processes as they come, none with `hz` 0, and empties their areas."""
 
     door: Door
     pids: Callable[[], list[int]]
@@ -185,7 +185,8 @@ class Ticker:
     def _run(self) -> None:
         while not self._stop.wait(0.005):
             for pid in self.pids():
-                self._open(pid)
+                if self.hz:
+                    self._open(pid)
                 self.take(pid)
 
     def _open(self, pid: int) -> None:
@@ -202,7 +203,9 @@ class Ticker:
 
     def take(self, pid: int) -> list[Area]:
         """The areas of a process, emptied."""
-        memories = [m for (number, _), handed in list(self.door.handed.items()) if number == pid for m in handed.samples]
+        memories = [
+            m for (number, _), handed in list(self.door.handed.items()) if number == pid for m in handed.samples
+        ]
         known = self.found.setdefault(pid, [])
         known += [Area(memory) for memory in memories[len(known) :]]
         for area in known:
@@ -237,5 +240,3 @@ def with_children(pid: int) -> Callable[[], list[int]]:
         return found
 
     return now
-
-

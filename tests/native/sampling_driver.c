@@ -217,6 +217,24 @@ static void in_threads(void) {
 }
 
 static _Atomic int is_over;
+static void *busy_without_end(void *state) {
+    while (!is_over)
+        busy(state);
+    return NULL;
+}
+
+/* Until somebody has seen enough of them. */
+static void in_threads_that_stay(void) {
+    pthread_t threads[4];
+    static uint64_t sums[4];
+    for (int t = 0; t < 4; t++)
+        pthread_create(&threads[t], NULL, busy_without_end, &sums[t]);
+    wait_for_line();
+    is_over = 1;
+    for (int t = 0; t < 4; t++)
+        pthread_join(threads[t], NULL);
+}
+
 static void *ticks_without_end(void *unused) {
     while (!is_over)
         tick();
@@ -282,6 +300,8 @@ int main(int argc, char **argv) {
         blocked();
     else if (!strcmp(mode, "threads") || !strcmp(mode, "timers"))
         in_threads();
+    else if (!strcmp(mode, "staying"))
+        in_threads_that_stay();
     else if (!strcmp(mode, "children"))
         in_children();
     else if (!strcmp(mode, "refused"))

@@ -1,4 +1,4 @@
-"""How sampling starts: by the door of Python as soon as it starts, by that of C libraries, and at the end of a program."""
+"""How sampling starts, by the door of Python at once and by that of C libraries, and what the end of a program is."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_timers_follow_the_threads_of_the_program(native_agent: Path, tmp_path: 
     assert all(sample.flags & TIMER and sample.event == -1 for sample in samples)
     # Ticks are counted for what they are: 500 periods of a second that it ran.
     assert 300 < sum(sample.count for sample in samples) < 700
-    assert samples[-1].names() == ["<module>"]
+    assert ["<module>"] in [sample.names() for sample in samples]
 
 
 TORCH = """
@@ -130,16 +130,16 @@ def test_torch_is_recorded_and_sampled(
         [program_python, str(file)], stderr=subprocess.PIPE, text=True,
         env=environment(door, tmp_path, uses_timers=uses_timers),
     )  # fmt: skip
-    ticker = Ticker(door, lambda: [] if uses_timers else [process.pid], HZ)
+    ticker = Ticker(door, lambda: [process.pid], 0 if uses_timers else HZ)
     _, stderr = process.communicate(timeout=TIMEOUT_S)
     ticker.close()
     door.close()
     assert (process.returncode, stderr) == (0, "")
     (handed,) = [handed for (pid, _), handed in door.handed.items() if pid == process.pid]
-    (page,) = handed.pages
+    assert len(handed.pages) == 1
     assert door.page(process.pid)["library"].endswith(b"libtorch_cpu.so")
     assert sum(int(header["published"]) for header in handed.headers()) > 1000
-    samples = ticker.samples(process.pid) or areas(door, process.pid)[0].take()
+    samples = ticker.samples(process.pid)
     assert "Conv2d.forward" in {name for sample in samples for name in sample.names()}
     # Backward runs on a thread of torch's own, which records.
     assert len({sample.tid for sample in samples}) >= 2

@@ -1,4 +1,4 @@
-"""The frames of Python in samples: what the interpreter says of itself at the same moment, by versions that are here."""
+"""The frames of Python in samples: what the interpreter says of itself at the same moment, in each version."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def run(python: str, native_agent: Path, tmp_path: Path) -> Run:
         door.close()
         assert (process.returncode, process.stderr) == (0, "")
         found = {pid: areas(door, pid) for pid, _ in door.handed}
-        (area,) = [area for area in found[min(found)]]
+        (area,) = found[min(found)]
         return Sampled(area, area.take(), json.loads(process.stdout.splitlines()[-1]), lambda pid: found[pid])
 
     return start
@@ -214,17 +214,16 @@ def test_code_that_is_gone_leaves_its_name_to_nobody(run: Run) -> None:
     """Code of the same size comes to lie where it was, with the same addresses in it."""
     sampled = run(
         """
-        for i in range(300):
-            exec(f"def made_{i:03}(): tick()\\nmade_{i:03}()", globals())
+        for i in range(300):  # whose names nobody keeps
+            exec(f"def made_{i:03}(): send()\\nmade_{i:03}()", globals())
             del globals()[f"made_{i:03}"]
         """
     )
-    sampled.check(groups=False)
     assert [sample.names()[1] for sample in sampled.samples] == [f"made_{i:03}" for i in range(300)]
 
 
 def test_names_of_all_scripts(run: Run) -> None:
-    names = ["naïve", "ψ", "変数", "𝔘𝔫𝔦", "x" * 2000]
+    names = ["na\u00efve", "\u0436\u0434\u0438", "\u5909\u6570", "\U00020000\U00020001", "x" * 2000]
     sampled = run(
         f"""
         for name in {names!r}:
@@ -232,9 +231,10 @@ def test_names_of_all_scripts(run: Run) -> None:
             exec(compile(f"def {{name}}(): tick()\\n{{name}}()", f"<{{name}}>", "exec"), space)
         """
     )
-    for sample, name, (_, _, frames, _) in zip(sampled.samples, names, sampled.ticks, strict=True):
+    for sample, (_, _, frames, _) in zip(sampled.samples, sampled.ticks, strict=True):
         wanted, file, line = frames[1]
         assert sample.python()[1] == (wanted[:1024], file[:1024], line)
+    assert {frames[1][0] for _, _, frames, _ in sampled.ticks} == set(names)
 
 
 def test_more_code_than_is_kept(run: Run) -> None:
@@ -365,5 +365,6 @@ def test_frames_at_any_moment(python: str, native_agent: Path, tmp_path: Path) -
     for sample in known:
         assert [code for code, _, _ in sample.frames if not is_known(code)] == []
         assert sample.flags & FRAMES_CUT == 0
-        assert sample.names()[-1] in ("<module>", "Thread._bootstrap")
+        outermost = sample.frames[-1][0]  # else one of Python's own: of a thread, of its end, of a weak reference
+        assert outermost.name == "<module>" or outermost.file != "<string>"
         assert sample.frames[-1][2]

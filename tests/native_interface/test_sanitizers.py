@@ -9,7 +9,8 @@ import pytest
 from tests.native.building import AGENT_SOURCES, NATIVE, build, sanitizer_flag
 from tests.native_interface.driven import alone
 
-SOURCES = [Path(__file__).with_name("driver.c"), *sorted((NATIVE / "interface").glob("*.c")), *AGENT_SOURCES]
+OURS = [*sorted((NATIVE / "interface").glob("*.c")), *sorted((NATIVE / "chunks").glob("*.c"))]
+SOURCES = [Path(__file__).with_name("driver.c"), *OURS, *AGENT_SOURCES]
 BUSY = (
     "threads", "config filename=busy.json max_size=4MB", "state run", "push net outer", "* many net busy 20000",
     "@1 push - a", "@2 push - b", "begin - carried 1", "@1 end 1", "@1 pop", "@2 leave", "@3 push_at_end", "@3 leave",

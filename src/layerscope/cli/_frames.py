@@ -14,13 +14,14 @@ from layerscope.analyse import waiting
 from layerscope.cli._texts import Texts
 from layerscope.collect import jit_maps, sampled
 from layerscope.collect.layers.stacks import SampledFile
+from layerscope.model.events import Problem
 from layerscope.model.layers import FRAME_LAYERS, SPAN_LAYERS
 
 if TYPE_CHECKING:
     from layerscope.collect.symbols import Symbols
 
-_PYTHON, _OPERATORS, _PRIMITIVES, _NATIVE, _KERNEL = (
-    FRAME_LAYERS.index(layer) for layer in ("python", "operators", "primitives", "native", "kernel")
+_PYTHON, _MODULES, _OPERATORS, _PRIMITIVES, _NATIVE, _KERNEL = (
+    FRAME_LAYERS.index(layer) for layer in ("python", "modules", "operators", "primitives", "native", "kernel")
 )
 _OF_SPAN = np.array([FRAME_LAYERS.index(layer) for layer in SPAN_LAYERS])
 JIT, CUT, KERNEL = "[jit]", "[outer frames not known]", "[kernel]"
@@ -30,19 +31,20 @@ _BEGINS = re.compile(
     r"gomp_thread_start|__kmp_launch_(thread|worker).*|std::thread::.*|thread_start)$"
 )
 
-# What begins a span in PyTorch and oneDNN, and the spans that it begins: (native function, layer and name of the span).
-# Any operator that somebody listens to goes through the slow path of the dispatcher.
+# What begins a span in PyTorch and oneDNN, and the spans that it begins: (layer and name of the function, layer and name
+# of the span). Any operator that somebody listens to goes through the slow path of the dispatcher.
 _ANCHORS = (
     (
-        re.compile(r"^torch::autograd::Engine::evaluate_function$"),
+        _NATIVE, re.compile(r"^torch::autograd::Engine::evaluate_function$"),
         _OPERATORS, re.compile(r"^autograd::engine::evaluate_function: "),
     ),
     (
-        re.compile(r"^torch::autograd::Node::operator\(\)$"),
+        _NATIVE, re.compile(r"^torch::autograd::Node::operator\(\)$"),
         _OPERATORS, re.compile(r"^(torch::autograd::)?\w*(Backward\d*|Grad)$"),
     ),
-    (re.compile(r"^c10::Dispatcher::callWithDispatchKeySlowPath$"), _OPERATORS, re.compile(r"^\w+::\w+$")),
-    (re.compile(r"^(dnnl_primitive_execute|dnnl::impl::primitive_execute)$"), _PRIMITIVES, re.compile("")),
+    (_NATIVE, re.compile(r"^c10::Dispatcher::callWithDispatchKeySlowPath$"), _OPERATORS, re.compile(r"^\w+::\w+$")),
+    (_NATIVE, re.compile(r"^(dnnl_primitive_execute|dnnl::impl::primitive_execute)$"), _PRIMITIVES, re.compile("")),
+    (_PYTHON, re.compile(r"^Module\._wrapped_call_impl$"), _MODULES, re.compile("")),
 )  # fmt: skip
 
 
@@ -78,8 +80,8 @@ class Frames:
             values.append(more.get(column))
         self._rows["layer"][-1], self._rows["name"][-1] = layer, name
         key = len(self._rows["name"]) - 1
-        for number, (function, of_layer, span) in enumerate(_ANCHORS):
-            if (layer == _NATIVE and function.match(name)) or (layer == of_layer and span.match(name)):
+        for number, (of_function, function, of_span, span) in enumerate(_ANCHORS):
+            if (layer == of_function and function.match(name)) or (layer == of_span and span.match(name)):
                 self.anchors[key] = number
                 break
         return key
@@ -124,7 +126,7 @@ class Frames:
         known = self.file.objects[of]
         unnamed = Path(known.path).name or known.path
         unnamed = unnamed if unnamed.startswith("[") else f"[{unnamed}]"
-        found = self.symbols.native(known.path, known.build_id, addresses)
+        found = self.symbols.native(known.path, known.build_id, addresses, known.mtime_ns)
         build_id = known.build_id.hex() or None
         keys = []
         for text, file, line, address in zip(
@@ -154,6 +156,10 @@ class Frames:
         if found is None:
             found = self._known[known] = self._new(layer, name, **more)
         return found
+
+    def problems(self) -> list[Problem]:
+        """Why something has no name."""
+        return self._symbols.problems if self._symbols is not None else []
 
     @property
     def symbols(self) -> Symbols:

@@ -56,6 +56,7 @@ def find(everything: bool = False) -> Iterator[Leftover]:
     yield from _unpacked(least_s)
     yield from _answers(least_s)
     yield from _compiled(least_s)
+    yield from _symbols(least_s)
 
 
 def remove(path: Path) -> None:
@@ -210,6 +211,16 @@ def _compiled(least_s: float) -> Iterator[Leftover]:
                 yield Leftover("compiled code", folder, f"{told.path} is gone")
             elif _unused_s(told.used_s if told else _mtime_s(folder)) >= least_s:
                 yield Leftover("compiled code", folder, _unused(told.used_s if told else _mtime_s(folder)))
+
+
+def _symbols(least_s: float) -> Iterator[Leftover]:
+    """Sorted symbols of libraries; a table is touched whenever it is used."""
+    for cache in places.caches(places.SYMBOLS):
+        for file in _entries(cache):
+            if file.suffix == ".tmp" and _age_s(file) > _DRAFT_S:
+                yield Leftover("symbols", file, "it was never completed")
+            elif file.suffix == ".npy" and _age_s(file) >= least_s:
+                yield Leftover("symbols", file, _unused(_mtime_s(file)))
 
 
 def _entries(folder: Path) -> list[Path]:

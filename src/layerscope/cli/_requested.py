@@ -8,7 +8,7 @@ import argparse
 import os
 import time
 
-from layerscope.collect import jit_maps, verbose
+from layerscope.collect import jit_maps, perf, verbose
 from layerscope.collect.agent import ITT, NVTX
 from layerscope.collect.program import Program
 from layerscope.collect.recorder import surviving
@@ -18,9 +18,9 @@ from layerscope.collect.spool import LATE
 from layerscope.errors import UsageError
 from layerscope.model.layers import COUNTERS, MODULES, OPERATORS, PRIMITIVES, RANGES, STACKS
 
-VERBOSE, MKL = "verbose", "mkl"
+VERBOSE, MKL, PERF = "verbose", "mkl", "perf"
 _DEFAULT = (OPERATORS, MODULES, RANGES, PRIMITIVES, COUNTERS)
-_ON_REQUEST = (STACKS, VERBOSE, MKL)
+_ON_REQUEST = (STACKS, VERBOSE, MKL, PERF)
 # What only the end of the program tells: nothing is converted before.
 _LATE = (VERBOSE, MKL)
 # What everything else hangs on, and what costs nothing.
@@ -70,6 +70,7 @@ class Requested:
         self._layers = layers
         self._session = session
         self._tap: verbose.VerboseTap | None = None
+        self._perf = perf.Perf(session.raw) if PERF in layers else None
         if MODULES not in layers:
             session.layers["modules"] = False
         if STACKS in layers:
@@ -92,6 +93,9 @@ class Requested:
         if STACKS in self._layers:
             self._maps = jit_maps.variables(environment)
             environment |= self._maps
+        if self._perf is not None:
+            with surviving(self._session.problems):
+                self._perf.start()
         if VERBOSE not in self._layers:
             return
         tap = verbose.VerboseTap(self._session.raw, verbose.asked_by_user(environment))
@@ -105,6 +109,10 @@ class Requested:
     def finish(self) -> None:
         """The program has ended: what it printed is out, and what only logs tell is in the raw files."""
         problems = self._session.problems
+        if self._perf is not None:
+            with surviving(problems):
+                self._perf.finish()
+                problems += self._perf.problems
         if STACKS in self._layers:
             with surviving(problems):
                 jit_maps.take(self._session.raw, self._since_s, removes=bool(self._maps))

@@ -41,6 +41,8 @@ REFUSALS = {
     "window_late": ("record again: the next time it is known how to record this PyTorch", "the numbers of the steps"),
     "mkl_taken": ("unset MKL_VERBOSE", "calls of MKL"),
     "no_mkl": ("record with a PyTorch that has MKL, as those on PyPI for x86-64 have", "calls of MKL"),
+    "stacks_unreadable": ("allow process_vm_readv (seccomp)", "what its functions were, of C and of Python"),
+    "stacks_refused": ("raise the limits of memory (ulimit -v), and allow memfd_create (seccomp)", "its stacks"),
     "shapes_full": ("record fewer steps, or pad inputs to fewer sizes", "shapes of inputs that came later"),
 }
 Row = dict[str, Any]

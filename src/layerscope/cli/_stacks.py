@@ -305,6 +305,7 @@ class Stacks:
             told.append(
                 dict(zip(_PROBLEM, ("stacks_cut", what, "record again", "the samples after that"), strict=True))
             )
+        told += [{key: getattr(problem, key) for key in _PROBLEM} for problem in self._frames.problems()]
         return [{"layer": STACKS, **problem} for problem in told]
 
 

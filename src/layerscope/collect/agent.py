@@ -151,10 +151,13 @@ def without_python(
     ranks: Sequence[int] = (),
     window: list[object] | None = None,
     door: Path | None = None,
+    stacks: Mapping[str, int] | None = None,
 ) -> tuple[dict[str, str], list[Problem]]:
     """The variables by which oneDNN, ITT and NVTX load the agent into any program, and what keeps them from it.
 
     A collector that `environment` has already stays. `ranks`, `window`, `door`: as `make_door` has them.
+    `stacks`: samples are taken `hz` times in each second that a thread runs, and by timers of the program's own, not by
+    events from outside, if `timers` is 1; `make_door` takes the same as one of `layers`.
     """
     told = [f"socket={quote(socket_name)}", f"tsc={int(use_tsc)}", f"library={quote(os.fsencode(LIBRARY))}"]
     if ranks:
@@ -162,6 +165,8 @@ def without_python(
     if window is not None:
         *numbers, mark = window
         told.append("window=" + ":".join([*map(str, numbers), quote(os.fsencode(str(mark)), safe="")]))
+    if stacks is not None:
+        told.append(f"stacks={stacks['hz']}:{stacks['timers']}")
     if door is not None:
         told.append(f"refusals={quote(os.fsencode(door))}")
     added, problems = {SETTINGS: ";".join(told)}, []

@@ -1,8 +1,11 @@
-"""What a file holds that something else wrote: spans as columns, on tracks of processes. Made by `collect/formats`."""
+"""What a file holds that something else wrote: spans or samples as columns, on tracks of processes. Made by
+`collect/formats`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -11,42 +14,81 @@ from layerscope.model.events import Problem
 
 @dataclass(frozen=True, slots=True)
 class ImportedTrack:
-    """What carries spans: its name and its process, an index into `Imported.processes`."""
+    """What carries spans and samples: its name and its process, an index into `Imported.processes`.
+
+    `start_ns`, `end_ns`: when it was first seen and when it ended, None: not told.
+    """
 
     process: int
     name: str
+    tid: int | None = None
+    start_ns: int = 0
+    end_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedProcess:
-    """A process of the file: how the file calls it, "" if it does not, and its rank."""
+    """A process of the file: how the file calls it, "" if it does not, and its rank.
+
+    `end_ns`: when it ended; None: with the last that the file tells.
+    """
 
     name: str = ""
     rank: int | None = None
+    pid: int = 0
+    ppid: int | None = None
+    start_ns: int = 0
+    end_ns: int | None = None
+
+
+@dataclass(slots=True)
+class ImportedStacks:
+    """Samples with their stacks: columns of the tables `frames`, `stacks` and `samples`, by name, without their keys.
+
+    `frames`: name, layer, and what else is known. `stacks`: parent (-1: none), frame and depth. `samples`: at_ns,
+    track, stack (-1: none), weight_ns, count, kind and state (indexes into SAMPLE_KINDS and SAMPLE_STATES of
+    `model.layers`), idle, exact, and waker (-1: none). A track is an index into `Imported.tracks`. Waits whose state is
+    `other` get the one that the functions of their stack tell.
+    """
+
+    frames: dict[str, Any]
+    stacks: dict[str, np.ndarray]
+    samples: dict[str, np.ndarray]
+
+
+def _none() -> np.ndarray:
+    return np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
 class Imported:
-    """The spans of one file.
+    """The spans or the samples of one file.
 
-    `start_ns` counts from the first span, at `realtime_ns` of CLOCK_REALTIME (None: the file does not tell times).
-    `track`: index into `tracks`. `depth`: how many spans were open on the track when it started. `kind`: index into
-    `model.layers.KINDS`. `name`: index into `names`. `args`: index into `args_texts`, JSON texts; -1: none.
+    `start_ns` of spans counts from the first one, at `realtime_ns` of CLOCK_REALTIME (None: the file does not tell
+    times). `track`: index into `tracks`. `depth`: how many spans were open on the track when it started. `kind`: index
+    into `model.layers.KINDS`. `name`: index into `names`. `args`: index into `args_texts`, JSON texts; -1: none.
+    `realtime_at_ns`: the moment on the file's own clock that was `realtime_ns`. `lost`: (when, how many) samples nobody
+    has. `host`: the machine it was recorded on. `command`: the command line of the recorder.
     `versions` and `environment`: what the file says about its libraries and the machine.
     """
 
-    start_ns: np.ndarray
-    dur_ns: np.ndarray
-    track: np.ndarray
-    depth: np.ndarray
-    kind: np.ndarray
-    name: np.ndarray
-    args: np.ndarray
-    names: list[str]
-    args_texts: list[str]
-    tracks: list[ImportedTrack]
-    processes: list[ImportedProcess]
+    start_ns: np.ndarray = field(default_factory=_none)
+    dur_ns: np.ndarray = field(default_factory=_none)
+    track: np.ndarray = field(default_factory=_none)
+    depth: np.ndarray = field(default_factory=_none)
+    kind: np.ndarray = field(default_factory=_none)
+    name: np.ndarray = field(default_factory=_none)
+    args: np.ndarray = field(default_factory=_none)
+    names: list[str] = field(default_factory=list)
+    args_texts: list[str] = field(default_factory=list)
+    tracks: list[ImportedTrack] = field(default_factory=list)
+    processes: list[ImportedProcess] = field(default_factory=list)
+    stacks: ImportedStacks | None = None
     realtime_ns: int | None = None
+    realtime_at_ns: int = 0
+    lost: list[tuple[int, int]] = field(default_factory=list)
+    host: str = ""
+    command: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)

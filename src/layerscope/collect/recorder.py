@@ -23,6 +23,7 @@ from typing import Any
 from layerscope.collect import agent, layout
 from layerscope.collect.link import DrainerLink
 from layerscope.collect.prober import Prober
+from layerscope.collect.sampler import Sampler
 from layerscope.collect.shapes import Shapes
 from layerscope.host.clock import tsc_is_usable
 from layerscope.model.events import Problem
@@ -48,6 +49,7 @@ class Recorder:
         self.shapes: Shapes | None = None  # what reads the shapes of inputs, where they are wanted
         self.window: list[object] | None = None  # what of the program is recorded, as the agent takes it; None: all
         self.link = DrainerLink(raw, self.problems)
+        self.sampler: Sampler | None = None  # of stacks, where they are wanted
         # Takes the connection over, and closes it when it has answered.
         self.on_request: Callable[[socket.socket, Request], None] | None = None
         self.on_watch: Callable[[], None] | None = None
@@ -93,6 +95,8 @@ class Recorder:
         """The program `pid` runs since `start_ns`: take what it hands over from now on."""
         self.pid, self.start_ns = pid, start_ns
         with surviving(self.problems):
+            if self.sampler is not None:
+                self.sampler.begin(pid, start_ns)
             self.link.begin(pid, start_ns)
             receiver = threading.Thread(target=self._receive, daemon=True)
             receiver.start()
@@ -116,6 +120,8 @@ class Recorder:
 
     def close(self) -> None:
         """Let the drainer take the rest, and close the door."""
+        if self.sampler is not None:
+            self.sampler.end()
         self.link.end()
         if self._listener is not None:
             self._listener.close()
@@ -137,6 +143,8 @@ class Recorder:
                 if waiting:
                     self._accept(self._listener)
                 self.link.pump()
+                if self.sampler is not None:
+                    self.sampler.pump()
                 self._prober.publish()
 
     def _accept(self, listener: socket.socket) -> None:
@@ -178,7 +186,13 @@ class Recorder:
         if kind == layout.SEND_PROCESS:
             self.seen_processes += 1
             self._prober.take(fds[0], pid)
-        self.link.keep({"type": kind, "pid": pid, "index": index, "process_start": process_start}, fds[0])
+        message = {"type": kind, "pid": pid, "index": index, "process_start": process_start}
+        if kind != layout.SEND_SAMPLES:
+            self.link.keep(message, fds[0])
+        elif self.sampler is not None:
+            self.sampler.keep(message, fds[0])
+        else:
+            return False
         return True
 
     def _lets_in(self, pid: int, uid: int) -> bool:

@@ -65,6 +65,9 @@ class Session(Recorder):
         environment = dict(os.environ)
         # Where nobody can listen, windows of the stock profiler are left.
         settings = self.listen() or agent.settings("", False)
+        stacks = None
+        if self.sampler is not None and settings["socket"] and self.sampler.start():
+            stacks = self.layers["stacks"] = self.sampler.settings
         try:
             told = self.shapes.settings() if self.shapes else None
             door = agent.make_door(
@@ -86,7 +89,7 @@ class Session(Recorder):
         environment["PYTHONPATH"] = f"{door}{os.pathsep}{old}" if old else str(door)
         if settings["socket"]:
             added, taken = agent.without_python(
-                environment, settings["socket"], bool(settings["tsc"]), ranks, self.window, door
+                environment, settings["socket"], bool(settings["tsc"]), ranks, self.window, door, stacks
             )
             environment |= added
             self.problems += taken

@@ -24,15 +24,16 @@ def build_id(path: Path) -> str | None:
                 kind, _, at, _, _, length = struct.unpack_from("<IIQQQQ", table, i * size)
                 if kind == _PT_NOTE:
                     file.seek(at)
-                    found = _build_id_note(file.read(min(length, 1 << 16)))
+                    found = build_id_note(file.read(min(length, 1 << 16)))
                     if found:
                         return found
-    except (OSError, struct.error):
+    except (OSError, ValueError, struct.error):  # ValueError: a place that no file can have
         return None
     return None
 
 
-def _build_id_note(notes: bytes) -> str | None:
+def build_id_note(notes: bytes) -> str | None:
+    """The GNU build-id in the notes of an ELF file or of the kernel, in hex; None when there is none."""
     at = 0
     while at + 12 <= len(notes):
         name_length, length, kind = struct.unpack_from("<III", notes, at)

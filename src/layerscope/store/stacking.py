@@ -1,10 +1,10 @@
 """Stacks as a tree in which each is known by its parent and its innermost frame, and the fusion of what was sampled
 with the spans that were open.
 
-A *fused* stack has, from the outside in: what was sampled up to its innermost frame of Python (or, without Python, the
-functions that every thread begins with), then the modules, operators, ranges and primitives that were open at the time
-among the native frames: each inside of the function that begins such a span, and those without one as far out as that
-allows. Stacks are given out in the order in which they are first seen, so a parent's number is
+A *fused* stack has what was sampled with the modules, operators, ranges and primitives that were open at the time: each
+inside of the function that begins such a span. A span that no function there begins lies just outside of the one that
+begins the next span in it; without such a one behind all frames of Python (or, without Python, behind those that every
+thread begins with) and outside of the native frames below. Stacks are given out in the order in which they are first seen, so a parent's number is
 smaller.
 """
 
@@ -68,26 +68,34 @@ class Fusion:
         key = (sampled, chain)
         found = self._fused.get(key)
         if found is None:
-            cut = self.outer[sampled] if sampled >= 0 else NONE
             found = NONE
-            inside = self._interleaved(self.chains.frames(chain), self.sampled.frames(sampled, cut))
-            for frame in [*self.sampled.frames(cut), *inside]:
+            cut = len(self.sampled.frames(self.outer[sampled])) if sampled >= 0 else 0
+            for frame in self._interleaved(self.chains.frames(chain), self.sampled.frames(sampled), cut):
                 found = self.fused.push(found, frame)
             self._fused[key] = found
         return found
 
-    def _interleaved(self, spans: list[int], native: list[int]) -> list[int]:
-        """The frames of open spans among native ones, both from the outside in."""
+    def _interleaved(self, spans: list[int], frames: list[int], cut: int) -> list[int]:
+        """The frames of open spans among those of a stack, both from the outside in; `cut`: see `outer`."""
         found: list[int] = []
+        waiting: list[int] = []  # spans that nothing there begins
         at = 0
         for span in spans:
-            wanted = self.anchors.get(span)
-            begins = next((i for i in range(at, len(native)) if self.anchors.get(native[i]) == wanted), None)
-            if wanted is not None and begins is not None:
-                found += native[at : begins + 1]
-                at = begins + 1
-            found.append(span)
-        return found + native[at:]
+            begins = self._begins(span, frames, at)
+            if begins < 0:
+                waiting.append(span)
+                continue
+            found += [*frames[at:begins], *waiting, frames[begins], span]
+            waiting, at = [], begins + 1
+        cut = max(cut, at)
+        return [*found, *frames[at:cut], *waiting, *frames[cut:]]
+
+    def _begins(self, span: int, frames: list[int], at: int) -> int:
+        """The place of the next frame that begins such a span; NONE: there is none."""
+        wanted = self.anchors.get(span)
+        if wanted is None:
+            return NONE
+        return next((i for i in range(at, len(frames)) if self.anchors.get(frames[i]) == wanted), NONE)
 
 
 def innermost(start_ns: Int64s, end_ns: Int64s, parent: Int64s, at_ns: Int64s) -> Int64s:

@@ -11,7 +11,7 @@ import pytest
 from layerscope.analyse import tables
 from layerscope.analyse.result import Result
 from layerscope.analyse.stacks.by_frame import effective_samples, interval
-from tests.analyse.stacks.test_graphs import opened, random_recording
+from tests.analyse.stacks.made import opened, random_recording
 from tests.recordings import Recording
 
 MAIN = ("native start libc.so", "python <module> train.py:9", "python main train.py:5")
@@ -114,7 +114,7 @@ def test_waits() -> None:
     names = ("state", "thread", "line", "symbol", "count", "total_ns", "share", "avg_ns", "max_ns", "exact_share")
     assert rows(made(), "waits", None, *names) == [
         ("pipe", "python 100", "b.py:7", "kernel", 1, 70, 0.7, 70, 70, 1.0),
-        ("barrier", "worker 102", "outside Python", "gemm", 1, 30, 0.3, 30, 30, 0.0),
+        ("barrier", "worker 102", "outside Python", "gemm", 1, 30, 0.3, None, None, 0.0),
         ("idle", None, None, None, 1, 500, None, 500, 500, 1.0),
     ]
     assert rows(made(), "waits", "idle", "idle", "state", "thread", "total_ns")[-1] == (True, "pool", "worker 102", 500)

@@ -102,7 +102,7 @@ def build(reader: Reader, what: str, columns: tuple[ResultColumn, ...], by: str 
     """
     frames = Frames()
     stacks = read_stacks(reader, frames)
-    samples = read_samples(reader, stacks, frames, WALL, Choice())
+    samples = read_samples(reader, stacks, frames, WALL, Choice(), with_place=True)
     group, texts = _groups(reader, stacks, samples, frames, by)
     counted = _counted(what, stacks, samples, frames, group)
     cpu = samples.weight[~samples.is_wait]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from layerscope.model.layers import FRAME_LAYERS
 
-Ints = NDArray[np.int64]
+Ints = NDArray[Any]
 PYTHON, MODULES, OPERATORS, RANGES, PRIMITIVES, NATIVE, KERNEL, WAITS, OTHER = range(9)
 # Codes of layers: those of the table `frames`, then what a thread waits for, then what stands for frames nobody knows.
 LAYERS = (*FRAME_LAYERS, "waits", "other")

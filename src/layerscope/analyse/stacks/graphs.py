@@ -16,7 +16,19 @@ from layerscope.analyse.stacks import sampled, spans
 from layerscope.analyse.stacks.frames import NO_LINE, OTHER, PYTHON, WAITS, Frame, Frames
 from layerscope.analyse.stacks.sampled import CPU, OFFCPU, PAGEFAULTS, WALL, Choice
 from layerscope.analyse.stacks.shown import folded
-from layerscope.analyse.stacks.tree import NONE, Bools, Ints, Tree, added_up, by_level, depths, inverted, merged, summed
+from layerscope.analyse.stacks.tree import (
+    NONE,
+    Bools,
+    Ints,
+    Tree,
+    added_up,
+    by_level,
+    depths,
+    extended,
+    inverted,
+    merged,
+    summed,
+)
 from layerscope.analyse.step_times import MeasuredSteps
 from layerscope.errors import UsageError
 from layerscope.model.layers import OPERATORS, PRIMITIVES
@@ -169,7 +181,7 @@ def _nodes(reader: Reader, frames: Frames, look: Look, steps: MeasuredSteps | No
         return _Nodes(found.up, found.frame, own, depths(found.up), thinned.notes(reader))
     sampled.check_recorded(reader)
     stacks = sampled.read_stacks(reader, frames)
-    samples = sampled.read_samples(reader, stacks, frames, look.kind, look.choice)
+    samples = sampled.read_samples(reader, stacks, frames, look.kind, look.choice, steps is not None)
     notes: tuple[str, ...] = ()
     if samples.idle_weight:
         time = duration(samples.idle_weight)
@@ -190,17 +202,18 @@ def _with_waits(
     """
     size = len(stacks.up)
     # The place behind the last is the stack that is not known.
-    stack = np.where(samples.stack >= 0, samples.stack, size)
+    stack = np.where(samples.stack >= 0, samples.stack, np.int32(size))
     codes = 2 * max(len(samples.states), 1)
     wait = samples.is_wait
-    pairs, at = np.unique(stack[wait] * codes + samples.state[wait] * 2 + samples.idle[wait], return_inverse=True)
+    pairs, at = np.unique(
+        stack[wait].astype(np.int64) * codes + samples.state[wait] * 2 + samples.idle[wait], return_inverse=True
+    )
     numbers = frames.numbers(_wait(state, is_idle) for state in samples.states for is_idle in (False, True))
-    up = np.concatenate((stacks.up, [NONE], pairs // codes))
-    unknown = frames.number(UNKNOWN_STACK)
-    frame = np.concatenate((stacks.frame, [unknown], numbers[pairs % codes] if len(pairs) else pairs))
+    up = extended(stacks.up, NONE, pairs // codes)
+    frame = extended(stacks.frame, frames.number(UNKNOWN_STACK), numbers[pairs % codes] if len(pairs) else pairs)
     stack[wait] = size + 1 + at
-    depth = np.append(stacks.depth, 0)
-    return up, frame, summed(len(up), stack, weights), np.append(depth, depth[pairs // codes] + 1)
+    depth = extended(stacks.depth, 0)
+    return up, frame, summed(len(up), stack, weights), extended(depth, depth[pairs // codes] + 1)
 
 
 def _wait(state: str, is_idle: bool) -> Frame:

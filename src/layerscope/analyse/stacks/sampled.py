@@ -71,20 +71,21 @@ def read_stacks(reader: Reader, frames: Frames) -> Stacks:
             rows["line"].tolist(), strict=True,
         )
     )  # fmt: skip
-    key = columns["stack"].astype(np.int64)
-    order = np.argsort(key, kind="stable")
-    key = key[order]
-    row = places_of(rows["frame"].astype(np.int64), columns["frame"][order].astype(np.int64))
-    up = places_of(key, columns["parent"][order].astype(np.int64))
-    return Stacks(up, numbers[row], layer[row], key, columns["depth"][order].astype(np.int64))
+    key = columns.pop("stack")
+    if (key[1:] <= key[:-1]).any():
+        order = np.argsort(key)
+        key, columns = key[order], {name: values[order] for name, values in columns.items()}
+    frame = numbers.astype(np.int32)[places_of(rows["frame"], columns["frame"])]
+    up = places_of(key, columns["parent"]).astype(np.int32)
+    return Stacks(up, frame, frames.layers().astype(np.int8)[frame], key, columns["depth"])
 
 
 def places_of(known: Ints, keys: Ints) -> Ints:
     """Where in `known` each of `keys` is, NONE where it is not."""
     if not len(known):
         return np.full(len(keys), NONE)
-    if known[0] == 0 and known[-1] == len(known) - 1 and (np.diff(known) == 1).all():
-        return np.where(keys < len(known), keys, NONE)
+    if known[0] == 0 and known[-1] == len(known) - 1 and (known[1:] > known[:-1]).all():
+        return keys if keys.max(initial=NONE) < len(known) else np.where(keys < len(known), keys, NONE)
     order = np.argsort(known, kind="stable")
     found = order[np.searchsorted(known[order], keys).clip(max=len(known) - 1)]
     places: Ints = np.where(known[found] == keys, found, NONE)
@@ -99,8 +100,8 @@ def _file(layer: int, file: str | None, library: str | None) -> str:
 class Samples:
     """Chosen rows of the table `samples`: their stack (a place, NONE: not known), weight and what they say besides.
 
-    weight: ns, of page faults their number. state: as an index into `states`, of waits alone. idle_weight: what was
-    left out because it is a wait of an idle thread.
+    weight: ns, of page faults their number. state: as an index into `states`, of waits alone. track, step: only if they
+    were asked for. idle_weight: what was left out because it is a wait of an idle thread.
     """
 
     stack: Ints
@@ -123,16 +124,19 @@ def check_recorded(reader: Reader) -> None:
     raise UsageError(f"{reader.run.path.name} has no samples: {what}. {remedy[:1].upper()}{remedy[1:]}")
 
 
-def read_samples(reader: Reader, stacks: Stacks, frames: Frames, kind: str, choice: Choice) -> Samples:
-    """The samples of a kind of picture that `choice` leaves."""
-    names = ["track", "stack", "weight_ns", "count", "kind", "state", "idle", "step"]
-    names += ["phase"] if choice.phase is not None else []
-    columns = reader.arrays("samples", [*names, *(["at_ns"] if choice.seconds is not None else [])])
-    stack = stacks.place(columns["stack"].astype(np.int64))
-    weight = columns["count" if kind == PAGEFAULTS else "weight_ns"]
+def read_samples(
+    reader: Reader, stacks: Stacks, frames: Frames, kind: str, choice: Choice, with_place: bool = False
+) -> Samples:
+    """The samples of a kind of picture that `choice` leaves; `with_place`: with their tracks and steps."""
+    weighed = "count" if kind == PAGEFAULTS else "weight_ns"
+    names = ["stack", weighed, "kind", "state", "idle"]
+    wanted_for = {"track": choice.thread, "step": choice.steps, "phase": choice.phase, "at_ns": choice.seconds}
+    names += [name for name, of in wanted_for.items() if of is not None or (with_place and name in ("track", "step"))]
+    columns = reader.arrays("samples", names)
+    stack, weight = stacks.place(columns["stack"]), columns[weighed]
     wanted = np.isin(columns["kind.names"], SAMPLES_OF[kind])
     chosen = wanted[columns["kind"]] if len(wanted) else np.zeros(len(stack), np.bool_)
-    chosen = chosen & chosen_rows(reader, columns, choice)
+    chosen = chosen & chosen_rows(reader, columns, choice, len(stack))
     if choice.module is not None:
         below = has_above(stacks.up, _module_frames(stacks, frames, choice.module))
         chosen &= np.where(stack >= 0, below[stack], False) if len(below) else False
@@ -141,19 +145,20 @@ def read_samples(reader: Reader, stacks: Stacks, frames: Frames, kind: str, choi
     chosen &= ~left_out
     # `kind` is read by its name once more: preemption is a wait too, and no sample of a CPU is one.
     waits = (columns["kind.names"] == "offcpu")[columns["kind"]] if len(wanted) else chosen
+    nothing = np.zeros(0, np.int64)
     return Samples(
-        stack[chosen], weight[chosen], columns["state"][chosen].astype(np.int64),
-        [str(name) for name in columns["state.names"]], waits[chosen], columns["track"][chosen].astype(np.int64),
-        columns["step"][chosen].astype(np.int64), idle[chosen], int(weight[left_out].sum()),
+        stack[chosen], weight[chosen], columns["state"][chosen], [str(name) for name in columns["state.names"]],
+        waits[chosen], columns["track"][chosen] if with_place else nothing,
+        columns["step"][chosen] if with_place else nothing, idle[chosen], int(weight[left_out].sum()),
     )  # fmt: skip
 
 
-def chosen_rows(reader: Reader, columns: dict[str, NDArray[Any]], choice: Choice) -> Bools:
-    """The rows of samples or spans that thread, step, phase and time leave.
+def chosen_rows(reader: Reader, columns: dict[str, NDArray[Any]], choice: Choice, rows: int) -> Bools:
+    """Which of so many rows of samples or spans thread, step, phase and time leave.
 
     `columns` has what `choice` looks at, times in `at_ns`.
     """
-    chosen: Bools = np.ones(len(columns["track"]), np.bool_)
+    chosen: Bools = np.ones(rows, np.bool_)
     if choice.thread is not None:
         chosen &= np.isin(columns["track"], tracks_called(reader, choice.thread))
     if choice.steps is not None:

@@ -2,7 +2,8 @@
 
 Unless layers are named, all are shown but two kinds. Of native code only what lies inside of the innermost frame of
 another layer is: what PyTorch runs for an operator, not the interpreter's own functions between two lines of Python.
-The two functions through which PyTorch calls every module are left out too.
+The two functions through which PyTorch calls every module are left out too, and those of Python's import system, as
+they are in its tracebacks.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from layerscope.analyse.stacks.frames import KERNEL, LAYERS, NATIVE, OTHER, PYTHON, WAITS, Frame, Frames
-from layerscope.analyse.stacks.tree import NONE, Bools, Ints, by_level, nearest, summed, without
+from layerscope.analyse.stacks.tree import NONE, Bools, Ints, by_level, extended, nearest, summed, without
 from layerscope.errors import UsageError
 
 ALL = "all"
 # `Module._wrapped_call_impl` and `Module._call_impl`; the module itself is a frame of its own.
 _CALLS = ("_call_impl", "torch/nn/modules/module.py")
+_IMPORTS = "<frozen importlib."
 NO_FRAME = Frame(OTHER, "no frame of these layers")
 
 
@@ -38,9 +40,9 @@ def folded(
 
     `levels`: the nodes by `tree.by_level`.
     """
-    layer = frames.layers()[frame] if len(frame) else frame
+    layer = frames.layers().astype(np.int8)[frame] if len(frame) else frame
     if layers is None:
-        shown = ~_is_call_of_module(frames)[frame] if len(frame) else np.ones(0, np.bool_)
+        shown = ~_is_machinery(frames)[frame] if len(frame) else np.ones(0, np.bool_)
     else:
         shown = np.isin(layer, (*layers, OTHER))
     if not shown.all():
@@ -48,9 +50,9 @@ def folded(
         # One more node for what has none of them.
         into[into < 0] = len(up)
         own = summed(len(up) + 1, into, own)
-        up = np.append(np.where(shown, without(up, shown, levels), NONE), NONE)
-        frame = np.append(frame, frames.number(NO_FRAME))
-        layer = np.append(layer, OTHER)
+        up = extended(np.where(shown, without(up, shown, levels), np.int32(NONE)), NONE)
+        frame = extended(frame, frames.number(NO_FRAME))
+        layer = extended(layer, OTHER)
         levels = by_level(up)
     # Native frames keep the one above them, and so does what they ask of the kernel or wait for. Every other frame
     # leads past native ones, so that these have the weight of stacks alone that end in native code.
@@ -60,9 +62,12 @@ def folded(
     return up, frame, own
 
 
-def _is_call_of_module(frames: Frames) -> Bools:
+def _is_machinery(frames: Frames) -> Bools:
     every = frames.all()
+    name, file = _CALLS
     found = (
-        frame.layer == PYTHON and frame.name.endswith(_CALLS[0]) and frame.file.endswith(_CALLS[1]) for frame in every
+        frame.layer == PYTHON
+        and (frame.file.startswith(_IMPORTS) or (frame.name.endswith(name) and frame.file.endswith(file)))
+        for frame in every
     )
     return np.fromiter(found, np.bool_, len(every))

@@ -49,7 +49,7 @@ def read_spans(reader: Reader, frames: Frames, kind: str, choice: Choice) -> Spa
     columns = reader.arrays("spans", [*names, *(["start_ns"] if choice.seconds is not None else [])])
     if "start_ns" in columns:
         columns["at_ns"] = columns["start_ns"]
-    chosen = chosen_rows(reader, columns, choice)
+    chosen = chosen_rows(reader, columns, choice, len(columns["span"]))
     if choice.module is not None:
         chosen &= np.isin(columns["module"], _modules(reader, choice.module))
     span = columns["span"]

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+# Whole numbers: places in 32 bits where there are many, weights in 64.
+Ints = NDArray[Any]
 Bools = NDArray[np.bool_]
 # The parent of the outermost.
 NONE = -1
@@ -61,7 +62,7 @@ class Tree:
 
 def depths(up: Ints) -> Ints:
     """How many nodes are above each, `up` being the one above (NONE: none)."""
-    depth: Ints = (up >= 0).astype(np.int64)
+    depth: Ints = (up >= 0).astype(np.int32)
     above = up
     # Twice as far in each round.
     while (above >= 0).any():
@@ -77,6 +78,11 @@ def by_level(up: Ints, depth: Ints | None = None) -> list[Ints]:
     # NumPy sorts short integers by radix.
     order = np.argsort(depth.astype(np.uint16) if most < 1 << 16 else depth, kind="stable")
     return np.split(order, np.searchsorted(depth[order], np.arange(1, most + 1))) if most >= 0 else []
+
+
+def extended(values: Ints, *more: Ints | int) -> Ints:
+    """`values` with `more` behind them, in the type of `values`."""
+    return np.concatenate((values, *(np.atleast_1d(np.asarray(part, values.dtype)) for part in more)))
 
 
 def summed(rows: int, places: Ints, weights: Ints) -> Ints:
@@ -98,7 +104,7 @@ def added_up(up: Ints, own: Ints, levels: list[Any]) -> Ints:
 
 def nearest(up: Ints, chosen: Bools, levels: list[Ints]) -> Ints:
     """Of each node the nearest one of those `chosen`, itself or above it; NONE where there is none."""
-    found = np.where(chosen, np.arange(len(up)), NONE)
+    found = np.where(chosen, np.arange(len(up), dtype=np.int32), np.int32(NONE))
     for nodes in levels[1:]:
         missing = nodes[found[nodes] < 0]
         found[missing] = found[up[missing]]
@@ -117,13 +123,13 @@ def merged(up: Ints, frame: Ints, own: Ints, frames: int) -> tuple[Tree, Ints]:
     given = by_level(up)
     weighty = _has_weight(own)
     alive = _and_above(up, weighty, given)
-    place = np.full(len(up) + 1, NONE)  # the last one is where -1 leads
+    place = np.full(len(up) + 1, NONE, np.int32)  # the last one is where -1 leads
     parents, codes, levels = [], [], [0]
     for nodes in given:
         nodes = nodes[alive[nodes]]
         if not len(nodes):
             break
-        code = (place[up[nodes]] + 1) * frames + frame[nodes]
+        code = (place[up[nodes]].astype(np.int64) + 1) * frames + frame[nodes]
         known, at = np.unique(code, return_inverse=True)
         place[nodes] = levels[-1] + at
         parents.append(known // frames - 1)

@@ -5,11 +5,11 @@ state        gil, lock, barrier (of OpenMP), pool (for work), sleep, yield, pipe
 thread       name and id of the thread
 line         innermost line of Python of its stack
 symbol       the native function that it waited in
-count        number of waits
+count        number of waits that were seen
 total_ns     how long they took, added up
 share        total_ns as a fraction of all waits that are not idle; none for those that are
-avg_ns       mean of them
-max_ns       the longest; where waits were sampled, one that was seen
+avg_ns       mean of those that were measured from end to end
+max_ns       the longest of these
 exact_share  the part of total_ns that was measured from end to end. The rest is from waits that were seen by chance and
              stand for others
 
@@ -44,11 +44,11 @@ _WHERE = (
     ResultColumn("symbol", "string", "", "the native function it waited in"),
 )
 _TIMES = (
-    ResultColumn("count", "int64", COUNT, "number of waits"),
+    ResultColumn("count", "int64", COUNT, "number of waits that were seen"),
     ResultColumn("total_ns", "int64", NS, "how long they took"),
     ResultColumn("share", "float64", SHARE, "total_ns as a fraction of all waits that are not idle"),
-    ResultColumn("avg_ns", "int64", NS, "mean duration"),
-    ResultColumn("max_ns", "int64", NS, "the longest"),
+    ResultColumn("avg_ns", "int64", NS, "mean duration of those measured from end to end"),
+    ResultColumn("max_ns", "int64", NS, "the longest of these"),
     ResultColumn("exact_share", "float64", SHARE, "the part of total_ns that was measured from end to end"),
 )
 COLUMNS = (_STATE, *_WHERE, *_TIMES)
@@ -70,7 +70,7 @@ _QUERY = """
     SELECT {keys}, sum(count) AS count, sum(weight_ns) AS total_ns,
            CASE WHEN NOT bool_or(is_idle)
                 THEN sum(weight_ns) / greatest((SELECT sum(weight_ns) FROM folded WHERE NOT is_idle), 1) END AS share,
-           round(sum(weight_ns) / sum(count)) AS avg_ns, max(weight_ns) AS max_ns,
+           round(avg(weight_ns) FILTER (exact)) AS avg_ns, max(weight_ns) FILTER (exact) AS max_ns,
            coalesce(sum(weight_ns) FILTER (exact), 0) / greatest(sum(weight_ns), 1) AS exact_share,
            bool_or(is_idle) AS last
     FROM folded GROUP BY {keys}"""

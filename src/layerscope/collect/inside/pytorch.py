@@ -45,6 +45,8 @@ def prepare(module):
             state["steps"] = part_of("pytorch_steps")
             state["steps"]["ask"](agent, settings["window"])  # noqa: F821
         state["may_have_windows"] = "raw" in settings  # noqa: F821
+        if "stacks" in settings:  # noqa: F821
+            agent.ls_sampling_start(settings["stacks"]["hz"], settings["stacks"]["timers"])  # noqa: F821
         agent.ls_note_cost(time.process_time_ns() - begin)
     else:
         tell_refusal(agent)

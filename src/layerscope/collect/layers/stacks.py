@@ -34,6 +34,7 @@ class ObjectFile:
 
     path: str
     build_id: bytes
+    mtime_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class SampledFile:
             path = payload[at : at + int(head["path_bytes"])].decode("utf-8", "surrogateescape")
             at += _padded(int(head["path_bytes"]))
             build_id = head["build_id"].tobytes()[: int(head["build_id_bytes"])]
-            self.objects.append(ObjectFile(path, build_id))
+            self.objects.append(ObjectFile(path, build_id, int(head["mtime_ns"])))
 
     def _add_codes(self, payload: bytes) -> None:
         at = 0

@@ -70,22 +70,16 @@ def format_of(path: Path) -> Format:
 def export(reader: Reader, path: Path, steps: range | None = None) -> Exported:
     """Write the recording to `path`, which is replaced only when the new file is whole."""
     module = format_of(path)
-    try:
-        with _whole_or_nothing(path) as stream:
-            if not path.name.endswith(".gz"):
-                return module.write(reader, stream, steps)
-            with gzip.GzipFile("", "wb", GZIP_LEVEL, stream, mtime=0) as compressed:
-                return module.write(reader, cast(IO[bytes], compressed), steps)
-    except OSError as error:
-        raise RunError(
-            f"{path} was not written: {error.strerror or error}. The recording is untouched; free some space, or "
-            "name a file in another folder"
-        ) from error
+    with whole_or_nothing(path) as stream:
+        if not path.name.endswith(".gz"):
+            return module.write(reader, stream, steps)
+        with gzip.GzipFile("", "wb", GZIP_LEVEL, stream, mtime=0) as compressed:
+            return module.write(reader, cast(IO[bytes], compressed), steps)
 
 
 @contextlib.contextmanager
-def _whole_or_nothing(path: Path) -> Iterator[IO[bytes]]:
-    """A file beside `path` that takes its name at the end, or goes away if there is no end."""
+def whole_or_nothing(path: Path) -> Iterator[IO[bytes]]:
+    """A file beside `path` that takes its name at the end, or goes away if there is no end; RunError in words then."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     done = False
     try:
@@ -93,6 +87,11 @@ def _whole_or_nothing(path: Path) -> Iterator[IO[bytes]]:
             yield stream
         os.replace(temporary, path)
         done = True
+    except OSError as error:
+        raise RunError(
+            f"{path} was not written: {error.strerror or error}. The recording is untouched; free some space, or "
+            "name a file in another folder"
+        ) from error
     finally:
         if not done:
             temporary.unlink(missing_ok=True)

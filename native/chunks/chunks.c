@@ -1,19 +1,17 @@
-/* The raw file of a process: chunks that are written by append, each by one call. The format is that of
- * layerscope/collect/spool.py, without compression. The file is opened for each writing: no descriptor is kept, which
- * the program might close, or take for one of its own. */
+/* Raw files: chunks that are written by append, each by one call. The format is that of layerscope/collect/spool.py,
+ * without compression. The file is opened for each writing: in the program no descriptor is kept, which it might close,
+ * or take for one of its own. */
 #define _GNU_SOURCE
-#include "interface.h"
+#include "chunks.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAGIC 0x4b43534cu /* "LSCK" */
-#define RESERVE_BYTES (256u << 10)
 
 typedef struct __attribute__((packed)) {
     uint32_t magic;
@@ -59,7 +57,7 @@ static uint32_t crc(uint32_t c, const void *data, size_t bytes) {
 /* --- Writing --- */
 
 /* More than a limit of file sizes allows would end the program (SIGXFSZ). */
-static int is_allowed(uint64_t bytes) {
+int li_file_allowed(uint64_t bytes) {
     struct rlimit limit;
     return getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
 }
@@ -76,7 +74,7 @@ static int append(li_file *file, struct iovec *parts, int count, size_t bytes) {
         snprintf(path, sizeof path, "%s-%05u", file->path, file->segment);
     else
         snprintf(path, sizeof path, "%s", file->path);
-    if (!is_allowed(file->size_bytes + bytes))
+    if (!li_file_allowed(file->size_bytes + bytes))
         return -EFBIG;
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -112,56 +110,4 @@ int li_file_write(li_file *file, const li_chunk *chunk) {
     file->size_bytes += sizeof h + h.length;
     file->written_bytes += sizeof h + h.length;
     return 0;
-}
-
-/* --- Space --- */
-
-static void reserve_of(const li_file *file, char into[PATH_MAX + 16]) {
-    snprintf(into, PATH_MAX + 16, "%.*sreserve", (int)(strrchr(file->path, '/') + 1 - file->path), file->path);
-}
-
-/* Hold back some space, so that a full disk still takes the account of what was lost. */
-void li_file_reserve(const li_file *file) {
-    char path[PATH_MAX + 16];
-    reserve_of(file, path);
-    int fd = is_allowed(RESERVE_BYTES) ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
-    if (fd < 0)
-        return;
-    if (posix_fallocate(fd, 0, RESERVE_BYTES))
-        unlink(path);
-    close(fd);
-}
-
-void li_file_release(const li_file *file) {
-    char path[PATH_MAX + 16];
-    reserve_of(file, path);
-    unlink(path);
-}
-
-static uint64_t folder_bytes(const char *path) {
-    uint64_t bytes = 0;
-    DIR *folder = opendir(path);
-    for (const struct dirent *one = folder ? readdir(folder) : NULL; one; one = readdir(folder)) {
-        struct stat found;
-        if (!fstatat(dirfd(folder), one->d_name, &found, AT_SYMLINK_NOFOLLOW) && S_ISREG(found.st_mode))
-            bytes += (uint64_t)found.st_size;
-    }
-    if (folder)
-        closedir(folder);
-    return bytes;
-}
-
-/* What the raw files of all processes of a recording take. */
-uint64_t li_raw_bytes(const char *raw) {
-    uint64_t bytes = 0;
-    DIR *folder = opendir(raw);
-    for (const struct dirent *one = folder ? readdir(folder) : NULL; one; one = readdir(folder)) {
-        char path[PATH_MAX + NAME_MAX + 2];
-        snprintf(path, sizeof path, "%s/%s", raw, one->d_name);
-        if (one->d_name[0] != '.')
-            bytes += folder_bytes(path);
-    }
-    if (folder)
-        closedir(folder);
-    return bytes;
 }

@@ -1,0 +1,300 @@
+/* Stacks by sampling: the sampler beside the program opens an event on each thread that tells the thread by SIGURG when
+ * it has run for another period, or, where that is not allowed, a timer of ours does. The handler copies registers,
+ * stack and the frames of Python into the shared area; all else is done outside.
+ *
+ * SIGURG is ignored unless the program uses it. What is not ours is passed on to whatever was there before. */
+#define _GNU_SOURCE
+#include "sampling.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+#define KERNEL_SIGNALS 8 /* bytes of a set of signals */
+
+static ls_sampled_process *sampled; /* NULL: sampling has not started in this process or one that forked it */
+static _Atomic int is_on;
+uint32_t ls_sampling_uses_timers;
+static int can_read, period_ns;
+static struct sigaction before;
+static const char cookie; /* its address is in the signals of our timers */
+static uint32_t first_timer;
+static int32_t first_tid; /* the thread that `first_timer` is of */
+
+/* --- A sample --- */
+
+static uint64_t cpu_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void take_registers(uint64_t into[LS_REGISTERS], const ucontext_t *context) {
+    static const uint8_t order[LS_REGISTERS] = {
+        [LS_RAX] = REG_RAX, [LS_RDX] = REG_RDX, [LS_RCX] = REG_RCX, [LS_RBX] = REG_RBX, [LS_RSI] = REG_RSI,
+        [LS_RDI] = REG_RDI, [LS_RBP] = REG_RBP, [LS_RSP] = REG_RSP, [LS_R8] = REG_R8,   [LS_R9] = REG_R9,
+        [LS_R10] = REG_R10, [LS_R11] = REG_R11, [LS_R12] = REG_R12, [LS_R13] = REG_R13, [LS_R14] = REG_R14,
+        [LS_R15] = REG_R15, [LS_RIP] = REG_RIP};
+    for (int i = 0; i < LS_REGISTERS; i++)
+        into[i] = (uint64_t)context->uc_mcontext.gregs[order[i]];
+}
+
+/* The frames of Python of this thread into the scratch; how many, LS_NUMBER_NO_ROOM: they cannot be written down. */
+static int take_frames(ls_sampled_process *process, ls_scratch *s, uint16_t *flags) {
+    int is_known = can_read && ls_python.version > LS_PYTHON_UNKNOWN;
+    uint64_t state = is_known ? (uint64_t)(uintptr_t)ls_python.thread_state() : 0, at = s->stack_at;
+    int cut = 0, most = (int)LS_SAMPLES_FRAMES_MOST;
+    int walked = state ? ls_python_walk(ls_python.version, state, at, ls_read_here, s, s->found, most, &cut) : 0;
+    walked = walked < 0 ? 0 : walked;
+    int count = ls_read_codes(s, walked);
+    for (int i = 0; i < count; i++) {
+        int64_t number = ls_samples_code(process, s, &s->found[i]);
+        if (number == LS_NUMBER_NO_ROOM)
+            return LS_NUMBER_NO_ROOM;
+        if (number == LS_NUMBER_NO_CODE)
+            count = i;
+        else
+            s->frames[i] = (ls_sample_frame){(uint32_t)number, s->found[i].place};
+    }
+    if (cut || count < walked)
+        *flags |= LS_SAMPLE_FRAMES_CUT;
+    return count;
+}
+
+/* All but the head of the record of a sample whose stack and frames lie in the scratch. */
+static void write_sample(ls_sample *into, const ls_scratch *s, const siginfo_t *info, const ucontext_t *context,
+                         uint32_t frames) {
+    int by_timer = info->si_code == SI_TIMER;
+    into->tid = (int32_t)syscall(SYS_gettid);
+    into->event = by_timer ? -1 : info->si_fd;
+    into->count = by_timer ? (uint32_t)info->si_overrun + 1 : 0;
+    into->frames = frames;
+    into->stack_bytes = (uint32_t)s->stack_bytes;
+    into->pad = 0;
+    take_registers(into->registers, context);
+    ls_sample_frame *to = (ls_sample_frame *)(into + 1);
+    memcpy(to, s->frames, frames * sizeof *to);
+    memcpy(to + frames + frames % 2, s->stack, s->stack_bytes);
+}
+
+static void take_sample(ls_sampled_process *process, ls_samples_header *area, ls_scratch *s, const siginfo_t *info,
+                        const ucontext_t *context, uint64_t ran_ns) {
+    uint64_t at_ns = ls_monotonic_ns(), position;
+    uint16_t flags = info->si_code == SI_TIMER ? LS_SAMPLE_TIMER : 0;
+    s->pid = area->pid;
+    s->stack_bytes = 0;
+    if (can_read && ls_read_stack(s, (uint64_t)context->uc_mcontext.gregs[REG_RSP]))
+        flags |= LS_SAMPLE_STACK_CUT;
+    flags |= s->stack_bytes ? 0 : LS_SAMPLE_STACK_NONE;
+    int frames = take_frames(process, s, &flags);
+    size_t even = frames > 0 ? (size_t)(frames + frames % 2) : 0;
+    size_t bytes = (sizeof(ls_sample) + even * sizeof(ls_sample_frame) + s->stack_bytes + 15) & ~(size_t)15;
+    ls_sample *record = frames < 0 ? NULL : (ls_sample *)ls_samples_reserve(area, bytes, &position);
+    if (!record) {
+        __atomic_add_fetch(&area->lost_full, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    record->at_ns = at_ns;
+    record->cpu_ns = ran_ns;
+    write_sample(record, s, info, context, (uint32_t)frames);
+    ls_samples_commit(&record->head, bytes, LS_SAMPLE_STACK, flags, position);
+    __atomic_add_fetch(&area->samples, 1, __ATOMIC_RELAXED);
+}
+
+static void account(ls_samples_header *area, uint64_t ns) {
+    __atomic_add_fetch(&area->handler_ns, ns, __ATOMIC_RELAXED);
+    uint64_t most = LS_LOAD(area->handler_most_ns);
+    while (ns > most && !__atomic_compare_exchange_n(&area->handler_most_ns, &most, ns, 0, __ATOMIC_RELAXED,
+                                                     __ATOMIC_RELAXED))
+        continue;
+}
+
+/* The area of this process; a forked child makes its own at its first signal. NULL: there is none, or this is a child
+ * that borrows the memory of its parent until it executes another program. */
+static ls_samples_header *area_here(ls_sampled_process *process) {
+    ls_samples_header *area = atomic_load_explicit(&process->area, memory_order_acquire);
+    if (!area && !atomic_exchange(&process->is_making_area, 1)) {
+        area = atomic_load(&process->area);
+        if (!area)
+            atomic_store(&process->area, area = ls_samples_area());
+        atomic_store(&process->is_making_area, 0);
+    }
+    return area && area->pid == getpid() ? area : NULL;
+}
+
+static void sample(const siginfo_t *info, const ucontext_t *context) {
+    uint64_t ran_ns = cpu_ns();
+    ls_sampled_process *process = sampled;
+    ls_samples_header *area = area_here(process);
+    if (!area)
+        return;
+    for (uint32_t i = 0; i < LS_SCRATCHES; i++)
+        if (!LS_LOAD(process->busy[i]) && !atomic_exchange_explicit(&process->busy[i], 1, memory_order_acquire)) {
+            take_sample(process, area, &process->scratch[i], info, context, ran_ns);
+            atomic_store_explicit(&process->busy[i], 0, memory_order_release);
+            account(area, cpu_ns() - ran_ns);
+            return;
+        }
+    __atomic_add_fetch(&area->lost_busy, 1, __ATOMIC_RELAXED);
+}
+
+/* --- The signal --- */
+
+/* Deliver a signal as it would have been without us. What is blocked meanwhile is put back when our handler returns. */
+static void pass_on(int number, siginfo_t *info, void *context) {
+    if (atomic_load_explicit(&sampled->area, memory_order_relaxed))
+        __atomic_add_fetch(&sampled->area->foreign, 1, __ATOMIC_RELAXED);
+    void (*simple)(int) = before.sa_handler;
+    void (*informed)(int, siginfo_t *, void *) = before.sa_sigaction;
+    if (simple == SIG_DFL || simple == SIG_IGN)
+        return;
+    uint64_t blocked, added, own = (uint64_t)1 << (number - 1);
+    memcpy(&blocked, &((ucontext_t *)context)->uc_sigmask, sizeof blocked);
+    memcpy(&added, &before.sa_mask, sizeof added);
+    blocked |= added | (before.sa_flags & SA_NODEFER ? 0 : own);
+    if (before.sa_flags & SA_RESETHAND)
+        before.sa_handler = SIG_DFL;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, NULL, KERNEL_SIGNALS);
+    if (before.sa_flags & SA_SIGINFO)
+        informed(number, info, context);
+    else
+        simple(number);
+}
+
+static int is_by_timer(const siginfo_t *info) { return info->si_code == SI_TIMER && info->si_ptr == &cookie; }
+
+static void on_signal(int number, siginfo_t *info, void *context) {
+    int kept = errno, is_by_event = info->si_code >= POLL_IN && info->si_code <= POLL_HUP;
+    if (!is_by_event && !is_by_timer(info))
+        pass_on(number, info, context);
+    else if (atomic_load_explicit(&is_on, memory_order_relaxed))
+        sample(info, context);
+    errno = kept;
+}
+
+static int is_handled_by_us(void) {
+    struct sigaction now;
+    return !sigaction(SIGURG, NULL, &now) && now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_signal;
+}
+
+static int handle_signal(void) {
+    if (is_handled_by_us())
+        return 0;
+    struct sigaction ours = {.sa_flags = SA_SIGINFO | SA_ONSTACK};
+    if (sigaction(SIGURG, NULL, &before))
+        return -1;
+    /* Events come while the thread runs its own code and interrupt no call; what else comes is the program's. */
+    int is_used = before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN;
+    ours.sa_flags |= is_used ? before.sa_flags & SA_RESTART : SA_RESTART;
+    ours.sa_sigaction = on_signal;
+    sigfillset(&ours.sa_mask);
+    return sigaction(SIGURG, &ours, NULL);
+}
+
+/* --- Timers --- */
+
+/* A timer of the calling thread, by the CPU time that it takes; its number plus one, 0: none. */
+static uint32_t timer_make(int32_t tid) {
+    struct sigevent how = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGURG};
+    int id;
+    how.sigev_value.sival_ptr = (void *)(uintptr_t)&cookie;
+    how.sigev_notify_thread_id = tid;
+    if (syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &how, &id))
+        return 0;
+    struct timespec period = {period_ns / 1000000000, period_ns % 1000000000};
+    struct itimerspec setting = {period, period};
+    syscall(SYS_timer_settime, id, 0, &setting, NULL);
+    return (uint32_t)id + 1;
+}
+
+static void timer_end(uint32_t *timer) {
+    if (*timer)
+        syscall(SYS_timer_delete, (int)*timer - 1);
+    *timer = 0;
+}
+
+/* A thread of the program is seen by the agent for the first time. */
+void ls_sampling_thread_begins(uint32_t *timer) {
+    if (!ls_sampling_uses_timers || !atomic_load(&is_on))
+        return;
+    int32_t tid = (int32_t)syscall(SYS_gettid);
+    if (tid != first_tid)
+        *timer = timer_make(tid);
+}
+
+void ls_sampling_thread_ends(uint32_t *timer) { timer_end(timer); }
+
+/* --- Start and stop --- */
+
+static int begin(int hz, int uses_timers) {
+    if (hz <= 0 || hz > 10000)
+        return -EINVAL;
+    if (!ls.wiped)
+        return -EAGAIN;
+    if (atomic_load(&is_on))
+        return 0;
+    ls_sampled_process *process = sampled;
+    if (!process) {
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        process = mmap(NULL, sizeof *process, PROT_READ | PROT_WRITE, flags, -1, 0);
+        if (process == MAP_FAILED)
+            return -ENOMEM;
+        if (madvise(process, sizeof *process, MADV_WIPEONFORK)) {
+            munmap(process, sizeof *process);
+            return -ENOSYS;
+        }
+        sampled = process;
+        can_read = ls_can_read();
+        process->scratch[0].pid = getpid();
+        ls_interpreter_find(&process->scratch[0]);
+    }
+    period_ns = 1000000000 / hz;
+    ls_sampling_uses_timers = uses_timers != 0;
+    if (!area_here(process))
+        return -ECONNREFUSED;
+    atomic_store(&is_on, 1);
+    if (handle_signal()) {
+        atomic_store(&is_on, 0);
+        return -EINVAL;
+    }
+    if (uses_timers) {
+        first_tid = (int32_t)syscall(SYS_gettid);
+        first_timer = timer_make(first_tid);
+    }
+    return 0;
+}
+
+/* Take samples of this process's threads, `hz` times in each second that a thread runs; `uses_timers`: by timers of its
+ * own, of the calling thread and those that record. After ls_prepare. 0, or minus an errno. */
+LS_EXPORT int ls_sampling_start(int hz, int uses_timers) {
+    ls_lock_beginning();
+    int was_on = atomic_load(&is_on), failed = begin(hz, uses_timers);
+    ls_unlock_beginning();
+    if (failed && failed != -EAGAIN)
+        ls_mark("stacks_refused\nthis process has no memory for samples, or may not share it", LS_MARK_PROBLEM, 0);
+    else if (!failed && !was_on && !can_read)
+        ls_mark("stacks_unreadable\nthis process may not read its own stacks (process_vm_readv)", LS_MARK_PROBLEM, 0);
+    return failed;
+}
+
+/* Take no more. The signal goes back to what was there before, unless somebody else has taken it since. */
+LS_EXPORT void ls_sampling_stop(void) {
+    ls_lock_beginning();
+    if (atomic_exchange(&is_on, 0)) {
+        timer_end(&first_timer);
+        first_tid = 0;
+        if (is_handled_by_us())
+            sigaction(SIGURG, &before, NULL);
+    }
+    ls_unlock_beginning();
+}

@@ -1,0 +1,86 @@
+/* What the parts of sampling share: sampling.c is told by a signal to take a sample, reading.c reads the program's
+ * memory, interpreter.c knows its Python, samples.c writes into the shared area. All that a handler may need is mapped
+ * before; it allocates nothing and waits for nobody. */
+#ifndef LAYERSCOPE_SAMPLING_H
+#define LAYERSCOPE_SAMPLING_H
+
+#include "agent.h"
+#include "../samples.h"
+#include "../stacks/stacks.h"
+
+#include <sys/uio.h>
+
+#define LS_CODES_MOST 32768u /* code objects of a process that are told apart; a power of two */
+#define LS_CODE_UNKNOWN 0u   /* "(more code than is kept)" */
+#define LS_SCRATCHES 32u     /* threads that take a sample at the same time */
+#define LS_COPY_BYTES 4096u
+#define LS_COPIES 4u
+#define LS_TEXT_MOST 1024u
+#define LS_LINES_MOST 32768u
+#define LS_CODES_AT_ONCE 64u
+#define LS_STACK_PIECES (LS_SAMPLES_STACK_MOST / LS_COPY_BYTES + 1)
+
+/* A code object that has a number. Memory of code that is gone is used again, by code of the same size first: so text
+ * of files that may have gone is compared too. */
+typedef struct {
+    uint64_t code, name, lines;
+    uint64_t text; /* hash of its name; 0: of a file that has a path */
+    int32_t first_line;
+    _Atomic uint32_t state; /* LS_CODE_FREE, LS_CODE_TAKEN, or its number + LS_CODE_READY */
+} ls_known_code;
+enum { LS_CODE_FREE = 0, LS_CODE_TAKEN = 1, LS_CODE_READY = 2 };
+
+/* What one handler works with. */
+typedef struct {
+    pid_t pid;
+    uint32_t next_copy;
+    uint64_t copied[LS_COPIES]; /* addresses of the pages that are copied; 0: none */
+    uint64_t stack_at;
+    size_t stack_bytes;
+    struct iovec ours[LS_CODES_AT_ONCE], theirs[LS_CODES_AT_ONCE];
+    uint16_t asked[LS_CODES_AT_ONCE];
+    ls_python_frame found[LS_SAMPLES_FRAMES_MOST];
+    ls_sample_frame frames[LS_SAMPLES_FRAMES_MOST];
+    uint8_t codes[LS_CODES_AT_ONCE][LS_PYTHON_CODE_BYTES];
+    char name[LS_TEXT_MOST], file[LS_TEXT_MOST];
+    uint8_t lines[LS_LINES_MOST];
+    uint8_t copies[LS_COPIES][LS_COPY_BYTES];
+    uint8_t stack[LS_SAMPLES_STACK_MOST];
+} ls_scratch;
+_Static_assert(LS_STACK_PIECES <= LS_CODES_AT_ONCE, "iovecs");
+
+/* Of one process: a forked child finds zeros (MADV_WIPEONFORK), whatever the threads of its parent were doing. */
+typedef struct {
+    _Alignas(64) ls_samples_header *_Atomic area;
+    _Atomic uint32_t is_making_area;
+    _Atomic uint32_t busy[LS_SCRATCHES];
+    ls_known_code codes[LS_CODES_MOST];
+    ls_scratch scratch[LS_SCRATCHES];
+} ls_sampled_process;
+
+/* sampling.c */
+extern uint32_t ls_sampling_uses_timers;
+
+/* samples.c */
+ls_samples_header *ls_samples_area(void);
+ls_sample_head *ls_samples_reserve(ls_samples_header *area, size_t bytes, uint64_t *position);
+void ls_samples_commit(ls_sample_head *head, size_t bytes, uint16_t kind, uint16_t flags, uint64_t position);
+enum { LS_NUMBER_NO_CODE = -1, LS_NUMBER_NO_ROOM = -2 };
+int64_t ls_samples_code(ls_sampled_process *process, ls_scratch *s, const ls_python_frame *frame);
+
+/* reading.c: memory of this process that may be gone, as if from outside */
+int ls_can_read(void);
+int ls_read_here(void *scratch, uint64_t address, void *into, size_t bytes);
+int ls_read_stack(ls_scratch *s, uint64_t from);
+int ls_read_codes(ls_scratch *s, int count);
+
+/* interpreter.c */
+typedef struct {
+    uint32_t version; /* one of the LS_PYTHON_ values */
+    uint64_t eval, runtime;
+    void *(*thread_state)(void);
+} ls_interpreter;
+extern ls_interpreter ls_python;
+void ls_interpreter_find(ls_scratch *s);
+
+#endif

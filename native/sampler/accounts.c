@@ -1,0 +1,135 @@
+/* What the system counts for each thread, about every second and when it ends, and what the sampler says of itself. */
+#define _GNU_SOURCE
+#include "sampler.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* So much CPU time in a second without a sample, so many seconds on end: its signals go somewhere else. */
+#define SILENT_CPU_NS 300000000ull
+#define SILENT_S 3u
+
+/* CPU time of the thread so far, what it waited for a CPU, and how often it came onto one; 0: it is gone. */
+uint64_t sm_ran_ns(int32_t pid, int32_t tid, uint64_t *delay_ns, uint64_t *dispatches) {
+    char text[96];
+    uint64_t ran, delay, count;
+    if (sm_proc(text, sizeof text, "/proc/%d/task/%d/schedstat", pid, tid) <= 0
+        || sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64, &ran, &delay, &count) != 3)
+        return 0;
+    *delay_ns = delay;
+    *dispatches = count;
+    return ran;
+}
+
+/* Of /proc/PID/task/TID/stat, behind the name: fields 10 minflt, 12 majflt, 14 utime, 15 stime (proc_pid_stat(5)). */
+static int read_stat(int32_t pid, int32_t tid, lt_account *into) {
+    char text[1024];
+    if (sm_proc(text, sizeof text, "/proc/%d/task/%d/stat", pid, tid) <= 0)
+        return -1;
+    const char *at = strrchr(text, ')');
+    uint64_t minor, major, user, system, tick_ns = 1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK);
+    if (!at
+        || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %" SCNu64 " %*u %" SCNu64 " %*u %" SCNu64 " %" SCNu64, &minor,
+                  &major, &user, &system) != 4)
+        return -1;
+    into->faults_minor = minor;
+    into->faults_major = major;
+    into->user_ns = user * tick_ns;
+    into->system_ns = system * tick_ns;
+    return 0;
+}
+
+static void read_status(int32_t pid, int32_t tid, lt_account *into, int *is_blocked) {
+    char text[4096];
+    *is_blocked = 0;
+    if (sm_proc(text, sizeof text, "/proc/%d/task/%d/status", pid, tid) <= 0)
+        return;
+    const char *blocked = strstr(text, "\nSigBlk:"), *voluntary = strstr(text, "\nvoluntary_ctxt_switches:"),
+               *forced = strstr(text, "\nnonvoluntary_ctxt_switches:");
+    if (blocked)
+        *is_blocked = (int)(strtoull(blocked + 8, NULL, 16) >> (SIGURG - 1) & 1);
+    if (voluntary)
+        into->switches_voluntary = strtoull(voluntary + 25, NULL, 10);
+    if (forced)
+        into->switches_forced = strtoull(forced + 28, NULL, 10);
+}
+
+void sm_account(sm_thread *t, int is_last) {
+    int32_t pid = t->process->pid;
+    lt_account *a = &t->account;
+    uint64_t before_user = a->user_ns, none;
+    int is_blocked = 0;
+    if (!is_last && sm.has_switches && t->out_ns && t->accounted == t->switches + 1)
+        return; /* it has done nothing since */
+    uint64_t ran = is_last ? 0 : sm_ran_ns(pid, t->tid, &a->delay_ns, &none);
+    if (!is_last && !read_stat(pid, t->tid, a)) {
+        read_status(pid, t->tid, a, &is_blocked);
+        t->accounted = t->switches + 1;
+    }
+    t->read_ns = t->out_ns ? ran : 0;
+    t->read_at = t->switches;
+    if (is_last)
+        ran = sm_events_cpu_ns(t);
+    ran = ran > t->cpu_ns ? ran : t->cpu_ns;
+    a->run_ns = ran > a->run_ns ? ran : a->run_ns;
+    a->at_ns = t->end_ns ? t->end_ns : sm.now_ns;
+    a->thread = t->number;
+    if (!is_blocked && before_user && t->events[SM_CPU] >= 0)
+        t->process->silent_cpu_ns += a->user_ns - before_user;
+    lt_account *row = sm_row(LT_ACCOUNTS, sizeof *row);
+    if (row)
+        *row = *a;
+}
+
+/* Whether somebody else has taken the signal: CPU time passes, and nothing comes. */
+static void look_for_silence(sm_process *p) {
+    lt_quality counted = {0};
+    sm_area_count(p->area, &counted);
+    int is_silent = counted.signals == p->silent_signals && p->silent_cpu_ns > SILENT_CPU_NS;
+    p->silent_s = is_silent ? p->silent_s + 1 : 0;
+    p->silent_signals = counted.signals;
+    p->silent_cpu_ns = 0;
+    if (p->silent_s < SILENT_S)
+        return;
+    sm_problem("sigurg_taken", p->pid, "stacks on a CPU of that process from then on",
+               "let the program leave the signal SIGURG alone",
+               "process %d handles the signal SIGURG itself, by which samples are made", p->pid);
+    sm_events_stop(p);
+}
+
+/* What its switches say leaves out the switching itself. What was read counts if nothing has come in between. */
+static void correct(const sm_process *p) {
+    for (sm_thread *t = p->threads; t; t = t->next)
+        if (t->out_ns && t->read_at == t->switches && t->read_ns > t->ran_ns)
+            t->ran_ns = t->read_ns;
+}
+
+static void tell_quality(void) {
+    lt_quality sum = sm.quality, *row = sm_row(LT_QUALITY, sizeof *row);
+    sum.our_ns = sm_clock(CLOCK_PROCESS_CPUTIME_ID);
+    for (const sm_process *p = sm_processes(); p; p = p->next)
+        if (p->area)
+            sm_area_count(p->area, &sum);
+    if (row)
+        *row = sum;
+}
+
+void sm_accounts_knot(void) {
+    for (sm_process *p = sm_processes(); p; p = p->next) {
+        if (!p->is_sampled || p->end_ns)
+            continue;
+        for (sm_thread *t = p->threads; t; t = t->next)
+            if (!t->end_ns)
+                sm_account(t, 0);
+        if (p->has_events && p->area)
+            look_for_silence(p);
+    }
+    sm_follow_take();
+    for (sm_process *p = sm_processes(); p; p = p->next)
+        correct(p);
+    tell_quality();
+}

@@ -1,0 +1,210 @@
+/* The areas of samples: memory of the program, which may hold anything. Each record is copied before it is looked at,
+ * lengths are checked, and memory that goes away under us ends the area and nothing else. */
+#define _GNU_SOURCE
+#include "sampler.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct sm_area {
+    sm_process *process;
+    ls_samples_header *header;
+    const uint8_t *ring;
+    size_t bytes; /* mapped */
+    uint64_t capacity;
+    int is_broken;
+    uint64_t stuck_at, stuck_ns, stuck_end; /* the record that is not published, since when, what was reserved then */
+};
+
+static uint8_t copy[SM_COPY_BYTES] __attribute__((aligned(16)));
+static sigjmp_buf gone;
+static volatile sig_atomic_t is_reading;
+
+static void on_bus_error(int number) {
+    if (is_reading)
+        siglongjmp(gone, 1);
+    signal(number, SIG_DFL); /* a fault of ours: it ends us when it comes again */
+}
+
+static sm_process *owner_of(const ls_message *m) {
+    sm_process *p = sm_process_at(m->pid);
+    if (p && p->area)
+        sm_exec(p, sm.now_ns); /* another program by now, and nobody has told */
+    if (!p) {
+        sm_thread *t = sm_thread_at(m->pid, sm.now_ns);
+        if (t && t->process->pid == m->pid && !t->process->area)
+            return t->process; /* it has ended meanwhile */
+        sm_scan(m->pid, 0, sm.now_ns);
+    }
+    return sm_process_at(m->pid);
+}
+
+static int begin(const ls_message *m, sm_area *area) {
+    const ls_samples_header *h = area->header;
+    if (h->magic != LS_SAMPLES_MAGIC || h->version != LS_LAYOUT_VERSION || h->capacity % 16 || !h->capacity
+        || h->capacity > area->bytes - LS_SAMPLES_HEADER)
+        return -EINVAL;
+    sm_process *p = owner_of(m);
+    if (!p)
+        return -ESRCH;
+    if (p->is_foreign || h->pid != m->pid) {
+        sm_problem("other_pid_namespace", m->pid, "stacks of that process", "record inside of that namespace",
+                   "process %d is in a pid namespace of its own", m->pid);
+        return -EINVAL;
+    }
+    area->process = p;
+    area->capacity = h->capacity;
+    p->area = area;
+    int was_sampled = p->is_sampled;
+    p->is_sampled = 1;
+    p->python = h->python;
+    p->python_eval = h->python_eval;
+    p->python_runtime = h->python_runtime;
+    p->uses_timers = !!h->uses_timers;
+    p->is_told = 0;
+    if (!p->end_ns && !was_sampled)
+        sm_events_begin(p);
+    sm_follow_again(p);
+    sm_space(p, 0); /* as long as it is there */
+    return 0;
+}
+
+/* Takes a descriptor that a process handed over; closes it. */
+int sm_area_add(const ls_message *m, int fd) {
+    struct stat found;
+    sm_area *area = calloc(1, sizeof *area);
+    void *at = MAP_FAILED;
+    if (area && !fstat(fd, &found) && found.st_size >= (off_t)(2 * LS_SAMPLES_HEADER) && found.st_size <= 1 << 30)
+        at = mmap(NULL, (size_t)found.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (at == MAP_FAILED) {
+        free(area);
+        return -EINVAL;
+    }
+    signal(SIGBUS, on_bus_error);
+    *area = (sm_area){.header = at, .ring = (uint8_t *)at + LS_SAMPLES_HEADER, .bytes = (size_t)found.st_size};
+    int failed = -EFAULT;
+    is_reading = 1;
+    if (!sigsetjmp(gone, 1))
+        failed = begin(m, area);
+    is_reading = 0;
+    if (failed)
+        sm_area_free(area);
+    return failed;
+}
+
+/* Adds what the handlers of the process have counted. */
+void sm_area_count(const sm_area *area, lt_quality *sum) {
+    const ls_samples_header *h = area->header;
+    is_reading = 1;
+    if (!area->is_broken && !sigsetjmp(gone, 1)) {
+        sum->lost += h->lost_full + h->lost_busy;
+        sum->handler_ns += h->handler_ns;
+        sum->signals += h->samples + h->lost_full + h->lost_busy + h->foreign;
+    }
+    is_reading = 0;
+}
+
+void sm_area_free(sm_area *area) {
+    if (area->process) {
+        area->process->area = NULL;
+        sm_area_count(area, &sm.quality);
+    }
+    munmap(area->header, area->bytes);
+    free(area);
+}
+
+int sm_area_is_behind(const sm_area *area) {
+    return area->stuck_ns && !area->is_broken;
+}
+
+/* --- Reading --- */
+
+/* The position of the next record that is published, from `from` on; `until` if there is none. */
+static uint64_t next_published(const sm_area *a, uint64_t from, uint64_t until) {
+    for (; from < until; from += 16) {
+        const ls_sample_head *head = (const ls_sample_head *)(a->ring + from % a->capacity);
+        if (__atomic_load_n(&head->commit, __ATOMIC_ACQUIRE) == from + 1)
+            return from;
+    }
+    return until;
+}
+
+/* The record at `at` is not published. Where to go on, `at` if it still may be. */
+static uint64_t pass_stuck(sm_area *a, uint64_t at, uint64_t reserved) {
+    if (!a->stuck_ns || a->stuck_at != at) {
+        a->stuck_at = at, a->stuck_ns = sm.now_ns, a->stuck_end = reserved;
+        return at;
+    }
+    if (sm.now_ns < a->stuck_ns + SM_STUCK_NS && !sm.is_over)
+        return at;
+    a->stuck_ns = 0;
+    sm.quality.lost++;
+    return next_published(a, at + 16, a->stuck_end);
+}
+
+static void take_record(sm_process *p, const ls_sample_head *head, size_t bytes) {
+    if (head->kind == LS_SAMPLE_STACK && bytes >= sizeof(ls_sample))
+        sm_take_sample(p, (const ls_sample *)head, bytes);
+    else if (head->kind == LS_SAMPLE_CODE && bytes >= sizeof(ls_sample_code))
+        sm_take_code(p, (const ls_sample_code *)head, bytes);
+}
+
+/* The next record into `copy`, and its bytes; 0: it is none. */
+static uint32_t copy_record(const sm_area *a, uint64_t at, uint64_t reserved) {
+    const ls_sample_head *head = (const ls_sample_head *)(a->ring + at % a->capacity);
+    uint32_t bytes = __atomic_load_n(&head->bytes, __ATOMIC_RELAXED);
+    if (bytes < sizeof *head || bytes % 16 || bytes > reserved - at || bytes > a->capacity - at % a->capacity)
+        return 0;
+    memcpy(copy, head, bytes < sizeof copy ? bytes : sizeof copy);
+    ((ls_sample_head *)copy)->bytes = bytes;
+    return bytes;
+}
+
+static void take(sm_area *a) {
+    uint64_t reserved = __atomic_load_n(&a->header->reserved, __ATOMIC_ACQUIRE), at = a->header->consumed;
+    if (reserved < at || reserved - at > a->capacity || reserved % 16 || at % 16)
+        at = reserved &= ~15ull; /* nothing there can be trusted */
+    while (at < reserved) {
+        const ls_sample_head *head = (const ls_sample_head *)(a->ring + at % a->capacity);
+        if (__atomic_load_n(&head->commit, __ATOMIC_ACQUIRE) != at + 1) {
+            uint64_t next = pass_stuck(a, at, reserved);
+            if (next == at)
+                break;
+            at = next;
+            continue;
+        }
+        a->stuck_ns = 0;
+        uint32_t bytes = copy_record(a, at, reserved);
+        if (bytes && bytes <= sizeof copy)
+            take_record(a->process, (const ls_sample_head *)copy, bytes);
+        else if (!bytes)
+            sm.quality.lost++;
+        at = bytes ? at + bytes : next_published(a, at + 16, reserved);
+        /* At once, so that threads that run meanwhile have room. */
+        __atomic_store_n(&a->header->consumed, at, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&a->header->consumed, at, __ATOMIC_RELEASE);
+}
+
+void sm_area_take(sm_area *a) {
+    if (a->is_broken)
+        return;
+    is_reading = 1;
+    if (!sigsetjmp(gone, 1)) {
+        take(a);
+    } else {
+        a->is_broken = 1;
+        sm_problem("area_gone", a->process->pid, "stacks of that process from then on",
+                   "leave the memory of layerscope alone", "process %d has cut its area of samples short",
+                   a->process->pid);
+    }
+    is_reading = 0;
+}

@@ -1,0 +1,125 @@
+/* The events that make samples: a clock of the CPU time of each thread, whose ticks the kernel tells the thread by
+ * SIGURG, and its page faults. The handler of the agent answers in the area.
+ *
+ * Without the kernel's part: a signal that comes while a system call waits would end that with EINTR. A tick that falls
+ * into the kernel is not told; the CPU time since the sample before says that it was there. */
+#define _GNU_SOURCE
+#include "sampler.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* Of minor faults: a prime, so that it keeps no step with what the program does. */
+#define MINOR_PERIOD 509u
+#define MAJOR_PERIOD 1u
+
+static int open_event(int32_t tid, uint64_t config, uint64_t period) {
+    struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = config};
+    a.sample_period = period;
+    a.disabled = a.exclude_kernel = a.exclude_hv = 1;
+    int fd = sm_perf_event_open(&a, tid, -1);
+    if (fd < 0)
+        return fd;
+    struct f_owner_ex owner = {F_OWNER_TID, tid};
+    if (fcntl(fd, F_SETOWN_EX, &owner) || fcntl(fd, F_SETSIG, SIGURG) || fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK)
+        || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0)) {
+        int failed = -errno;
+        close(fd);
+        return failed;
+    }
+    return fd;
+}
+
+/* How many page faults a sample stands for. */
+uint32_t sm_events_period(int event) {
+    return event == SM_MINOR ? MINOR_PERIOD : MAJOR_PERIOD;
+}
+
+static void say_missed(const sm_thread *t, int failed) {
+    static int said_room, said_refused;
+    if (failed == -ESRCH) /* it has ended */
+        return;
+    sm.quality.missed_threads++;
+    int *said = failed == -EMFILE || failed == -ENFILE ? &said_room : &said_refused;
+    if ((*said)++)
+        return;
+    if (said == &said_room)
+        sm_problem("no_descriptors", t->process->pid, "stacks on a CPU of the threads that came after",
+                   "raise the hard limit of open files (ulimit -Hn)",
+                   "the limit of open files does not allow an event for each thread");
+    else
+        sm_problem("events_refused", t->process->pid, "stacks on a CPU of that process",
+                   "let the program keep the user of the recorder", "the kernel gives no events of process %d: %s",
+                   t->process->pid, strerror(-failed));
+}
+
+void sm_events_open(sm_thread *t) {
+    static const uint64_t configs[] = {PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_PAGE_FAULTS_MIN,
+                                       PERF_COUNT_SW_PAGE_FAULTS_MAJ};
+    const uint64_t periods[] = {sm.period_ns, MINOR_PERIOD, MAJOR_PERIOD};
+    for (int i = 0; i < SM_EVENTS; i++) {
+        t->events[i] = open_event(t->tid, configs[i], periods[i]);
+        if (t->events[i] >= 0)
+            continue;
+        if (i == SM_CPU)
+            say_missed(t, t->events[i]);
+        t->events[i] = -1;
+        return;
+    }
+    uint64_t none;
+    t->base_ns = t->since_birth && !t->ran_ns && !t->samples ? 0 : sm_ran_ns(t->process->pid, t->tid, &none, &none);
+}
+
+void sm_events_close(sm_thread *t) {
+    for (int i = 0; i < SM_EVENTS; i++) {
+        if (t->events[i] >= 0)
+            close(t->events[i]);
+        t->events[i] = -1;
+    }
+}
+
+/* CPU time of the thread that its samples have to add up to; of one that has ended, all of it. */
+uint64_t sm_events_cpu_ns(const sm_thread *t) {
+    uint64_t counted = 0;
+    if (t->since_birth && !sm.lost_records)
+        return t->ran_ns;
+    if (t->events[SM_CPU] >= 0 && read(t->events[SM_CPU], &counted, sizeof counted) == sizeof counted)
+        return t->base_ns + counted;
+    return t->account.run_ns;
+}
+
+/* A process has handed its area over: what its threads have used until now has no stack. */
+void sm_events_begin(sm_process *p) {
+    p->has_events = !p->uses_timers;
+    for (sm_thread *t = p->threads; t; t = t->next) {
+        uint64_t none;
+        if (t->end_ns)
+            continue;
+        if (p->has_events)
+            sm_events_open(t);
+        uint64_t base_ns = t->base_ns ? t->base_ns : sm_ran_ns(p->pid, t->tid, &none, &none);
+        t->cpu_ns = t->before_ns;
+        sm_rest(t, sm.now_ns, base_ns);
+    }
+}
+
+/* Its samples do not come any more. */
+void sm_events_stop(sm_process *p) {
+    p->has_events = 0;
+    for (sm_thread *t = p->threads; t; t = t->next)
+        sm_events_close(t);
+}
+
+/* What can be recorded here, in one line of JSON: 0, or the errno why not. */
+int sm_check(void) {
+    int clock = open_event((int32_t)getpid(), PERF_COUNT_SW_CPU_CLOCK, sm.period_ns);
+    int failed = sm_rings_open(), switches = failed ? failed : sm_ring_add((int32_t)getpid());
+    printf("{\"cpu_clock\": %d, \"switches\": %d}\n", clock < 0 ? -clock : 0, -switches);
+    return 0;
+}

@@ -1,0 +1,158 @@
+/* What the kernel tells of the threads: begun, ended, another program, something mapped, on and off a CPU. */
+#define _GNU_SOURCE
+#include "sampler.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <string.h>
+
+/* A thread that began while its maker was being followed is followed twice, and each record of it is there twice. */
+#define TWICE_NS 1000000ull
+
+typedef struct {
+    struct perf_event_header header;
+    uint32_t pid, ppid, tid, ptid;
+    uint64_t time;
+} task_record;
+typedef struct {
+    struct perf_event_header header;
+    uint32_t pid, tid;
+    char comm[];
+} comm_record;
+typedef struct {
+    struct perf_event_header header;
+    uint64_t id, lost;
+} lost_record;
+typedef struct {
+    uint32_t pid, tid;
+    uint64_t time;
+    uint32_t cpu, reserved;
+} sample_id;
+
+/* A child is its parent once more until it becomes another program: so is its handler. */
+static sm_process *forked(const task_record *r) {
+    sm_process *p = sm_process_begin((int32_t)r->pid, (int32_t)r->ppid, r->time);
+    const sm_process *parent = sm_process_at((int32_t)r->ppid);
+    if (p)
+        p->is_followed = 1;
+    if (!p || !parent || !parent->is_sampled || p->is_foreign)
+        return p;
+    p->is_sampled = 1;
+    p->has_events = parent->has_events;
+    p->uses_timers = parent->uses_timers;
+    p->python = parent->python;
+    p->python_eval = parent->python_eval;
+    p->python_runtime = parent->python_runtime;
+    return p;
+}
+
+static void begun(const task_record *r) {
+    sm_process *p = sm_process_at((int32_t)r->pid);
+    if (!p)
+        p = forked(r);
+    if (!p)
+        return;
+    const sm_thread *known = sm_thread_at((int32_t)r->tid, r->time), *maker = sm_thread_at((int32_t)r->ptid, r->time);
+    if (known && !known->end_ns && known->process == p)
+        return; /* found by a look into /proc before */
+    sm_thread *t = sm_thread_begin(p, (int32_t)r->tid, r->time, maker ? maker->name : NULL);
+    if (t)
+        t->since_birth = 1;
+    if (t && p->has_events)
+        sm_events_open(t);
+}
+
+static void ended(const task_record *r) {
+    sm_thread *t = sm_thread_at((int32_t)r->tid, r->time);
+    if (t && t->process->pid == (int32_t)r->pid)
+        sm_thread_end(t, r->time);
+}
+
+static void named(const comm_record *r, const sample_id *id) {
+    sm_process *p = r->header.misc & PERF_RECORD_MISC_COMM_EXEC ? sm_process_at((int32_t)r->pid) : NULL;
+    if (p && (p->is_sampled || p->start_ns + TWICE_NS < id->time))
+        sm_exec(p, id->time);
+    sm_thread *t = sm_thread_at((int32_t)r->tid, id->time);
+    if (!t)
+        return;
+    strncpy(t->name, r->comm, sizeof t->name - 1);
+    t->is_told = 0;
+}
+
+static void mapped(const sample_id *id) {
+    sm_process *p = sm_process_at((int32_t)id->pid);
+    if (p)
+        p->is_stale = 1;
+}
+
+static void switched(const struct perf_event_header *header, const sample_id *id) {
+    sm_thread *t = sm_thread_at((int32_t)id->tid, id->time);
+    sm.switches++;
+    if (t && t->end_ns && t->end_ns < id->time)
+        t = NULL; /* somebody else, whose beginning was lost */
+    sm_process *p = t ? NULL : sm_process_at((int32_t)id->pid);
+    if (p && (t = sm_thread_begin(p, (int32_t)id->tid, id->time, NULL)) && p->has_events)
+        sm_events_open(t);
+    if (t)
+        sm_switched(t, id->time, !!(header->misc & PERF_RECORD_MISC_SWITCH_OUT),
+                    !!(header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT));
+}
+
+static void apply(const void *record) {
+    const struct perf_event_header *header = record;
+    sample_id id;
+    memcpy(&id, (const uint8_t *)record + header->size - sizeof id, sizeof id);
+    switch (header->type) {
+    case PERF_RECORD_FORK:
+        begun(record);
+        break;
+    case PERF_RECORD_EXIT:
+        ended(record);
+        break;
+    case PERF_RECORD_COMM:
+        named(record, &id);
+        break;
+    case PERF_RECORD_MMAP:
+    case PERF_RECORD_MMAP2:
+        mapped(&id);
+        break;
+    case PERF_RECORD_SWITCH:
+        switched(header, &id);
+        break;
+    case PERF_RECORD_LOST:
+        sm.lost_records += ((const lost_record *)record)->lost;
+        sm_waits_lost();
+        break;
+    default:
+        break;
+    }
+}
+
+void sm_follow_take(void) {
+    sm_rings_take(apply);
+}
+
+/* From now on this thread is followed, with all that it begins. 0, or minus an errno. */
+int sm_follow(int32_t tid) {
+    int failed = sm_ring_add(tid);
+    sm.has_switches |= !failed;
+    return failed;
+}
+
+static void follow_task(int32_t pid, int32_t tid, void *failed) {
+    (void)pid;
+    int now = sm_follow(tid);
+    *(int *)failed = now && now != -ESRCH ? now : *(int *)failed;
+}
+
+/* A process that was another user's when it began, or that nobody told of, may be followed now. */
+void sm_follow_again(sm_process *p) {
+    int failed = 0;
+    if (p->is_followed || p->end_ns)
+        return;
+    p->is_followed = sm_each_task(p->pid, follow_task, &failed) > 0 && !failed;
+    if (failed)
+        sm_problem("no_switches", p->pid, "exact durations of waits, and threads that live shorter than a second",
+                   "allow perf_event_open: sysctl kernel.perf_event_paranoid=2, docker run --cap-add PERFMON",
+                   "the kernel does not tell when threads of process %d leave a CPU: %s", p->pid, strerror(-failed));
+}

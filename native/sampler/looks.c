@@ -1,0 +1,173 @@
+/* A look at a thread that waits: in which system call, for what kind of file, and its stack. The kernel says number,
+ * arguments, stack pointer and instruction of a thread that is off a CPU; its stack and its frames of Python are read
+ * from outside. Read again at the end, the numbers say whether it still waited. */
+#define _GNU_SOURCE
+#include "sampler.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define COPY_BYTES (32u << 10)
+#define TEXT_BYTES 1024u
+#define LINES_BYTES (64u << 10)
+/* A thread without a state of Python may get one later. */
+#define NO_PYTHON_NS 1000000000ull
+
+typedef struct {
+    int64_t number;
+    uint64_t arguments[6], stack_pointer, instruction;
+} call;
+
+/* -1: it runs, or has ended, and errno is not EACCES or EPERM. */
+static int read_call(sm_thread *t, call *into) {
+    char text[256], path[64];
+    memset(into, 0, sizeof *into);
+    if (t->wait_fd < 0) {
+        snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", t->process->pid, t->tid);
+        t->wait_fd = open(path, O_RDONLY | O_CLOEXEC);
+    }
+    errno = t->wait_fd < 0 ? errno : 0;
+    ssize_t bytes = t->wait_fd < 0 ? -1 : pread(t->wait_fd, text, sizeof text - 1, 0);
+    if (bytes <= 0)
+        return -1;
+    text[bytes] = 0;
+    if (!strncmp(text, "-1 ", 3)) {
+        into->number = -1;
+        return sscanf(text + 3, "%" SCNx64 " %" SCNx64, &into->stack_pointer, &into->instruction) == 2 ? 0 : -1;
+    }
+    uint64_t *a = into->arguments;
+    return sscanf(text, "%" SCNd64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
+                  " %" SCNx64, &into->number, a, a + 1, a + 2, a + 3, a + 4, a + 5, &into->stack_pointer,
+                  &into->instruction) == 9 ? 0 : -1;
+}
+
+/* --- What it waits for --- */
+
+static uint32_t kind_of_file(int32_t pid, int fd) {
+    char path[48], target[128];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+    ssize_t bytes = readlink(path, target, sizeof target - 1);
+    if (fd < 0 || bytes <= 0)
+        return LT_NO_FILE;
+    target[bytes] = 0;
+    static const struct {
+        const char *begins;
+        uint32_t kind;
+    } kinds[] = {{"pipe:", LT_PIPE},         {"socket:", LT_SOCKET},          {"anon_inode:", LT_EVENT},
+                 {"/dev/pts/", LT_TERMINAL}, {"/dev/tty", LT_TERMINAL},       {"/dev/console", LT_TERMINAL},
+                 {"/dev/null", LT_NO_FILE},  {"/memfd:", LT_FILE},            {"/", LT_FILE}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strncmp(target, kinds[i].begins, strlen(kinds[i].begins)))
+            return kinds[i].kind;
+    return LT_NO_FILE;
+}
+
+static uint32_t file_of(int32_t pid, const call *c) {
+    static const int with_descriptor[] = {
+        SYS_read, SYS_write, SYS_pread64, SYS_pwrite64, SYS_readv, SYS_writev, SYS_preadv, SYS_pwritev, SYS_recvfrom,
+        SYS_recvmsg, SYS_recvmmsg, SYS_sendto, SYS_sendmsg, SYS_sendmmsg, SYS_accept, SYS_accept4, SYS_connect,
+        SYS_epoll_wait, SYS_epoll_pwait, SYS_fsync, SYS_fdatasync, SYS_flock, SYS_fcntl, SYS_ioctl, SYS_ftruncate,
+        SYS_fallocate, SYS_getdents64, SYS_splice, SYS_sync_file_range, SYS_fstat, SYS_openat, SYS_newfstatat};
+    if (c->number == SYS_poll || c->number == SYS_ppoll) {
+        int32_t fd; /* of the first one that it polls */
+        return c->arguments[1] && !sm_read_memory(&pid, c->arguments[0], &fd, sizeof fd) ? kind_of_file(pid, fd)
+                                                                                          : LT_NO_FILE;
+    }
+    if (c->number == SYS_sendfile)
+        return kind_of_file(pid, (int)c->arguments[1]);
+    for (size_t i = 0; i < sizeof with_descriptor / sizeof *with_descriptor; i++)
+        if (c->number == with_descriptor[i])
+            return kind_of_file(pid, (int)c->arguments[0]);
+    return LT_NO_FILE;
+}
+
+/* --- Its frames of Python --- */
+
+static uint32_t new_code(const sm_process *p, const ls_python_frame *frame) {
+    static char name[TEXT_BYTES], file[TEXT_BYTES];
+    static uint8_t lines[LINES_BYTES];
+    int32_t pid = p->pid, first_line;
+    uint64_t at_file, at_name, at_lines;
+    if (ls_python_code(p->python, frame->code, sm_read_memory, &pid, &at_file, &at_name, &at_lines, &first_line))
+        return LT_NONE;
+    int name_bytes = ls_python_text(p->python, at_name, sm_read_memory, &pid, name, sizeof name);
+    int file_bytes = ls_python_text(p->python, at_file, sm_read_memory, &pid, file, sizeof file);
+    int lines_bytes = ls_python_bytes(p->python, at_lines, sm_read_memory, &pid, lines, sizeof lines);
+    if (name_bytes < 0 || file_bytes < 0)
+        return LT_NONE;
+    sm_code_text text = {name, file, lines, (uint32_t)name_bytes, (uint32_t)file_bytes,
+                         lines_bytes < 0 ? 0 : (uint32_t)lines_bytes, first_line};
+    return sm_code(p, &text);
+}
+
+static uint32_t code_of(const sm_process *p, const ls_python_frame *frame) {
+    uint64_t name = frame->name ^ frame->lines << 20 ^ (uint64_t)(uint32_t)frame->first_line << 40;
+    uint32_t *known = sm_known(frame->code ^ (uint64_t)p->number << 48, name);
+    if (!known)
+        return LT_NONE;
+    if (*known == LT_NONE)
+        *known = new_code(p, frame);
+    return *known;
+}
+
+static int python_frames(sm_thread *t, sm_python_frame *into) {
+    static ls_python_frame frames[LS_SAMPLES_FRAMES_MOST];
+    const sm_process *p = t->process;
+    int32_t pid = p->pid;
+    int is_cut = 0;
+    if (p->python <= LS_PYTHON_UNKNOWN || sm.now_ns < t->no_python_ns + NO_PYTHON_NS)
+        return 0;
+    uint64_t state = ls_python_thread(p->python, p->python_runtime, t->tid, sm_read_memory, &pid);
+    if (!state) {
+        t->no_python_ns = sm.now_ns;
+        return 0;
+    }
+    int count = ls_python_frames(p->python, state, sm_read_memory, &pid, frames, LS_SAMPLES_FRAMES_MOST, &is_cut);
+    for (int i = 0; i < count; i++)
+        into[i] = (sm_python_frame){code_of(p, &frames[i]), frames[i].place};
+    return count > 0 ? count : 0;
+}
+
+/* --- Its stack --- */
+
+static uint32_t stack_of(sm_thread *t, const call *c, uint32_t *how, uint32_t *flags) {
+    static uint8_t copied[COPY_BYTES] __attribute__((aligned(16)));
+    static ls_native_frame native[SM_FRAMES_MOST];
+    static sm_python_frame python[LS_SAMPLES_FRAMES_MOST];
+    sm_process *p = t->process;
+    int32_t pid = p->pid;
+    ls_space *space = sm_space(p, 0);
+    if (!space)
+        return LT_NONE;
+    struct iovec ours = {copied, sizeof copied}, theirs = {(void *)(uintptr_t)c->stack_pointer, sizeof copied};
+    ssize_t bytes = process_vm_readv(pid, &ours, 1, &theirs, 1, 0);
+    ls_stack_copy copy = {c->stack_pointer, copied, bytes > 0 ? (size_t)bytes : 0, sm_read_memory, &pid};
+    uint64_t registers[LS_REGISTERS] = {[LS_RSP] = c->stack_pointer, [LS_RIP] = c->instruction};
+    int count = ls_unwind(space, registers, 1u << LS_RSP | 1u << LS_RIP, &copy, native, SM_FRAMES_MOST, how);
+    int frames = python_frames(t, python);
+    return sm_join(p, native, count, *how, python, frames, flags);
+}
+
+/* SM_LOOKED: it waited all the time. SM_UNREADABLE: it may not be looked at. SM_NOT_LOOKED: it ran meanwhile. */
+int sm_look_at(sm_thread *t, sm_look *look) {
+    call before, after;
+    uint32_t how = 0, flags = 0;
+    if (read_call(t, &before))
+        return errno == EACCES || errno == EPERM ? SM_UNREADABLE : SM_NOT_LOOKED;
+    uint32_t stack = before.stack_pointer ? stack_of(t, &before, &how, &flags) : LT_NONE;
+    uint32_t file = file_of(t->process->pid, &before);
+    if (read_call(t, &after) || memcmp(&before, &after, sizeof before))
+        return SM_NOT_LOOKED;
+    look->stack = stack;
+    look->system_call = (int32_t)before.number;
+    look->file = file;
+    sm.quality.waits++;
+    sm.quality.waits_to_root += !!(how & LS_UNWOUND_ROOT);
+    return SM_LOOKED;
+}

@@ -1,0 +1,219 @@
+/* The sampler: a process beside the program. It takes areas of samples from a socket, as the session passes them on,
+ * has the threads of those processes sampled, follows their switches, and writes raw/stacks.
+ *
+ * usage: layerscope-sampler SOCKET RAW_FOLDER HZ
+ *        layerscope-sampler --check
+ *
+ * SOCKET is a descriptor, SOCK_SEQPACKET, of ls_message with a memfd each; type 0, without one, names the program. The
+ * end of the socket is ours. The last line on stdout is JSON: cpu_ns and what was done. */
+#define _GNU_SOURCE
+#include "sampler.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MAIN 0u /* ls_message.type of the program itself */
+#define LEAST_HZ 1
+#define MOST_HZ 10000
+/* A handler that was preempted publishes a sample later than others; what is told to be complete lies so far back. */
+#define LATE_NS 100000000ull
+#define SLICE_NS 100000u
+
+sm_globals sm;
+
+/* --- Messages --- */
+
+static void begin(const ls_message *m, int epoll_fd) {
+    sm.main_pid = m->pid;
+    sm.start_ns = m->process_start ? m->process_start : sm.now_ns;
+    sm_scan(m->pid, 0, sm.start_ns);
+    sm_rings_poll(epoll_fd);
+    sm_settings();
+}
+
+/* -1: the other end is closed. */
+static int receive(int socket_fd, int epoll_fd) {
+    ls_message m;
+    union {
+        char room[CMSG_SPACE(sizeof(int) * 4)];
+        struct cmsghdr align;
+    } control;
+    struct iovec data = {&m, sizeof m};
+    struct msghdr h = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room,
+                       .msg_controllen = sizeof control.room};
+    ssize_t bytes = recvmsg(socket_fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (bytes <= 0)
+        return bytes < 0 && (errno == EAGAIN || errno == EINTR) ? 1 : -1;
+    int fds[4] = {-1, -1, -1, -1}, count = 0;
+    const struct cmsghdr *c = CMSG_FIRSTHDR(&h);
+    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+        count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(fds, CMSG_DATA(c), sizeof(int) * (size_t)count);
+    }
+    int is_ours = bytes == sizeof m && m.magic == LS_MESSAGE_MAGIC;
+    if (is_ours && m.type == MAIN)
+        begin(&m, epoll_fd);
+    if (is_ours && m.type == LS_SEND_SAMPLES && count == 1) {
+        sm_follow_take(); /* what became of that process before it handed its area over */
+        sm_area_add(&m, fds[0]);
+        sm_rings_poll(epoll_fd);
+        fds[0] = -1;
+    }
+    for (int i = 0; i < count; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return 0;
+}
+
+static void receive_all(int socket_fd, int epoll_fd) {
+    int more = 0;
+    while (!more)
+        more = receive(socket_fd, epoll_fd);
+    sm.is_over |= more < 0;
+}
+
+/* --- Rounds --- */
+
+static void take_areas(void) {
+    for (sm_process *p = sm_processes(); p; p = p->next)
+        if (p->area)
+            sm_area_take(p->area);
+}
+
+static void round_of(int is_last) {
+    sm_follow_take();
+    take_areas();
+    if (!is_last)
+        sm_waits_tick();
+    sm_reap();
+}
+
+/* A wait that goes on, or a sample that is not published yet, began before its row is written. */
+static void tell_until(int is_last) {
+    uint64_t until = sm_waits_oldest(), late_ns = LATE_NS;
+    for (sm_process *p = sm_processes(); p; p = p->next)
+        if (p->area && sm_area_is_behind(p->area))
+            late_ns = LATE_NS + SM_STUCK_NS;
+    sm_tell_poll(is_last || until < sm.now_ns - late_ns ? until : sm.now_ns - late_ns);
+}
+
+static void knot(int is_last) {
+    static uint64_t swept;
+    if (!sm.has_switches || sm.lost_records != swept || is_last) {
+        swept = sm.lost_records;
+        sm_sweep();
+    }
+    sm_accounts_knot();
+    sm_waits_knot(is_last);
+    tell_until(is_last);
+}
+
+static void loop(int socket_fd, int epoll_fd, int32_t parent) {
+    uint64_t tick = 0, write = 0, next_knot = 0;
+    while (!sm.is_over) {
+        uint64_t now = sm_clock(CLOCK_MONOTONIC);
+        int timeout = tick > now ? (int)((tick - now + 999999) / 1000000) : 0;
+        int has_message = sm_rings_wait(epoll_fd, timeout, socket_fd);
+        sm.now_ns = sm_clock(CLOCK_MONOTONIC);
+        if (has_message)
+            receive_all(socket_fd, epoll_fd);
+        if (sm.now_ns < tick) {
+            sm_follow_take(); /* a new thread is sampled from its beginning on */
+            continue;
+        }
+        tick = sm.now_ns + SM_TICK_NS;
+        round_of(0);
+        if (sm.now_ns >= next_knot) {
+            next_knot = sm.now_ns + SM_KNOT_NS;
+            knot(0);
+            sm.is_over |= (int32_t)getppid() != parent;
+        }
+        if (sm.now_ns >= write) {
+            write = sm.now_ns + SM_WRITE_NS;
+            sm_output_write();
+        }
+    }
+}
+
+/* What is there still, then nothing more. */
+static void finish(void) {
+    sm.now_ns = sm_clock(CLOCK_MONOTONIC);
+    round_of(1);
+    knot(1);
+    for (sm_process *p = sm_processes(); p; p = p->next)
+        for (sm_thread *t = p->is_sampled ? p->threads : NULL; t; t = t->next)
+            if (!t->end_ns) {
+                sm_account(t, 1);
+                sm_rest(t, sm.now_ns, t->account.run_ns);
+            }
+    sm.now_ns += 2 * SM_TICK_NS; /* those that ended just now, too */
+    sm_reap();
+    sm_output_close();
+    printf("{\"cpu_ns\": %llu, \"samples\": %llu, \"lost\": %llu, \"waits\": %llu, \"switches\": %llu, "
+           "\"lost_records\": %llu, \"dropped\": %llu}\n",
+           (unsigned long long)sm_clock(CLOCK_PROCESS_CPUTIME_ID), (unsigned long long)sm.quality.samples,
+           (unsigned long long)sm.quality.lost, (unsigned long long)sm.quality.waits, (unsigned long long)sm.switches,
+           (unsigned long long)sm.lost_records, (unsigned long long)sm.dropped);
+}
+
+/* Short slices: woken sooner, at the same share of the CPU as everybody. Linux 6.12 and later take the slice of a
+ * normal task from `sched_runtime` of sched_setattr(2), in ns; older ones leave things as they are. */
+static void ask_for_low_latency(void) {
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+        uint32_t util_min, util_max;
+    } attributes = {.size = sizeof attributes, .runtime = SLICE_NS};
+    syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+static void prepare(void) {
+    ask_for_low_latency();
+    static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXFSZ, SIGURG};
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+        signal(ignored[i], SIG_IGN);
+    struct rlimit files;
+    if (!getrlimit(RLIMIT_NOFILE, &files)) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    sm.now_ns = sm_clock(CLOCK_MONOTONIC);
+}
+
+static int usage(void) {
+    fprintf(stderr, "usage: layerscope-sampler SOCKET RAW_FOLDER HZ\n       layerscope-sampler --check\n");
+    return 2;
+}
+
+int main(int count, char **words) {
+    int32_t parent = (int32_t)getppid();
+    prepare();
+    if (count == 2 && !strcmp(words[1], "--check")) {
+        sm.period_ns = 10000000;
+        return sm_check();
+    }
+    long hz = count == 4 ? strtol(words[3], NULL, 10) : 0;
+    if (hz < LEAST_HZ || hz > MOST_HZ)
+        return usage();
+    int socket_fd = atoi(words[1]), epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    sm.hz = (uint32_t)hz;
+    sm.period_ns = 1000000000ull / (uint64_t)hz;
+    if (sm_output_open(words[2]) || sm_rings_open()
+        || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, socket_fd,
+                     &(struct epoll_event){.events = EPOLLIN, .data.fd = socket_fd}))
+        return usage();
+    loop(socket_fd, epoll_fd, parent);
+    finish();
+    return 0;
+}

@@ -1,0 +1,48 @@
+/* Small files of /proc, and memory of other processes. */
+#define _GNU_SOURCE
+#include "sampler.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* The text of a file; its length, -1 if it cannot be read. */
+int sm_proc(char *into, size_t room, const char *format, ...) {
+    char path[96];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(path, sizeof path, format, arguments);
+    va_end(arguments);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t bytes = read(fd, into, room - 1);
+    close(fd);
+    into[bytes > 0 ? bytes : 0] = 0;
+    return (int)bytes;
+}
+
+/* How many threads the process has; `one` is called with each. */
+int sm_each_task(int32_t pid, void (*one)(int32_t pid, int32_t tid, void *of), void *of) {
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/task", pid);
+    DIR *folder = opendir(path);
+    int found = 0;
+    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry; entry = readdir(folder))
+        if (entry->d_name[0] != '.') {
+            one(pid, (int32_t)atol(entry->d_name), of);
+            found++;
+        }
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
+int sm_read_memory(void *pid, uint64_t address, void *into, size_t bytes) {
+    struct iovec ours = {into, bytes}, theirs = {(void *)(uintptr_t)address, bytes};
+    return process_vm_readv(*(const int32_t *)pid, &ours, 1, &theirs, 1, 0) == (ssize_t)bytes ? 0 : -1;
+}

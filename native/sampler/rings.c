@@ -1,0 +1,212 @@
+/* The kernel's rings: two for each CPU, which all threads share that ran on it. One is waited for, it tells of new
+ * threads and of ends; the other has the switches and what is mapped, and is only emptied each round.
+ *
+ * The events are dummies that count nothing: a thread that is added has its records written, and by inheritance so have
+ * all threads and processes that it begins. Nothing of the kernel is asked for, so no right is needed. */
+#define _GNU_SOURCE
+#include "sampler.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Together they stay below what every user may lock for each CPU (perf_event_mlock_kb, 516 KiB). */
+#define SWITCH_PAGES 64u
+#define ROOT_SWITCH_PAGES 256u /* whom nothing limits */
+#define TASK_PAGES 32u
+#define RECORD_MOST 65536u
+
+typedef struct {
+    int fd;
+    struct perf_event_mmap_page *page;
+    const uint8_t *data;
+    uint64_t size, tail, head;
+    uint64_t time; /* of the record at `tail`, ~0: there is none */
+} ring;
+
+static ring *rings; /* of CPU i: 2 i for tasks, 2 i + 1 for switches */
+static int *cpus;
+static uint32_t count;
+static uint8_t whole[RECORD_MOST];
+
+uint32_t sm_rings_cpus(void) {
+    return count;
+}
+
+int sm_perf_event_open(void *attributes, int32_t tid, int cpu) {
+    long fd = syscall(SYS_perf_event_open, attributes, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+    return fd < 0 ? -errno : (int)fd;
+}
+
+/* A list such as 0-3,8; how many. */
+static uint32_t read_cpus(const char *text, int *into) {
+    uint32_t found = 0;
+    for (char *end; *text; text = *end == ',' ? end + 1 : end) {
+        long first = strtol(text, &end, 10), last = first;
+        if (end == text)
+            break;
+        if (*end == '-')
+            last = strtol(end + 1, &end, 10);
+        for (long cpu = first; cpu <= last && cpu < 65536; cpu++, found++)
+            if (into)
+                into[found] = (int)cpu;
+    }
+    return found;
+}
+
+int sm_rings_open(void) {
+    char text[4096];
+    if (sm_proc(text, sizeof text, "/sys/devices/system/cpu/online") <= 0)
+        snprintf(text, sizeof text, "0-%ld", sysconf(_SC_NPROCESSORS_CONF) - 1);
+    count = read_cpus(text, NULL);
+    cpus = calloc(count, sizeof *cpus);
+    rings = calloc(2 * (size_t)count, sizeof *rings);
+    if (!cpus || !rings)
+        return -ENOMEM;
+    read_cpus(text, cpus);
+    for (uint32_t i = 0; i < 2 * count; i++)
+        rings[i].fd = -1;
+    return 0;
+}
+
+/* With fewer pages where the user may not lock so many. */
+static int map(ring *r, int fd, uint32_t pages) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (; pages; pages /= 2) {
+        void *at = mmap(NULL, (1 + pages) * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (at == MAP_FAILED)
+            continue;
+        *r = (ring){fd, at, (const uint8_t *)at + page, (uint64_t)pages * page, 0, 0, ~0ull};
+        return 0;
+    }
+    return -errno;
+}
+
+static int add(ring *r, int32_t tid, int cpu, int is_task) {
+    struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = PERF_COUNT_SW_DUMMY};
+    a.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU;
+    a.inherit = a.sample_id_all = a.exclude_kernel = a.exclude_hv = a.use_clockid = 1;
+    a.clockid = CLOCK_MONOTONIC;
+    a.watermark = 1;
+    a.wakeup_watermark = is_task ? 1 : 0xffffffffu;
+    if (is_task)
+        a.task = a.comm = a.comm_exec = 1;
+    else
+        a.context_switch = a.mmap = a.mmap2 = 1;
+    int fd = sm_perf_event_open(&a, tid, cpu);
+    if (fd < 0)
+        return fd;
+    if (r->fd < 0) {
+        int failed = map(r, fd, is_task ? TASK_PAGES : geteuid() ? SWITCH_PAGES : ROOT_SWITCH_PAGES);
+        if (failed)
+            close(fd);
+        return failed;
+    }
+    if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, r->fd)) {
+        int failed = -errno;
+        close(fd);
+        return failed;
+    }
+    return 0; /* it stays open as long as we are: closing it would end what its thread has begun */
+}
+
+int sm_ring_add(int32_t tid) {
+    int added = 0, failed = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        int task = add(&rings[2 * i], tid, cpus[i], 1);
+        int switches = task ? task : add(&rings[2 * i + 1], tid, cpus[i], 0);
+        if (!task && !switches)
+            added++;
+        else if (task != -ENODEV) /* a CPU that has been taken away */
+            failed = task ? task : switches;
+    }
+    return failed ? failed : added ? 0 : -ENODEV;
+}
+
+/* --- Reading --- */
+
+static void copy_at(const ring *r, uint64_t at, void *into, size_t bytes) {
+    uint64_t from = at % r->size, first = r->size - from < bytes ? r->size - from : bytes;
+    memcpy(into, r->data + from, first);
+    memcpy((uint8_t *)into + first, r->data, bytes - first);
+}
+
+/* The time stands 16 bytes before the end of each record. */
+static void look(ring *r) {
+    struct perf_event_header h;
+    r->time = ~0ull;
+    if (r->tail == r->head)
+        return;
+    copy_at(r, r->tail, &h, sizeof h);
+    if (h.size < sizeof h + 24 || r->tail + h.size > r->head)
+        r->tail = r->head; /* not as the kernel writes them: nothing in it can be told apart */
+    else
+        copy_at(r, r->tail + h.size - 16, &r->time, sizeof r->time);
+}
+
+static void take_from(ring *r, uint64_t until, void (*apply)(const void *record)) {
+    do {
+        struct perf_event_header h;
+        copy_at(r, r->tail, &h, sizeof h);
+        copy_at(r, r->tail, whole, h.size);
+        r->tail += h.size;
+        apply(whole);
+        look(r);
+    } while (r->time <= until && r->time != ~0ull);
+}
+
+/* Calls `apply` with every record that is there, of all rings in the order of time. */
+void sm_rings_take(void (*apply)(const void *record)) {
+    for (uint32_t i = 0; i < 2 * count; i++)
+        if (rings[i].fd >= 0) {
+            rings[i].head = __atomic_load_n(&rings[i].page->data_head, __ATOMIC_ACQUIRE);
+            look(&rings[i]);
+        }
+    for (;;) {
+        ring *earliest = NULL;
+        uint64_t next = ~0ull;
+        for (uint32_t i = 0; i < 2 * count; i++) {
+            ring *r = &rings[i];
+            if (r->fd < 0 || r->time == ~0ull)
+                continue;
+            if (!earliest || r->time < earliest->time) {
+                next = earliest ? earliest->time : next;
+                earliest = r;
+            } else if (r->time < next)
+                next = r->time;
+        }
+        if (!earliest)
+            break;
+        take_from(earliest, next, apply);
+        __atomic_store_n(&earliest->page->data_tail, earliest->tail, __ATOMIC_RELEASE);
+    }
+}
+
+/* --- Waiting --- */
+
+void sm_rings_poll(int epoll_fd) {
+    for (uint32_t i = 0; i < count; i++)
+        if (rings[2 * i].fd >= 0)
+            epoll_ctl(epoll_fd, EPOLL_CTL_ADD, rings[2 * i].fd,
+                      &(struct epoll_event){.events = EPOLLIN, .data.fd = rings[2 * i].fd});
+}
+
+int sm_rings_wait(int epoll_fd, int timeout_ms, int socket_fd) {
+    struct epoll_event events[32];
+    int has_message = 0, found = epoll_wait(epoll_fd, events, 32, timeout_ms);
+    for (int i = 0; i < found; i++) {
+        has_message |= events[i].data.fd == socket_fd;
+        /* Its thread and all that it began are gone, and it would say so for ever. */
+        if (events[i].data.fd != socket_fd && events[i].events & (EPOLLHUP | EPOLLERR))
+            epoll_ctl(epoll_fd, EPOLL_CTL_DEL, events[i].data.fd, NULL);
+    }
+    return has_message;
+}

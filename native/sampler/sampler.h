@@ -1,0 +1,230 @@
+/* What the files of the sampler share: the process beside the program that knows its threads, has them sampled, and
+ * writes `raw/stacks` (format.h). One thread; times are CLOCK_MONOTONIC ns. */
+#ifndef LAYERSCOPE_SAMPLER_H
+#define LAYERSCOPE_SAMPLER_H
+
+#include "../layout.h"
+#include "../stacks/stacks.h"
+#include "format.h"
+
+#include <time.h>
+
+/* How often areas and rings are emptied and waits looked at, and the file is written. */
+#define SM_TICK_NS 10000000ull
+#define SM_WRITE_NS 250000000ull
+/* Accounts, pools of waits, quality and how far everything is written. A wait that is longer is told in parts. */
+#define SM_KNOT_NS 1000000000ull
+/* A record of an area that is not published for so long never will be: its thread is gone. */
+#define SM_STUCK_NS 1000000000ull
+#define SM_FRAMES_MOST 1024
+
+typedef struct sm_process sm_process;
+typedef struct sm_thread sm_thread;
+typedef struct sm_area sm_area;
+
+/* What a look at a thread that waits has found. */
+typedef struct {
+    uint64_t at_ns; /* of the wait's beginning */
+    uint32_t stack;
+    int32_t system_call;
+    uint32_t file;
+} sm_look;
+
+/* Of the waits that a thread was not seen in, or only by chance: how many, how long, and those that were seen. */
+#define SM_SEEN_MOST 16
+typedef struct {
+    uint64_t first_ns, sum_ns;
+    uint32_t waits, seen;
+    sm_look looks[SM_SEEN_MOST];
+} sm_pool;
+
+enum { SM_CPU = 0, SM_MINOR = 1, SM_MAJOR = 2, SM_EVENTS = 3 };
+enum { SM_NOT_LOOKED = 0, SM_LOOKED = 1, SM_UNREADABLE = 2 };
+
+struct sm_thread {
+    sm_thread *by_tid;         /* next in its bucket, newest first */
+    sm_thread *next, *previous; /* of its process */
+    sm_process *process;
+    uint32_t number;
+    int32_t tid;
+    uint64_t start_ns, end_ns;
+    char name[16];
+    int is_told;     /* the file has this row as it is */
+    int since_birth; /* all its switches were seen */
+    /* events.c */
+    int events[SM_EVENTS]; /* descriptors, -1: none */
+    uint64_t before_ns;    /* CPU time that an earlier program of the thread has used */
+    uint64_t base_ns;      /* CPU time when the events began */
+    uint64_t cpu_ns;       /* CPU time that samples stand for so far */
+    uint64_t ran_ns;       /* on a CPU, as its switches say */
+    uint64_t samples;
+    /* waits.c; 0: not */
+    uint64_t out_ns, in_ns;
+    int is_preempted, looked;
+    sm_look look;
+    sm_pool shorts, preempted;
+    int wait_fd;            /* of /proc/PID/task/TID/syscall, -1: not open */
+    uint64_t no_python_ns;  /* when it had no state of Python */
+    uint64_t dispatches;    /* how often it had come onto a CPU, where no switches are told */
+    /* accounts.c */
+    lt_account account;
+    uint64_t switches, accounted; /* seen so far; when the account was made */
+    uint64_t read_ns, read_at;    /* CPU time as it was read while it waited, and `switches` then */
+};
+
+struct sm_process {
+    sm_process *by_pid, *next, *previous;
+    uint32_t number;
+    int32_t pid, ppid;
+    uint64_t start_ns, end_ns;
+    sm_thread *threads;
+    uint32_t living; /* threads */
+    int is_told;
+    int is_followed;
+    int is_sampled; /* it, or the process that forked it, has handed an area over */
+    sm_area *area;  /* NULL: not yet, a forked child makes one at its first signal */
+    uint32_t python;
+    uint64_t python_eval, python_runtime;
+    int is_foreign;   /* in another pid namespace: its numbers of threads are not ours */
+    int uses_timers;
+    int has_events; /* its threads get them */
+    ls_space *space;
+    int is_stale;     /* something was mapped since */
+    uint64_t refreshed_ns, refresh_cost_ns;
+    uint32_t *codes;  /* numbers in the file of the codes that its handler named */
+    uint32_t codes_room;
+    uint64_t silent_s, silent_cpu_ns, silent_signals; /* accounts.c: CPU time and no signals */
+};
+
+typedef struct {
+    uint32_t hz;
+    uint64_t period_ns;
+    uint64_t now_ns;      /* when this round began */
+    uint64_t start_ns;
+    int32_t main_pid;
+    int has_switches;     /* waits are exact */
+    int is_over;
+    lt_quality quality;
+    uint64_t lost_records, dropped; /* of the kernel's rings; rows that did not fit on the disk */
+    uint64_t switches;
+    uint32_t threads, processes; /* numbers given */
+    uint64_t look_budget_ns;
+} sm_globals;
+extern sm_globals sm;
+
+static inline uint64_t sm_clock(clockid_t which) {
+    struct timespec t;
+    clock_gettime(which, &t);
+    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+/* --- output.c: the raw file --- */
+
+int sm_output_open(const char *folder);
+void *sm_row(uint16_t kind, size_t bytes);                               /* NULL: no room now */
+void *sm_text_row(uint16_t kind, size_t bytes, size_t rest_bytes);        /* a row and what follows it */
+void sm_problem(const char *code, int32_t pid, const char *lost, const char *remedy, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+void sm_settings(void);
+void sm_output_write(void);
+void sm_output_close(void);
+void sm_tell_poll(uint64_t until_ns);
+int sm_is_full(void); /* no more rows of definitions are taken */
+
+/* --- intern.c: frames, stacks, codes --- */
+
+uint32_t sm_frame(uint32_t kind, uint32_t of, uint64_t address, uint32_t flags);
+uint32_t sm_stack(uint32_t parent, uint32_t frame); /* `parent` LT_NONE: the outermost. LT_NONE: there is no room */
+typedef struct {
+    const char *name, *file;
+    const uint8_t *lines;
+    uint32_t name_bytes, file_bytes, lines_bytes;
+    int32_t first_line;
+} sm_code_text;
+uint32_t sm_code(const sm_process *process, const sm_code_text *text);
+/* A table from two numbers to one, for what is known by addresses. */
+uint32_t *sm_known(uint64_t a, uint64_t b);
+
+/* --- threads.c: who there is --- */
+
+sm_process *sm_process_at(int32_t pid);
+sm_process *sm_process_begin(int32_t pid, int32_t ppid, uint64_t at_ns);
+void sm_process_end(sm_process *process, uint64_t at_ns);
+sm_process *sm_processes(void); /* the first one; `next` leads on */
+sm_thread *sm_thread_at(int32_t tid, uint64_t at_ns);
+sm_thread *sm_thread_begin(sm_process *process, int32_t tid, uint64_t at_ns, const char *name);
+void sm_thread_end(sm_thread *thread, uint64_t at_ns);
+void sm_exec(sm_process *process, uint64_t at_ns);
+void sm_scan(int32_t pid, int32_t ppid, uint64_t at_ns); /* a process that runs, its threads and its children */
+void sm_sweep(void);   /* those whose end was not told */
+void sm_reap(void);    /* those that have ended and are told */
+void sm_tell_who(void); /* rows that have changed */
+
+/* --- proc.c: small files --- */
+
+int sm_proc(char *into, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int sm_each_task(int32_t pid, void (*one)(int32_t pid, int32_t tid, void *of), void *of);
+int sm_read_memory(void *pid, uint64_t address, void *into, size_t bytes); /* an ls_read; `pid`: of an int32_t */
+
+/* --- following.c, rings.c: what the kernel tells of switches, new threads, exec and maps --- */
+
+int sm_follow(int32_t tid);
+void sm_follow_again(sm_process *process);
+void sm_follow_take(void);
+int sm_rings_open(void);
+/* Adds the thread's events of one CPU to its rings. 0, or minus an errno. */
+int sm_ring_add(int32_t tid);
+void sm_rings_take(void (*apply)(const void *record));
+void sm_rings_poll(int epoll_fd);
+int sm_rings_wait(int epoll_fd, int timeout_ms, int socket_fd); /* whether the socket has something */
+uint32_t sm_rings_cpus(void);
+
+/* --- events.c: samples of a thread --- */
+
+int sm_perf_event_open(void *attributes, int32_t tid, int cpu);
+void sm_events_begin(sm_process *process);
+void sm_events_open(sm_thread *thread);
+void sm_events_close(sm_thread *thread);
+void sm_events_stop(sm_process *process);
+uint32_t sm_events_period(int event);
+uint64_t sm_events_cpu_ns(const sm_thread *thread);
+int sm_check(void);
+
+/* --- areas.c, samples.c --- */
+
+#define SM_COPY_BYTES (256u << 10)
+int sm_area_add(const ls_message *message, int fd);
+void sm_area_take(sm_area *area);
+void sm_area_free(sm_area *area);
+void sm_area_count(const sm_area *area, lt_quality *sum);
+int sm_area_is_behind(const sm_area *area);
+void sm_take_sample(sm_process *process, const ls_sample *sample, size_t bytes);
+void sm_take_code(sm_process *process, const ls_sample_code *code, size_t bytes);
+ls_space *sm_space(sm_process *process, int is_urgent);
+/* Interns a stack of native frames (the leaf first) with these of Python in it, or LT_NONE. */
+typedef struct {
+    uint32_t code; /* number in the file, LT_NONE: not known */
+    uint32_t place;
+} sm_python_frame;
+uint32_t sm_join(sm_process *process, const ls_native_frame *native, int count, uint32_t how,
+                 const sm_python_frame *python, int frames, uint32_t *flags);
+void sm_rest(sm_thread *thread, uint64_t at_ns, uint64_t cpu_ns);
+lt_sample *sm_sample_row(const sm_thread *thread, uint64_t at_ns, uint32_t kind, uint64_t weight_ns);
+
+/* --- waits.c, looks.c --- */
+
+void sm_switched(sm_thread *thread, uint64_t at_ns, int is_out, int is_preempted);
+void sm_waits_lost(void);
+void sm_waits_tick(void);
+void sm_waits_knot(int is_last);
+uint64_t sm_waits_oldest(void);
+void sm_waits_end(sm_thread *thread);
+int sm_look_at(sm_thread *thread, sm_look *look); /* SM_LOOKED, ... */
+
+/* --- accounts.c --- */
+
+void sm_account(sm_thread *thread, int is_last);
+void sm_accounts_knot(void);
+uint64_t sm_ran_ns(int32_t pid, int32_t tid, uint64_t *delay_ns, uint64_t *dispatches);
+
+#endif

@@ -1,0 +1,249 @@
+/* Samples of the areas become rows: the copy of the stack is unwound, the frames of Python take their places in it, and
+ * the CPU time since the sample before is what it stands for.
+ *
+ * The ticks of a thread's clock come once in a period of its CPU time, but those that fall into the kernel are not
+ * told. So of the time w since the sample before, n = w / period, rounded, ticks were due. n - 1 of them fell into the
+ * kernel, and so did (n - 1) / n of w: `kernel_ns`. */
+#define _GNU_SOURCE
+#include "sampler.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_CODES (1u << 20)
+/* Reading what is mapped takes at most one part in so many of the time. */
+#define REFRESH_SHARE 20u
+
+/* --- Where code lies --- */
+
+/* The address space of the process as it is now, or was. NULL: it is gone, and was never read. */
+ls_space *sm_space(sm_process *p, int is_urgent) {
+    if (p->space && !p->is_stale && !is_urgent)
+        return p->space;
+    uint64_t before = sm_clock(CLOCK_MONOTONIC);
+    if (p->end_ns || before < p->refreshed_ns + p->refresh_cost_ns * REFRESH_SHARE)
+        return p->space;
+    if (!p->space)
+        p->space = ls_space_of(p->pid);
+    else
+        ls_space_refresh(p->space);
+    p->is_stale = 0;
+    p->refreshed_ns = sm_clock(CLOCK_MONOTONIC);
+    p->refresh_cost_ns = p->refreshed_ns - before;
+    return p->space;
+}
+
+static uint32_t native_frame(const sm_process *p, uint64_t address, int is_caller) {
+    ls_place place = ls_space_find(p->space, address);
+    if (place.kind == LS_PLACE_FILE)
+        return sm_frame(LT_NATIVE, place.object, place.address, (uint32_t)is_caller);
+    return sm_frame(LT_JIT, p->number, address, (uint32_t)is_caller);
+}
+
+/* --- One stack of native frames and those of Python ---
+ *
+ * Each C frame of the interpreter (_PyEval_EvalFrameDefault) is replaced by one group of frames of Python, which ends
+ * with LS_ENTRY. With as many of the one as of the other that is exact. If the stack was not unwound to its root they
+ * are matched from the leaf on, and the groups that are left lie outside; if the frames of Python were cut, the outer
+ * frames of the interpreter stay. A leaf in the interpreter may have no group yet, or no more: it stays too. Else they
+ * do not fit: all frames of Python lie inside. */
+
+typedef struct {
+    const sm_python_frame *frames;
+    int count, at; /* at: the outermost that is not placed yet, counted from the innermost */
+} python_stack;
+
+static uint32_t place_group(uint32_t stack, python_stack *python) {
+    for (int is_first = 1; python->at > 0; is_first = 0) {
+        const sm_python_frame *frame = &python->frames[python->at - 1];
+        if (!is_first && frame->place & LS_ENTRY)
+            break;
+        if (frame->code != LT_NONE)
+            stack = sm_stack(stack, sm_frame(LT_PYTHON, frame->code, frame->place & ~LS_ENTRY, 0));
+        python->at--;
+    }
+    return stack;
+}
+
+static int groups_of(const sm_python_frame *python, int frames) {
+    int groups = frames && !(python[frames - 1].place & LS_ENTRY); /* the outermost was cut */
+    for (int i = 0; i < frames; i++)
+        groups += !!(python[i].place & LS_ENTRY);
+    return groups;
+}
+
+/* Marks the C frames that groups replace, and returns how many groups lie outside of all; -1: they do not fit. */
+static int match(const sm_process *p, const ls_native_frame *native, int count, uint32_t how, int groups, int is_cut,
+                 uint8_t *replaced) {
+    int evals = 0;
+    memset(replaced, 0, (size_t)count);
+    for (int i = 0; i < count; i++)
+        if (ls_space_in_function(p->space, native[i].address, "_PyEval_EvalFrameDefault")) {
+            replaced[i] = 1;
+            evals++;
+        }
+    if (evals == groups + 1 && how & LS_UNWOUND_ROOT && !is_cut && replaced[0]) {
+        replaced[0] = 0;
+        return 0;
+    }
+    if (evals <= groups)
+        return evals == groups || !(how & LS_UNWOUND_ROOT) ? groups - evals : -1;
+    if (!is_cut)
+        return -1;
+    for (int i = count - 1; evals > groups && i >= 0; i--)
+        if (replaced[i]) {
+            replaced[i] = 0;
+            evals--;
+        }
+    return 0;
+}
+
+uint32_t sm_join(sm_process *p, const ls_native_frame *native, int count, uint32_t how, const sm_python_frame *python,
+                 int frames, uint32_t *flags) {
+    static uint8_t replaced[SM_FRAMES_MOST];
+    python_stack rest = {python, frames, frames};
+    int is_cut = frames && !(python[frames - 1].place & LS_ENTRY), groups = groups_of(python, frames), outside = 0;
+    uint32_t stack = LT_NONE;
+    if (sm_is_full())
+        return LT_NONE;
+    if (frames)
+        outside = match(p, native, count, how, groups, is_cut, replaced);
+    if (frames && outside < 0)
+        *flags |= LT_NO_SPLICE;
+    if (!(how & LS_UNWOUND_ROOT) || is_cut)
+        stack = sm_stack(stack, sm_frame(LT_CUT, 0, 0, 0));
+    for (int i = 0; i < outside; i++)
+        stack = place_group(stack, &rest);
+    for (int i = count - 1; i >= 0; i--)
+        stack = frames && outside >= 0 && replaced[i] ? place_group(stack, &rest)
+                                                      : sm_stack(stack, native_frame(p, native[i].address, i > 0));
+    while (rest.at > 0)
+        stack = place_group(stack, &rest);
+    return stack;
+}
+
+/* --- Rows --- */
+
+lt_sample *sm_sample_row(const sm_thread *t, uint64_t at_ns, uint32_t kind, uint64_t weight_ns) {
+    lt_sample *row = sm_row(LT_SAMPLES, sizeof *row);
+    if (row)
+        *row = (lt_sample){.at_ns = at_ns, .thread = t->number, .stack = LT_NONE, .weight_ns = weight_ns, .kind = kind,
+                           .count = 1, .system_call = -2, .waker = LT_NONE};
+    return row;
+}
+
+/* CPU time up to `cpu_ns` that no sample stands for has no stack. */
+void sm_rest(sm_thread *t, uint64_t at_ns, uint64_t cpu_ns) {
+    if (cpu_ns <= t->cpu_ns)
+        return;
+    sm_sample_row(t, at_ns, LT_CPU, cpu_ns - t->cpu_ns);
+    t->cpu_ns = cpu_ns;
+}
+
+static int frames_of(const sm_process *p, const ls_sample *sample, sm_python_frame *into) {
+    const ls_sample_frame *frames = (const ls_sample_frame *)(sample + 1);
+    for (uint32_t i = 0; i < sample->frames; i++) {
+        uint32_t code = frames[i].code;
+        into[i] = (sm_python_frame){code < p->codes_room ? p->codes[code] : LT_NONE, frames[i].place};
+    }
+    return (int)sample->frames;
+}
+
+static uint32_t unwind(sm_process *p, const ls_sample *sample, const uint8_t *stack, uint32_t *flags) {
+    static ls_native_frame native[SM_FRAMES_MOST];
+    static sm_python_frame python[LS_SAMPLES_FRAMES_MOST];
+    ls_space *space = sm_space(p, 0);
+    if (!space)
+        return LT_NONE;
+    ls_stack_copy copy = {sample->registers[LS_RSP], stack, sample->stack_bytes, NULL, NULL};
+    uint32_t how = 0, all = (1u << LS_REGISTERS) - 1;
+    int count = ls_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
+    if (how & LS_UNWOUND_STALE) {
+        sm_space(p, 1);
+        count = ls_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
+    }
+    int frames = frames_of(p, sample, python);
+    lt_quality *q = &sm.quality;
+    int is_cut = how & LS_UNWOUND_CUT || sample->head.flags & (LS_SAMPLE_STACK_CUT | LS_SAMPLE_FRAMES_CUT);
+    q->to_root += !!(how & LS_UNWOUND_ROOT);
+    q->jit += !!(how & LS_UNWOUND_JIT);
+    q->jit_to_root += how & LS_UNWOUND_JIT && how & LS_UNWOUND_ROOT;
+    q->cut += !!is_cut;
+    uint32_t joined = sm_join(p, native, count, how, python, frames, flags);
+    q->python += frames > 0;
+    q->spliced += frames > 0 && !(*flags & LT_NO_SPLICE);
+    return joined;
+}
+
+/* The CPU time since the sample before, and the part of it in the kernel, as above. */
+static void weigh(sm_thread *t, const ls_sample *sample, lt_sample *row) {
+    uint64_t alive_ns = sm.now_ns > t->start_ns ? sm.now_ns - t->start_ns : 0;
+    uint64_t passed = sample->cpu_ns > t->cpu_ns ? sample->cpu_ns - t->cpu_ns : 0;
+    if (passed > alive_ns + sm.period_ns) /* not what a clock of this thread can say */
+        passed = 0;
+    t->cpu_ns += passed;
+    uint64_t ticks = (passed + sm.period_ns / 2) / sm.period_ns;
+    row->weight_ns = passed;
+    if (ticks > 1 && !(sample->head.flags & LS_SAMPLE_TIMER))
+        row->kernel_ns = passed - passed / ticks;
+}
+
+static int is_fault(const sm_thread *t, const ls_sample *sample) {
+    return sample->event >= 0 && !(sample->head.flags & LS_SAMPLE_TIMER)
+        && (sample->event == t->events[SM_MINOR] || sample->event == t->events[SM_MAJOR]);
+}
+
+void sm_take_sample(sm_process *p, const ls_sample *sample, size_t bytes) {
+    size_t frames_bytes = ((size_t)sample->frames * sizeof(ls_sample_frame) + 15) & ~(size_t)15;
+    sm_thread *t = sm_thread_at(sample->tid, sample->at_ns);
+    sm.quality.samples++;
+    if (!t || t->process != p || sample->frames > LS_SAMPLES_FRAMES_MOST
+        || sample->stack_bytes > LS_SAMPLES_STACK_MOST
+        || sizeof *sample + frames_bytes + sample->stack_bytes > bytes) {
+        sm.quality.lost++;
+        return;
+    }
+    uint32_t flags = 0;
+    uint32_t stack = unwind(p, sample, (const uint8_t *)(sample + 1) + frames_bytes, &flags);
+    int fault = is_fault(t, sample);
+    lt_sample *row = sm_sample_row(t, sample->at_ns, fault ? LT_FAULT : LT_CPU, 0);
+    t->samples++;
+    if (!row)
+        return;
+    row->stack = stack;
+    row->flags = flags;
+    if (fault)
+        row->count = sm_events_period(sample->event == t->events[SM_MINOR] ? SM_MINOR : SM_MAJOR);
+    else
+        weigh(t, sample, row);
+}
+
+/* --- Codes --- */
+
+static int keep_code(sm_process *p, uint32_t code, uint32_t number) {
+    if (code >= MOST_CODES)
+        return -1;
+    if (code >= p->codes_room) {
+        uint32_t room = p->codes_room ? p->codes_room : 1024;
+        while (room <= code)
+            room *= 2;
+        uint32_t *larger = realloc(p->codes, room * sizeof *larger);
+        if (!larger)
+            return -1;
+        memset(larger + p->codes_room, 0xff, (room - p->codes_room) * sizeof *larger);
+        p->codes = larger, p->codes_room = room;
+    }
+    p->codes[code] = number;
+    return 0;
+}
+
+void sm_take_code(sm_process *p, const ls_sample_code *code, size_t bytes) {
+    size_t rest = bytes - sizeof *code;
+    if (code->name_bytes > rest || code->file_bytes > rest - code->name_bytes
+        || code->lines_bytes > rest - code->name_bytes - code->file_bytes)
+        return;
+    const char *name = (const char *)(code + 1), *file = name + code->name_bytes;
+    sm_code_text text = {name, file, (const uint8_t *)file + code->file_bytes, code->name_bytes, code->file_bytes,
+                         code->lines_bytes, code->first_line};
+    keep_code(p, code->code, sm_code(p, &text));
+}

@@ -1,0 +1,204 @@
+/* Waits: from when a thread leaves a CPU until it comes onto one again.
+ *
+ * Each is as long as the kernel says. Every round looks at the threads that are off a CPU, once in a wait. A wait that
+ * is longer than a round is seen so and has a row of its own (LT_EXACT). A shorter one is seen by chance, which is in
+ * proportion to how long it is: each one that was seen stands for the same part of the sum of those that were short,
+ * and so they add up exactly for each thread and second. What was never seen has a row without a stack. Threads that
+ * could have run (LT_PREEMPTED) are not looked at.
+ *
+ * A wait that goes on for more than a second is told in parts that follow each other (LT_UNFINISHED: there is more, or
+ * it was the end), so that what is told is never far behind.
+ *
+ * The time of the switch itself, one or two us, is CPU time of the thread for the system and still its wait for us.
+ *
+ * Where no switches are told, a round that finds a thread in the same wait as before counts the time between. */
+#define _GNU_SOURCE
+#include "sampler.h"
+
+#include <string.h>
+
+/* Looks take at most one part in a hundred of the time, and save up for so long. */
+#define LOOK_SHARE 100u
+#define LOOK_MOST_NS 20000000ull
+/* How often, where no switches are told. */
+#define ROUND_NS 100000000ull
+
+/* --- Rows --- */
+
+static void row(const sm_thread *t, const sm_look *look, uint64_t weight_ns, uint32_t waits, uint32_t flags) {
+    lt_sample *s = sm_sample_row(t, look->at_ns, LT_OFFCPU, weight_ns);
+    if (!s)
+        return;
+    s->stack = look->stack;
+    s->system_call = look->system_call;
+    s->file = look->file;
+    s->count = waits;
+    s->flags = flags;
+}
+
+/* Those that were seen share the sum. */
+static void tell_pool(const sm_thread *t, sm_pool *pool, uint32_t flags) {
+    uint64_t sum_ns = pool->sum_ns;
+    uint32_t waits = pool->waits;
+    for (uint32_t left = pool->seen; left; left--) {
+        row(t, &pool->looks[left - 1], sum_ns / left, waits / left, flags);
+        sum_ns -= sum_ns / left;
+        waits -= waits / left;
+    }
+    if (!pool->seen && sum_ns)
+        row(t, &(sm_look){pool->first_ns, LT_NONE, -2, LT_NO_FILE}, sum_ns, waits, flags);
+    pool->sum_ns = pool->waits = pool->seen = 0;
+}
+
+static void add(const sm_thread *t, sm_pool *pool, uint64_t at_ns, uint64_t ns, const sm_look *look) {
+    if (look && pool->seen == SM_SEEN_MOST)
+        tell_pool(t, pool, 0);
+    if (!pool->waits)
+        pool->first_ns = at_ns;
+    pool->waits++;
+    pool->sum_ns += ns;
+    if (look)
+        pool->looks[pool->seen++] = *look;
+}
+
+/* --- Switches --- */
+
+static void ended(sm_thread *t, uint64_t from_ns, uint64_t until_ns) {
+    uint64_t ns = until_ns - from_ns;
+    t->look.at_ns = from_ns;
+    if (t->is_preempted)
+        add(t, &t->preempted, from_ns, ns, NULL);
+    else if (t->looked == SM_LOOKED && ns >= SM_TICK_NS)
+        row(t, &t->look, ns, 1, LT_EXACT);
+    else
+        add(t, &t->shorts, from_ns, ns, t->looked == SM_LOOKED ? &t->look : NULL);
+}
+
+void sm_switched(sm_thread *t, uint64_t at_ns, int is_out, int is_preempted) {
+    t->switches++;
+    if (!is_out) {
+        if (t->out_ns && t->out_ns <= at_ns && t->process->is_sampled)
+            ended(t, t->out_ns, at_ns);
+        if (!t->out_ns || t->out_ns <= at_ns) {
+            t->in_ns = at_ns;
+            t->out_ns = 0;
+        }
+        return;
+    }
+    if (t->out_ns == at_ns) /* told twice: it was followed twice */
+        return;
+    if (t->in_ns && t->in_ns < at_ns && !t->out_ns)
+        t->ran_ns += at_ns - t->in_ns;
+    t->is_preempted = is_preempted;
+    t->looked = SM_NOT_LOOKED;
+    if (at_ns < t->in_ns) { /* told late: it has come back already */
+        if (t->process->is_sampled)
+            ended(t, at_ns, t->in_ns);
+        t->out_ns = 0;
+    } else
+        t->out_ns = at_ns;
+}
+
+/* Switches are missing: what goes on may have ended long ago. */
+void sm_waits_lost(void) {
+    for (sm_process *p = sm_processes(); p; p = p->next)
+        for (sm_thread *t = p->threads; t; t = t->next)
+            t->out_ns = t->in_ns = 0;
+}
+
+/* --- Looks --- */
+
+static void look(sm_thread *t) {
+    t->looked = sm_look_at(t, &t->look);
+    if (t->looked != SM_UNREADABLE)
+        return;
+    static int is_said;
+    if (!t->end_ns && !is_said++)
+        sm_problem("waits_unreadable", t->process->pid, "stacks and reasons of waits",
+                   "allow it: sysctl kernel.yama.ptrace_scope=0, or let the program keep the recorder's user",
+                   "the system does not let us see where process %d waits", t->process->pid);
+}
+
+/* Where no switches are told: `dispatches` is how often the thread has come onto a CPU. */
+static void look_again(sm_thread *t) {
+    uint64_t delay_ns, dispatches = 0;
+    sm_ran_ns(t->process->pid, t->tid, &delay_ns, &dispatches);
+    if (t->out_ns && dispatches == t->dispatches)
+        return;
+    if (t->out_ns)
+        row(t, &t->look, sm.now_ns - t->out_ns, 1, 0);
+    t->out_ns = 0;
+    t->dispatches = dispatches;
+    if (sm.look_budget_ns)
+        look(t);
+    if (sm.look_budget_ns && t->looked == SM_LOOKED)
+        t->look.at_ns = t->out_ns = sm.now_ns;
+}
+
+static void look_round(sm_process *p) {
+    for (sm_thread *t = p->threads; t && sm.look_budget_ns; t = t->next) {
+        if (t->end_ns || (sm.has_switches && (!t->out_ns || t->is_preempted || t->looked != SM_NOT_LOOKED)))
+            continue;
+        uint64_t before = sm_clock(CLOCK_THREAD_CPUTIME_ID);
+        if (sm.has_switches)
+            look(t);
+        else
+            look_again(t);
+        uint64_t took = sm_clock(CLOCK_THREAD_CPUTIME_ID) - before;
+        sm.look_budget_ns -= took < sm.look_budget_ns ? took : sm.look_budget_ns;
+    }
+}
+
+void sm_waits_tick(void) {
+    static uint64_t last_ns, next_ns;
+    uint64_t passed = last_ns ? sm.now_ns - last_ns : SM_TICK_NS;
+    last_ns = sm.now_ns;
+    sm.look_budget_ns += passed / LOOK_SHARE;
+    if (sm.look_budget_ns > LOOK_MOST_NS)
+        sm.look_budget_ns = LOOK_MOST_NS;
+    if (!sm.has_switches && sm.now_ns < next_ns)
+        return;
+    next_ns = sm.now_ns + ROUND_NS;
+    for (sm_process *p = sm_processes(); p; p = p->next)
+        if (p->is_sampled && !p->end_ns)
+            look_round(p);
+}
+
+/* --- Once a second, and at the end --- */
+
+static void tell_part(sm_thread *t, uint64_t until_ns) {
+    if (!t->out_ns || t->out_ns >= until_ns)
+        return;
+    sm_look none = {t->out_ns, LT_NONE, t->is_preempted ? -1 : -2, LT_NO_FILE};
+    t->look.at_ns = t->out_ns;
+    row(t, t->looked == SM_LOOKED ? &t->look : &none, until_ns - t->out_ns, 1,
+        LT_UNFINISHED | (sm.has_switches ? LT_EXACT : 0u) | (t->is_preempted ? LT_PREEMPTED : 0u));
+    t->out_ns = until_ns;
+}
+
+void sm_waits_knot(int is_last) {
+    for (sm_process *p = sm_processes(); p; p = p->next)
+        for (sm_thread *t = p->is_sampled ? p->threads : NULL; t; t = t->next) {
+            tell_pool(t, &t->shorts, 0);
+            tell_pool(t, &t->preempted, LT_PREEMPTED);
+            if (!t->end_ns && (is_last || t->out_ns + SM_KNOT_NS <= sm.now_ns))
+                tell_part(t, sm.now_ns);
+        }
+}
+
+/* All waits that began before this are told, once the pools are. */
+uint64_t sm_waits_oldest(void) {
+    uint64_t oldest = sm.now_ns;
+    for (sm_process *p = sm_processes(); p; p = p->next)
+        for (const sm_thread *t = p->is_sampled ? p->threads : NULL; t; t = t->next)
+            if (t->out_ns && t->out_ns < oldest)
+                oldest = t->out_ns;
+    return oldest;
+}
+
+void sm_waits_end(sm_thread *t) {
+    tell_pool(t, &t->shorts, 0);
+    tell_pool(t, &t->preempted, LT_PREEMPTED);
+    if (t->out_ns && t->end_ns > t->out_ns && !sm.has_switches)
+        row(t, &t->look, t->end_ns - t->out_ns, 1, 0);
+}

@@ -1,0 +1,272 @@
+/* The frames of CPython, read through `read` alone: inside the program in a signal handler, and from outside.
+ *
+ * Where the members of its structures lie is the same in all releases of a minor version (CPython says so in
+ * pycore_runtime.h of 3.13); tests/native/test_python_frames.py compares the numbers with the headers of each version
+ * that is there. Builds with Py_DEBUG or without the GIL are laid out otherwise: to native/agent/interpreter.c they are
+ * LS_PYTHON_UNKNOWN.
+ *
+ * Python calls Python without a C frame in between. Where a C frame of the interpreter begins, 3.11 sets `is_entry` in
+ * the frame; later ones put a frame of no function, owned by the C stack, outside of it. */
+#include "stacks.h"
+
+#include <string.h>
+
+#define FRAME_BYTES 72u   /* of an _PyInterpreterFrame: all that is looked at */
+#define OBJECT_TYPE 8u    /* in a PyObject: ob_type */
+#define TYPE_NAME 24u     /* in a PyTypeObject: tp_name */
+#define STRING_LENGTH 16u /* in a PyASCIIObject: length, and its bits of state */
+#define STRING_STATE 32u
+#define BYTES_SIZE 16u /* in a PyBytesObject: ob_size, and the first byte */
+#define BYTES_FIRST 32u
+enum { OWNED_BY_C_STACK = 3, NO_C_FRAME = 0xffff };
+#define INTERPRETER_BYTES 1024u /* of the C stack that a C frame of the interpreter takes at most */
+enum { KIND_SHIFT = 2, KIND_MASK = 7, IS_COMPACT = 1 << 5, IS_ASCII = 1 << 6 };
+/* More threads, or interpreters, there are not: a list that does not end is one that changes. */
+#define THREADS_MOST 100000u
+
+/* Offsets in bytes. */
+typedef struct {
+    uint16_t thread_next, thread_native_id, thread_frame;
+    uint16_t c_frame;  /* 3.11, 3.12: the thread names a _PyCFrame, which has the frame here */
+    uint16_t previous, code, instruction, owner;
+    uint16_t is_entry; /* 3.11; 0: frames owned by the C stack tell */
+    uint16_t first_line, file, name, lines, units;
+    uint16_t interpreters, interpreter_next, interpreter_threads;
+    uint16_t ascii_bytes, compact_bytes; /* of the heads of str objects */
+} layout;
+
+static const layout layouts[] = {
+    {8, 160, 56, 8, 48, 32, 56, 69, 68, 72, 112, 128, 136, 184, 40, 0, 16, 48, 72},                   /* 3.11 */
+    {8, 144, 56, 0, 8, 0, 56, 70, 0, 68, 112, 128, 136, 192, 40, 0, 72, 40, 56},                      /* 3.12 */
+    {8, 160, 72, NO_C_FRAME, 8, 0, 56, 70, 0, 68, 112, 128, 136, 200, 632, 7264, 7344, 40, 56},       /* 3.13 */
+};
+
+static const layout *layout_of(uint32_t python) {
+    return python >= LS_PYTHON_3_11 && python <= LS_PYTHON_3_13 ? &layouts[python - LS_PYTHON_3_11] : NULL;
+}
+
+static uint64_t word_at(const uint8_t *bytes, size_t offset) {
+    uint64_t word;
+    memcpy(&word, bytes + offset, sizeof word);
+    return word;
+}
+
+/* The object that a word names. 0: it could not be read. */
+static uint64_t follow(ls_read read, void *of, uint64_t address) {
+    uint64_t word;
+    return read(of, address, &word, sizeof word) ? 0 : word;
+}
+
+/* --- Frames --- */
+
+/* Where in its code a frame is. One that has just been made is before its first instruction. */
+static uint32_t place_of(const layout *l, const uint8_t *frame, uint64_t code) {
+    int64_t bytes = (int64_t)(word_at(frame, l->instruction) - code - l->units);
+    return bytes < 0 || bytes >= (int64_t)LS_ENTRY ? 0 : (uint32_t)bytes;
+}
+
+static int is_shim(const layout *l, const uint8_t *frame) {
+    return !l->is_entry && frame[l->owner] == OWNED_BY_C_STACK;
+}
+
+static int is_entry(const layout *l, const uint8_t *frame) { return l->is_entry && frame[l->is_entry]; }
+
+/* Whether the frames of a _PyCFrame end where those of the one before it begin. */
+static int is_filled_in(const layout *l, uint64_t c_frame, ls_read read, void *of) {
+    uint64_t words[2], before, frame;
+    if (read(of, c_frame + l->c_frame, words, sizeof words) || read(of, words[1] + l->c_frame, &before, sizeof before))
+        return 0;
+    frame = words[0];
+    for (uint32_t i = 0; i < LS_SAMPLES_FRAMES_MOST && frame && frame % 8 == 0; i++) {
+        uint8_t bytes[FRAME_BYTES];
+        if (read(of, frame, bytes, sizeof bytes))
+            return 0;
+        frame = word_at(bytes, l->previous);
+        if (is_shim(l, bytes) || is_entry(l, bytes))
+            return frame == before;
+    }
+    return 0;
+}
+
+/* The innermost frame of a thread. -1: it is not known.
+ *
+ * In 3.11 and 3.12 a C frame of the interpreter names its _PyCFrame to the thread before it has filled it in. When that
+ * may be so, at `stack_pointer`, what is there is compared; the one before it may be found, in what is there already or
+ * still from the last time. */
+static int first_frame(const layout *l, uint64_t thread_state, uint64_t stack_pointer, ls_read read, void *of,
+                       uint64_t *frame) {
+    uint64_t at, c_frame;
+    if (read(of, thread_state + l->thread_frame, &at, sizeof at))
+        return -1;
+    *frame = c_frame = at;
+    if (l->c_frame == NO_C_FRAME)
+        return 0;
+    int may_be_new = stack_pointer && c_frame >= stack_pointer && c_frame - stack_pointer < INTERPRETER_BYTES;
+    if (may_be_new && !is_filled_in(l, c_frame, read, of)
+        && (read(of, c_frame + l->c_frame + 8, &c_frame, sizeof c_frame) || !is_filled_in(l, c_frame, read, of)))
+        return -1;
+    return read(of, c_frame + l->c_frame, frame, sizeof *frame);
+}
+
+int ls_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointer, ls_read read, void *of,
+                   ls_python_frame *into, int most, int *cut) {
+    const layout *l = layout_of(python);
+    uint64_t at;
+    *cut = 1;
+    if (!l || !thread_state || first_frame(l, thread_state, stack_pointer, read, of, &at))
+        return -1;
+    *cut = 0;
+    int count = 0, between = 0;
+    while (at) {
+        uint8_t frame[FRAME_BYTES];
+        /* Not more frames of the C stack than of Python, but for the innermost: what is read changes meanwhile. */
+        *cut = count == most || between > count + 1 || at % 8 || read(of, at, frame, sizeof frame);
+        if (*cut)
+            break;
+        at = word_at(frame, l->previous);
+        if (is_shim(l, frame)) {
+            between++;
+            if (count)
+                into[count - 1].place |= LS_ENTRY;
+            continue;
+        }
+        uint64_t code = word_at(frame, l->code);
+        uint32_t place = place_of(l, frame, code) | (is_entry(l, frame) ? LS_ENTRY : 0);
+        into[count++] = (ls_python_frame){.code = code, .place = place};
+    }
+    return count;
+}
+
+void ls_python_known_by(uint32_t python, const uint8_t *code, ls_python_frame *into) {
+    const layout *l = layout_of(python);
+    into->name = word_at(code, l->name);
+    into->lines = word_at(code, l->lines);
+    memcpy(&into->first_line, code + l->first_line, sizeof into->first_line);
+}
+
+/* The frame before `i` that has the same code, of the last few: recursion, and a frame that is asked twice. */
+static const ls_python_frame *known_among(const ls_python_frame *frames, int i) {
+    for (int k = i - 1; k >= 0 && k >= i - 8; k--)
+        if (frames[k].code == frames[i].code)
+            return &frames[k];
+    return NULL;
+}
+
+int ls_python_frames(uint32_t python, uint64_t thread_state, ls_read read, void *of, ls_python_frame *into, int most,
+                     int *cut) {
+    int count = ls_python_walk(python, thread_state, 0, read, of, into, most, cut);
+    for (int i = 0; i < count; i++) {
+        const ls_python_frame *same = known_among(into, i);
+        uint8_t code[LS_PYTHON_CODE_BYTES];
+        if (same) {
+            into[i].name = same->name;
+            into[i].lines = same->lines;
+            into[i].first_line = same->first_line;
+        } else if (read(of, into[i].code, code, sizeof code)) {
+            *cut = 1;
+            return i;
+        } else
+            ls_python_known_by(python, code, &into[i]);
+    }
+    return count;
+}
+
+/* --- Threads --- */
+
+uint64_t ls_python_thread(uint32_t python, uint64_t runtime, int32_t tid, ls_read read, void *of) {
+    const layout *l = layout_of(python);
+    uint32_t steps = 0;
+    uint64_t interpreter = l && runtime ? follow(read, of, runtime + l->interpreters) : 0;
+    for (; interpreter; interpreter = follow(read, of, interpreter + l->interpreter_next)) {
+        uint64_t thread = follow(read, of, interpreter + l->interpreter_threads);
+        for (; thread; thread = follow(read, of, thread + l->thread_next)) {
+            if (++steps > THREADS_MOST)
+                return 0;
+            if (follow(read, of, thread + l->thread_native_id) == (uint64_t)tid)
+                return thread;
+        }
+        if (++steps > THREADS_MOST)
+            return 0;
+    }
+    return 0;
+}
+
+/* --- What a code object holds --- */
+
+static int is_code(uint64_t object, ls_read read, void *of) {
+    uint64_t type = object && object % 8 == 0 ? follow(read, of, object + OBJECT_TYPE) : 0;
+    uint64_t name = type ? follow(read, of, type + TYPE_NAME) : 0;
+    char text[5];
+    return name && !read(of, name, text, sizeof text) && !memcmp(text, "code", sizeof text);
+}
+
+int ls_python_code(uint32_t python, uint64_t code, ls_read read, void *of, uint64_t *file, uint64_t *name,
+                   uint64_t *lines, int32_t *first_line) {
+    const layout *l = layout_of(python);
+    uint8_t bytes[LS_PYTHON_CODE_BYTES];
+    if (!l || !is_code(code, read, of) || read(of, code, bytes, sizeof bytes))
+        return -1;
+    ls_python_frame known;
+    ls_python_known_by(python, bytes, &known);
+    *file = word_at(bytes, l->file);
+    *name = known.name;
+    *lines = known.lines;
+    *first_line = known.first_line;
+    return 0;
+}
+
+int ls_python_bytes(uint32_t python, uint64_t object, ls_read read, void *of, uint8_t *into, size_t most) {
+    uint64_t size;
+    if (!layout_of(python) || !object || read(of, object + BYTES_SIZE, &size, sizeof size) || size > most)
+        return -1;
+    return size && read(of, object + BYTES_FIRST, into, size) ? -1 : (int)size;
+}
+
+/* One character as UTF-8, which has none for halves of surrogate pairs (bytes of a path that are no UTF-8). */
+static size_t encode(uint32_t c, char into[4]) {
+    if ((c >= 0xd800 && c < 0xe000) || c > 0x10ffff)
+        c = 0xfffd;
+    size_t more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    static const uint8_t first[] = {0, 0xc0, 0xe0, 0xf0};
+    for (size_t i = more; i > 0; i--, c >>= 6)
+        into[i] = (char)(0x80 | (c & 0x3f));
+    into[0] = (char)(first[more] | c);
+    return more + 1;
+}
+
+static int text_of_wide(uint64_t data, uint64_t length, uint32_t width, ls_read read, void *of, char *into,
+                        size_t most) {
+    uint8_t part[64];
+    size_t used = 0;
+    for (uint64_t i = 0, fits = sizeof part / width; i < length; i += fits) {
+        fits = length - i < fits ? length - i : fits;
+        if (read(of, data + i * width, part, fits * width))
+            return -1;
+        for (uint64_t k = 0; k < fits; k++) {
+            uint32_t c = 0;
+            char coded[4];
+            memcpy(&c, part + k * width, width); /* little endian */
+            size_t bytes = encode(c, coded);
+            if (used + bytes > most)
+                return (int)used;
+            memcpy(into + used, coded, bytes);
+            used += bytes;
+        }
+    }
+    return (int)used;
+}
+
+int ls_python_text(uint32_t python, uint64_t object, ls_read read, void *of, char *into, size_t most) {
+    const layout *l = layout_of(python);
+    uint8_t head[STRING_STATE + 8];
+    if (!l || !object || read(of, object, head, sizeof head))
+        return -1;
+    uint64_t length = word_at(head, STRING_LENGTH), state = word_at(head, STRING_STATE);
+    uint32_t kind = state >> KIND_SHIFT & KIND_MASK;
+    if (!(state & IS_COMPACT) || (kind != 1 && kind != 2 && kind != 4))
+        return -1;
+    if (!(state & IS_ASCII))
+        return text_of_wide(object + l->compact_bytes, length, kind, read, of, into, most);
+    length = length < most ? length : most;
+    return length && read(of, object + l->ascii_bytes, into, length) ? -1 : (int)length;
+}

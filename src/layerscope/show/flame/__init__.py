@@ -1,0 +1,75 @@
+"""Flame graphs as files: one file for each format, found by this folder; the end of the file's name chooses.
+
+A format is a module with a docstring (its first line says what the file is) that defines
+
+    SUFFIX   the end of the file names it writes
+    OPEN     what to do with the file, as the end of the sentence "Next: "
+    IS_CUT   whether it shows no more than can be seen
+    write    (picture, stream) -> Written
+
+Beside them: `viewer.js` and `viewer.css` are what SVG and HTML have inside, `markup` puts them together, `palette` has
+the colours, `terminal_tree` prints without a file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Protocol, cast
+
+from layerscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from layerscope.analyse.stacks.graphs import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A flame graph with what is written around it: its title, the program, what was chosen, and what is missing."""
+
+    graph: Graph
+    title: str
+    command: str
+    chosen: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a file holds: frames, and frames that were too thin for it (those inside of them are not counted)."""
+
+    frames: int
+    left_out: int = 0
+
+
+class Format(Protocol):
+    """What a file of this folder provides."""
+
+    __doc__: str | None
+    SUFFIX: str
+    OPEN: str
+    IS_CUT: bool
+
+    def write(self, picture: Picture, stream: IO[bytes]) -> Written:
+        """Write the picture into `stream`."""
+
+
+def formats() -> dict[str, Format]:
+    """The formats by the end of the file's name."""
+    found: dict[str, Format] = {}
+    for entry in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{entry.name}")
+        if hasattr(module, "SUFFIX"):
+            found[module.SUFFIX] = cast(Format, module)
+    return found
+
+
+def format_of(path: Path) -> Format:
+    """The format that the name of `path` asks for; UsageError that lists the formats when there is none."""
+    known = formats()
+    for suffix, module in known.items():
+        if path.name.endswith(suffix) and path.name != suffix:
+            return module
+    raise UsageError(f"{path.name!r} names no format. The extension chooses it: {', '.join(sorted(known))}")

@@ -1,0 +1,212 @@
+"""A flame graph as SVG: what can be seen without its script, and the data and the script that make it answer.
+
+The outermost frames are at the top. The script (`viewer.js`) lays the frames out again for the width of the window.
+"""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from layerscope import units
+from layerscope.analyse.result import NS
+from layerscope.analyse.stacks.drawn import WIDTH_PX, Drawn, vanished
+from layerscope.analyse.stacks.frames import LAYERS
+from layerscope.analyse.stacks.graphs import Graph
+from layerscope.analyse.stacks.sampled import CPU, OFFCPU, PAGEFAULTS, WALL
+from layerscope.model.layers import OPERATORS, PRIMITIVES
+from layerscope.show.flame import Picture
+from layerscope.show.flame.palette import css
+from layerscope.show.terminal import printable
+
+ROW_PX = 18
+TOP_PX = 116
+_NOTE_PX = 17
+_LETTER_PX = 7.25
+_FEWEST_LETTERS = 3
+_LINE_LETTERS = 150
+_VANISHED = 5
+# Parts of the larger weight by which a frame changed, for the four steps of colour.
+_STEPS = (0.1, 0.25, 0.5)
+ALL = "all"
+_ALL = {"label": ALL, "place": "", "layer": "everything"}
+# What the whole is, and what it was counted in.
+_WHOLE = {
+    CPU: ("of CPU time", "sample"), OFFCPU: ("of waiting", "wait"), WALL: ("on the CPU and waiting", "sample"),
+    PAGEFAULTS: ("page faults", "sample"), OPERATORS: ("in operators", "span"), PRIMITIVES: ("in primitives", "span"),
+}  # fmt: skip
+
+
+def amount(graph: Graph, weight: float) -> str:
+    """A weight as people read it: a time, or a number."""
+    return units.duration(weight) if graph.unit == NS else f"{weight:,.0f}"
+
+
+def whole(graph: Graph) -> str:
+    """What the picture adds up to: `12.3 s of CPU time in 1,204 samples`."""
+    what, noun = _WHOLE[graph.kind]
+    count = int(graph.tree.whole()[1])
+    return f"{amount(graph, graph.whole)} {what} in {count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def sentences(picture: Picture, drawn: Drawn) -> list[str]:
+    """What is written below the frames."""
+    graph, said = picture.graph, []
+    if drawn.left_out:
+        frames = "1 frame" if drawn.left_out == 1 else f"{drawn.left_out:,} frames"
+        said.append(f"{frames} thinner than {drawn.thinnest_px:.2g} px of {WIDTH_PX}, and what they hold, not drawn.")
+    if graph.compared is not None:
+        per = graph.compared.per
+        said.append(f"Red grew, blue shrank per {per}; grey: no change, or none beyond the chance of sampling.")
+    return [*said, *what_is_gone(graph), *picture.notes]
+
+
+def what_is_gone(graph: Graph) -> list[str]:
+    """Of a comparison, the frames that only the recording before has."""
+    gone = vanished(graph)
+    said = []
+    for one in gone[:_VANISHED]:
+        path = " > ".join(graph.frames[frame].label for frame in one.path[-2:])
+        said.append(f"Gone: {path}, {amount(graph, one.weight)} per {one.per} before.")
+    if len(gone) > _VANISHED:
+        said.append(f"{len(gone) - _VANISHED:,} more frames are gone.")
+    return said
+
+
+def figure(picture: Picture, drawn: Drawn, is_file: bool) -> str:
+    """The element `svg`; `is_file`: it is a file of its own, with styles and script inside."""
+    said = sentences(picture, drawn)
+    rows = int(drawn.depth.max(initial=-1)) + 2
+    height = TOP_PX + rows * ROW_PX + 14 + _NOTE_PX * len(said)
+    title = printable(picture.title)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" id="layerscope-flame" width="{WIDTH_PX}" height="{height}" '
+        f'viewBox="0 0 {WIDTH_PX} {height}" role="group" aria-label="{_text(title)}">',
+        f"<title>{_text(title)}</title>",
+        f"<desc>{_text(_about(picture))}</desc>",
+        f"<style>\n{css()}\n{read('viewer.css')}</style>" if is_file else "",
+        '<rect class="page" width="100%" height="100%"/>',
+        f'<text class="title" x="10" y="26">{_text(title)}</text>',
+        f'<text class="about" x="10" y="45">{_text(_about(picture))}</text>',
+        f'<foreignObject id="tools" x="10" y="54" width="{WIDTH_PX - 20}" height="30"></foreignObject>',
+        _key(picture.graph, drawn),
+        *_frames(picture.graph, drawn),
+        *(
+            f'<text class="about" x="10" y="{TOP_PX + rows * ROW_PX + 20 + _NOTE_PX * place}">{_text(note)}</text>'
+            for place, note in enumerate(said)
+        ),
+        f'<script id="flame-data" type="application/json">{data(picture.graph, drawn, height)}</script>',
+        f"<script><![CDATA[\n{read('viewer.js')}]]></script>" if is_file else "",
+        "</svg>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def read(name: str) -> str:
+    """A file beside this one."""
+    return (files("layerscope.show.flame") / name).read_text(encoding="utf-8")
+
+
+def as_json(value: Any) -> str:
+    """JSON in ASCII that may stand inside an element of SVG and of HTML."""
+    text = json.dumps(value, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def data(graph: Graph, drawn: Drawn, height: int) -> str:
+    """What the script knows, as JSON. The first node is the whole."""
+    used, at = np.unique(drawn.frame, return_inverse=True)
+    count = int(graph.tree.whole()[1])
+    nodes = {
+        "parent": [-1, *(drawn.parent + 1).tolist()],
+        "start": [0, *drawn.start.tolist()],
+        "total": [drawn.whole, *drawn.total.tolist()],
+        "own": [0, *drawn.own.tolist()],
+        "count": [count, *drawn.count.tolist()],
+        "frame": [0, *(at + 1).tolist()],
+        "depth": [0, *(drawn.depth + 1).tolist()],
+    }
+    made = {
+        "unit": graph.unit, "whole": drawn.whole, "sampled": graph.is_sampled, "width": WIDTH_PX, "height": height,
+        "row": ROW_PX, "top": TOP_PX, "nodes": nodes,
+        "frames": [_ALL, *(_frame(graph, frame) for frame in used.tolist())],
+    }  # fmt: skip
+    if graph.compared is not None:
+        of_all = graph.tree.whole()
+        change = of_all[0] / graph.compared.units - of_all[2] / graph.compared.units_before
+        made["compared"] = {"per": graph.compared.per, "units": graph.compared.units}
+        nodes["change"] = [float(change), *drawn.change.tolist()]
+        nodes["sure"] = [1, *drawn.sure.astype(int).tolist()]
+    return as_json(made)
+
+
+def colour_class(graph: Graph, drawn: Drawn, place: int) -> str:
+    """The class of the colour of a drawn frame: its layer, or how it changed."""
+    if graph.compared is None:
+        return LAYERS[graph.frames[int(drawn.frame[place])].layer]
+    change = float(drawn.change[place])
+    if not drawn.sure[place] or not change:
+        return "same"
+    now = float(drawn.total[place]) / graph.compared.units
+    part = abs(change) / max(now, now - change)
+    return f"{'grew' if change > 0 else 'shrank'}{1 + sum(part >= step for step in _STEPS)}"
+
+
+def _frame(graph: Graph, number: int) -> dict[str, Any]:
+    frame = graph.frames[number]
+    made: dict[str, Any] = {
+        "label": printable(frame.label), "place": printable(frame.place), "layer": LAYERS[frame.layer],
+    }  # fmt: skip
+    if hot := graph.lines.get(number):
+        made["hot"] = [[line, round(share, 4)] for line, share in hot]
+    return made
+
+
+def _about(picture: Picture) -> str:
+    parts = (printable(picture.command), whole(picture.graph), picture.chosen)
+    text = " · ".join(part for part in parts if part)
+    return text if len(text) <= _LINE_LETTERS else "…" + text[1 - _LINE_LETTERS :]
+
+
+def _text(words: str) -> str:
+    return escape(words).encode("utf-8", "backslashreplace").decode()
+
+
+def _frames(graph: Graph, drawn: Drawn) -> list[str]:
+    scale = WIDTH_PX / max(drawn.whole, 1)
+    rects = [f'<rect class="other" x="0" y="{TOP_PX}" width="{WIDTH_PX}" height="{ROW_PX}"/>']
+    texts = [f'<text x="4" y="{TOP_PX + ROW_PX - 5}">{ALL}</text>']
+    for place, (x, px, depth, frame) in enumerate(
+        zip(
+            (drawn.start * scale).tolist(), (drawn.total * scale).tolist(), drawn.depth.tolist(),
+            drawn.frame.tolist(), strict=True,
+        )
+    ):  # fmt: skip
+        y = TOP_PX + (depth + 1) * ROW_PX
+        name = colour_class(graph, drawn, place)
+        rects.append(f'<rect class="{name}" x="{x:.2f}" y="{y}" width="{px:.2f}" height="{ROW_PX}"/>')
+        room = int((px - 6) / _LETTER_PX)
+        if room >= _FEWEST_LETTERS:
+            label = printable(graph.frames[frame].label)
+            words = label if len(label) <= room else f"{label[: room - 1]}…"
+            texts.append(f'<text x="{x + 4:.2f}" y="{y + ROW_PX - 5}">{_text(words)}</text>')
+    return ['<g id="frames" role="tree" aria-label="frames">', *rects, "</g>", '<g id="labels">', *texts, "</g>"]
+
+
+def _key(graph: Graph, drawn: Drawn) -> str:
+    """What the colours mean."""
+    if graph.compared is None:
+        used = sorted({graph.frames[frame].layer for frame in np.unique(drawn.frame).tolist()})
+        named = [(LAYERS[layer], LAYERS[layer]) for layer in used]
+    else:
+        named = [("shrank4", "shrank"), ("shrank2", ""), ("same", "no change"), ("grew2", ""), ("grew4", "grew")]
+    parts, x = [], 10
+    for name, words in named:
+        parts.append(f'<rect class="{name}" x="{x}" y="92" width="13" height="13" rx="2"/>')
+        parts.append(f'<text x="{x + 18}" y="103">{words}</text>' if words else "")
+        x += 34 + 7 * len(words) if words else 17
+    return f'<g class="key">{"".join(parts)}</g>'

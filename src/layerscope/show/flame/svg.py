@@ -1,0 +1,22 @@
+"""A picture in one file: zoom, search and tooltips in any browser, and still a picture where scripts do not run."""
+
+from __future__ import annotations
+
+from typing import IO
+
+from layerscope.analyse.stacks.drawn import draw
+from layerscope.show.flame import Picture, Written
+from layerscope.show.flame.markup import figure
+
+SUFFIX = ".svg"
+OPEN = "open it in a browser: click a frame to zoom, / searches, Escape resets"
+IS_CUT = True
+
+
+def write(picture: Picture, stream: IO[bytes]) -> Written:
+    """Write the picture as SVG."""
+    drawn = draw(picture.graph)
+    stream.write(b'<?xml version="1.0" encoding="UTF-8"?>\n')
+    stream.write(figure(picture, drawn, is_file=True).encode())
+    stream.write(b"\n")
+    return Written(len(drawn.node), drawn.left_out)

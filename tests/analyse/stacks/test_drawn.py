@@ -1,0 +1,168 @@
+"""What of a flame graph is drawn, the lines of operators, and laws about whole recordings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layerscope.analyse.stacks import drawn, graphs
+from layerscope.analyse.stacks.drawn import Drawn
+from layerscope.analyse.stacks.graphs import Look
+from layerscope.analyse.stacks.places import lines_of_operators
+from layerscope.analyse.stacks.sampled import Choice
+from layerscope.analyse.stacks.shown import layers_called
+from layerscope.errors import UsageError
+from layerscope.model.layers import WAITS
+from tests.analyse.stacks.made import (
+    MAIN,
+    compared,
+    graph_of,
+    many,
+    opened,
+    random_recording,
+    sampled,
+    stacks_of,
+)
+from tests.recordings import Recording
+
+# --- what is drawn ---------------------------------------------------------------------------
+
+
+def wide(count: int) -> Recording:
+    return sampled(*(((f"python f{number} a.py:1",), 1 + number % 7) for number in range(count)))
+
+
+def check_layout(made: Drawn) -> None:
+    for place, parent in enumerate(made.parent.tolist()):
+        low, high = (made.start[parent], made.start[parent] + made.total[parent]) if parent >= 0 else (0, made.whole)
+        assert parent < place
+        assert low <= made.start[place]
+        assert made.start[place] + made.total[place] <= high
+
+
+def test_siblings_are_drawn_the_heaviest_first() -> None:
+    made = drawn.draw(
+        graph_of(sampled((("python a x.py:1",), 1), (("python b x.py:1",), 5), (("python c x.py:1",), 3)))
+    )
+
+    order = np.argsort(made.start)
+    assert made.total[order].tolist() == [5, 3, 1]
+    assert made.start[order].tolist() == [0, 5, 8]
+    check_layout(made)
+
+
+def test_what_is_too_thin_is_counted_and_not_drawn() -> None:
+    recording = sampled((("python big x.py:1",), 12_000 * 100), (("python small x.py:1", "python inner x.py:2"), 99))
+    made = drawn.draw(graph_of(recording))
+    assert (len(made.node), made.left_out) == (1, 1)
+
+    recording = sampled((("python big x.py:1",), 12_000 * 100 - 100), (("python small x.py:1",), 100))
+    made = drawn.draw(graph_of(recording))
+    assert (len(made.node), made.left_out, made.thinnest_px) == (2, 0, pytest.approx(0.1))
+
+
+def test_there_are_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawn, "MOST_DRAWN", 50)
+    made = drawn.draw(graph_of(wide(100)))
+
+    assert len(made.node) <= 50
+    assert len(made.node) + made.left_out == 100
+    assert made.thinnest_px > 0.1
+    check_layout(made)
+
+
+def test_the_rows_of_a_tree_add_up() -> None:
+    graph = graph_of(many())
+    table = drawn.table(graph)
+
+    assert sum(table.data["own_ns"].to_pylist()) == graph.whole == (1 << 24) - 1
+    roots = [row for row in table.data.to_pylist() if row["parent"] is None]
+    assert sum(row["total_ns"] for row in roots) == graph.whole
+    assert {row["layer"] for row in table.data.to_pylist()} == {"python", "modules", "operators"}
+
+
+# --- lines of operators ----------------------------------------------------------------------
+
+
+def test_operators_get_the_line_that_most_samples_came_from() -> None:
+    recording = Recording()
+    for line, count in ((5, 2), (9, 3)):
+        for tail in ((), ("operators aten::mm", "native gemm libmkl.so")):
+            stack = recording.add_stack(*MAIN, f"python f a.py:{line}", "modules Net", "operators aten::linear", *tail)
+            for _ in range(count):
+                recording.add_sample(stack)
+    recording.add_sample(recording.add_stack("native clone libc.so", "operators AddBackward0"))
+    python_inside = recording.add_stack(*MAIN, "operators Custom", "python backward c.py:3", "operators aten::exp")
+    recording.add_sample(python_inside)
+    recording.add_sample(recording.add_stack(*MAIN, "operators aten::wait"), kind="offcpu")
+    stack = recording.add_stack(*MAIN, "operators Custom", "python again c.py:4", "operators Custom")
+    for _ in range(9):
+        recording.add_sample(stack)
+
+    with opened(recording) as reader:
+        assert lines_of_operators(reader) == {
+            "aten::linear": "a.py:9", "aten::mm": "a.py:9", "Custom": "train.py:5", "aten::exp": "c.py:3",
+        }  # fmt: skip
+    with opened(Recording()) as reader:
+        assert lines_of_operators(reader) == {}
+
+
+# --- laws ------------------------------------------------------------------------------------
+
+FRAME = st.sampled_from(
+    ["python f a.py:1", "python f a.py:2", "python g a.py:9", "modules Net", "operators aten::mm", "native n libn.so",
+     "native m libm.so", "kernel kernel", "primitives gemm"]
+)  # fmt: skip
+SAMPLE = st.tuples(
+    st.none() | st.lists(FRAME, min_size=1, max_size=6).map(tuple), st.integers(1, 10**10),
+    st.sampled_from(["cpu", "offcpu", "fault"]), st.sampled_from(WAITS), st.booleans(),
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(
+    st.lists(SAMPLE, min_size=1, max_size=25), st.sampled_from([None, "all", "python", "native", "modules,operators"]),
+    st.booleans(), st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_whatever_is_shown_the_whole_is_that_of_the_table(
+    samples: list[Any], layers: str | None, inverted: bool, by_line: bool, idle: bool
+) -> None:
+    recording = random_recording(samples)
+    rows = [row for row in recording.rows["samples"] if idle or not row["idle"]]
+    sums = {kind: sum(row["weight_ns"] for row in rows if row["kind"] == kind) for kind in ("cpu", "offcpu")}
+    sums["wall"] = sums["cpu"] + sums["offcpu"]
+    sums["pagefaults"] = sum(row["count"] for row in rows if row["kind"] == "fault")
+    with opened(recording) as reader:
+        for kind, wanted in sums.items():
+            look = Look(kind, Choice(idle=idle), layers_called(layers), by_line, inverted)
+            if not wanted:
+                with pytest.raises(UsageError, match="nothing of kind"):
+                    graphs.build(reader, look)
+                continue
+            graph = graphs.build(reader, look)
+            assert graph.whole == wanted
+            made = drawn.draw(graph)
+            assert made.whole == wanted
+            assert made.total[made.parent < 0].sum() <= wanted
+            check_layout(made)
+            if not inverted:
+                assert {one.file for one in graph.frames if one.layer == 0} <= {"a.py"}
+
+
+@pytest.mark.slow
+@settings(max_examples=20)
+@given(st.lists(SAMPLE, min_size=1, max_size=20), st.lists(SAMPLE, min_size=1, max_size=20))
+def test_each_side_of_a_comparison_is_what_it_is_alone(one: list[Any], other: list[Any]) -> None:
+    for side in (one, other):
+        side.append((("python f a.py:1",), 5, "cpu", "gil", False))
+    after, before = random_recording(one), random_recording(other)
+    graph = compared(after, before)
+
+    assert Counter(stacks_of(graph, 0)) == Counter(stacks_of(graph_of(after)))
+    assert Counter(stacks_of(graph, 2)) == Counter(stacks_of(graph_of(before)))

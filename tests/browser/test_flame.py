@@ -1,0 +1,301 @@
+"""Flame graphs driven with mouse and keys in a Chromium without a window: what they say must be what the tables say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from layerscope import cli
+from layerscope.store.reader import Reader
+from layerscope.store.run import Run
+from tests.browser import chromium
+from tests.recordings import MS, Recording
+
+pytestmark = pytest.mark.slow
+FILES = pytest.mark.parametrize("suffix", [".svg", ".html"])
+MAIN = ("python <module> train.py:9", "python main train.py:5")
+CONV = (*MAIN, "modules Net", "operators aten::conv2d", "primitives convolution")
+
+_SHOWN = """
+    const data = JSON.parse(document.querySelector('#flame-data').textContent);
+    return [...document.querySelectorAll('#frames rect')].map((rect, i) => {
+        const box = rect.getBoundingClientRect();
+        return {label: data.frames[data.nodes.frame[i]].label, total: data.nodes.total[i], x: box.x, y: box.y,
+                width: box.width, height: box.height, shown: getComputedStyle(rect).display !== 'none',
+                hit: rect.classList.contains('hit'), fill: getComputedStyle(rect).fill};
+    });"""
+_TIP = """
+    const tip = document.querySelector('#flame-tip');
+    return tip.parentElement.style.display === 'none' ? null : tip.innerText;"""
+_FOUND = "return document.querySelector('.found').textContent"
+_FOCUSED = "return document.activeElement.getAttribute('aria-label')"
+# Texts that lie in no frame.
+_OUTSIDE = """
+    const rects = [...document.querySelectorAll('#frames rect')].map(rect => rect.getBoundingClientRect());
+    return [...document.querySelectorAll('#labels text')].filter(text => {
+        const box = text.getBoundingClientRect(), middle = (box.top + box.bottom) / 2;
+        return !rects.some(rect => rect.left <= box.left && box.right <= rect.right + 1 && rect.top <= middle
+                                   && middle <= rect.bottom);
+    }).map(text => text.textContent);"""
+_TEXTS = "return [...document.querySelectorAll('#labels text')].map(text => text.textContent)"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Page]:
+    with chromium.page(tmp_path_factory.mktemp("browser")) as page:
+        page.resize(1300, 800)
+        yield page
+
+
+@pytest.fixture
+def page(browser: chromium.Page) -> Iterator[chromium.Page]:
+    yield browser
+    browser.open("about:blank")
+    assert browser.answered_from_outside() == []
+
+
+def made() -> Recording:
+    """400 ms: 250 in the convolution (50 of them in its reorder), 100 in loading, 50 in a helper called `conv_name`."""
+    recording = Recording()
+    for stack, weight in (
+        (CONV, 200), ((*CONV, "native reorder libdnnl.so"), 50), ((*MAIN, "python load data.py:3"), 100),
+        ((*MAIN, "python conv_name <b>&amp;.py:1"), 50),
+    ):  # fmt: skip
+        recording.add_sample(recording.add_stack(*stack), weight * MS)
+    return recording
+
+
+@pytest.fixture
+def picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes the recording and the picture of it; gives the address of the file."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(suffix: str, *options: str, recording: Recording | None = None) -> str:
+        (recording or made()).write(tmp_path / "train.layerscope")
+        assert cli.main(["flame", "train", "-o", f"flame{suffix}", "-q", *options]) == 0
+        return (tmp_path / f"flame{suffix}").as_uri()
+
+    return make
+
+
+def shown(page: chromium.Page) -> dict[str, Any]:
+    """The visible frames by label (which are unique here)."""
+    return {frame["label"]: frame for frame in page.run(_SHOWN) if frame["shown"]}
+
+
+def point(page: chromium.Page, label: str, click: bool = False) -> None:
+    frame = shown(page)[label]
+    page.mouse(frame["x"] + frame["width"] / 2, frame["y"] + frame["height"] / 2, click)
+
+
+def search(page: chromium.Page, words: str) -> None:
+    page.keys("/", *words)
+    page.wait(f"document.querySelector('#layerscope-flame').dataset.searched === {json.dumps(words)}")
+
+
+@FILES
+def test_totals_are_those_of_the_table(page: chromium.Page, picture: Any, suffix: str, tmp_path: Path) -> None:
+    page.open(picture(suffix))
+
+    frames = page.run(_SHOWN)
+    with Reader(Run.open(tmp_path / "train.layerscope")) as reader:
+        total = reader.query("SELECT sum(weight_ns)::BIGINT AS total FROM samples").to_pylist()[0]["total"]
+    assert frames[0]["label"] == "all"
+    assert frames[0]["total"] == total == 400 * MS
+    widths = {frame["label"]: frame["width"] / frames[0]["width"] for frame in frames}
+    assert widths["aten::conv2d"] == pytest.approx(250 / 400, abs=0.002)
+    assert widths["load (data.py)"] == pytest.approx(100 / 400, abs=0.002)
+    below = {frame["label"]: frame["y"] for frame in frames}
+    assert below["all"] < below["<module> (train.py)"] < below["Net"] < below["convolution"]
+
+
+@FILES
+def test_a_click_zooms_and_reset_goes_back(page: chromium.Page, picture: Any, suffix: str) -> None:
+    page.open(picture(suffix))
+    before = shown(page)
+
+    point(page, "aten::conv2d", click=True)
+
+    zoomed = shown(page)
+    assert set(zoomed) == set(before) - {"load (data.py)", "conv_name (<b>&amp;.py)"}
+    full = before["all"]["width"]
+    assert zoomed["aten::conv2d"]["width"] == pytest.approx(full, abs=1)
+    assert zoomed["Net"]["width"] == pytest.approx(full, abs=1)
+    assert zoomed["reorder (libdnnl.so)"]["width"] == pytest.approx(full / 5, abs=1)
+    button = page.run(
+        "const b = document.querySelector('.flame-tools button').getBoundingClientRect(); return [b.x, b.y]"
+    )
+    page.mouse(button[0] + 5, button[1] + 5, click=True)
+    assert {label: frame["width"] for label, frame in shown(page).items()} == {
+        label: frame["width"] for label, frame in before.items()
+    }
+
+
+@FILES
+def test_search_says_what_share_was_found(page: chromium.Page, picture: Any, suffix: str) -> None:
+    page.open(picture(suffix))
+
+    search(page, "conv")
+
+    # aten::conv2d holds convolution: together 250 ms; the helper has 50.
+    assert page.run(_FOUND) == "75.0 % · 300 ms · 3 frames"
+    hits = {label for label, frame in shown(page).items() if frame["hit"]}
+    assert hits == {"aten::conv2d", "convolution", "conv_name (<b>&amp;.py)"}
+    page.keys("Escape")
+    assert page.run(_FOUND) == ""
+    assert not any(frame["hit"] for frame in shown(page).values())
+    search(page, "/^(load|reo)/")
+    assert page.run(_FOUND) == "37.5 % · 150 ms · 2 frames"
+    page.keys("Escape")
+    search(page, "/(/")
+    assert page.run(_FOUND) == "no regular expression"
+
+
+@FILES
+def test_a_tooltip_says_what_a_frame_is(page: chromium.Page, picture: Any, suffix: str) -> None:
+    page.open(picture(suffix))
+    assert page.run(_TIP) is None
+
+    point(page, "convolution")
+
+    assert page.run(_TIP).splitlines()[:3] == ["convolution", "primitives", "250 ms, 62.5 % of all; its own 200 ms"]
+    point(page, "conv_name (<b>&amp;.py)")
+    said = page.run(_TIP).splitlines()
+    assert said[:2] == ["conv_name (<b>&amp;.py)", "python · <b>&amp;.py"]
+    assert said[3].startswith("1 sample: ")
+    assert said[4] == "lines 1 (100.0 %)"
+    page.mouse(640, 60)
+    assert page.run(_TIP) is None
+
+
+@FILES
+def test_keys_alone_are_enough(page: chromium.Page, picture: Any, suffix: str) -> None:
+    page.open(picture(suffix))
+    page.run("document.querySelector('#frames rect').focus()")
+
+    page.keys("ArrowDown", "ArrowDown", "ArrowDown")
+    assert page.run(_FOCUSED).startswith("Net; modules; 250 ms, 62.5 % of all")
+    page.keys("ArrowRight")
+    assert page.run(_FOCUSED).startswith("load (data.py); python")
+    page.keys("Enter")
+    assert set(shown(page)) == {"all", "<module> (train.py)", "main (train.py)", "load (data.py)"}
+    page.keys("ArrowUp")
+    assert page.run(_FOCUSED).startswith("main (train.py)")
+    page.keys("Escape")
+    assert len(shown(page)) == len(page.run(_SHOWN))
+
+
+@FILES
+def test_every_control_can_be_reached_by_tab(page: chromium.Page, picture: Any, suffix: str) -> None:
+    page.open(picture(suffix))
+    point(page, "all")
+    reached = []
+    for _ in range(4):
+        page.keys("Tab")
+        reached.append(page.run("return document.activeElement?.tagName.toLowerCase()"))
+
+    assert {"input", "rect"} <= set(reached)
+    names = page.run(
+        "return [...document.querySelectorAll('button, input')].filter(b => !(b.textContent || b.ariaLabel))"
+    )
+    assert names == []
+    assert page.run("return document.querySelector('title').textContent") == "CPU time: train"
+
+
+def test_names_and_the_table_of_the_page(page: chromium.Page, picture: Any) -> None:
+    page.open(picture(".html"))
+
+    rows = page.run(
+        "return [...document.querySelectorAll('#heaviest tbody tr')].map(row => row.innerText.split('\\t'))"
+    )
+    cells = [[cell.strip() for cell in row] for row in rows]
+    assert cells[:4] == [
+        ["convolution", "200 ms", "250 ms"], ["load (data.py)", "100 ms", "100 ms"],
+        ["reorder (libdnnl.so)", "50.0 ms", "50.0 ms"], ["conv_name (<b>&amp;.py)", "50.0 ms", "50.0 ms"],
+    ]  # fmt: skip
+    box = page.run("const b = document.querySelector('#heaviest td button').getBoundingClientRect(); return [b.x, b.y]")
+    page.mouse(box[0] + 5, box[1] + 5, click=True)
+    assert page.run(_FOUND) == "62.5 % · 250 ms · 1 frame"
+    point(page, "load (data.py)", click=True)
+    assert page.run("return document.querySelector('#frame-name').textContent") == "load (data.py)"
+
+
+@FILES
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_both_themes(page: chromium.Page, picture: Any, suffix: str, scheme: str) -> None:
+    page.prefer(scheme)
+    try:
+        page.open(picture(suffix))
+        background = page.run("return getComputedStyle(document.querySelector('.page')).fill")
+        colours = {frame["fill"] for frame in page.run(_SHOWN)}
+    finally:
+        page.prefer("light")
+
+    assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 24, 29)"}[scheme]
+    assert len(colours) == 6  # all, python, modules, operators, primitives, native
+
+
+def test_the_picture_fills_the_window_and_texts_fit(page: chromium.Page, picture: Any) -> None:
+    address = picture(".svg")
+    for width in (1300, 700):
+        page.resize(width, 800)
+        page.open(address)
+        inner = page.run("return window.innerWidth")
+        assert shown(page)["all"]["width"] == pytest.approx(inner, abs=1)
+        assert page.run(_OUTSIDE) == []
+        assert len(page.run(_TEXTS)) >= 6
+    page.resize(1300, 800)
+
+
+def test_a_comparison_is_red_where_it_grew(page: chromium.Page, picture: Any, tmp_path: Path) -> None:
+    before, after = Recording(), Recording()
+    for recording, loading in ((before, 10), (after, 40)):
+        stacks = [recording.add_stack(*CONV), recording.add_stack(*MAIN, "python load data.py:3")]
+        for number in range(100):
+            recording.add_sample(stacks[0], 10 * MS, step=number)
+            recording.add_step(number, number * 100 * MS, (10 * MS, 0, 0, 0, 0))
+        for number in range(loading):
+            recording.add_sample(stacks[1], 10 * MS, step=number)
+    gone = before.add_stack(*MAIN, "python old data.py:9")
+    before.add_sample(gone, 500 * MS, step=3)
+    before.write(tmp_path / "before.layerscope")
+    page.open(picture(".svg", "--diff", "before", recording=after))
+
+    frames = shown(page)
+    red, green, blue = (int(part) for part in frames["load (data.py)"]["fill"].strip("rgb()").split(","))
+    assert red > max(green, blue) + 60
+    grey = [int(part) for part in frames["convolution"]["fill"].strip("rgb()").split(",")]
+    assert max(grey) - min(grey) < 12
+    point(page, "load (data.py)")
+    assert "per step: 4.00 ms, before 1.00 ms, +3.00 ms (+300.0 %)" in page.run(_TIP)
+    texts = page.run("return [...document.querySelectorAll('.about')].map(text => text.textContent)")
+    assert "Gone: main (train.py) > old (data.py), 5.00 ms per step before." in texts
+
+
+@FILES
+def test_ten_thousand_frames_are_drawn_and_found(page: chromium.Page, picture: Any, suffix: str) -> None:
+    recording = Recording()
+    for number in range(1500):
+        recording.rows.setdefault("frames", []).append(
+            {"frame": number, "layer": "python", "name": f"f{number}", "file": "a.py", "line": 1}
+        )
+    for outer in range(50):
+        up = recording._add("stacks", "stack", parent=None, frame=outer, depth=0)
+        for inner in range(300):
+            stack = recording._add("stacks", "stack", parent=up, frame=50 + inner, depth=1)
+            recording.add_sample(stack, 10 * MS + inner)
+    page.open(picture(suffix, recording=recording))
+
+    frames = page.run("return document.querySelectorAll('#frames rect').length")
+    drawn = json.loads(page.run("return document.querySelector('#flame-data').textContent"))
+    texts = page.run("return [...document.querySelectorAll('.about')].map(text => text.textContent)")
+    cut = [text for text in texts if "thinner than" in text]
+    assert frames == len(drawn["nodes"]["total"]) <= 10_001
+    assert cut
+    assert int(cut[0].split()[0].replace(",", "")) == 15_050 + 1 - frames
+    search(page, "f50 (")
+    assert page.run(_FOUND).endswith(" frames")

@@ -1,0 +1,105 @@
+"""Folded stacks."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from layerscope.collect.formats import folded, known
+from layerscope.collect.imported import Imported
+from tests.collect.test_perf_data import codes, column, stack_names
+
+NAME = st.text(st.characters(blacklist_characters=";\n\r", blacklist_categories=["Cs", "Cc", "Z"]), min_size=1)
+
+
+def read(tmp_path: Path, content: str | bytes) -> Imported:
+    path = tmp_path / "stacks.folded"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return folded.read(path)
+
+
+def sums(content: Imported) -> Counter[tuple[str, ...]]:
+    names = map(tuple, stack_names(content))
+    return Counter(dict(zip(names, column(content, "weight_ns"), strict=True)))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_stacks_and_sums(tmp_path: Path, encoding: str, newline: str, pack: type[bytes]) -> None:
+    text = "# a comment\nmain;a b;c 1\nmain;a b;c 2\nmain 4\n\nmain;ü 8.5\n".replace("\n", newline)
+    content = read(tmp_path, pack(text.encode(encoding)))
+    assert folded.recognises(text.encode(encoding))
+    assert sums(content) == {("main", "a b", "c"): 3, ("main",): 4, ("main", "ü"): 8}
+    assert codes(content) == {"no_unit"}
+
+
+def test_endings_tell_where_a_function_is(tmp_path: Path) -> None:
+    content = read(tmp_path, "step (train.py:12);run_[j];read_[i];vfs_read_[k];[kernel] 1\n")
+    assert content.stacks is not None
+    frames = content.stacks.frames
+    assert list(zip(frames["layer"], frames["name"], frames["file"], frames["line"], strict=True)) == [
+        ("python", "step", "train.py", 12), ("native", "run", None, None), ("native", "read", None, None),
+        ("kernel", "vfs_read", None, None), ("kernel", "[kernel]", None, None),
+    ]  # fmt: skip
+
+
+def test_what_is_no_stack_is_counted(tmp_path: Path) -> None:
+    content = read(tmp_path, "a;b 1\nno number\n// said by a tool\na;c 2\n")
+    assert sums(content) == {("a", "b"): 1, ("a", "c"): 2}
+    assert "no number" in content.problems[1].what
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 64])
+def test_a_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
+    text = "".join(f"main;f{number % 7};g{number % 5};h{number} {number}\n" for number in range(100))
+    whole = sums(read(tmp_path, text))
+    monkeypatch.setattr("layerscope.collect.formats.text_chunks.CHUNK_BYTES", chunk_bytes)
+    assert sums(read(tmp_path, text)) == whole == {
+        ("main", f"f{number % 7}", f"g{number % 5}", f"h{number}"): number for number in range(1, 100)
+    }  # fmt: skip
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.lists(NAME, min_size=1, max_size=6).map(tuple), st.integers(1, 1000)), min_size=1))
+def test_sums_are_kept(tmp_path: Path, rows: list[tuple[tuple[str, ...], int]]) -> None:
+    expected: Counter[tuple[str, ...]] = Counter()
+    for names, count in rows:
+        expected[names] += count
+    content = read(tmp_path, "".join(f"{';'.join(names)} {count}\n" for names, count in rows))
+    rejected = "lines_rejected" in codes(content)
+    plain = [names for names in expected if not any("_[" in one or "(" in one for one in names)]
+    for names in plain:
+        assert rejected or sums(content)[names] == expected[names]
+    assert rejected or sum(sums(content).values()) == sum(expected.values())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [b"", b"a b\n", b"hello 1\nworld 2\n", b"\0;\0 1\n", b"onednn_verbose,exec;x 1\n", b"int x; // 1\nint y;\nz;\n"],
+)
+def test_other_texts_are_not_taken(other: bytes) -> None:
+    assert not folded.recognises(other)
+
+
+@pytest.mark.parametrize("name", ["alternating", "recursion", "simple-crlf", "simple-utf16-be", "simple-utf16-le",
+                                  "simple-with-invalids", "simple", "tall"])  # fmt: skip
+def test_files_of_others(name: str) -> None:
+    path = Path(os.environ.get("LAYERSCOPE_CORPUS", "")) / "perf_script" / "folded" / f"{name}.txt"
+    if "LAYERSCOPE_CORPUS" not in os.environ or not path.exists():
+        pytest.skip("LAYERSCOPE_CORPUS names no folder with these stacks")
+    content = path.read_bytes()
+    assert [one.MEANING for one in known() if one.recognises(content)] == [folded.MEANING]
+    encoding = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}.get(content[:2], "utf-8")
+    expected: Counter[tuple[str, ...]] = Counter()
+    for line in content.decode(encoding).splitlines():
+        stack, _, number = line.rpartition(" ")
+        if number.isdigit():
+            expected[tuple(stack.split(";"))] += int(number)
+    assert sums(folded.read(path)) == expected

@@ -1,0 +1,184 @@
+"""The session's end of the sampler: what it checks, what it says when the sampler is gone, and whole recordings."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from layerscope.cli._open import open_run
+from layerscope.collect import sampled
+from layerscope.collect import sampler as module
+from layerscope.collect.layers.stacks import SampledFile
+from layerscope.collect.layout import SEND_SAMPLES
+from layerscope.collect.sampler import Sampler
+from layerscope.model.events import Problem
+from tests.native_sampler.sampling import Sampled, check, check_sums
+from tests.recorded import ROOT, ask, layerscope
+
+REFUSES = ROOT / "tests" / "programs" / "refuses.py"
+PERF_EVENT_OPEN = 298
+PATIENCE_S = 60
+BURN = """
+import time
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        sum(range(500))
+"""
+
+
+@pytest.fixture
+def program() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "600"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def started(raw: Path, problems: list[Problem]) -> tuple[Sampler, int]:
+    """A sampler that runs, and its pid."""
+    sampler = Sampler(raw, problems)
+    before = set(children())
+    assert sampler.start()
+    (pid,) = set(children()) - before
+    return sampler, pid
+
+
+def children() -> list[int]:
+    found: list[int] = []
+    for task in Path("/proc/self/task").glob("*/children"):
+        found += [int(word) for word in task.read_text().split()]
+    return found
+
+
+def test_nothing_is_said_where_all_can_be_recorded(native_agent: Path, tmp_path: Path, program) -> None:
+    problems: list[Problem] = []
+    sampler, _ = started(tmp_path, problems)
+    assert sampler.settings == {"hz": 99, "timers": 0}
+    sampler.begin(program.pid, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+
+    sampler.end()
+    assert problems == []
+    assert sampler.cpu_ns > 0
+    file = SampledFile(tmp_path / sampled.FILE)
+    file.advance()
+    assert file.ended
+    assert [int(row["pid"]) for row in file.processes.values()] == [program.pid]
+    assert file.settings["switches"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_sampler_that_is_gone_is_told(native_agent: Path, tmp_path: Path, monkeypatch, program, number) -> None:
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.5)
+    problems: list[Problem] = []
+    sampler, pid = started(tmp_path, problems)
+    os.kill(pid, number)
+    sampler.begin(program.pid, 1)
+    for _ in range(500):
+        area = os.memfd_create("area")
+        sampler.keep({"type": SEND_SAMPLES, "pid": program.pid, "index": 0, "process_start": 1}, area)
+
+    sampler.end()
+    assert [problem.code for problem in problems] == ["sampler_lost"]
+    assert not Path(f"/proc/{pid}").exists()
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        os.fstat(area)
+
+
+def test_without_its_program_there_are_no_stacks(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(module, "BINARY", tmp_path / "nothing")
+    problems: list[Problem] = []
+    sampler = Sampler(tmp_path, problems)
+
+    assert not sampler.start()
+    sampler.end()
+    assert [problem.code for problem in problems] == ["no_sampler"]
+
+
+def recorded(folder: Path) -> Sampled:
+    found = Sampled(SampledFile(folder / "recording.layerscope" / "raw" / sampled.FILE), {})
+    check(found)
+    return found
+
+
+@pytest.mark.slow
+def test_a_program_in_python_with_children(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+    """A forked child, one that executes, and what becomes another program: all have their stacks."""
+    (tmp_path / "program.py").write_text(
+        BURN + "import os, subprocess, sys, threading\n"
+        "def of_child(): burn(0.4)\ndef of_thread(): burn(0.4)\ndef of_main(): burn(0.4)\n"
+        "def of_new(): burn(0.4)\n"
+        "if len(sys.argv) > 1:\n    of_new()\n    sys.exit(3)\n"
+        "pid = os.fork()\nif not pid:\n    of_child()\n    os._exit(0)\nos.waitpid(pid, 0)\n"
+        "thread = threading.Thread(target=of_thread)\nthread.start()\nthread.join()\nof_main()\n"
+        "subprocess.run([sys.executable, __file__, 'x'])\n"
+        "os.execv(sys.executable, [sys.executable, __file__, 'x'])\n"
+    )
+    done = layerscope("run", "-q", "--layers", "+stacks", "-o", "recording", "--", program_python, "program.py",
+                      cwd=tmp_path)  # fmt: skip
+
+    assert done.returncode == 3, done.stderr
+    found = recorded(tmp_path)
+    assert found.codes() == set()
+    rows = found.samples[(found.samples["kind"] == sampled.CPU) & (found.samples["stack"] != sampled.NONE)]
+    inner = np.array(
+        [next((n for n in chain if n.startswith("of_")), "") for chain in (python(found, r) for r in rows)]
+    )
+    process = np.array([found.file.threads[int(t)]["process"] for t in rows["thread"]])
+    weights = {name: int(rows["weight_ns"][inner == name].sum()) for name in ("of_child", "of_thread", "of_main")}
+    assert all(ns > 300e6 for ns in weights.values()), weights
+    assert int(rows["weight_ns"][inner == "of_new"].sum()) > 600e6
+    assert len(set(process[inner == "of_new"])) == 2
+    assert not set(process[inner == "of_child"]) & set(process[inner == "of_main"])
+    quality = found.file.quality
+    assert quality["to_root"] >= 0.95 * quality["samples"]
+    assert quality["spliced"] >= 0.97 * quality["python"]
+
+
+def python(found: Sampled, row: np.void) -> list[str]:
+    """The functions of Python in the stack of a sample, the innermost first."""
+    chain = [frame for frame in found.chain(int(row["stack"])) if frame["kind"] == sampled.PYTHON]
+    return [found.file.codes[frame["of"]].name for frame in chain]
+
+
+@pytest.mark.slow
+def test_where_the_kernel_gives_no_events_timers_take_their_place(
+    native_agent: Path, program_python: str, tmp_path: Path
+) -> None:
+    (tmp_path / "program.py").write_text(BURN + "burn(1)\ntime.sleep(0.7)\n")
+    own = [sys.executable, str(REFUSES), str(PERF_EVENT_OPEN), str(errno.EPERM)]
+    command = [*own, sys.executable, "-m", "layerscope", "run", "-q", "--layers", "+stacks", "-o", "recording", "--",
+               program_python, "program.py"]  # fmt: skip
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    found = recorded(tmp_path)
+    rows = found.samples[(found.samples["kind"] == sampled.CPU) & (found.samples["stack"] != sampled.NONE)]
+    inside = ["burn" in python(found, row) for row in rows]
+    assert rows["weight_ns"][inside].sum() > 800e6
+    waits = found.samples[found.samples["kind"] == sampled.OFFCPU]
+    assert (waits["flags"] & sampled.EXACT == 0).all()
+    assert waits["weight_ns"][waits["system_call"] == 230].sum() > 400e6
+    run = open_run(tmp_path / "recording.layerscope")
+    said = {row["code"]: row for row in ask(run, "SELECT * FROM problems WHERE layer = 'stacks'")}
+    assert "sysctl" in said["events_refused"]["remedy"]
+    assert said["events_refused"]["lost"]
+
+
+def test_sums_hold_for_a_short_program(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(BURN + "burn(0.3)\n")
+    layerscope("run", "-q", "--layers", "+stacks", "-o", "recording", "--", program_python, "program.py", cwd=tmp_path)
+
+    check_sums(recorded(tmp_path))

@@ -1,0 +1,88 @@
+"""Programs in C that know what they did: CPU time by function, waits to the nanosecond, page faults."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from layerscope.collect import sampled
+from tests.native_sampler.sampling import NOBODY, Sampling, check, check_sums, function, line_with
+
+FUTEX, READ, NANOSLEEP = 202, 0, 230
+PERIOD_NS = 10_101_010
+
+
+def allowed(share: float, count: int) -> float:
+    """How far a share of so many samples may be off, one time in a hundred million: 6 standard deviations."""
+    return 6 * math.sqrt(share * (1 - share) / count)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("user", [(), NOBODY], ids=["root", "nobody"])
+def test_cpu_time_of_two_functions(known, sampling: Callable[..., Sampling], user) -> None:
+    found, said = sampling(user).run(known, "split", 3000)
+
+    check(found)
+    check_sums(found)
+    measured = line_with(said, "sixty_ns")
+    rows = found.of(measured["tid"], sampled.CPU)
+    sixty, sixty_ns = found.weight_in(rows, function(said, "sixty"))
+    forty, forty_ns = found.weight_in(rows, function(said, "forty"))
+    share = measured["sixty_ns"] / (measured["sixty_ns"] + measured["forty_ns"])
+    count = sixty + forty
+    total_ns = measured["sixty_ns"] + measured["forty_ns"]
+    # One at each period of CPU time but those in the kernel, which the weights say.
+    in_kernel = int(np.round(rows["kernel_ns"] / PERIOD_NS).sum())
+    assert abs(count + in_kernel - total_ns / PERIOD_NS) <= 0.05 * total_ns / PERIOD_NS + 2
+    assert abs(sixty / count - share) <= allowed(share, count)
+    assert abs(sixty_ns / (sixty_ns + forty_ns) - share) <= 2 * allowed(share, count)
+    assert found.file.quality["to_root"] == found.file.quality["samples"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("user", [(), NOBODY], ids=["root", "nobody"])
+def test_waits_are_as_long_as_the_threads_themselves_measured(known, sampling: Callable[..., Sampling], user) -> None:
+    found, said = sampling(user).run(known, "locks", 20)
+
+    check(found)
+    check_sums(found)
+    for what, place, call in (("sleeper", "sleep_under_lock", NANOSLEEP), ("waiter", "wait_for_lock", FUTEX)):
+        measured = line_with(said, "what", what)
+        rows = found.of(measured["tid"], sampled.OFFCPU)
+        rows = rows[(rows["at_ns"] >= measured["begun"]) & (rows["at_ns"] < measured["ended"])]
+        # What the thread was off a CPU is the time that passed less its CPU time: two clocks that it read itself.
+        off_ns = int(rows["weight_ns"].sum())
+        assert abs(off_ns - measured["off_ns"]) <= 0.02 * measured["off_ns"], what
+        count, in_place_ns = found.weight_in(rows, function(said, place))
+        assert in_place_ns >= 0.9 * 20 * 50e6, (what, count)
+        long = rows[(rows["flags"] & sampled.EXACT > 0) & (rows["weight_ns"] > 30e6)]
+        assert len(long) >= 19
+        assert set(long["system_call"]) == {call}
+        assert set(long["file"]) == {sampled.NO_FILE}
+
+
+@pytest.mark.parametrize(("mode", "kind"), [("pipe", sampled.PIPE), ("socket", sampled.SOCKET)])
+def test_what_a_thread_waits_for(known, sampling: Callable[..., Sampling], mode: str, kind: int) -> None:
+    found, said = sampling().run(known, mode)
+
+    check(found)
+    rows = found.of(line_with(said, "what", "reader")["tid"], sampled.OFFCPU)
+    long = rows[(rows["flags"] & sampled.EXACT > 0) & (rows["weight_ns"] > 30e6)]
+    assert len(long) >= 5
+    assert set(long["system_call"]) == {READ}
+    assert set(long["file"]) == {kind}
+
+
+def test_page_faults(known, sampling: Callable[..., Sampling]) -> None:
+    found, said = sampling().run(known, "faults", 60_000)
+
+    check(found)
+    rows = found.samples[found.samples["kind"] == sampled.FAULT]
+    inside = [found.passes(int(row["stack"]), *list(function(said, "touch").values())[1:]) for row in rows]
+    counted = int(rows["count"][np.array(inside, bool)].sum())
+    measured = line_with(said, "faults")["faults"]
+    assert abs(counted - measured) <= 2 * 509 + 0.02 * measured
+    assert (rows["weight_ns"] == 0).all()

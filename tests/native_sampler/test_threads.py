@@ -1,0 +1,115 @@
+"""Threads and processes that come and go: short ones, many, forked ones, ones that are killed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from layerscope.collect import sampled
+from tests.native_sampler.sampling import NOBODY, PATIENCE_S, Sampling, check, check_sums, line_with
+
+
+@pytest.mark.slow
+def test_a_thousand_threads_of_a_millisecond(known, sampling: Callable[..., Sampling]) -> None:
+    found, said = sampling().run(known, "short", 1000)
+
+    check(found)
+    check_sums(found)
+    used_ns = line_with(said, "used_ns")["used_ns"]
+    assert len(found.file.threads) == 1001
+    assert all(row["end_ns"] > row["start_ns"] for row in found.file.threads.values())
+    others = found.samples[(found.samples["thread"] > 0) & (found.samples["kind"] == sampled.CPU)]
+    # What is left of a thread after it has read its clock is its own end.
+    assert used_ns * 0.95 <= others["weight_ns"].sum() <= used_ns * 1.5
+    assert found.told["lost_records"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("user", [(), NOBODY], ids=["root", "nobody"])
+def test_five_hundred_threads_at_once(known, sampling: Callable[..., Sampling], user) -> None:
+    found, said = sampling(user).run(known, "many", 500)
+
+    check(found)
+    check_sums(found)
+    used_ns = line_with(said, "used_ns")["used_ns"]
+    assert len(found.file.threads) == 501
+    others = found.samples[(found.samples["thread"] > 0) & (found.samples["kind"] == sampled.CPU)]
+    assert used_ns * 0.95 <= others["weight_ns"].sum() <= used_ns * 1.5
+    assert found.codes() == set()
+    assert found.file.quality["missed_threads"] == 0
+    # 20 ms each: of most of them a period has passed.
+    sampled_threads = np.unique(others["thread"][others["stack"] != sampled.NONE])
+    assert len(sampled_threads) > 400
+
+
+def test_a_forked_child_is_sampled_from_its_beginning(known, sampling: Callable[..., Sampling]) -> None:
+    found, said = sampling().run(known, "forks", 300)
+
+    check(found)
+    check_sums(found)
+    child = line_with(said, "child")["child"]
+    assert [row["pid"] for row in found.file.processes.values()].count(child) == 1
+    rows = found.of(child, sampled.CPU)
+    known_ns = int(rows["weight_ns"][rows["stack"] != sampled.NONE].sum())
+    assert known_ns >= 250e6
+
+
+def test_a_program_that_is_killed_keeps_what_was_sampled(known, sampling: Callable[..., Sampling]) -> None:
+    found, _ = sampling().run(known, "dies", 300)
+
+    check(found)
+    check_sums(found)
+    cpu = found.samples[found.samples["kind"] == sampled.CPU]
+    assert cpu["weight_ns"][cpu["stack"] != sampled.NONE].sum() >= 250e6
+
+
+def test_a_sampler_that_is_killed_leaves_a_readable_file(known, sampling: Callable[..., Sampling]) -> None:
+    from layerscope.collect.layers.stacks import SampledFile
+
+    one = sampling()
+    program = one.start_known(known, "burn", 1200)
+    file = SampledFile(one.raw / sampled.FILE)
+    give_up = time.monotonic() + PATIENCE_S
+    while not len(file.take(sampled.SAMPLES)) and time.monotonic() < give_up:
+        time.sleep(0.05)
+        file.advance()
+    one.process.kill()
+
+    program.communicate(timeout=PATIENCE_S)
+    assert program.returncode == 0
+    file.advance()
+    assert not file.ended
+    assert not file.is_damaged
+    assert file.threads
+
+
+def test_signals_of_the_terminal_do_not_end_it(known, sampling: Callable[..., Sampling]) -> None:
+    one = sampling()
+    program = one.start_known(known, "burn", 300)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        one.process.send_signal(number)
+
+    program.communicate(timeout=PATIENCE_S)
+    check(one.end())
+
+
+@pytest.mark.slow
+def test_a_program_that_takes_the_signal_is_told_about(known, sampling: Callable[..., Sampling]) -> None:
+    found, _ = sampling().run(known, "takes", 6000)
+
+    check(found)
+    check_sums(found)
+    assert found.codes() == {"sigurg_taken"}
+
+
+def test_timers_of_the_program_without_events(known, sampling: Callable[..., Sampling]) -> None:
+    found, _ = sampling().run(known, "burn", 400, TIMERS="1")
+
+    check(found)
+    cpu = found.samples[found.samples["kind"] == sampled.CPU]
+    assert (cpu["kernel_ns"] == 0).all()
+    assert cpu["weight_ns"][cpu["stack"] != sampled.NONE].sum() >= 300e6

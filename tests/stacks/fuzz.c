@@ -1,0 +1,154 @@
+/* fuzz FILE FOLDER ROUNDS SEED: an ELF file with mutations, and stacks of nonsense: nothing may crash. */
+#define _GNU_SOURCE
+#include "stacks/unwinding.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static uint64_t state;
+
+static uint64_t any(uint64_t below) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return below ? state % below : 0;
+}
+
+/* Where mutations do most: headers, the table of unwind information, and that information behind it. */
+static size_t place(const uint8_t *bytes, size_t size) {
+    const Elf64_Ehdr *elf = (const void *)bytes;
+    const Elf64_Phdr *headers = (const void *)(bytes + elf->e_phoff);
+    if (any(3) == 0)
+        return any(1024 < size ? 1024 : size);
+    for (unsigned i = 0; i < elf->e_phnum; i++)
+        if (headers[i].p_type == PT_GNU_EH_FRAME && headers[i].p_offset < size)
+            return headers[i].p_offset + any(3 * headers[i].p_filesz + 64) % (size - headers[i].p_offset);
+    return any(size);
+}
+
+static void mutate(uint8_t *copy, size_t size, const uint8_t *original) {
+    static const uint8_t edges[] = {0, 1, 0x7f, 0x80, 0xff, 0x0f, 0x10, 0x16, 0x3b, 0x1b};
+    uint64_t count = 1 + any(12);
+    for (uint64_t i = 0; i < count; i++) {
+        size_t at = place(original, size);
+        for (uint64_t length = any(3) ? 1 : 1 + any(9); length && at < size; length--, at++)
+            copy[at] = any(2) ? (uint8_t)any(256) : edges[any(sizeof edges)];
+    }
+}
+
+static void ask(ls_object *object, uint64_t most) {
+    uint64_t found;
+    for (unsigned i = 0; i < 64; i++) {
+        uint64_t address = any(8) ? any(most) : any(0);
+        const ls_row *row = ls_row_at(object, address);
+        if (row && (row->count > LS_REGISTERS || row->cfa.of >= LS_REGISTERS))
+            abort();
+        ls_object_offset(object, address, &found);
+        ls_object_address(object, address, &found);
+    }
+    ls_object_in_function(object, any(most), any(2) ? "plugged" : "_PyEval_EvalFrameDefault");
+}
+
+static void one_file(const char *path, const uint8_t *original, size_t size, uint8_t *copy, uint32_t number) {
+    size_t length = any(16) ? size : any(size);
+    memcpy(copy, original, size);
+    mutate(copy, size, original);
+    int file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (file < 0 || write(file, copy, length) != (ssize_t)length)
+        abort();
+    ls_object object = {.facts = {.number = number}, .file = file};
+    ls_object_read(&object, (ls_source){file, 0, 0, any(4) == 0});
+    if (any(8) == 0 && ftruncate(file, (off_t)any(size)))
+        abort();
+    ask(&object, size);
+    ls_section *sections[] = {&object.table, &object.frames};
+    for (int i = 0; i < 2; i++) {
+        if (sections[i]->bytes)
+            munmap(sections[i]->bytes, sections[i]->size);
+        free(sections[i]->loaded);
+    }
+    free(object.loads);
+    free(object.index);
+    free(object.function);
+    free(object.ranges);
+    close(file);
+}
+
+static bool read_word(void *of, uint64_t address, uint64_t *word) {
+    (void)of;
+    *word = address * 3;
+    return address & 1;
+}
+
+static void one_expression(void) {
+    uint8_t code[64];
+    uint64_t registers[LS_REGISTERS], value = any(0);
+    size_t bytes = any(sizeof code);
+    uint8_t *exact = malloc(bytes + 1); /* what is read behind it is found by the checker */
+    for (size_t i = 0; i < bytes; i++)
+        exact[i] = (uint8_t)(any(4) ? 0x06 + any(0x2a) : any(256));
+    for (int i = 0; i < LS_REGISTERS; i++)
+        registers[i] = any(0);
+    ls_machine machine = {registers, (uint32_t)any(1u << LS_REGISTERS), read_word, NULL};
+    exact = realloc(exact, bytes ? bytes : 1);
+    ls_expression(&machine, exact, bytes, any(2), &value);
+    free(exact);
+}
+
+/* Words that look like the stack: addresses of code and of itself, small numbers, noise. */
+static void one_stack(ls_space *space) {
+    static uint64_t words[2048];
+    static ls_native_frame frames[64];
+    uint64_t registers[LS_REGISTERS], base = 0x7ffd00000000u + any(1u << 20) * 8;
+    ls_range code = ls_space_code(space);
+    for (unsigned i = 0; i < 2048 + LS_REGISTERS; i++) {
+        uint64_t way = any(6), word = way < 2   ? (uint64_t)(uintptr_t)one_stack + any(40000)
+                                      : way < 3 ? code.start + any(code.end - code.start)
+                                      : way < 4 ? base + 8 * any(2048)
+                                      : way < 5 ? any(100)
+                                                : any(0) * any(3);
+        if (i < 2048)
+            words[i] = word;
+        else
+            registers[i - 2048] = word;
+    }
+    registers[LS_RSP] = base + any(20) * 8;
+    ls_stack_copy stack = {base, (const uint8_t *)words, any(sizeof words), NULL, NULL};
+    uint32_t how, known = (uint32_t)any(1u << LS_REGISTERS) | 1u << LS_RSP | 1u << LS_RIP;
+    int count = ls_unwind(space, registers, known, &stack, frames, (int)any(65), &how);
+    if (count < 0 || count > 64)
+        abort();
+}
+
+int main(int argc, char **argv) {
+    char path[4096];
+    if (argc < 5)
+        return 2;
+    FILE *file = fopen(argv[1], "rb");
+    fseek(file, 0, SEEK_END);
+    size_t size = (size_t)ftell(file);
+    uint8_t *original = malloc(size), *copy = malloc(size);
+    rewind(file);
+    if (fread(original, 1, size, file) != size)
+        return 2;
+    fclose(file);
+    state = strtoull(argv[4], NULL, 10) * 2654435761u + 88172645463325252u;
+    ls_space *space = ls_space_of(getpid());
+    snprintf(path, sizeof path, "%s/mutated", argv[2]);
+    for (uint32_t i = 0; i < (uint32_t)atoi(argv[3]); i++) {
+        one_file(path, original, size, copy, 1000 + i);
+        one_expression();
+        if (i % 4 == 0)
+            one_stack(space);
+    }
+    free(original);
+    free(copy);
+    ls_space_free(space);
+    puts("done");
+    return 0;
+}
