@@ -171,7 +171,9 @@ def test_an_unknown_by_names_the_known_ones() -> None:
 
 
 def test_an_unknown_table_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"no table 'ops'.*counters, functions, lines, modules, operators, primitives, processes, "):
+    with pytest.raises(
+        UsageError, match=r"no table 'ops'.*counters, functions, lines, modules, operators, primitives, "
+    ):
         tables.load("ops")
 
 

@@ -119,6 +119,27 @@ def test_waits_have_their_reason_and_page_faults_their_number(raw: Path) -> None
     ]  # fmt: skip
 
 
+def test_a_long_wait_that_came_in_parts_is_one(raw: Path) -> None:
+    training(raw)
+    stacks = SamplerFile(raw, MAIN)
+    stacks.thread(0, MAIN, 400)
+    stacks.thread(1, WORKER, 400)
+    stack, other = stacks.stack("py:train", "wait"), stacks.stack("py:train")
+    goes_on = sampled.EXACT | sampled.UNFINISHED
+    for at_ns, dur_ns, flags in ((1000, 100, goes_on), (1100, 100, goes_on), (1200, 30, sampled.EXACT)):
+        stacks.wait(at_ns, 0, stack, dur_ns, FUTEX, flags=flags)
+        stacks.wait(at_ns, 1, stack, dur_ns, FUTEX, flags=flags)
+    stacks.wait(1230, 0, stack, 5, FUTEX)  # begins where that one ended, which did not go on
+    stacks.wait(2000, 1, stack, 10, FUTEX, flags=goes_on)
+    stacks.wait(2010, 1, other, 10, FUTEX)
+    stacks.end(20_000)
+
+    found = [(row["tid"], row["at_ns"], row["weight_ns"]) for row in samples(Converted(raw))]
+    assert sorted(found) == [
+        (MAIN, 1000, 230), (MAIN, 1230, 5), (WORKER, 1000, 230), (WORKER, 2000, 10), (WORKER, 2010, 10)
+    ]  # fmt: skip
+
+
 def test_a_worker_is_charged_to_the_primitive_that_it_has_a_share_of(raw: Path) -> None:
     file = RawFile(raw, MAIN, 500)
     file.poll(600)

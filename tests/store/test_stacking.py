@@ -97,6 +97,19 @@ def test_a_span_lies_inside_of_the_function_that_begins_it() -> None:
     assert fusion.fused.frames(fusion.stack(stack, chain)) == [10, 30, 11, 20, 12, 13, 21, 14, 15, 22, 23, 16]
 
 
+def test_modules_lie_where_python_calls_them_and_what_is_around_just_outside() -> None:
+    fusion = Fusion(anchors={2: 5, 4: 5, 40: 5, 41: 5})
+    stack = NONE
+    for frame in (1, 2, 3, 4, 6, 7):  # 6 is the last of Python
+        stack = fusion.sampled.push(stack, frame)
+    fusion.outer = [0, 1, 2, 3, 4, 4]
+    chain = NONE
+    for frame in (30, 40, 41, 31):
+        chain = fusion.chains.push(chain, frame)
+
+    assert fusion.fused.frames(fusion.stack(stack, chain)) == [1, 30, 2, 40, 3, 4, 41, 6, 31, 7]
+
+
 def test_without_an_outer_frame_the_spans_are_outermost() -> None:
     fusion = Fusion()
     leaf = fusion.sampled.push(NONE, 1)

@@ -31,8 +31,8 @@ _BEGINS = re.compile(
     r"gomp_thread_start|__kmp_launch_(thread|worker).*|std::thread::.*|thread_start)$"
 )
 
-# What begins a span in PyTorch and oneDNN, and the spans that it begins: (layer and name of the function, layer and name
-# of the span). Any operator that somebody listens to goes through the slow path of the dispatcher.
+# What begins a span in PyTorch and oneDNN, and the spans that it begins: layer and name of the function, layer and name
+# of the span. Any operator that somebody listens to goes through the slow path of the dispatcher.
 _ANCHORS = (
     (
         _NATIVE, re.compile(r"^torch::autograd::Engine::evaluate_function$"),

@@ -154,6 +154,7 @@ class Stacks:
 
     def _write(self, rows: np.ndarray, process: Process, spans: _Open | None, assign: Assign) -> None:
         """Write samples of one process."""
+        rows = whole_waits(rows)
         at_ns = rows["at_ns"].astype(np.int64)
         threads, inverse = np.unique(rows["thread"], return_inverse=True)
         keys = np.array([self._track_of(thread, process) for thread in threads.tolist()], np.int32)
@@ -307,6 +308,22 @@ class Stacks:
             )
         told += [{key: getattr(problem, key) for key in _PROBLEM} for problem in self._frames.problems()]
         return [{"layer": STACKS, **problem} for problem in told]
+
+
+def whole_waits(rows: np.ndarray) -> np.ndarray:
+    """Samples in which the parts of a long wait, which the sampler writes while it lasts, are one."""
+    order = np.lexsort((rows["at_ns"], rows["thread"], rows["kind"]))
+    rows = rows[order]
+    ends = rows["at_ns"] + rows["weight_ns"]
+    goes_on = (rows["kind"] == sampled.OFFCPU) & (rows["flags"] & sampled.UNFINISHED > 0)
+    is_next = (rows["thread"][1:] == rows["thread"][:-1]) & (rows["stack"][1:] == rows["stack"][:-1])
+    is_next &= (rows["kind"][1:] == sampled.OFFCPU) & (rows["at_ns"][1:] == ends[:-1]) & goes_on[:-1]
+    first = np.flatnonzero(np.append(True, ~is_next)) if len(rows) else np.zeros(0, np.intp)
+    whole = rows[first]
+    if len(whole) < len(rows):
+        whole["weight_ns"] = np.add.reduceat(rows["weight_ns"], first)
+        whole["flags"] = rows["flags"][np.append(first[1:], len(rows)) - 1]
+    return whole
 
 
 def _no_steps(at_ns: np.ndarray, track: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

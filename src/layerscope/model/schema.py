@@ -294,9 +294,7 @@ FRAMES = Table(
     (
         Column("frame", "int32", "key of the frame"),
         Column("layer", "name", "python, modules, operators, ranges, primitives, native or kernel"),
-        Column(
-            "name", "string", "function without parameters, operator, ...; of a module its path"
-        ),
+        Column("name", "string", "function without parameters, operator, ...; of a module its path"),
         Column("signature", "string", "the whole name, where that says more", nullable=True),
         Column("file", "string", "its source file, as far as it is known", nullable=True),
         Column("line", "int32", "line in that file", nullable=True),

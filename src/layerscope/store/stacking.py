@@ -4,8 +4,9 @@ with the spans that were open.
 A *fused* stack has what was sampled with the modules, operators, ranges and primitives that were open at the time: each
 inside of the function that begins such a span. A span that no function there begins lies just outside of the one that
 begins the next span in it; without such a one behind all frames of Python (or, without Python, behind those that every
-thread begins with) and outside of the native frames below. Stacks are given out in the order in which they are first seen, so a parent's number is
-smaller.
+thread begins with) and outside of the native frames below.
+
+Stacks are given out in the order in which they are first seen, so a parent's number is smaller.
 """
 
 from __future__ import annotations
