@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -78,8 +79,9 @@ class _Arguments(msgspec.Struct, gc=False):
 
 class _Event(msgspec.Struct, gc=False):
     ph: str = ""
-    ts: float = 0.0
-    dur: float = 0.0
+    # A double has no room for the nanoseconds of a number of microseconds that began months ago.
+    ts: Decimal = Decimal(0)
+    dur: Decimal = Decimal(0)
     cat: str = ""
     name: str = ""
     tid: int | str = 0
@@ -160,14 +162,18 @@ def _columns(file: _File, clock: Conversion) -> KinetoTrace:
 
 
 def _times_ns(rows: list[_Event], base_ns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Start and end in whole ns of CLOCK_REALTIME: microseconds below 2**53 ns, so that rounding gives them back."""
-    start = np.rint(np.array([event.ts for event in rows], np.float64) * 1000).astype(np.int64) + base_ns
-    duration = np.rint(np.array([event.dur for event in rows], np.float64) * 1000).astype(np.int64)
+    """Start and end in whole ns of CLOCK_REALTIME."""
+    start = np.array([_ns(event.ts) for event in rows], np.int64) + base_ns
+    duration = np.array([_ns(event.dur) for event in rows], np.int64)
     return start, start + np.maximum(duration, 0)
 
 
+def _ns(microseconds: Decimal) -> int:
+    return round(microseconds * 1000)
+
+
 def _moments_ns(events: list[_Event], name: str, base_ns: int) -> list[int]:
-    return [round(event.ts * 1000) + base_ns for event in events if event.name == name and event.ph == "i"]
+    return [_ns(event.ts) + base_ns for event in events if event.name == name and event.ph == "i"]
 
 
 def _unfinished(rows: list[_Event]) -> np.ndarray:
@@ -255,7 +261,7 @@ def _framework_threads(
     """RecordFunction's numbers of threads by tid: an arrow comes from the thread that its backward function names."""
     comes_from = {event.id: _number(event.tid) for event in events if event.cat == ARROW and event.ph == "s"}
     ends: dict[tuple[int, int], Any] = {
-        (_number(event.tid), round(event.ts * 1000) + base_ns): event.id
+        (_number(event.tid), _ns(event.ts) + base_ns): event.id
         for event in events if event.cat == ARROW and event.ph == "f"
     }  # fmt: skip
     found: dict[int, int] = {}
