@@ -112,6 +112,16 @@ def test_operators_get_the_line_that_most_samples_came_from() -> None:
         assert lines_of_operators(reader) == {}
 
 
+def test_the_line_of_an_operator_is_the_program_s_own_if_one_is_around_it() -> None:
+    recording = Recording()
+    library = "/env/lib/python3.11/site-packages/torch/nn/functional.py"
+    recording.add_sample(recording.add_stack(*MAIN, f"python relu {library}:7", "operators aten::relu"))
+    recording.add_sample(recording.add_stack(f"python relu {library}:7", "operators aten::add"))
+
+    with opened(recording) as reader:
+        assert lines_of_operators(reader) == {"aten::relu": "train.py:5", "aten::add": f"{library}:7"}
+
+
 # --- laws ------------------------------------------------------------------------------------
 
 FRAME = st.sampled_from(

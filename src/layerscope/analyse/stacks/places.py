@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ from layerscope.analyse.stacks.tree import NONE, Bools, Ints, by_level, merged, 
 
 if TYPE_CHECKING:
     from layerscope.store.reader import Reader
+
+# Where Python and its packages are installed, and code that has no file.
+_OF_A_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3(\.\d+)?/|^<")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ def innermost(stacks: Stacks) -> Innermost:
 def lines_of_operators(reader: Reader) -> dict[str, str]:
     """By operator the line of Python, `file:line`, that most of its samples of CPU time were called from.
 
-    That line is the innermost one around the operator. Operators that were in no sample below a line have none.
+    That line is the innermost one around the operator that is the program's own, not of a library; of a library where
+    there is none. Operators that were in no sample below a line have none.
     """
     if not reader.has("samples"):
         return {}
@@ -61,7 +66,10 @@ def lines_of_operators(reader: Reader) -> dict[str, str]:
     own = summed(len(stacks.up), stack[stack >= 0], weights)
     tree, _ = merged(stacks.up, stacks.frame, own, len(frames))
     layer = frames.layers()[tree.frame] if len(tree) else tree.frame
-    line = nearest(tree.parent, layer == PYTHON, by_level(tree.parent))
+    levels, is_python = by_level(tree.parent), layer == PYTHON
+    is_own = np.array([_OF_A_LIBRARY.search(frame.file) is None for frame in frames.all()], np.bool_)
+    own_line = nearest(tree.parent, is_python & is_own[tree.frame] if len(tree) else is_python, levels)
+    line = np.where(own_line >= 0, own_line, nearest(tree.parent, is_python, levels))
     # An operator that calls itself is called from where the outermost one is.
     chosen = np.flatnonzero((layer == OPERATORS) & outermost(tree) & (line >= 0))
     pair = tree.frame[chosen] * len(frames) + tree.frame[line[chosen]]
