@@ -50,6 +50,7 @@ def test_a_python_with_torch_can_be_recorded_at_a_measured_cost(
     said = re.search(r"torch 2\.\S+: .* at (\d+) ns an operator, about (\d+) ns a backward", found["operators"]["what"])
     assert said
     assert 0 < int(said[1]) <= int(said[2])
+    assert states["stacks"] in (OK, LIMITED)  # as the kernel and the container allow
     assert states["other layers"] == NO
     assert all(row["remedy"] for row in found.values() if row["state"] == LIMITED and row["subject"] != "clock")
     assert list(folder.iterdir()) == []
@@ -162,11 +163,22 @@ def test_small_machines_are_limited() -> None:
 
 
 def test_layers_that_do_not_exist_are_not_promised() -> None:
-    found = _checks.not_yet(Kernel(4, 1, "filter", True, True), {"perf_event_open": FILTERED})
+    found = _checks.not_yet()
     assert found.state == NO
     assert "this version cannot record them" in found.what
-    assert "perf_event_open is refused (perf_event_paranoid is 4)" in found.what
-    assert "process_vm_readv is allowed (ptrace_scope is 1)" in found.what
+
+
+def test_what_keeps_stacks_away_is_said(tmp_path: Path) -> None:
+    here = Kernel(4, 1, "filter", True, True)
+    assert _checks.stacks(here, {}, tmp_path).remedy == "install gcc, then: python3 dev.py native"
+    (tmp_path / "layerscope-sampler").touch()
+    unread = _checks.stacks(here, {"process_vm_readv": FILTERED}, tmp_path)
+    assert unread.state == NO
+    assert "ptrace_scope is 1" in unread.what
+    timers = _checks.stacks(here, {"perf_event_open": FILTERED}, tmp_path)
+    assert timers.state == LIMITED
+    assert "perf_event_open is refused (perf_event_paranoid is 4)" in timers.what
+    assert _checks.stacks(here, {}, tmp_path).state == OK
 
 
 def test_places_that_cannot_be_written_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from layerscope import cli
 from layerscope.cli._open import open_run
 from layerscope.model.schema import TABLES
 from layerscope.store import redacted
-from tests.cli.secretive import SECRETS, content, everything_in, write_secretive
+from tests.cli.secretive import SECRETS, content, everything_in, secretive, write_secretive
 from tests.recorded import layerscope, record
 from tests.recordings import Recording
 
@@ -90,6 +90,16 @@ def test_a_redacted_recording_keeps_its_numbers_and_the_names_of_the_framework(f
 
 def numbers(row: dict[str, Any]) -> list[tuple[str, int]]:
     return [(key, value) for key, value in row.items() if isinstance(value, int) and key != "args"]
+
+
+def test_a_recording_without_stacks_is_redacted(folder: Path) -> None:
+    recording = secretive()
+    for table in ("frames", "stacks", "samples"):
+        recording.rows[table] = []
+    recording.write(folder / "train.layerscope")
+
+    assert cli.main(["pack", "--redact", "-o", "safe", "-q"]) == 0
+    assert content(open_run(folder / "safe.layerscope.zip"))["frames"] == []
 
 
 def test_every_column_of_text_was_decided_about() -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from layerscope import places, units
-from layerscope.collect import agent, probe, shapes
+from layerscope.collect import agent, probe, sampler, shapes
 from layerscope.collect.prober import SWEPT_CACHES
 from layerscope.host import cgroup, clock, cpu, filesystems, frameworks, kernel, memory, system_calls
 from layerscope.model.events import Problem
@@ -107,11 +107,12 @@ def all_checks(words: list[str]) -> Iterator[Check]:
     yield primitives(agent.check())
     yield ranges(agent.check())
     yield c_interface(agent.LIBRARY.parent)
+    yield stacks(kernel.facts(), refused, agent.LIBRARY.parent)
     yield Check("counters", OK, "CPU time, memory, page faults and threads of every process: read from /proc")
     yield compiler(program, only_windows)
     yield time_source(clock.tsc_is_usable(), agent.check() is None)
     yield hand_over(refused)
-    yield not_yet(kernel.facts(), refused)
+    yield not_yet()
     yield memory_here(cgroup.facts(), memory.available_bytes())
     yield cpus(cpu.usable_cpus(), os.cpu_count() or 1)
     yield recordings(_cwd())
@@ -266,16 +267,25 @@ def hand_over(refused: dict[str, str]) -> Check:
     return Check("hand-over", OK, "the program can hand its rings over; /dev/shm may be small")
 
 
-def not_yet(here: kernel.Kernel, refused: dict[str, str]) -> Check:
-    """What other recorders need."""
+def stacks(here: kernel.Kernel, refused: dict[str, str], native: Path) -> Check:
+    """Stacks of threads, on request."""
+    subject = "stacks"
+    if not (native / sampler.BINARY.name).exists():
+        return Check(subject, NO, "the sampler was not compiled", "install gcc, then: python3 dev.py native")
+    if "process_vm_readv" in refused:
+        scope = "" if here.ptrace_scope is None else f", ptrace_scope is {here.ptrace_scope}"
+        what = f"process_vm_readv is refused ({refused['process_vm_readv']}{scope}): no stack can be read"
+        return Check(subject, NO, what, _remedy_of_filters())
     paranoid = "" if here.perf_event_paranoid is None else f" (perf_event_paranoid is {here.perf_event_paranoid})"
-    scope = "" if here.ptrace_scope is None else f" (ptrace_scope is {here.ptrace_scope})"
-    words = [
-        f"perf_event_open is {'refused' if 'perf_event_open' in refused else 'allowed'}{paranoid}",
-        f"process_vm_readv is {'refused' if 'process_vm_readv' in refused else 'allowed'}{scope}",
-    ]
-    what = "native stacks and GPU kernels: this version cannot record them"
-    return Check("other layers", NO, f"{what} ({', '.join(words)}; it needs neither)")
+    if "perf_event_open" in refused:
+        what = f"perf_event_open is refused{paranoid}: timers of the program take the place of events"
+        return Check(subject, LIMITED, what, "sysctl kernel.perf_event_paranoid=2, or docker run --cap-add PERFMON")
+    return Check(subject, OK, f"every thread can be sampled{paranoid}: layerscope run --layers +stacks")
+
+
+def not_yet() -> Check:
+    """What this version cannot record at all."""
+    return Check("other layers", NO, "GPU kernels and memory by operator: this version cannot record them")
 
 
 def memory_here(group: cgroup.Cgroup, available_bytes: int) -> Check:

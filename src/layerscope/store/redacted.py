@@ -253,8 +253,8 @@ def _frames(data: pa.Table, codes: _Codes) -> pa.Table:
     """Codes for functions of the program, in Python or not, and for its ranges; objects that everybody has by name."""
     layer, file, where = (data[name].cast(pa.string()) for name in ("layer", "file", "object"))
     matched = [_KNOWN_OBJECT.fullmatch(path or "") for path in where.to_pylist()]
-    known_file = pa.array([bool(_KNOWN_FILE.fullmatch(path or "")) for path in file.to_pylist()])
-    known_object = pa.array([found is not None for found in matched])
+    known_file = pa.array([bool(_KNOWN_FILE.fullmatch(path or "")) for path in file.to_pylist()], pa.bool_())
+    known_object = pa.array([found is not None for found in matched], pa.bool_())
     nobody_s = re.compile(r"\[jit\]|\[outer frames not known\]")
     data = _named(data, "range", codes, _KNOWN_NAME, pc.equal(layer, "ranges"))
     data = _named(data, "function", codes, nobody_s, pc.and_(pc.equal(layer, "python"), pc.invert(known_file)))
