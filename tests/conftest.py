@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from layerscope.host import system_calls
+
 # How long an example takes is the machine's business.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
@@ -49,6 +51,15 @@ def native_agent() -> Path:
     agent = ROOT / "src" / "layerscope" / "native" / "liblayerscope-agent.so"
     assert agent.exists(), f"{agent} is not compiled: run `python3 dev.py native`"
     return agent
+
+
+@pytest.fixture(scope="session")
+def perf_events(native_agent: Path) -> None:
+    """The kernel gives events of threads and memory of other processes. Where it does not the test is skipped."""
+    refused = system_calls.refused()
+    for call in ("perf_event_open", "process_vm_readv"):
+        if call in refused:
+            pytest.skip(f"{call} is refused here: {refused[call]}")
 
 
 def _python_from(variable: str) -> str:

@@ -60,7 +60,7 @@ def children() -> list[int]:
     return found
 
 
-def test_nothing_is_said_where_all_can_be_recorded(native_agent: Path, tmp_path: Path, program) -> None:
+def test_nothing_is_said_where_all_can_be_recorded(perf_events: None, tmp_path: Path, program) -> None:
     problems: list[Problem] = []
     sampler, _ = started(tmp_path, problems)
     assert sampler.settings == {"hz": 99, "timers": 0}
@@ -77,7 +77,7 @@ def test_nothing_is_said_where_all_can_be_recorded(native_agent: Path, tmp_path:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_sampler_that_is_gone_is_told(native_agent: Path, tmp_path: Path, monkeypatch, program, number) -> None:
+def test_a_sampler_that_is_gone_is_told(perf_events: None, tmp_path: Path, monkeypatch, program, number) -> None:
     monkeypatch.setattr(module, "_PATIENCE_S", 0.5)
     problems: list[Problem] = []
     sampler, pid = started(tmp_path, problems)
@@ -111,7 +111,7 @@ def recorded(folder: Path) -> Sampled:
 
 
 @pytest.mark.slow
-def test_a_program_in_python_with_children(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+def test_a_program_in_python_with_children(perf_events: None, program_python: str, tmp_path: Path) -> None:
     """A forked child, one that executes, and what becomes another program: all have their stacks."""
     (tmp_path / "program.py").write_text(
         BURN + "import os, subprocess, sys, threading\n"
@@ -177,7 +177,7 @@ def test_where_the_kernel_gives_no_events_timers_take_their_place(
     assert said["events_refused"]["lost"]
 
 
-def test_sums_hold_for_a_short_program(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+def test_sums_hold_for_a_short_program(perf_events: None, program_python: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(BURN + "burn(0.3)\n")
     layerscope("run", "-q", "--layers", "+stacks", "-o", "recording", "--", program_python, "program.py", cwd=tmp_path)
 

@@ -25,7 +25,7 @@ def folder_for_all() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def known(native_agent: Path) -> Iterator[Path]:
+def known(native_agent: Path, perf_events: None) -> Iterator[Path]:
     """The compiled known.c, where every user can run it."""
     assert BINARY.exists(), f"{BINARY} is not compiled: run `python3 dev.py native`"
     with folder_for_all() as folder:

@@ -16,7 +16,7 @@ import pytest
 from layerscope.cli._open import open_run
 from tests.recorded import Recorded, layerscope
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent", "perf_events")]
 
 PROGRAM = Path(__file__).resolve().parent.parent / "programs" / "stacked.py"
 SIGMAS = 5
