@@ -167,10 +167,10 @@ def test_where_the_kernel_gives_no_events_timers_take_their_place(
     found = recorded(tmp_path)
     rows = found.samples[(found.samples["kind"] == sampled.CPU) & (found.samples["stack"] != sampled.NONE)]
     inside = ["burn" in python(found, row) for row in rows]
-    assert rows["weight_ns"][inside].sum() > 800e6
+    assert rows["weight_ns"][inside].sum() > 500e6
     waits = found.samples[found.samples["kind"] == sampled.OFFCPU]
     assert (waits["flags"] & sampled.EXACT == 0).all()
-    assert waits["weight_ns"][waits["system_call"] == 230].sum() > 400e6
+    assert waits["weight_ns"][waits["system_call"] == 230].sum() > 200e6
     run = open_run(tmp_path / "recording.layerscope")
     said = {row["code"]: row for row in ask(run, "SELECT * FROM problems WHERE layer = 'stacks'")}
     assert "sysctl" in said["events_refused"]["remedy"]

