@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from layerscope.collect import sampled
+from tests.attempts import once_in_three
 from tests.native_sampler.sampling import NOBODY, Sampling, check, check_sums, function, line_with
 
 FUTEX, READ, NANOSLEEP = 202, 0, 230
@@ -44,6 +45,7 @@ def test_cpu_time_of_two_functions(known, sampling: Callable[..., Sampling], use
 
 @pytest.mark.slow
 @pytest.mark.parametrize("user", [(), NOBODY], ids=["root", "nobody"])
+@once_in_three
 def test_waits_are_as_long_as_the_threads_themselves_measured(known, sampling: Callable[..., Sampling], user) -> None:
     found, said = sampling(user).run(known, "locks", 20)
 
@@ -66,6 +68,7 @@ def test_waits_are_as_long_as_the_threads_themselves_measured(known, sampling: C
 
 
 @pytest.mark.parametrize(("mode", "kind"), [("pipe", sampled.PIPE), ("socket", sampled.SOCKET)])
+@once_in_three
 def test_what_a_thread_waits_for(known, sampling: Callable[..., Sampling], mode: str, kind: int) -> None:
     found, said = sampling().run(known, mode)
 
@@ -77,6 +80,7 @@ def test_what_a_thread_waits_for(known, sampling: Callable[..., Sampling], mode:
     assert set(long["file"]) == {kind}
 
 
+@once_in_three
 def test_page_faults(known, sampling: Callable[..., Sampling]) -> None:
     found, said = sampling().run(known, "faults", 60_000)
 

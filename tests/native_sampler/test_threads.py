@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from layerscope.collect import sampled
+from tests.attempts import once_in_three
 from tests.native_sampler.sampling import NOBODY, PATIENCE_S, Sampling, check, check_sums, line_with
 
 
 @pytest.mark.slow
+@once_in_three
 def test_a_thousand_threads_of_a_millisecond(known, sampling: Callable[..., Sampling]) -> None:
     found, said = sampling().run(known, "short", 1000)
 
@@ -30,6 +32,7 @@ def test_a_thousand_threads_of_a_millisecond(known, sampling: Callable[..., Samp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("user", [(), NOBODY], ids=["root", "nobody"])
+@once_in_three
 def test_five_hundred_threads_at_once(known, sampling: Callable[..., Sampling], user) -> None:
     found, said = sampling(user).run(known, "many", 500)
 
@@ -46,6 +49,7 @@ def test_five_hundred_threads_at_once(known, sampling: Callable[..., Sampling], 
     assert lost or found.codes() or len(sampled_threads) > 400
 
 
+@once_in_three
 def test_a_forked_child_is_sampled_from_its_beginning(known, sampling: Callable[..., Sampling]) -> None:
     found, said = sampling().run(known, "forks", 300)
 
@@ -58,6 +62,7 @@ def test_a_forked_child_is_sampled_from_its_beginning(known, sampling: Callable[
     assert known_ns >= 100e6
 
 
+@once_in_three
 def test_a_program_that_is_killed_keeps_what_was_sampled(known, sampling: Callable[..., Sampling]) -> None:
     found, _ = sampling().run(known, "dies", 300)
 
@@ -98,6 +103,7 @@ def test_signals_of_the_terminal_do_not_end_it(known, sampling: Callable[..., Sa
 
 
 @pytest.mark.slow
+@once_in_three
 def test_a_program_that_takes_the_signal_is_told_about(known, sampling: Callable[..., Sampling]) -> None:
     found, _ = sampling().run(known, "takes", 6000)
 
@@ -106,6 +112,7 @@ def test_a_program_that_takes_the_signal_is_told_about(known, sampling: Callable
     assert found.codes() == {"sigurg_taken"}
 
 
+@once_in_three
 def test_timers_of_the_program_without_events(known, sampling: Callable[..., Sampling]) -> None:
     found, _ = sampling().run(known, "burn", 400, TIMERS="1")
 
