@@ -181,6 +181,15 @@ def test_a_session_that_is_killed_leaves_the_program_and_a_recording(busy: Busy)
     check_parents(busy.recorded())
 
 
+# Of a program that does nothing but small operators: some thousands of them.
+WRITTEN_BYTES = 30_000
+
+
+def written(recording: Path) -> int:
+    """Bytes in the raw files of a recording."""
+    return sum(file.stat().st_size for file in recording.glob("raw/*/spool"))
+
+
 def test_the_whole_group_is_killed(tmp_path: Path, program_python: str, native_agent: Path) -> None:
     """As `kill -9 %1` does: the program, the session, all in their group. Drainer and converter still write."""
     differential = Differential(tmp_path)
@@ -191,7 +200,10 @@ def test_the_whole_group_is_killed(tmp_path: Path, program_python: str, native_a
     with process:
         assert process.stdout
         assert process.stdout.readline() == b"ready\n"
-        time.sleep(1)
+        # On a busy machine it takes a while until the memory of the program has reached the drainer.
+        give_up = time.monotonic() + PATIENCE_S
+        while written(differential.recording) < WRITTEN_BYTES and time.monotonic() < give_up:
+            time.sleep(0.1)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(PATIENCE_S)
 
