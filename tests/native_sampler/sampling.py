@@ -121,7 +121,7 @@ class Sampling:
     """A sampler, started as `user` (a command in front), and a door where programs with the agent inside knock."""
 
     def __init__(self, folder: Path, user: Sequence[str] = (), hz: int = 99) -> None:
-        self.raw = folder / "raw"
+        self.raw = folder / f"raw-{secrets.token_hex(4)}"  # a test may start several, one after the other
         self.raw.mkdir()
         self.raw.chmod(0o777)
         self.door = f"layerscope-test-{os.getpid()}-{secrets.token_hex(6)}"
