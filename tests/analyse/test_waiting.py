@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from layerscope.analyse.waiting import TEAM, deeper, evidence, states
+from layerscope.analyse.waiting import TEAM, WORK, deeper, evidence, states
 from layerscope.collect import sampled
 from layerscope.model.layers import WAITS
 
@@ -69,6 +69,13 @@ def test_a_thread_that_openmp_began_belongs_to_its_team_and_one_that_calls_it_do
     assert told("clone3", "start_thread", "[libgomp.so.1]", "work", "memcpy")
     assert not told("_start", "main", "GOMP_parallel", "work")
     assert not told("clone3", "start_thread", "worker(void*)", "GOMP_parallel", "work")
+
+
+def test_many_stacks_at_once_tell_what_each_tells_alone() -> None:
+    around, own = (bits.ravel() for bits in np.meshgrid(np.arange(64), np.arange(64)))
+
+    assert deeper(around, own).tolist() == [deeper(a, b) for a, b in zip(around.tolist(), own.tolist(), strict=True)]
+    assert (evidence("entry_SYSCALL_64", "kernel"), evidence("take_gil", "python")) == (0, WORK)
 
 
 def test_a_thread_that_could_run_waits_for_a_cpu_whatever_it_does() -> None:

@@ -16,8 +16,10 @@ The states are `model.layers.WAITS`. From the strongest evidence to the weakest:
 from __future__ import annotations
 
 import re
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from layerscope.model.layers import WAITS
 
@@ -39,6 +41,8 @@ _IS_NO_WORK = re.compile(
     r"__internal_|do_wait$|std::(condition_variable|mutex|unique_lock|__)|__gthread|thread_start$|execute_native_thread)"
 )
 
+Bits = TypeVar("Bits", int, NDArray[Any])
+
 # x86-64 numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl).
 _FUTEX = (202, 449, 455)
 _SLEEP, _YIELD = (35, 230), (24,)
@@ -50,18 +54,23 @@ _CODES = {state: code for code, state in enumerate(WAITS)}
 _BY_FILE = tuple(_CODES[state] for state in ("other", "pipe", "socket", "file", "file", "event"))
 
 
-def evidence(name: str) -> int:
-    """What a function called `name` tells about a wait that it is on the stack of: bits."""
+def evidence(name: str, layer: str = "native") -> int:
+    """What a function called `name` tells about a wait that it is on the stack of: bits.
+
+    Functions of the kernel are how a thread waits, not for what; all but native ones are what it does.
+    """
+    if layer != "native":
+        return 0 if layer == "kernel" else WORK
     told = sum(bit for bit, pattern in _EVIDENCE if pattern.search(name))
     return told or (0 if _IS_NO_WORK.match(name) else WORK)
 
 
-def deeper(around: int, own: int) -> int:
-    """What a stack tells whose innermost function tells `own`, and all around that one `around`."""
-    if own & WORK:
-        return around & TEAM | WORK
-    is_team = own & OPENMP and not around & WORK
-    return around | own | (TEAM if is_team else 0)
+def deeper(around: Bits, own: Bits) -> Bits:
+    """What a stack tells whose innermost function tells `own`, and all around it `around`; of many at once too."""
+    works = (own & WORK) // WORK  # 0 or 1
+    begins_team = (own & OPENMP) // OPENMP * (1 - (around & WORK) // WORK)
+    told: Bits = works * (around & TEAM | WORK) + (1 - works) * (around | own | begins_team * TEAM)
+    return told
 
 
 def states(
@@ -79,7 +88,8 @@ def states(
     in_openmp = evidence_of_stack & (BARRIER | OPENMP) > 0
     found[on_futex & in_openmp] = _CODES["barrier"]
     # A library without names: what does no work inside of it has none to do.
-    is_pool = on_futex & ((evidence_of_stack & POOL > 0) | (in_openmp & (evidence_of_stack & WORK == 0)))
+    is_nameless = evidence_of_stack & (OPENMP | BARRIER | WORK) == OPENMP
+    is_pool = on_futex & ((evidence_of_stack & POOL > 0) | is_nameless)
     found[is_pool] = _CODES["pool"]
     found[on_futex & (evidence_of_stack & GIL > 0)] = _CODES["gil"]
     found[system_call == _NONE] = _CODES["page_fault"]

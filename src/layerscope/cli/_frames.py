@@ -103,7 +103,7 @@ class Frames:
     def _settle(self, number: int, key: int) -> None:
         self._of[number] = key
         layer, name = self._rows["layer"][key], self._rows["name"][key]
-        self._evidence[number] = waiting.evidence(name) if layer == _NATIVE else waiting.WORK
+        self._evidence[number] = waiting.evidence(name, FRAME_LAYERS[layer])
         self._outer[number] = layer == _PYTHON or (layer == _NATIVE and bool(_BEGINS.match(name)))
 
     def _named(self, kind: int, of: int, addresses: np.ndarray) -> list[int]:

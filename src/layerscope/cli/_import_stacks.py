@@ -79,8 +79,11 @@ def _states(content: ImportedStacks) -> tuple[np.ndarray, np.ndarray]:
 
 def _of_stacks(content: ImportedStacks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """By stack: the system call that its innermost function names, the file it waits for, and its evidence."""
-    names = content.frames["name"]
-    told = [(_system_call(name), _file(name), waiting.evidence(name)) for name in names]
+    names, layers = content.frames["name"], content.frames["layer"]
+    told = [
+        (_system_call(name), _file(name), waiting.evidence(name, layer))
+        for name, layer in zip(names, layers, strict=True)
+    ]
     own = np.array(told, np.int64).reshape(len(names), 3)[content.stacks["frame"]]
     found = own.copy()
     depth, parent = content.stacks["depth"], content.stacks["parent"]
@@ -91,7 +94,7 @@ def _of_stacks(content: ImportedStacks) -> tuple[np.ndarray, np.ndarray, np.ndar
         around = found[parent[rows]]
         found[rows, 0] = np.where(own[rows, 0] == _NOTHING, around[:, 0], own[rows, 0])
         found[rows, 1] = np.where(own[rows, 1] == 0, around[:, 1], own[rows, 1])
-        found[rows, 2] |= around[:, 2]
+        found[rows, 2] = waiting.deeper(around[:, 2], own[rows, 2])
     system_call = np.where(found[:, 0] == _NOTHING, _UNKNOWN, found[:, 0])
     return system_call, found[:, 1], found[:, 2]
 

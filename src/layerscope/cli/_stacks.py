@@ -163,20 +163,19 @@ class Stacks:
         stack = np.full(len(rows), NONE, np.int64)
         stack[known] = np.array(self._stack_of, np.int64)[rows["stack"][known]]
         span, chain = np.full(len(rows), NONE, np.int64), np.full(len(rows), NONE, np.int64)
+        evidence = np.array([*self._evidence, 0])[stack]
         if spans is not None:
-            evidence = np.array([*self._evidence, 0])[stack]
             found = spans.at(track, at_ns, process.number, evidence & waiting.TEAM > 0)
             chain = chains_of(found, spans.parent, spans.frame_of, self._fusion.chains)
             span = np.append(spans.span, NONE)[found]
         step, phase = assign(at_ns, track)
-        self._write_rows(rows, track, stack, chain, {"span": span, "step": process.numbers(step), "phase": phase})
+        of: dict[str, np.ndarray] = {"span": span, "step": process.numbers(step), "phase": phase}
+        self._write_rows(rows, track, self._fused(stack, chain), evidence, of)
 
     def _write_rows(
-        self, rows: np.ndarray, track: np.ndarray, stack: np.ndarray, chain: np.ndarray, of: dict[str, np.ndarray]
+        self, rows: np.ndarray, track: np.ndarray, fused: np.ndarray, evidence: np.ndarray, of: dict[str, np.ndarray]
     ) -> None:
-        fused = self._fused(stack, chain)
         kind, flags = rows["kind"].astype(np.int64), rows["flags"]
-        evidence = np.array([*self._evidence, 0])[stack]
         wait, is_idle = waiting.states(rows["system_call"], rows["file"], flags & sampled.PREEMPTED > 0, evidence)
         is_wait = kind == sampled.OFFCPU
         kernel_ns = np.minimum(rows["kernel_ns"], rows["weight_ns"]).astype(np.int64) * (kind == sampled.CPU)

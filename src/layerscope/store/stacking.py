@@ -70,7 +70,8 @@ class Fusion:
         found = self._fused.get(key)
         if found is None:
             found = NONE
-            cut = len(self.sampled.frames(self.outer[sampled])) if sampled >= 0 else 0
+            outer = self.outer[sampled] if sampled >= 0 else NONE
+            cut = self.sampled.depth[outer] + 1 if outer >= 0 else 0
             for frame in self._interleaved(self.chains.frames(chain), self.sampled.frames(sampled), cut):
                 found = self.fused.push(found, frame)
             self._fused[key] = found

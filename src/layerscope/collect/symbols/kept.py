@@ -52,9 +52,8 @@ class Kept:
             with open(descriptor, "wb") as out:
                 np.save(out, rows)
             os.replace(draft, file)
-        except BaseException:
-            os.unlink(draft)
-            raise
+        finally:
+            Path(draft).unlink(missing_ok=True)
         _remove_oldest(file.parent, file)
 
 
