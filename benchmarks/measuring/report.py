@@ -88,6 +88,11 @@ def at_most(value: float, target: float, text: str = "") -> str:
     return f"{text or f'<= {target:g}'}: {'met' if value <= target else 'MISSED'}"
 
 
+def at_least(value: float, target: float, text: str = "") -> str:
+    """The target and whether `value` meets it."""
+    return f"{text or f'>= {target:g}'}: {'met' if value >= target else 'MISSED'}"
+
+
 def interval(found: Interval, digits: int = 3) -> str:
     """An estimate with its interval."""
     return f"{found.value:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"

@@ -19,8 +19,8 @@ from layerscope.errors import UsageError
 from layerscope.model.layers import COUNTERS, MODULES, OPERATORS, PRIMITIVES, RANGES, STACKS
 
 VERBOSE, MKL, PERF = "verbose", "mkl", "perf"
-_DEFAULT = (OPERATORS, MODULES, RANGES, PRIMITIVES, COUNTERS)
-_ON_REQUEST = (STACKS, VERBOSE, MKL, PERF)
+_DEFAULT = (OPERATORS, MODULES, RANGES, PRIMITIVES, STACKS, COUNTERS)
+_ON_REQUEST = (VERBOSE, MKL, PERF)
 # What only the end of the program tells: nothing is converted before.
 _LATE = (VERBOSE, MKL)
 # What everything else hangs on, and what costs nothing.
