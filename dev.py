@@ -6,12 +6,14 @@
     python3 dev.py test --torch 2.5.1    what holds for another PyTorch, in an environment of its own
     python3 dev.py check        lint, format, types and the quick tests: under two minutes
     python3 dev.py bench        runs the benchmarks
+    python3 dev.py stress       runs hard programs, NumPy's tests and torch's bare and recorded (`stress --help`)
     python3 dev.py docs         writes the generated pages again (`docs --check`: only looks)
     python3 dev.py native       compiles what runs inside the profiled program, and liblayerscope.so
 
 It runs on any Python from 3.8 on, to be able to say which Python is missing; layerscope itself needs 3.11.
 Environments live in .envs/: `tool` is ours, `program` stands for the user's, `old-numpy` for an old one of theirs,
-`trainers` for one with the libraries that write the training loop themselves, `torch-VERSION` for another PyTorch.
+`trainers` for one with the libraries that write the training loop themselves, `numpy-tests` for one that can run
+NumPy's own tests, `torch-VERSION` for another PyTorch.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ NATIVE_OUT = ROOT / "src" / "layerscope" / "native"
 
 TORCH = "torch==2.13.0"  # never a bare "torch": what is tested is what is installed
 TORCH_SIZE = "183 MiB (192 MB) to download for its CPU build on Linux, about 1 GB when installed"
+
+NUMPY_TESTS = ("numpy==2.4.6", "pytest>=9.2", "hypothesis>=6.170")
 
 TRAINERS = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
 
@@ -182,6 +186,11 @@ def trainers_environment(index_url: str | None = None) -> Environment:
     return Environment("trainers", (TORCH, *TRAINERS), index_options(index_url))
 
 
+def numpy_tests_environment(index_url: str | None = None) -> Environment:
+    """A NumPy and what its own tests need."""
+    return Environment("numpy-tests", NUMPY_TESTS, index_options(index_url))
+
+
 def index_options(index_url: str | None) -> tuple[str, ...]:
     """pip's options for another package index."""
     return ("--index-url", index_url) if index_url else ()
@@ -311,6 +320,7 @@ def setting(index_url: str | None, whole: bool) -> tuple[str, dict[str, str]]:
     if whole:
         variables["LAYERSCOPE_TEST_OLD_NUMPY_PYTHON"] = make(*old_numpy_environment(index_url))
         variables["LAYERSCOPE_TEST_TRAINERS_PYTHON"] = make(trainers_environment(index_url))
+        variables["LAYERSCOPE_TEST_NUMPY_PYTHON"] = make(numpy_tests_environment(index_url))
     try:
         compile_native(tool)
     except NoCompiler as failure:
@@ -368,6 +378,14 @@ def bench(options: argparse.Namespace) -> int:
     return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
 
 
+def stress(options: argparse.Namespace) -> int:
+    """Runs hard programs, NumPy's tests and torch's, each bare and recorded, and says where they differ."""
+    tool, variables = setting(options.index_url, whole=False)
+    variables["LAYERSCOPE_TEST_NUMPY_PYTHON"] = make(numpy_tests_environment(options.index_url))
+    command = [tool, str(ROOT / "tests" / "stress" / "run.py"), *options.arguments]
+    return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
+
+
 def docs(options: argparse.Namespace) -> int:
     """Writes the pages that are generated from the code."""
     tool = make(tool_environment(development=False))
@@ -384,8 +402,10 @@ def native(options: argparse.Namespace) -> int:
     return 0
 
 
-VERBS = {"demo": demo, "test": test, "check": check, "bench": bench, "docs": docs, "native": native}
-PASSES_ARGUMENTS_ON = ("test", "bench", "docs")
+VERBS = {
+    "demo": demo, "test": test, "check": check, "bench": bench, "stress": stress, "docs": docs, "native": native,
+}  # fmt: skip
+PASSES_ARGUMENTS_ON = ("test", "bench", "stress", "docs")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -2,7 +2,7 @@
  * it has run for another period, or, where that is not allowed, a timer of ours does. The handler copies registers,
  * stack and the frames of Python into the shared area; all else is done outside.
  *
- * SIGURG is ignored unless the program uses it. What is not ours is passed on to whatever was there before. */
+ * SIGURG is ignored unless the program uses it. What is not ours is passed on to whatever is there (disposition.c). */
 #define _GNU_SOURCE
 #include "sampling.h"
 
@@ -20,13 +20,11 @@
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
-#define KERNEL_SIGNALS 8 /* bytes of a set of signals */
 
 static ls_sampled_process *sampled; /* NULL: sampling has not started in this process or one that forked it */
 static _Atomic int is_on;
 uint32_t ls_sampling_uses_timers;
 static int can_read, period_ns;
-static struct sigaction before;
 static const char cookie; /* its address is in the signals of our timers */
 static uint32_t first_timer;
 static int32_t first_tid; /* the thread that `first_timer` is of */
@@ -150,25 +148,11 @@ static void sample(const siginfo_t *info, const ucontext_t *context) {
 
 /* --- The signal --- */
 
-/* Deliver a signal as it would have been without us. What is blocked meanwhile is put back when our handler returns. */
 static void pass_on(int number, siginfo_t *info, void *context) {
-    if (atomic_load_explicit(&sampled->area, memory_order_relaxed))
-        __atomic_add_fetch(&sampled->area->foreign, 1, __ATOMIC_RELAXED);
-    void (*simple)(int) = before.sa_handler;
-    void (*informed)(int, siginfo_t *, void *) = before.sa_sigaction;
-    if (simple == SIG_DFL || simple == SIG_IGN)
-        return;
-    uint64_t blocked, added, own = (uint64_t)1 << (number - 1);
-    memcpy(&blocked, &((ucontext_t *)context)->uc_sigmask, sizeof blocked);
-    memcpy(&added, &before.sa_mask, sizeof added);
-    blocked |= added | (before.sa_flags & SA_NODEFER ? 0 : own);
-    if (before.sa_flags & SA_RESETHAND)
-        before.sa_handler = SIG_DFL;
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, NULL, KERNEL_SIGNALS);
-    if (before.sa_flags & SA_SIGINFO)
-        informed(number, info, context);
-    else
-        simple(number);
+    ls_samples_header *area = atomic_load_explicit(&sampled->area, memory_order_relaxed);
+    if (area)
+        __atomic_add_fetch(&area->foreign, 1, __ATOMIC_RELAXED);
+    ls_disposition_pass_on(number, info, context);
 }
 
 static int is_by_timer(const siginfo_t *info) { return info->si_code == SI_TIMER && info->si_ptr == &cookie; }
@@ -180,25 +164,6 @@ static void on_signal(int number, siginfo_t *info, void *context) {
     else if (atomic_load_explicit(&is_on, memory_order_relaxed))
         sample(info, context);
     errno = kept;
-}
-
-static int is_handled_by_us(void) {
-    struct sigaction now;
-    return !sigaction(SIGURG, NULL, &now) && now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_signal;
-}
-
-static int handle_signal(void) {
-    if (is_handled_by_us())
-        return 0;
-    struct sigaction ours = {.sa_flags = SA_SIGINFO | SA_ONSTACK};
-    if (sigaction(SIGURG, NULL, &before))
-        return -1;
-    /* Events come while the thread runs its own code and interrupt no call; what else comes is the program's. */
-    int is_used = before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN;
-    ours.sa_flags |= is_used ? before.sa_flags & SA_RESTART : SA_RESTART;
-    ours.sa_sigaction = on_signal;
-    sigfillset(&ours.sa_mask);
-    return sigaction(SIGURG, &ours, NULL);
 }
 
 /* --- Timers --- */
@@ -263,7 +228,7 @@ static int begin(int hz, int uses_timers) {
     if (!area_here(process))
         return -ECONNREFUSED;
     atomic_store(&is_on, 1);
-    if (handle_signal()) {
+    if (ls_disposition_take(on_signal)) {
         atomic_store(&is_on, 0);
         return -EINVAL;
     }
@@ -293,8 +258,7 @@ LS_EXPORT void ls_sampling_stop(void) {
     if (atomic_exchange(&is_on, 0)) {
         timer_end(&first_timer);
         first_tid = 0;
-        if (is_handled_by_us())
-            sigaction(SIGURG, &before, NULL);
+        ls_disposition_give_back();
     }
     ls_unlock_beginning();
 }

@@ -1,5 +1,5 @@
-/* What the parts of sampling share: sampling.c is told by a signal to take a sample, reading.c reads the program's
- * memory, interpreter.c knows its Python, samples.c writes into the shared area. All that a handler may need is mapped
+/* What the parts of sampling share: sampling.c is told by a signal to take a sample, disposition.c says
+ * whose signal it is, reading.c reads the program's memory, interpreter.c knows its Python, samples.c writes into the shared area. All that a handler may need is mapped
  * before; it allocates nothing and waits for nobody. */
 #ifndef LAYERSCOPE_SAMPLING_H
 #define LAYERSCOPE_SAMPLING_H
@@ -8,6 +8,7 @@
 #include "../samples.h"
 #include "../stacks/stacks.h"
 
+#include <signal.h>
 #include <sys/uio.h>
 
 #define LS_CODES_MOST 32768u /* code objects of a process that are told apart; a power of two */
@@ -60,6 +61,15 @@ typedef struct {
 
 /* sampling.c */
 extern uint32_t ls_sampling_uses_timers;
+
+/* disposition.c: what SIGURG does */
+typedef void ls_handler(int number, siginfo_t *info, void *context);
+int ls_disposition_take(ls_handler *handler);
+void ls_disposition_give_back(void);
+void ls_disposition_pass_on(int number, siginfo_t *info, void *context);
+
+/* imports.c */
+int ls_import_replace(const void *inside, const char *name, void *from, void *to);
 
 /* samples.c */
 ls_samples_header *ls_samples_area(void);

@@ -15,6 +15,8 @@
 
 struct sm_area {
     sm_process *process;
+    ls_message message; /* that handed it over */
+    lt_quality before;  /* what its handlers had counted when a sampler before us was gone */
     ls_samples_header *header;
     const uint8_t *ring;
     size_t bytes; /* mapped */
@@ -31,6 +33,12 @@ static void on_bus_error(int number) {
     if (is_reading)
         siglongjmp(gone, 1);
     signal(number, SIG_DFL); /* a fault of ours: it ends us when it comes again */
+}
+
+static void count(const ls_samples_header *h, lt_quality *sum) {
+    sum->lost += h->lost_full + h->lost_busy;
+    sum->handler_ns += h->handler_ns;
+    sum->signals += h->samples + h->lost_full + h->lost_busy + h->foreign;
 }
 
 static sm_process *owner_of(const ls_message *m) {
@@ -61,6 +69,8 @@ static int begin(const ls_message *m, sm_area *area) {
     }
     area->process = p;
     area->capacity = h->capacity;
+    if (sm.generation)
+        count(h, &area->before);
     p->area = area;
     int was_sampled = p->is_sampled;
     p->is_sampled = 1;
@@ -85,11 +95,12 @@ int sm_area_add(const ls_message *m, int fd) {
         at = mmap(NULL, (size_t)found.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (at == MAP_FAILED) {
+        sm_let_go(m);
         free(area);
         return -EINVAL;
     }
     signal(SIGBUS, on_bus_error);
-    *area = (sm_area){.header = at, .ring = (uint8_t *)at + LS_SAMPLES_HEADER, .bytes = (size_t)found.st_size};
+    *area = (sm_area){.message = *m, .header = at, .ring = (uint8_t *)at + LS_SAMPLES_HEADER, .bytes = (size_t)found.st_size};
     int failed = -EFAULT;
     is_reading = 1;
     if (!sigsetjmp(gone, 1))
@@ -102,12 +113,12 @@ int sm_area_add(const ls_message *m, int fd) {
 
 /* Adds what the handlers of the process have counted. */
 void sm_area_count(const sm_area *area, lt_quality *sum) {
-    const ls_samples_header *h = area->header;
     is_reading = 1;
     if (!area->is_broken && !sigsetjmp(gone, 1)) {
-        sum->lost += h->lost_full + h->lost_busy;
-        sum->handler_ns += h->handler_ns;
-        sum->signals += h->samples + h->lost_full + h->lost_busy + h->foreign;
+        count(area->header, sum);
+        sum->lost -= area->before.lost;
+        sum->handler_ns -= area->before.handler_ns;
+        sum->signals -= area->before.signals;
     }
     is_reading = 0;
 }
@@ -118,6 +129,7 @@ void sm_area_free(sm_area *area) {
         sm_area_count(area, &sm.quality);
     }
     munmap(area->header, area->bytes);
+    sm_let_go(&area->message);
     free(area);
 }
 

@@ -94,7 +94,7 @@ static void switched(const struct perf_event_header *header, const sample_id *id
     if (p && (t = sm_thread_begin(p, (int32_t)id->tid, id->time, NULL)) && p->has_events)
         sm_events_open(t);
     if (t)
-        sm_switched(t, id->time, !!(header->misc & PERF_RECORD_MISC_SWITCH_OUT),
+        sm_switched(t, id->time, id->cpu, !!(header->misc & PERF_RECORD_MISC_SWITCH_OUT),
                     !!(header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT));
 }
 
@@ -118,6 +118,9 @@ static void apply(const void *record) {
         break;
     case PERF_RECORD_SWITCH:
         switched(header, &id);
+        break;
+    case PERF_RECORD_SAMPLE:
+        sm_wakings_take(record);
         break;
     case PERF_RECORD_LOST:
         sm.lost_records += ((const lost_record *)record)->lost;

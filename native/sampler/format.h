@@ -21,7 +21,7 @@ enum {
     LT_SAMPLES = 27,
     LT_ACCOUNTS = 28,
     LT_QUALITY = 29,
-    LT_POLL = 30,     /* uint64_t: all samples that began before this time are in the file */
+    LT_POLL = 30,     /* uint64_t: all samples that began before this time are in the file, but of waits in parts */
     LT_PROBLEMS = 31, /* JSON: a list of {"code", "what", "remedy", "lost", "pid"} */
     LT_END = 32,
 };
@@ -79,6 +79,7 @@ enum {
     LT_PREEMPTED = 2,  /* off-CPU though it could have run */
     LT_NO_SPLICE = 4,  /* frames of Python and C did not fit: Python's are all inside */
     LT_UNFINISHED = 8, /* it waited still at the end */
+    LT_BEFORE = 16,    /* cpu: all that the thread has used before this sampler began */
 };
 /* What the first argument of a system call is that waits for a file. */
 enum { LT_NO_FILE = 0, LT_PIPE = 1, LT_SOCKET = 2, LT_FILE = 3, LT_TERMINAL = 4, LT_EVENT = 5 /* epoll, eventfd, ... */ };
@@ -88,7 +89,7 @@ typedef struct {
     uint64_t weight_ns; /* cpu: CPU time it stands for, kernel_ns included; offcpu: how long */
     uint64_t kernel_ns; /* cpu: the part in the kernel */
     uint32_t kind, flags;
-    uint32_t count;      /* faults: how many it stands for */
+    uint32_t count;      /* how many faults, waits or samples it stands for */
     int32_t system_call; /* offcpu: its number; -1: in none (a page fault), -2: not known */
     uint32_t file;       /* offcpu: what it waits for */
     uint32_t waker;      /* offcpu: the thread that woke it, LT_NONE: not known */
@@ -96,7 +97,8 @@ typedef struct {
 
 typedef struct {
     uint64_t at_ns;
-    uint32_t thread, pad;
+    uint32_t thread;
+    uint32_t migrations; /* how often it came onto another CPU than before; 0 where no switches are told */
     uint64_t run_ns, delay_ns; /* on a CPU, and ready to run without one (/proc/PID/task/TID/schedstat) */
     uint64_t user_ns, system_ns;
     uint64_t switches_voluntary, switches_forced, faults_minor, faults_major;

@@ -1,7 +1,8 @@
 /* Numbers for what repeats: frames, stacks as a tree of prefixes, codes of Python. Each is written once.
  *
- * One open hash from two 64-bit numbers to one; of texts those are two hashes. It is bounded: a stack that is new when
- * there are too many is that of its parent. */
+ * One open hash from two 64-bit numbers to one; of texts those are two hashes. Each is bounded: three quarters of a power
+ * of two, so that all of its slots are used. A stack that is new when there are too many is charged to the one it grows
+ * from. */
 #define _GNU_SOURCE
 #include "sampler.h"
 
@@ -9,10 +10,10 @@
 #include <string.h>
 
 #define LEAST_SLOTS (1u << 12)
-#define MOST_STACKS (4u << 20)
-#define MOST_FRAMES (4u << 20)
-#define MOST_CODES (1u << 20)
-#define MOST_KNOWN (2u << 20)
+#define MOST_STACKS (3u << 17)
+#define MOST_FRAMES (3u << 16)
+#define MOST_CODES (3u << 15)
+#define MOST_KNOWN (3u << 16)
 
 typedef struct {
     uint64_t a, b;
@@ -55,6 +56,15 @@ static int grow(table *t) {
     return 0;
 }
 
+static void *say_full(void) {
+    static int is_said;
+    if (!is_said++)
+        sm_problem("too_many_stacks", 0, "the innermost frames of stacks that are new from then on",
+                   "allow the recording more (run --max-size), or record a part of the run (--after, --for)",
+                   "there are more different stacks than are kept: new ones are charged to the one they grow from");
+    return NULL;
+}
+
 /* The place of (a, b); `*is_new`: it had none. NULL: there is no room for more. */
 static slot *enter(table *t, uint64_t a, uint64_t b, int *is_new) {
     if (t->slots) {
@@ -63,7 +73,9 @@ static slot *enter(table *t, uint64_t a, uint64_t b, int *is_new) {
         if (s->used)
             return s;
     }
-    if (t->used >= t->most || ((!t->slots || t->used >= (t->mask + 1) / 4 * 3) && grow(t)))
+    if (t->used >= t->most || !sm_may_define())
+        return say_full();
+    if ((!t->slots || t->used >= (t->mask + 1) / 4 * 3) && grow(t))
         return NULL;
     slot *s = find(t, a, b);
     *is_new = 1;
@@ -106,17 +118,15 @@ static int keep_depth(uint32_t stack, uint16_t depth) {
 
 uint32_t sm_stack(uint32_t parent, uint32_t frame) {
     int is_new;
-    if (frame == LT_NONE)
-        return parent;
     slot *s = enter(&stacks, parent, frame, &is_new);
     if (!s)
-        return parent;
+        return LT_NONE;
     if (is_new) {
         uint16_t depth = parent == LT_NONE ? 0 : (uint16_t)(depths[parent] + 1);
         lt_stack *row = keep_depth(s->number, depth) ? NULL : sm_row(LT_STACKS, sizeof *row);
         if (!row) {
             leave(&stacks, s);
-            return parent;
+            return LT_NONE;
         }
         *row = (lt_stack){s->number, parent, frame, depth};
     }
@@ -167,9 +177,13 @@ uint32_t sm_code(const sm_process *process, const sm_code_text *text) {
     return s->number;
 }
 
-/* LT_NONE is in it until somebody puts something there. */
+/* LT_NONE is in it until somebody puts something there. What was known can be found out again. */
 uint32_t *sm_known(uint64_t a, uint64_t b) {
     int is_new;
+    if (known.used >= known.most) {
+        memset(known.slots, 0, (known.mask + (size_t)1) * sizeof *known.slots);
+        known.used = 0;
+    }
     slot *s = enter(&known, a, b, &is_new);
     if (s && is_new)
         s->number = LT_NONE;

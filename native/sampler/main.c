@@ -1,11 +1,12 @@
 /* The sampler: a process beside the program. It takes areas of samples from a socket, as the session passes them on,
  * has the threads of those processes sampled, follows their switches, and writes raw/stacks.
  *
- * usage: layerscope-sampler SOCKET RAW_FOLDER HZ
+ * usage: layerscope-sampler SOCKET RAW_FOLDER HZ [MOST_BYTES [GENERATION]]
  *        layerscope-sampler --check
  *
- * SOCKET is a descriptor, SOCK_SEQPACKET, of ls_message with a memfd each; type 0, without one, names the program. The
- * end of the socket is ours. The last line on stdout is JSON: cpu_ns and what was done. */
+ * MOST_BYTES is what the files may take, 0: as much as there is; GENERATION how many samplers were there before.
+ * SOCKET is a descriptor, SOCK_SEQPACKET, of ls_message with a memfd each; type 0, without one, names the program. A
+ * message comes back when its memory is not needed any more. The end of the socket is ours. The last line on stdout is JSON: cpu_ns and what was done. */
 #define _GNU_SOURCE
 #include "sampler.h"
 
@@ -28,8 +29,14 @@
 #define SLICE_NS 100000u
 
 sm_globals sm;
+static int socket_to_session = -1;
 
 /* --- Messages --- */
+
+/* The session keeps what a sampler after us would need. */
+void sm_let_go(const ls_message *m) {
+    send(socket_to_session, m, sizeof *m, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
 
 static void begin(const ls_message *m, int epoll_fd) {
     sm.main_pid = m->pid;
@@ -98,7 +105,8 @@ static void round_of(int is_last) {
 
 /* A wait that goes on, or a sample that is not published yet, began before its row is written. */
 static void tell_until(int is_last) {
-    uint64_t until = sm_waits_oldest(), late_ns = LATE_NS;
+    uint64_t until = sm_waits_oldest(), held = sm_held_oldest(), late_ns = LATE_NS;
+    until = held < until ? held : until;
     for (sm_process *p = sm_processes(); p; p = p->next)
         if (p->area && sm_area_is_behind(p->area))
             late_ns = LATE_NS + SM_STUCK_NS;
@@ -113,7 +121,13 @@ static void knot(int is_last) {
     }
     sm_accounts_knot();
     sm_waits_knot(is_last);
+    sm_thinning_knot();
     tell_until(is_last);
+}
+
+static uint64_t next_write(void) {
+    uint32_t slower = sm_thinning_level();
+    return sm.now_ns + (SM_WRITE_NS << (slower < SM_WRITE_SLOWER_MOST ? slower : SM_WRITE_SLOWER_MOST));
 }
 
 static void loop(int socket_fd, int epoll_fd, int32_t parent) {
@@ -136,8 +150,8 @@ static void loop(int socket_fd, int epoll_fd, int32_t parent) {
             knot(0);
             sm.is_over |= (int32_t)getppid() != parent;
         }
-        if (sm.now_ns >= write) {
-            write = sm.now_ns + SM_WRITE_NS;
+        if (sm.now_ns >= write || sm_is_writing_due()) {
+            write = next_write();
             sm_output_write();
         }
     }
@@ -153,9 +167,15 @@ static void finish(void) {
             if (!t->end_ns) {
                 sm_account(t, 1);
                 sm_rest(t, sm.now_ns, t->account.run_ns);
+                sm_tell_held(t);
             }
     sm.now_ns += 2 * SM_TICK_NS; /* those that ended just now, too */
     sm_reap();
+    if (sm.cut_stacks)
+        sm_problem("stacks_cut_short", 0, "the innermost frames of these samples",
+                   "allow the recording more (run --max-size)",
+                   "%llu samples have a stack that is not whole, as there was no room for it",
+                   (unsigned long long)sm.cut_stacks);
     sm_output_close();
     printf("{\"cpu_ns\": %llu, \"samples\": %llu, \"lost\": %llu, \"waits\": %llu, \"switches\": %llu, "
            "\"lost_records\": %llu, \"dropped\": %llu}\n",
@@ -192,7 +212,8 @@ static void prepare(void) {
 }
 
 static int usage(void) {
-    fprintf(stderr, "usage: layerscope-sampler SOCKET RAW_FOLDER HZ\n       layerscope-sampler --check\n");
+    fprintf(stderr, "usage: layerscope-sampler SOCKET RAW_FOLDER HZ [MOST_BYTES [GENERATION]]\n"
+                    "       layerscope-sampler --check\n");
     return 2;
 }
 
@@ -203,13 +224,16 @@ int main(int count, char **words) {
         sm.period_ns = 10000000;
         return sm_check();
     }
-    long hz = count == 4 ? strtol(words[3], NULL, 10) : 0;
+    long hz = count >= 4 && count <= 6 ? strtol(words[3], NULL, 10) : 0;
     if (hz < LEAST_HZ || hz > MOST_HZ)
         return usage();
     int socket_fd = atoi(words[1]), epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    socket_to_session = socket_fd;
     sm.hz = (uint32_t)hz;
     sm.period_ns = 1000000000ull / (uint64_t)hz;
-    if (sm_output_open(words[2]) || sm_rings_open()
+    sm.began_ns = sm.now_ns;
+    sm.generation = count > 5 ? (uint32_t)strtoul(words[5], NULL, 10) : 0;
+    if (sm_output_open(words[2], count > 4 ? strtoull(words[4], NULL, 10) : 0) || sm_rings_open()
         || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, socket_fd,
                      &(struct epoll_event){.events = EPOLLIN, .data.fd = socket_fd}))
         return usage();

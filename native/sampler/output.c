@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define FIRST LT_SETTINGS
 #define KINDS (LT_END + 1 - FIRST)
@@ -19,6 +20,8 @@
 #define MOST_ROWS_BYTES (16u << 20)
 #define CHUNK_BYTES (4u << 20)
 #define RETRY_NS 1000000000ull
+#define HEADER_BYTES 36u /* of a chunk */
+#define DEFINED_SHARE 4u /* one part in so many is for definitions */
 
 typedef struct {
     uint8_t *data;
@@ -30,10 +33,30 @@ static buffer buffers[KINDS];
 static li_file file;
 static uint64_t retry_ns, failed_rows;
 static int was_full;
+static uint64_t defined_bytes, most_defined_bytes = UINT64_MAX; /* of definitions */
 
-int sm_output_open(const char *folder) {
-    int bytes = snprintf(file.path, sizeof file.path, "%s/stacks", folder);
-    return bytes > 0 && (size_t)bytes < sizeof file.path ? 0 : -ENAMETOOLONG;
+/* What samplers before us have written counts. */
+static void count_earlier(const char *folder) {
+    char path[PATH_MAX + 64];
+    for (uint32_t generation = 0; generation < sm.generation; generation++) {
+        struct stat found;
+        snprintf(path, sizeof path, generation ? "%s/stacks.%u" : "%s/stacks", folder, generation);
+        if (!stat(path, &found))
+            sm_thinning_add((uint64_t)found.st_size);
+    }
+}
+
+/* `most_bytes`: what the files of all samplers of the recording may take, 0: as much as there is. */
+int sm_output_open(const char *folder, uint64_t most_bytes) {
+    int bytes = snprintf(file.path, sizeof file.path, sm.generation ? "%s/stacks.%u" : "%s/stacks", folder,
+                         sm.generation);
+    if (bytes <= 0 || (size_t)bytes >= sizeof file.path)
+        return -ENAMETOOLONG;
+    if (most_bytes)
+        most_defined_bytes = most_bytes / DEFINED_SHARE;
+    sm_thinning_begin(most_bytes - most_bytes / DEFINED_SHARE);
+    count_earlier(folder);
+    return 0;
 }
 
 static int is_definition(uint16_t kind) {
@@ -62,6 +85,8 @@ void *sm_row(uint16_t kind, size_t bytes) {
     void *row = room_for(&buffers[kind - FIRST], bytes, is_definition(kind) ? MOST_BYTES : MOST_ROWS_BYTES);
     if (!row)
         sm.dropped++;
+    else if (is_definition(kind))
+        defined_bytes += bytes;
     return row;
 }
 
@@ -69,11 +94,26 @@ void *sm_text_row(uint16_t kind, size_t bytes, size_t rest_bytes) {
     return sm_row(kind, (bytes + rest_bytes + 7) & ~(size_t)7);
 }
 
+/* Samples and what else need not wait for others are many. */
+int sm_is_writing_due(void) {
+    return buffers[LT_SAMPLES - FIRST].used > CHUNK_BYTES;
+}
+
 int sm_is_full(void) {
     size_t waiting = 0;
     for (int i = 0; i < KINDS; i++)
         waiting += buffers[i].used;
     return waiting > MOST_BYTES / 2;
+}
+
+int sm_may_define(void) {
+    return defined_bytes < most_defined_bytes;
+}
+
+/* Rows of which the newest says all. */
+static void *only_row(uint16_t kind, size_t bytes) {
+    buffers[kind - FIRST].used = buffers[kind - FIRST].rows = 0;
+    return sm_row(kind, bytes);
 }
 
 /* --- Texts --- */
@@ -116,11 +156,11 @@ void sm_problem(const char *code, int32_t pid, const char *lost, const char *rem
 void sm_settings(void) {
     char text[256];
     int bytes = snprintf(text, sizeof text,
-                         "{\"hz\": %u, \"period_ns\": %llu, \"start_ns\": %llu, \"pid\": %d, \"switches\": %s}", sm.hz,
-                         (unsigned long long)sm.period_ns, (unsigned long long)sm.start_ns, sm.main_pid,
-                         sm.has_switches ? "true" : "false");
-    buffers[LT_SETTINGS - FIRST].used = buffers[LT_SETTINGS - FIRST].rows = 0;
-    void *row = sm_row(LT_SETTINGS, (size_t)bytes);
+                         "{\"hz\": %u, \"period_ns\": %llu, \"start_ns\": %llu, \"pid\": %d, \"switches\": %s, "
+                         "\"generation\": %u, \"began_ns\": %llu}", sm.hz, (unsigned long long)sm.period_ns,
+                         (unsigned long long)sm.start_ns, sm.main_pid, sm.has_switches ? "true" : "false",
+                         sm.generation, (unsigned long long)sm.began_ns);
+    void *row = only_row(LT_SETTINGS, (size_t)bytes);
     if (row)
         memcpy(row, text, (size_t)bytes);
 }
@@ -164,6 +204,8 @@ static int write_kind(uint16_t kind) {
         li_chunk chunk = {kind, 0, rows, 0, {{b->data + done, bytes}, {0}}};
         failed = li_file_write(&file, &chunk);
         done += failed ? 0 : bytes;
+        if (!failed && !is_definition(kind))
+            sm_thinning_add(bytes + HEADER_BYTES);
     }
     memmove(b->data, b->data + done, b->used - done);
     b->used -= done;
@@ -213,8 +255,14 @@ void sm_output_write(void) {
         write_problems();
 }
 
+void sm_tell_quality(const lt_quality *quality) {
+    lt_quality *row = only_row(LT_QUALITY, sizeof *row);
+    if (row)
+        *row = *quality;
+}
+
 void sm_tell_poll(uint64_t until_ns) {
-    uint64_t *row = sm_row(LT_POLL, sizeof *row);
+    uint64_t *row = only_row(LT_POLL, sizeof *row);
     if (row)
         *row = until_ns;
 }

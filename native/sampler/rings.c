@@ -72,6 +72,7 @@ int sm_rings_open(void) {
     if (!cpus || !rings)
         return -ENOMEM;
     read_cpus(text, cpus);
+    sm_wakings_prepare();
     for (uint32_t i = 0; i < 2 * count; i++)
         rings[i].fd = -1;
     return 0;
@@ -123,8 +124,10 @@ int sm_ring_add(int32_t tid) {
     for (uint32_t i = 0; i < count; i++) {
         int task = add(&rings[2 * i], tid, cpus[i], 1);
         int switches = task ? task : add(&rings[2 * i + 1], tid, cpus[i], 0);
-        if (!task && !switches)
+        if (!task && !switches) {
             added++;
+            sm_wakings_add(tid, cpus[i], rings[2 * i + 1].fd);
+        }
         else if (task != -ENODEV) /* a CPU that has been taken away */
             failed = task ? task : switches;
     }
@@ -139,7 +142,7 @@ static void copy_at(const ring *r, uint64_t at, void *into, size_t bytes) {
     memcpy((uint8_t *)into + first, r->data, bytes - first);
 }
 
-/* The time stands 16 bytes before the end of each record. */
+/* The time stands 16 bytes before the end of each record, but of samples behind the thread. */
 static void look(ring *r) {
     struct perf_event_header h;
     r->time = ~0ull;
@@ -149,7 +152,7 @@ static void look(ring *r) {
     if (h.size < sizeof h + 24 || r->tail + h.size > r->head)
         r->tail = r->head; /* not as the kernel writes them: nothing in it can be told apart */
     else
-        copy_at(r, r->tail + h.size - 16, &r->time, sizeof r->time);
+        copy_at(r, r->tail + (h.type == PERF_RECORD_SAMPLE ? sizeof h + 8u : h.size - 16u), &r->time, sizeof r->time);
 }
 
 static void take_from(ring *r, uint64_t until, void (*apply)(const void *record)) {

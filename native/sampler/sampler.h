@@ -12,11 +12,14 @@
 /* How often areas and rings are emptied and waits looked at, and the file is written. */
 #define SM_TICK_NS 10000000ull
 #define SM_WRITE_NS 250000000ull
+#define SM_WRITE_SLOWER_MOST 5u /* that many times twice as long, as samples are thinned */
 /* Accounts, pools of waits, quality and how far everything is written. A wait that is longer is told in parts. */
 #define SM_KNOT_NS 1000000000ull
 /* A record of an area that is not published for so long never will be: its thread is gone. */
 #define SM_STUCK_NS 1000000000ull
 #define SM_FRAMES_MOST 1024
+#define SM_THREADS_MOST 200000u
+#define SM_PROCESSES_MOST 50000u
 
 typedef struct sm_process sm_process;
 typedef struct sm_thread sm_thread;
@@ -27,7 +30,7 @@ typedef struct {
     uint64_t at_ns; /* of the wait's beginning */
     uint32_t stack;
     int32_t system_call;
-    uint32_t file;
+    uint32_t file, waker;
 } sm_look;
 
 /* Of the waits that a thread was not seen in, or only by chance: how many, how long, and those that were seen. */
@@ -60,16 +63,23 @@ struct sm_thread {
     uint64_t samples;
     /* waits.c; 0: not */
     uint64_t out_ns, in_ns;
+    uint64_t came_ns; /* when it last came onto a CPU, which was `cpu` */
+    uint32_t cpu;
     int is_preempted, looked;
     sm_look look;
+    uint64_t woken_ns; /* wakings.c: when it was woken last, and by which thread */
+    uint32_t waker;
     sm_pool shorts, preempted;
     int wait_fd;            /* of /proc/PID/task/TID/syscall, -1: not open */
     uint64_t no_python_ns;  /* when it had no state of Python */
     uint64_t dispatches;    /* how often it had come onto a CPU, where no switches are told */
     /* accounts.c */
     lt_account account;
+    uint32_t accounts; /* how many there were */
     uint64_t switches, accounted; /* seen so far; when the account was made */
     uint64_t read_ns, read_at;    /* CPU time as it was read while it waited, and `switches` then */
+    struct sm_held *held;         /* thinning.c */
+    int has_base;                 /* what it had used before it was sampled is told */
 };
 
 struct sm_process {
@@ -103,12 +113,17 @@ typedef struct {
     uint64_t start_ns;
     int32_t main_pid;
     int has_switches;     /* waits are exact */
+    int has_wakers;       /* of some, who ended them is known */
+    uint32_t wakings_paused;
     int is_over;
     lt_quality quality;
     uint64_t lost_records, dropped; /* of the kernel's rings; rows that did not fit on the disk */
     uint64_t switches;
     uint32_t threads, processes; /* numbers given */
     uint64_t look_budget_ns;
+    uint32_t generation;  /* how many samplers of this recording were there before us */
+    uint64_t began_ns;    /* when we began */
+    uint64_t cut_stacks;  /* that had no room */
 } sm_globals;
 extern sm_globals sm;
 
@@ -120,7 +135,7 @@ static inline uint64_t sm_clock(clockid_t which) {
 
 /* --- output.c: the raw file --- */
 
-int sm_output_open(const char *folder);
+int sm_output_open(const char *folder, uint64_t most_bytes);
 void *sm_row(uint16_t kind, size_t bytes);                               /* NULL: no room now */
 void *sm_text_row(uint16_t kind, size_t bytes, size_t rest_bytes);        /* a row and what follows it */
 void sm_problem(const char *code, int32_t pid, const char *lost, const char *remedy, const char *format, ...)
@@ -129,12 +144,25 @@ void sm_settings(void);
 void sm_output_write(void);
 void sm_output_close(void);
 void sm_tell_poll(uint64_t until_ns);
-int sm_is_full(void); /* no more rows of definitions are taken */
+void sm_tell_quality(const lt_quality *quality);
+int sm_is_writing_due(void);
+int sm_is_full(void);    /* too much waits for the disk: no more rows of definitions are taken */
+int sm_may_define(void); /* the file may have more definitions */
 
-/* --- intern.c: frames, stacks, codes --- */
+/* --- thinning.c: how many samples are written --- */
+
+void sm_thinning_begin(uint64_t most_bytes);
+void sm_thinning_add(uint64_t bytes);
+uint32_t sm_thinning_level(void);
+void sm_thinning_knot(void);
+void sm_tell(sm_thread *thread, const lt_sample *row);
+void sm_tell_held(sm_thread *thread);
+uint64_t sm_held_oldest(void);
+
+/* --- intern.c: frames, stacks, codes; LT_NONE: there is no room for more --- */
 
 uint32_t sm_frame(uint32_t kind, uint32_t of, uint64_t address, uint32_t flags);
-uint32_t sm_stack(uint32_t parent, uint32_t frame); /* `parent` LT_NONE: the outermost. LT_NONE: there is no room */
+uint32_t sm_stack(uint32_t parent, uint32_t frame); /* `parent` LT_NONE: the outermost */
 typedef struct {
     const char *name, *file;
     const uint8_t *lines;
@@ -179,6 +207,14 @@ void sm_rings_poll(int epoll_fd);
 int sm_rings_wait(int epoll_fd, int timeout_ms, int socket_fd); /* whether the socket has something */
 uint32_t sm_rings_cpus(void);
 
+/* --- wakings.c: who ends waits --- */
+
+int sm_wakings_prepare(void);
+int sm_wakings_add(int32_t tid, int cpu, int ring_fd);
+void sm_wakings_take(const void *record);
+void sm_wakings_tick(void);
+uint32_t sm_waker_of(const sm_thread *thread, uint64_t from_ns, uint64_t until_ns);
+
 /* --- events.c: samples of a thread --- */
 
 int sm_perf_event_open(void *attributes, int32_t tid, int cpu);
@@ -189,6 +225,10 @@ void sm_events_stop(sm_process *process);
 uint32_t sm_events_period(int event);
 uint64_t sm_events_cpu_ns(const sm_thread *thread);
 int sm_check(void);
+
+/* --- main.c --- */
+
+void sm_let_go(const ls_message *message);
 
 /* --- areas.c, samples.c --- */
 
@@ -209,11 +249,11 @@ typedef struct {
 uint32_t sm_join(sm_process *process, const ls_native_frame *native, int count, uint32_t how,
                  const sm_python_frame *python, int frames, uint32_t *flags);
 void sm_rest(sm_thread *thread, uint64_t at_ns, uint64_t cpu_ns);
-lt_sample *sm_sample_row(const sm_thread *thread, uint64_t at_ns, uint32_t kind, uint64_t weight_ns);
+lt_sample sm_sample(const sm_thread *thread, uint64_t at_ns, uint32_t kind, uint64_t weight_ns); /* for sm_tell */
 
 /* --- waits.c, looks.c --- */
 
-void sm_switched(sm_thread *thread, uint64_t at_ns, int is_out, int is_preempted);
+void sm_switched(sm_thread *thread, uint64_t at_ns, uint32_t cpu, int is_out, int is_preempted);
 void sm_waits_lost(void);
 void sm_waits_tick(void);
 void sm_waits_knot(int is_last);

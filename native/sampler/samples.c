@@ -53,16 +53,27 @@ typedef struct {
     int count, at; /* at: the outermost that is not placed yet, counted from the innermost */
 } python_stack;
 
-static uint32_t place_group(uint32_t stack, python_stack *python) {
+/* The stack as far as it is put together, from the outside in. */
+typedef struct {
+    uint32_t stack;
+    int is_cut; /* there was no room for more of it */
+} growing;
+
+static void push(growing *g, uint32_t frame) {
+    uint32_t stack = g->is_cut || frame == LT_NONE ? LT_NONE : sm_stack(g->stack, frame);
+    g->is_cut |= stack == LT_NONE;
+    g->stack = g->is_cut ? g->stack : stack;
+}
+
+static void place_group(growing *g, python_stack *python) {
     for (int is_first = 1; python->at > 0; is_first = 0) {
         const sm_python_frame *frame = &python->frames[python->at - 1];
         if (!is_first && frame->place & LS_ENTRY)
             break;
         if (frame->code != LT_NONE)
-            stack = sm_stack(stack, sm_frame(LT_PYTHON, frame->code, frame->place & ~LS_ENTRY, 0));
+            push(g, sm_frame(LT_PYTHON, frame->code, frame->place & ~LS_ENTRY, 0));
         python->at--;
     }
-    return stack;
 }
 
 static int groups_of(const sm_python_frame *python, int frames) {
@@ -103,7 +114,7 @@ uint32_t sm_join(sm_process *p, const ls_native_frame *native, int count, uint32
     static uint8_t replaced[SM_FRAMES_MOST];
     python_stack rest = {python, frames, frames};
     int is_cut = frames && !(python[frames - 1].place & LS_ENTRY), groups = groups_of(python, frames), outside = 0;
-    uint32_t stack = LT_NONE;
+    growing g = {LT_NONE, 0};
     if (sm_is_full())
         return LT_NONE;
     if (frames)
@@ -111,32 +122,36 @@ uint32_t sm_join(sm_process *p, const ls_native_frame *native, int count, uint32
     if (frames && outside < 0)
         *flags |= LT_NO_SPLICE;
     if (!(how & LS_UNWOUND_ROOT) || is_cut)
-        stack = sm_stack(stack, sm_frame(LT_CUT, 0, 0, 0));
+        push(&g, sm_frame(LT_CUT, 0, 0, 0));
     for (int i = 0; i < outside; i++)
-        stack = place_group(stack, &rest);
+        place_group(&g, &rest);
     for (int i = count - 1; i >= 0; i--)
-        stack = frames && outside >= 0 && replaced[i] ? place_group(stack, &rest)
-                                                      : sm_stack(stack, native_frame(p, native[i].address, i > 0));
+        if (frames && outside >= 0 && replaced[i])
+            place_group(&g, &rest);
+        else
+            push(&g, native_frame(p, native[i].address, i > 0));
     while (rest.at > 0)
-        stack = place_group(stack, &rest);
-    return stack;
+        place_group(&g, &rest);
+    sm.cut_stacks += (uint64_t)g.is_cut;
+    return g.stack;
 }
 
 /* --- Rows --- */
 
-lt_sample *sm_sample_row(const sm_thread *t, uint64_t at_ns, uint32_t kind, uint64_t weight_ns) {
-    lt_sample *row = sm_row(LT_SAMPLES, sizeof *row);
-    if (row)
-        *row = (lt_sample){.at_ns = at_ns, .thread = t->number, .stack = LT_NONE, .weight_ns = weight_ns, .kind = kind,
-                           .count = 1, .system_call = -2, .waker = LT_NONE};
-    return row;
+lt_sample sm_sample(const sm_thread *t, uint64_t at_ns, uint32_t kind, uint64_t weight_ns) {
+    return (lt_sample){.at_ns = at_ns, .thread = t->number, .stack = LT_NONE, .weight_ns = weight_ns, .kind = kind,
+                       .count = 1, .system_call = -2, .waker = LT_NONE};
 }
 
 /* CPU time up to `cpu_ns` that no sample stands for has no stack. */
 void sm_rest(sm_thread *t, uint64_t at_ns, uint64_t cpu_ns) {
+    int is_base = !t->has_base && !t->since_birth;
+    t->has_base = 1;
     if (cpu_ns <= t->cpu_ns)
         return;
-    sm_sample_row(t, at_ns, LT_CPU, cpu_ns - t->cpu_ns);
+    lt_sample row = sm_sample(t, at_ns, LT_CPU, cpu_ns - t->cpu_ns);
+    row.flags = is_base ? LT_BEFORE : 0;
+    sm_tell(t, &row);
     t->cpu_ns = cpu_ns;
 }
 
@@ -206,16 +221,15 @@ void sm_take_sample(sm_process *p, const ls_sample *sample, size_t bytes) {
     uint32_t flags = 0;
     uint32_t stack = unwind(p, sample, (const uint8_t *)(sample + 1) + frames_bytes, &flags);
     int fault = is_fault(t, sample);
-    lt_sample *row = sm_sample_row(t, sample->at_ns, fault ? LT_FAULT : LT_CPU, 0);
+    lt_sample row = sm_sample(t, sample->at_ns, fault ? LT_FAULT : LT_CPU, 0);
     t->samples++;
-    if (!row)
-        return;
-    row->stack = stack;
-    row->flags = flags;
+    row.stack = stack;
+    row.flags = flags;
     if (fault)
-        row->count = sm_events_period(sample->event == t->events[SM_MINOR] ? SM_MINOR : SM_MAJOR);
+        row.count = sm_events_period(sample->event == t->events[SM_MINOR] ? SM_MINOR : SM_MAJOR);
     else
-        weigh(t, sample, row);
+        weigh(t, sample, &row);
+    sm_tell(t, &row);
 }
 
 /* --- Codes --- */

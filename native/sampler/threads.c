@@ -65,8 +65,20 @@ static void tell_process(sm_process *p) {
     }
 }
 
+static int is_too_many(uint32_t count, uint32_t most) {
+    static int is_said;
+    if (count < most && sm_may_define())
+        return 0;
+    if (!is_said++)
+        sm_problem("too_many_threads", 0, "all of the threads that begin from then on",
+                   "record a part of the run (run --after, --for)",
+                   "the program has begun more threads or processes than are kept (%u and %u)", sm.threads,
+                   sm.processes);
+    return 1;
+}
+
 sm_process *sm_process_begin(int32_t pid, int32_t ppid, uint64_t at_ns) {
-    sm_process *p = calloc(1, sizeof *p);
+    sm_process *p = is_too_many(sm.processes, SM_PROCESSES_MOST) ? NULL : calloc(1, sizeof *p);
     if (!p)
         return NULL;
     sm_process **bucket = &processes[(uint32_t)pid % BUCKETS];
@@ -90,7 +102,7 @@ void sm_process_end(sm_process *p, uint64_t at_ns) {
 }
 
 sm_thread *sm_thread_begin(sm_process *p, int32_t tid, uint64_t at_ns, const char *name) {
-    sm_thread *t = calloc(1, sizeof *t);
+    sm_thread *t = is_too_many(sm.threads, SM_THREADS_MOST) ? NULL : calloc(1, sizeof *t);
     if (!t)
         return NULL;
     sm_thread **bucket = &threads[(uint32_t)tid % BUCKETS];
@@ -259,6 +271,7 @@ static void finish_thread(sm_thread *t) {
         sm_account(t, 1);
         sm_waits_end(t);
         sm_rest(t, t->end_ns, t->account.run_ns);
+        sm_tell_held(t);
     }
     sm_events_close(t);
     if (t->wait_fd >= 0)

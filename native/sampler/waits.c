@@ -25,19 +25,19 @@
 
 /* --- Rows --- */
 
-static void row(const sm_thread *t, const sm_look *look, uint64_t weight_ns, uint32_t waits, uint32_t flags) {
-    lt_sample *s = sm_sample_row(t, look->at_ns, LT_OFFCPU, weight_ns);
-    if (!s)
-        return;
-    s->stack = look->stack;
-    s->system_call = look->system_call;
-    s->file = look->file;
-    s->count = waits;
-    s->flags = flags;
+static void row(sm_thread *t, const sm_look *look, uint64_t weight_ns, uint32_t waits, uint32_t flags) {
+    lt_sample s = sm_sample(t, look->at_ns, LT_OFFCPU, weight_ns);
+    s.stack = look->stack;
+    s.system_call = look->system_call;
+    s.file = look->file;
+    s.waker = look->waker;
+    s.count = waits;
+    s.flags = flags;
+    sm_tell(t, &s);
 }
 
 /* Those that were seen share the sum. */
-static void tell_pool(const sm_thread *t, sm_pool *pool, uint32_t flags) {
+static void tell_pool(sm_thread *t, sm_pool *pool, uint32_t flags) {
     uint64_t sum_ns = pool->sum_ns;
     uint32_t waits = pool->waits;
     for (uint32_t left = pool->seen; left; left--) {
@@ -46,11 +46,11 @@ static void tell_pool(const sm_thread *t, sm_pool *pool, uint32_t flags) {
         waits -= waits / left;
     }
     if (!pool->seen && sum_ns)
-        row(t, &(sm_look){pool->first_ns, LT_NONE, -2, LT_NO_FILE}, sum_ns, waits, flags);
+        row(t, &(sm_look){pool->first_ns, LT_NONE, -2, LT_NO_FILE, LT_NONE}, sum_ns, waits, flags);
     pool->sum_ns = pool->waits = pool->seen = 0;
 }
 
-static void add(const sm_thread *t, sm_pool *pool, uint64_t at_ns, uint64_t ns, const sm_look *look) {
+static void add(sm_thread *t, sm_pool *pool, uint64_t at_ns, uint64_t ns, const sm_look *look) {
     if (look && pool->seen == SM_SEEN_MOST)
         tell_pool(t, pool, 0);
     if (!pool->waits)
@@ -66,6 +66,7 @@ static void add(const sm_thread *t, sm_pool *pool, uint64_t at_ns, uint64_t ns, 
 static void ended(sm_thread *t, uint64_t from_ns, uint64_t until_ns) {
     uint64_t ns = until_ns - from_ns;
     t->look.at_ns = from_ns;
+    t->look.waker = sm_waker_of(t, from_ns, until_ns);
     if (t->is_preempted)
         add(t, &t->preempted, from_ns, ns, NULL);
     else if (t->looked == SM_LOOKED && ns >= SM_TICK_NS)
@@ -74,9 +75,18 @@ static void ended(sm_thread *t, uint64_t from_ns, uint64_t until_ns) {
         add(t, &t->shorts, from_ns, ns, t->looked == SM_LOOKED ? &t->look : NULL);
 }
 
-void sm_switched(sm_thread *t, uint64_t at_ns, int is_out, int is_preempted) {
+static void came_onto(sm_thread *t, uint64_t at_ns, uint32_t cpu) {
+    if (at_ns < t->came_ns) /* told late */
+        return;
+    t->account.migrations += t->came_ns && t->cpu != cpu;
+    t->came_ns = at_ns;
+    t->cpu = cpu;
+}
+
+void sm_switched(sm_thread *t, uint64_t at_ns, uint32_t cpu, int is_out, int is_preempted) {
     t->switches++;
     if (!is_out) {
+        came_onto(t, at_ns, cpu);
         if (t->out_ns && t->out_ns <= at_ns && t->process->is_sampled)
             ended(t, t->out_ns, at_ns);
         if (!t->out_ns || t->out_ns <= at_ns) {
@@ -110,6 +120,7 @@ void sm_waits_lost(void) {
 
 static void look(sm_thread *t) {
     t->looked = sm_look_at(t, &t->look);
+    t->look.waker = LT_NONE;
     if (t->looked != SM_UNREADABLE)
         return;
     static int is_said;
@@ -152,6 +163,7 @@ static void look_round(sm_process *p) {
 void sm_waits_tick(void) {
     static uint64_t last_ns, next_ns;
     uint64_t passed = last_ns ? sm.now_ns - last_ns : SM_TICK_NS;
+    sm_wakings_tick();
     last_ns = sm.now_ns;
     sm.look_budget_ns += passed / LOOK_SHARE;
     if (sm.look_budget_ns > LOOK_MOST_NS)
@@ -169,7 +181,7 @@ void sm_waits_tick(void) {
 static void tell_part(sm_thread *t, uint64_t until_ns) {
     if (!t->out_ns || t->out_ns >= until_ns)
         return;
-    sm_look none = {t->out_ns, LT_NONE, t->is_preempted ? -1 : -2, LT_NO_FILE};
+    sm_look none = {t->out_ns, LT_NONE, t->is_preempted ? -1 : -2, LT_NO_FILE, LT_NONE};
     t->look.at_ns = t->out_ns;
     row(t, t->looked == SM_LOOKED ? &t->look : &none, until_ns - t->out_ns, 1,
         LT_UNFINISHED | (sm.has_switches ? LT_EXACT : 0u) | (t->is_preempted ? LT_PREEMPTED : 0u));

@@ -143,6 +143,22 @@ static bool go(const repair *r, attempt *a) {
     return true;
 }
 
+/* None is certain: the one that came farthest. What there was for attempts may be used up; the last walk of all, which
+ * is what is told, has as much once more. */
+static void go_again(const repair *r, attempt *best) {
+    ls_walk *walk = r->walk;
+    if (walk->repairs == 1) {
+        walk->again = LS_STEPS_MOST;
+        walk->words = LS_WORDS_MOST;
+    }
+    int steps = walk->steps, given = walk->again < walk->most ? walk->again : walk->most;
+    walk->again -= given;
+    walk->steps = given;
+    go(r, best);
+    walk->again += walk->steps > 0 ? walk->steps : 0;
+    walk->steps = steps;
+}
+
 static bool better(const ls_walked *a, const ls_walked *b) {
     /* Of walks that were cut, those that have left out frames come farther. */
     bool cut = a->outcome == LS_FULL || a->outcome == LS_BEYOND;
@@ -172,7 +188,7 @@ static bool try_slot(const repair *r, uint64_t slot, attempt *best) {
 
 static bool scan(const repair *r, attempt *best) {
     uint64_t slot = (r->state->registers[LS_RSP] + 7) & ~7ull, word;
-    for (unsigned i = 0; i < WORDS_MOST && r->walk->steps > 0; i++, slot += 8) {
+    for (unsigned i = 0; i < WORDS_MOST && r->walk->steps > 0 && r->walk->words-- > 0; i++, slot += 8) {
         if (!ls_walk_read(r->walk, slot, &word))
             return false;
         if (is_caller(r, word) && try_slot(r, slot, best))
@@ -231,13 +247,8 @@ ls_walked ls_repair(ls_walk *walk, const ls_state *state, const ls_row *row, int
         walk->lenient = true;
         found = scan(&r, &best);
     }
-    int steps = walk->steps;
-    if (!found && best.slot) {
-        /* None is certain: the one that came farthest. */
-        walk->steps = walk->most;
-        go(&r, &best);
-        walk->steps = steps;
-    }
+    if (!found && best.slot)
+        go_again(&r, &best);
     walk->lenient = !strict;
     walk->repairs--;
     /* Of all that was tried this lies highest: a thread that runs nothing but such code is not searched every time. */

@@ -90,8 +90,9 @@ static char *parse_line(char *at, ls_maps_line *line) {
     line->start = hexadecimal(&c);
     c += *c == '-';
     line->end = hexadecimal(&c);
-    line->executable = strlen(c) > 6 && c[3] == 'x';
-    c += strlen(c) > 6 ? 6 : 0;
+    bool whole = strnlen(c, 7) == 7; /* never to the end of all the text */
+    line->executable = whole && c[3] == 'x';
+    c += whole ? 6 : 0;
     line->offset = hexadecimal(&c);
     c += *c == ' ';
     unsigned major = (unsigned)hexadecimal(&c);

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#define STEPS_MOST 4096
-
 bool ls_walk_read(ls_walk *walk, uint64_t address, uint64_t *word) {
     const ls_stack_copy *stack = walk->stack;
     if (address >= stack->base && stack->bytes >= 8 && address - stack->base <= stack->bytes - 8) {
@@ -142,7 +140,8 @@ ls_walked ls_walk_on(ls_walk *walk, ls_state *state, int at) {
 
 int ls_unwind(ls_space *space, const uint64_t registers[LS_REGISTERS], uint32_t known, const ls_stack_copy *stack,
               ls_native_frame *into, int most, uint32_t *how) {
-    ls_walk walk = {.space = space, .stack = stack, .into = into, .most = most, .steps = STEPS_MOST};
+    ls_walk walk = {.space = space, .stack = stack, .into = into, .most = most, .steps = LS_STEPS_MOST,
+                    .again = LS_STEPS_MOST, .words = LS_WORDS_MOST};
     ls_state state = {.known = known, .exact = true};
     *how = 0;
     if (most <= 0 || ~known & (1u << LS_RSP | 1u << LS_RIP))

@@ -139,12 +139,18 @@ typedef struct {
     bool exact;     /* it runs at RIP, or was interrupted there; else RIP is a return address */
 } ls_state;
 
+/* What one stack may cost, whatever lies in it: frames and words of it that are looked at, attempts included. */
+#define LS_STEPS_MOST 4096
+#define LS_WORDS_MOST 16384
+
 typedef struct {
     ls_space *space;
     const ls_stack_copy *stack;
     ls_native_frame *into;
     int most;
     int steps;   /* frames that may still be looked at, attempts included */
+    int again;   /* frames of attempts that may still be walked a second time */
+    int words;   /* of the stack that repairs may still look at */
     int repairs; /* that this is inside of */
     bool beyond; /* the copy ended */
     bool signal; /* a signal was passed: what it interrupted may have another stack */

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,6 +144,31 @@ static void files(int is_socket) {
     pthread_join(other, NULL);
 }
 
+static void *mover(void *unused) {
+    for (int i = 1; i <= number; i++) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(i % 2, &one);
+        if (sched_setaffinity(0, sizeof one, &one))
+            abort();
+        burn(MS);
+    }
+    printf("{\"moved\": %d, \"tid\": %d}\n", number, gettid_here());
+    return unused;
+}
+
+/* A thread that begins on CPU 0 and moves `number` times. */
+static void moves(void) {
+    pthread_t other;
+    cpu_set_t first;
+    CPU_ZERO(&first);
+    CPU_SET(0, &first);
+    if (sched_setaffinity(0, sizeof first, &first))
+        abort();
+    pthread_create(&other, NULL, mover, NULL);
+    pthread_join(other, NULL);
+}
+
 /* --- Threads --- */
 
 static _Atomic uint64_t used_ns;
@@ -242,6 +268,8 @@ int main(int count, char **words) {
         locks();
     else if (!strcmp(mode, "pipe") || !strcmp(mode, "socket"))
         files(*mode == 's');
+    else if (!strcmp(mode, "moves"))
+        moves();
     else if (!strcmp(mode, "short"))
         short_threads();
     else if (!strcmp(mode, "many"))

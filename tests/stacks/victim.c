@@ -141,6 +141,7 @@ int main(int argc, char **argv) {
     pthread_create(&made, NULL, thread, (void *)1);
     for (unsigned i = 0; recorder_wants_more(); i++)
         work(i);
+    pthread_join(made, NULL); /* a test may take the code of the plugin away now */
     recorder_finish();
     return 0;
 }

@@ -1,4 +1,7 @@
-"""CPU time, page faults and memory of the processes, from the readings of their counters."""
+"""CPU time, page faults, switches, memory and I/O of the processes, from the readings of their counters.
+
+Figures of a step are the growth between the readings around the measured steps, in proportion to the length of a step.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerscope.analyse.step_times import FEWEST_FOR_DRIFT, Arrays, Int64s, MeasuredSteps, StepTimes
-from layerscope.model.layers import PROCESS_COUNTERS
+from layerscope.analyse.by_step import system_readings
+from layerscope.analyse.step_times import FEWEST_FOR_DRIFT, Arrays, MeasuredSteps, StepTimes
+from layerscope.model.layers import GROUP_COUNTERS
 from layerscope.store.reader import Reader
 from layerscope.store.run import RunInfo
 
 # The medians of the first and of the last third differ by more than this: a growth.
 GROWTH = 0.05
+# With fewer readings of a counter between the first and the last step its growth says little about them.
+FEWEST_READINGS = 3
 # What an allocator may take between two thirds without being a leak.
 GROWTH_BYTES = 16_000_000
 
@@ -41,21 +47,43 @@ class Memory:
     is_growing: bool = False
 
 
+@dataclass(slots=True)
+class Switches:
+    """What the scheduler did with all threads: in a step on average, or in the whole run. None: not recorded.
+
+    `delay_ns`: the time in which they could run and had no CPU, added up.
+    """
+
+    per_step: bool
+    count: float
+    forced: float
+    migrations: float | None = None
+    delay_ns: float | None = None
+
+
+@dataclass(slots=True)
+class Limits:
+    """What the whole run read from and wrote to storage, and how a limit of CPU time held it up. None: not recorded.
+
+    `throttled` counts periods of the limit; `throttled_ns` is each CPU's time, added up.
+    """
+
+    read_bytes: int | None
+    write_bytes: int | None
+    throttled: int | None
+    throttled_ns: int | None
+
+
 class Counters:
-    """The readings of the processes' counters, not of those that the program made, whatever these are called."""
+    """The readings of the processes' counters, and of their control groups'."""
 
     def __init__(self, reader: Reader, tracks: Arrays, processes: Arrays) -> None:
-        columns = reader.arrays("counters", ["track", "at_ns", "name", "value"])
-        of_track = dict(zip(tracks["track"].tolist(), tracks["process"].tolist(), strict=True))
         self.started = dict(zip(processes["process"].tolist(), processes["start_ns"].tolist(), strict=True))
-        self.readings: dict[tuple[int, str], tuple[Int64s, Int64s]] = {}
-        ours = np.flatnonzero(np.isin(columns["track"], tracks["track"][tracks["name"] == PROCESS_COUNTERS]))
-        track, name = columns["track"][ours], columns["name"][ours]
-        order = np.lexsort((columns["at_ns"][ours], name, track))
-        begins = np.flatnonzero((np.diff(track[order]) != 0) | (np.diff(name[order]) != 0)) + 1
-        for rows in np.split(ours[order], begins) if len(ours) else ():
-            key = of_track[int(columns["track"][rows[0]])], str(columns["name.names"][columns["name"][rows[0]]])
-            self.readings[key] = columns["at_ns"][rows], columns["value"][rows]
+        # The kernel adds what a process read and wrote to its parent when that has waited for it.
+        is_root = ~np.isin(processes["ppid"], processes["pid"])
+        self.roots: list[int] = processes["process"][is_root].tolist()
+        self.readings = system_readings(reader, tracks, [])
+        self.of_groups = system_readings(reader, tracks, [], GROUP_COUNTERS)
 
     def growth(self, name: str, begin_ns: int, end_ns: int) -> float | None:
         """By how much the cumulative counter `name` grew in all processes, between the readings interpolated."""
@@ -67,6 +95,26 @@ class Counters:
                 at, value = np.append(start_ns, at_ns), np.append(0, values)
                 total = (total or 0.0) + float(np.interp(end_ns, at, value) - np.interp(begin_ns, at, value))
         return total
+
+    def is_told(self, name: str, begin_ns: int, end_ns: int) -> bool:
+        """Whether readings of counter `name` are close enough to each other to tell of this stretch."""
+        found = [at_ns for (_, counter), (at_ns, _) in self.readings.items() if counter == name]
+        within = [np.count_nonzero((at_ns >= begin_ns) & (at_ns <= end_ns)) for at_ns in found]
+        return bool(max(within, default=0) >= FEWEST_READINGS)
+
+    def total(self, name: str, of: Sequence[int] | None = None) -> int | None:
+        """The last readings of the cumulative counter `name` added up, of the processes `of`; None: of all."""
+        found = [
+            int(values[-1])
+            for (process, counter), (_, values) in self.readings.items()
+            if counter == name and (of is None or process in of)
+        ]
+        return sum(found) if found else None
+
+    def grown_in_groups(self, name: str) -> int | None:
+        """By how much counter `name` of the control groups grew: it counts from the start of its group."""
+        found = [int(values[-1] - values[0]) for (_, counter), (_, values) in self.of_groups.items() if counter == name]
+        return sum(found) if found else None
 
     def covered(self, begin_ns: int, end_ns: int, processes: Sequence[int]) -> tuple[int, int]:
         """The part of this stretch in which the CPU time of all of `processes` is known."""
@@ -90,10 +138,7 @@ def _resources_per_step(
     begin_ns, end_ns = counters.covered(steps.begin_ns, steps.end_ns, steps.processes)
     if end_ns <= begin_ns:
         return None
-    # A rate times the length of a step, not a sum divided by the steps: between the steps of two
-    # epochs lies evaluation, which belongs to no step. Requests overlap, and the program waits for the
-    # next one or prepares it between them: each has its part of everything.
-    step_ns = 1e9 / times.per_second if times.rule == "request" else times.mean_ns
+    step_ns = _step_ns(times)
 
     def per_step(name: str) -> float | None:
         grown = counters.growth(name, begin_ns, end_ns)
@@ -113,6 +158,14 @@ def _resources_per_step(
     )
 
 
+def _step_ns(times: StepTimes) -> float:
+    """The part of the run that a step has."""
+    # A rate times the length of a step, not a sum divided by the steps: between the steps of two
+    # epochs lies evaluation, which belongs to no step. Requests overlap, and the program waits for the
+    # next one or prepares it between them: each has its part of everything.
+    return 1e9 / times.per_second if times.rule == "request" else times.mean_ns
+
+
 def _resources_of_run(info: RunInfo) -> Resources | None:
     program = info.program
     if not program.wall_ns:
@@ -129,6 +182,35 @@ def _resources_of_run(info: RunInfo) -> Resources | None:
     )
 
 
+def switches(counters: Counters, steps: MeasuredSteps, times: StepTimes | None, info: RunInfo) -> Switches | None:
+    """What the scheduler did: in a step, or in the run where steps are too few for that."""
+    begin_ns, end_ns = steps.begin_ns, steps.end_ns
+    if times is not None and counters.is_told("switches_forced", begin_ns, end_ns):
+        part = _step_ns(times) / (end_ns - begin_ns)
+        names = ("switches_voluntary", "switches_forced", "migrations", "delay_ns")
+        grown = [counters.growth(name, begin_ns, end_ns) for name in names]
+        voluntary, forced, migrations, delay_ns = (None if one is None else one * part for one in grown)
+        return Switches(True, (voluntary or 0.0) + (forced or 0.0), forced or 0.0, migrations, delay_ns)
+    # What the system said at the end has threads in it that nobody could read in time.
+    voluntary = info.program.switches_voluntary
+    forced = info.program.switches_forced
+    if voluntary is None or forced is None:
+        voluntary, forced = counters.total("switches_voluntary"), counters.total("switches_forced")
+    if voluntary is None or forced is None:
+        return None
+    return Switches(False, voluntary + forced, forced, counters.total("migrations"), counters.total("delay_ns"))
+
+
+def limits(counters: Counters, info: RunInfo) -> Limits:
+    """What storage and the control group had to do with the run."""
+    read_bytes, write_bytes = info.program.storage_read_bytes, info.program.storage_written_bytes
+    return Limits(
+        counters.total("storage_read_bytes", counters.roots) if read_bytes is None else read_bytes,
+        counters.total("storage_written_bytes", counters.roots) if write_bytes is None else write_bytes,
+        counters.grown_in_groups("throttled"), counters.grown_in_groups("throttled_ns"),
+    )  # fmt: skip
+
+
 def _cpus(info: RunInfo) -> float | None:
     cpus = info.host.get("cpus")
     return cpus if isinstance(cpus, (int, float)) else None
@@ -142,7 +224,8 @@ def memory_of(counters: Counters, steps: MeasuredSteps, info: RunInfo) -> Memory
         return Memory(None, info.program.max_rss_bytes) if info.program.max_rss_bytes else None
     # The last reading of a process may fall into its end, when its memory is already given back.
     end_bytes = sum(int(values[values > 0][-1]) for _, values in rss.values() if (values > 0).any()) or None
-    most_bytes = max(int(values.max(initial=0)) for _, values in rss.values())
+    peaks = [readings for p in rss if (readings := counters.readings.get((p, "rss_peak_bytes")))]
+    most_bytes = max(int(values.max(initial=0)) for _, values in (*rss.values(), *peaks))
     memory = Memory(end_bytes, max(info.program.max_rss_bytes, most_bytes, end_bytes or 0))
     if not memory.peak_bytes:
         return None

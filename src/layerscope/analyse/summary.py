@@ -17,10 +17,21 @@ from layerscope.analyse.below import Below, BelowSums, KindTime, PrimitiveSum, w
 from layerscope.analyse.losses import problems
 from layerscope.analyse.module_times import ModuleTimes, module_times
 from layerscope.analyse.ranks import SlowestRank, rank_times, slowest_rank
-from layerscope.analyse.resources import Counters, Memory, Resources, memory_of, resources
+from layerscope.analyse.resources import (
+    Counters,
+    Limits,
+    Memory,
+    Resources,
+    Switches,
+    limits,
+    memory_of,
+    resources,
+    switches,
+)
 from layerscope.analyse.shapes import has_shapes
 from layerscope.analyse.step_times import Array, Arrays, Bools, MeasuredSteps, StepTimes, process_of_tracks
 from layerscope.analyse.thinned import Corrections, Thinned, is_thinned, summed, what_was_kept, whole_and_outside
+from layerscope.analyse.thread_times import ThreadTimes, thread_times
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS, PRIMITIVES, RANGES
 from layerscope.store.reader import Reader
@@ -96,7 +107,10 @@ class Summary:
     processes: int
     steps: StepTimes | None
     resources: Resources | None
+    switches: Switches | None
+    limits: Limits
     memory: Memory | None
+    threads: ThreadTimes | None
     operators: OperatorTimes | None
     modules: ModuleTimes | None
     ranks: int
@@ -124,7 +138,12 @@ def summarise(reader: Reader) -> Summary:
         processes=len(processes["process"]),
         steps=times,
         resources=resources(counters, steps, times, info),
+        switches=switches(counters, steps, times, info),
+        limits=limits(counters, info),
         memory=memory_of(counters, steps, info),
+        threads=thread_times(
+            reader, steps, times, tracks, _step_tracks(sums, steps, times, tracks) if sums and times else None
+        ),
         operators=_operators(sums, steps, times, tracks, info.versions),
         modules=module_times(reader, sums.self_by_module, _divisor(times)) if sums else None,
         ranks=len(ranks),

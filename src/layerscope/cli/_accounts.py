@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -9,22 +10,33 @@ import numpy as np
 # Columns of `tracks` and where they come from.
 OF_TRACK = {
     "cpu_ns": "run_ns", "delay_ns": "delay_ns", "switches_voluntary": "switches_voluntary",
-    "switches_forced": "switches_forced", "faults_minor": "faults_minor", "faults_major": "faults_major",
+    "switches_forced": "switches_forced", "migrations": "migrations", "faults_minor": "faults_minor",
+    "faults_major": "faults_major",
 }  # fmt: skip
 # Counters that nobody else reads of a process, with their units.
-OF_PROCESS = {"delay_ns": "ns", "switches_voluntary": "count", "switches_forced": "count"}
+OF_PROCESS = {"delay_ns": "ns", "switches_voluntary": "count", "switches_forced": "count", "migrations": "count"}
 
 
-def totals_of_threads(accounts: np.ndarray) -> dict[int, dict[str, int]]:
+def untold(accounts: np.ndarray, has_switches: bool) -> tuple[str, ...]:
+    """The fields of accounts that nobody filled. `has_switches`: the sampler was told of every switch.
+
+    Whoever comes onto a CPU has waited for it some ns: a kernel by which nobody ever did does not count that.
+    """
+    found = () if has_switches else ("migrations",)
+    return found if accounts["delay_ns"].any() else (*found, "delay_ns")
+
+
+def totals_of_threads(accounts: np.ndarray, without: Collection[str] = ()) -> dict[int, dict[str, int]]:
     """The last account of each of the sampler's threads, as columns of `tracks`; rows of `sampled.ACCOUNT`."""
     last = accounts[np.argsort(accounts["at_ns"], kind="stable")]
-    return {int(row["thread"]): {name: int(row[of]) for name, of in OF_TRACK.items()} for row in last}
+    told = {name: of for name, of in OF_TRACK.items() if of not in without}
+    return {int(row["thread"]): {name: int(row[of]) for name, of in told.items()} for row in last}
 
 
-def counters_of_process(accounts: np.ndarray) -> dict[str, Any]:
+def counters_of_process(accounts: np.ndarray, without: Collection[str] = ()) -> dict[str, Any]:
     """Columns of `counters` but `track`: sums over the threads of one process, those that have ended included.
 
-    One value for each moment at which some of its threads were looked at.
+    One value for each moment at which some of its threads were looked at. `without`: fields that nobody filled.
     """
     order = np.lexsort((accounts["at_ns"], accounts["thread"]))
     rows = accounts[order]
@@ -32,6 +44,8 @@ def counters_of_process(accounts: np.ndarray) -> dict[str, Any]:
     at_ns, moment = np.unique(rows["at_ns"], return_inverse=True)
     columns: dict[str, list[np.ndarray]] = {"at_ns": [], "name": [], "value": [], "unit": []}
     for name, unit in OF_PROCESS.items():
+        if name in without:
+            continue
         value = rows[name].astype(np.int64)
         grown = np.where(is_first, value, np.diff(value, prepend=0))
         sums = np.zeros(len(at_ns), np.int64)

@@ -71,7 +71,7 @@ class RunConversion:
         self._limits = limits = limits_of(options, memory_bytes)
         self._stripped: set[Path] = set()
         self.parts = Parts(tables, self._texts, self._totals, limits)
-        self.stacks = Stacks(raw, tables, self._tracks, self._texts)
+        self.stacks = Stacks(raw, tables, self._tracks, self._texts, self._shifts_ns)
         step_mark = options.get("step_mark", "")
         self._epochs = Epochs(self._texts, self._totals, self.parts, self.stacks, limits, step_mark)
 
@@ -125,6 +125,7 @@ class RunConversion:
         """
         most_bytes = KEEP_SHARE * self._limits.most_bytes
         size_bytes = spool.raw_bytes(self.raw) + sum(part.size_bytes for part in self.parts.parts)
+        size_bytes += self.stacks.size_bytes
         if size_bytes <= most_bytes:
             return
         read = [(process, file) for process in self.processes.values() for file in process.read_files()]
@@ -343,8 +344,9 @@ class RunConversion:
         small = SmallTables(self._texts, len(self._tracks.owners))
         for process in self.processes.values():
             small.add_process(process, session)
-        host = small.rows["processes"][0]["host"] if self.processes else ""
-        small.rows["processes"].extend(self.stacks.process_rows(host))
+        small.rows["processes"].extend(
+            self.stacks.process_rows((one.rank, one.host) for one in self.processes.values())
+        )
         small.rows["tracks"].extend(self.stacks.track_rows({row["track"] for row in small.rows["tracks"]}))
         self.stacks.add_accounts(small)
         small.add_texts()

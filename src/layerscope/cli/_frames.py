@@ -50,10 +50,8 @@ _ANCHORS = (
 
 @dataclass(slots=True)
 class Frames:
-    """The frames of one conversion. Those of the sampler's file have their numbers; spans get theirs here."""
+    """The frames of one conversion: of what samplers saw, as `FileFrames` name it, and of spans."""
 
-    file: SampledFile
-    raw: Path
     texts: Texts
     anchors: dict[int, int] = field(default_factory=dict)  # as `store.stacking.Fusion` wants them
     _rows: dict[str, list[Any]] = field(
@@ -61,10 +59,7 @@ class Frames:
             name: [] for name in ("layer", "name", "signature", "file", "line", "object", "build_id", "address")
         }
     )
-    _of: list[int] = field(default_factory=list)  # number of the sampler -> key
-    _evidence: list[int] = field(default_factory=list)  # by number of the sampler
-    _outer: list[bool] = field(default_factory=list)
-    _jit: list[tuple[int, int, int]] = field(default_factory=list)  # key, process, address
+    _jit: dict[Path, list[tuple[int, int]]] = field(default_factory=dict)  # by perf map: key, address
     _spans: dict[tuple[int, int], int] = field(default_factory=dict)
     _span_names: list[str] = field(default_factory=list)
     _known: dict[tuple[Any, ...], int] = field(default_factory=dict)  # lines of Python, functions of objects
@@ -73,9 +68,10 @@ class Frames:
     @property
     def kernel(self) -> int:
         """The key of the frame of time in the kernel of which nothing more is known."""
-        return self._once(_KERNEL, KERNEL, "")
+        return self.once(_KERNEL, KERNEL, "")
 
-    def _new(self, layer: int, name: str, **more: Any) -> int:
+    def new(self, layer: int, name: str, **more: Any) -> int:
+        """The key of a frame of its own."""
         for column, values in self._rows.items():
             values.append(more.get(column))
         self._rows["layer"][-1], self._rows["name"][-1] = layer, name
@@ -85,6 +81,86 @@ class Frames:
                 self.anchors[key] = number
                 break
         return key
+
+    def once(self, layer: int, name: str, place: str, **more: Any) -> int:
+        """The key of a line of a function: calls at several addresses are one frame, with the address seen first."""
+        known = (layer, name, place, more.get("file"), more.get("line"), more.get("signature"))
+        found = self._known.get(known)
+        if found is None:
+            found = self._known[known] = self.new(layer, name, **more)
+        return found
+
+    def problems(self) -> list[Problem]:
+        """Why something has no name."""
+        return self._symbols.problems if self._symbols is not None else []
+
+    @property
+    def symbols(self) -> Symbols:
+        """Names of code, remembered in the user's cache."""
+        if self._symbols is None:
+            from layerscope.collect.symbols import Symbols
+
+            self._symbols = Symbols(next(iter(places.caches(places.SYMBOLS)), None))
+        return self._symbols
+
+    def of_span(self, layer: int, name_code: int) -> int:
+        """The key of the frame of a span: its layer (index into SPAN_LAYERS) and the code of its name."""
+        found = self._spans.get((layer, name_code))
+        if found is None:
+            if name_code >= len(self._span_names):
+                self._span_names = list(self.texts.names)
+            found = self._spans[layer, name_code] = self.new(int(_OF_SPAN[layer]), self._span_names[name_code])
+        return found
+
+    def columns(self) -> dict[str, Any]:
+        """The table `frames`; now code that was made while the program ran gets its names."""
+        self._name_jit()
+        rows = self._rows
+        layers = np.array(FRAME_LAYERS, object)[np.array(rows["layer"], np.int64)]
+        columns: dict[str, Any] = {name: values for name, values in rows.items() if name != "layer"}
+        return {"frame": np.arange(len(layers), dtype=np.int32), "layer": layers, **columns}
+
+    def jit(self, perf_map: Path, addresses: list[int]) -> list[int]:
+        """Keys for code of a process that was made while it ran; `perf_map` tells its names at the end."""
+        keys = [self.new(_NATIVE, JIT, object=JIT, address=address) for address in addresses]
+        self._jit.setdefault(perf_map, []).extend(zip(keys, addresses, strict=True))
+        return keys
+
+    def layer_and_name(self, key: int) -> tuple[int, str]:
+        """The layer (index into FRAME_LAYERS) and the name of a frame."""
+        return self._rows["layer"][key], self._rows["name"][key]
+
+    def _name_jit(self) -> None:
+        for perf_map, mine in self._jit.items():
+            if not perf_map.is_file():
+                continue
+            found = self.symbols.jit(perf_map, np.array([address for _, address in mine], np.uint64))
+            for (key, _), name in zip(mine, found.name, strict=True):
+                self._rows["name"][key] = name or JIT
+
+
+@dataclass(slots=True)
+class FileFrames:
+    """The frames of one file of a sampler, which counts them by itself; `raw`: the folder that it is in."""
+
+    frames: Frames
+    file: SampledFile
+    raw: Path
+    _of: list[int] = field(default_factory=list)  # its number -> key
+    _evidence: list[int] = field(default_factory=list)  # by its number
+    _outer: list[bool] = field(default_factory=list)
+
+    def key(self, number: int) -> int:
+        """The key of one of its frames."""
+        return self._of[number]
+
+    def is_outer(self, number: int) -> bool:
+        """Whether spans lie inside of this frame wherever it is."""
+        return self._outer[number]
+
+    def evidence(self, number: int) -> int:
+        """What it tells of a wait."""
+        return self._evidence[number]
 
     def add(self, rows: np.ndarray) -> None:
         """Take in new frames of the file, in the order of their numbers."""
@@ -102,7 +178,7 @@ class Frames:
 
     def _settle(self, number: int, key: int) -> None:
         self._of[number] = key
-        layer, name = self._rows["layer"][key], self._rows["name"][key]
+        layer, name = self.frames.layer_and_name(key)
         self._evidence[number] = waiting.evidence(name, FRAME_LAYERS[layer])
         self._outer[number] = layer == _PYTHON or (layer == _NATIVE and bool(_BEGINS.match(name)))
 
@@ -113,12 +189,11 @@ class Frames:
         if kind == sampled.PYTHON:
             return self._python(of, addresses)
         if kind == sampled.JIT:
-            keys = [self._new(_NATIVE, JIT, object=JIT, address=address) for address in addresses.tolist()]
-            self._jit += [(key, of, address) for key, address in zip(keys, addresses.tolist(), strict=True)]
-            return keys
+            pid = int(self.file.processes[of]["pid"]) if of in self.file.processes else 0
+            return self.frames.jit(self.raw / jit_maps.FOLDER / f"perf-{pid}.map", addresses.tolist())
         if kind == sampled.KERNEL:
-            return [self.kernel] * len(addresses)
-        return [self._new(_NATIVE, CUT) for _ in addresses]
+            return [self.frames.kernel] * len(addresses)
+        return [self.frames.once(_NATIVE, CUT, "")] * len(addresses)
 
     def _native(self, of: int, addresses: np.ndarray) -> list[int]:
         from layerscope.collect.symbols import short
@@ -126,7 +201,7 @@ class Frames:
         known = self.file.objects[of]
         unnamed = Path(known.path).name or known.path
         unnamed = unnamed if unnamed.startswith("[") else f"[{unnamed}]"
-        found = self.symbols.native(known.path, known.build_id, addresses, known.mtime_ns)
+        found = self.frames.symbols.native(known.path, known.build_id, addresses, known.mtime_ns)
         build_id = known.build_id.hex() or None
         keys = []
         for text, file, line, address in zip(
@@ -135,7 +210,9 @@ class Frames:
             name = short(text) if text else unnamed
             more = {"file": file, "line": line if line >= 0 else None, "signature": text if text != name else None}
             keys.append(
-                self._once(_NATIVE, name, known.path, object=known.path, build_id=build_id, address=address, **more)
+                self.frames.once(
+                    _NATIVE, name, known.path, object=known.path, build_id=build_id, address=address, **more
+                )
             )
         return keys
 
@@ -145,67 +222,6 @@ class Frames:
 
         lines = code_lines(code.python, code.first_line, code.lines, addresses.astype(np.int64))
         return [
-            self._once(_PYTHON, code.name, code.file, file=code.file, line=line if line >= 0 else code.first_line)
+            self.frames.once(_PYTHON, code.name, code.file, file=code.file, line=line if line >= 0 else code.first_line)
             for line in lines.tolist()
         ]
-
-    def _once(self, layer: int, name: str, place: str, **more: Any) -> int:
-        """The key of a line of a function: calls at several addresses are one frame, with the address seen first."""
-        known = (layer, name, place, more.get("file"), more.get("line"), more.get("signature"))
-        found = self._known.get(known)
-        if found is None:
-            found = self._known[known] = self._new(layer, name, **more)
-        return found
-
-    def problems(self) -> list[Problem]:
-        """Why something has no name."""
-        return self._symbols.problems if self._symbols is not None else []
-
-    @property
-    def symbols(self) -> Symbols:
-        """Names of code, remembered in the user's cache."""
-        if self._symbols is None:
-            from layerscope.collect.symbols import Symbols
-
-            self._symbols = Symbols(next(iter(places.caches(places.SYMBOLS)), None))
-        return self._symbols
-
-    def key(self, number: int) -> int:
-        """The key of the sampler's frame."""
-        return self._of[number]
-
-    def is_outer(self, number: int) -> bool:
-        """Whether spans lie inside of this frame of the sampler wherever it is."""
-        return self._outer[number]
-
-    def evidence(self, number: int) -> int:
-        """What a frame of the sampler tells of a wait."""
-        return self._evidence[number]
-
-    def of_span(self, layer: int, name_code: int) -> int:
-        """The key of the frame of a span: its layer (index into SPAN_LAYERS) and the code of its name."""
-        found = self._spans.get((layer, name_code))
-        if found is None:
-            if name_code >= len(self._span_names):
-                self._span_names = list(self.texts.names)
-            found = self._spans[layer, name_code] = self._new(int(_OF_SPAN[layer]), self._span_names[name_code])
-        return found
-
-    def columns(self) -> dict[str, Any]:
-        """The table `frames`; now code that was made while the program ran gets its names."""
-        self._name_jit()
-        rows = self._rows
-        layers = np.array(FRAME_LAYERS, object)[np.array(rows["layer"], np.int64)]
-        columns: dict[str, Any] = {name: values for name, values in rows.items() if name != "layer"}
-        return {"frame": np.arange(len(layers), dtype=np.int32), "layer": layers, **columns}
-
-    def _name_jit(self) -> None:
-        for process in {process for _, process, _ in self._jit}:
-            row = self.file.processes.get(process)
-            mine = [(key, address) for key, of, address in self._jit if of == process]
-            perf_map = self.raw / jit_maps.FOLDER / f"perf-{int(row['pid'])}.map" if row is not None else None
-            if perf_map is None or not perf_map.is_file():
-                continue
-            found = self.symbols.jit(perf_map, np.array([address for _, address in mine], np.uint64))
-            for (key, _), name in zip(mine, found.name, strict=True):
-                self._rows["name"][key] = name or JIT

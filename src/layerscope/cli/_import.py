@@ -92,10 +92,15 @@ def _head(path: Path) -> bytes:
 
 def _make(path: Path, format_: formats.Format, base: Path, folder: Path, name: str) -> None:
     """Make the recording of `path` as `folder`/`name`, complete by rename."""
+    # Arrow's own pools keep what was freed; what a large file needs must not stand beside what its tables need.
+    pa.set_memory_pool(pa.system_memory_pool())
     content = format_.read(path)
+    pa.default_memory_pool().release_unused()
     with complete_by_rename(base, folder) as draft:
         run = Run.create(draft / name, _info(path, content, folder.name))
         write_tables(run, content)
+    del content
+    pa.default_memory_pool().release_unused()
 
 
 def _info(path: Path, content: Imported, key: str) -> RunInfo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pyarrow as pa
 from layerscope.analyse import waiting
 from layerscope.collect.imported import ImportedStacks
 from layerscope.model.layers import SAMPLE_KINDS, SAMPLE_STATES, WAITS
-from layerscope.store.writer import codes_to_names, write_columns
+from layerscope.store.writer import TableWriter, codes_to_names, write_columns
 
+# Rows that are made ready for Parquet at a time.
+_PART_ROWS = 1 << 18
 # Nobody numbers the system call of a wait here, but functions of the kernel and of libc are called like it. The numbers
 # are those of x86-64, which `analyse.waiting` takes (arch/x86/entry/syscalls/syscall_64.tbl).
 _NUMBERS = {
@@ -40,23 +43,41 @@ _FILES = (
 
 def write_stacks(folder: Path, content: ImportedStacks) -> dict[str, int]:
     """Write the three tables below `folder`; returns their numbers of rows."""
-    frames, stacks, samples = content.frames, content.stacks, content.samples
-    state, idle = _states(content)
+    frames = content.frames
     count = len(frames["name"])
     rows = {"frames": write_columns(folder, "frames", {"frame": np.arange(count, dtype=np.int32), **frames})}
-    parent = pa.array(stacks["parent"], mask=stacks["parent"] < 0)
-    number = np.arange(len(stacks["frame"]), dtype=np.int32)
-    rows["stacks"] = write_columns(folder, "stacks", {**stacks, "stack": number, "parent": parent})
-    columns: dict[str, Any] = {
-        **samples,
-        "kind": codes_to_names(samples["kind"].astype(np.int32), pa.array(SAMPLE_KINDS)),
-        "state": codes_to_names(state.astype(np.int32), pa.array(SAMPLE_STATES)),
-        "idle": idle,
-    }
-    for name in ("stack", "waker"):
-        columns[name] = pa.array(samples[name], mask=samples[name] < 0)
-    rows["samples"] = write_columns(folder, "samples", columns)
+    rows["stacks"] = _written(folder, "stacks", len(content.stacks["frame"]), lambda part: _stacks(content, part))
+    state, idle = _states(content)
+    rows["samples"] = _written(folder, "samples", len(idle), lambda part: _samples(content, state, idle, part))
     return rows
+
+
+def _written(folder: Path, name: str, count: int, columns: Callable[[slice], dict[str, Any]]) -> int:
+    """Write so many rows of a table in parts, so that memory does not hold all of them twice."""
+    if count <= _PART_ROWS:
+        return write_columns(folder, name, columns(slice(0, count)))
+    writer = TableWriter(folder, name)
+    for first in range(0, count, _PART_ROWS):
+        writer.add(columns(slice(first, min(first + _PART_ROWS, count))))
+    return writer.rows
+
+
+def _stacks(content: ImportedStacks, part: slice) -> dict[str, Any]:
+    parent = content.stacks["parent"][part]
+    return {
+        "stack": np.arange(part.start, part.stop, dtype=np.int32), "parent": pa.array(parent, mask=parent < 0),
+        "frame": content.stacks["frame"][part], "depth": content.stacks["depth"][part],
+    }  # fmt: skip
+
+
+def _samples(content: ImportedStacks, state: np.ndarray, idle: np.ndarray, part: slice) -> dict[str, Any]:
+    columns: dict[str, Any] = {name: values[part] for name, values in content.samples.items()}
+    columns["kind"] = codes_to_names(columns["kind"].astype(np.int32), pa.array(SAMPLE_KINDS))
+    columns["state"] = codes_to_names(state[part].astype(np.int32), pa.array(SAMPLE_STATES))
+    columns["idle"] = idle[part]
+    for name in ("stack", "waker"):
+        columns[name] = pa.array(columns[name], mask=columns[name] < 0)
+    return columns
 
 
 def _states(content: ImportedStacks) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,9 @@ from layerscope.collect import spool
 from layerscope.collect.layers.operators import Decoder
 from layerscope.store.nesting import TrackNesting
 
+# A thread may be sampled a little before it says that it has begun, and the other way round.
+SLACK_NS = 50_000_000
+
 
 @dataclass(slots=True)
 class TrackKeys:
@@ -25,7 +28,10 @@ class TrackKeys:
     sampled: dict[tuple[int, int], list[tuple[int, int, int]]] = field(default_factory=dict)
 
     def take_sampled(self, process: int, tid: int, start_ns: int, end_ns: int) -> int:
-        """The key for a thread that was sampled; it is its key too when the agent comes to know it."""
+        """The key for a thread that was sampled; it is its key too when the agent or another sampler finds it."""
+        for first_ns, last_ns, known in self.sampled.get((process, tid), []):
+            if first_ns <= start_ns < last_ns:
+                return known
         key = self.take(process)
         self.sampled.setdefault((process, tid), []).append((start_ns, end_ns, key))
         return key
@@ -33,7 +39,7 @@ class TrackKeys:
     def known(self, process: int, tid: int, at_ns: int) -> int:
         """The key that a thread with this number had got when it was sampled around this time; -1: none."""
         for place, (start_ns, end_ns, key) in enumerate(found := self.sampled.get((process, tid), [])):
-            if start_ns <= at_ns <= end_ns:
+            if start_ns - SLACK_NS <= at_ns <= end_ns:
                 del found[place]
                 return key
         return -1

@@ -12,7 +12,7 @@ from layerscope.collect import jit_maps, perf, verbose
 from layerscope.collect.agent import ITT, NVTX
 from layerscope.collect.program import Program
 from layerscope.collect.recorder import surviving
-from layerscope.collect.sampler import Sampler
+from layerscope.collect.sampler import HZ, MOST_HZ, Sampler
 from layerscope.collect.session import Session
 from layerscope.collect.spool import LATE
 from layerscope.errors import UsageError
@@ -36,6 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"record these layers, or with + and - these more or less: {', '.join([*_DEFAULT, *_ON_REQUEST])}",
     )  # fmt: skip
     parser.add_argument("--without", metavar="LIST", default="", help="do not record these layers: --layers -NAME")
+    parser.add_argument(
+        "--rate", metavar="HZ",
+        help=f"how many samples of its stack are taken in a second that a thread is on a CPU (default {HZ})",
+    )  # fmt: skip
 
 
 def layers_of(arguments: argparse.Namespace) -> frozenset[str]:
@@ -63,10 +67,25 @@ def options_of(layers: frozenset[str]) -> dict[str, bool]:
     return {LATE: True} if layers & set(_LATE) else {}
 
 
+def rate_of(arguments: argparse.Namespace, layers: frozenset[str]) -> int:
+    """Samples of a thread in a second of its CPU time. UsageError when that cannot be meant."""
+    if arguments.rate is None:
+        return HZ
+    if STACKS not in layers:
+        raise UsageError(f"--rate {arguments.rate}: {STACKS} are left out, so there are no samples")
+    try:
+        rate = int(arguments.rate)
+    except ValueError:
+        rate = 0
+    if not 1 <= rate <= MOST_HZ:
+        raise UsageError(f"--rate {arguments.rate}: give a whole number from 1 to {MOST_HZ}")
+    return rate
+
+
 class Requested:
     """What is done for layers that were asked for or left out, from before the program starts until it has ended."""
 
-    def __init__(self, layers: frozenset[str], session: Session) -> None:
+    def __init__(self, layers: frozenset[str], session: Session, rate_hz: int = HZ) -> None:
         self._layers = layers
         self._session = session
         self._tap: verbose.VerboseTap | None = None
@@ -74,7 +93,7 @@ class Requested:
         if MODULES not in layers:
             session.layers["modules"] = False
         if STACKS in layers:
-            session.sampler = Sampler(session.raw, session.problems)
+            session.sampler = Sampler(session.raw, session.problems, rate_hz)
         self._maps: dict[str, str] = {}
         self._since_s = time.time()
         if MKL in layers:

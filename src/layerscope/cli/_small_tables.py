@@ -17,7 +17,7 @@ from layerscope.cli._texts import Texts
 from layerscope.collect import layout
 from layerscope.collect.layers import counters
 from layerscope.collect.layers.operators import Decoder
-from layerscope.model.layers import MARKS, MODULES, OPERATORS, PROCESS_COUNTERS
+from layerscope.model.layers import COUNTERS, MARKS, MODULES, OPERATORS, PROCESS_COUNTERS, SYSTEM_COUNTERS
 from layerscope.model.secrets import mask
 from layerscope.store.writer import write_columns, write_rows
 
@@ -26,8 +26,8 @@ TABLES = ("processes", "tracks", "clock_readings", "gaps", "problems", "modules"
 # These grow with the length of the run: whole columns, no object for each row.
 LONG_TABLES = ("counters", "marks")
 NO_DOMAIN = "program"
-# What the program's own domain is called that has the name of ours.
-OWN_PROCESS_DOMAIN = f"{PROCESS_COUNTERS} (program)"
+# What the program's own domains are called that have the name of one of ours.
+OWN_DOMAINS = {name: f"{name} (program)" for name in SYSTEM_COUNTERS}
 # What is said inside the program has no room for more than a code and a reason: code -> remedy, what is lost.
 REFUSALS = {
     "modules_refused": (
@@ -44,6 +44,12 @@ REFUSALS = {
     "stacks_unreadable": ("allow process_vm_readv (seccomp)", "what its functions were, of C and of Python"),
     "stacks_refused": ("raise the limits of memory (ulimit -v), and allow memfd_create (seccomp)", "its stacks"),
     "shapes_full": ("record fewer steps, or pad inputs to fewer sizes", "shapes of inputs that came later"),
+}
+# Of what the drainer could not read: what it is, remedy, what is lost.
+UNREAD = {
+    "io": ("/proc/PID/io", "record as the user that it runs as, or as root", "bytes that it read and wrote"),
+    "status": ("/proc/PID/status", "record as the user that it runs as, or as root", "its peak of memory"),
+    "cgroup": ("the control group", "mount /sys/fs/cgroup (in a container: read-only is enough)", "throttling"),
 }
 Row = dict[str, Any]
 
@@ -77,10 +83,7 @@ class SmallTables:
         for number, key in process.tracks.items():
             self._add_thread(process, number, key, start_ns)
         if decoder.counters:
-            read = np.concatenate(decoder.counters)
-            key = self._counter_track(process, PROCESS_COUNTERS, start_ns)
-            names, unit = (np.array(texts, object)[read["counter"]] for texts in (counters.NAMES, counters.UNITS))
-            self._add_counted(np.full(len(read), key, np.int32), read["at_ns"], names, read["value"], unit)
+            self._add_read(process, np.concatenate(decoder.counters), start_ns)
         self._add_moments(process, start_ns)
         for loss in decoder.losses:
             self.rows["gaps"].append(
@@ -95,6 +98,16 @@ class SmallTables:
                 {"process": process.number, "start_ns": last_ns, "end_ns": last_ns, "lost": None, "reason": "damaged"}
             )
         self.rows["clock_readings"].extend(_readings(decoder))
+
+    def _add_read(self, process: Process, read: np.ndarray, start_ns: int) -> None:
+        """What was read of a process, and of its control group, which the first process in it tells."""
+        is_of_group = read["counter"] >= counters.FIRST_OF_GROUP
+        for name, rows in zip(SYSTEM_COUNTERS, (read[~is_of_group], read[is_of_group]), strict=True):
+            if not len(rows):
+                continue
+            key = self._counter_track(process, name, start_ns)
+            names, unit = (np.array(texts, object)[rows["counter"]] for texts in (counters.NAMES, counters.UNITS))
+            self._add_counted(np.full(len(rows), key, np.int32), rows["at_ns"], names, rows["value"], unit)
 
     def _add_thread(self, process: Process, number: int, key: int, start_ns: int) -> None:
         decoder = process.decoder
@@ -142,7 +155,7 @@ class SmallTables:
         for at, number in enumerate(numbers.tolist()):
             names[at], _, domain = _text(process, number).partition("\n")
             if domain not in domains:
-                track_name = OWN_PROCESS_DOMAIN if domain == PROCESS_COUNTERS else domain or NO_DOMAIN
+                track_name = OWN_DOMAINS.get(domain, domain or NO_DOMAIN)
                 domains[domain] = self._counter_track(process, track_name, start_ns)
             keys[at] = domains[domain]
         unit = np.full(len(records), "count", object)
@@ -206,8 +219,11 @@ class SmallTables:
 
     def add_problems(self, processes: Iterable[Process]) -> None:
         """What the raw files themselves show to be wrong."""
+        unread: dict[tuple[str, str], list[str]] = {}
         for process in processes:
             decoder = process.decoder
+            for what, why in decoder.final.get("unread", {}).items():
+                unread.setdefault((what, why), []).append(str(decoder.about.get("pid")))
             who = f"process {decoder.about.get('pid')}"
             counted = int(decoder.totals[:, 2].sum())
             if decoder.ended and counted != decoder.records + decoder.stripped:
@@ -223,6 +239,11 @@ class SmallTables:
                 what = f"{who} had no room for a new name {unnamed} times"
                 remedy = "give ranges fewer different names (at most 1,048,576)"
                 self._add_problem("names_lost", what, remedy, "the names of those spans: they are called (other names)")
+        for (name, why), pids in unread.items():
+            source, remedy, lost = UNREAD.get(name, (name, "", name))
+            whose = f"process {pids[0]}" if len(pids) == 1 else f"{len(pids)} processes"
+            what = f"{source} of {whose} could not be read: {why}"
+            self._add_problem(f"{name}_unread", what, remedy, lost, COUNTERS)
 
     def _add_problem(self, code: str, what: str, remedy: str, lost: str, layer: str = OPERATORS) -> None:
         self.rows["problems"].append({"layer": layer, "code": code, "what": what, "remedy": remedy, "lost": lost})

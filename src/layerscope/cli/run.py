@@ -101,6 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     command, python = program_command([arguments.program, *arguments.arguments])
     window = _window.window_of(arguments)
     layers = _requested.layers_of(arguments)
+    rate_hz = _requested.rate_of(arguments, layers)
     options = _size.options_of(arguments) | _requested.options_of(layers)
     launch = launchers.find(os.environ)
     chosen = launchers.read_ranks(arguments.ranks) if arguments.ranks else ()
@@ -114,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
     session.shapes = shapes
     session.window = window.told(arguments.step_mark or "") if window else None
     session.problems += problems
-    requested = _requested.Requested(layers, session)
+    requested = _requested.Requested(layers, session, rate_hz)
     requests = Requests(recording, session)
     converter = None
     try:
@@ -387,8 +388,9 @@ def finish(
     info.finished_utc = _now()
     info.exit = ExitState(ended.code, ended.signal)
     info.program = ProgramState(
-        ended.wall_ns, ended.user_ns, ended.system_ns, ended.max_rss_bytes, ended.faults_minor, ended.faults_major
-    )
+        ended.wall_ns, ended.user_ns, ended.system_ns, ended.max_rss_bytes, ended.faults_minor, ended.faults_major,
+        ended.switches_voluntary, ended.switches_forced, ended.storage_read_bytes, ended.storage_written_bytes,
+    )  # fmt: skip
     info.versions = session.versions
     info.tables = [TableState(name, rows) for name, rows in converted["rows"].items()]
     if converted["thinned"] > 1:
@@ -420,8 +422,9 @@ def _layers(session: Recorder, converted: dict[str, Any], recording: Run) -> lis
     problem = next((p.what for p in session.problems if p.layer == STACKS and p.lost), "")
     samples, sampled = converted["rows"].get("samples", 0), converted["sampled"]
     state = "recorded" if samples else "nothing"
-    size = (recording.raw / FILE).stat().st_size if (recording.raw / FILE).exists() else 0
-    return [*layers, LayerState(STACKS, state, problem, samples, sampled["lost"], sampled["handler_ns"], size)]
+    size = sum(path.stat().st_size for path in recording.raw.glob(f"{FILE}*"))
+    lost, cpu_ns = sampled["lost"], sampled["handler_ns"]
+    return [*layers, LayerState(STACKS, state, problem, samples, lost, cpu_ns, size, session.sampler.hz)]
 
 
 def summarise(recording: Run, quiet: bool, unread: str = "") -> None:

@@ -31,6 +31,7 @@ from layerscope.collect.agent import clock_reading
 from layerscope.collect.layers import counters
 from layerscope.collect.sums import Totals
 from layerscope.collect.windows import Steering
+from layerscope.host.cgroup import group_of
 from layerscope.host.clock import ahead_ns, monotonic_clock
 from layerscope.model.secrets import mask
 
@@ -125,6 +126,8 @@ class Process:
         self.dead_since: float | None = None
         self.ahead_ns = 0  # as long as it is not known
         self.thread_names: dict[int, list[str]] = {}  # by thread id, what each look at it found
+        self.counters = counters.Source(pid)
+        self.group = group_of(pid)
         self.told_rank = False
         self._pidfd = -1
         with contextlib.suppress(OSError):
@@ -184,6 +187,7 @@ class Drainer:
         self.raw = raw
         self.processes: dict[tuple[int, int], Process] = {}
         self.main: Process | None = None
+        self.groups: dict[tuple[Path, ...], Process] = {}  # which process tells what its control group has used
         self.disk_full_until = 0.0
         self.disk_full_ns: list[list[int]] = []  # [from, to] on CLOCK_MONOTONIC
         self.host = os.uname().nodename
@@ -294,6 +298,8 @@ class Drainer:
 
     def _forget(self, key: tuple[int, int], process: Process) -> None:
         del self.processes[key]
+        if self.groups.get(process.group.key) is process:
+            del self.groups[process.group.key]
         process.close()
         with contextlib.suppress(OSError):
             self.control.send(json.dumps({"gone": key[0], "process_start": key[1]}).encode())
@@ -353,7 +359,9 @@ class Drainer:
             process.totals.add(records)
 
     def _knot(self, process: Process, reading: bytes) -> None:
-        sample = counters.sample(process.pid)
+        sample = process.counters.sample()
+        if process.group.key and self.groups.setdefault(process.group.key, process) is process:
+            sample += counters.sample_group(process.group)
         if sample:
             self._write(process, spool.COUNTERS, sample)
         names = self._thread_names(process)
@@ -397,6 +405,7 @@ class Drainer:
             "losses": losses,
             "disk_full_ns": self.disk_full_ns,
             "alive": process.dead_since is None and not process.has_ended(),
+            "unread": process.counters.unread | ({"cgroup": "not mounted"} if process.group.is_hidden else {}),
         }
         if process.has_rank() and not process.told_rank:  # torch.distributed began after the agent
             fits &= self._write(process, spool.PROCESS, process.describe())

@@ -21,7 +21,7 @@ import struct
 import subprocess
 import warnings
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import NoReturn
 
 from layerscope.errors import RunError
@@ -37,27 +37,37 @@ WATCHED = FORWARDED | {signal.SIGCHLD}
 _PATIENCE_S = 1.0
 _ANSWER_MS = 200
 _ANSWER_BYTES = 16  # a bit for each of the signals 1 to 64
-_USAGE = struct.Struct("<qqqqq")
+_USAGE = struct.Struct("<9q")
+# getrusage(2): blocks of storage are counted in units of this size, whatever its device has.
+_BLOCK_BYTES = 512
 # Between the last look at it and the exec, memory still grows by some pages.
 _GROWS_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process has used. `max_rss_bytes`: 0 where it is not known."""
+    """What a process has used, those of its children included that it has waited for.
+
+    `max_rss_bytes`, of the largest of them: 0 where it is not known.
+    """
 
     user_ns: int
     system_ns: int
     max_rss_bytes: int
     faults_minor: int
     faults_major: int
+    switches_voluntary: int
+    switches_forced: int
+    storage_read_bytes: int
+    storage_written_bytes: int
 
     @classmethod
     def of(cls, usage: resource.struct_rusage) -> Usage:
         """The same, as the system says it."""
         return cls(
             round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9), usage.ru_maxrss * 1024,
-            usage.ru_minflt, usage.ru_majflt,
+            usage.ru_minflt, usage.ru_majflt, usage.ru_nvcsw, usage.ru_nivcsw, usage.ru_inblock * _BLOCK_BYTES,
+            usage.ru_oublock * _BLOCK_BYTES,
         )  # fmt: skip
 
 
@@ -127,11 +137,8 @@ class Program:
         """What the program used of this, which the system counts from our fork on: as a copy of us it was large."""
         used, before = Usage.of(whole), Usage(*_USAGE.unpack(self._at_exec))
         is_larger = used.max_rss_bytes > before.max_rss_bytes + _GROWS_BYTES
-        return Usage(
-            max(used.user_ns - before.user_ns, 0), max(used.system_ns - before.system_ns, 0),
-            used.max_rss_bytes if is_larger else 0,
-            max(used.faults_minor - before.faults_minor, 0), max(used.faults_major - before.faults_major, 0),
-        )  # fmt: skip
+        grown = Usage(*(max(now - then, 0) for now, then in zip(astuple(used), astuple(before), strict=True)))
+        return replace(grown, max_rss_bytes=used.max_rss_bytes if is_larger else 0)
 
     def wait(self, idle: Callable[[], None]) -> None:
         """Until it has ended, but is not reaped. Calls `idle` every second and when a child of ours changed."""

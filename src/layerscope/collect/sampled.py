@@ -50,9 +50,9 @@ SAMPLE = np.dtype(
 )  # fmt: skip
 ACCOUNT = np.dtype(
     [
-        ("at_ns", "<u8"), ("thread", "<u4"), ("pad", "<u4"), ("run_ns", "<u8"), ("delay_ns", "<u8"), ("user_ns", "<u8"),
-        ("system_ns", "<u8"), ("switches_voluntary", "<u8"), ("switches_forced", "<u8"), ("faults_minor", "<u8"),
-        ("faults_major", "<u8"),
+        ("at_ns", "<u8"), ("thread", "<u4"), ("migrations", "<u4"), ("run_ns", "<u8"), ("delay_ns", "<u8"),
+        ("user_ns", "<u8"), ("system_ns", "<u8"), ("switches_voluntary", "<u8"), ("switches_forced", "<u8"),
+        ("faults_minor", "<u8"), ("faults_major", "<u8"),
     ]
 )  # fmt: skip
 QUALITY_OF = np.dtype(

@@ -24,6 +24,7 @@ from layerscope.model.events import Problem
 from layerscope.model.layers import STACKS
 
 HZ = 99  # of CPU time; not a divisor of what programs do a hundred times a second
+MOST_HZ = 1000
 BINARY = LIBRARY.with_name("layerscope-sampler")
 _CHECK_S = 10.0
 # At the end it reads all that is left; a stopped one must not keep the prompt.

@@ -39,6 +39,11 @@ class Ended:
     max_rss_bytes: int
     faults_minor: int
     faults_major: int
+    # None where only the system's last word would have told them.
+    switches_voluntary: int | None = None
+    switches_forced: int | None = None
+    storage_read_bytes: int | None = None
+    storage_written_bytes: int | None = None
 
     @property
     def signal(self) -> int | None:

@@ -192,8 +192,12 @@ def size_bytes(path: Path) -> int:
 
 
 def raw_bytes(raw: Path) -> int:
-    """What all raw files below `raw` take."""
-    return sum(size_bytes(path) for path in spools(raw))
+    """What all raw files below `raw` take, those of stacks included."""
+    total = sum(size_bytes(path) for path in spools(raw))
+    for path in (*raw.glob("stacks*"), *raw.glob("*/raw/stacks*")):
+        with suppress(OSError):
+            total += path.stat().st_size
+    return total
 
 
 def most_bytes(options: dict[str, Any]) -> float:
@@ -207,6 +211,11 @@ def segment_bytes(options: dict[str, Any], processes: int = 1) -> float:
     return max(LEAST_SEGMENT_BYTES, min(SEGMENT_BYTES, most))
 
 
+def stacks_bytes(options: dict[str, Any]) -> int:
+    """What the raw files of stacks may take in a recording made with these options; 0: as much as there is."""
+    return 0 if options.get(FULL) else round(STACKS_SHARE * most_bytes(options))
+
+
 def spools(raw: Path) -> list[Path]:
     """The raw files below `raw`: the raw folder of a recording, or the folder with the recordings of several ranks."""
     return sorted([*raw.glob("*/spool"), *raw.glob("*/raw/*/spool")])
@@ -218,6 +227,8 @@ MAX_SIZE, FULL = "max_size", "full"
 # Some spans are known only after the program: nothing is converted before.
 LATE = "late"
 MAX_SIZE_BYTES, LEAST_SIZE_BYTES = 2_000_000_000, 4_000_000
+# A sample takes 56 bytes there, and 10 in the tables.
+STACKS_SHARE = 0.2
 
 
 def read_options(raw: Path) -> dict[str, Any]:

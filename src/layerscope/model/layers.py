@@ -20,8 +20,17 @@ MEANINGS = {
     STACKS: "What every thread does on a CPU, sampled 99 times a second of CPU time, and what it waits for.",
     COUNTERS: "What the system accounts for each process over time, and what the program counts itself.",
 }
-# The track with what was read from the system about a process; every other track of counters is the program's own.
+# The tracks with what was read from the system about a process and its control group; every other track of counters is
+# the program's own.
 PROCESS_COUNTERS = "process"
+GROUP_COUNTERS = "cgroup"
+SYSTEM_COUNTERS = (PROCESS_COUNTERS, GROUP_COUNTERS)
+# Those of the system's that only grow: their difference means something and their level does not.
+CUMULATIVE = (
+    "cpu_ns", "user_ns", "system_ns", "delay_ns", "switches_voluntary", "switches_forced", "migrations", "faults_minor",
+    "faults_major", "rchar_bytes", "wchar_bytes", "storage_read_bytes", "storage_written_bytes", "throttled",
+    "throttled_ns",
+)  # fmt: skip
 
 # Index = the kind byte of a ring record.
 KINDS = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,7 @@ TRACKS = Table(
         Column("delay_ns", "int64", "time in which it could run and had no CPU", "ns", nullable=True),
         Column("switches_voluntary", "int64", "how often it gave its CPU up to wait", nullable=True),
         Column("switches_forced", "int64", "how often its CPU was taken from it", nullable=True),
+        Column("migrations", "int64", "how often it came onto another CPU; null where nobody tells", nullable=True),
         Column("faults_minor", "int64", "its page faults without reading from disk", nullable=True),
         Column("faults_major", "int64", "its page faults with reading from disk", nullable=True),
     ),
@@ -228,8 +229,10 @@ COUNTERS = Table(
         Column(
             "name",
             "name",
-            "cpu_ns, user_ns, system_ns, faults_minor, faults_major, rss_bytes, threads; with stacks also delay_ns, "
-            "switches_voluntary, switches_forced; or a counter of the program",
+            "cpu_ns, user_ns, system_ns, faults_minor, faults_major, rss_bytes, rss_peak_bytes, threads, rchar_bytes, "
+            "wchar_bytes, storage_read_bytes, storage_written_bytes; with stacks also delay_ns, switches_voluntary, "
+            "switches_forced, migrations; of the control group throttled, throttled_ns, group_memory_bytes, "
+            "group_memory_limit_bytes; or a counter of the program",
         ),
         Column("value", "int64", "its value"),
         Column("unit", "name", "ns, bytes or count"),

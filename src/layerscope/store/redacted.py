@@ -55,6 +55,8 @@ _CHANGED = frozenset(
 )  # fmt: skip
 # Kinds of spans that the program itself names.
 _NAMED_BY_PROGRAM = ("range", "task", "frame", "event")
+# The layers of frames that ranges are in.
+_OF_RANGES = pa.array(["ranges", "operators"])
 _SAYS_NOTHING = (
     "forward|backward|step|zero_grad|loss|criterion|optimizer|optimizer_step|epoch|batch|iteration|train|training|eval|"
     "evaluate|evaluation|val|validation|test|inference|predict|data|data_loading|load|loading|model|total"
@@ -65,8 +67,13 @@ _KNOWN_NAME = re.compile(
     r"(?:nccl|gloo|c10d|mpi|ucc):\w+|Torch-Compiled Region(?:: \d+/\d+)?|CompiledFunction(?:Backward)?|"
     r"TorchDynamo Cache Lookup|Pregraph bytecode|AOTDispatcher Runtime Wrapper Prologue|\(other names\)|\(name lost\))"
 )
-_KNOWN_TRACK = re.compile(r"(?:|process|program|python[\d.]*|pt_[a-z_]+\d*|MainThread|Thread-\d+|ThreadPoolExec\w*)")
-_KNOWN_COUNTER = re.compile(r"(?:cpu|user|system)_ns|faults_(?:minor|major)|rss_bytes|threads")
+_KNOWN_TRACK = re.compile(
+    r"(?:|process|cgroup|program|python[\d.]*|pt_[a-z_]+\d*|MainThread|Thread-\d+|ThreadPoolExec\w*)"
+)
+_KNOWN_COUNTER = re.compile(
+    r"(?:cpu|user|system|delay|throttled)_ns|faults_(?:minor|major)|switches_(?:voluntary|forced)|migrations|threads|"
+    r"(?:rss|rss_peak|rchar|wchar|storage_read|storage_written|group_memory|group_memory_limit)_bytes|throttled"
+)
 # Whose functions everybody has: the interpreter's, its standard library's, the frameworks' and those of what they use.
 _KNOWN_OBJECT = re.compile(
     r"(?:.*/)?((?:lib(?:torch|c10|gomp|i?omp|dnnl|mkldnn|mkl|openblas|mxnet|tensorflow|cu|nccl|nv|c|m|pthread|dl|stdc\+\+|"
@@ -88,6 +95,7 @@ def redact(run: Run, folder: Path) -> tuple[RunInfo, dict[str, int]]:
     """Write the tables of `run` to `folder` without what identifies; what `run.json` may say, and rows by table."""
     codes = _Codes(run.info.run_id)
     masked = _mask_of(run)
+    by_program = _names_by_program(run)
     changes: dict[str, Callable[[pa.Table], pa.Table]] = {
         "processes": _Processes().change,
         "tracks": lambda data: _named(data, "thread", codes, _KNOWN_TRACK),
@@ -96,7 +104,7 @@ def redact(run: Run, folder: Path) -> tuple[RunInfo, dict[str, int]]:
         "marks": lambda data: _without(_named(data, "mark", codes, _KNOWN_NAME), "args"),
         "counters": lambda data: _named(data, "counter", codes, _KNOWN_COUNTER),
         "args": lambda data: data.slice(0, 0),
-        "frames": lambda data: _frames(data, codes),
+        "frames": lambda data: _frames(data, codes, by_program),
         "problems": lambda data: _sentences(data, masked),
     }
     rows = {table: _rewrite(run, table, folder, changes.get(table, _as_it_is)) for table in TABLES}
@@ -249,14 +257,25 @@ def _named(data: pa.Table, what: str, codes: _Codes, known: re.Pattern[str], whe
     return _replaced(data, "name", pc.if_else(changed, made, names))
 
 
-def _frames(data: pa.Table, codes: _Codes) -> pa.Table:
+def _names_by_program(run: Run) -> pa.Array:
+    """The names of all ranges and their like."""
+    names = {""}
+    for file in table_files(run, "totals"):
+        data = pq.read_table(file, columns=["kind", "name"])
+        is_one = pc.is_in(data["kind"].cast(pa.string()), value_set=pa.array(_NAMED_BY_PROGRAM))
+        names.update(data["name"].cast(pa.string()).filter(is_one).to_pylist())
+    return pa.array(sorted(names))
+
+
+def _frames(data: pa.Table, codes: _Codes, by_program: pa.Array) -> pa.Table:
     """Codes for functions of the program, in Python or not, and for its ranges; objects that everybody has by name."""
     layer, file, where = (data[name].cast(pa.string()) for name in ("layer", "file", "object"))
     matched = [_KNOWN_OBJECT.fullmatch(path or "") for path in where.to_pylist()]
     known_file = pa.array([bool(_KNOWN_FILE.fullmatch(path or "")) for path in file.to_pylist()], pa.bool_())
     known_object = pa.array([found is not None for found in matched], pa.bool_())
     nobody_s = re.compile(r"\[jit\]|\[outer frames not known\]")
-    data = _named(data, "range", codes, _KNOWN_NAME, pc.equal(layer, "ranges"))
+    of_program = pc.is_in(data["name"].cast(pa.string()), value_set=by_program)
+    data = _named(data, "range", codes, _KNOWN_NAME, pc.and_(pc.is_in(layer, value_set=_OF_RANGES), of_program))
     data = _named(data, "function", codes, nobody_s, pc.and_(pc.equal(layer, "python"), pc.invert(known_file)))
     data = _named(data, "function", codes, nobody_s, pc.and_(pc.equal(layer, "native"), pc.invert(known_object)))
     data = _without(data, "signature")

@@ -31,7 +31,10 @@ class ExitState(msgspec.Struct):
 
 
 class LayerState(msgspec.Struct):
-    """What one layer recorded and cost: `cpu_ns` inside the program, `bytes` of raw data."""
+    """What one layer recorded and cost: `cpu_ns` inside the program, `bytes` of raw data.
+
+    `rate_hz`: samples of a thread in a second of its CPU time, of a layer that samples.
+    """
 
     name: str
     state: str
@@ -40,6 +43,7 @@ class LayerState(msgspec.Struct):
     dropped: int = 0
     cpu_ns: int = 0
     bytes: int = 0
+    rate_hz: int = 0
 
 
 class TableState(msgspec.Struct):
@@ -69,6 +73,11 @@ class ProgramState(msgspec.Struct):
     max_rss_bytes: int = 0
     faults_minor: int = 0
     faults_major: int = 0
+    # As all of these with its children that it has waited for; None: not known.
+    switches_voluntary: int | None = None
+    switches_forced: int | None = None
+    storage_read_bytes: int | None = None
+    storage_written_bytes: int | None = None
 
 
 class RunInfo(msgspec.Struct):

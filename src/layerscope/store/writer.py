@@ -81,11 +81,14 @@ class TableWriter:
         self.folder = folder / name
         self.parts = 0
         self.rows = 0
+        self.size_bytes = 0
 
     def add(self, columns: Mapping[str, Any]) -> None:
         """Append one part of rows."""
         data = to_arrow(self.table, columns)
-        write_parquet(self.table, data, self.folder / f"part-{self.parts:05d}.parquet")
+        path = self.folder / f"part-{self.parts:05d}.parquet"
+        write_parquet(self.table, data, path)
+        self.size_bytes += path.stat().st_size
         self.parts += 1
         self.rows += data.num_rows
 

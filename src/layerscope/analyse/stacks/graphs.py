@@ -186,17 +186,15 @@ def _nodes(reader: Reader, frames: Frames, look: Look, steps: MeasuredSteps | No
     if samples.idle_weight:
         time = duration(samples.idle_weight)
         notes = (f"{time} that threads of pools waited without work are left out; --idle shows them.",)
-    weights = np.stack([samples.weight, np.ones_like(samples.weight)], axis=1)
-    if steps is not None:
-        weights = weights * _is_measured(reader, steps, samples.track, samples.step)[:, None]
-    up, frame, own, depth = _with_waits(stacks, samples, weights, frames)
+    counted = None if steps is None else _is_measured(reader, steps, samples.track, samples.step)
+    up, frame, own, depth = _with_waits(stacks, samples, counted, frames)
     return _Nodes(up, frame, own, depth, notes)
 
 
 def _with_waits(
-    stacks: sampled.Stacks, samples: sampled.Samples, weights: Ints, frames: Frames
+    stacks: sampled.Stacks, samples: sampled.Samples, counted: Bools | None, frames: Frames
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """(up, frame, own, depth) of the stacks, with the weights of the samples.
+    """(up, frame, own, depth) of the stacks, with the weights of the samples, of those `counted` if that is given.
 
     A wait is at a frame more, which says for what. Samples whose stack is not known have one frame that says so.
     """
@@ -213,7 +211,10 @@ def _with_waits(
     frame = extended(stacks.frame, frames.number(UNKNOWN_STACK), numbers[pairs % codes] if len(pairs) else pairs)
     stack[wait] = size + 1 + at
     depth = extended(stacks.depth, 0)
-    return up, frame, summed(len(up), stack, weights), extended(depth, depth[pairs // codes] + 1)
+    own = np.zeros((len(up), 2), np.int64)
+    np.add.at(own[:, 0], stack, samples.weight if counted is None else samples.weight * counted)
+    np.add.at(own[:, 1], stack, 1 if counted is None else counted)
+    return up, frame, own, extended(depth, depth[pairs // codes] + 1)
 
 
 def _wait(state: str, is_idle: bool) -> Frame:

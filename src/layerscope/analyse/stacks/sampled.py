@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,12 @@ NO_SAMPLES = "no stacks were recorded"
 REMEDY = "record them: layerscope run --layers +stacks ..."
 EMPTY = f"No stacks were recorded. {REMEDY[:1].upper()}{REMEDY[1:]}"
 _LISTED = 12
+# Columns that are read piece by piece. Whole, they are as short as they can be: there may be millions.
+_STACK_TYPES = {"stack": np.int32, "parent": np.int32, "frame": np.int32, "depth": np.int32}
+_SAMPLE_TYPES = {
+    "stack": np.int32, "weight": np.int64, "state": np.int8, "is_wait": np.bool_, "track": np.int32, "step": np.int32,
+    "idle": np.bool_,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ class Stacks:
 
 def read_stacks(reader: Reader, frames: Frames) -> Stacks:
     """The stacks of a recording; frames that are new become known to `frames`."""
-    columns = reader.arrays("stacks", ["stack", "parent", "frame", "depth"])
+    columns = _joined(reader.pieces("stacks", ["stack", "parent", "frame", "depth"]), _STACK_TYPES)
     rows = reader.arrays("frames", ["frame", "layer", "name", "file", "line", "object"])
     layer_of = np.array([FRAME_LAYERS.index(str(name)) for name in rows["layer.names"]], np.int64)
     layer = layer_of[rows["layer"]] if len(rows["layer"]) else np.zeros(0, np.int64)
@@ -76,7 +83,7 @@ def read_stacks(reader: Reader, frames: Frames) -> Stacks:
         order = np.argsort(key)
         key, columns = key[order], {name: values[order] for name, values in columns.items()}
     frame = numbers.astype(np.int32)[places_of(rows["frame"], columns["frame"])]
-    up = places_of(key, columns["parent"]).astype(np.int32)
+    up = places_of(key, columns["parent"]).astype(np.int32, copy=False)
     return Stacks(up, frame, frames.layers().astype(np.int8)[frame], key, columns["depth"])
 
 
@@ -132,25 +139,50 @@ def read_samples(
     names = ["stack", weighed, "kind", "state", "idle"]
     wanted_for = {"track": choice.thread, "step": choice.steps, "phase": choice.phase, "at_ns": choice.seconds}
     names += [name for name, of in wanted_for.items() if of is not None or (with_place and name in ("track", "step"))]
-    columns = reader.arrays("samples", names)
-    stack, weight = stacks.place(columns["stack"]), columns[weighed]
-    wanted = np.isin(columns["kind.names"], SAMPLES_OF[kind])
-    chosen = wanted[columns["kind"]] if len(wanted) else np.zeros(len(stack), np.bool_)
-    chosen = chosen & chosen_rows(reader, columns, choice, len(stack))
-    if choice.module is not None:
-        below = has_above(stacks.up, _module_frames(stacks, frames, choice.module))
-        chosen &= np.where(stack >= 0, below[stack], False) if len(below) else False
-    idle = columns["idle"].astype(np.bool_)
-    left_out = chosen & idle & (not choice.idle)
-    chosen &= ~left_out
-    # `kind` is read by its name once more: preemption is a wait too, and no sample of a CPU is one.
-    waits = (columns["kind.names"] == "offcpu")[columns["kind"]] if len(wanted) else chosen
-    nothing = np.zeros(0, np.int64)
-    return Samples(
-        stack[chosen], weight[chosen], columns["state"][chosen], [str(name) for name in columns["state.names"]],
-        waits[chosen], columns["track"][chosen] if with_place else nothing,
-        columns["step"][chosen] if with_place else nothing, idle[chosen], int(weight[left_out].sum()),
-    )  # fmt: skip
+    below = None if choice.module is None else has_above(stacks.up, _module_frames(stacks, frames, choice.module))
+    idle_weight, states = 0, np.zeros(0, object)
+
+    def pieces() -> Iterator[dict[str, NDArray[Any]]]:
+        nonlocal idle_weight, states
+        for columns in reader.pieces("samples", names):
+            states = columns["state.names"]
+            is_chosen, waits = _chosen(reader, stacks, columns, kind, choice, below)
+            left_out = is_chosen & columns["idle"].astype(np.bool_) & (not choice.idle)
+            idle_weight += int(columns[weighed][left_out].sum())
+            columns |= {"stack": stacks.place(columns["stack"]), "weight": columns[weighed], "is_wait": waits}
+            rows = np.flatnonzero(is_chosen & ~left_out)
+            yield {name: columns[name][rows] for name in _SAMPLE_TYPES if with_place or name not in ("track", "step")}
+
+    found = _joined(pieces(), _SAMPLE_TYPES)
+    return Samples(**found, states=[str(name) for name in states], idle_weight=idle_weight)
+
+
+def _chosen(
+    reader: Reader, stacks: Stacks, columns: dict[str, NDArray[Any]], kind: str, choice: Choice, below: Bools | None
+) -> tuple[Bools, Bools]:
+    """Which samples a kind of picture is made of and `choice` leaves, idle ones too; and which are waits.
+
+    below: of each stack whether it is in the module that was chosen.
+    """
+    rows = len(columns["stack"])
+    names = columns["kind.names"]
+    if not len(names):
+        return np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+    chosen = np.isin(names, SAMPLES_OF[kind])[columns["kind"]] & chosen_rows(reader, columns, choice, rows)
+    if below is not None:
+        place = stacks.place(columns["stack"])
+        chosen &= np.where(place >= 0, below[place], False) if len(below) else False
+    return chosen, (names == "offcpu")[columns["kind"]]
+
+
+def _joined(pieces: Iterable[dict[str, NDArray[Any]]], types: dict[str, type]) -> dict[str, NDArray[Any]]:
+    """The columns of all pieces in these types; one that no piece has is empty."""
+    parts: dict[str, list[NDArray[Any]]] = {name: [np.zeros(0, kind)] for name, kind in types.items()}
+    for piece in pieces:
+        for name, kind in types.items():
+            if name in piece:
+                parts[name].append(piece[name].astype(kind, copy=False))
+    return {name: np.concatenate(parts.pop(name)) for name in types}
 
 
 def chosen_rows(reader: Reader, columns: dict[str, NDArray[Any]], choice: Choice, rows: int) -> Bools:

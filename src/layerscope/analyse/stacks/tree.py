@@ -132,11 +132,12 @@ def merged(up: Ints, frame: Ints, own: Ints, frames: int) -> tuple[Tree, Ints]:
         code = (place[up[nodes]].astype(np.int64) + 1) * frames + frame[nodes]
         known, at = np.unique(code, return_inverse=True)
         place[nodes] = levels[-1] + at
-        parents.append(known // frames - 1)
-        codes.append(known % frames)
+        parents.append((known // frames - 1).astype(np.int32))
+        codes.append((known % frames).astype(np.int32))
         levels.append(levels[-1] + len(known))
     place = place[:-1]
-    weights = summed(levels[-1], place[weighty], own[weighty])
+    # Where there is no place there is no weight either, and nothing is added to the last one.
+    weights = summed(levels[-1], place, own) if levels[-1] else own[:0]
     return Tree(_joined(parents), _joined(codes), weights, levels), place
 
 
@@ -208,7 +209,7 @@ def outermost(tree: Tree) -> Bools:
     enter, leave = _visits(tree)
     order = np.lexsort((enter, tree.frame))
     # Visits of a frame come behind those of the frame before. The furthest end so far tells what is inside of another.
-    shift = tree.frame[order] * (2 * len(tree) + 2)
+    shift = tree.frame[order].astype(np.int64) * (2 * len(tree) + 2)
     ends = np.maximum.accumulate(leave[order] + shift)
     first = np.ones(len(tree), np.bool_)
     first[order[1:]] = (enter[order] + shift)[1:] > ends[:-1]

@@ -11,7 +11,7 @@ exit            its exit status, or minus the signal that ended it
 threads, spans  its threads that ran operators, and the spans they recorded
 cpu_ns          CPU time it used, in the program and in the kernel, at the last reading
 system_ns       the part of it in the kernel
-rss_peak_bytes  the most memory it held at a reading
+rss_peak_bytes  the most memory it held
 faults_minor    page faults served from memory
 faults_major    page faults that waited for a disk
 lost            records that were lost; none where nobody could count them
@@ -46,7 +46,7 @@ COLUMNS = (
     ResultColumn("spans", "int64", COUNT, "spans they recorded"),
     ResultColumn("cpu_ns", "int64", NS, "CPU time"),
     ResultColumn("system_ns", "int64", NS, "CPU time in the kernel"),
-    ResultColumn("rss_peak_bytes", "int64", BYTES, "the most memory it held at a reading"),
+    ResultColumn("rss_peak_bytes", "int64", BYTES, "the most memory it held"),
     ResultColumn("faults_minor", "int64", COUNT, "page faults served from memory"),
     ResultColumn("faults_major", "int64", COUNT, "page faults that waited for a disk"),
     ResultColumn("lost", "int64", COUNT, "records that were lost"),
@@ -65,7 +65,7 @@ _QUERY = f"""
         SELECT process,
                max(value) FILTER (counters.name = 'cpu_ns') AS cpu_ns,
                max(value) FILTER (counters.name = 'system_ns') AS system_ns,
-               max(value) FILTER (counters.name = 'rss_bytes') AS rss_peak_bytes,
+               max(value) FILTER (counters.name IN ('rss_bytes', 'rss_peak_bytes')) AS rss_peak_bytes,
                max(value) FILTER (counters.name = 'faults_minor') AS faults_minor,
                max(value) FILTER (counters.name = 'faults_major') AS faults_major
         FROM counters JOIN tracks USING (track) WHERE tracks.name = '{PROCESS_COUNTERS}' GROUP BY process

@@ -10,6 +10,9 @@ forward_ns     the forward pass
 backward_ns    the backward pass
 optimizer_ns   the optimizer
 other_ns       the rest
+cpus_used      CPU time of all threads of its process in it divided by dur_ns: 2 is two CPUs that were always busy. Known
+               where stacks are recorded; the CPU time is wrong by less than the period of samples (10 ms) for each
+               thread that was busy when the step began or ended. layerscope table counters --by step has more
 of_median      dur_ns divided by the median of the steps of its process that are not warm-up:
                2 is a step that took twice as long as usual
 warmup         left out of the averages, because the first steps set things up
@@ -19,6 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from layerscope.analyse.by_step import cpu_ns_within
 from layerscope.analyse.result import NS, RATIO, Result, ResultColumn
 
 if TYPE_CHECKING:
@@ -37,6 +41,7 @@ COLUMNS = (
     ResultColumn("backward_ns", "int64", NS, "the backward pass"),
     ResultColumn("optimizer_ns", "int64", NS, "the optimizer"),
     ResultColumn("other_ns", "int64", NS, "the rest"),
+    ResultColumn("cpus_used", "float64", RATIO, "CPU time in it divided by dur_ns"),
     ResultColumn("of_median", "float64", RATIO, "dur_ns divided by the median of its process"),
     ResultColumn("warmup", "bool", "", "left out of the averages"),
 )
@@ -49,10 +54,18 @@ _QUERY = """
         SELECT process, coalesce(median(dur_ns) FILTER (NOT warmup), median(dur_ns)) AS median_ns
         FROM steps GROUP BY process
     )
-    SELECT steps.*, dur_ns / nullif(median_ns, 0) AS of_median
-    FROM steps JOIN typical USING (process)"""
+    SELECT steps.*, used_ns / nullif(dur_ns, 0) AS cpus_used, dur_ns / nullif(median_ns, 0) AS of_median
+    FROM steps JOIN typical USING (process) JOIN used_by_step USING (process, step)"""
 
 
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each step, in the order of time."""
+    import pyarrow as pa
+
+    steps = reader.arrays("steps", ["process", "step", "start_ns", "dur_ns"])
+    tracks = reader.arrays("tracks", ["track", "process", "name"])
+    start_ns, end_ns = steps["start_ns"], steps["start_ns"] + steps["dur_ns"]
+    used_ns = cpu_ns_within(reader, tracks, steps["process"], start_ns, end_ns)
+    used = {"process": steps["process"], "step": steps["step"], "used_ns": pa.array(used_ns, mask=used_ns < 0)}
+    reader.connection().register("used_by_step", pa.table(used))
     return Result("steps", COLUMNS, reader.connection().sql(_QUERY), order="start_ns, process, step")

@@ -10,7 +10,7 @@ last_ns   end of its last span
 cpu_ns    CPU time of the thread. This and what follows is known where stacks were recorded
 delay_ns  time in which it could run and had no CPU
 switches  how often it left a CPU: to wait, or because others wanted it
-faults    its page faults, those included that read from disk
+faults    its page faults, those included that read from disk. layerscope table counters --by thread has more
 lost      records of this thread that were lost; none where nobody could count them
 """
 

@@ -29,6 +29,10 @@ _LIKE = re.compile(rb"^\S[^\t]*? \d+(?:\.\d*)?[ ]*$")
 _COMMENT = re.compile(rb"^\s*(#.*|//.*)?$")
 _SOURCE = re.compile(r"^(.*) \(([^()]+\.pyx?):(\d+)\)$")
 _HEAD_LINES = 1000
+# Up to a number's blank: as many digits as fit, and as many behind the point as any tool writes.
+_NUMBER_LETTERS = 48
+# Bytes of lines that are compared at a time.
+_BLOCK = 64
 _CPU, _USER = SAMPLE_KINDS.index("cpu"), SAMPLE_STATES.index("user")
 _SPACE, _SEMICOLON = ord(" "), ord(";")
 
@@ -51,6 +55,44 @@ def read(path: Path) -> Imported:
     return stacks.imported(path.name)
 
 
+def _last_blanks(octets: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """The last blank of each line, -1 where there is none or a number would be too long."""
+    found = np.full(len(start), -1, np.int64)
+    rows = np.arange(len(start))
+    for letters in range(1, _NUMBER_LETTERS):
+        place = stop[rows] - letters
+        rows, place = rows[place >= start[rows]], place[place >= start[rows]]
+        is_blank = octets[place] == _SPACE
+        found[rows[is_blank]] = place[is_blank]
+        rows = rows[~is_blank]
+        if not len(rows):
+            break
+    return found
+
+
+def _alike(octets: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """How many bytes at the beginning of each stretch are those of the one before; 0 of the first."""
+    room = np.append(octets, np.zeros(_BLOCK, np.uint8))
+    blocks = np.ndarray(len(octets) + 1, f"V{_BLOCK}", room.data, strides=(1,))  # one at each place
+    length = stop - start
+    found = np.append(0, np.minimum(length[1:], length[:-1]))
+    rows = np.flatnonzero(found > 0)
+    begin, before, most = start[rows], start[rows - 1], found[rows]
+    for done in range(0, int(most.max(initial=0)), _BLOCK):
+        differs = blocks[begin + done].view("<u8") ^ blocks[before + done].view("<u8")
+        differs = differs.reshape(-1, _BLOCK // 8)
+        is_end = differs.any(axis=1)
+        ended = differs[is_end]
+        word = (ended != 0).argmax(axis=1)
+        bits = ended[np.arange(len(ended)), word]
+        # The lowest bit that is set, by its logarithm.
+        same = done + 8 * word + (np.log2(bits & (~bits + np.uint64(1))) / 8).astype(np.int64)
+        found[rows[is_end]] = np.minimum(same, most[is_end])
+        goes_on = ~is_end & (most > done + _BLOCK)
+        rows, begin, before, most = rows[goes_on], begin[goes_on], before[goes_on], most[goes_on]
+    return found
+
+
 @dataclass(slots=True)
 class _Folded:
     """What was read so far. `weight` by stack."""
@@ -64,10 +106,9 @@ class _Folded:
 
     def add(self, chunk: bytes) -> None:
         """Take in whole lines."""
-        octets = np.frombuffer(chunk, np.uint8)
+        octets = np.frombuffer(bytearray(chunk), np.uint8)
         start, stop = lines_of(octets)
-        blank = np.append(-1, np.flatnonzero(octets == _SPACE))
-        behind = blank[np.searchsorted(blank, stop) - 1]  # the last blank of each line
+        behind = _last_blanks(octets, start, stop)
         number = taken(chunk, np.maximum(behind + 1, start), stop)
         good = (behind > start) & pc.match_substring_regex(number, _NUMBER).to_numpy(zero_copy_only=False)
         for line in np.flatnonzero(~good).tolist():
@@ -75,40 +116,47 @@ class _Folded:
         if good.any():
             digits = pc.replace_substring_regex(number.filter(pa.array(good)), r"\..*", "")
             weight = digits.cast(pa.string()).cast(pa.int64()).to_numpy()
-            self._add_stacks(chunk, start[good], behind[good], weight)
+            self._add_stacks(octets, start[good], behind[good], weight)
 
     def _add_other(self, line: bytes) -> None:
         """Take in a line that has something behind its number, or none."""
         told = None if _COMMENT.match(line) else _LINE.match(line)
         if told:
-            stack = told[1]
-            self._add_stacks(stack, np.array([0]), np.array([len(stack)]), np.array([int(told[2])]))
+            stack = np.frombuffer(bytearray(told[1] + b" "), np.uint8)
+            self._add_stacks(stack, np.array([0]), np.array([len(stack) - 1]), np.array([int(told[2])]))
         elif not _COMMENT.match(line):
             self.rejected += 1
             self.example = self.example or line.decode("utf-8", "replace")
 
-    def _add_stacks(self, chunk: bytes, start: np.ndarray, stop: np.ndarray, weight: np.ndarray) -> None:
-        """Take in the stacks between these places, which ascend."""
-        between = np.flatnonzero(np.frombuffer(chunk, np.uint8) == _SEMICOLON)
-        line = np.searchsorted(start, between, side="right") - 1
-        between = between[(line >= 0) & (between < stop[line])]
-        # Names begin where stacks do and behind each semicolon, and end before it and where stacks do.
-        begins, ends = np.sort(np.append(start, between + 1)), np.sort(np.append(between, stop))
-        names = taken(chunk, begins, ends).dictionary_encode()
-        known = np.array([self._number(name) for name in names.dictionary.to_pylist()], np.int64)
-        first = np.searchsorted(begins, start)
-        length = np.diff(np.append(first, len(begins)))
-        stack = self.tree.add(known[names.indices.to_numpy()], first, length)
+    def _add_stacks(self, octets: np.ndarray, start: np.ndarray, stop: np.ndarray, weight: np.ndarray) -> None:
+        """Take in the stacks between these places, which ascend. `octets` is written to: each stack ends like a name.
+
+        Lines beside each other mostly begin alike: only the names behind that are looked at, the last one of a line
+        always.
+        """
+        octets[stop] = _SEMICOLON
+        ends = np.flatnonzero(octets == _SEMICOLON)
+        first, last = np.searchsorted(ends, start), np.searchsorted(ends, stop)
+        fork = np.minimum(np.searchsorted(ends, start + _alike(octets, start, stop + 1)), last)
+        count = last - fork + 1
+        done = np.cumsum(count)
+        name = np.arange(done[-1]) + np.repeat(fork - (done - count), count)
+        begins = np.append(0, ends[:-1] + 1)
+        begins[first] = start
+        names = taken(octets.data, begins[name], ends[name]).dictionary_encode()
+        known = np.fromiter(map(self._number, names.dictionary.to_pylist()), np.int32, len(names.dictionary))
+        stack = self.tree.walk(known[names.indices.to_numpy()], name - np.repeat(first, count))[done - 1]
         if self.tree.count > len(self.weight):
             self.weight = np.append(self.weight, np.zeros(max(self.tree.count, 1 << 16), np.int64))
         np.add.at(self.weight, stack, weight)
 
     def _number(self, text: bytes) -> int:
         """The number of the frame that is called so."""
-        found = self._numbers.get(text)
-        if found is None:
+        try:
+            return self._numbers[text]
+        except KeyError:
             found = self._numbers[text] = self._frame(text.decode("utf-8", "replace"))
-        return found
+            return found
 
     def _frame(self, name: str) -> int:
         if name.endswith("_[k]"):
@@ -124,14 +172,14 @@ class _Folded:
 
     def imported(self, name: str) -> Imported:
         """Everything that was read, as a sample for each stack."""
-        stack = np.flatnonzero(self.weight)
+        stacks = self.tree.columns()
+        stack = np.flatnonzero(self.weight).astype(np.int32)
         count = len(stack)
-        samples = {
-            "at_ns": np.zeros(count, np.int64), "track": np.zeros(count, np.int64), "stack": stack,
-            "weight_ns": self.weight[stack], "count": np.ones(count, np.int64), "kind": np.full(count, _CPU, np.int8),
-            "state": np.full(count, _USER, np.int8), "idle": np.zeros(count, np.bool_),
-            "exact": np.zeros(count, np.bool_), "waker": np.full(count, -1, np.int64),
-        }  # fmt: skip
+        # What is the same for all takes no memory.
+        same = {"at_ns": 0, "track": 0, "count": 1, "kind": _CPU, "state": _USER, "waker": -1}
+        samples = {name: np.broadcast_to(np.int64(value), count) for name, value in same.items()}
+        samples |= {name: np.broadcast_to(np.bool_(False), count) for name in ("idle", "exact")}
+        samples |= {"stack": stack, "weight_ns": self.weight[stack]}
         problems = [
             Problem(
                 STACKS, "no_unit", "folded stacks say neither what they count nor when: their numbers are taken for ns",
@@ -144,5 +192,5 @@ class _Folded:
             problems.append(Problem(STACKS, "lines_rejected", what, "look whether the text was cut", "these lines"))
         return Imported(
             tracks=[ImportedTrack(0, name)], processes=[ImportedProcess(name)], problems=problems,
-            stacks=ImportedStacks(self.frames.columns, self.tree.columns(), samples),
+            stacks=ImportedStacks(self.frames.columns, stacks, samples),
         )  # fmt: skip

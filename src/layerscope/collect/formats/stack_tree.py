@@ -19,10 +19,6 @@ _COLUMNS = ("layer", "name", "file", "line", "object", "build_id", "address")
 _FRAME_BITS = 32
 
 
-def _none() -> np.ndarray:
-    return np.zeros(0, np.int64)
-
-
 @dataclass(slots=True)
 class Frames:
     """Frames by number, each distinct line of a function once; `columns` are those of the table `frames`."""
@@ -54,8 +50,8 @@ def unnamed(path: str) -> str:
 class _Level:
     """The stacks of one depth: `keys` in order, each a parent and a frame, and their numbers."""
 
-    keys: np.ndarray = field(default_factory=_none)
-    numbers: np.ndarray = field(default_factory=_none)
+    keys: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
 
 
 @dataclass(slots=True)
@@ -77,6 +73,21 @@ class StackTree:
             found[rows] = self._numbers(depth, keys)
         return found
 
+    def walk(self, frames: np.ndarray, depth: np.ndarray) -> np.ndarray:
+        """The number of the stack that ends at each step of a walk through a tree.
+
+        A step is a frame with so many around it, which are the last ones before it of each smaller depth.
+        """
+        found = np.full(len(frames), -1, np.int64)
+        order = np.argsort(depth, kind="stable")
+        levels = np.split(order, np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 1)))
+        above = None
+        for level, steps in enumerate(levels):
+            around = 0 if above is None else found[above[np.searchsorted(above, steps) - 1]] + 1
+            found[steps] = self._numbers(level, around << _FRAME_BITS | frames[steps].astype(np.int64))
+            above = steps
+        return found
+
     def _numbers(self, depth: int, keys: np.ndarray) -> np.ndarray:
         """The numbers of the stacks of this depth with these keys, which may be new."""
         if depth == len(self._levels):
@@ -89,7 +100,7 @@ class StackTree:
         is_new[inside] = level.keys[at[inside]] != distinct[inside]
         fresh = distinct[is_new]
         if len(fresh):
-            numbers = np.arange(self.count, self.count + len(fresh))
+            numbers = np.arange(self.count, self.count + len(fresh), dtype=np.int32)
             self.count += len(fresh)
             mask = (1 << _FRAME_BITS) - 1
             self._rows.append((((fresh >> _FRAME_BITS) - 1).astype(np.int32), (fresh & mask).astype(np.int32), depth))
@@ -100,10 +111,9 @@ class StackTree:
         return numbers_of
 
     def columns(self) -> dict[str, np.ndarray]:
-        """`parent` (-1: none), `frame` and `depth` of every stack."""
-        empty = np.zeros(0, np.int32)
-        rows = [(parent, frame, np.full(len(frame), depth, np.int32)) for parent, frame, depth in self._rows]
-        columns = zip(*rows, strict=True) if rows else ([empty], [empty], [empty])
-        return {
-            name: np.concatenate(list(parts)) for name, parts in zip(("parent", "frame", "depth"), columns, strict=True)
-        }
+        """`parent` (-1: none), `frame` and `depth` of every stack. Nothing can be added any more."""
+        self._levels.clear()
+        depth = [np.full(len(frame), depth, np.int32) for _, frame, depth in self._rows]
+        columns = {"parent": [row[0] for row in self._rows], "frame": [row[1] for row in self._rows], "depth": depth}
+        self._rows.clear()
+        return {name: np.concatenate([np.zeros(0, np.int32), *columns.pop(name)]) for name in tuple(columns)}

@@ -1,4 +1,4 @@
-"""Counters of a process from the kernel's own accounting: CPU time, page faults, memory.
+"""Counters of a process from the kernel's own accounting: CPU time, page faults, memory, I/O, and of its control group.
 
 Clock: CLOCK_MONOTONIC. Read from outside, so the program pays nothing.
 """
@@ -8,16 +8,31 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import astuple, dataclass, field
 
 import numpy as np
 
+from layerscope.host.cgroup import Group
+
 # Index in this tuple = the number stored in the raw file.
-NAMES = ("cpu_ns", "user_ns", "system_ns", "faults_minor", "faults_major", "rss_bytes", "threads")
-UNITS = ("ns", "ns", "ns", "count", "count", "bytes", "count")
+NAMES = (
+    "cpu_ns", "user_ns", "system_ns", "faults_minor", "faults_major", "rss_bytes", "threads", "rss_peak_bytes",
+    "rchar_bytes", "wchar_bytes", "storage_read_bytes", "storage_written_bytes", "throttled", "throttled_ns",
+    "group_memory_bytes", "group_memory_limit_bytes",
+)  # fmt: skip
+UNITS = tuple("ns" if name.endswith("_ns") else "bytes" if name.endswith("_bytes") else "count" for name in NAMES)
+# From here on they are those of a control group.
+FIRST_OF_GROUP = NAMES.index("throttled")
 SAMPLE = np.dtype([("at_ns", "<i8"), ("counter", "<i4"), ("pad", "<i4"), ("value", "<i8")])
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_OF_MEMORY = ("rss_bytes", "threads")
+# Lines of /proc/PID/io (proc_pid_io(5)).
+_IO = {
+    b"rchar": "rchar_bytes", b"wchar": "wchar_bytes", b"read_bytes": "storage_read_bytes",
+    b"write_bytes": "storage_written_bytes",
+}  # fmt: skip
 
 
 def process_clock(pid: int) -> int:
@@ -25,32 +40,79 @@ def process_clock(pid: int) -> int:
     return (~pid << 3) | 2
 
 
+@dataclass(slots=True)
+class Source:
+    """A process whose counters are read. `unread`: files of /proc/PID that it could not be read from, and why."""
+
+    pid: int
+    unread: dict[str, str] = field(default_factory=dict)
+
+    def sample(self) -> bytes:
+        """One reading of every counter as packed SAMPLE rows; empty when the process is gone."""
+        try:
+            with open(f"/proc/{self.pid}/stat", "rb") as file:
+                # The name in parentheses may hold spaces and parentheses itself: split after the last one.
+                fields = file.read().rpartition(b")")[2].split()
+            cpu_ns = time.clock_gettime_ns(process_clock(self.pid))
+        except (OSError, OverflowError):
+            return b""
+        # proc(5): field 3 is fields[0]; 10 minflt, 12 majflt, 14 utime, 15 stime, 20 num_threads, 24 rss.
+        values = {
+            "cpu_ns": cpu_ns,
+            "user_ns": int(fields[11]) * _TICK_NS,
+            "system_ns": int(fields[12]) * _TICK_NS,
+            "faults_minor": int(fields[7]),
+            "faults_major": int(fields[9]),
+            "rss_bytes": int(fields[21]) * _PAGE_BYTES,
+            "threads": int(fields[17]),
+        }
+        if fields[0] == b"Z":  # it has ended and is not reaped: its memory and its threads are gone, the rest is final
+            values = {name: value for name, value in values.items() if name not in _OF_MEMORY}
+        at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        return packed(at_ns, values | self._rss_peak() | self._io())
+
+    def _rss_peak(self) -> dict[str, int]:
+        for line in self._lines("status"):
+            if line.startswith(b"VmHWM:"):
+                return {"rss_peak_bytes": int(line.split()[1]) * 1024}
+        return {}
+
+    def _io(self) -> dict[str, int]:
+        pairs = (line.partition(b":") for line in self._lines("io"))
+        return {_IO[name]: int(value) for name, _, value in pairs if name in _IO}
+
+    def _lines(self, name: str) -> list[bytes]:
+        try:
+            with open(f"/proc/{self.pid}/{name}", "rb") as file:
+                return file.read().splitlines()
+        except FileNotFoundError as error:
+            if os.path.exists(f"/proc/{self.pid}/stat"):
+                self.unread[name] = str(error.strerror)
+        except ProcessLookupError:
+            pass
+        except OSError as error:
+            self.unread[name] = str(error.strerror)
+        return []
+
+
 def sample(pid: int) -> bytes:
     """One reading of every counter of `pid` as packed SAMPLE rows; empty when it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name in parentheses may hold spaces and parentheses itself: split after the last one.
-            fields = file.read().rpartition(b")")[2].split()
-        cpu_ns = time.clock_gettime_ns(process_clock(pid))
-    except (OSError, OverflowError):
-        return b""
+    return Source(pid).sample()
+
+
+def sample_group(group: Group) -> bytes:
+    """One reading of what a control group has used, as packed SAMPLE rows; empty where nothing is told."""
     at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    # proc(5): field 3 is fields[0]; 10 minflt, 12 majflt, 14 utime, 15 stime, 20 num_threads, 24 rss.
-    values = (
-        cpu_ns,
-        int(fields[11]) * _TICK_NS,
-        int(fields[12]) * _TICK_NS,
-        int(fields[7]),
-        int(fields[9]),
-        int(fields[21]) * _PAGE_BYTES,
-        int(fields[17]),
-    )
+    told = zip(NAMES[FIRST_OF_GROUP:], astuple(group.usage()), strict=True)
+    return packed(at_ns, {name: value for name, value in told if value is not None})
+
+
+def packed(at_ns: int, values: dict[str, int]) -> bytes:
+    """Readings by name, all of one moment, as SAMPLE rows."""
     rows = np.zeros(len(values), SAMPLE)
     rows["at_ns"] = at_ns
-    rows["counter"] = np.arange(len(values))
-    rows["value"] = values
-    if fields[0] == b"Z":  # it has ended and is not reaped: its memory and its threads are gone, the rest is final
-        rows = rows[: NAMES.index("rss_bytes")]
+    rows["counter"] = [NAMES.index(name) for name in values]
+    rows["value"] = list(values.values())
     return rows.tobytes()
 
 

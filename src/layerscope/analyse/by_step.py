@@ -1,0 +1,112 @@
+"""What happened in each step: CPU time from samples, everything else from the readings of counters around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from layerscope.analyse.step_times import Array, Arrays, Int64s, process_of_tracks
+from layerscope.model.layers import PROCESS_COUNTERS
+
+if TYPE_CHECKING:
+    from layerscope.store.reader import Reader
+
+Readings = dict[tuple[int, str], tuple[Int64s, Int64s]]
+UNKNOWN = -1
+
+
+def system_readings(reader: Reader, tracks: Arrays, names: list[str], domain: str = PROCESS_COUNTERS) -> Readings:
+    """When and what was read of each process, by its key and the name of the counter; of those in `names`, all if none.
+
+    Not of counters that the program made, whatever these are called.
+    """
+    columns = reader.arrays("counters", ["track", "at_ns", "name", "value"])
+    process_of = process_of_tracks(tracks)
+    ours = np.isin(columns["track"], tracks["track"][tracks["name"] == domain])
+    if names:
+        ours &= np.isin(columns["name"], np.flatnonzero(np.isin(columns["name.names"], names)))
+    rows = np.flatnonzero(ours)
+    track, name = columns["track"][rows], columns["name"][rows]
+    order = np.lexsort((columns["at_ns"][rows], name, track))
+    begins = np.flatnonzero((np.diff(track[order]) != 0) | (np.diff(name[order]) != 0)) + 1
+    found: Readings = {}
+    for some in np.split(rows[order], begins) if len(rows) else ():
+        key = int(process_of[columns["track"][some[0]]]), str(columns["name.names"][columns["name"][some[0]]])
+        found[key] = columns["at_ns"][some], columns["value"][some]
+    return found
+
+
+def cpu_ns_within(reader: Reader, tracks: Arrays, process: Array, start_ns: Int64s, end_ns: Int64s) -> Int64s:
+    """CPU time of all threads of each `process` between two times, from samples; UNKNOWN where it has none.
+
+    A sample stands for what its thread used since its last one. That is spread evenly over the time between the two in
+    which the thread did not wait, as far as its waits were measured. It is wrong by less than what the samples around
+    the start and the end stand for, of each thread: the period, 10 ms at 99 Hz.
+    """
+    found = np.full(len(start_ns), UNKNOWN, np.int64)
+    if not len(start_ns) or not reader.has("samples"):
+        return found
+    columns = reader.arrays("samples", ["at_ns", "track", "weight_ns", "kind", "exact"])
+    cpu, waits = (_of_kind(columns, name) for name in ("cpu", "offcpu"))
+    waits = waits[columns["exact"][waits].astype(np.bool_)]
+    sampled, waited = columns["track"][cpu], columns["track"][waits]
+    process_of = process_of_tracks(tracks)
+    for track in np.unique(sampled).tolist():
+        mine = process == process_of[track]
+        if not mine.any():
+            continue
+        at_ns, weight_ns = (columns[name][cpu[sampled == track]] for name in ("at_ns", "weight_ns"))
+        wait_at_ns, wait_ns = (columns[name][waits[waited == track]] for name in ("at_ns", "weight_ns"))
+        used = _Used(at_ns, weight_ns, wait_at_ns, wait_ns)
+        found[mine] = np.maximum(found[mine], 0) + used.until(end_ns[mine]) - used.until(start_ns[mine])
+    return found
+
+
+def _of_kind(columns: Arrays, name: str) -> Array:
+    code = np.flatnonzero(columns["kind.names"] == name)
+    return np.flatnonzero(columns["kind"] == code[0]) if len(code) else np.zeros(0, np.intp)
+
+
+class _Used:
+    """The CPU time of a thread so far, at any time."""
+
+    def __init__(self, at_ns: Int64s, weight_ns: Int64s, wait_at_ns: Int64s, wait_ns: Int64s) -> None:
+        order = np.argsort(wait_at_ns, kind="stable")
+        self._edges = np.stack([wait_at_ns, wait_at_ns + wait_ns], axis=1)[order].ravel()
+        self._waited = np.repeat(np.append(0, np.cumsum(wait_ns[order])), 2)[1:-1]
+        self._at, row = np.unique(at_ns, return_inverse=True)
+        weights = np.zeros(len(self._at), np.int64)
+        np.add.at(weights, row, weight_ns)
+        # A thread had used nothing before its first sample by more than that stands for.
+        self._at = np.append(self._at[0] - weights[0], self._at)
+        self._used = np.append(0, np.cumsum(weights))
+
+    def _awake(self, at_ns: Int64s) -> Array:
+        waited = np.interp(at_ns, self._edges, self._waited) if len(self._edges) else np.zeros(len(at_ns))
+        awake: Array = at_ns - self._at[0] - waited
+        return awake
+
+    def until(self, at_ns: Int64s) -> Int64s:
+        """What it had used at each of these times, in ns."""
+        used: Int64s = np.rint(np.interp(self._awake(at_ns), self._awake(self._at), self._used)).astype(np.int64)
+        return used
+
+
+def grown_within(readings: tuple[Int64s, Int64s] | None, start_ns: Int64s, end_ns: Int64s) -> Int64s:
+    """By how much a counter grew between two times, UNKNOWN where the readings do not tell.
+
+    Between two readings it is a straight line; where these are further apart than the two times are, they tell nothing.
+    """
+    found = np.full(len(start_ns), UNKNOWN, np.int64)
+    if readings is None or len(readings[0]) < 2:
+        return found
+    at_ns, values = readings
+    apart = np.diff(at_ns)
+    told = (start_ns >= at_ns[0]) & (end_ns <= at_ns[-1])
+    for moment, side in ((start_ns, "right"), (end_ns, "left")):
+        after = np.searchsorted(at_ns, moment, side=side)  # type: ignore[call-overload]
+        told &= apart[np.clip(after - 1, 0, len(apart) - 1)] <= end_ns - start_ns
+    grown = np.interp(end_ns, at_ns, values) - np.interp(start_ns, at_ns, values)
+    found[told] = np.rint(grown[told]).astype(np.int64)
+    return found

@@ -1,0 +1,79 @@
+"""What the threads that make the steps did with their time: on a CPU, or waiting, and for what. From samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerscope.analyse.step_times import Arrays, Bools, Int64s, MeasuredSteps, StepTimes, process_of_tracks
+from layerscope.store.reader import Reader
+
+# Steps of several processes at the same time are those of a distributed job; more of them at once share their threads.
+_LEAST_TOLD = 0.5
+
+
+@dataclass(slots=True)
+class ThreadTimes:
+    """What a thread did in the measured steps or, without steps, the main thread in its life, as shares of that time.
+
+    `waits` are shares by state (`samples.state`), the largest first. What is missing to 1 was not seen. `threads`: how
+    many there are of whom this is the mean.
+    """
+
+    per_step: bool
+    threads: int
+    cpu: float
+    waits: list[tuple[str, float]]
+
+
+def thread_times(
+    reader: Reader, steps: MeasuredSteps, times: StepTimes | None, tracks: Arrays, chosen: Bools | None
+) -> ThreadTimes | None:
+    """None where nothing was sampled. `chosen`: the tracks that make steps; None: the main thread, in the whole run."""
+    if not reader.has("samples"):
+        return None
+    samples = reader.arrays("samples", ["track", "step", "weight_ns", "kind", "state"])
+    process_of = process_of_tracks(tracks)
+    if chosen is None or times is None:
+        mine, whole_ns = samples["track"] == _main_track(reader), 0
+    else:
+        if len(steps.processes) < times.at_once and steps.rule != "request":
+            return None  # the time of a step is not that of one thread
+        measured, _ = steps.of_spans(samples, process_of)
+        mine = measured & np.append(chosen, False)[np.minimum(samples["track"], len(chosen))]
+        whole_ns = int(steps.columns["dur_ns"][steps.measured].sum())
+    by_state = _by_state(samples, mine)
+    told_ns = sum(by_state.values())
+    whole_ns = max(whole_ns, told_ns)
+    if told_ns < _LEAST_TOLD * whole_ns or not told_ns:
+        return None
+    waits = [(name, ns / whole_ns) for name, ns in by_state.items() if name]
+    threads = len(np.unique(samples["track"][mine]))
+    shares = sorted(waits, key=lambda pair: -pair[1])
+    return ThreadTimes(chosen is not None, threads, by_state.get("", 0) / whole_ns, shares)
+
+
+def _by_state(samples: Arrays, mine: Bools) -> dict[str, int]:
+    """Time by what it was waited for; "" is CPU time."""
+    names = samples["kind.names"].tolist()
+    kinds = {name: samples["kind"] == names.index(name) if name in names else np.False_ for name in ("cpu", "offcpu")}
+    weight_ns: Int64s = samples["weight_ns"]
+    found = {"": int(weight_ns[mine & kinds["cpu"]].sum())}
+    waits = np.flatnonzero(mine & kinds["offcpu"])
+    for code in np.unique(samples["state"][waits]).tolist():
+        rows = waits[samples["state"][waits] == code]
+        found[str(samples["state.names"][code])] = int(weight_ns[rows].sum())
+    return found
+
+
+def _main_track(reader: Reader) -> int:
+    """The track of the first thread of the program, -1 where it was not seen."""
+    processes = reader.arrays("processes", ["process", "pid"])
+    tracks = reader.arrays("tracks", ["track", "process", "tid", "kind"])
+    if not len(processes["pid"]):
+        return -1
+    is_thread = tracks["kind"] == np.append(np.flatnonzero(tracks["kind.names"] == "thread"), -2)[0]
+    is_main = is_thread & (tracks["process"] == processes["process"][0]) & (tracks["tid"] == processes["pid"][0])
+    found = np.flatnonzero(is_main)
+    return int(tracks["track"][found[0]]) if len(found) else -1

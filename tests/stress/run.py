@@ -1,0 +1,68 @@
+"""`python3 dev.py stress`: hard programs again and again, NumPy's tests and torch's C++ tests, bare and recorded.
+
+Prints a line for each, and where it ended in another way than bare; the status is 1 if anything did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from tests.stress import suites  # noqa: E402
+from tests.stress.stressing import CASES, Compared, NotHere, Stress  # noqa: E402
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="dev.py stress", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long a program works in each run (default: 2)")
+    parser.add_argument("--runs", type=int, default=3, help="how often each runs, with a seed each (default: 3)")
+    parser.add_argument("--only", metavar="NAME", help="those with NAME in their name; also: numpy, torch")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="the first seed (default: random)")
+    return parser.parse_args()
+
+
+def run_case(stress: Stress, case: str, options: argparse.Namespace) -> bool:
+    """All runs of one program; whether they were the same."""
+    begin, compared = time.monotonic(), Compared()
+    try:
+        for number in range(options.runs):
+            stress.compare(case, options.seed + number, options.seconds, compared)
+    except NotHere as missing:
+        print(f"{case:26} not run: {missing}", flush=True)
+        return True
+    print(
+        f"{case:26} {compared.runs} runs bare and recorded, {compared.samples} samples, {len(compared.differences)} "
+        f"differences, {time.monotonic() - begin:.0f} s",
+        flush=True,
+    )
+    for one in compared.differences:
+        print(f"    seed {one.seed}: {one.what}", flush=True)
+    return not compared.differences
+
+
+def main() -> int:
+    """Run what is asked for."""
+    options = arguments()
+    wanted = [case for case in CASES if not options.only or options.only in case]
+    print(f"seeds {options.seed} to {options.seed + options.runs - 1}, {options.seconds:g} s each")
+    with tempfile.TemporaryDirectory() as folder:
+        stress = Stress(Path(folder), os.environ["LAYERSCOPE_TEST_PYTHON"])
+        same = [run_case(stress, case, options) for case in wanted]
+        for name, suite in suites.SUITES.items():
+            if not options.only or options.only in name:
+                same.append(suite(Path(folder)))
+    print(f"{same.count(True)} of {len(same)} end as they do without us")
+    return int(not all(same))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

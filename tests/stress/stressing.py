@@ -1,0 +1,173 @@
+"""Hard programs (`programs/`), each run bare and under `layerscope run` with the same seed: both must end the same way.
+
+What is compared: status or signal, stdout, stderr, the files that are left; descriptors are in what the programs print.
+Addresses, and numbers of processes and threads, differ between any two runs and are taken out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.differential import SOURCE, Differential, Outcome, environment
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+# More samples in a second than anybody asks for: what goes wrong once in an hour shall go wrong here.
+HZ = 1000
+LAUNCHER = f"""import sys
+sys.path.insert(0, {str(SOURCE)!r})
+from layerscope.collect import sampler
+sampler.Sampler.__init__.__defaults__ = ({HZ},)
+from layerscope.cli import main
+sys.exit(main())
+"""
+
+PYTHON = {
+    "forks": ("main", "threads"),
+    "pools": ("fork", "spawn", "forkserver"),
+    "loads": ("-",),
+    "short_threads": ("plain", "small_stacks"),
+    "signals": ("busy", "waits"),
+    "urgent": ("handler", "wakeup", "out_of_band", "waited_for", "by_descriptor", "dispositions", "in_c"),
+    "profilers": ("prof", "virtual", "real", "c_profile", "set_profile", "set_trace"),
+    "faults": ("later", "later_exits", "registered", "segv", "abort", "fpe", "in_thread"),
+    "ends": (
+        "falls_off", "exit", "raises", "os_exit", "os_exit_in_thread", "abort", "abort_in_thread", "kill", "terminate",
+        "urgent_at_exit",
+    ),
+    "executes": ("main", "threads"),
+    "spawns": ("vfork", "fork", "system", "posix_spawn"),
+    "stacks": ("deep", "deep_in_c", "endless", "greenlets", "subinterpreters", "generators"),
+    "events": ("-",),
+    "storms": ("kills", "floods", "closes", "masks", "ids"),
+    "spied": ("-",),
+}  # fmt: skip
+NATIVE = (
+    "small", "deep", "alternate", "overflow", "interrupts", "handled_before", "blocked", "executes", "children",
+)  # fmt: skip
+CASES = [f"{name}-{mode}".removesuffix("--") for name, modes in PYTHON.items() for mode in modes]
+CASES += [f"native-{mode}" for mode in NATIVE]
+
+
+class NotHere(Exception):
+    """This machine lacks what a program needs; the message says what."""
+
+
+@dataclass
+class Difference:
+    """Where a program did not end recorded as it does bare."""
+
+    seed: int
+    what: str
+
+
+@dataclass
+class Compared:
+    """How often a program was run both ways, and where that was not the same."""
+
+    runs: int = 0
+    samples: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+
+def py_spy() -> str:
+    """Where py-spy is; LAYERSCOPE_TEST_PY_SPY names one that is not on PATH."""
+    found = os.environ.get("LAYERSCOPE_TEST_PY_SPY") or shutil.which("py-spy")
+    if not found:
+        raise NotHere("there is no py-spy on PATH, and LAYERSCOPE_TEST_PY_SPY names none")
+    return found
+
+
+def compiled(source: Path, target: Path, *options: str) -> Path:
+    """`source`, compiled once for each folder."""
+    if not target.exists():
+        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        if not compiler:
+            raise NotHere("no C compiler")
+        command = [compiler, "-O1", "-g", "-std=c11", *options, "-o", str(target), str(source), "-ldl", "-lpthread"]
+        subprocess.run(command, check=True, timeout=60)
+    return target
+
+
+def normalised(outcome: Outcome) -> Outcome:
+    """Without what differs between any two runs."""
+
+    def plain(text: bytes) -> bytes:
+        return re.sub(rb"0x[0-9a-f]{6,}|(?<=pid[ =])\d+", b"N", text)
+
+    return Outcome(outcome.status, plain(outcome.stdout), plain(outcome.stderr), outcome.files)
+
+
+class Stress:
+    """Runs cases in a folder; `python` is that of the programs."""
+
+    def __init__(self, folder: Path, python: str) -> None:
+        self.folder = folder
+        self.python = python
+        self.differential = Differential(folder / "runs")
+        self.differential.normalise = normalised
+        script = folder / "layerscope"
+        script.write_text(LAUNCHER)
+        self.differential.layerscope = [sys.executable, str(script)]
+
+    def command(self, case: str, seed: int, seconds: float) -> list[str]:
+        """What runs a case."""
+        name, _, mode = case.partition("-")
+        arguments = [mode or "-", str(seed), str(seconds)]
+        if name == "native":
+            return [str(compiled(PROGRAMS / "native.c", self.folder / "native")), *arguments]
+        return [self.python, str(PROGRAMS / f"{name}.py"), *arguments]
+
+    def variables(self, case: str) -> dict[str, str]:
+        """The environment of a case."""
+        own: dict[str, str | None] = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+        if case == "loads":
+            library = compiled(PROGRAMS / "library.c", self.folder / "library.so", "-shared", "-fPIC")
+            own["STRESS_LIBRARY"] = str(library)
+        if case == "spied":
+            own["STRESS_PY_SPY"] = py_spy()
+        return environment(**own)
+
+    def both(self, case: str, seed: int, seconds: float) -> tuple[Outcome, Outcome]:
+        """How it ends bare, and how recorded."""
+        command, variables = self.command(case, seed, seconds), self.variables(case)
+        bare = self.differential.run(command, env=variables)
+        recorded = self.differential.record(command, env=variables)
+        return self.differential.normalise(bare), self.differential.normalise(recorded)
+
+    def compare(self, case: str, seed: int, seconds: float, into: Compared) -> None:
+        """One more run of a case both ways."""
+        try:
+            bare, recorded = self.both(case, seed, seconds)
+        except subprocess.TimeoutExpired as error:
+            into.differences.append(Difference(seed, f"did not end: {error}"))
+            return
+        finally:
+            into.runs += 1
+        into.samples += self.samples()
+        if bare != recorded:
+            into.differences.append(Difference(seed, difference(bare, recorded)))
+
+    def samples(self) -> int:
+        """How many samples of CPU time the last recording has."""
+        rows = self.differential.recorded().rows("SELECT count(*) AS n FROM samples WHERE state IN ('user', 'kernel')")
+        return int(rows[0]["n"])
+
+
+def difference(bare: Outcome, recorded: Outcome) -> str:
+    """The first lines in which they differ."""
+    said = []
+    for name in ("status", "stdout", "stderr", "files"):
+        left, right = getattr(bare, name), getattr(recorded, name)
+        if left == right:
+            continue
+        if isinstance(left, bytes):
+            pairs = zip(left.splitlines() + [b""], right.splitlines() + [b""], strict=False)
+            left, right = next((pair for pair in pairs if pair[0] != pair[1]), (left[-200:], right[-200:]))
+        said.append(f"{name}: {str(left)[:300]} became {str(right)[:300]}")
+    return "; ".join(said)
