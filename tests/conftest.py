@@ -44,6 +44,12 @@ def trainers_python() -> str:
 
 
 @pytest.fixture(scope="session")
+def numpy_python() -> str:
+    """The Python of an environment that can run NumPy's own tests."""
+    return _python_from("LAYERSCOPE_TEST_NUMPY_PYTHON")
+
+
+@pytest.fixture(scope="session")
 def native_agent() -> Path:
     """The compiled agent. Only a machine without a C compiler may do without: the test is skipped then."""
     if reason := os.environ.get("LAYERSCOPE_TEST_NO_AGENT"):

@@ -147,8 +147,8 @@ static uint64_t hash(uint64_t h, const void *data, size_t bytes) {
 }
 
 uint32_t sm_code(const sm_process *process, const sm_code_text *text) {
-    uint64_t about[2] = {(uint64_t)process->number << 32 | (uint32_t)text->first_line,
-                         (uint64_t)text->name_bytes << 32 | text->file_bytes};
+    uint64_t about[3] = {(uint64_t)process->number << 32 | (uint32_t)text->first_line,
+                         (uint64_t)text->name_bytes << 32 | text->file_bytes, text->known_as};
     uint64_t a = hash(1, about, sizeof about), b = hash(2, about, sizeof about);
     for (uint64_t *one = &a;; one = &b) {
         *one = hash(hash(hash(*one, text->name, text->name_bytes), text->file, text->file_bytes), text->lines,
@@ -168,7 +168,7 @@ uint32_t sm_code(const sm_process *process, const sm_code_text *text) {
             return LT_NONE;
         }
         *row = (lt_code){s->number, process->number, text->first_line, text->name_bytes, text->file_bytes,
-                         text->lines_bytes, process->python, 0};
+                         text->lines_bytes, process->python, text->known_as};
         char *into = (char *)(row + 1);
         memcpy(into, text->name, text->name_bytes);
         memcpy(into + text->name_bytes, text->file, text->file_bytes);

@@ -102,7 +102,7 @@ static uint32_t new_code(const sm_process *p, const ls_python_frame *frame) {
     if (name_bytes < 0 || file_bytes < 0)
         return LT_NONE;
     sm_code_text text = {name, file, lines, (uint32_t)name_bytes, (uint32_t)file_bytes,
-                         lines_bytes < 0 ? 0 : (uint32_t)lines_bytes, first_line};
+                         lines_bytes < 0 ? 0 : (uint32_t)lines_bytes, first_line, LT_NONE};
     return sm_code(p, &text);
 }
 

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -40,6 +41,19 @@ int sm_each_task(int32_t pid, void (*one)(int32_t pid, int32_t tid, void *of), v
     if (folder)
         closedir(folder);
     return found;
+}
+
+/* Field 22 of /proc/PID/task/TID/stat: ticks since the system began, which counts while it sleeps too. */
+uint64_t sm_started_ns(int32_t pid, int32_t tid) {
+    char text[1024];
+    const char *at = sm_proc(text, sizeof text, "/proc/%d/task/%d/stat", pid, tid) > 0 ? strrchr(text, ')') : NULL;
+    for (int field = 2; at && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    if (!at)
+        return 0;
+    uint64_t ticks = strtoull(at, NULL, 10), asleep = sm_clock(CLOCK_BOOTTIME) - sm_clock(CLOCK_MONOTONIC);
+    uint64_t ns = ticks * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK));
+    return ns > asleep ? ns - asleep : 1;
 }
 
 int sm_read_memory(void *pid, uint64_t address, void *into, size_t bytes) {

@@ -168,6 +168,7 @@ typedef struct {
     const uint8_t *lines;
     uint32_t name_bytes, file_bytes, lines_bytes;
     int32_t first_line;
+    uint32_t known_as; /* as lt_code has it */
 } sm_code_text;
 uint32_t sm_code(const sm_process *process, const sm_code_text *text);
 /* A table from two numbers to one, for what is known by addresses. */
@@ -192,6 +193,7 @@ void sm_tell_who(void); /* rows that have changed */
 
 int sm_proc(char *into, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int sm_each_task(int32_t pid, void (*one)(int32_t pid, int32_t tid, void *of), void *of);
+uint64_t sm_started_ns(int32_t pid, int32_t tid); /* 0: it is gone */
 int sm_read_memory(void *pid, uint64_t address, void *into, size_t bytes); /* an ls_read; `pid`: of an int32_t */
 
 /* --- following.c, rings.c: what the kernel tells of switches, new threads, exec and maps --- */

@@ -155,14 +155,55 @@ void sm_rest(sm_thread *t, uint64_t at_ns, uint64_t cpu_ns) {
     t->cpu_ns = cpu_ns;
 }
 
-static int frames_of(const sm_process *p, const ls_sample *sample, sm_python_frame *into) {
-    const ls_sample_frame *frames = (const ls_sample_frame *)(sample + 1);
-    for (uint32_t i = 0; i < sample->frames; i++) {
-        uint32_t code = frames[i].code;
-        into[i] = (sm_python_frame){code < p->codes_room ? p->codes[code] : LT_NONE, frames[i].place};
+/* --- Codes --- */
+
+static int keep_code(sm_process *p, uint32_t code, uint32_t number) {
+    if (code >= MOST_CODES)
+        return -1;
+    if (code >= p->codes_room) {
+        uint32_t room = p->codes_room ? p->codes_room : 1024;
+        while (room <= code)
+            room *= 2;
+        uint32_t *larger = realloc(p->codes, room * sizeof *larger);
+        if (!larger)
+            return -1;
+        memset(larger + p->codes_room, 0xff, (room - p->codes_room) * sizeof *larger);
+        p->codes = larger, p->codes_room = room;
     }
+    p->codes[code] = number;
+    return 0;
+}
+
+/* The code that a process knows by this number. The sampler before us may have been told of it: the reader has it. */
+static uint32_t code_of(sm_process *p, uint32_t code) {
+    if (code < p->codes_room && p->codes[code] != LT_NONE)
+        return p->codes[code];
+    if (!sm.generation)
+        return LT_NONE;
+    uint32_t number = sm_code(p, &(sm_code_text){"", "", (const uint8_t *)"", 0, 0, 0, 0, code});
+    keep_code(p, code, number);
+    return number;
+}
+
+static int frames_of(sm_process *p, const ls_sample *sample, sm_python_frame *into) {
+    const ls_sample_frame *frames = (const ls_sample_frame *)(sample + 1);
+    for (uint32_t i = 0; i < sample->frames; i++)
+        into[i] = (sm_python_frame){code_of(p, frames[i].code), frames[i].place};
     return (int)sample->frames;
 }
+
+void sm_take_code(sm_process *p, const ls_sample_code *code, size_t bytes) {
+    size_t rest = bytes - sizeof *code;
+    if (code->name_bytes > rest || code->file_bytes > rest - code->name_bytes
+        || code->lines_bytes > rest - code->name_bytes - code->file_bytes)
+        return;
+    const char *name = (const char *)(code + 1), *file = name + code->name_bytes;
+    sm_code_text text = {name, file, (const uint8_t *)file + code->file_bytes, code->name_bytes, code->file_bytes,
+                         code->lines_bytes, code->first_line, code->code};
+    keep_code(p, code->code, sm_code(p, &text));
+}
+
+/* --- Samples --- */
 
 static uint32_t unwind(sm_process *p, const ls_sample *sample, const uint8_t *stack, uint32_t *flags) {
     static ls_native_frame native[SM_FRAMES_MOST];
@@ -230,34 +271,4 @@ void sm_take_sample(sm_process *p, const ls_sample *sample, size_t bytes) {
     else
         weigh(t, sample, &row);
     sm_tell(t, &row);
-}
-
-/* --- Codes --- */
-
-static int keep_code(sm_process *p, uint32_t code, uint32_t number) {
-    if (code >= MOST_CODES)
-        return -1;
-    if (code >= p->codes_room) {
-        uint32_t room = p->codes_room ? p->codes_room : 1024;
-        while (room <= code)
-            room *= 2;
-        uint32_t *larger = realloc(p->codes, room * sizeof *larger);
-        if (!larger)
-            return -1;
-        memset(larger + p->codes_room, 0xff, (room - p->codes_room) * sizeof *larger);
-        p->codes = larger, p->codes_room = room;
-    }
-    p->codes[code] = number;
-    return 0;
-}
-
-void sm_take_code(sm_process *p, const ls_sample_code *code, size_t bytes) {
-    size_t rest = bytes - sizeof *code;
-    if (code->name_bytes > rest || code->file_bytes > rest - code->name_bytes
-        || code->lines_bytes > rest - code->name_bytes - code->file_bytes)
-        return;
-    const char *name = (const char *)(code + 1), *file = name + code->name_bytes;
-    sm_code_text text = {name, file, (const uint8_t *)file + code->file_bytes, code->name_bytes, code->file_bytes,
-                         code->lines_bytes, code->first_line};
-    keep_code(p, code->code, sm_code(p, &text));
 }

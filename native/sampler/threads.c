@@ -155,7 +155,8 @@ static void scan_thread(int32_t pid, int32_t tid, void *of) {
     if (t && !t->end_ns && t->process == p)
         return;
     int bytes = sm_proc(name, sizeof name, "/proc/%d/task/%d/comm", pid, tid);
-    if (bytes < 0 || !(t = sm_thread_begin(p, tid, p->threads ? sm.now_ns : p->start_ns, NULL)))
+    uint64_t at_ns = sm.generation ? sm_started_ns(pid, tid) : p->threads ? sm.now_ns : p->start_ns;
+    if (bytes < 0 || !at_ns || !(t = sm_thread_begin(p, tid, at_ns, NULL)))
         return;
     name[strcspn(name, "\n")] = 0;
     memcpy(t->name, name, sizeof t->name - 1);
@@ -190,7 +191,7 @@ void sm_scan(int32_t pid, int32_t ppid, uint64_t at_ns) {
         return;
     sm_process *p = sm_process_at(pid);
     if (!p)
-        p = sm_process_begin(pid, ppid, at_ns);
+        p = sm_process_begin(pid, ppid, sm.generation ? sm_started_ns(pid, pid) : at_ns);
     if (!p)
         return;
     p->is_followed = !has_failed;

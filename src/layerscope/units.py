@@ -22,6 +22,13 @@ def size(size_bytes: float) -> str:
     return f"{round(size_bytes)} bytes"
 
 
+def amount(value: float) -> str:
+    """A count, or a mean of counts: 391, 2.5, 0.4, <0.1."""
+    if value >= 100 or value == 0 or (value > 0.5 and abs(value - round(value)) < 0.005):
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 0.1 else "<0.1"
+
+
 def three_digits(value: float) -> str:
     """`value` with three significant digits and no exponent: 2.92, 31.4, 351, 1,204."""
     for limit, digits in ((9.995, 2), (99.95, 1)):

@@ -19,8 +19,8 @@ class SamplerFile:
     others are functions of an object in which nothing has a name: frames told apart by nothing but the object.
     """
 
-    def __init__(self, raw: Path, pid: int, start_ns: int = 0) -> None:
-        self._file = spool.SpoolWriter(raw / sampled.FILE)
+    def __init__(self, raw: Path, pid: int, start_ns: int = 0, name: str = sampled.FILE) -> None:
+        self._file = spool.SpoolWriter(raw / name)
         self._frames: dict[str, int] = {}
         self._stacks: dict[tuple[int, int], int] = {}
         self._codes = 0

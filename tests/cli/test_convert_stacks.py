@@ -246,6 +246,28 @@ def test_samples_of_a_program_without_spans_and_of_a_cut_file_are_there(raw: Pat
     assert made.table("problems", "layer", "code") == [("stacks", "stacks_cut")]
 
 
+def test_what_another_sampler_wrote_goes_on_where_the_first_was_killed(raw: Path) -> None:
+    training(raw)
+    first, second = SamplerFile(raw, MAIN), SamplerFile(raw, MAIN, name="stacks.1")
+    for at_ns, stacks in ((6800, first), (7300, second)):
+        stacks.thread(0, MAIN, 400)
+        stacks.thread(1, WORKER, 500)
+        stacks.cpu(at_ns, 0, stacks.stack("main", "py:train"), 7)
+        stacks.cpu(at_ns, 1, stacks.stack("main", "py:work"), 5)
+    second.end(20_000)
+    made = Converted(raw)
+
+    rows = samples(made)
+    assert [(row["at_ns"], row["tid"], row["weight_ns"]) for row in rows if row["tid"] == MAIN] == [
+        (6800, MAIN, 7), (7300, MAIN, 7),
+    ]  # fmt: skip
+    assert {tuple(row["stack"][:2]) for row in rows if row["tid"] == WORKER} == {(f"native:{LIBRARY}", "python:work")}
+    assert made.rows("SELECT tid, count(*) AS n FROM samples JOIN tracks USING (track) GROUP BY tid ORDER BY tid") == [
+        {"tid": MAIN, "n": 2}, {"tid": WORKER, "n": 2},
+    ]  # fmt: skip
+    assert made.rows("SELECT count(*) AS n FROM tracks WHERE tid IS NOT NULL") == [{"n": 2}]
+
+
 def test_without_a_sampler_the_tables_are_empty_and_nobody_complains(raw: Path) -> None:
     training(raw)
     made = Converted(raw)

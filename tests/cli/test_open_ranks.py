@@ -15,6 +15,7 @@ from layerscope.errors import ReadError
 from layerscope.store import ranks
 from layerscope.store.run import ExitState, ProgramState, Run
 from tests.cli.raw_file import RawFile, ticks
+from tests.cli.sampler_file import SamplerFile
 from tests.recorded import ask
 from tests.recordings import run_info
 
@@ -125,6 +126,39 @@ def test_the_clock_of_the_first_rank_is_the_runs_and_sums_are_those_of_all(tmp_p
 
     assert (info.state, info.exit.code, info.host["cpus"]) == ("finished", 0, 16)
     assert (info.program.wall_ns, info.program.user_ns, info.program.max_rss_bytes) == (S, 201, 2000)
+
+
+def test_the_stacks_of_all_ranks_are_there_on_one_clock(tmp_path: Path) -> None:
+    job, *nodes = two_nodes(tmp_path)
+    for number, node in enumerate(nodes):
+        node.read_clocks(0)
+        node.work([S], f"op of {number}", 77)
+        node.finish(2 * S)
+        stacks = SamplerFile(node.path.parents[1], 41, node.here(0))
+        stacks.thread(0, 77, node.here(0))
+        stacks.cpu(node.here(S + 500_000), 0, stacks.stack("main", "py:train", f"py:of_{number}"), 10)
+        stacks.process(1, 500, 41, node.here(7), node.here(S))  # a child of which nothing else is known
+        stacks.thread(1, 500, node.here(7), process=1, name=b"sh")
+        stacks.cpu(node.here(9), 1, stacks.stack("main"), 3)
+        stacks.account(node.here(S), 0, 40 + number, 1, 1, 1, 1, 1, 1, 1)
+        stacks.end(node.here(2 * S))
+    run = open_run(job.path)
+
+    columns = "p.rank, p.pid, tid, at_ns, weight_ns, s.name AS span, t.cpu_ns"
+    tables = "samples JOIN tracks t USING (track) JOIN processes p USING (process) LEFT JOIN spans s USING (span)"
+    rows = ask(run, f"SELECT {columns} FROM {tables} ORDER BY at_ns, rank")
+    assert [(row["rank"], row["pid"], row["tid"], row["at_ns"] - BOOTED_NS["one"]) for row in rows] == [
+        (0, 500, 500, 9), (1, 500, 500, 9), (0, 41, 77, S + 500_000), (1, 41, 77, S + 500_000),
+    ]  # fmt: skip
+    assert [row["span"] for row in rows] == [None, None, "op of 0", "op of 1"]
+    assert [row["cpu_ns"] for row in rows] == [None, None, 40, 41]
+    frames = ask(run, "SELECT name FROM frames WHERE layer = 'python' ORDER BY name")
+    assert [row["name"] for row in frames] == ["of_0", "of_1", "train"]  # what both have is there once
+    children = ask(run, "SELECT rank, host, argv, start_ns FROM processes WHERE pid = 500 ORDER BY rank")
+    assert children == [
+        {"rank": rank, "host": host, "argv": "sh", "start_ns": BOOTED_NS["one"] + 7}
+        for rank, host in enumerate(("one", "two"))
+    ]
 
 
 def test_one_clock_for_several_host_names_is_left_as_it_is(tmp_path: Path) -> None:

@@ -10,22 +10,14 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.differential import SOURCE, Differential, Outcome, environment
+from tests.differential import Differential, Outcome, environment
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 # More samples in a second than anybody asks for: what goes wrong once in an hour shall go wrong here.
 HZ = 1000
-LAUNCHER = f"""import sys
-sys.path.insert(0, {str(SOURCE)!r})
-from layerscope.collect import sampler
-sampler.Sampler.__init__.__defaults__ = ({HZ},)
-from layerscope.cli import main
-sys.exit(main())
-"""
 
 PYTHON = {
     "forks": ("main", "threads"),
@@ -103,17 +95,26 @@ def normalised(outcome: Outcome) -> Outcome:
     return Outcome(outcome.status, plain(outcome.stdout), plain(outcome.stderr), outcome.files)
 
 
+class Often(Differential):
+    """Sampled `rate_hz` times in a second."""
+
+    def __init__(self, folder: Path, rate_hz: int = HZ) -> None:
+        super().__init__(folder)
+        self.rate_hz = rate_hz
+
+    def recorder(self, quiet: bool = True) -> list[str]:
+        """What goes in front of a command to record it."""
+        *words, end = super().recorder(quiet)
+        return [*words, "--rate", str(self.rate_hz), end]
+
+
 class Stress:
     """Runs cases in a folder; `python` is that of the programs."""
 
     def __init__(self, folder: Path, python: str) -> None:
         self.folder = folder
         self.python = python
-        self.differential = Differential(folder / "runs")
-        self.differential.normalise = normalised
-        script = folder / "layerscope"
-        script.write_text(LAUNCHER)
-        self.differential.layerscope = [sys.executable, str(script)]
+        self.differential = Often(folder / "runs")
 
     def command(self, case: str, seed: int, seconds: float) -> list[str]:
         """What runs a case."""
@@ -138,7 +139,7 @@ class Stress:
         command, variables = self.command(case, seed, seconds), self.variables(case)
         bare = self.differential.run(command, env=variables)
         recorded = self.differential.record(command, env=variables)
-        return self.differential.normalise(bare), self.differential.normalise(recorded)
+        return normalised(bare), normalised(recorded)
 
     def compare(self, case: str, seed: int, seconds: float, into: Compared) -> None:
         """One more run of a case both ways."""
@@ -167,7 +168,7 @@ def difference(bare: Outcome, recorded: Outcome) -> str:
         if left == right:
             continue
         if isinstance(left, bytes):
-            pairs = zip(left.splitlines() + [b""], right.splitlines() + [b""], strict=False)
+            pairs = zip([*left.splitlines(), b""], [*right.splitlines(), b""], strict=False)
             left, right = next((pair for pair in pairs if pair[0] != pair[1]), (left[-200:], right[-200:]))
         said.append(f"{name}: {str(left)[:300]} became {str(right)[:300]}")
     return "; ".join(said)

@@ -125,12 +125,13 @@ class Summary:
 def summarise(reader: Reader) -> Summary:
     """The summary of `reader`'s recording."""
     info = reader.run.info
-    processes = reader.arrays("processes", ["process", "start_ns"])
+    processes = reader.arrays("processes", ["process", "pid", "ppid", "start_ns"])
     tracks = reader.arrays("tracks", ["track", "process", "name"])
     steps = MeasuredSteps(reader)
     counters = Counters(reader, tracks, processes)
     times = steps.times()
     sums = _sum_up(reader, steps, times, tracks)
+    makes_steps = _step_tracks(sums, steps, times, tracks) if sums and times else None
     ranks = rank_times(reader)
     return Summary(
         info=info,
@@ -141,9 +142,7 @@ def summarise(reader: Reader) -> Summary:
         switches=switches(counters, steps, times, info),
         limits=limits(counters, info),
         memory=memory_of(counters, steps, info),
-        threads=thread_times(
-            reader, steps, times, tracks, _step_tracks(sums, steps, times, tracks) if sums and times else None
-        ),
+        threads=thread_times(reader, steps, times, tracks, makes_steps),
         operators=_operators(sums, steps, times, tracks, info.versions),
         modules=module_times(reader, sums.self_by_module, _divisor(times)) if sums else None,
         ranks=len(ranks),

@@ -94,12 +94,13 @@ class Sampled:
         for number, row in self.file.processes.items():
             if number in self.process_of:
                 continue
-            end_ns = int(row["end_ns"]) or EVER
+            begins_ns = int(row["start_ns"]) + self.shift_ns
+            end_ns = int(row["end_ns"]) + self.shift_ns if row["end_ns"] else EVER
             for process in processes:
                 about = process.decoder.about
                 start_ns = int(about.get("start_ns", -1))
                 is_same = about.get("pid") == int(row["pid"]) and process.rank == self.rank
-                if is_same and int(row["start_ns"]) - SLACK_NS <= start_ns <= end_ns:
+                if is_same and begins_ns - SLACK_NS <= start_ns <= end_ns:
                     self.process_of[number] = process.number
                     break
 
@@ -187,13 +188,6 @@ class Sampled:
         elif not self.file.is_damaged:
             return told
         return [*told, dict(zip(_PROBLEM, ("stacks_cut", what, "record again", "the samples after that"), strict=True))]
-
-
-def files(raw: Path) -> list[tuple[Path, str]]:
-    """The files of samplers below `raw`, a raw folder or that of the recordings of ranks, each with its rank."""
-    names = f"{sampled.FILE}*"
-    of_ranks = [(path, path.parent.parent.name) for path in sorted(raw.glob(f"*/raw/{names}"))]
-    return [*((path, "") for path in sorted(raw.glob(names))), *of_ranks]
 
 
 def whole_waits(rows: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from layerscope.cli._accounts import counters_of_process, totals_of_threads, unt
 from layerscope.cli._frames import Frames
 from layerscope.cli._open_spans import OpenSpans
 from layerscope.cli._process import Process, TrackKeys
-from layerscope.cli._sampled import EVER, Sampled, SampledStacks, files
+from layerscope.cli._sampled import EVER, Sampled, SampledStacks
 from layerscope.cli._small_tables import SmallTables
 from layerscope.cli._spans import Columns
 from layerscope.cli._texts import ProcessTexts, Texts
@@ -61,7 +61,7 @@ class Stacks:
 
     def advance(self) -> None:
         """Read what is new in the files of the samplers."""
-        for path, rank in files(self.raw):
+        for path, rank in sampled.files(self.raw):
             if path not in self._sources:
                 shift_ns = self.shifts_ns.get(rank, 0)
                 self._sources[path] = Sampled(path, rank, shift_ns, self._sampled, self.tracks)
@@ -212,7 +212,7 @@ class Stacks:
         """A process of which nothing but samples were recorded: a child that ran nothing of a framework."""
         decoder = Decoder(shift_ns=source.shift_ns)
         row = source.file.processes[number]
-        decoder.about |= {"pid": int(row["pid"]), "start_ns": int(row["start_ns"])}
+        decoder.about |= {"pid": int(row["pid"]), "start_ns": int(row["start_ns"]) + source.shift_ns}
         texts = ProcessTexts(self.texts, [])
         return Process(place, "", spool.SpoolReader(source.path.parent), texts, decoder, self.tracks, source.rank)
 

@@ -103,9 +103,11 @@ class Recorder:
             self._receiver = receiver
 
     def watch(self) -> None:
-        """Call it every second or so: replaces a drainer that has ended."""
+        """Call it every second or so: replaces a drainer or a sampler that has ended."""
         with surviving(self.problems):
             self.link.watch()
+            if self.sampler is not None:
+                self.sampler.watch()
             if self.on_watch is not None:
                 self.on_watch()
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
-# The file lies beside the folders of the processes.
+# The file lies beside the folders of the processes. A sampler that took the place of another writes FILE.1, FILE.2, ...
 FILE = "stacks"
+_FILES = (FILE, f"{FILE}.[0-9]*")
 NONE = 0xFFFFFFFF
 
 (
@@ -32,14 +35,14 @@ THREAD = np.dtype(
 CODE = np.dtype(
     [
         ("code", "<u4"), ("process", "<u4"), ("first_line", "<i4"), ("name_bytes", "<u4"), ("file_bytes", "<u4"),
-        ("lines_bytes", "<u4"), ("python", "<u4"), ("pad", "<u4"),
+        ("lines_bytes", "<u4"), ("python", "<u4"), ("known_as", "<u4"),
     ]
 )  # fmt: skip
 NATIVE, PYTHON, JIT, KERNEL, CUT = range(5)
 FRAME = np.dtype([("frame", "<u4"), ("kind", "<u4"), ("of", "<u4"), ("flags", "<u4"), ("address", "<u8")])
 STACK = np.dtype([("stack", "<u4"), ("parent", "<u4"), ("frame", "<u4"), ("depth", "<u4")])
 CPU, OFFCPU, FAULT = range(3)
-EXACT, PREEMPTED, NO_SPLICE, UNFINISHED = 1, 2, 4, 8
+EXACT, PREEMPTED, NO_SPLICE, UNFINISHED, BEFORE = 1, 2, 4, 8, 16
 NO_FILE, PIPE, SOCKET, REGULAR, TERMINAL, EVENT = range(6)
 NO_SYSTEM_CALL, UNKNOWN_SYSTEM_CALL = -1, -2
 SAMPLE = np.dtype(
@@ -64,3 +67,11 @@ QUALITY_OF = np.dtype(
         )
     ]
 )  # fmt: skip
+
+
+def files(raw: Path) -> list[tuple[Path, str]]:
+    """The files of samplers below `raw`, a raw folder or that of the recordings of ranks, each with its rank."""
+    found = [(path, "") for pattern in _FILES for path in sorted(raw.glob(pattern))]
+    return found + [
+        (path, path.parent.parent.name) for pattern in _FILES for path in sorted(raw.glob(f"*/raw/{pattern}"))
+    ]

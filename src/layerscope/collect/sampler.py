@@ -1,8 +1,9 @@
 """The session's end of the sampler (`native/sampler`): starts it, hands it the areas of samples, and ends it.
 
 The sampler is a program in C beside the recorded one. It opens events on that one's threads from outside, reads what
-the handler inside writes for each, unwinds, and writes `raw/stacks`. When it is gone nothing is sampled any more; the
-program does not notice. No call blocks on a sampler that does not listen.
+the handler inside writes for each, unwinds, and writes `raw/stacks`. One that dies is replaced: the areas are kept here
+until it says that it needs them no more, so another one goes on with them, in a file of its own. The program does not
+notice. No call blocks on a sampler that does not listen.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from layerscope.collect.agent import LIBRARY
 from layerscope.collect.layout import MESSAGE, MESSAGE_MAGIC
 from layerscope.collect.link import Message, open_log
+from layerscope.collect.spool import read_options, stacks_bytes
 from layerscope.model.events import Problem
 from layerscope.model.layers import STACKS
 
@@ -29,6 +31,7 @@ BINARY = LIBRARY.with_name("layerscope-sampler")
 _CHECK_S = 10.0
 # At the end it reads all that is left; a stopped one must not keep the prompt.
 _PATIENCE_S = 10.0
+_MOST_SAMPLERS = 3
 # The message that names the program; of the others, what layout.SEND_SAMPLES says.
 _MAIN = 0
 _ALLOW = (
@@ -47,10 +50,14 @@ class Sampler:
         self.raw = raw
         self.hz = hz
         self.cpu_ns = 0
+        self.samplers = 0
         self.uses_timers = False
         self._problems = problems
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._resolved = ""
+        self._main = b""
+        self._kept: dict[bytes, int] = {}  # areas, by the message that goes with each
         self._untold: collections.deque[tuple[bytes, int]] = collections.deque()
         # The program is waited for in one thread, its memory arrives in another.
         self._lock = threading.RLock()
@@ -84,17 +91,23 @@ class Sampler:
             self._problems.append(unable)
             if not self.uses_timers:
                 return False
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # Not by a link in the recording, whose file system may go away.
-        command = [str(BINARY), str(theirs.fileno()), os.path.realpath(self.raw), str(self.hz)]
+        self._resolved = os.path.realpath(self.raw)
+        return self._begin()
+
+    def _begin(self) -> bool:
+        """Start a sampler and queue all that is known for it: nothing for the first, everything for a later one."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        words = [theirs.fileno(), self._resolved, self.hz, stacks_bytes(read_options(self.raw)), self.samplers]
         log = open_log(self.raw, "sampler")
         try:
             self._process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
-                process_group=0,
+                [str(BINARY), *map(str, words)], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=log, process_group=0,
             )  # fmt: skip
         except OSError as error:
             ours.close()
+            self._process = None
             what = f"the sampler of stacks could not be started: {error.strerror}"
             self._problems.append(Problem(STACKS, "no_sampler", what, "raise ulimit -u", "all stacks and waits"))
             return False
@@ -104,61 +117,109 @@ class Sampler:
                 log.close()
         ours.setblocking(False)
         self._control = ours
+        self.samplers += 1
+        main = [(self._main, -1)] if self._main else []
+        self._untold = collections.deque([*main, *self._kept.items()])
         return True
 
     def begin(self, pid: int, start_ns: int) -> None:
         """The program `pid` runs, since `start_ns`."""
         with self._lock:
-            self._untold.appendleft((MESSAGE.pack(MESSAGE_MAGIC, _MAIN, pid, 0, start_ns), -1))
+            self._main = MESSAGE.pack(MESSAGE_MAGIC, _MAIN, pid, 0, start_ns)
+            self._untold.appendleft((self._main, -1))
         self.pump()
 
     def keep(self, message: Message, fd: int) -> None:
-        """A process handed an area over: pass it on. `fd` is closed then."""
+        """A process handed an area over: keep it, and pass it on."""
         packed = MESSAGE.pack(
             MESSAGE_MAGIC, message["type"], message["pid"], message["index"], message["process_start"]
         )
         with self._lock:
+            if packed in self._kept:
+                os.close(self._kept[packed])
+            self._kept[packed] = fd
+            self._untold = collections.deque(pair for pair in self._untold if pair[0] != packed)
             self._untold.append((packed, fd))
         self.pump()
 
     def pump(self) -> None:
-        """Tell the sampler what it takes without blocking."""
+        """Tell the sampler what it takes without blocking, and hear what it needs no more."""
         with self._lock:
-            while self._untold:
-                packed, fd = self._untold[0]
-                try:
-                    if self._control is not None:
-                        socket.send_fds(self._control, [packed], [fd] if fd >= 0 else [])
-                except BlockingIOError:
-                    return
-                except OSError:  # it has ended, or does not listen at the end: `end` says so
-                    self._hang_up()
-                self._untold.popleft()
-                if fd >= 0:
-                    os.close(fd)
+            try:
+                while self._control is not None and self._hear(self._control):
+                    pass
+                while self._control is not None and self._untold:
+                    packed, fd = self._untold[0]
+                    socket.send_fds(self._control, [packed], [fd] if fd >= 0 else [])
+                    self._untold.popleft()
+            except BlockingIOError:
+                return
+            except OSError:  # it has ended, or does not listen at the end: `watch` or `end` says so
+                self._hang_up()
+
+    def _hear(self, control: socket.socket) -> bool:
+        """Take one message, of an area that can go. Whether there was one."""
+        try:
+            packed = control.recv(4096)
+        except BlockingIOError:
+            return False
+        if not packed:
+            self._hang_up()
+        elif packed in self._kept:
+            self._untold = collections.deque(pair for pair in self._untold if pair[0] != packed)
+            os.close(self._kept.pop(packed))
+        return bool(packed)
 
     def _hang_up(self) -> None:
         if self._control is not None:
             self._control.close()
         self._control = None
 
+    def watch(self) -> None:
+        """Replace a sampler that has ended. Call it every second or so, and when a child has ended."""
+        with self._lock:
+            if self._process is None or self._process.poll() is None or self.samplers >= _MOST_SAMPLERS:
+                return
+            what = f"the sampler of stacks ended in the middle of the run (status {self._process.returncode})"
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+            self._hang_up()
+            remedy = "nothing to do: another one went on; `gaps` has the time between"
+            lost = "stacks and waits of that time, and of up to a quarter of a second before"
+            self._problems.append(Problem(STACKS, "sampler_restarted", what, remedy, lost))
+            self._begin()
+        self.pump()
+
     def end(self) -> None:
         """Let it take the rest; one that does not answer is killed."""
-        if self._process is None:
-            return
-        with self._lock, contextlib.suppress(OSError):
-            if self._control is not None:
-                self._control.settimeout(_PATIENCE_S)
-            self.pump()
+        if self._process is not None:
+            with self._lock, contextlib.suppress(OSError):
+                if self._control is not None:
+                    self._control.settimeout(_PATIENCE_S)
+                self._tell_rest()
+            self._wait(self._process)
             self._hang_up()
+        self._process = None
+        for fd in self._kept.values():
+            os.close(fd)
+        self._kept.clear()
+        self._untold.clear()
+
+    def _tell_rest(self) -> None:
+        while self._control is not None and self._untold:
+            packed, fd = self._untold.popleft()
+            socket.send_fds(self._control, [packed], [fd] if fd >= 0 else [])
+        if self._control is not None:
+            # Not closed: with something in it that was not read, the other end would lose what was sent.
+            self._control.shutdown(socket.SHUT_WR)
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> None:
         try:
-            out, _ = self._process.communicate(timeout=_PATIENCE_S)
-            self.cpu_ns = int(json.loads(out.splitlines()[-1])["cpu_ns"])
+            out, _ = process.communicate(timeout=_PATIENCE_S)
+            self.cpu_ns += int(json.loads(out.splitlines()[-1])["cpu_ns"])
         except (subprocess.TimeoutExpired, ValueError, KeyError, IndexError):
-            self._process.kill()
-            self._process.communicate()
-            status = self._process.returncode
-            what = f"the sampler of stacks did not come to its end (status {status})"
+            process.kill()
+            process.communicate()
+            what = f"the sampler of stacks did not come to its end (status {process.returncode})"
             remedy = "record again; the sampler must not be stopped or killed"
             self._problems.append(Problem(STACKS, "sampler_lost", what, remedy, "stacks and waits from then on"))
-        self._process = None

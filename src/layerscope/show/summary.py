@@ -12,13 +12,13 @@ from pathlib import Path
 
 from layerscope import units
 from layerscope.analyse.module_times import ModuleRow, ModuleTimes
-from layerscope.analyse.resources import Memory
 from layerscope.analyse.step_times import StepTimes
 from layerscope.analyse.summary import Cost, OpenOperators, OperatorRow, OperatorTimes, Summary
 from layerscope.analyse.tables.operators import EMPTY
 from layerscope.analyse.thinned import Thinned
 from layerscope.model.layers import RANGES
 from layerscope.show.rank_line import rank_line
+from layerscope.show.resource_lines import resource_facts, thread_line
 from layerscope.show.terminal import display_width, printable, problem_sentence, shortened
 from layerscope.store.run import RunInfo
 
@@ -54,7 +54,7 @@ _IDLE = "no operator running: Python"
 
 def text(summary: Summary) -> str:
     """The whole summary."""
-    overview = [*_overview(summary), *_modules(summary)]
+    overview = [*_overview(summary), *_modules(summary), *_wrapped(thread_line(summary))]
     if summary.slowest_rank:
         overview += _wrapped(f"By rank: {rank_line(summary.slowest_rank)}")
     blocks = [_header(summary), overview, _operators(summary), _losses(summary), _closing(summary)]
@@ -125,7 +125,8 @@ def _ending(info: RunInfo) -> str:
 
 def _overview(summary: Summary) -> list[str]:
     """On the left the phases of a step, on the right what else is known about it."""
-    facts = [fact for fact in (_steady(summary.steps), *_resources(summary), _memory(summary.memory)) if fact]
+    noun = _noun(summary.steps) if summary.steps else ""
+    facts = [fact for fact in (_steady(summary.steps), *resource_facts(summary, noun)) if fact]
     kinds = _kinds(summary.operators)
     if summary.steps is None:
         reason = "No step was found (no optimizer, data loader, module call or mark): figures are of the whole run."
@@ -234,37 +235,6 @@ def _steady(steps: StepTimes | None) -> str:
     return f"{_noun(steps)}s {how}: no drift, {outliers}{slowest}"
 
 
-def _resources(summary: Summary) -> list[str]:
-    resources = summary.resources
-    if resources is None:
-        return ["CPU time and page faults were not recorded"]
-    per = " in the whole run" if summary.steps else ""
-    if summary.steps and resources.per_step:
-        per = f" a {_noun(summary.steps)}"
-    of = f" of {resources.cpus:g}" if resources.cpus else ""
-    busy = f"{resources.busy_cpus:.1f}{of} {_plural('CPU', resources.cpus or 2)} busy"
-    kernel = f", {units.duration(resources.kernel_ns)} in the kernel" if resources.kernel_ns is not None else ""
-    lines = [f"CPU {units.duration(resources.cpu_ns)}{per}: {busy}{kernel}"]
-    if resources.faults_minor is not None:
-        disk = _amount(resources.faults_major) if resources.faults_major else "none"
-        lines.append(f"page faults {_amount(resources.faults_minor)}{per}, {disk} from disk")
-    return lines
-
-
-def _memory(memory: Memory | None) -> str:
-    if memory is None:
-        return "memory was not recorded"
-    if memory.end_bytes is None:
-        return f"memory at most {units.size(memory.peak_bytes)}"
-    size = f"memory {units.size(memory.end_bytes)} at the end"
-    if memory.growth_bytes is None:
-        peak = units.size(memory.peak_bytes)
-        return f"{size}, at most {peak}" if peak != units.size(memory.end_bytes) else size
-    if memory.is_growing:
-        return f"{size}, growing: +{units.size(memory.growth_bytes)} from first to last third"
-    return f"{size}, not growing"
-
-
 def _modules(summary: Summary) -> list[str]:
     modules = summary.modules
     if modules is None:
@@ -324,7 +294,7 @@ def _ranking(heading: str, rows: list[OperatorRow], steps: StepTimes | None, has
     divisor, unit = _scale(steps.mean_ns if steps else max(row.self_ns for row in rows))
     unit_heading = f"{unit}/{_noun(steps)}" if steps else unit
     figure = max(8, len(unit_heading))
-    calls = [_amount(row.calls) if row.calls else "" for row in rows]
+    calls = [units.amount(row.calls) if row.calls else "" for row in rows]
     # Room for what is below is scarce.
     number = max(5 if has_below else 7, *map(len, calls))
     lines = [f"{heading:<{width}}  {unit_heading:>{figure}}  {'share':>5}  {'calls':>{number}}"]
@@ -442,13 +412,6 @@ def _percent(share: float) -> str:
 
 def _cost_percent(share: float) -> str:
     return "<0.1 %" if share < 0.0005 else f"{100 * share:.1f} %"
-
-
-def _amount(value: float) -> str:
-    """A count, or a mean of counts: 391, 2.5, 0.04."""
-    if value >= 100 or value == 0 or (value > 0.5 and abs(value - round(value)) < 0.005):
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 0.1 else "<0.1"
 
 
 def _plural(noun: str, number: float) -> str:

@@ -12,8 +12,9 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -118,7 +119,7 @@ def merged(outer: RunInfo, infos: Sequence[RunInfo]) -> RunInfo:
         exit=next((info.exit for info in infos if info.exit.code or info.exit.signal), first.exit or ExitState()),
         program=ProgramState(
             max(info.program.wall_ns for info in infos),
-            *(sum(getattr(info.program, name) for info in infos) for name in ProgramState.__struct_fields__[1:]),
+            *(_known_sum(getattr(info.program, name) for info in infos) for name in ProgramState.__struct_fields__[1:]),
         ),
         cost=RecordingCost(
             *(sum(getattr(info.cost, name) for info in infos) for name in RecordingCost.__struct_fields__)
@@ -143,3 +144,9 @@ def _layers(infos: Sequence[RunInfo]) -> list[LayerState]:
         for name in ("records", "dropped", "cpu_ns", "bytes"):
             setattr(total, name, getattr(total, name) + getattr(layer, name))
     return list(found.values())
+
+
+def _known_sum(values: Iterable[int | None]) -> Any:
+    """The sum over the ranks that know theirs; None when none does."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 
-from given import MODE, Busy, SECONDS, SEED, burn, chosen, descriptors
+from given import MODE, SECONDS, SEED, Busy, burn, chosen, descriptors
 
 left = int(sys.argv[4]) if len(sys.argv) > 4 else 4
 print(left, descriptors(), flush=True)

@@ -56,7 +56,8 @@ if MODE == "later":
     os.dup2(os.open("later", os.O_CREAT | os.O_RDWR), 2)
 inner(MODES[MODE])
 if MODE == "later":
-    text = open("later").read()
+    with open("later") as file:
+        text = file.read()
     print("Timeout (" in text, "inner" in text, "Fatal" in text)
     os.unlink("later")
 time.sleep(60) if MODE == "in_thread" else None

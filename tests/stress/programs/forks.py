@@ -34,13 +34,13 @@ planned = [[chosen.randrange(100) for _ in range(count)] for _ in found]
 with ThreadPoolExecutor(3) as pool:
     work = [pool.submit(burn, 0.2 * count / 10) for _ in range(6)]
     if MODE == "threads":
-        threads = [threading.Thread(target=fork_and_wait, args=one) for one in zip(planned, found)]
+        threads = [threading.Thread(target=fork_and_wait, args=one) for one in zip(planned, found, strict=True)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     else:
-        for one in zip(planned, found):
+        for one in zip(planned, found, strict=True):
             fork_and_wait(*one)
     print(sum(one.result() is None for one in work))
 for statuses in found:

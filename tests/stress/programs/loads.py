@@ -22,7 +22,8 @@ def use(times, steps, into):
 steps = [[chosen.randrange(1, 2_000_000) for _ in range(rounds(60))] for _ in range(3)]
 sums = [[] for _ in steps]
 busy = Busy(1)
-threads = [threading.Thread(target=use, args=(len(one), one, into)) for one, into in zip(steps, sums)]
+pairs = zip(steps, sums, strict=True)
+threads = [threading.Thread(target=use, args=(len(one), one, into)) for one, into in pairs]
 for thread in threads:
     thread.start()
 for thread in threads:

@@ -1,5 +1,5 @@
-"""Signals at random from another process, each counted by a handler of the program's. The next one is sent when the last
-was seen: none may be lost, and none come twice."""
+"""Signals at random from another process, each counted by a handler of the program's. The next one is sent when the
+last was seen: none may be lost, and none come twice."""
 
 import collections
 import os
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from given import MODE, Busy, SEED, chosen, descriptors, rounds
+from given import MODE, SEED, Busy, chosen, descriptors, rounds
 
 SENDER = """
 import os, random, sys

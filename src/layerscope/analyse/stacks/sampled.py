@@ -67,7 +67,7 @@ class Stacks:
 
 def read_stacks(reader: Reader, frames: Frames) -> Stacks:
     """The stacks of a recording; frames that are new become known to `frames`."""
-    columns = _joined(reader.pieces("stacks", ["stack", "parent", "frame", "depth"]), _STACK_TYPES)
+    columns = _filled(reader.pieces("stacks", list(_STACK_TYPES)), _STACK_TYPES, reader.rows("stacks"))
     rows = reader.arrays("frames", ["frame", "layer", "name", "file", "line", "object"])
     layer_of = np.array([FRAME_LAYERS.index(str(name)) for name in rows["layer.names"]], np.int64)
     layer = layer_of[rows["layer"]] if len(rows["layer"]) else np.zeros(0, np.int64)
@@ -153,7 +153,7 @@ def read_samples(
             rows = np.flatnonzero(is_chosen & ~left_out)
             yield {name: columns[name][rows] for name in _SAMPLE_TYPES if with_place or name not in ("track", "step")}
 
-    found = _joined(pieces(), _SAMPLE_TYPES)
+    found = _filled(pieces(), _SAMPLE_TYPES, reader.rows("samples"))
     return Samples(**found, states=[str(name) for name in states], idle_weight=idle_weight)
 
 
@@ -175,14 +175,17 @@ def _chosen(
     return chosen, (names == "offcpu")[columns["kind"]]
 
 
-def _joined(pieces: Iterable[dict[str, NDArray[Any]]], types: dict[str, type]) -> dict[str, NDArray[Any]]:
-    """The columns of all pieces in these types; one that no piece has is empty."""
-    parts: dict[str, list[NDArray[Any]]] = {name: [np.zeros(0, kind)] for name, kind in types.items()}
+def _filled(pieces: Iterable[dict[str, NDArray[Any]]], types: dict[str, type], most: int) -> dict[str, NDArray[Any]]:
+    """The columns of all pieces, which have `most` rows or fewer; a column that is in no piece is empty."""
+    whole = {name: np.empty(most, kind) for name, kind in types.items()}
+    rows, names = 0, set[str]()
     for piece in pieces:
-        for name, kind in types.items():
-            if name in piece:
-                parts[name].append(piece[name].astype(kind, copy=False))
-    return {name: np.concatenate(parts.pop(name)) for name in types}
+        names = names or piece.keys() & types.keys()
+        count = len(piece[next(iter(names))])
+        for name in names:
+            whole[name][rows : rows + count] = piece[name]
+        rows += count
+    return {name: values[: rows if name in names else 0] for name, values in whole.items()}
 
 
 def chosen_rows(reader: Reader, columns: dict[str, NDArray[Any]], choice: Choice, rows: int) -> Bools:

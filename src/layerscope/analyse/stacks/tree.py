@@ -76,7 +76,7 @@ def by_level(up: Ints, depth: Ints | None = None) -> list[Ints]:
     depth = depths(up) if depth is None else depth
     most = int(depth.max(initial=-1))
     # NumPy sorts short integers by radix.
-    order = np.argsort(depth.astype(np.uint16) if most < 1 << 16 else depth, kind="stable")
+    order = np.argsort(depth.astype(np.uint16) if most < 1 << 16 else depth, kind="stable").astype(up.dtype)
     return np.split(order, np.searchsorted(depth[order], np.arange(1, most + 1))) if most >= 0 else []
 
 

@@ -15,8 +15,8 @@ unit              unit of first, last, min, max: ns, bytes or count
 
 tid, name         of a thread
 dur_ns            how long the step took, or the thread lived since it was first seen
-cpu_ns            CPU time. Of a process the last reading; of a step from samples: wrong by less than a period (10 ms) for
-                  each thread that was busy when it began or ended
+cpu_ns            CPU time. Of a process the last reading; of a step from samples: wrong by less than a period
+                  of the sampling (10 ms) for each thread that was busy when it began or ended
 cpus_used         cpu_ns divided by the duration: 2 is two CPUs that were always busy
 delay_ns          time in which threads could run and had no CPU, added up
 switches, forced  how often threads left a CPU, and how often because others wanted it
@@ -26,9 +26,9 @@ peak_bytes        the most memory the process held
 read_bytes,       what it read from and wrote to storage. What was read before is in memory: rchar_bytes and wchar_bytes
 write_bytes       among the counters count that too. Those of children count once they have been waited for
 
-None is what nobody told. delay_ns, switches and migrations are known where stacks are recorded, about once a second, and
-of threads that live for less than that only cpu_ns. What is read from the system is known of a step that is at least
-as long as the time between two readings, and follows a straight line between them.
+None is what nobody told. delay_ns, switches and migrations are known where stacks are recorded, about once a second,
+and of threads that live for less than that only cpu_ns. What is read from the system is known of a step that is at
+least as long as the time between two readings, and follows a straight line between them.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ forward_ns     the forward pass
 backward_ns    the backward pass
 optimizer_ns   the optimizer
 other_ns       the rest
-cpus_used      CPU time of all threads of its process in it divided by dur_ns: 2 is two CPUs that were always busy. Known
-               where stacks are recorded; the CPU time is wrong by less than the period of samples (10 ms) for each
-               thread that was busy when the step began or ended. layerscope table counters --by step has more
+cpus_used      CPU time of all threads of its process in it divided by dur_ns: 2 is two CPUs that were always busy.
+               Known where stacks are recorded; the CPU time is wrong by less than the period of samples (10 ms) for
+               each thread that was busy when the step began or ended. layerscope table counters --by step has more
 of_median      dur_ns divided by the median of the steps of its process that are not warm-up:
                2 is a step that took twice as long as usual
 warmup         left out of the averages, because the first steps set things up

@@ -12,9 +12,12 @@ avg_ns       mean of those that were measured from end to end
 max_ns       the longest of these
 exact_share  the part of total_ns that was measured from end to end. The rest is from waits that were seen by chance and
              stand for others
+waker        the thread that ended most of total_ns, as far as that is known; none where a timer or a device did. Known
+             in recordings of root, or of users with CAP_PERFMON
+waker_line   innermost line of Python, or else native function, of the waker's nearest sample, up to 20 ms away
 
 Idle waits, in which a thread of a pool has no work, are one row "idle"; --by idle shows them as the others. --by state,
-thread, line, symbol, module, operator, phase and step make one row for each of these and each state.
+thread, line, symbol, module, operator, phase, step and waker make one row for each of these and each state.
 """
 
 from __future__ import annotations
@@ -30,12 +33,13 @@ from layerscope.analyse.stacks.by_frame import BY_COLUMNS, NO_OPERATOR, UNKNOWN,
 from layerscope.analyse.stacks.frames import Frames
 from layerscope.analyse.stacks.places import innermost, named
 from layerscope.analyse.stacks.tree import Ints
+from layerscope.analyse.stacks.wakers import stacks_of_wakers
 from layerscope.analyse.tables.modules import OUTSIDE
 
 if TYPE_CHECKING:
     from layerscope.store.reader import Reader
 
-BY = ("idle", "state", "thread", "line", "symbol", "module", "operator", "phase", "step")
+BY = ("idle", "state", "thread", "line", "symbol", "module", "operator", "phase", "step", "waker")
 REFUSED: dict[str, str] = {}
 _STATE = ResultColumn("state", "string", "", "what it waited for")
 _WHERE = (
@@ -51,12 +55,17 @@ _TIMES = (
     ResultColumn("max_ns", "int64", NS, "the longest of these"),
     ResultColumn("exact_share", "float64", SHARE, "the part of total_ns that was measured from end to end"),
 )
-COLUMNS = (_STATE, *_WHERE, *_TIMES)
+_WAKERS = (
+    ResultColumn("waker", "string", "", "the thread that ended most of it"),
+    ResultColumn("waker_line", "string", "", "where that thread was then, by its nearest sample"),
+)
+COLUMNS = (_STATE, *_WHERE, *_TIMES, *_WAKERS)
 _MORE = {
     **BY_COLUMNS,
     **{column.name: column for column in _WHERE},
     "phase": ResultColumn("phase", "string", "", "loading, forward, backward, optimizer, other; none outside steps"),
     "idle": ResultColumn("idle", "bool", "", "whether it waited for work as a thread of a pool"),
+    "waker": ResultColumn("waker", "string", "", "the thread that ended the waits; none if that is not known"),
 }
 TOP = 30
 EMPTY = "No waits were recorded. " + sampled.EMPTY.partition(". ")[2]
@@ -65,15 +74,21 @@ IDLE = "idle"
 NO_LINE = "outside Python"
 _QUERY = """
     WITH folded AS (
-        SELECT {columns}, weight_ns, count, exact, idle AS is_idle FROM waits_found
-    )
+        SELECT {columns}, weight_ns, count, exact, idle AS is_idle, ended_by FROM waits_found
+    ), by_waker AS (
+        SELECT {keys}, ended_by, sum(weight_ns) AS ended_ns FROM folded WHERE ended_by IS NOT NULL
+        GROUP BY {keys}, ended_by
+    ), mostly AS (
+        SELECT {keys}, arg_max(ended_by, (ended_ns, ended_by)) AS by_whom FROM by_waker GROUP BY {keys}
+    ), summed AS (
     SELECT {keys}, sum(count) AS count, sum(weight_ns) AS total_ns,
            CASE WHEN NOT bool_or(is_idle)
                 THEN sum(weight_ns) / greatest((SELECT sum(weight_ns) FROM folded WHERE NOT is_idle), 1) END AS share,
            round(avg(weight_ns) FILTER (exact)) AS avg_ns, max(weight_ns) FILTER (exact) AS max_ns,
            coalesce(sum(weight_ns) FILTER (exact), 0) / greatest(sum(weight_ns), 1) AS exact_share,
            bool_or(is_idle) AS last
-    FROM folded GROUP BY {keys}"""
+    FROM folded GROUP BY {keys})
+    SELECT summed.*, {wakers} FROM summed LEFT JOIN mostly ON {same}"""
 
 
 def build(reader: Reader, by: str | None = None) -> Result:

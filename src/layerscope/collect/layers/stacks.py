@@ -6,6 +6,7 @@ new in its file as columns, in which the numbers are the sampler's own.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from dataclasses import dataclass, field
@@ -39,7 +40,10 @@ class ObjectFile:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A code object of Python. `lines`: its co_linetable, as Python 3.`python` writes it."""
+    """A code object of Python. `lines`: its co_linetable, as Python 3.`python` writes it.
+
+    `known_as`: how its process calls it in what it hands over, NONE: not at all.
+    """
 
     process: int
     name: str
@@ -47,11 +51,16 @@ class Code:
     first_line: int
     python: int
     lines: bytes
+    known_as: int = sampled.NONE
 
 
 @dataclass(slots=True)
 class SampledFile:
-    """What the raw file `path` holds; `advance` reads on. A file that is not there holds nothing."""
+    """What the raw file `path` holds; `advance` reads on. A file that is not there holds nothing.
+
+    Where the sampler took the place of another, what only that one's file has is taken from there: names of code
+    objects, and how much of a thread's CPU time before is told already. `ended`: nothing more will come.
+    """
 
     path: Path
     settings: dict[str, Any] = field(default_factory=dict)
@@ -64,6 +73,7 @@ class SampledFile:
     until_ns: int = -1  # all samples that began before this have been read
     ended: bool = False
     _reader: spool.SpoolReader | None = None
+    _before: _Predecessor | None = None
     _fresh: dict[int, list[np.ndarray]] = field(default_factory=dict)
 
     def advance(self) -> None:
@@ -72,8 +82,20 @@ class SampledFile:
             if not self.path.is_file():
                 return
             self._reader = spool.SpoolReader(self.path)
+        # Looked at before reading: a sampler that has been replaced writes no more.
+        is_replaced = self._neighbour(1).exists()
         for chunk in self._reader.chunks():
             self._add(chunk)
+        self.ended |= is_replaced
+
+    @property
+    def gap_ns(self) -> tuple[int, int] | None:
+        """From when until when there was no sampler, before the one that wrote this; None: it was the first."""
+        before = self._predecessor()
+        if before is None or "began_ns" not in self.settings:
+            return None
+        began_ns = int(self.settings["began_ns"])
+        return min(max(before.until_ns, before.last_ns), began_ns), began_ns
 
     def take(self, kind: int) -> np.ndarray:
         """The rows of chunks of this kind (FRAMES, STACKS, SAMPLES or ACCOUNTS) that have come since the last call."""
@@ -111,6 +133,8 @@ class SampledFile:
             self.threads.update((int(row["thread"]), row) for row in rows)
         elif kind == sampled.QUALITY:
             self.quality = rows[-1] if len(rows) else self.quality
+        elif kind == sampled.SAMPLES:
+            self._fresh.setdefault(kind, []).append(self._without_earlier(rows))
         else:
             self._fresh.setdefault(kind, []).append(rows)
 
@@ -133,12 +157,76 @@ class SampledFile:
             ends = np.cumsum([at, *lengths]).tolist()
             name, file, lines = (payload[a:b] for a, b in itertools.pairwise(ends))
             at += _padded(sum(lengths))
-            self.codes.append(
-                Code(
-                    int(head["process"]), name.decode("utf-8", "replace"), file.decode("utf-8", "replace"),
-                    int(head["first_line"]), int(head["python"]), lines,
-                )
+            code = Code(
+                int(head["process"]), name.decode("utf-8", "replace"), file.decode("utf-8", "replace"),
+                int(head["first_line"]), int(head["python"]), lines, int(head["known_as"]),
             )  # fmt: skip
+            self.codes.append(code if any(lengths) else self._earlier_code(code))
+
+    # -- the file of the sampler before ------------------------------------------------------------
+
+    def _neighbour(self, by: int) -> Path:
+        name, _, number = self.path.name.partition(".")
+        generation = int(number or 0) + by
+        return self.path.with_name(f"{name}.{generation}" if generation else name)
+
+    def _predecessor(self) -> _Predecessor | None:
+        """What the sampler before wrote; None: there was none."""
+        if self._before is None and "." in self.path.name:
+            self._before = _Predecessor(self._neighbour(-1))
+            self._before.advance()
+        return self._before
+
+    def _earlier_code(self, code: Code) -> Code:
+        before, row = self._predecessor(), self.processes.get(code.process)
+        known = before.codes_of(int(row["pid"])) if before is not None and row is not None else {}
+        found = known.get(code.known_as)
+        return code if found is None else dataclasses.replace(found, process=code.process, known_as=code.known_as)
+
+    def _without_earlier(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of samples: what a thread has used before is less what an earlier file tells of that."""
+        whole = np.flatnonzero(rows["flags"] & sampled.BEFORE)
+        before = self._predecessor() if len(whole) else None
+        if before is None:
+            return rows
+        rows = rows.copy()
+        for place in whole.tolist():
+            told_ns = before.used_ns(int(self.threads[int(rows["thread"][place])]["tid"]))
+            rows["weight_ns"][place] -= min(told_ns, int(rows["weight_ns"][place]))
+        return rows
+
+
+class _Predecessor(SampledFile):
+    """A file whose sampler was replaced: read in one go, and of its samples nothing but sums by thread is kept."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.last_ns = -1
+        self._cpu_ns = np.zeros(0, np.uint64)
+
+    def _add_rows(self, kind: int, rows: np.ndarray) -> None:
+        if kind in (sampled.PROCESSES, sampled.THREADS):
+            super()._add_rows(kind, rows)
+        elif kind == sampled.SAMPLES and len(rows):
+            self.last_ns = max(self.last_ns, int(rows["at_ns"].max()))
+            cpu = rows[rows["kind"] == sampled.CPU]
+            if len(self._cpu_ns) < len(self.threads):
+                self._cpu_ns = np.pad(self._cpu_ns, (0, 2 * len(self.threads) - len(self._cpu_ns)))
+            np.add.at(self._cpu_ns, cpu["thread"], cpu["weight_ns"])
+
+    def used_ns(self, tid: int) -> int:
+        """CPU time of the thread that had this number at the end, in all programs that it was."""
+        total, next_start_ns = 0, 0
+        for number, row in sorted(self.threads.items(), reverse=True):
+            if int(row["tid"]) == tid and int(row["end_ns"]) == next_start_ns and number < len(self._cpu_ns):
+                total += int(self._cpu_ns[number])
+                next_start_ns = int(row["start_ns"])
+        return total
+
+    def codes_of(self, pid: int) -> dict[int, Code]:
+        """By its own number each code object of the process that had this number at the end."""
+        number = next((one for one, row in self.processes.items() if row["pid"] == pid and not row["end_ns"]), None)
+        return {code.known_as: code for code in self.codes if code.process == number}
 
 
 def _padded(length: int) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
+from layerscope.model.layers import CUMULATIVE, SYSTEM_COUNTERS
 from layerscope.show.exports.trace_columns import rows_of
 
 if TYPE_CHECKING:
@@ -163,8 +164,12 @@ def modules(reader: Reader) -> Texts:
 
 
 def counters(trace: Trace) -> Columns:
-    """The readings of the counters: `pid`, at_ns, name (a code into name.names), value."""
-    columns = trace.reader.arrays("counters", ["track", "at_ns", "name", "value"])
+    """The readings of the counters: `pid`, at_ns, name (a code into name.names), value.
+
+    Of those of the system that only grow, which would be slopes, how fast they did: CPUs as percent of one that is
+    always busy, the others a second.
+    """
+    columns = _as_rates(trace.reader.arrays("counters", ["track", "at_ns", "name", "value"]), trace.reader)
     columns["pid"] = np.zeros(len(columns["track"]), np.int64)
     kept = np.ones(len(columns["track"]), bool)
     for track in np.unique(columns["track"]).tolist():
@@ -175,6 +180,27 @@ def counters(trace: Trace) -> Columns:
             first_ns, end_ns = trace.window.process_ns.get(process, (0, 0))
             kept[rows] = (columns["at_ns"][rows] >= first_ns) & (columns["at_ns"][rows] < end_ns)
     return {name: values if name.endswith(".names") else values[kept] for name, values in columns.items()}
+
+
+def _as_rates(columns: Columns, reader: Reader) -> Columns:
+    """Every reading but the last of a counter that only grows becomes its growth a second until the next one."""
+    tracks = reader.arrays("tracks", ["track", "name"])
+    of_system = np.isin(columns["track"], tracks["track"][np.isin(tracks["name"], SYSTEM_COUNTERS)])
+    names = columns["name.names"].tolist()
+    grows = of_system & np.isin(columns["name"], [code for code, name in enumerate(names) if name in CUMULATIVE])
+    rows = np.flatnonzero(grows)
+    order = rows[np.lexsort((columns["at_ns"][rows], columns["name"][rows], columns["track"][rows]))]
+    track, name, at_ns, value = (columns[key][order] for key in ("track", "name", "at_ns", "value"))
+    passed_ns = np.diff(at_ns)
+    has_next = (np.diff(track) == 0) & (np.diff(name) == 0) & (passed_ns > 0)
+    first = np.flatnonzero(has_next)
+    per_s = np.diff(value)[first] * (1e9 / passed_ns[first])
+    is_time = np.array([text.endswith("_ns") for text in names], np.bool_)[name[first]]
+    rate = np.rint(np.where(is_time, per_s / 1e7, per_s)).astype(np.int64)  # 1e9 ns a second are 100 %
+    as_rate = [f"{text[:-3]}_percent" if text.endswith("_ns") else f"{text}_per_s" for text in names]
+    added = {"track": track[first], "at_ns": at_ns[first], "name": name[first] + len(names), "value": rate}
+    found = {key: np.append(columns[key][~grows], values) for key, values in added.items()}
+    return {**found, "name.names": np.array([*names, *as_rate], object)}
 
 
 @dataclass(frozen=True, slots=True)

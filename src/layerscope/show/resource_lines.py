@@ -1,0 +1,110 @@
+"""What the summary says of CPU time, switches, page faults, memory and I/O, and of what the thread of the steps did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from layerscope import units
+from layerscope.analyse.resources import Limits, Memory, Switches
+from layerscope.analyse.summary import Summary
+
+# Shares of a thread's time, and bytes of a run, below which there is nothing to say.
+_LEAST_SHARE = 0.01
+_LEAST_WAITING = 0.02
+_LEAST_BYTES = 1_000_000
+# Waiting for a CPU, as a part of the CPU time.
+_LEAST_DELAY = 0.1
+# A peak this much above what is held at the end is worth saying.
+_HIGH = 1.1
+# What a thread waits for, as the end of a sentence; see `analyse.waiting`.
+_WAITS = {
+    "preempted": "for a CPU that others had",
+    "gil": "for the GIL",
+    "lock": "for locks",
+    "barrier": "for OpenMP threads",
+    "pool": "for work (pool)",
+    "sleep": "in a sleep",
+    "yield": "in sched_yield",
+    "pipe": "for pipes (loader workers)",
+    "socket": "for sockets",
+    "file": "for files",
+    "event": "for events",
+    "page_fault": "for pages from disk",
+    "other": "for other things",
+}
+
+
+def resource_facts(summary: Summary, noun: str) -> Iterator[str]:
+    """One line each. `noun`: what a step is called; empty where there are none."""
+    resources = summary.resources
+    whole_run = " in the whole run" if noun else ""
+    per = f" a {noun}" if noun and resources is not None and resources.per_step else whole_run
+    if resources is None:
+        yield "CPU time and page faults were not recorded"
+    else:
+        of = f" of {resources.cpus:g}" if resources.cpus else ""
+        busy = f"{resources.busy_cpus:.1f}{of} {'CPU' if resources.cpus == 1 else 'CPUs'} busy"
+        kernel = f", {units.duration(resources.kernel_ns)} in the kernel" if resources.kernel_ns is not None else ""
+        yield f"CPU {units.duration(resources.cpu_ns)}{per}: {busy}{kernel}"
+    switches = summary.switches
+    if switches is not None:
+        per_switch = f" a {noun}" if noun and switches.per_step else whole_run
+        yield _switches(switches, per_switch)
+        is_worth = resources is not None and switches.delay_ns and switches.per_step == resources.per_step
+        if resources is not None and is_worth and (switches.delay_ns or 0) > _LEAST_DELAY * resources.cpu_ns:
+            yield f"threads waited {units.duration(switches.delay_ns or 0)}{per_switch} for a CPU, added up"
+    if summary.limits.throttled:
+        yield _throttled(summary.limits)
+    if resources is not None and resources.faults_minor is not None:
+        disk = units.amount(resources.faults_major) if resources.faults_major else "none"
+        yield f"page faults {units.amount(resources.faults_minor)}{per}, {disk} from disk"
+    yield _memory(summary.memory)
+    yield _storage(summary.limits, whole_run)
+
+
+def _switches(switches: Switches, per: str) -> str:
+    if not switches.count:
+        return ""
+    parts = [f"switches {units.amount(switches.count)}{per}", f"{units.amount(switches.forced)} forced"]
+    if switches.migrations:
+        parts.append(f"{units.amount(switches.migrations)} to another CPU")
+    return ", ".join(parts)
+
+
+def _throttled(limits: Limits) -> str:
+    spent = f", {units.duration(limits.throttled_ns)}" if limits.throttled_ns else ""
+    return f"throttled {limits.throttled:,} times{spent}: its control group has too few CPUs"
+
+
+def _memory(memory: Memory | None) -> str:
+    if memory is None:
+        return "memory was not recorded"
+    peak = units.size(memory.peak_bytes)
+    if memory.end_bytes is None:
+        return f"memory at most {peak}"
+    size = f"memory {units.size(memory.end_bytes)} at the end"
+    if memory.growth_bytes is None:
+        return f"{size}, at most {peak}" if peak != units.size(memory.end_bytes) else size
+    if memory.is_growing:
+        return f"{size}, growing: +{units.size(memory.growth_bytes)} from first to last third"
+    return f"{size}, not growing{f', at most {peak}' if memory.peak_bytes > _HIGH * memory.end_bytes else ''}"
+
+
+def _storage(limits: Limits, whole_run: str) -> str:
+    told = (("read", limits.read_bytes), ("wrote", limits.write_bytes))
+    parts = [f"{what} {units.size(size)}" for what, size in told if size is not None and size >= _LEAST_BYTES]
+    return f"disk: {', '.join(parts)}{whole_run}" if parts else ""
+
+
+def thread_line(summary: Summary) -> str:
+    """What the thread of the steps, or the main thread, did with its time; empty where it hardly waited."""
+    times = summary.threads
+    if times is None or sum(share for _, share in times.waits) < _LEAST_WAITING:
+        return ""
+    whose = "Main thread"
+    if times.per_step:
+        whose = "Thread of the steps" if times.threads == 1 else f"{times.threads} threads of the steps"
+    waits = [f"{share:.0%} {_WAITS.get(state, state)}" for state, share in times.waits if share >= _LEAST_SHARE]
+    untold = 1 - times.cpu - sum(share for _, share in times.waits)
+    rest = f"; {untold:.0%} not seen" if untold >= _LEAST_WAITING else ""
+    return f"{whose}: {times.cpu:.0%} on a CPU; waiting {', '.join(waits)}{rest}".replace("%", " %")
