@@ -22,6 +22,7 @@ enum {
     LS_SAMPLE_PAD = 0,   /* only `commit` and `bytes` count */
     LS_SAMPLE_STACK = 1, /* ls_sample */
     LS_SAMPLE_CODE = 2,  /* ls_sample_code: before the first sample that has the code */
+    LS_SAMPLE_MADE = 3,  /* ls_sample_made */
 };
 
 /* How the agent walks the frames of Python; LS_PYTHON_UNKNOWN: native frames alone. */
@@ -37,7 +38,8 @@ typedef struct {
     uint32_t uses_timers;   /* the samples come by timers of the process: nobody opens events for it */
     uint64_t python_eval;   /* address of _PyEval_EvalFrameDefault, 0: none */
     uint64_t python_runtime; /* address of _PyRuntime, 0: none */
-    uint8_t pad0[16];
+    uint32_t has_handler; /* the program handles SIGURG itself: it shall be sent none of ours any more */
+    uint8_t pad0[12];
     /* The writers' cache line. */
     uint64_t reserved;
     uint64_t samples, lost_full, lost_busy; /* busy: no scratch was free */
@@ -92,9 +94,19 @@ typedef struct {
     /* then name, file, lines, one after the other, padded to 16 */
 } ls_sample_code;
 
+/* Code that the process has just made. */
+typedef struct {
+    ls_sample_head head;
+    uint64_t address;
+    uint32_t code_bytes, name_bytes;
+    uint64_t pad;
+    /* then the name, padded so that the whole is a multiple of 16 */
+} ls_sample_made;
+
 _Static_assert(sizeof(ls_samples_header) == LS_SAMPLES_HEADER, "header of samples");
 _Static_assert(sizeof(ls_sample_head) == 16, "head of a sample");
 _Static_assert(sizeof(ls_sample) % 16 == 0, "sample");
 _Static_assert(sizeof(ls_sample_code) % 8 == 0, "code");
+_Static_assert(sizeof(ls_sample_made) == 40, "made");
 
 #endif

@@ -158,6 +158,10 @@ void ls_ring_account(ls_thread *t);
 void ls_ring_lose(ls_thread *t, int too_deep);
 extern uint64_t (*ls_framework_thread_id)(void);
 
+/* yama.c: who listens at the other end of a socket may read this process, until nobody may. */
+void ls_yama_allow(int connection);
+void ls_yama_forbid(void);
+
 /* The most that a span takes. All that may be lost asks for so much, so that there is still room for what may not:
  * where windows open and close, problems. */
 #define LS_ANY_SPAN 6u

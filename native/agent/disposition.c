@@ -1,9 +1,10 @@
 /* What happens at SIGURG, by which samples come: our handler, and behind it whatever the program has set.
  *
- * A program that sets a handler of its own through Python gets it without losing its samples: Python's way to
- * sigaction(2), one address in its table of imported functions (imports.c), leads here as long as we take samples. What
- * it sets is kept, and it sees the signals that are not ours. Whoever calls sigaction in another way takes the signal
- * away from us: we do not take it back. */
+ * A program that sets a handler of its own through Python never sees our signals: Python's way to sigaction(2), one
+ * address in its table of imported functions (imports.c), leads here as long as we take samples. What it sets is kept
+ * and called for the signals of others, and ours end: of two that wait for the same thread the kernel keeps one, so one
+ * of the program's could be lost. Whoever calls sigaction in another way takes the signal away from us: we do not take
+ * it back. */
 #define _GNU_SOURCE
 #include "sampling.h"
 
@@ -71,6 +72,14 @@ static int is_handled_by_us(void) {
         && now.sa_sigaction == our_handler;
 }
 
+/* Whether the program handles it. */
+int ls_disposition_has_handler(void) {
+    struct sigaction now;
+    if (is_handled_by_us() || sigaction(SIGURG, NULL, &now))
+        now = theirs();
+    return is_handler(&now);
+}
+
 /* Events come while the thread runs its own code and interrupt no call; what else comes is the program's. */
 static int set_ours(void) {
     struct sigaction before = theirs(), ours = {.sa_flags = SA_SIGINFO};
@@ -92,6 +101,8 @@ static int sigaction_of_python(int number, const struct sigaction *action, struc
         keep(&copied);
         if (set_ours())
             return -1;
+        if (is_handler(&copied))
+            ls_sampling_end_signals();
     }
     if (old)
         *old = before;

@@ -73,6 +73,7 @@ static void fill_area(void *memory, size_t bytes) {
     area->process_start = ls_process_start();
     area->python = ls_python.version;
     area->uses_timers = ls_sampling_uses_timers;
+    area->has_handler = (uint32_t)ls_disposition_has_handler();
     area->python_eval = ls_python.eval;
     area->python_runtime = ls_python.runtime;
     const part parts[] = {{more_code, sizeof more_code - 1}, {"", 0}, {"", 0}};

@@ -26,8 +26,6 @@ static _Atomic int is_on;
 uint32_t ls_sampling_uses_timers;
 static int can_read, period_ns;
 static const char cookie; /* its address is in the signals of our timers */
-static uint32_t first_timer;
-static int32_t first_tid; /* the thread that `first_timer` is of */
 
 /* --- A sample --- */
 
@@ -130,12 +128,26 @@ static ls_samples_header *area_here(ls_sampled_process *process) {
     return area && area->pid == getpid() ? area : NULL;
 }
 
+/* The same for those who are not told by a signal. NULL: nothing is sampled. */
+ls_samples_header *ls_sampling_area(void) {
+    return atomic_load(&is_on) ? area_here(sampled) : NULL;
+}
+
+/* The program handles the signal from now on: the sampler sends no more, and timers end when they come. */
+void ls_sampling_end_signals(void) {
+    ls_samples_header *area = ls_sampling_area();
+    if (area)
+        __atomic_store_n(&area->has_handler, 1, __ATOMIC_RELEASE);
+}
+
 static void sample(const siginfo_t *info, const ucontext_t *context) {
     uint64_t ran_ns = cpu_ns();
     ls_sampled_process *process = sampled;
     ls_samples_header *area = area_here(process);
     if (!area)
         return;
+    if (LS_LOAD(area->has_handler) && info->si_code == SI_TIMER)
+        syscall(SYS_timer_settime, info->si_timerid, 0, &(struct itimerspec){0}, NULL);
     for (uint32_t i = 0; i < LS_SCRATCHES; i++)
         if (!LS_LOAD(process->busy[i]) && !atomic_exchange_explicit(&process->busy[i], 1, memory_order_acquire)) {
             take_sample(process, area, &process->scratch[i], info, context, ran_ns);
@@ -193,7 +205,7 @@ void ls_sampling_thread_begins(uint32_t *timer) {
     if (!ls_sampling_uses_timers || !atomic_load(&is_on))
         return;
     int32_t tid = (int32_t)syscall(SYS_gettid);
-    if (tid != first_tid)
+    if (tid != sampled->first_tid)
         *timer = timer_make(tid);
 }
 
@@ -233,8 +245,8 @@ static int begin(int hz, int uses_timers) {
         return -EINVAL;
     }
     if (uses_timers) {
-        first_tid = (int32_t)syscall(SYS_gettid);
-        first_timer = timer_make(first_tid);
+        process->first_tid = (int32_t)syscall(SYS_gettid);
+        process->first_timer = timer_make(process->first_tid);
     }
     return 0;
 }
@@ -256,9 +268,10 @@ LS_EXPORT int ls_sampling_start(int hz, int uses_timers) {
 LS_EXPORT void ls_sampling_stop(void) {
     ls_lock_beginning();
     if (atomic_exchange(&is_on, 0)) {
-        timer_end(&first_timer);
-        first_tid = 0;
+        timer_end(&sampled->first_timer);
+        sampled->first_tid = 0;
         ls_disposition_give_back();
+        ls_yama_forbid();
     }
     ls_unlock_beginning();
 }

@@ -1,6 +1,7 @@
-/* What the parts of sampling share: sampling.c is told by a signal to take a sample, disposition.c says
- * whose signal it is, reading.c reads the program's memory, interpreter.c knows its Python, samples.c writes into the shared area. All that a handler may need is mapped
- * before; it allocates nothing and waits for nobody. */
+/* What the parts of sampling share: sampling.c is told by a signal to take a sample, disposition.c says whose signal it
+ * is, imports.c leads Python there, reading.c reads the program's memory, interpreter.c knows its Python, samples.c
+ * writes into the shared area. All that a handler may need is mapped before; it allocates nothing and waits for
+ * nobody. */
 #ifndef LAYERSCOPE_SAMPLING_H
 #define LAYERSCOPE_SAMPLING_H
 
@@ -55,21 +56,28 @@ typedef struct {
     _Alignas(64) ls_samples_header *_Atomic area;
     _Atomic uint32_t is_making_area;
     _Atomic uint32_t busy[LS_SCRATCHES];
+    uint32_t first_timer; /* of the thread `first_tid`, which began; a child has no timers of its parent */
+    int32_t first_tid;
     ls_known_code codes[LS_CODES_MOST];
     ls_scratch scratch[LS_SCRATCHES];
 } ls_sampled_process;
 
 /* sampling.c */
 extern uint32_t ls_sampling_uses_timers;
+ls_samples_header *ls_sampling_area(void);
 
 /* disposition.c: what SIGURG does */
 typedef void ls_handler(int number, siginfo_t *info, void *context);
 int ls_disposition_take(ls_handler *handler);
 void ls_disposition_give_back(void);
+int ls_disposition_has_handler(void);
 void ls_disposition_pass_on(int number, siginfo_t *info, void *context);
 
 /* imports.c */
 int ls_import_replace(const void *inside, const char *name, void *from, void *to);
+
+/* sampling.c */
+void ls_sampling_end_signals(void);
 
 /* samples.c */
 ls_samples_header *ls_samples_area(void);

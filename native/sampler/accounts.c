@@ -87,6 +87,21 @@ void sm_account(sm_thread *t, int is_last) {
         *row = *a;
 }
 
+static void leave_alone(sm_process *p) {
+    p->is_left_alone = 1;
+    sm_problem("sigurg_taken", p->pid, "stacks on a CPU of that process from then on",
+               "let the program leave the signal SIGURG alone",
+               "process %d handles the signal SIGURG itself, by which samples are made", p->pid);
+    sm_events_stop(p);
+}
+
+/* Those that say that they have the signal for themselves get no more of ours. */
+void sm_accounts_tick(void) {
+    for (sm_process *p = sm_processes(); p; p = p->next)
+        if (p->area && !p->is_left_alone && sm_area_has_handler(p->area))
+            leave_alone(p);
+}
+
 /* Whether somebody else has taken the signal: CPU time passes, and nothing comes. */
 static void look_for_silence(sm_process *p) {
     lt_quality counted = {0};
@@ -95,12 +110,8 @@ static void look_for_silence(sm_process *p) {
     p->silent_s = is_silent ? p->silent_s + 1 : 0;
     p->silent_signals = counted.signals;
     p->silent_cpu_ns = 0;
-    if (p->silent_s < SILENT_S)
-        return;
-    sm_problem("sigurg_taken", p->pid, "stacks on a CPU of that process from then on",
-               "let the program leave the signal SIGURG alone",
-               "process %d handles the signal SIGURG itself, by which samples are made", p->pid);
-    sm_events_stop(p);
+    if (p->silent_s >= SILENT_S)
+        leave_alone(p);
 }
 
 /* What its switches say leaves out the switching itself. What was read counts if nothing has come in between. */

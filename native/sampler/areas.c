@@ -56,8 +56,9 @@ static sm_process *owner_of(const ls_message *m) {
 
 static int begin(const ls_message *m, sm_area *area) {
     const ls_samples_header *h = area->header;
-    if (h->magic != LS_SAMPLES_MAGIC || h->version != LS_LAYOUT_VERSION || h->capacity % 16 || !h->capacity
-        || h->capacity > area->bytes - LS_SAMPLES_HEADER)
+    uint32_t capacity = __atomic_load_n(&h->capacity, __ATOMIC_RELAXED); /* it may be another one a moment later */
+    if (h->magic != LS_SAMPLES_MAGIC || h->version != LS_LAYOUT_VERSION || capacity % 16 || !capacity
+        || capacity > area->bytes - LS_SAMPLES_HEADER)
         return -EINVAL;
     sm_process *p = owner_of(m);
     if (!p)
@@ -68,16 +69,18 @@ static int begin(const ls_message *m, sm_area *area) {
         return -EINVAL;
     }
     area->process = p;
-    area->capacity = h->capacity;
+    area->capacity = capacity;
     if (sm.generation)
         count(h, &area->before);
     p->area = area;
-    int was_sampled = p->is_sampled;
+    int was_sampled = p->is_sampled && !p->is_copied;
+    sm_copies_stop(p);
     p->is_sampled = 1;
     p->python = h->python;
     p->python_eval = h->python_eval;
     p->python_runtime = h->python_runtime;
     p->uses_timers = !!h->uses_timers;
+    p->has_handler = !!h->has_handler;
     p->is_told = 0;
     if (!p->end_ns && !was_sampled)
         sm_events_begin(p);
@@ -91,7 +94,8 @@ int sm_area_add(const ls_message *m, int fd) {
     struct stat found;
     sm_area *area = calloc(1, sizeof *area);
     void *at = MAP_FAILED;
-    if (area && !fstat(fd, &found) && found.st_size >= (off_t)(2 * LS_SAMPLES_HEADER) && found.st_size <= 1 << 30)
+    if (area && !fstat(fd, &found) && found.st_size >= (off_t)(2 * LS_SAMPLES_HEADER)
+        && found.st_size <= (off_t)LS_SAMPLES_BYTES)
         at = mmap(NULL, (size_t)found.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (at == MAP_FAILED) {
@@ -100,7 +104,8 @@ int sm_area_add(const ls_message *m, int fd) {
         return -EINVAL;
     }
     signal(SIGBUS, on_bus_error);
-    *area = (sm_area){.message = *m, .header = at, .ring = (uint8_t *)at + LS_SAMPLES_HEADER, .bytes = (size_t)found.st_size};
+    *area = (sm_area){.message = *m, .header = at, .ring = (uint8_t *)at + LS_SAMPLES_HEADER,
+                      .bytes = (size_t)found.st_size};
     int failed = -EFAULT;
     is_reading = 1;
     if (!sigsetjmp(gone, 1))
@@ -121,6 +126,20 @@ void sm_area_count(const sm_area *area, lt_quality *sum) {
         sum->signals -= area->before.signals;
     }
     is_reading = 0;
+}
+
+/* Whether the program handles the signal of samples itself. */
+int sm_area_has_handler(const sm_area *area) {
+    volatile int has_handler = 0;
+    is_reading = 1;
+    if (!area->is_broken && !sigsetjmp(gone, 1))
+        has_handler = !!__atomic_load_n(&area->header->has_handler, __ATOMIC_ACQUIRE);
+    is_reading = 0;
+    return has_handler;
+}
+
+uint64_t sm_area_lost(const sm_area *area) {
+    return area->header->lost_full + area->header->lost_busy;
 }
 
 void sm_area_free(sm_area *area) {
@@ -167,6 +186,8 @@ static void take_record(sm_process *p, const ls_sample_head *head, size_t bytes)
         sm_take_sample(p, (const ls_sample *)head, bytes);
     else if (head->kind == LS_SAMPLE_CODE && bytes >= sizeof(ls_sample_code))
         sm_take_code(p, (const ls_sample_code *)head, bytes);
+    else if (head->kind == LS_SAMPLE_MADE && bytes >= sizeof(ls_sample_made))
+        sm_take_made(p, (const ls_sample_made *)head, bytes);
 }
 
 /* The next record into `copy`, and its bytes; 0: it is none. */

@@ -91,12 +91,14 @@ uint64_t sm_events_cpu_ns(const sm_thread *t) {
         return t->ran_ns;
     if (t->events[SM_CPU] >= 0 && read(t->events[SM_CPU], &counted, sizeof counted) == sizeof counted)
         return t->base_ns + counted;
+    if (t->copied_ns && !sm.lost_records)
+        return t->copied_ns + t->ran_ns;
     return t->account.run_ns;
 }
 
 /* A process has handed its area over: what its threads have used until now has no stack. */
 void sm_events_begin(sm_process *p) {
-    p->has_events = !p->uses_timers;
+    p->has_events = !p->uses_timers && !p->has_handler;
     for (sm_thread *t = p->threads; t; t = t->next) {
         uint64_t none;
         if (t->end_ns)
@@ -104,7 +106,7 @@ void sm_events_begin(sm_process *p) {
         if (p->has_events)
             sm_events_open(t);
         uint64_t base_ns = t->base_ns ? t->base_ns : sm_ran_ns(p->pid, t->tid, &none, &none);
-        t->cpu_ns = t->before_ns;
+        t->cpu_ns = t->has_base ? t->cpu_ns : t->before_ns;
         sm_rest(t, sm.now_ns, base_ns);
     }
 }
@@ -120,6 +122,7 @@ void sm_events_stop(sm_process *p) {
 int sm_check(void) {
     int clock = open_event((int32_t)getpid(), PERF_COUNT_SW_CPU_CLOCK, sm.period_ns);
     int failed = sm_rings_open(), switches = failed ? failed : sm_ring_add((int32_t)getpid());
-    printf("{\"cpu_clock\": %d, \"switches\": %d}\n", clock < 0 ? -clock : 0, -switches);
+    printf("{\"cpu_clock\": %d, \"switches\": %d, \"wakers\": %d, \"kernel\": %d}\n", clock < 0 ? -clock : 0,
+           -switches, sm.has_wakers ? 0 : EACCES, sm.has_kernel ? 0 : EACCES);
     return 0;
 }

@@ -102,6 +102,8 @@ static void apply(const void *record) {
     const struct perf_event_header *header = record;
     sample_id id;
     memcpy(&id, (const uint8_t *)record + header->size - sizeof id, sizeof id);
+    if (header->type != PERF_RECORD_SAMPLE) /* which has its time elsewhere */
+        sm_copies_take(id.time);
     switch (header->type) {
     case PERF_RECORD_FORK:
         begun(record);
@@ -132,7 +134,9 @@ static void apply(const void *record) {
 }
 
 void sm_follow_take(void) {
+    uint64_t until_ns = sm_copies_look();
     sm_rings_take(apply);
+    sm_copies_take(until_ns);
 }
 
 /* From now on this thread is followed, with all that it begins. 0, or minus an errno. */

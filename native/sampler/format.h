@@ -12,7 +12,8 @@
 
 /* Kinds of chunks, behind those of spool.py. */
 enum {
-    LT_SETTINGS = 20, /* JSON: hz, period_ns, start_ns, switches (whether waits are exact), and what else is known */
+    LT_SETTINGS = 20, /* JSON: hz, period_ns, start_ns, switches (whether waits are exact), wakers and kernel (whether those
+                         are known), boot (boot_id: addresses of the kernel hold until the next), and what else is known */
     LT_OBJECTS = 21,  /* lt_object, each with its path, padded to 8 */
     LT_PROCESSES = 22,
     LT_THREADS = 23,
@@ -25,6 +26,7 @@ enum {
     LT_POLL = 30,     /* uint64_t: all samples that began before this time are in the file, but of waits in parts */
     LT_PROBLEMS = 31, /* JSON: a list of {"code", "what", "remedy", "lost", "pid"} */
     LT_END = 32,
+    LT_MADES = 33, /* lt_made, each with its name, padded to 8 */
 };
 
 typedef struct {
@@ -58,12 +60,20 @@ typedef struct {
 } lt_code; /* a code object of Python; then its qualified name, its file, its co_linetable. Without any of them a sampler
               before this one has written down what the process knows it as */
 
+typedef struct {
+    uint32_t made, process;
+    uint64_t address;
+    uint32_t code_bytes, name_bytes;
+    uint64_t pad;
+} lt_made; /* code that a process made while it ran; then its name */
+
 enum {
     LT_NATIVE = 0, /* of: the object, address: in that file as its symbols count (ELF virtual address) */
     LT_PYTHON = 1, /* of: the code, address: index of the instruction in bytes */
     LT_JIT = 2,    /* of: the process, address: where it ran; no file has it */
-    LT_KERNEL = 3, /* time in the kernel; address 0: nothing more is known */
+    LT_KERNEL = 3, /* time in the kernel, address: where; 0: nothing more is known */
     LT_CUT = 4,    /* the outermost frames are not known */
+    LT_MADE = 5,   /* of: the lt_made, address: in it */
 };
 typedef struct {
     uint32_t frame, kind, of;
@@ -89,7 +99,7 @@ typedef struct {
     uint64_t at_ns; /* of a wait: when it began */
     uint32_t thread, stack; /* stack LT_NONE: not known */
     uint64_t weight_ns; /* cpu: CPU time it stands for, kernel_ns included; offcpu: how long */
-    uint64_t kernel_ns; /* cpu: the part in the kernel */
+    uint64_t kernel_ns; /* cpu: the part in the kernel, of which functions may be the innermost frames of the stack */
     uint32_t kind, flags;
     uint32_t count;      /* how many faults, waits or samples it stands for */
     int32_t system_call; /* offcpu: its number; -1: in none (a page fault), -2: not known */
@@ -116,6 +126,7 @@ _Static_assert(sizeof(lt_object) == 56, "object");
 _Static_assert(sizeof(lt_process) == 32, "process");
 _Static_assert(sizeof(lt_thread) == 48, "thread");
 _Static_assert(sizeof(lt_code) == 32, "code");
+_Static_assert(sizeof(lt_made) == 32, "made");
 _Static_assert(sizeof(lt_frame) == 24, "frame");
 _Static_assert(sizeof(lt_stack) == 16, "stack");
 _Static_assert(sizeof(lt_sample) == 56, "sample");

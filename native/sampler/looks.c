@@ -116,8 +116,8 @@ static uint32_t code_of(const sm_process *p, const ls_python_frame *frame) {
     return *known;
 }
 
-static int python_frames(sm_thread *t, sm_python_frame *into) {
-    static ls_python_frame frames[LS_SAMPLES_FRAMES_MOST];
+/* The frames of the thread as they are now, in both ways; how many. At most LS_SAMPLES_FRAMES_MOST. */
+int sm_python_frames(sm_thread *t, ls_python_frame *frames, sm_python_frame *into) {
     const sm_process *p = t->process;
     int32_t pid = p->pid;
     int is_cut = 0;
@@ -140,6 +140,7 @@ static uint32_t stack_of(sm_thread *t, const call *c, uint32_t *how, uint32_t *f
     static uint8_t copied[COPY_BYTES] __attribute__((aligned(16)));
     static ls_native_frame native[SM_FRAMES_MOST];
     static sm_python_frame python[LS_SAMPLES_FRAMES_MOST];
+    static ls_python_frame raw[LS_SAMPLES_FRAMES_MOST];
     sm_process *p = t->process;
     int32_t pid = p->pid;
     ls_space *space = sm_space(p, 0);
@@ -150,7 +151,7 @@ static uint32_t stack_of(sm_thread *t, const call *c, uint32_t *how, uint32_t *f
     ls_stack_copy copy = {c->stack_pointer, copied, bytes > 0 ? (size_t)bytes : 0, sm_read_memory, &pid};
     uint64_t registers[LS_REGISTERS] = {[LS_RSP] = c->stack_pointer, [LS_RIP] = c->instruction};
     int count = ls_unwind(space, registers, 1u << LS_RSP | 1u << LS_RIP, &copy, native, SM_FRAMES_MOST, how);
-    int frames = python_frames(t, python);
+    int frames = sm_python_frames(t, raw, python);
     return sm_join(p, native, count, *how, python, frames, flags);
 }
 

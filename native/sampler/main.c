@@ -97,7 +97,9 @@ static void take_areas(void) {
 
 static void round_of(int is_last) {
     sm_follow_take();
+    sm_accounts_tick();
     take_areas();
+    sm_copies_tick();
     if (!is_last)
         sm_waits_tick();
     sm_reap();

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 #define FIRST LT_SETTINGS
-#define KINDS (LT_END + 1 - FIRST)
+#define KINDS (LT_MADES + 1 - FIRST)
 #define MOST_BYTES (64u << 20) /* of definitions that wait */
 #define MOST_ROWS_BYTES (16u << 20)
 #define CHUNK_BYTES (4u << 20)
@@ -154,12 +154,17 @@ void sm_problem(const char *code, int32_t pid, const char *lost, const char *rem
 
 /* Written again when more is known: the last one counts. */
 void sm_settings(void) {
-    char text[256];
+    static const char *const words[] = {"false", "true"};
+    char text[384], boot[40];
+    if (sm_proc(boot, sizeof boot, "/proc/sys/kernel/random/boot_id") < 0)
+        *boot = 0;
+    boot[strcspn(boot, "\n")] = 0;
     int bytes = snprintf(text, sizeof text,
                          "{\"hz\": %u, \"period_ns\": %llu, \"start_ns\": %llu, \"pid\": %d, \"switches\": %s, "
-                         "\"generation\": %u, \"began_ns\": %llu}", sm.hz, (unsigned long long)sm.period_ns,
-                         (unsigned long long)sm.start_ns, sm.main_pid, sm.has_switches ? "true" : "false",
-                         sm.generation, (unsigned long long)sm.began_ns);
+                         "\"generation\": %u, \"began_ns\": %llu, \"wakers\": %s, \"kernel\": %s, \"boot\": \"%s\"}",
+                         sm.hz, (unsigned long long)sm.period_ns, (unsigned long long)sm.start_ns, sm.main_pid,
+                         words[!!sm.has_switches], sm.generation, (unsigned long long)sm.began_ns,
+                         words[!!sm.has_wakers], words[!!sm.has_kernel], boot);
     void *row = only_row(LT_SETTINGS, (size_t)bytes);
     if (row)
         memcpy(row, text, (size_t)bytes);
@@ -240,7 +245,7 @@ static int write_problems(void) {
 }
 
 void sm_output_write(void) {
-    static const uint16_t order[] = {LT_SETTINGS, LT_OBJECTS, LT_PROCESSES, LT_THREADS, LT_CODES,   LT_FRAMES,
+    static const uint16_t order[] = {LT_SETTINGS, LT_OBJECTS, LT_PROCESSES, LT_THREADS, LT_CODES, LT_MADES, LT_FRAMES,
                                      LT_STACKS,   LT_SAMPLES, LT_ACCOUNTS,  LT_QUALITY, LT_POLL};
     if (sm.now_ns < retry_ns)
         return;

@@ -43,7 +43,8 @@ int sm_each_task(int32_t pid, void (*one)(int32_t pid, int32_t tid, void *of), v
     return found;
 }
 
-/* Field 22 of /proc/PID/task/TID/stat: ticks since the system began, which counts while it sleeps too. */
+/* When the thread began, or up to a tick later: field 22 of /proc/PID/task/TID/stat counts ticks since the system began,
+ * those that it slept included. */
 uint64_t sm_started_ns(int32_t pid, int32_t tid) {
     char text[1024];
     const char *at = sm_proc(text, sizeof text, "/proc/%d/task/%d/stat", pid, tid) > 0 ? strrchr(text, ')') : NULL;
@@ -51,8 +52,9 @@ uint64_t sm_started_ns(int32_t pid, int32_t tid) {
         at = strchr(at + 1, ' ');
     if (!at)
         return 0;
-    uint64_t ticks = strtoull(at, NULL, 10), asleep = sm_clock(CLOCK_BOOTTIME) - sm_clock(CLOCK_MONOTONIC);
-    uint64_t ns = ticks * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK));
+    uint64_t awake = sm_clock(CLOCK_MONOTONIC), asleep = sm_clock(CLOCK_BOOTTIME) - awake;
+    uint64_t ticks = strtoull(at, NULL, 10);
+    uint64_t ns = (ticks + 1) * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK));
     return ns > asleep ? ns - asleep : 1;
 }
 

@@ -1,8 +1,10 @@
-/* The kernel's rings: two for each CPU, which all threads share that ran on it. One is waited for, it tells of new
- * threads and of ends; the other has the switches and what is mapped, and is only emptied each round.
+/* The kernel's rings: three for each CPU, which all threads share that ran on it. One is waited for, it tells of new
+ * threads and of ends; another has the switches, who ends waits and what is mapped, the third what the kernel does for
+ * threads. These two are only emptied each round.
  *
  * The events are dummies that count nothing: a thread that is added has its records written, and by inheritance so have
- * all threads and processes that it begins. Nothing of the kernel is asked for, so no right is needed. */
+ * all threads and processes that it begins. Nothing of the kernel is asked for, so no right is needed. Two others, that
+ * do (wakings.c, kernel_time.c), are opened where they may. */
 #define _GNU_SOURCE
 #include "sampler.h"
 
@@ -22,6 +24,11 @@
 #define SWITCH_PAGES 64u
 #define ROOT_SWITCH_PAGES 256u /* whom nothing limits */
 #define TASK_PAGES 32u
+#define KERNEL_PAGES 16u
+#define ROOT_KERNEL_PAGES 128u
+/* Of the stack of a thread that is in the kernel. */
+#define KERNEL_STACK_BYTES 8192u
+#define ROOT_KERNEL_STACK_BYTES 24576u
 #define RECORD_MOST 65536u
 
 typedef struct {
@@ -32,13 +39,18 @@ typedef struct {
     uint64_t time; /* of the record at `tail`, ~0: there is none */
 } ring;
 
-static ring *rings; /* of CPU i: 2 i for tasks, 2 i + 1 for switches */
+enum { TASKS = 0, SWITCHES = 1, KERNEL = 2, EACH = 3 };
+static ring *rings; /* of CPU i: EACH i + TASKS and so on */
 static int *cpus;
 static uint32_t count;
 static uint8_t whole[RECORD_MOST];
 
 uint32_t sm_rings_cpus(void) {
     return count;
+}
+
+int sm_rings_cpu(uint32_t place) {
+    return cpus[place];
 }
 
 int sm_perf_event_open(void *attributes, int32_t tid, int cpu) {
@@ -68,12 +80,12 @@ int sm_rings_open(void) {
         snprintf(text, sizeof text, "0-%ld", sysconf(_SC_NPROCESSORS_CONF) - 1);
     count = read_cpus(text, NULL);
     cpus = calloc(count, sizeof *cpus);
-    rings = calloc(2 * (size_t)count, sizeof *rings);
+    rings = calloc(EACH * (size_t)count, sizeof *rings);
     if (!cpus || !rings)
         return -ENOMEM;
     read_cpus(text, cpus);
     sm_wakings_prepare();
-    for (uint32_t i = 0; i < 2 * count; i++)
+    for (uint32_t i = 0; i < EACH * count; i++)
         rings[i].fd = -1;
     return 0;
 }
@@ -91,22 +103,12 @@ static int map(ring *r, int fd, uint32_t pages) {
     return -errno;
 }
 
-static int add(ring *r, int32_t tid, int cpu, int is_task) {
-    struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = PERF_COUNT_SW_DUMMY};
-    a.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU;
-    a.inherit = a.sample_id_all = a.exclude_kernel = a.exclude_hv = a.use_clockid = 1;
-    a.clockid = CLOCK_MONOTONIC;
-    a.watermark = 1;
-    a.wakeup_watermark = is_task ? 1 : 0xffffffffu;
-    if (is_task)
-        a.task = a.comm = a.comm_exec = 1;
-    else
-        a.context_switch = a.mmap = a.mmap2 = 1;
-    int fd = sm_perf_event_open(&a, tid, cpu);
+/* The event `fd`, or minus an errno, writes into the ring: the first one has it made. */
+static int share(ring *r, int fd, uint32_t pages) {
     if (fd < 0)
         return fd;
     if (r->fd < 0) {
-        int failed = map(r, fd, is_task ? TASK_PAGES : geteuid() ? SWITCH_PAGES : ROOT_SWITCH_PAGES);
+        int failed = map(r, fd, pages);
         if (failed)
             close(fd);
         return failed;
@@ -119,16 +121,38 @@ static int add(ring *r, int32_t tid, int cpu, int is_task) {
     return 0; /* it stays open as long as we are: closing it would end what its thread has begun */
 }
 
+static int add(ring *r, int32_t tid, int cpu, int is_task) {
+    struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = PERF_COUNT_SW_DUMMY};
+    a.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU;
+    a.inherit = a.sample_id_all = a.exclude_kernel = a.exclude_hv = a.use_clockid = 1;
+    a.clockid = CLOCK_MONOTONIC;
+    a.watermark = 1;
+    a.wakeup_watermark = is_task ? 1 : 0xffffffffu;
+    if (is_task)
+        a.task = a.comm = a.comm_exec = 1;
+    else
+        a.context_switch = a.mmap = a.mmap2 = 1;
+    uint32_t pages = is_task ? TASK_PAGES : geteuid() ? SWITCH_PAGES : ROOT_SWITCH_PAGES;
+    return share(r, sm_perf_event_open(&a, tid, cpu), pages);
+}
+
+static int add_kernel(ring *r, int32_t tid, int cpu) {
+    int is_root = !geteuid();
+    int fd = sm_kernel_open(tid, cpu, is_root ? ROOT_KERNEL_STACK_BYTES : KERNEL_STACK_BYTES);
+    return share(r, fd, is_root ? ROOT_KERNEL_PAGES : KERNEL_PAGES);
+}
+
 int sm_ring_add(int32_t tid) {
     int added = 0, failed = 0;
     for (uint32_t i = 0; i < count; i++) {
-        int task = add(&rings[2 * i], tid, cpus[i], 1);
-        int switches = task ? task : add(&rings[2 * i + 1], tid, cpus[i], 0);
+        ring *of = &rings[EACH * i];
+        int task = add(&of[TASKS], tid, cpus[i], 1);
+        int switches = task ? task : add(&of[SWITCHES], tid, cpus[i], 0);
         if (!task && !switches) {
             added++;
-            sm_wakings_add(tid, cpus[i], rings[2 * i + 1].fd);
-        }
-        else if (task != -ENODEV) /* a CPU that has been taken away */
+            sm_wakings_add(tid, cpus[i], of[SWITCHES].fd);
+            sm.has_kernel |= !add_kernel(&of[KERNEL], tid, cpus[i]);
+        } else if (task != -ENODEV) /* a CPU that has been taken away */
             failed = task ? task : switches;
     }
     return failed ? failed : added ? 0 : -ENODEV;
@@ -161,14 +185,17 @@ static void take_from(ring *r, uint64_t until, void (*apply)(const void *record)
         copy_at(r, r->tail, &h, sizeof h);
         copy_at(r, r->tail, whole, h.size);
         r->tail += h.size;
-        apply(whole);
+        if ((r - rings) % EACH != KERNEL)
+            apply(whole);
+        else if (h.type == PERF_RECORD_SAMPLE) /* of others that were lost it is enough that the clock went on */
+            sm_kernel_take(whole);
         look(r);
     } while (r->time <= until && r->time != ~0ull);
 }
 
 /* Calls `apply` with every record that is there, of all rings in the order of time. */
 void sm_rings_take(void (*apply)(const void *record)) {
-    for (uint32_t i = 0; i < 2 * count; i++)
+    for (uint32_t i = 0; i < EACH * count; i++)
         if (rings[i].fd >= 0) {
             rings[i].head = __atomic_load_n(&rings[i].page->data_head, __ATOMIC_ACQUIRE);
             look(&rings[i]);
@@ -176,7 +203,7 @@ void sm_rings_take(void (*apply)(const void *record)) {
     for (;;) {
         ring *earliest = NULL;
         uint64_t next = ~0ull;
-        for (uint32_t i = 0; i < 2 * count; i++) {
+        for (uint32_t i = 0; i < EACH * count; i++) {
             ring *r = &rings[i];
             if (r->fd < 0 || r->time == ~0ull)
                 continue;
@@ -197,9 +224,9 @@ void sm_rings_take(void (*apply)(const void *record)) {
 
 void sm_rings_poll(int epoll_fd) {
     for (uint32_t i = 0; i < count; i++)
-        if (rings[2 * i].fd >= 0)
-            epoll_ctl(epoll_fd, EPOLL_CTL_ADD, rings[2 * i].fd,
-                      &(struct epoll_event){.events = EPOLLIN, .data.fd = rings[2 * i].fd});
+        if (rings[EACH * i + TASKS].fd >= 0)
+            epoll_ctl(epoll_fd, EPOLL_CTL_ADD, rings[EACH * i + TASKS].fd,
+                      &(struct epoll_event){.events = EPOLLIN, .data.fd = rings[EACH * i + TASKS].fd});
 }
 
 int sm_rings_wait(int epoll_fd, int timeout_ms, int socket_fd) {

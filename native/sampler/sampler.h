@@ -24,6 +24,14 @@
 typedef struct sm_process sm_process;
 typedef struct sm_thread sm_thread;
 typedef struct sm_area sm_area;
+typedef struct sm_kernel_tick sm_kernel_tick;
+typedef struct sm_made sm_made;
+
+/* A frame of Python that a sample or a look has. */
+typedef struct {
+    uint32_t code; /* number in the file, LT_NONE: not known */
+    uint32_t place;
+} sm_python_frame;
 
 /* What a look at a thread that waits has found. */
 typedef struct {
@@ -61,6 +69,8 @@ struct sm_thread {
     uint64_t cpu_ns;       /* CPU time that samples stand for so far */
     uint64_t ran_ns;       /* on a CPU, as its switches say */
     uint64_t samples;
+    sm_kernel_tick *ticks; /* kernel_time.c: in the kernel, since the last sample */
+    uint32_t ticks_count;
     /* waits.c; 0: not */
     uint64_t out_ns, in_ns;
     uint64_t came_ns; /* when it last came onto a CPU, which was `cpu` */
@@ -79,6 +89,8 @@ struct sm_thread {
     uint64_t switches, accounted; /* seen so far; when the account was made */
     uint64_t read_ns, read_at;    /* CPU time as it was read while it waited, and `switches` then */
     struct sm_held *held;         /* thinning.c */
+    uint64_t lost_before;         /* samples of its process, when its last one came */
+    uint64_t copied_ns;           /* copies.c: CPU time that `ran_ns` leaves out */
     int has_base;                 /* what it had used before it was sampled is told */
 };
 
@@ -98,11 +110,21 @@ struct sm_process {
     int is_foreign;   /* in another pid namespace: its numbers of threads are not ours */
     int uses_timers;
     int has_events; /* its threads get them */
+    int has_handler; /* it had one for the signal of samples when it handed its area over */
+    int is_left_alone; /* it has the signal for itself */
+    int is_copied, has_tried_copies; /* copies.c */
+    int *copy_fds;
+    uint32_t copies; /* descriptors */
     ls_space *space;
     int is_stale;     /* something was mapped since */
     uint64_t refreshed_ns, refresh_cost_ns;
+    sm_made *made;    /* made.c, by address */
+    uint32_t made_count, made_room;
+    int has_inherited;
     uint32_t *codes;  /* numbers in the file of the codes that its handler named */
     uint32_t codes_room;
+    struct sm_instructions *instructions; /* python_at.c: of code objects, by address */
+    uint32_t instructions_count, instructions_room;
     uint64_t silent_s, silent_cpu_ns, silent_signals; /* accounts.c: CPU time and no signals */
 };
 
@@ -114,7 +136,7 @@ typedef struct {
     int32_t main_pid;
     int has_switches;     /* waits are exact */
     int has_wakers;       /* of some, who ended them is known */
-    uint32_t wakings_paused;
+    int has_kernel;       /* what the kernel does is known */
     int is_over;
     lt_quality quality;
     uint64_t lost_records, dropped; /* of the kernel's rings; rows that did not fit on the disk */
@@ -124,6 +146,7 @@ typedef struct {
     uint32_t generation;  /* how many samplers of this recording were there before us */
     uint64_t began_ns;    /* when we began */
     uint64_t cut_stacks;  /* that had no room */
+    uint64_t lost_copies; /* samples that did not fit into the rings of copies.c */
 } sm_globals;
 extern sm_globals sm;
 
@@ -208,6 +231,7 @@ void sm_rings_take(void (*apply)(const void *record));
 void sm_rings_poll(int epoll_fd);
 int sm_rings_wait(int epoll_fd, int timeout_ms, int socket_fd); /* whether the socket has something */
 uint32_t sm_rings_cpus(void);
+int sm_rings_cpu(uint32_t place);
 
 /* --- wakings.c: who ends waits --- */
 
@@ -216,6 +240,34 @@ int sm_wakings_add(int32_t tid, int cpu, int ring_fd);
 void sm_wakings_take(const void *record);
 void sm_wakings_tick(void);
 uint32_t sm_waker_of(const sm_thread *thread, uint64_t from_ns, uint64_t until_ns);
+
+/* --- kernel_time.c: what the kernel does for a thread --- */
+
+/* What a sample tells of its thread: native frames, the leaf first, those of Python, and both as one stack. */
+typedef struct {
+    uint32_t stack, how;
+    const ls_native_frame *native;
+    const sm_python_frame *python;
+    int count, frames;
+    int has_fitted; /* each frame of the interpreter has its frames of Python */
+} sm_user_stack;
+/* python_at.c: the innermost function of Python by what the interpreter has in its registers and its C frame, which lie
+ * in `words`. Its code is LT_NONE if none, or more than one, can be meant. `raw`: frames seen now, whose code is known
+ * from now on. */
+sm_python_frame sm_python_at(sm_process *process, const ls_python_frame *raw, const sm_python_frame *frames, int count,
+                             const uint64_t *words, size_t words_count);
+void sm_python_forget(sm_process *process);
+int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes);
+void sm_kernel_take(const void *record);
+void sm_kernel_share(sm_thread *thread, lt_sample *sample, const sm_user_stack *user);
+void sm_kernel_rest(sm_thread *thread, uint64_t at_ns, uint64_t cpu_ns);
+
+/* --- copies.c: samples of processes without the agent --- */
+
+void sm_copies_tick(void);
+uint64_t sm_copies_look(void);
+void sm_copies_take(uint64_t until_ns);
+void sm_copies_stop(sm_process *process);
 
 /* --- events.c: samples of a thread --- */
 
@@ -239,15 +291,15 @@ int sm_area_add(const ls_message *message, int fd);
 void sm_area_take(sm_area *area);
 void sm_area_free(sm_area *area);
 void sm_area_count(const sm_area *area, lt_quality *sum);
+int sm_area_has_handler(const sm_area *area);
 int sm_area_is_behind(const sm_area *area);
+uint64_t sm_area_lost(const sm_area *area); /* within sm_area_take */
 void sm_take_sample(sm_process *process, const ls_sample *sample, size_t bytes);
 void sm_take_code(sm_process *process, const ls_sample_code *code, size_t bytes);
+void sm_take_made(sm_process *process, const ls_sample_made *made, size_t bytes);
+uint32_t sm_made_at(sm_process *process, uint64_t address, uint64_t *offset);
 ls_space *sm_space(sm_process *process, int is_urgent);
 /* Interns a stack of native frames (the leaf first) with these of Python in it, or LT_NONE. */
-typedef struct {
-    uint32_t code; /* number in the file, LT_NONE: not known */
-    uint32_t place;
-} sm_python_frame;
 uint32_t sm_join(sm_process *process, const ls_native_frame *native, int count, uint32_t how,
                  const sm_python_frame *python, int frames, uint32_t *flags);
 void sm_rest(sm_thread *thread, uint64_t at_ns, uint64_t cpu_ns);
@@ -262,11 +314,13 @@ void sm_waits_knot(int is_last);
 uint64_t sm_waits_oldest(void);
 void sm_waits_end(sm_thread *thread);
 int sm_look_at(sm_thread *thread, sm_look *look); /* SM_LOOKED, ... */
+int sm_python_frames(sm_thread *thread, ls_python_frame *raw, sm_python_frame *into);
 
 /* --- accounts.c --- */
 
 void sm_account(sm_thread *thread, int is_last);
 void sm_accounts_knot(void);
+void sm_accounts_tick(void);
 uint64_t sm_ran_ns(int32_t pid, int32_t tid, uint64_t *delay_ns, uint64_t *dispatches);
 
 #endif

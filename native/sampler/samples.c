@@ -33,10 +33,14 @@ ls_space *sm_space(sm_process *p, int is_urgent) {
     return p->space;
 }
 
-static uint32_t native_frame(const sm_process *p, uint64_t address, int is_caller) {
+static uint32_t native_frame(sm_process *p, uint64_t address, int is_caller) {
+    uint64_t offset;
     ls_place place = ls_space_find(p->space, address);
     if (place.kind == LS_PLACE_FILE)
         return sm_frame(LT_NATIVE, place.object, place.address, (uint32_t)is_caller);
+    uint32_t made = sm_made_at(p, address, &offset);
+    if (made != LT_NONE)
+        return sm_frame(LT_MADE, made, offset, (uint32_t)is_caller);
     return sm_frame(LT_JIT, p->number, address, (uint32_t)is_caller);
 }
 
@@ -147,6 +151,7 @@ lt_sample sm_sample(const sm_thread *t, uint64_t at_ns, uint32_t kind, uint64_t 
 void sm_rest(sm_thread *t, uint64_t at_ns, uint64_t cpu_ns) {
     int is_base = !t->has_base && !t->since_birth;
     t->has_base = 1;
+    sm_kernel_rest(t, at_ns, cpu_ns);
     if (cpu_ns <= t->cpu_ns)
         return;
     lt_sample row = sm_sample(t, at_ns, LT_CPU, cpu_ns - t->cpu_ns);
@@ -205,7 +210,8 @@ void sm_take_code(sm_process *p, const ls_sample_code *code, size_t bytes) {
 
 /* --- Samples --- */
 
-static uint32_t unwind(sm_process *p, const ls_sample *sample, const uint8_t *stack, uint32_t *flags) {
+static uint32_t unwind(sm_process *p, const ls_sample *sample, const uint8_t *stack, uint32_t *flags,
+                       sm_user_stack *user) {
     static ls_native_frame native[SM_FRAMES_MOST];
     static sm_python_frame python[LS_SAMPLES_FRAMES_MOST];
     ls_space *space = sm_space(p, 0);
@@ -228,16 +234,29 @@ static uint32_t unwind(sm_process *p, const ls_sample *sample, const uint8_t *st
     uint32_t joined = sm_join(p, native, count, how, python, frames, flags);
     q->python += frames > 0;
     q->spliced += frames > 0 && !(*flags & LT_NO_SPLICE);
+    *user = (sm_user_stack){joined, how, native, python, count, frames, !(*flags & LT_NO_SPLICE)};
     return joined;
 }
 
-/* The CPU time since the sample before, and the part of it in the kernel, as above. */
+static uint64_t lost_of(const sm_process *p) {
+    return p->area ? sm_area_lost(p->area) : sm.lost_copies;
+}
+
+/* The CPU time since the sample before, and the part of it in the kernel, as above. Where samples were lost meanwhile
+ * nobody knows what more than a period of it was. */
 static void weigh(sm_thread *t, const ls_sample *sample, lt_sample *row) {
     uint64_t alive_ns = sm.now_ns > t->start_ns ? sm.now_ns - t->start_ns : 0;
     uint64_t passed = sample->cpu_ns > t->cpu_ns ? sample->cpu_ns - t->cpu_ns : 0;
     if (passed > alive_ns + sm.period_ns) /* not what a clock of this thread can say */
         passed = 0;
     t->cpu_ns += passed;
+    uint64_t lost = lost_of(t->process);
+    if (lost != t->lost_before && passed > sm.period_ns) {
+        lt_sample unknown = sm_sample(t, sample->at_ns, LT_CPU, passed - sm.period_ns);
+        sm_tell(t, &unknown);
+        passed = sm.period_ns;
+    }
+    t->lost_before = lost;
     uint64_t ticks = (passed + sm.period_ns / 2) / sm.period_ns;
     row->weight_ns = passed;
     if (ticks > 1 && !(sample->head.flags & LS_SAMPLE_TIMER))
@@ -260,7 +279,8 @@ void sm_take_sample(sm_process *p, const ls_sample *sample, size_t bytes) {
         return;
     }
     uint32_t flags = 0;
-    uint32_t stack = unwind(p, sample, (const uint8_t *)(sample + 1) + frames_bytes, &flags);
+    sm_user_stack user = {.stack = LT_NONE};
+    uint32_t stack = unwind(p, sample, (const uint8_t *)(sample + 1) + frames_bytes, &flags, &user);
     int fault = is_fault(t, sample);
     lt_sample row = sm_sample(t, sample->at_ns, fault ? LT_FAULT : LT_CPU, 0);
     t->samples++;
@@ -270,5 +290,7 @@ void sm_take_sample(sm_process *p, const ls_sample *sample, size_t bytes) {
         row.count = sm_events_period(sample->event == t->events[SM_MINOR] ? SM_MINOR : SM_MAJOR);
     else
         weigh(t, sample, &row);
+    if (!fault)
+        sm_kernel_share(t, &row, &user);
     sm_tell(t, &row);
 }

@@ -99,6 +99,7 @@ void sm_process_end(sm_process *p, uint64_t at_ns) {
         sm_thread_end(t, at_ns);
     p->end_ns = at_ns;
     p->is_told = 0;
+    sm_copies_stop(p);
 }
 
 sm_thread *sm_thread_begin(sm_process *p, int32_t tid, uint64_t at_ns, const char *name) {
@@ -155,7 +156,7 @@ static void scan_thread(int32_t pid, int32_t tid, void *of) {
     if (t && !t->end_ns && t->process == p)
         return;
     int bytes = sm_proc(name, sizeof name, "/proc/%d/task/%d/comm", pid, tid);
-    uint64_t at_ns = sm.generation ? sm_started_ns(pid, tid) : p->threads ? sm.now_ns : p->start_ns;
+    uint64_t at_ns = tid == pid ? p->start_ns : sm.generation ? sm_started_ns(pid, tid) : sm.now_ns;
     if (bytes < 0 || !at_ns || !(t = sm_thread_begin(p, tid, at_ns, NULL)))
         return;
     name[strcspn(name, "\n")] = 0;
@@ -191,7 +192,7 @@ void sm_scan(int32_t pid, int32_t ppid, uint64_t at_ns) {
         return;
     sm_process *p = sm_process_at(pid);
     if (!p)
-        p = sm_process_begin(pid, ppid, sm.generation ? sm_started_ns(pid, pid) : at_ns);
+        p = sm_process_begin(pid, ppid, sm.generation && pid != sm.main_pid ? sm_started_ns(pid, pid) : at_ns);
     if (!p)
         return;
     p->is_followed = !has_failed;
@@ -253,6 +254,8 @@ static void free_process(sm_process *p) {
     if (p->space)
         ls_space_free(p->space);
     free(p->codes);
+    free(p->made);
+    sm_python_forget(p);
     free(p);
 }
 

@@ -102,7 +102,6 @@ static void pause_all(int is_on) {
     for (size_t i = 0; i < fds_used; i++)
         ioctl(fds[i], is_on ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE, 0);
     is_paused = is_on;
-    sm.wakings_paused += (uint32_t)is_on;
 }
 
 void sm_wakings_tick(void) {

@@ -16,6 +16,7 @@
 #define TYPE_NAME 24u     /* in a PyTypeObject: tp_name */
 #define STRING_LENGTH 16u /* in a PyASCIIObject: length, and its bits of state */
 #define STRING_STATE 32u
+#define CODE_UNITS 16u /* in a PyCodeObject: ob_size, units of two bytes */
 #define BYTES_SIZE 16u /* in a PyBytesObject: ob_size, and the first byte */
 #define BYTES_FIRST 32u
 enum { OWNED_BY_C_STACK = 3, NO_C_FRAME = 0xffff };
@@ -142,6 +143,12 @@ void ls_python_known_by(uint32_t python, const uint8_t *code, ls_python_frame *i
     into->name = word_at(code, l->name);
     into->lines = word_at(code, l->lines);
     memcpy(&into->first_line, code + l->first_line, sizeof into->first_line);
+}
+
+uint64_t ls_python_instructions(uint32_t python, uint64_t code, const uint8_t *bytes, uint64_t *first) {
+    const layout *l = layout_of(python);
+    *first = l ? code + l->units : 0;
+    return l ? 2 * word_at(bytes, CODE_UNITS) : 0;
 }
 
 /* The frame before `i` that has the same code, of the last few: recursion, and a frame that is asked twice. */

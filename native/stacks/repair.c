@@ -205,6 +205,68 @@ static uint64_t frame_pointer(const repair *r) {
     return rbp + 8;
 }
 
+/* How functions begin that set up rbp: push rbp; mov rbp, rsp. */
+#define PROLOGUE "\x55\x48\x89\xe5"
+enum { PROLOGUE_BYTES = 4 };
+
+/* Where the function begins that `pc` is in, by its first instructions. 0: it has none, or is not behind them. */
+static uint64_t framed_function(const ls_walk *walk, uint64_t pc) {
+    enum { BYTES = 4096 };
+    static uint8_t code[BYTES];
+    const ls_mapping *m = ls_space_mapping(walk->space, pc);
+    size_t bytes = m && pc - m->start < BYTES ? pc - m->start : BYTES;
+    if (!m || bytes < PROLOGUE_BYTES || !ls_space_read_code(walk->space, pc - bytes, code, bytes))
+        return 0;
+    for (size_t at = bytes - PROLOGUE_BYTES + 1; at-- > 0;)
+        if (!memcmp(code + at, PROLOGUE, PROLOGUE_BYTES))
+            return pc - bytes + at;
+    return 0;
+}
+
+/* Bytes from the stack pointer to the return address where rbp is not set up yet, or no more: at the first two
+ * instructions of a function, endbr64 before them, and at its RET. -1: elsewhere. */
+static int bare_bytes(const ls_walk *walk, const ls_state *state) {
+    uint8_t code[1 + PROLOGUE_BYTES];
+    if (!state->exact || !ls_space_read_code(walk->space, state->registers[LS_RIP] - 1, code, sizeof code))
+        return -1;
+    if (code[1] == 0xc3 || !memcmp(code + 1, PROLOGUE, PROLOGUE_BYTES) || !memcmp(code + 1, "\xf3\x0f\x1e\xfa", 4))
+        return 0;
+    return memcmp(code, PROLOGUE, PROLOGUE_BYTES) ? -1 : 8;
+}
+
+static bool go_to(ls_state *state, uint64_t caller, uint64_t cfa) {
+    state->registers[LS_RIP] = caller;
+    state->registers[LS_RSP] = cfa;
+    state->exact = false;
+    return true;
+}
+
+/* From a frame without unwind information to its caller, where its function has set up rbp for that and the CALL before
+ * the return address can have led to it, or is about to. */
+bool ls_walk_framed(ls_walk *walk, ls_state *state, uint64_t *cfa) {
+    enum { BEFORE = 32 }; /* what may come first: endbr64, Go's look at its stack */
+    uint64_t rbp = state->registers[LS_RBP], sp = state->registers[LS_RSP], words[2], target, function;
+    int bare = bare_bytes(walk, state);
+    if (bare >= 0) {
+        *cfa = sp + (uint64_t)bare + 8;
+        return ls_walk_read(walk, *cfa - 8, &words[1]) && ls_space_call_before(walk->space, words[1], &target) &&
+               go_to(state, words[1], *cfa);
+    }
+    if (!(state->known >> LS_RBP & 1) || rbp < sp || rbp - sp > 1u << 20 || rbp & 7 ||
+        !ls_walk_read(walk, rbp, &words[0]) || !ls_walk_read(walk, rbp + 8, &words[1]))
+        return false;
+    int call = ls_space_call_before(walk->space, words[1], &target);
+    if (!call || !(function = framed_function(walk, state->registers[LS_RIP] - !state->exact)))
+        return false;
+    if (call == LS_CALL_DIRECT && target - (function - BEFORE) > BEFORE && !jumps_on(walk, target))
+        return false;
+    *cfa = rbp + 16;
+    state->registers[LS_RBP] = words[0];
+    state->known = 1u << LS_RBP | 1u << LS_RSP | 1u << LS_RIP;
+    walk->repaired = true;
+    return go_to(state, words[1], *cfa);
+}
+
 static bool try_caller(const repair *r, uint64_t slot, attempt *best) {
     uint64_t word;
     return ls_walk_read(r->walk, slot, &word) && is_caller(r, word) && try_slot(r, slot, best);

@@ -30,6 +30,8 @@ int ls_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointe
                    ls_python_frame *into, int most, int *cut);
 #define LS_PYTHON_CODE_BYTES 144u
 void ls_python_known_by(uint32_t python, const uint8_t *code, ls_python_frame *into);
+/* Where the instructions of a code object lie, of which `bytes` has the first LS_PYTHON_CODE_BYTES bytes; how many bytes. */
+uint64_t ls_python_instructions(uint32_t python, uint64_t code, const uint8_t *bytes, uint64_t *first);
 /* The PyThreadState of the thread `tid` of any interpreter, by `_PyRuntime`; 0: none. */
 uint64_t ls_python_thread(uint32_t python, uint64_t runtime, int32_t tid, ls_read read, void *of);
 /* A str object as UTF-8; its length, cut at `most`, or -1. */

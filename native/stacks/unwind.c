@@ -32,11 +32,26 @@ static bool find_cfa(ls_walk *walk, const ls_state *state, ls_object *object, co
     return state->known >> row->cfa.of & 1;
 }
 
+/* Compilers do not say when the end of a function has popped a register. What is kept below the stack pointer is the
+ * register itself by then; the copy of the stack does not have it. */
+static bool is_popped(const ls_state *state, const ls_rule *rule, uint64_t slot) {
+    enum { RED_ZONE = 128 };
+    uint64_t sp = state->registers[LS_RSP];
+    return state->exact && rule->of != LS_RIP && slot < sp && sp - slot <= RED_ZONE && state->known >> rule->of & 1;
+}
+
+static bool read_saved(ls_walk *walk, const ls_state *state, const ls_rule *rule, uint64_t slot, uint64_t *value) {
+    if (ls_walk_read(walk, slot, value))
+        return true;
+    *value = state->registers[rule->of];
+    return is_popped(state, rule, slot);
+}
+
 /* The value of a register in the caller; false: it is not known. */
 static bool recover(ls_walk *walk, const ls_state *state, ls_object *object, const ls_rule *rule, uint64_t cfa,
                     uint64_t *value) {
     switch (rule->kind) {
-    case LS_AT_CFA: return ls_walk_read(walk, cfa + (uint64_t)(int64_t)rule->value, value);
+    case LS_AT_CFA: return read_saved(walk, state, rule, cfa + (uint64_t)(int64_t)rule->value, value);
     case LS_CFA_PLUS: *value = cfa + (uint64_t)(int64_t)rule->value; return true;
     case LS_REGISTER: *value = state->registers[rule->value]; return state->known >> rule->value & 1;
     case LS_EXPRESSION:
@@ -112,6 +127,8 @@ ls_walked ls_walk_on(ls_walk *walk, ls_state *state, int at) {
         walk->nowhere |= !m;
         walk->into[at] = (ls_native_frame){address, sp};
         const ls_row *row = m && m->object ? ls_row_at(m->object, address - m->bias) : NULL;
+        if (!row && !is_entry(m, address) && ls_walk_framed(walk, state, &walk->into[at].frame))
+            continue;
         if (!row)
             return is_entry(m, address) ? ended_at_root(walk, state, sp, at + 1) : ls_repair(walk, state, NULL, at + 1);
         bool signal = row->signal;

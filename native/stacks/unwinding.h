@@ -172,6 +172,8 @@ ls_walked ls_walk_on(ls_walk *walk, ls_state *state, int at);
 enum { LS_STEP_LOST, LS_STEP_ROOT, LS_STEP_DONE };
 /* From a frame that ends at `cfa` to its caller. */
 int ls_walk_step(ls_walk *walk, ls_state *state, ls_object *object, const ls_row *row, uint64_t cfa);
+/* From a frame without unwind information to its caller by rbp; false: not for certain. */
+bool ls_walk_framed(ls_walk *walk, ls_state *state, uint64_t *cfa);
 /* Looks on the stack for the caller of frame number `at` - 1. `row` tells, if it is not NULL, where that frame keeps
  * registers, but not where it ends. */
 ls_walked ls_repair(ls_walk *walk, const ls_state *state, const ls_row *row, int at);

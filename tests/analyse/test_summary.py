@@ -228,6 +228,90 @@ def test_few_readings_say_nothing_about_growth() -> None:
     assert memory.growth_bytes is None
 
 
+def test_switches_are_those_of_a_step_where_enough_was_read_and_else_of_the_run() -> None:
+    recording = training()  # measured from 1.02 to 1.1 s
+    for name, unit in (("switches_voluntary", ""), ("switches_forced", ""), ("migrations", ""), ("delay_ns", "ns")):
+        growth = {"switches_voluntary": 30, "switches_forced": 10, "migrations": 5, "delay_ns": 2 * MS}[name]
+        readings = [(S + at * MS, at // 20 * growth) for at in range(0, 121, 20)]
+        recording.add_counter(0, name, readings, unit or "count")
+
+    switches = summary_of(recording).switches
+
+    assert switches is not None
+    assert switches.per_step
+    assert (switches.count, switches.forced, switches.migrations) == (pytest.approx(20), pytest.approx(5), 2.5)
+    assert switches.delay_ns == pytest.approx(MS)
+
+    recording.rows["counters"] = [row for row in recording.rows["counters"] if row["at_ns"] in (S, S + 120 * MS)]
+    program = ProgramState(2 * S, 3 * S, S, 1, 2, 3, switches_voluntary=400, switches_forced=77)
+    switches = summary_of(recording, program=program).switches
+
+    # The system's last word knows of threads that ended between two readings.
+    assert switches is not None
+    assert (switches.per_step, switches.count, switches.forced, switches.migrations) == (False, 477, 77, 30)
+    switches = summary_of(recording, program=ProgramState(2 * S, 3 * S, S, 1, 2, 3)).switches
+    assert switches is not None
+    assert (switches.count, switches.forced, switches.delay_ns) == (240, 60, 12 * MS)
+
+
+def test_without_stacks_or_an_end_there_are_no_switches_instead_of_zeros() -> None:
+    assert summary_of(training()).switches is None
+
+
+def test_limits_are_what_storage_and_the_control_group_say_of_the_run() -> None:
+    recording = Recording()
+    child = recording.add_process(200, ppid=100)
+    for process, size in ((0, 900), (child, 300)):
+        recording.add_counter(process, "storage_read_bytes", [(0, 5), (S, size)], "bytes")
+    recording.add_counter(0, "throttled", [(0, 0), (S, 3)], domain="cgroup")
+    recording.add_counter(0, "throttled_ns", [(0, 0), (S, S)], "ns", "cgroup")
+    recording.add_counter(0, "throttled", [(0, 1), (S, 900)], domain="mine")
+
+    limits = summary_of(recording).limits
+    # The parent has what its child read, which it waited for.
+    assert (limits.read_bytes, limits.write_bytes, limits.throttled, limits.throttled_ns) == (900, None, 3, S)
+    program = ProgramState(storage_read_bytes=11, storage_written_bytes=12)
+    limits = summary_of(recording, program=program).limits
+    assert (limits.read_bytes, limits.write_bytes) == (11, 12)
+
+
+def test_the_thread_of_the_steps_ran_and_waited_in_the_measured_ones() -> None:
+    recording = training()  # eight measured steps of 10 ms
+    pool = recording.add_thread(0, 101, "pool")
+    for step in range(10):
+        at_ns = S + step * 10 * MS
+        recording.add_sample(None, 4 * MS, at_ns, step=step)
+        recording.add_sample(None, MS, at_ns, step=step, state="kernel")
+        recording.add_sample(None, 3 * MS, at_ns, step=step, kind="offcpu", state="pipe")
+        recording.add_sample(None, MS, at_ns, step=step, kind="offcpu", state="gil")
+        recording.add_sample(None, 10 * MS, at_ns, step=step, kind="offcpu", state="pool", idle=True, track=pool)
+    recording.add_sample(None, S, 0, kind="offcpu", state="sleep")
+
+    threads = summary_of(recording).threads
+
+    assert threads is not None
+    assert (threads.per_step, threads.threads) == (True, 1)
+    assert threads.cpu == pytest.approx(0.5)
+    assert threads.waits == [("pipe", pytest.approx(0.3)), ("gil", pytest.approx(0.1))]
+
+
+def test_without_steps_it_is_the_main_thread_and_without_enough_samples_nobody() -> None:
+    recording = Recording()
+    worker = recording.add_thread(0, 101, "worker")
+    recording.add_sample(None, 30 * MS, 0, step=None)
+    recording.add_sample(None, 10 * MS, 0, kind="offcpu", state="lock")
+    recording.add_sample(None, S, 0, kind="offcpu", state="pool", idle=True, track=worker)
+
+    threads = summary_of(recording).threads
+
+    assert threads is not None
+    assert (threads.per_step, threads.cpu, threads.waits) == (False, 0.75, [("lock", 0.25)])
+    assert summary_of(Recording()).threads is None
+    recording = training()
+    recording.add_sample(None, 39 * MS, S + 20 * MS, step=2)  # of 80 ms
+    assert summary_of(recording).threads is None
+
+
 def test_open_operators_are_listed_for_each_thread_outermost_first() -> None:
     recording = Recording()
     worker = recording.add_thread(0, 101, "worker")

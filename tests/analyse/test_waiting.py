@@ -10,6 +10,7 @@ from layerscope.collect import sampled
 from layerscope.model.layers import WAITS
 
 FUTEX, READ, POLL, EPOLL, NANOSLEEP, YIELD, WAIT4 = 202, 0, 7, 232, 35, 24, 61
+VFORK, OPENAT, GETDENTS64, PAUSE = 58, 257, 217, 34
 
 
 def state(system_call: int, *functions: str, file: int = sampled.NO_FILE, preempted: bool = False) -> str:
@@ -38,6 +39,12 @@ def state(system_call: int, *functions: str, file: int = sampled.NO_FILE, preemp
         (("c10::ThreadPool::main_loop(unsigned long)", "pthread_cond_wait"), "pool"),
         (("torch::autograd::ReadyQueue::pop()",), "pool"),
         (("start_thread", "blas_thread_server"), "pool"),
+        (("start_thread", "thread_main", "syscall"), "pool"),
+        (("start_thread", "thread_main", "pthreadpool_compute", "syscall"), "lock"),
+        (("start_thread", "thread_main", "pthread_mutex_lock"), "lock"),
+        (("main", "syscall"), "lock"),
+        (("start_thread", "c10d::ProcessGroupGloo::runLoop", "std::condition_variable::wait"), "pool"),
+        (("c10d::ProcessGroupGloo::runLoop", "gloo::ring", "pthread_cond_timedwait"), "lock"),
     ],
 )
 def test_a_futex_is_what_the_functions_say(functions: tuple[str, ...], expected: str) -> None:
@@ -50,12 +57,21 @@ def test_a_futex_is_what_the_functions_say(functions: tuple[str, ...], expected:
         (READ, sampled.PIPE, "pipe"), (READ, sampled.SOCKET, "socket"), (READ, sampled.REGULAR, "file"),
         (READ, sampled.TERMINAL, "file"), (POLL, sampled.NO_FILE, "event"), (POLL, sampled.PIPE, "pipe"),
         (EPOLL, sampled.EVENT, "event"), (NANOSLEEP, sampled.NO_FILE, "sleep"), (YIELD, sampled.NO_FILE, "yield"),
-        (WAIT4, sampled.NO_FILE, "other"), (sampled.NO_SYSTEM_CALL, sampled.NO_FILE, "page_fault"),
-        (sampled.UNKNOWN_SYSTEM_CALL, sampled.NO_FILE, "other"),
+        (WAIT4, sampled.NO_FILE, "child"), (sampled.NO_SYSTEM_CALL, sampled.NO_FILE, "page_fault"),
+        (VFORK, sampled.NO_FILE, "child"), (OPENAT, sampled.NO_FILE, "file"), (GETDENTS64, sampled.REGULAR, "file"),
+        (sampled.UNKNOWN_SYSTEM_CALL, sampled.NO_FILE, "unknown"), (PAUSE, sampled.NO_FILE, "other"),
     ],
 )  # fmt: skip
 def test_other_system_calls_are_what_they_are_called_with(system_call: int, file: int, expected: str) -> None:
     assert state(system_call, file=file) == expected
+
+
+def test_a_thread_that_serves_a_library_is_idle_while_it_polls_and_one_of_the_program_is_not() -> None:
+    assert state(EPOLL, "start_thread", "gloo::transport::tcp::Loop::run", "epoll_wait", file=sampled.EVENT) == "pool"
+    serves = ("start_thread", "c10d::detail::LibUVStoreDaemon::run", "uv_run", "uv__io_poll", "epoll_pwait")
+    assert state(EPOLL, *serves, file=sampled.EVENT) == "pool"
+    assert state(EPOLL, "main", "uv_run", "uv__io_poll", "epoll_pwait", file=sampled.EVENT) == "event"
+    assert state(READ, "gloo::transport::tcp::Loop::run", "read", file=sampled.SOCKET) == "socket"
 
 
 def test_a_thread_that_openmp_began_belongs_to_its_team_and_one_that_calls_it_does_not() -> None:

@@ -15,16 +15,19 @@ PYTHON_3_11 = 11
 class SamplerFile:
     """One process with numbered threads; stacks are given as lists of names of frames, the outermost first.
 
-    A frame "py:NAME" is one of Python, "jit:NUMBER" an address outside of files, "[kernel]" and "[cut]" those; all
-    others are functions of an object in which nothing has a name: frames told apart by nothing but the object.
+    A frame "py:NAME" is one of Python, "made:NAME" code that told its name, "jit:NUMBER" an address outside of files,
+    "[kernel]" and "[cut]" those; all others are functions of an object in which nothing has a name: frames told apart
+    by nothing but the object.
     """
 
-    def __init__(self, raw: Path, pid: int, start_ns: int = 0, name: str = sampled.FILE) -> None:
+    def __init__(
+        self, raw: Path, pid: int, start_ns: int = 0, name: str = sampled.FILE, switches: bool = True
+    ) -> None:  # fmt: skip
         self._file = spool.SpoolWriter(raw / name)
         self._frames: dict[str, int] = {}
         self._stacks: dict[tuple[int, int], int] = {}
-        self._codes = 0
-        self._write(sampled.SETTINGS, json.dumps({"hz": 99, "switches": True}).encode())
+        self._codes = self._mades = 0
+        self._write(sampled.SETTINGS, json.dumps({"hz": 99, "switches": switches}).encode())
         self.rows(sampled.PROCESSES, sampled.PROCESS, [(0, pid, 1, PYTHON_3_11, start_ns, 0)])
         head = np.zeros(1, sampled.OBJECT)
         path = b"/usr/lib/libnothing.so"
@@ -48,9 +51,9 @@ class SamplerFile:
         """A thread of one of the processes."""
         self.rows(sampled.THREADS, sampled.THREAD, [(number, process, tid, 0, start_ns, end_ns, name)])
 
-    def account(self, at_ns: int, thread: int, *values: int) -> None:
+    def account(self, at_ns: int, thread: int, *values: int, migrations: int = 0) -> None:
         """What the system has accounted for a thread: run, delay, user, system, voluntary, forced, minor, major."""
-        self.rows(sampled.ACCOUNTS, sampled.ACCOUNT, [(at_ns, thread, 0, *values)])
+        self.rows(sampled.ACCOUNTS, sampled.ACCOUNT, [(at_ns, thread, migrations, *values)])
 
     def _frame(self, name: str) -> int:
         if name not in self._frames:
@@ -59,12 +62,20 @@ class SamplerFile:
             if name.startswith("py:"):
                 kind, of, address = sampled.PYTHON, number, 0
                 self._code(number, name[3:])
+            elif name.startswith("made:"):
+                kind, of, address = sampled.MADE, self._made(name[5:]), 16
             elif name.startswith("jit:"):
                 kind, address = sampled.JIT, int(name[4:])
             elif name in ("[kernel]", "[cut]"):
                 kind = sampled.KERNEL if name == "[kernel]" else sampled.CUT
             self.rows(sampled.FRAMES, sampled.FRAME, [(number, kind, of, 0, address)])
         return self._frames[name]
+
+    def _made(self, name: str) -> int:
+        head = np.array([(self._mades, 0, 4096, 100, len(name.encode()), 0)], sampled.MADE_CODE)
+        self._write(sampled.MADES, head.tobytes() + name.encode().ljust(-(-len(name.encode()) // 8) * 8, b"\0"))
+        self._mades += 1
+        return self._mades - 1
 
     def _code(self, number: int, name: str) -> None:
         # Codes are numbered one after the other: those between are never named.

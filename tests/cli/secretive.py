@@ -54,8 +54,10 @@ def secretive() -> Recording:
         {"frame": 3, "layer": "native", "name": "at::native::add", "object": torch, "build_id": "planted_build"},
         {"frame": 4, "layer": "ranges", "name": "planted_range"},
         {"frame": 5, "layer": "native", "name": "[jit]", "object": "[jit]"},
+        {"frame": 6, "layer": "native", "name": "jit_avx512_core_brgemm_t.3", "object": "[jit]"},
+        {"frame": 7, "layer": "native", "name": "py::planted_function:/srv/alice/planted_source.py", "object": "[jit]"},
     ]  # fmt: skip
-    recording.rows["stacks"] = [{"stack": n, "parent": n - 1 if n else None, "frame": n, "depth": n} for n in range(6)]
+    recording.rows["stacks"] = [{"stack": n, "parent": n - 1 if n else None, "frame": n, "depth": n} for n in range(8)]
     recording.rows["samples"] = [
         {"at_ns": 5, "track": 0, "stack": 5, "weight_ns": 7, "count": 1, "kind": "cpu", "state": "user", "idle": False,
          "exact": False}

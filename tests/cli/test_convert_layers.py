@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from layerscope.collect import spool
+from layerscope.collect.layers import counters
 from tests.cli.raw_file import BACKWARD, EVENT, MODULE, OPTIMIZER, RANGE, TASK, RawFile
 from tests.cli.test_convert import STEP, Converted
 
@@ -153,6 +155,7 @@ def test_counters_and_marks_of_the_program(raw: Path) -> None:
             *file.counter(200, "queue\nloader", -2),
             *file.counter(300, "plain", 1),
             *file.counter(350, "rss_bytes\nprocess", 5),
+            *file.counter(360, "throttled\ncgroup", 6),
             *file.mark(400, "", 2),
             *file.mark(500, "", 3),
         ],
@@ -168,6 +171,7 @@ def test_counters_and_marks_of_the_program(raw: Path) -> None:
         {"domain": "program", "name": "plain", "at_ns": 300, "value": 1, "unit": "count"},
         # Not the track of what was read from the system.
         {"domain": "process (program)", "name": "rss_bytes", "at_ns": 350, "value": 5, "unit": "count"},
+        {"domain": "cgroup (program)", "name": "throttled", "at_ns": 360, "value": 6, "unit": "count"},
     ]
     assert made.rows(
         "SELECT m.kind, m.name, at_ns, tid, json FROM marks m JOIN tracks USING (track) LEFT JOIN args USING (args) "
@@ -177,6 +181,37 @@ def test_counters_and_marks_of_the_program(raw: Path) -> None:
         {"kind": "paused", "name": "", "at_ns": 400, "tid": 100, "json": None},
         {"kind": "resumed", "name": "", "at_ns": 500, "tid": 100, "json": None},
     ]
+
+
+def test_what_a_control_group_used_is_on_a_track_of_its_own_and_what_was_not_read_is_told(raw: Path) -> None:
+    refused = {"io": "Permission denied"}
+    for pid, unread in ((100, refused), (101, refused | {"cgroup": "not mounted"})):
+        file = RawFile(raw, pid)
+        file.poll(0)
+        values = {"cpu_ns": 7} | ({"throttled": 2, "throttled_ns": 900} if pid == 100 else {})
+        file.write(spool.COUNTERS, counters.packed(500, values))
+        file.end(1000, unread=unread)
+    made = Converted(raw)
+
+    assert made.rows(
+        "SELECT pid, t.name AS domain, c.name, value, unit FROM counters c JOIN tracks t USING (track) "
+        "JOIN processes USING (process) ORDER BY ALL"
+    ) == [
+        {"pid": 100, "domain": "cgroup", "name": "throttled", "value": 2, "unit": "count"},
+        {"pid": 100, "domain": "cgroup", "name": "throttled_ns", "value": 900, "unit": "ns"},
+        {"pid": 100, "domain": "process", "name": "cpu_ns", "value": 7, "unit": "ns"},
+        {"pid": 101, "domain": "process", "name": "cpu_ns", "value": 7, "unit": "ns"},
+    ]
+    assert made.rows("SELECT layer, code, what FROM problems ORDER BY code") == [
+        {
+            "layer": "counters", "code": "cgroup_unread",
+            "what": "the control group of process 101 could not be read: not mounted",
+        },
+        {
+            "layer": "counters", "code": "io_unread",
+            "what": "/proc/PID/io of 2 processes could not be read: Permission denied",
+        },
+    ]  # fmt: skip
 
 
 def test_ranges_have_the_line_that_opened_them(raw: Path) -> None:

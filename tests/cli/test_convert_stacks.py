@@ -158,14 +158,14 @@ def test_a_worker_is_charged_to_the_primitive_that_it_has_a_share_of(raw: Path) 
     stacks = SamplerFile(raw, MAIN)
     stacks.thread(0, MAIN, 400)
     stacks.thread(1, WORKER, 950)
-    stacks.cpu(1500, 1, stacks.stack("jit:4096"), 10)
+    stacks.cpu(1500, 1, stacks.stack("made:jit_conv_kernel"), 10)
     stacks.cpu(1600, 0, stacks.stack("py:train", "jit:4096"), 10)
     stacks.end(20_000)
     made = Converted(raw)
 
     worker, main = samples(made)
     chain = ["modules:Net.conv", "operators:aten::conv2d", "primitives:convolution"]
-    assert worker["stack"] == [*chain, "native:[jit]"]
+    assert worker["stack"] == [*chain, "native:jit_conv_kernel"]
     assert main["stack"] == ["python:train", *chain, "native:[jit]"]
     assert (worker["tid"], main["tid"]) == (WORKER, MAIN)
 
@@ -205,6 +205,35 @@ def test_a_process_with_nothing_but_samples_is_one(raw: Path) -> None:
     assert made.rows("SELECT process FROM tracks WHERE tid = 777") == [{"process": 1}]
 
 
+def test_a_child_that_runs_another_program_is_one_process_with_one_thread(raw: Path) -> None:
+    training(raw)
+    stacks = SamplerFile(raw, MAIN)
+    stacks.thread(0, MAIN, 400)
+    stacks.process(1, 777, MAIN, 2000, 3000)
+    stacks.thread(1, 777, 2000, 3000, b"python", process=1)
+    stacks.process(2, 777, MAIN, 3000, 8000)
+    stacks.thread(2, 777, 3000, 8000, b"helper", process=2)
+    stacks.process(3, 777, MAIN, 9000, 9500)  # the number was given again
+    stacks.thread(3, 777, 9000, 9500, b"other", process=3)
+    for at_ns, thread in ((2500, 1), (4000, 2), (9100, 3)):
+        stacks.cpu(at_ns, thread, stacks.stack("py:work"), 10)
+    stacks.account(3000, 1, 5, 1, 0, 0, 1, 0, 1, 0)
+    stacks.account(8000, 2, 70, 9, 0, 0, 3, 0, 4, 0)
+    stacks.end(20_000)
+    made = Converted(raw)
+
+    assert made.table("processes", "process", "pid", "argv", "end_ns")[1:] == [
+        (1, 777, "helper", 8000), (2, 777, "other", 9500)
+    ]  # fmt: skip
+    threads = made.rows("SELECT process, name, start_ns, end_ns, cpu_ns FROM tracks WHERE tid = 777 ORDER BY start_ns")
+    assert threads == [
+        {"process": 1, "name": "helper", "start_ns": 2000, "end_ns": 8000, "cpu_ns": 70},
+        {"process": 2, "name": "other", "start_ns": 9000, "end_ns": 9500, "cpu_ns": None},
+    ]
+    of_samples = made.rows("SELECT process FROM samples JOIN tracks USING (track) ORDER BY at_ns")
+    assert [row["process"] for row in of_samples] == [1, 1, 2]
+
+
 def test_accounts_are_totals_of_threads_and_counters_of_the_process(raw: Path) -> None:
     file = training(raw)
     file.sample(5000, 11, 22, 33, 44, 55, 66, 77)
@@ -213,19 +242,42 @@ def test_accounts_are_totals_of_threads_and_counters_of_the_process(raw: Path) -
     stacks.thread(1, WORKER, 950)
     for thread in (0, 1):
         stacks.cpu(1500, thread, stacks.stack("work"), 10)
-    stacks.account(1000, 0, 100, 10, 0, 0, 5, 1, 20, 0)
+    stacks.account(1000, 0, 100, 10, 0, 0, 5, 1, 20, 0, migrations=1)
     stacks.account(1000, 1, 50, 5, 0, 0, 2, 0, 7, 0)
-    stacks.account(2000, 0, 300, 30, 0, 0, 9, 3, 40, 1)
+    stacks.account(2000, 0, 300, 30, 0, 0, 9, 3, 40, 1, migrations=4)
     stacks.end(20_000)
     made = Converted(raw)
 
-    columns = ("tid", "cpu_ns", "delay_ns", "switches_voluntary", "switches_forced", "faults_minor", "faults_major")
+    columns = (
+        "tid", "cpu_ns", "delay_ns", "switches_voluntary", "switches_forced", "migrations", "faults_minor",
+        "faults_major",
+    )  # fmt: skip
     of_tracks = [row for row in made.table("tracks", *columns) if row[0] is not None]
-    assert of_tracks == [(MAIN, 300, 30, 9, 3, 40, 1), (WORKER, 50, 5, 2, 0, 7, 0)]
+    assert of_tracks == [(MAIN, 300, 30, 9, 3, 4, 40, 1), (WORKER, 50, 5, 2, 0, 0, 7, 0)]
     counted = made.table("counters", "name", "at_ns", "value", order="ALL")
-    assert [row for row in counted if row[0] in ("delay_ns", "switches_forced")] == [
-        ("delay_ns", 1000, 15), ("delay_ns", 2000, 35), ("switches_forced", 1000, 1), ("switches_forced", 2000, 3),
+    assert [row for row in counted if row[0] in ("delay_ns", "switches_forced", "migrations")] == [
+        ("delay_ns", 1000, 15), ("delay_ns", 2000, 35), ("migrations", 1000, 1), ("migrations", 2000, 4),
+        ("switches_forced", 1000, 1), ("switches_forced", 2000, 3),
     ]  # fmt: skip
+
+
+def test_what_the_system_does_not_account_is_absent(raw: Path) -> None:
+    """Migrations are told with switches alone, and not every kernel says how long threads wait for a CPU."""
+    file = training(raw)
+    file.sample(5000, 11, 22, 33, 44, 55, 66, 77)
+    stacks = SamplerFile(raw, MAIN, switches=False)
+    stacks.thread(0, MAIN, 400)
+    stacks.cpu(1500, 0, stacks.stack("work"), 10)
+    stacks.account(1000, 0, 100, 0, 0, 0, 5, 1, 20, 0)
+    stacks.end(20_000)
+    made = Converted(raw)
+
+    assert made.rows("SELECT cpu_ns, delay_ns, switches_forced, migrations FROM tracks WHERE kind = 'thread'") == [
+        {"cpu_ns": 100, "delay_ns": None, "switches_forced": 1, "migrations": None}
+    ]
+    names = {row["name"] for row in made.rows("SELECT name FROM counters")}
+    assert {"switches_voluntary", "switches_forced"} <= names
+    assert not {"delay_ns", "migrations"} & names
 
 
 def test_samples_of_a_program_without_spans_and_of_a_cut_file_are_there(raw: Path) -> None:

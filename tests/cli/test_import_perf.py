@@ -89,7 +89,7 @@ def test_what_a_file_says_about_its_machine(folder: Path) -> None:
      ("S", "unix_stream_read_generic", "__x64_sys_recvfrom", "recv", "socket"),
      ("D", "folio_wait_bit", "asm_exc_page_fault", "memcpy", "page_fault"),
      ("R", "do_nanosleep", "__x64_sys_clock_nanosleep", "usleep", "preempted"),
-     ("S", "x", "__x64_sys_wait4", "wait4", "other")],
+     ("S", "x", "__x64_sys_wait4", "wait4", "child")],
 )  # fmt: skip
 def test_waits_have_the_state_that_their_functions_tell(
     folder: Path, state: str, inner: str, call: str, function: str, expected: str

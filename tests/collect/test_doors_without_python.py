@@ -49,6 +49,15 @@ def test_settings_say_what_has_another_meaning_by_percent(tmp_path: Path) -> Non
     assert not problems
 
 
+def test_who_makes_code_is_told_whom_to_tell_only_where_stacks_are_recorded() -> None:
+    assert agent.JIT not in agent.without_python({}, "name", True)[0]
+    stacks = {"hz": 99, "timers": 0}
+    assert agent.without_python({}, "name", True, stacks=stacks)[0][agent.JIT] == str(agent.LIBRARY)
+    told, (problem,) = agent.without_python({agent.JIT: "/opt/vtune/libjit.so"}, "name", True, stacks=stacks)
+    assert agent.JIT not in told
+    assert (problem.layer, problem.code) == ("stacks", "jit_taken")
+
+
 @pytest.mark.parametrize(("variable", "code"), [(agent.ITT, "itt_taken"), (agent.NVTX, "nvtx_taken")])
 def test_a_collector_of_the_user_stays(variable: str, code: str) -> None:
     theirs = {variable: "/opt/vtune/libittnotify_collector.so"}

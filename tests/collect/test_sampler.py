@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from layerscope.collect.layers.stacks import SampledFile
 from layerscope.collect.layout import SEND_SAMPLES
 from layerscope.collect.sampler import Sampler
 from layerscope.model.events import Problem
+from tests.attempts import once_in_three
 from tests.native_sampler.sampling import Sampled, check, check_sums
 from tests.recorded import ROOT, ask, layerscope
 
@@ -92,6 +93,128 @@ def test_a_sampler_that_is_gone_is_told(perf_events: None, tmp_path: Path, monke
     assert not Path(f"/proc/{pid}").exists()
     with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
         os.fstat(area)
+
+
+def samples_of(path: Path) -> Sampled:
+    """What a sampler has written so far."""
+    return Sampled(SampledFile(path), {})
+
+
+def wait_for(path: Path, condition: Callable[[Sampled], bool]) -> None:
+    """Until what the file holds is as it should be."""
+    give_up = time.monotonic() + PATIENCE_S
+    while time.monotonic() < give_up:
+        if path.exists() and condition(samples_of(path)):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{path} has not become what was waited for")
+
+
+def has_stacks(found: Sampled) -> bool:
+    return bool((found.samples["stack"] != sampled.NONE).any())
+
+
+@pytest.mark.slow
+def test_a_sampler_that_is_killed_is_replaced(perf_events: None, tmp_path: Path) -> None:
+    """Another one goes on in a file of its own; the time between is a gap, and no CPU time is told twice."""
+    problems: list[Problem] = []
+    sampler, pid = started(tmp_path, problems)
+    burning = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    try:
+        sampler.begin(burning.pid, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+        wait_for(tmp_path / "stacks", has_stacks)
+        os.kill(pid, signal.SIGKILL)
+        give_up = time.monotonic() + PATIENCE_S
+        while sampler.samplers < 2 and time.monotonic() < give_up:
+            sampler.watch()
+            time.sleep(0.05)
+        wait_for(tmp_path / "stacks.1", has_stacks)
+    finally:
+        burning.kill()
+        _, burning.returncode, usage = os.wait4(burning.pid, 0)
+    sampler.end()
+
+    assert [problem.code for problem in problems] == ["sampler_restarted"]
+    assert [path.name for path, _ in sampled.files(tmp_path)] == ["stacks", "stacks.1"]
+    first, second = (samples_of(path) for path, _ in sampled.files(tmp_path))
+    assert first.file.ended
+    assert second.file.ended
+    gap_ns = second.file.gap_ns
+    assert gap_ns
+    assert first.file.gap_ns is None
+    assert gap_ns[0] < gap_ns[1]
+    sums = [int(one.samples["weight_ns"][one.samples["kind"] == sampled.CPU].sum()) for one in (first, second)]
+    used_ns = (usage.ru_utime + usage.ru_stime) * 1e9
+    # Without the correction the second file would tell the time of the first once more.
+    assert abs(sum(sums) - used_ns) < min(sums) / 2
+    (one,), (other,) = (found.file.processes.values() for found in (first, second))
+    assert (one["pid"], one["start_ns"]) == (other["pid"], other["start_ns"])
+
+
+@pytest.mark.slow
+@once_in_three
+def test_a_recording_with_a_sampler_that_was_killed(perf_events: None, program_python: str, tmp_path: Path) -> None:
+    """The frames of Python that only the first sampler was told of have their names in what the second one saw."""
+    (tmp_path / "program.py").write_text(
+        BURN + "import os, pathlib, signal\n"
+        "def of_program(seconds): burn(seconds)\n"
+        "of_program(1)\n"
+        "for process in pathlib.Path('/proc').glob('[0-9]*'):\n"
+        "    try:\n"
+        "        words = (process / 'cmdline').read_bytes().split(b'\\0')\n"
+        "    except OSError:\n"
+        "        continue\n"
+        "    if b'layerscope-sampler' in words[0] and os.getcwd().encode() in words[2]:\n"
+        "        os.kill(int(process.name), signal.SIGKILL)\n"
+        "of_program(1.5)\n"
+    )
+    done = layerscope("run", "-q", "--layers", "+stacks", "-o", "recording", "--", program_python, "program.py",
+                      cwd=tmp_path)  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "recording.layerscope"
+    second = samples_of(folder / "raw" / "stacks.1")
+    check(second)
+    rows = second.samples[(second.samples["kind"] == sampled.CPU) & (second.samples["stack"] != sampled.NONE)]
+    inside = ["of_program" in python(second, row) for row in rows]
+    assert sum(inside) > 0.8 * len(rows)
+    run = open_run(folder)
+    assert [row["code"] for row in ask(run, "SELECT code FROM problems WHERE layer = 'stacks'")] == [
+        "sampler_restarted"
+    ]
+    (gap,) = ask(run, "SELECT start_ns, end_ns, reason FROM gaps")
+    assert gap["reason"] == "no_sampler"
+    assert gap["end_ns"] > gap["start_ns"]
+    (threads,) = ask(run, "SELECT count(*) AS n FROM tracks WHERE kind = 'thread'")
+    assert threads["n"] == 1
+    (cpu,) = ask(run, "SELECT sum(weight_ns) AS ns FROM samples WHERE kind = 'cpu'")
+    (told,) = ask(run, "SELECT cpu_ns AS ns FROM tracks WHERE kind = 'thread'")
+    assert abs(cpu["ns"] - told["ns"]) < 0.02 * told["ns"]
+
+
+@pytest.mark.slow
+def test_a_sampler_that_was_stopped_goes_on(perf_events: None, tmp_path: Path) -> None:
+    problems: list[Problem] = []
+    sampler, pid = started(tmp_path, problems)
+    burning = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    try:
+        sampler.begin(burning.pid, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+        wait_for(tmp_path / "stacks", has_stacks)
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(1)
+        sampler.watch()
+        os.kill(pid, signal.SIGCONT)
+        before = len(samples_of(tmp_path / "stacks").samples)
+        wait_for(tmp_path / "stacks", lambda found: len(found.samples) > before + 20)
+    finally:
+        burning.kill()
+        burning.wait()
+    sampler.end()
+
+    assert problems == []
+    found = samples_of(tmp_path / "stacks")
+    check(found)
+    check_sums(found)
 
 
 def test_without_its_program_there_are_no_stacks(tmp_path: Path, monkeypatch) -> None:

@@ -1,11 +1,11 @@
-"""Limits of control groups of both versions, and what memory they leave, from made up roots."""
+"""Limits of control groups of both versions, what they leave and what they cost, from made up roots."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from layerscope.host import cgroup, memory
-from layerscope.host.cgroup import Cgroup
+from layerscope.host.cgroup import Cgroup, Usage
 
 MB = 1_000_000
 V1 = "9:memory:/job/1\n4:cpu,cpuacct:/job/1\n1:name=systemd:/\n0::/\n"
@@ -93,3 +93,82 @@ def test_what_is_left_is_cut_by_the_group(tmp_path: Path) -> None:
 
 def test_where_nothing_is_told_little_is_assumed(tmp_path: Path) -> None:
     assert 0 < memory.available_bytes(tmp_path) <= 1_000_000_000
+
+
+STAT_V2 = "usage_usec 51\nuser_usec 40\nsystem_usec 11\nnr_periods 12\nnr_throttled {}\nthrottled_usec {}\n"
+STAT_V1 = "nr_periods 12\nnr_throttled {}\nthrottled_time {}\n"
+
+
+def usage(root: Path, pid: int = 7) -> Usage:
+    return cgroup.group_of(pid, root).usage()
+
+
+def test_of_version_2_throttling_is_added_up_on_the_way_to_the_root(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "proc/7/cgroup": "0::/jobs/one\n",
+            "proc/self/cgroup": "0::/elsewhere\n",
+            "sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
+            "sys/fs/cgroup/cpu.stat": "usage_usec 1\n",  # that of the root group has no more
+            "sys/fs/cgroup/jobs/cpu.stat": STAT_V2.format(2, 300),
+            "sys/fs/cgroup/jobs/one/cpu.stat": STAT_V2.format(5, 7000),
+            "sys/fs/cgroup/jobs/memory.max": f"{512 * MB}\n",
+            "sys/fs/cgroup/jobs/memory.current": f"{300 * MB}\n",
+            "sys/fs/cgroup/jobs/one/memory.max": "max\n",
+            "sys/fs/cgroup/jobs/one/memory.current": f"{90 * MB}\n",
+        },
+    )
+    assert usage(tmp_path) == Usage(7, 7_300_000, 300 * MB, 512 * MB)
+
+
+def test_of_version_1_controllers_have_groups_of_their_own(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "proc/7/cgroup": V1,
+            "sys/fs/cgroup/cpu/cpu.stat": STAT_V1.format(0, 0),
+            "sys/fs/cgroup/cpu/job/1/cpu.stat": STAT_V1.format(4, 123_456_789),
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            "sys/fs/cgroup/memory/job/1/memory.limit_in_bytes": f"{64 * MB}\n",
+            "sys/fs/cgroup/memory/job/1/memory.usage_in_bytes": f"{50 * MB}\n",
+        },
+    )
+    assert usage(tmp_path) == Usage(4, 123_456_789, 50 * MB, 64 * MB)
+
+
+def test_without_a_limit_of_memory_and_in_the_root_group_nothing_is_made_up(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "proc/7/cgroup": "0::/\n",
+            "sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
+            "sys/fs/cgroup/cpu.stat": "usage_usec 1\n",
+            "sys/fs/cgroup/memory.stat": "anon 1\n",
+        },
+    )
+    assert usage(tmp_path) == Usage()
+    assert not cgroup.group_of(7, tmp_path).is_hidden
+
+
+def test_a_group_whose_files_are_not_there_is_hidden_and_no_group_is_not(tmp_path: Path) -> None:
+    assert cgroup.group_of(7, tmp_path) == cgroup.Group()
+    for groups in ("0::/jobs/one\n", V1):
+        write(tmp_path, {"proc/7/cgroup": groups})
+        group = cgroup.group_of(7, tmp_path)
+        assert (group.is_hidden, group.key, group.usage()) == (True, (), Usage())
+
+
+def test_processes_of_one_group_are_known_by_its_key(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "proc/7/cgroup": "0::/jobs/one\n",
+            "proc/8/cgroup": "0::/jobs/one\n",
+            "proc/9/cgroup": "0::/jobs\n",
+            "sys/fs/cgroup/cgroup.controllers": "",
+            "sys/fs/cgroup/jobs/one/cpu.stat": "",
+        },
+    )
+    one, same, other = (cgroup.group_of(pid, tmp_path).key for pid in (7, 8, 9))
+    assert one == same != other

@@ -38,8 +38,8 @@ def sampling(native_agent: Path) -> Iterator[Callable[..., Sampling]]:
     started: list[Sampling] = []
     with folder_for_all() as folder:
 
-        def start(user: Sequence[str] = (), hz: int = 99) -> Sampling:
-            started.append(Sampling(folder, user, hz))
+        def start(user: Sequence[str] = (), hz: int = 99, most_bytes: int = 0) -> Sampling:
+            started.append(Sampling(folder, user, hz, most_bytes))
             return started[-1]
 
         yield start

@@ -231,6 +231,32 @@ static void faults(void) {
     printf("{\"faults\": %ld}\n", after.ru_minflt - before.ru_minflt);
 }
 
+/* Asks the kernel for its pid again and again. */
+NOINLINE void ask(uint64_t ns) {
+    for (uint64_t end = now(CLOCK_THREAD_CPUTIME_ID) + ns; now(CLOCK_THREAD_CPUTIME_ID) < end;)
+        for (int i = 0; i < 1000; i++)
+            sink += (uint64_t)syscall(SYS_getppid);
+}
+
+/* Takes pages and gives them back. */
+NOINLINE void fill(uint64_t ns) {
+    size_t bytes = 64u << 20;
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(memory, bytes, MADV_NOHUGEPAGE);
+    for (uint64_t end = now(CLOCK_THREAD_CPUTIME_ID) + ns; now(CLOCK_THREAD_CPUTIME_ID) < end;) {
+        touch(memory, bytes);
+        madvise(memory, bytes, MADV_DONTNEED);
+    }
+    munmap(memory, bytes);
+}
+
+static void in_kernel(void) {
+    uint64_t half = (uint64_t)number * (uint64_t)MS / 2;
+    ask(half);
+    fill(half);
+    printf("{\"tid\": %d, \"half_ns\": %lu}\n", gettid_here(), (unsigned long)half);
+}
+
 static void forks(void) {
     pid_t pid = fork();
     if (!pid) {
@@ -262,6 +288,8 @@ int main(int count, char **words) {
     say_function("sleep_under_lock", sleep_under_lock);
     say_function("wait_for_lock", wait_for_lock);
     say_function("touch", touch);
+    say_function("ask", ask);
+    say_function("fill", fill);
     if (!strcmp(mode, "split"))
         split();
     else if (!strcmp(mode, "locks"))
@@ -276,6 +304,8 @@ int main(int count, char **words) {
         many_threads();
     else if (!strcmp(mode, "faults"))
         faults();
+    else if (!strcmp(mode, "kernel"))
+        in_kernel();
     else if (!strcmp(mode, "forks"))
         forks();
     else if (!strcmp(mode, "takes"))

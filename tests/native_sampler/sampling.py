@@ -120,7 +120,7 @@ def check_sums(found: Sampled) -> None:
 class Sampling:
     """A sampler, started as `user` (a command in front), and a door where programs with the agent inside knock."""
 
-    def __init__(self, folder: Path, user: Sequence[str] = (), hz: int = 99) -> None:
+    def __init__(self, folder: Path, user: Sequence[str] = (), hz: int = 99, most_bytes: int = 0) -> None:
         self.raw = folder / f"raw-{secrets.token_hex(4)}"  # a test may start several, one after the other
         self.raw.mkdir()
         self.raw.chmod(0o777)
@@ -129,7 +129,7 @@ class Sampling:
         self._listener.bind("\0" + self.door)
         self._listener.listen(64)
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [*user, str(BINARY), str(theirs.fileno()), str(self.raw), str(hz)]
+        command = [*user, str(BINARY), str(theirs.fileno()), str(self.raw), str(hz), str(most_bytes)]
         self.process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True,

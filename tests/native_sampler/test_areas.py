@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -233,6 +234,39 @@ def test_messages_that_are_none_are_passed(owner, sampling: Callable[..., Sampli
 
     check(found)
     assert names(found) == [["main"]]
+
+
+def test_numbers_that_change_while_they_are_read(sampling: Callable[..., Sampling]) -> None:
+    """What was checked is what is used: a capacity that is too large a moment later ends nothing."""
+    one, over = sampling(), threading.Event()
+    owners = [subprocess.Popen(["sleep", "600"]) for _ in range(40)]
+    made = [Area(owner.pid) for owner in owners]
+
+    def change() -> None:
+        while not over.is_set():
+            for capacity in (2**32 - 16, RING_BYTES):
+                for area in made:
+                    os.pwrite(area.fd, struct.pack("<I", capacity), 12)
+
+    changing = [threading.Thread(target=change) for _ in range(2)]
+    try:
+        for area in made:  # there are records, far behind the end of the memory
+            os.pwrite(area.fd, struct.pack("<Q", 1 << 30), CONSUMED_AT)
+            area.reserve((1 << 30) + 4096)
+        for thread in changing:
+            thread.start()
+        hand_over(one, made[0])
+        for area in made[1:]:  # the sampler looks for these processes between the one and the other
+            one.send(layout.SEND_SAMPLES, area.pid, 1, [area.fd])
+        found = one.end()
+    finally:
+        over.set()
+        for thread in changing:
+            thread.join()
+        for owner in owners:
+            owner.kill()
+            owner.wait()
+    check(found)
 
 
 @pytest.mark.slow

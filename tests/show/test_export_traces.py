@@ -17,7 +17,7 @@ from layerscope.show import exports
 from layerscope.show.exports import fxt
 from layerscope.store.reader import Reader
 from layerscope.store.run import Run
-from tests.recordings import MS, Recording
+from tests.recordings import MS, Recording, S
 from tests.show.exported import (
     NAMES,
     REALTIME_NS,
@@ -161,6 +161,27 @@ def test_counters_marks_and_losses_are_there(recording: Recording, tmp_path: Pat
         ("1,204 records lost", "ring_full"),
         ("an unknown number of records lost", "damaged"),
     ]
+
+
+@BOTH
+def test_counters_that_only_grow_are_shown_as_how_fast_they_do(tmp_path: Path, suffix: str) -> None:
+    recording = Recording()
+    recording.add_counter(0, "cpu_ns", [(0, 0), (S, 2 * S), (3 * S, 2 * S)], "ns")
+    recording.add_counter(0, "storage_read_bytes", [(0, 10), (S // 2, 1010)], "bytes")
+    recording.add_counter(0, "faults_major", [(0, 5), (S, 5)])
+    recording.add_counter(0, "throttled_ns", [(0, 7 * S), (4 * S, 9 * S)], "ns", "cgroup")
+    recording.add_counter(0, "rss_bytes", [(0, 3), (S, 4)], "bytes")
+    recording.add_counter(0, "cpu_ns", [(0, 6), (S, 9)], domain="mine")
+
+    trace = export(recording.write(tmp_path / "r.layerscope"), suffix)
+
+    assert sorted((name, value) for _, name, _, value in trace.counters) == [
+        ("cpu_ns", 6), ("cpu_ns", 9),  # the program's own
+        ("cpu_percent", 0), ("cpu_percent", 200), ("rss_bytes", 3), ("rss_bytes", 4),
+        ("storage_read_bytes_per_s", 2000), ("throttled_percent", 50),
+    ]  # fmt: skip
+    began = {value: at_ns for _, name, at_ns, value in trace.counters if name == "cpu_percent"}
+    assert began[0] - began[200] == S
 
 
 @BOTH

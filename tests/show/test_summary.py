@@ -67,6 +67,45 @@ def test_a_training_run_from_the_header_to_the_next_command() -> None:
     )
 
 
+def test_what_the_scheduler_the_disk_and_a_limit_had_to_do_with_it_is_said() -> None:
+    recording = training()
+    for name, a_step in (("switches_voluntary", 20), ("switches_forced", 10), ("migrations", 2), ("delay_ns", 5 * MS)):
+        readings = [(S + at * 10 * MS, at * a_step) for at in range(14)]
+        recording.add_counter(0, name, readings, "ns" if name == "delay_ns" else "count")
+    recording.add_counter(0, "throttled", [(0, 0), (2 * S, 12)], domain="cgroup")
+    recording.add_counter(0, "throttled_ns", [(0, 0), (2 * S, 640 * MS)], "ns", "cgroup")
+    recording.add_counter(0, "rss_peak_bytes", [(S, 900_000_000)], "bytes")
+    recording.add_counter(0, "storage_read_bytes", [(S, 12_000_000)], "bytes")
+    recording.add_counter(0, "storage_written_bytes", [(S, 999)], "bytes")
+    for number in range(12):
+        recording.add_sample(None, 6 * MS, S + number * 10 * MS, step=number)
+        recording.add_sample(None, 4 * MS, S + number * 10 * MS, step=number, kind="offcpu", state="pipe")
+
+    lines = text_of(recording).splitlines()
+
+    facts = [line[45:] for line in lines[3:12]]
+    assert facts[2:] == [
+        "CPU 22.2 ms a step: 2.0 of 4 CPUs busy, 5.55 ms in the kernel",
+        "switches 33.3 a step, 11.1 forced, 2.2 to another CPU",
+        "threads waited 5.55 ms a step for a CPU, added up",
+        "throttled 12 times, 640 ms: its control group has too few CPUs",
+        "page faults 333 a step, none from disk",
+        "memory 351 MB at the end, not growing, at most 900 MB",
+        "disk: read 12.0 MB in the whole run",
+    ]
+    assert "Thread of the steps: 54 % on a CPU; waiting 36 % for pipes (loader workers); 10 % not seen" in lines
+
+
+def test_a_main_thread_that_hardly_waited_is_not_worth_a_line() -> None:
+    recording = Recording()
+    recording.add_sample(None, 99 * MS)
+    recording.add_sample(None, MS, kind="offcpu", state="sleep")
+
+    assert "Main thread" not in text_of(recording)
+    recording.add_sample(None, 10 * MS, kind="offcpu", state="sleep")
+    assert "Main thread: 90 % on a CPU; waiting 10 % in a sleep\n" in text_of(recording)
+
+
 def test_a_run_without_steps_says_so_and_shows_totals() -> None:
     recording = Recording()
     for number in range(12):

@@ -10,6 +10,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define STACK_BASE 0x7ffd00000000u
+#define STACK_WORDS 24576u
+
 static uint64_t state;
 
 static uint64_t any(uint64_t below) {
@@ -125,6 +128,53 @@ static void one_stack(ls_space *space) {
         abort();
 }
 
+static uint64_t reads;
+
+static int read_counted(void *of, uint64_t address, void *into, size_t bytes) {
+    const uint64_t *words = of;
+    size_t at = (address - STACK_BASE) / 8;
+    reads++;
+    if (address < STACK_BASE || address % 8 || bytes != 8 || at >= STACK_WORDS)
+        return -1;
+    memcpy(into, &words[at], 8);
+    return 0;
+}
+
+/* A stack full of addresses in code that is made while it runs, some of them behind a CALL: each may be the caller of
+ * each. What is looked at has an end all the same. */
+static void costly_stack(void) {
+    enum { CODE = 1 << 20, READS_MOST = 1 << 17 };
+    static uint64_t words[STACK_WORDS];
+    static ls_native_frame frames[1024];
+    uint8_t *code = mmap(NULL, CODE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t registers[LS_REGISTERS], calls = 1 + any(5);
+    if (code == MAP_FAILED)
+        abort();
+    memset(code, 0x90, CODE);
+    for (size_t i = 0; i < CODE; i += 2)
+        if (any(100) < calls)
+            memcpy(code + i, "\xff\xd0", 2);
+    for (size_t i = 0; i < STACK_WORDS; i++) {
+        uint64_t inside = (uint64_t)(uintptr_t)code + 16 + 2 * any(CODE / 2 - 16);
+        words[i] = any(20) ? inside : STACK_BASE + 8 * any(STACK_WORDS);
+    }
+    for (int i = 0; i < LS_REGISTERS; i++)
+        registers[i] = STACK_BASE + 8 * any(2000);
+    registers[LS_RSP] = STACK_BASE;
+    registers[LS_RIP] = (uint64_t)(uintptr_t)code + 64;
+    ls_space *space = ls_space_of(getpid());
+    ls_stack_copy stack = {STACK_BASE, NULL, 0, read_counted, words};
+    uint32_t how;
+    reads = 0;
+    ls_unwind(space, registers, (1u << LS_REGISTERS) - 1, &stack, frames, 1024, &how);
+    if (reads > READS_MOST) {
+        fprintf(stderr, "%llu words read\n", (unsigned long long)reads);
+        abort();
+    }
+    ls_space_free(space);
+    munmap(code, CODE);
+}
+
 int main(int argc, char **argv) {
     char path[4096];
     if (argc < 5)
@@ -145,6 +195,8 @@ int main(int argc, char **argv) {
         one_expression();
         if (i % 4 == 0)
             one_stack(space);
+        if (i % 256 == 0)
+            costly_stack();
     }
     free(original);
     free(copy);

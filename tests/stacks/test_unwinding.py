@@ -76,6 +76,15 @@ def test_python_with_torch(oracle: Oracle, program_python: str, tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("flags", FLAGS)
+def test_every_instruction(tmp_path: Path, flags: str) -> None:
+    """Beginnings and ends of functions, stubs, the dynamic linker: the CALLs and RETs so far say what is right."""
+    program = build(tmp_path / "stepping", [HERE / "stepping.c", *UNWINDER], *STRICT, *flags.split())
+    done = subprocess.run([str(program), "20000"], capture_output=True, text=True, timeout=240, check=False)
+    assert done.stdout == "steps 20000 equal 20000\n"
+
+
+@pytest.mark.slow
 def test_under_sanitizers(sanitized_oracle: Oracle, plugin: Path, tmp_path: Path) -> None:
     found = sanitized_oracle.run([str(victim(sanitized_oracle, tmp_path))], tmp_path, 600, str(plugin))
     assert_equal(found, 600)

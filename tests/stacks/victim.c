@@ -3,6 +3,7 @@
 #include <alloca.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@ void recorder_finish(void);
 #define HERE __attribute__((noinline, noclone))
 
 static volatile uint64_t sink;
+static volatile int is_over;
 static uint64_t (*volatile plugged)(uint64_t, uint64_t (*)(uint64_t));
 
 HERE static uint64_t spin(uint64_t n) {
@@ -117,6 +119,7 @@ static void *thread(void *arg) {
     recorder_thread();
     for (unsigned i = 0; recorder_wants_more(); i++)
         work(i + 1000u * (unsigned)(uintptr_t)arg);
+    is_over = 1;
     pause(); /* its stack stays */
     return NULL;
 }
@@ -141,7 +144,8 @@ int main(int argc, char **argv) {
     pthread_create(&made, NULL, thread, (void *)1);
     for (unsigned i = 0; recorder_wants_more(); i++)
         work(i);
-    pthread_join(made, NULL); /* a test may take the code of the plugin away now */
+    while (!is_over) /* a test may take the code of the plugin away now */
+        sched_yield();
     recorder_finish();
     return 0;
 }

@@ -6,6 +6,7 @@ Addresses, and numbers of processes and threads, differ between any two runs and
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -13,9 +14,12 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from layerscope.errors import LayerscopeError
+from tests.differential import PROGRAMS as OTHER_PROGRAMS
 from tests.differential import Differential, Outcome, environment
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
+REFUSES = OTHER_PROGRAMS / "refuses.py"
 # More samples in a second than anybody asks for: what goes wrong once in an hour shall go wrong here.
 HZ = 1000
 
@@ -44,6 +48,16 @@ NATIVE = (
 )  # fmt: skip
 CASES = [f"{name}-{mode}".removesuffix("--") for name, modes in PYTHON.items() for mode in modes]
 CASES += [f"native-{mode}" for mode in NATIVE]
+# The same where a filter refuses perf_event_open(2), so that timers of the program make the samples.
+BY_TIMERS = "-by_timers"
+CASES += [
+    f"{case}{BY_TIMERS}"
+    for case in (
+        "forks-threads", "pools-fork", "signals-busy", "urgent-handler", "urgent-dispositions", "profilers-prof",
+        "faults-segv", "ends-kill", "executes-threads", "spawns-vfork", "storms-closes", "native-interrupts",
+    )
+]  # fmt: skip
+PERF_EVENT_OPEN = 298
 
 
 class NotHere(Exception):
@@ -136,9 +150,12 @@ class Stress:
 
     def both(self, case: str, seed: int, seconds: float) -> tuple[Outcome, Outcome]:
         """How it ends bare, and how recorded."""
-        command, variables = self.command(case, seed, seconds), self.variables(case)
-        bare = self.differential.run(command, env=variables)
-        recorded = self.differential.record(command, env=variables)
+        plain = case.removesuffix(BY_TIMERS)
+        command, variables = self.command(plain, seed, seconds), self.variables(plain)
+        around = [] if plain == case else [self.python, str(REFUSES), str(PERF_EVENT_OPEN), str(errno.EPERM)]
+        bare = self.differential.run([*around, *command], env=variables)
+        shutil.rmtree(self.differential.recording, ignore_errors=True)
+        recorded = self.differential.run([*around, *self.differential.recorder(), *command], env=variables)
         return normalised(bare), normalised(recorded)
 
     def compare(self, case: str, seed: int, seconds: float, into: Compared) -> None:
@@ -150,9 +167,12 @@ class Stress:
             return
         finally:
             into.runs += 1
-        into.samples += self.samples()
         if bare != recorded:
             into.differences.append(Difference(seed, difference(bare, recorded)))
+        try:
+            into.samples += self.samples()
+        except LayerscopeError as error:
+            into.differences.append(Difference(seed, f"left no recording: {error}"))
 
     def samples(self) -> int:
         """How many samples of CPU time the last recording has."""

@@ -103,12 +103,12 @@ class NumPyTests(Suite):
 
 
 def torch_programs(python: str) -> list[Path]:
-    """The programs of tests in PyTorch's folder."""
+    """The programs of tests in PyTorch's folder, small ones first."""
     code = "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
     found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
-    files = sorted(path for name in ("test", "bin") for path in (Path(found.strip()) / name).glob("*"))
+    files = [path for name in ("test", "bin") for path in (Path(found.strip()) / name).glob("*")]
     return [
-        path for path in files
+        path for path in sorted(files, key=lambda path: (path.stat().st_size, path.name))
         if path.is_file() and not any(name in path.name for name in NO_TESTS) and path.read_bytes()[:4] == b"\x7fELF"
     ]  # fmt: skip
 

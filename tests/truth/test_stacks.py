@@ -126,6 +126,38 @@ def test_page_faults_are_counted_and_found(program_python: str, tmp_path: Path) 
     assert kernel > 0.2 * user
 
 
+MAKES_CODE = """
+import json, os, time, torch
+torch.set_num_threads(1)
+x, w = torch.rand(8, 16, 64, 64), torch.rand(32, 16, 3, 3)
+end = time.process_time() + 0.5
+while time.process_time() < end:
+    torch.conv2d(x, w)
+child = os.fork()
+if not child:
+    end = time.process_time() + 0.5
+    while time.process_time() < end:
+        torch.conv2d(x, w)
+    os._exit(0)
+os.waitpid(child, 0)
+print(json.dumps([os.path.exists(f"/tmp/perf-{pid}.map") for pid in (os.getpid(), child)]))
+"""
+
+
+def test_code_that_onednn_makes_has_its_name_and_leaves_no_file(program_python: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(MAKES_CODE)
+    done = layerscope("run", "-o", "recording", "--", program_python, "program.py", cwd=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)) == (0, [False, False]), done.stderr
+
+    recorded = Recorded(open_run(tmp_path / "recording.layerscope"), done.returncode, done.stdout, done.stderr)
+    by_process = recorded.rows(
+        f"{ABOVE} SELECT process, count(DISTINCT at_ns) AS n FROM samples JOIN framed USING (stack) "
+        "JOIN tracks USING (track) WHERE framed.name LIKE 'jit_avx%' GROUP BY process"
+    )
+    assert len(by_process) == 2  # the child has what its parent had made
+    assert min(row["n"] for row in by_process) > 3
+
+
 def test_samples_are_inside_of_the_operators_that_ran(program_python: str, tmp_path: Path) -> None:
     recorded, _ = record(program_python, tmp_path, "operators")
 

@@ -50,17 +50,31 @@ def cpu_ns_within(reader: Reader, tracks: Arrays, process: Array, start_ns: Int6
     columns = reader.arrays("samples", ["at_ns", "track", "weight_ns", "kind", "exact"])
     cpu, waits = (_of_kind(columns, name) for name in ("cpu", "offcpu"))
     waits = waits[columns["exact"][waits].astype(np.bool_)]
-    sampled, waited = columns["track"][cpu], columns["track"][waits]
+    waits_of = _by_track(columns["track"], waits)
     process_of = process_of_tracks(tracks)
-    for track in np.unique(sampled).tolist():
-        mine = process == process_of[track]
-        if not mine.any():
+    edges_ns = np.unique(np.append(start_ns, end_ns))
+    used_ns: dict[int, Int64s] = {}  # of each process until each of these
+    wanted = set(process.tolist())
+    for track, rows in _by_track(columns["track"], cpu).items():
+        if process_of[track] not in wanted:
             continue
-        at_ns, weight_ns = (columns[name][cpu[sampled == track]] for name in ("at_ns", "weight_ns"))
-        wait_at_ns, wait_ns = (columns[name][waits[waited == track]] for name in ("at_ns", "weight_ns"))
+        at_ns, weight_ns = (columns[name][rows] for name in ("at_ns", "weight_ns"))
+        wait_at_ns, wait_ns = (columns[name][waits_of.get(track, waits[:0])] for name in ("at_ns", "weight_ns"))
         used = _Used(at_ns, weight_ns, wait_at_ns, wait_ns)
-        found[mine] = np.maximum(found[mine], 0) + used.until(end_ns[mine]) - used.until(start_ns[mine])
+        number = int(process_of[track])
+        used_ns[number] = used_ns.get(number, 0) + used.until(edges_ns)
+    for number, until_ns in used_ns.items():
+        mine = np.flatnonzero(process == number)
+        first, last = (np.searchsorted(edges_ns, moment[mine]) for moment in (start_ns, end_ns))
+        found[mine] = until_ns[last] - until_ns[first]
     return found
+
+
+def _by_track(tracks: Array, rows: Array) -> dict[int, Array]:
+    """Those of `rows` that belong to each track."""
+    order = rows[np.argsort(tracks[rows], kind="stable")]
+    found, first = np.unique(tracks[order], return_index=True)
+    return dict(zip(found.tolist(), np.split(order, first[1:]), strict=False))  # of no rows one part that is empty
 
 
 def _of_kind(columns: Arrays, name: str) -> Array:

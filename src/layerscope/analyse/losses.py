@@ -51,6 +51,8 @@ def _gaps(reader: Reader) -> list[Problem]:
     reasons = columns["reason.names"]
     counted: dict[str, tuple[int, bool, set[int]]] = {}
     for track, code, lost in zip(columns["track"], columns["reason"], columns["lost"], strict=True):
+        if reasons[code] == "no_sampler":  # a problem of its own says it
+            continue
         total, exact, tracks = counted.get(reasons[code], (0, True, set()))
         # -1 stands for null: nobody could count them.
         counted[reasons[code]] = (total + max(int(lost), 0), exact and lost >= 0, tracks | {int(track)} - {-1})

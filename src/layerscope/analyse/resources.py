@@ -111,9 +111,9 @@ class Counters:
         ]
         return sum(found) if found else None
 
-    def grown_in_groups(self, name: str) -> int | None:
-        """By how much counter `name` of the control groups grew: it counts from the start of its group."""
-        found = [int(values[-1] - values[0]) for (_, counter), (_, values) in self.of_groups.items() if counter == name]
+    def total_of_groups(self, name: str) -> int | None:
+        """The last readings of counter `name` of the control groups added up."""
+        found = [int(values[-1]) for (_, counter), (_, values) in self.of_groups.items() if counter == name]
         return sum(found) if found else None
 
     def covered(self, begin_ns: int, end_ns: int, processes: Sequence[int]) -> tuple[int, int]:
@@ -207,7 +207,7 @@ def limits(counters: Counters, info: RunInfo) -> Limits:
     return Limits(
         counters.total("storage_read_bytes", counters.roots) if read_bytes is None else read_bytes,
         counters.total("storage_written_bytes", counters.roots) if write_bytes is None else write_bytes,
-        counters.grown_in_groups("throttled"), counters.grown_in_groups("throttled_ns"),
+        counters.total_of_groups("throttled"), counters.total_of_groups("throttled_ns"),
     )  # fmt: skip
 
 

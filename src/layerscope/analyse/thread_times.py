@@ -9,7 +9,7 @@ import numpy as np
 from layerscope.analyse.step_times import Arrays, Bools, Int64s, MeasuredSteps, StepTimes, process_of_tracks
 from layerscope.store.reader import Reader
 
-# Steps of several processes at the same time are those of a distributed job; more of them at once share their threads.
+# Where samples tell less of the time than this, shares of it would mislead.
 _LEAST_TOLD = 0.5
 
 
@@ -38,8 +38,8 @@ def thread_times(
     if chosen is None or times is None:
         mine, whole_ns = samples["track"] == _main_track(reader), 0
     else:
-        if len(steps.processes) < times.at_once and steps.rule != "request":
-            return None  # the time of a step is not that of one thread
+        if steps.rule == "mark" and times.at_once > len(steps.processes):
+            return None  # they overlap: the time of a step is not that of one thread
         measured, _ = steps.of_spans(samples, process_of)
         mine = measured & np.append(chosen, False)[np.minimum(samples["track"], len(chosen))]
         whole_ns = int(steps.columns["dur_ns"][steps.measured].sum())

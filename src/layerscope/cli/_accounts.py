@@ -13,6 +13,9 @@ OF_TRACK = {
     "switches_forced": "switches_forced", "migrations": "migrations", "faults_minor": "faults_minor",
     "faults_major": "faults_major",
 }  # fmt: skip
+# What is read of a thread while it lives, and what is known of one that has ended before.
+_READ = ("delay_ns", "user_ns", "system_ns", "switches_voluntary", "switches_forced", "faults_minor", "faults_major")
+_KNOWN_AT_THE_END = ("run_ns", "migrations")
 # Counters that nobody else reads of a process, with their units.
 OF_PROCESS = {"delay_ns": "ns", "switches_voluntary": "count", "switches_forced": "count", "migrations": "count"}
 
@@ -27,10 +30,18 @@ def untold(accounts: np.ndarray, has_switches: bool) -> tuple[str, ...]:
 
 
 def totals_of_threads(accounts: np.ndarray, without: Collection[str] = ()) -> dict[int, dict[str, int]]:
-    """The last account of each of the sampler's threads, as columns of `tracks`; rows of `sampled.ACCOUNT`."""
+    """The last account of each of the sampler's threads, as columns of `tracks`; rows of `sampled.ACCOUNT`.
+
+    A thread that ended before it was read for the first time has its CPU time alone: nobody knows the rest.
+    """
     last = accounts[np.argsort(accounts["at_ns"], kind="stable")]
     told = {name: of for name, of in OF_TRACK.items() if of not in without}
-    return {int(row["thread"]): {name: int(row[of]) for name, of in told.items()} for row in last}
+    alone = {name: of for name, of in told.items() if of in _KNOWN_AT_THE_END}
+    read = np.any([last[name] > 0 for name in _READ], axis=0)
+    return {
+        int(row["thread"]): {name: int(row[of]) for name, of in (told if is_read else alone).items()}
+        for row, is_read in zip(last, read.tolist(), strict=True)
+    }
 
 
 def counters_of_process(accounts: np.ndarray, without: Collection[str] = ()) -> dict[str, Any]:

@@ -268,7 +268,7 @@ def hand_over(refused: dict[str, str]) -> Check:
 
 
 def stacks(here: kernel.Kernel, refused: dict[str, str], native: Path) -> Check:
-    """Stacks of threads, on request."""
+    """Stacks of threads."""
     subject = "stacks"
     if not (native / sampler.BINARY.name).exists():
         return Check(subject, NO, "the sampler was not compiled", "install gcc, then: python3 dev.py native")
@@ -280,7 +280,7 @@ def stacks(here: kernel.Kernel, refused: dict[str, str], native: Path) -> Check:
     if "perf_event_open" in refused:
         what = f"perf_event_open is refused{paranoid}: timers of the program take the place of events"
         return Check(subject, LIMITED, what, "sysctl kernel.perf_event_paranoid=2, or docker run --cap-add PERFMON")
-    return Check(subject, OK, f"every thread can be sampled{paranoid}: layerscope run --layers +stacks")
+    return Check(subject, OK, f"every thread can be sampled{paranoid}")
 
 
 def not_yet() -> Check:

@@ -80,6 +80,7 @@ class RunConversion:
         for path in spool.spools(self.raw):
             if path not in self.processes:
                 self.processes[path] = self._process(path)
+        self.stacks.advance()
         processes = list(self.processes.values())
         before = [process.decoder.records for process in processes]
         # What is furthest behind goes on, so that the parts of all processes are in the order of time.
@@ -349,6 +350,7 @@ class RunConversion:
         )
         small.rows["tracks"].extend(self.stacks.track_rows({row["track"] for row in small.rows["tracks"]}))
         self.stacks.add_accounts(small)
+        small.rows["gaps"].extend(self.stacks.gap_rows())
         small.add_texts()
         small.rows["problems"].extend([*session.get("problems", []), *self._unmatched(), *self._windows_missed()])
         small.rows["problems"].extend([*self._not_kept(), *self.stacks.problems()])

@@ -14,6 +14,7 @@ from layerscope.analyse import waiting
 from layerscope.cli._texts import Texts
 from layerscope.collect import jit_maps, sampled
 from layerscope.collect.layers.stacks import SampledFile
+from layerscope.host import clock
 from layerscope.model.events import Problem
 from layerscope.model.layers import FRAME_LAYERS, SPAN_LAYERS
 
@@ -69,6 +70,10 @@ class Frames:
     def kernel(self) -> int:
         """The key of the frame of time in the kernel of which nothing more is known."""
         return self.once(_KERNEL, KERNEL, "")
+
+    def is_kernel(self, key: int) -> bool:
+        """Whether this is a frame of the kernel."""
+        return bool(self._rows["layer"][key] == _KERNEL)
 
     def new(self, layer: int, name: str, **more: Any) -> int:
         """The key of a frame of its own."""
@@ -191,9 +196,22 @@ class FileFrames:
         if kind == sampled.JIT:
             pid = int(self.file.processes[of]["pid"]) if of in self.file.processes else 0
             return self.frames.jit(self.raw / jit_maps.FOLDER / f"perf-{pid}.map", addresses.tolist())
+        if kind == sampled.MADE:
+            name = self.file.made[of]
+            return [self.frames.once(_NATIVE, name, JIT, object=JIT, address=one) for one in addresses.tolist()]
         if kind == sampled.KERNEL:
-            return [self.frames.kernel] * len(addresses)
+            return self._kernel(addresses)
         return [self.frames.once(_NATIVE, CUT, "")] * len(addresses)
+
+    def _kernel(self, addresses: np.ndarray) -> list[int]:
+        boot = self.file.settings.get("boot", "")
+        if not addresses.any() or not boot or boot != clock.boot():  # another kernel, or at other addresses
+            return [self.frames.kernel] * len(addresses)
+        found = self.frames.symbols.kernel(addresses)
+        return [
+            self.frames.once(_KERNEL, name, KERNEL, object=KERNEL) if name else self.frames.kernel
+            for name in found.name
+        ]
 
     def _native(self, of: int, addresses: np.ndarray) -> list[int]:
         from layerscope.collect.symbols import short

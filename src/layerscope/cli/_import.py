@@ -22,6 +22,7 @@ import pyarrow as pa
 from layerscope import __version__, places
 from layerscope.cli._import_stacks import write_stacks
 from layerscope.cli._limits import Limits, limits_of
+from layerscope.cli._memory import give_back
 from layerscope.cli._parts import Parts, by_process
 from layerscope.cli._small_tables import SmallTables
 from layerscope.cli._spans import LAYERS, Columns
@@ -92,15 +93,12 @@ def _head(path: Path) -> bytes:
 
 def _make(path: Path, format_: formats.Format, base: Path, folder: Path, name: str) -> None:
     """Make the recording of `path` as `folder`/`name`, complete by rename."""
-    # Arrow's own pools keep what was freed; what a large file needs must not stand beside what its tables need.
-    pa.set_memory_pool(pa.system_memory_pool())
     content = format_.read(path)
-    pa.default_memory_pool().release_unused()
     with complete_by_rename(base, folder) as draft:
         run = Run.create(draft / name, _info(path, content, folder.name))
         write_tables(run, content)
     del content
-    pa.default_memory_pool().release_unused()
+    give_back()
 
 
 def _info(path: Path, content: Imported, key: str) -> RunInfo:

@@ -16,7 +16,7 @@ from layerscope.model.layers import SAMPLE_KINDS, SAMPLE_STATES, WAITS
 from layerscope.store.writer import TableWriter, codes_to_names, write_columns
 
 # Rows that are made ready for Parquet at a time.
-_PART_ROWS = 1 << 18
+_PART_ROWS = 1 << 17
 # Nobody numbers the system call of a wait here, but functions of the kernel and of libc are called like it. The numbers
 # are those of x86-64, which `analyse.waiting` takes (arch/x86/entry/syscalls/syscall_64.tbl).
 _NUMBERS = {

@@ -94,7 +94,6 @@ class Requested:
             session.layers["modules"] = False
         if STACKS in layers:
             session.sampler = Sampler(session.raw, session.problems, rate_hz)
-        self._maps: dict[str, str] = {}
         self._since_s = time.time()
         if MKL in layers:
             session.layers["mkl"] = str(session.raw.absolute())
@@ -109,9 +108,6 @@ class Requested:
         for variable in unheard:
             if variable not in os.environ:
                 environment.pop(variable, None)
-        if STACKS in self._layers:
-            self._maps = jit_maps.variables(environment)
-            environment |= self._maps
         if self._perf is not None:
             with surviving(self._session.problems):
                 self._perf.start()
@@ -134,7 +130,7 @@ class Requested:
                 problems += self._perf.problems
         if STACKS in self._layers:
             with surviving(problems):
-                jit_maps.take(self._session.raw, self._since_s, removes=bool(self._maps))
+                jit_maps.take(self._session.raw, self._since_s)
         if self._tap is not None:
             with surviving(problems):
                 self._tap.finish()

@@ -6,7 +6,7 @@ counts its threads, frames and stacks by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from layerscope.collect.layers.stacks import SampledFile
 from layerscope.store.stacking import NONE, Fusion
 
 EVER = np.iinfo(np.int64).max
+# Looked at in one go: 150 MB of memory.
+MOST_ROWS = 500_000
 _PROBLEM = ("code", "what", "remedy", "lost")
 
 
@@ -52,6 +54,7 @@ class Sampled:
     _frames: FileFrames = field(init=False)
     _waiting: list[np.ndarray] = field(default_factory=list)
     _stack_of: list[int] = field(default_factory=list)  # its number -> stack in `fusion.sampled`
+    _later: dict[int, int] | None = None  # by thread the one that goes on in the program which its process became
 
     def __post_init__(self) -> None:
         self.file = SampledFile(self.path)
@@ -60,6 +63,7 @@ class Sampled:
     def advance(self) -> None:
         """Read what is new."""
         self.file.advance()
+        self._later = None
         self._frames.add(self.file.take(sampled.FRAMES))
         self._add_stacks(self.file.take(sampled.STACKS))
         for kind, known in ((sampled.SAMPLES, self._waiting), (sampled.ACCOUNTS, self.accounts)):
@@ -76,10 +80,13 @@ class Sampled:
 
     def _add_stacks(self, rows: np.ndarray) -> None:
         fusion, evidence = self.stacks.fusion, self.stacks.evidence
-        tree, outer = fusion.sampled, fusion.outer
+        tree, outer, unnamed = fusion.sampled, fusion.outer, self.stacks.frames.kernel
         for parent, frame in zip(rows["parent"].tolist(), rows["frame"].tolist(), strict=True):
             around = self._stack_of[parent] if parent != sampled.NONE else NONE
-            stack = tree.push(around, self._frames.key(frame))
+            key = self._frames.key(frame)
+            # Functions of the kernel that have no names are one frame.
+            is_repeated = key == unnamed and around >= 0 and tree.frame[around] == unnamed
+            stack = around if is_repeated else tree.push(around, key)
             self._stack_of.append(stack)
             if stack == len(outer):
                 inherited = outer[around] if around >= 0 else NONE
@@ -104,9 +111,19 @@ class Sampled:
                     self.process_of[number] = process.number
                     break
 
+    def programs_after(self) -> dict[int, int]:
+        """By process the one that it became by exec(3), which has its pid and begins when it ends."""
+        return _gone_on(self.file.processes, "pid")
+
     def track_of(self, thread: int, process: Process) -> int:
         """The key of the track of one of its threads."""
         if thread in self.threads:
+            return self.threads[thread]
+        if self._later is None:
+            self._later = _gone_on(self.file.threads, "tid")
+        later = self._later.get(thread)
+        if later is not None and self.process_of.get(int(self.file.threads[later]["process"])) == process.number:
+            self.threads[thread] = self.track_of(later, process)
             return self.threads[thread]
         row = self.file.threads[thread]
         tid, end_ns = int(row["tid"]), int(row["end_ns"]) + self.shift_ns if row["end_ns"] else EVER
@@ -127,18 +144,18 @@ class Sampled:
 
     def take(self, until_ns: dict[int, int]) -> Iterator[tuple[int, np.ndarray]]:
         """By process of the recording its samples from before a time; they are taken out. Rows of `sampled.SAMPLE`."""
-        if not self._waiting:
-            return
-        rows = np.concatenate(self._waiting)
+        parts, self._waiting = self._waiting, []
         owner = np.array([self.process_of.get(int(row["process"]), NONE) for row in self.file.threads.values()])
-        number, at_ns = owner[rows["thread"]], rows["at_ns"].astype(np.int64)
-        stays = np.ones(len(rows), np.bool_)
-        for process, cut_ns in until_ns.items():
-            mine = np.flatnonzero((number == process) & (at_ns < cut_ns))
-            if len(mine):
-                stays[mine] = False
-                yield process, whole_waits(rows[mine])
-        self._waiting = [rows[stays]] if stays.any() else []
+        for rows in _pieces(parts):
+            number, at_ns = owner[rows["thread"]], rows["at_ns"].astype(np.int64)
+            stays = np.ones(len(rows), np.bool_)
+            for process, cut_ns in until_ns.items():
+                mine = np.flatnonzero((number == process) & (at_ns < cut_ns))
+                if len(mine):
+                    stays[mine] = False
+                    yield process, whole_waits(rows[mine])
+            if stays.any():
+                self._waiting.append(rows[stays])
 
     def stacks_of(self, rows: np.ndarray) -> np.ndarray:
         """The stack of each sample in `fusion.sampled`, NONE where it is not known."""
@@ -163,7 +180,8 @@ class Sampled:
     def process_row(self, number: int) -> dict[str, Any]:
         """A row of `processes` for one of which nothing but samples is known, all but its key and its host."""
         row = self.file.processes[number]
-        names = [one["name"] for one in self.file.threads.values() if int(one["tid"]) == int(row["pid"])]
+        own = (number, int(row["pid"]))
+        names = [one["name"] for one in self.file.threads.values() if own == (int(one["process"]), int(one["tid"]))]
         return {
             "pid": int(row["pid"]), "ppid": int(row["ppid"]), "rank": int(self.rank) if self.rank.isdigit() else None,
             "argv": names[-1].decode("utf-8", "replace") if names else "", **self._times(row),
@@ -179,6 +197,14 @@ class Sampled:
         end_ns = int(row["end_ns"])
         return {"start_ns": int(row["start_ns"]) + self.shift_ns, "end_ns": end_ns + self.shift_ns if end_ns else None}
 
+    def gap_row(self) -> dict[str, Any] | None:
+        """A row of `gaps` for the time before it in which no sampler was there; None: there is none."""
+        if self.file.gap_ns is None:
+            return None
+        start_ns, end_ns = (at_ns + self.shift_ns for at_ns in self.file.gap_ns)
+        process = min(self.process_of.values(), default=None)
+        return {"process": process, "start_ns": start_ns, "end_ns": end_ns, "lost": None, "reason": "no_sampler"}
+
     def problems(self) -> list[dict[str, str]]:
         """What the sampler could not record, and what the file shows."""
         told = [{key: problem.get(key, "") for key in _PROBLEM} for problem in self.file.problems]
@@ -188,6 +214,24 @@ class Sampled:
         elif not self.file.is_damaged:
             return told
         return [*told, dict(zip(_PROBLEM, ("stacks_cut", what, "record again", "the samples after that"), strict=True))]
+
+
+def _gone_on(rows: Mapping[int, np.void], name: str) -> dict[int, int]:
+    """By number the row with the same `name` that begins when it ends."""
+    begun = {(int(row[name]), int(row["start_ns"])): number for number, row in rows.items()}
+    found = ((number, begun.get((int(row[name]), int(row["end_ns"])))) for number, row in rows.items())
+    return {number: later for number, later in found if later is not None and later != number}
+
+
+def _pieces(parts: list[np.ndarray]) -> Iterator[np.ndarray]:
+    """The rows of `parts` in their order, so many at a time that the memory for their columns is bounded."""
+    small = [part[at : at + MOST_ROWS] for part in parts for at in range(0, len(part), MOST_ROWS)][::-1]
+    parts.clear()
+    while small:
+        piece = [small.pop()]
+        while small and sum(map(len, piece)) + len(small[-1]) <= MOST_ROWS:
+            piece.append(small.pop())
+        yield np.concatenate(piece) if len(piece) > 1 else piece[0]
 
 
 def whole_waits(rows: np.ndarray) -> np.ndarray:

@@ -133,12 +133,18 @@ class Stacks:
             more = {name: values[in_kernel] for name, values in columns.items()}
             more["weight_ns"] = kernel_ns[in_kernel]
             more["state"] = np.full(len(in_kernel), _KERNEL, np.int32)
-            kernel = self._frames.kernel
-            more["stack"] = np.array([self._fusion.fused.push(one, kernel) for one in fused[in_kernel].tolist()])
+            more["stack"] = np.array([self._in_kernel(one) for one in fused[in_kernel].tolist()])
             all_in_kernel = np.zeros(len(rows), np.bool_)
             all_in_kernel[in_kernel] = columns["weight_ns"][in_kernel] == 0
             columns = {name: np.concatenate([values[~all_in_kernel], more[name]]) for name, values in columns.items()}
         self._add(columns)
+
+    def _in_kernel(self, stack: int) -> int:
+        """The stack of time in the kernel of which the sampler does not know more, or does already."""
+        fused = self._fusion.fused
+        if stack >= 0 and self._frames.is_kernel(fused.frame[stack]):
+            return stack
+        return fused.push(stack, self._frames.kernel)
 
     def _fused(self, stack: np.ndarray, chain: np.ndarray) -> np.ndarray:
         pairs, inverse = np.unique(np.stack([stack, chain]), axis=1, return_inverse=True)
@@ -168,11 +174,14 @@ class Stacks:
         place = len(processes)
         for source in self._sources.values():
             source.find_processes([*processes, *(process for process, _, _ in self._alone.values())])
+            later = source.programs_after()
             for number in source.file.processes:
-                if number not in source.process_of:
+                if number not in source.process_of and number not in later:
                     source.process_of[number] = place
                     self._alone[place] = self._only_sampled(place, source, number), source, number
                     place += 1
+            for number in sorted(later, reverse=True):
+                source.process_of.setdefault(number, source.process_of[later[number]])
         everyone = [*processes, *(process for process, _, _ in self._alone.values())]
         until: Until = {one.number: (one, EVER, _no_steps) for one in everyone}
         self.fuse({"span": np.zeros(0, np.int64)}, np.zeros(0, np.int64), {}, until)
@@ -200,7 +209,9 @@ class Stacks:
             accounts = np.concatenate(source.accounts)
             without = untold(accounts, bool(source.file.settings.get("switches")))
             of_thread = totals_of_threads(accounts, without)
-            of_track |= {key: of_thread[thread] for thread, key in source.threads.items() if thread in of_thread}
+            # Of a thread that has run another program since, what was counted last.
+            known = sorted(thread for thread in source.threads if thread in of_thread)
+            of_track |= {source.threads[thread]: of_thread[thread] for thread in known}
             process = np.array([int(row["process"]) for row in source.file.threads.values()])[accounts["thread"]]
             for number, mine in source.process_of.items():
                 if (process == number).any():
@@ -226,12 +237,18 @@ class Stacks:
 
     def track_rows(self, known: set[int]) -> list[dict[str, Any]]:
         """Rows of `tracks` for threads that were sampled and of which nothing else is `known`."""
-        rows = {}
+        rows: dict[int, dict[str, Any]] = {}
         for source in self._sources.values():
-            for thread, key in source.threads.items():
+            for thread, key in sorted(source.threads.items()):
                 if key not in known:
-                    rows[key] = {"track": key, "process": self.tracks.owners[key], **source.track_row(thread)}
+                    row = {"track": key, "process": self.tracks.owners[key], **source.track_row(thread)}
+                    since_ns = rows.get(key, row)["start_ns"]
+                    rows[key] = row | {"start_ns": since_ns}
         return list(rows.values())
+
+    def gap_rows(self) -> list[dict[str, Any]]:
+        """Rows of `gaps` for the time between one sampler and the next."""
+        return [row for source in self._sources.values() if (row := source.gap_row())]
 
     def problems(self) -> list[dict[str, Any]]:
         """What the samplers could not record, what their files show, and why something has no name."""

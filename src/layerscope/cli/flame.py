@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from layerscope.store.reader import Reader
 
 _KINDS = ("cpu", "offcpu", "wall", "operators", "primitives", "pagefaults")
+_LINE = "line"
 _LAYERS = "python, modules, operators, ranges, primitives, native, kernel, waits or all"
 
 
@@ -59,7 +60,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--invert", action="store_true", help="the innermost frames first, and in them what called them"
     )
     parser.add_argument("--diff", metavar="OTHER", help="compare with an earlier recording: red grew, blue shrank")
-    parser.add_argument("--by", metavar="line", help="line: a frame for each line of Python, not for each function")
+    parser.add_argument(
+        "--by", metavar="WHAT",
+        help="thread, process, rank or step: a frame around all for each; line: frames are lines of Python",
+    )  # fmt: skip
     parser.add_argument("--title", metavar="TEXT", help="title of the picture")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.add_argument(
@@ -70,6 +74,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Draw the flame graph that `arguments` ask for."""
+    from layerscope.cli._memory import let_arrow_give_back
+
+    let_arrow_give_back()
     from layerscope.analyse.losses import problems
     from layerscope.cli import _output
     from layerscope.cli._open import open_run
@@ -106,14 +113,17 @@ def run(arguments: argparse.Namespace) -> int:
 def _look(arguments: argparse.Namespace) -> Look:
     """What the options ask for; UsageError for what there is not."""
     from layerscope.analyse.stacks.graphs import Look
+    from layerscope.analyse.stacks.groups import BY
     from layerscope.analyse.stacks.shown import layers_called
 
     if arguments.kind not in _KINDS:
         raise UsageError(f"there is no kind {arguments.kind!r}. The kinds are {', '.join(_KINDS)}")
-    if arguments.by not in (None, "line"):
-        raise UsageError(f"a flame graph cannot be shown by {arguments.by!r}. Possible here: --by line")
+    if arguments.by not in (None, _LINE, *BY):
+        possible = ", ".join((*BY, _LINE))
+        raise UsageError(f"a flame graph cannot be shown by {arguments.by!r}. Possible here: {possible}")
+    by = arguments.by if arguments.by in BY else None
     layers = layers_called(arguments.layers)
-    return Look(arguments.kind, _choice(arguments), layers, arguments.by == "line", arguments.invert)
+    return Look(arguments.kind, _choice(arguments), layers, arguments.by == _LINE, arguments.invert, by=by)
 
 
 def _choice(arguments: argparse.Namespace) -> Choice:

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from layerscope.collect import layout
 from layerscope.collect.launchers import RANKS
 from layerscope.model.events import Problem
-from layerscope.model.layers import PRIMITIVES, RANGES
+from layerscope.model.layers import PRIMITIVES, RANGES, STACKS
 
 _HERE = Path(__file__).parent
 LIBRARY = _HERE.parent / "native" / "liblayerscope-agent.so"
@@ -30,6 +30,14 @@ INSIDE = _HERE / "inside"
 WITHOUT_IT = "operators, ranges, optimizer steps and loader waits outside of windows of PyTorch's own profiler"
 # Where libraries that use ITT (oneDNN is one) and NVTX look for their collector, and where ours finds its settings.
 ITT, NVTX, SETTINGS = "INTEL_LIBITTNOTIFY64", "NVTX_INJECTION64_PATH", "LAYERSCOPE_AGENT"
+# Whom oneDNN and others tell what code they make while the program runs (jitprofiling.h of Intel's ITT API).
+JIT = "INTEL_JIT_PROFILER64"
+# Variable, layer, code of the problem, and what is lost when it names somebody else's collector.
+_COLLECTORS = [
+    (ITT, PRIMITIVES, "itt_taken", "oneDNN's primitives, and what is marked with ITT"),
+    (NVTX, RANGES, "nvtx_taken", "what is marked with NVTX"),
+]
+_OF_JIT = (JIT, STACKS, "jit_taken", "names of code that is made while the program runs")
 
 
 class Settings(TypedDict):
@@ -170,10 +178,8 @@ def without_python(
     if door is not None:
         told.append(f"refusals={quote(os.fsencode(door))}")
     added, problems = {SETTINGS: ";".join(told)}, []
-    for variable, layer, code, lost in (
-        (ITT, PRIMITIVES, "itt_taken", "oneDNN's primitives, and what is marked with ITT"),
-        (NVTX, RANGES, "nvtx_taken", "what is marked with NVTX"),
-    ):
+    collectors = [*_COLLECTORS, _OF_JIT] if stacks is not None else _COLLECTORS
+    for variable, layer, code, lost in collectors:
         its = environment.get(variable)
         if its and Path(its).name != LIBRARY.name:  # ours: of a recording around this one
             what = f"{variable} names another collector ({its}), which keeps what it would get without layerscope"

@@ -31,7 +31,6 @@ from layerscope.collect.agent import clock_reading
 from layerscope.collect.layers import counters
 from layerscope.collect.sums import Totals
 from layerscope.collect.windows import Steering
-from layerscope.host.cgroup import group_of
 from layerscope.host.clock import ahead_ns, monotonic_clock
 from layerscope.model.secrets import mask
 
@@ -127,7 +126,7 @@ class Process:
         self.ahead_ns = 0  # as long as it is not known
         self.thread_names: dict[int, list[str]] = {}  # by thread id, what each look at it found
         self.counters = counters.Source(pid)
-        self.group = group_of(pid)
+        self.group = counters.GroupSource(pid)
         self.told_rank = False
         self._pidfd = -1
         with contextlib.suppress(OSError):
@@ -298,8 +297,7 @@ class Drainer:
 
     def _forget(self, key: tuple[int, int], process: Process) -> None:
         del self.processes[key]
-        if self.groups.get(process.group.key) is process:
-            del self.groups[process.group.key]
+        self.groups = {group: watched for group, watched in self.groups.items() if watched is not process}
         process.close()
         with contextlib.suppress(OSError):
             self.control.send(json.dumps({"gone": key[0], "process_start": key[1]}).encode())
@@ -360,8 +358,9 @@ class Drainer:
 
     def _knot(self, process: Process, reading: bytes) -> None:
         sample = process.counters.sample()
-        if process.group.key and self.groups.setdefault(process.group.key, process) is process:
-            sample += counters.sample_group(process.group)
+        group = process.group.look()
+        if group and self.groups.setdefault(group, process) is process:
+            sample += process.group.sample()
         if sample:
             self._write(process, spool.COUNTERS, sample)
         names = self._thread_names(process)
@@ -405,7 +404,7 @@ class Drainer:
             "losses": losses,
             "disk_full_ns": self.disk_full_ns,
             "alive": process.dead_since is None and not process.has_ended(),
-            "unread": process.counters.unread | ({"cgroup": "not mounted"} if process.group.is_hidden else {}),
+            "unread": process.counters.unread | ({"cgroup": "not mounted"} if process.group.group.is_hidden else {}),
         }
         if process.has_rank() and not process.told_rank:  # torch.distributed began after the agent
             fits &= self._write(process, spool.PROCESS, process.describe())

@@ -13,7 +13,8 @@ NONE = 0xFFFFFFFF
 
 (
     SETTINGS, OBJECTS, PROCESSES, THREADS, CODES, FRAMES, STACKS, SAMPLES, ACCOUNTS, QUALITY, POLL, PROBLEMS, END,
-) = range(20, 33)  # fmt: skip
+    MADES,
+) = range(20, 34)  # fmt: skip
 
 OBJECT = np.dtype(
     [
@@ -38,7 +39,13 @@ CODE = np.dtype(
         ("lines_bytes", "<u4"), ("python", "<u4"), ("known_as", "<u4"),
     ]
 )  # fmt: skip
-NATIVE, PYTHON, JIT, KERNEL, CUT = range(5)
+MADE_CODE = np.dtype(
+    [
+        ("made", "<u4"), ("process", "<u4"), ("address", "<u8"), ("code_bytes", "<u4"), ("name_bytes", "<u4"),
+        ("pad", "<u8"),
+    ]
+)  # fmt: skip
+NATIVE, PYTHON, JIT, KERNEL, CUT, MADE = range(6)
 FRAME = np.dtype([("frame", "<u4"), ("kind", "<u4"), ("of", "<u4"), ("flags", "<u4"), ("address", "<u8")])
 STACK = np.dtype([("stack", "<u4"), ("parent", "<u4"), ("frame", "<u4"), ("depth", "<u4")])
 CPU, OFFCPU, FAULT = range(3)
@@ -72,6 +79,5 @@ QUALITY_OF = np.dtype(
 def files(raw: Path) -> list[tuple[Path, str]]:
     """The files of samplers below `raw`, a raw folder or that of the recordings of ranks, each with its rank."""
     found = [(path, "") for pattern in _FILES for path in sorted(raw.glob(pattern))]
-    return found + [
-        (path, path.parent.parent.name) for pattern in _FILES for path in sorted(raw.glob(f"*/raw/{pattern}"))
-    ]
+    found += [(path, path.parent.parent.name) for pattern in _FILES for path in sorted(raw.glob(f"*/raw/{pattern}"))]
+    return [(path, rank) for path, rank in found if "-" not in path.name]  # segments are read with the first of them

@@ -17,7 +17,7 @@ from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
 
 # By these a program loads a library of ours.
-LOADING = (agent.ITT, agent.NVTX)
+LOADING = (agent.ITT, agent.NVTX, agent.JIT)
 _LOADED_BY = {"oneDNN", "NVTX", "ITT", "PyTorch"}
 EVERYTHING = "operators, primitives, ranges, optimizer steps and loader waits"
 _OWN = os.uname().machine

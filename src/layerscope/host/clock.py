@@ -17,19 +17,26 @@ def tsc_is_usable(root: Path = Path("/")) -> bool:
     return source.strip() == "tsc" and {"constant_tsc", "nonstop_tsc"} <= set(flags)
 
 
+def boot(root: Path = Path("/")) -> str:
+    """The kernel's name for the time since it was started, another one each time; empty where it does not tell."""
+    try:
+        return (root / "proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
 def monotonic_clock(root: Path = Path("/")) -> str:
     """A name for the CLOCK_MONOTONIC that this process reads: where it is the same, times can be compared as they are.
 
     It starts anew with every boot, and a time namespace may shift it. Empty where the kernel does not tell.
     """
-    try:
-        boot = (root / "proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
+    name = boot(root)
+    if not name:
         return ""
     try:
-        return f"{boot} {os.readlink(root / 'proc/self/ns/time')}"
+        return f"{name} {os.readlink(root / 'proc/self/ns/time')}"
     except OSError:  # a kernel without time namespaces
-        return boot
+        return name
 
 
 def ahead_ns(pid: int, root: Path = Path("/")) -> int:

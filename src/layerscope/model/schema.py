@@ -274,7 +274,7 @@ GAPS = Table(
         Column("start_ns", "int64", "start of the gap", "ns"),
         Column("end_ns", "int64", "end of the gap", "ns"),
         Column("lost", "int64", "number of records lost; null where nobody could count them", nullable=True),
-        Column("reason", "name", "ring_full, too_deep, no_ring, disk_full, max_size, after_end or damaged"),
+        Column("reason", "name", "ring_full, too_deep, no_ring, disk_full, max_size, after_end, no_sampler or damaged"),
     ),
 )
 
@@ -332,7 +332,7 @@ SAMPLES = Table(
             "state",
             "name",
             "cpu: user, kernel; offcpu: gil, lock, barrier, pool, sleep, yield, pipe, socket, file, event, "
-            "page_fault, preempted, other; fault: user",
+            "page_fault, preempted, child, other, unknown; fault: user",
         ),
         Column("idle", "bool", "a wait for work of a thread of a pool: folded away unless asked for"),
         Column("exact", "bool", "weight_ns was measured from end to end; else it stands for more than was seen"),

@@ -30,7 +30,9 @@ _WAITS = {
     "file": "for files",
     "event": "for events",
     "page_fault": "for pages from disk",
+    "child": "for child processes",
     "other": "for other things",
+    "unknown": "too shortly to see for what",
 }
 
 
@@ -96,14 +98,14 @@ def _storage(limits: Limits, whole_run: str) -> str:
     return f"disk: {', '.join(parts)}{whole_run}" if parts else ""
 
 
-def thread_line(summary: Summary) -> str:
+def thread_line(summary: Summary, noun: str) -> str:
     """What the thread of the steps, or the main thread, did with its time; empty where it hardly waited."""
     times = summary.threads
     if times is None or sum(share for _, share in times.waits) < _LEAST_WAITING:
         return ""
     whose = "Main thread"
     if times.per_step:
-        whose = "Thread of the steps" if times.threads == 1 else f"{times.threads} threads of the steps"
+        whose = f"Thread of the {noun}s" if times.threads == 1 else f"{times.threads} threads of the {noun}s"
     waits = [f"{share:.0%} {_WAITS.get(state, state)}" for state, share in times.waits if share >= _LEAST_SHARE]
     untold = 1 - times.cpu - sum(share for _, share in times.waits)
     rest = f"; {untold:.0%} not seen" if untold >= _LEAST_WAITING else ""

@@ -54,7 +54,8 @@ _IDLE = "no operator running: Python"
 
 def text(summary: Summary) -> str:
     """The whole summary."""
-    overview = [*_overview(summary), *_modules(summary), *_wrapped(thread_line(summary))]
+    noun = _noun(summary.steps) if summary.steps else ""
+    overview = [*_overview(summary, noun), *_modules(summary), *_wrapped(thread_line(summary, noun))]
     if summary.slowest_rank:
         overview += _wrapped(f"By rank: {rank_line(summary.slowest_rank)}")
     blocks = [_header(summary), overview, _operators(summary), _losses(summary), _closing(summary)]
@@ -123,9 +124,8 @@ def _ending(info: RunInfo) -> str:
     return "still running" if info.state == "running" else "end unknown because the recording was cut off"
 
 
-def _overview(summary: Summary) -> list[str]:
+def _overview(summary: Summary, noun: str) -> list[str]:
     """On the left the phases of a step, on the right what else is known about it."""
-    noun = _noun(summary.steps) if summary.steps else ""
     facts = [fact for fact in (_steady(summary.steps), *resource_facts(summary, noun)) if fact]
     kinds = _kinds(summary.operators)
     if summary.steps is None:

@@ -79,6 +79,9 @@ _KNOWN_OBJECT = re.compile(
     r"(?:.*/)?((?:lib(?:torch|c10|gomp|i?omp|dnnl|mkldnn|mkl|openblas|mxnet|tensorflow|cu|nccl|nv|c|m|pthread|dl|stdc\+\+|"
     r"gcc_s|python[\d.]*)(?:[-_.]\S*)?\.so[\d.]*|_?multiarray\S*|ld-linux\S*|python[\d.]*))|\[jit\]"
 )
+# What oneDNN calls the code that it makes. Others, CPython with -X perf among them, call theirs by the program's
+# functions and files.
+_KNOWN_JIT = re.compile(r"\[jit\]|_?(?:jit|brgemm|gemm|xbyak|avx|sse|amx)\w*(?:\.\d+)?")
 _KNOWN_FILE = re.compile(r".*/(?:site-packages/(?:torch|numpy)|python3\.\d+(?!/site-packages))/.*|<frozen .*>")
 # A sentence repeats what the user asked for: the name of a range of theirs, or a line of their source.
 _STEP_MARK = re.compile(r"(?<=--step-mark ).*(?=: )", re.DOTALL)
@@ -273,11 +276,13 @@ def _frames(data: pa.Table, codes: _Codes, by_program: pa.Array) -> pa.Table:
     matched = [_KNOWN_OBJECT.fullmatch(path or "") for path in where.to_pylist()]
     known_file = pa.array([bool(_KNOWN_FILE.fullmatch(path or "")) for path in file.to_pylist()], pa.bool_())
     known_object = pa.array([found is not None for found in matched], pa.bool_())
-    nobody_s = re.compile(r"\[jit\]|\[outer frames not known\]")
+    nobody_s = re.compile(r"\[outer frames not known\]")
+    is_jit = pc.and_(pc.equal(layer, "native"), pc.fill_null(pc.equal(where, "[jit]"), False))
     of_program = pc.is_in(data["name"].cast(pa.string()), value_set=by_program)
     data = _named(data, "range", codes, _KNOWN_NAME, pc.and_(pc.is_in(layer, value_set=_OF_RANGES), of_program))
     data = _named(data, "function", codes, nobody_s, pc.and_(pc.equal(layer, "python"), pc.invert(known_file)))
     data = _named(data, "function", codes, nobody_s, pc.and_(pc.equal(layer, "native"), pc.invert(known_object)))
+    data = _named(data, "function", codes, _KNOWN_JIT, is_jit)
     data = _without(data, "signature")
     objects = pa.array([(found[1] or found[0]) if found else None for found in matched], pa.string())
     return _replaced(data, "object", objects)

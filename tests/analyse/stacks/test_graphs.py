@@ -166,7 +166,7 @@ def test_what_there_is_not_is_a_sentence_that_lists_what_there_is(choice: Choice
 def test_without_samples_there_is_a_sentence_with_the_remedy(kind: str) -> None:
     recording = Recording()
     recording.add_span("aten::mm", 0, 5)
-    with pytest.raises(UsageError, match=r"has no samples: no stacks were recorded\. .*--layers \+stacks"):
+    with pytest.raises(UsageError, match=r"has no samples: no stacks were recorded\. They are recorded without"):
         graph_of(recording, Look(kind))
     recording.add_problem("stacks", "perf events are not allowed here", "allow them", lost="stacks")
     with pytest.raises(UsageError, match=r"has no samples: perf events are not allowed here\. Allow them"):
@@ -329,3 +329,56 @@ def test_spans_are_compared_exactly() -> None:
     graph = compared(after, before, Look("operators"))
     made = drawn.draw(graph)
     assert (made.change.tolist(), made.sure.tolist()) == ([50.0], [True])  # per second of 2 s
+
+
+def test_by_puts_a_frame_around_each_thread_process_rank_or_step() -> None:
+    recording = Recording()
+    parent, child = recording.add_process(7, argv="/usr/bin/python a.py", rank=0), recording.add_process(8, argv="b")
+    threads = [recording.add_thread(parent, 7, "python"), recording.add_thread(parent, 9, ""),
+               recording.add_thread(child, 8, "python")]  # fmt: skip
+    stack = recording.add_stack(*MAIN)
+    for number, (thread, step) in enumerate(zip(threads, (0, 10, None), strict=True)):
+        recording.add_sample(stack, 1 << number, track=thread, step=step)
+    recording.add_sample(stack, 100, track=threads[0], kind="offcpu", state="gil")
+    recording.add_sample(None, 1000, track=threads[0])
+    main = "<module> (train.py) > main (train.py)"
+
+    wanted = {
+        "thread": {f"python 7 > {main}": 1, f"9 > {main}": 2, f"python 8 > {main}": 4, "python 7 > stack not known": 1000},
+        "process": {f"7 python a.py > {main}": 3, f"8 b > {main}": 4, "7 python a.py > stack not known": 1000},
+        "rank": {f"rank 0 > {main}": 3, f"no rank > {main}": 4, "rank 0 > stack not known": 1000},
+        "step": {f"step 0 > {main}": 1, f"step 10 > {main}": 2, f"outside steps > {main}": 4,
+                 "outside steps > stack not known": 1000},
+    }  # fmt: skip
+    for by, stacks in wanted.items():
+        assert stacks_of(graph_of(recording, Look(by=by))) == stacks
+    waits = graph_of(recording, Look("offcpu", by="thread"))
+    assert stacks_of(waits) == {f"python 7 > {main} > waits for the GIL": 100}
+    assert compared(recording, recording, Look(by="process")).whole == 1007
+    with pytest.raises(UsageError, match="Leave out --by step"):
+        compared(recording, recording, Look(by="step"))
+
+
+@pytest.mark.parametrize("by", ["thread", "process", "rank", "step"])
+@pytest.mark.parametrize("kind", ["cpu", "wall", "operators"])
+def test_by_keeps_every_weight(by: str, kind: str) -> None:
+    recording = many()
+    for number, track in enumerate([recording.thread, recording.add_thread(recording.process, 103, "other")]):
+        outer = recording.add_span("aten::linear", 0, 10, track=track, step=number)
+        recording.add_span("aten::mm", 2, 4, outer, track=track, step=None)
+    plain, apart = graph_of(recording, Look(kind)), graph_of(recording, Look(kind, by=by))
+
+    assert apart.whole == plain.whole
+    sums: dict[str, int] = {}
+    for stack, weight in stacks_of(apart).items():
+        below = stack.partition(" > ")[2]
+        sums[below] = sums.get(below, 0) + weight
+    assert sums == stacks_of(plain)
+
+
+def test_steps_stand_in_their_order() -> None:
+    graph = graph_of(stepped([("f", 1, 0), ("f", 5, 1), ("f", 3, 2)], steps=3), Look(by="step"))
+
+    made = drawn.draw(graph)
+    roots = sorted((int(made.start[row]), int(made.frame[row])) for row in range(len(made.node)) if made.depth[row] == 0)
+    assert [graph.frames[frame].label for _, frame in roots] == ["step 0", "step 1", "step 2"]

@@ -131,6 +131,32 @@ def test_waits_add_up_by_everything(by: str) -> None:
     assert sum(row[0] for row in rows(made(), "waits", by, "count")) == 3
 
 
+def test_the_thread_that_ended_a_wait() -> None:
+    recording = Recording()
+    worker = recording.add_thread(recording.process, 102, "worker")
+    get = recording.add_stack(*MAIN, "python get q.py:7")
+    put, other, native = (
+        recording.add_stack("native start libc.so", *more)
+        for more in (["python put q.py:3"], ["python other q.py:9"], ["native memcpy libc.so"])
+    )
+    recording.add_sample(other, 10, track=worker, at_ns=100_000_000)
+    recording.add_sample(put, 10, track=worker, at_ns=130_000_000)
+    recording.add_sample(native, 10, track=worker, at_ns=190_000_000)
+    # Ends at 121 ms: of two samples of the worker that of 130 ms is nearer. The next: 180 ms, and none is near at 300.
+    for at_ns, dur_ns, waker in ((71_000_000, 50_000_000, worker), (125_000_000, 55_000_000, worker),
+                                 (260_000_000, 40_000_000, worker), (400_000_000, 20_000_000, None)):  # fmt: skip
+        recording.add_sample(get, dur_ns, kind="offcpu", state="lock", exact=True, at_ns=at_ns, waker=waker)
+
+    assert rows(recording, "waits", None, "line", "count", "waker", "waker_line") == [
+        ("q.py:7", 4, "worker 102", "memcpy"),  # 55 ms: the longest
+    ]
+    assert rows(recording, "waits", "waker", "waker", "state", "count", "waker_line") == [
+        ("worker 102", "lock", 3, "memcpy"), (None, "lock", 1, None),
+    ]  # fmt: skip
+    recording.rows["samples"][4]["weight_ns"] = 1000
+    assert rows(recording, "waits", None, "waker_line") == [("q.py:3",)]
+
+
 def test_a_wait_without_a_stack() -> None:
     recording = Recording()
     recording.add_sample(None, 5, kind="offcpu", state="socket", phase="loading")
@@ -143,7 +169,7 @@ def test_a_wait_without_a_stack() -> None:
 
 @pytest.mark.parametrize("table", ["functions", "lines", "symbols", "waits"])
 def test_without_samples_there_is_the_remedy(table: str) -> None:
-    assert "--layers +stacks" in result_of(Recording(), table).sentences[-1]
+    assert "--without stacks" in result_of(Recording(), table).sentences[-1]
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of_arrow
 from layerscope.analyse.stacks.frames import KERNEL, NATIVE, NO_LINE, OTHER, PYTHON, Frame, Frames
-from layerscope.analyse.stacks.places import innermost
+from layerscope.analyse.stacks.places import innermost, is_seen
 from layerscope.analyse.stacks.sampled import WALL, Choice, Samples, Stacks, read_samples, read_stacks
 from layerscope.analyse.stacks.tree import (
     NONE,
@@ -48,6 +48,7 @@ _OUTSIDE = {
     SYMBOLS: Frame(OTHER, "outside native code"),
     OBJECTS: Frame(OTHER, "", "outside native code"),
 }
+_UNKNOWN = Frame(OTHER, UNKNOWN)
 # 95 % of a normal distribution.
 _SURE = 1.96
 TIMES = (
@@ -157,20 +158,24 @@ def _counted(what: str, stacks: Stacks, samples: Samples, frames: Frames, group:
     every = frames.all()
     own_frames = Frames()
     outside = own_frames.number(_OUTSIDE[what])
+    unknown = own_frames.number(_UNKNOWN if what != OBJECTS else Frame(OTHER, "", UNKNOWN))
     code = own_frames.numbers(_identity(what, frame) if frame.layer in layers else _OUTSIDE[what] for frame in every)
     size = len(stacks.up)
-    # Behind the stacks: one that is outside, and for symbols one in each stack that ends outside native code.
+    # Behind the stacks: one that is outside, one of which no function is known, and for symbols one in each stack that
+    # ends outside native code.
     up = np.where(wanted, without(stacks.up, wanted, levels), NONE)
     frame = code[stacks.frame] if size else stacks.frame
-    up, frame = np.append(up, NONE), np.append(frame, outside)
+    up, frame = np.append(up, (NONE, NONE)), np.append(frame, (outside, unknown))
     into = nearest(stacks.up, wanted, levels)
+    is_unknown = (into < 0) & ~is_seen(stacks, levels)
     if layers != (PYTHON,):
         up = np.concatenate((up, into))
         frame = np.concatenate((frame, np.full(size, outside)))
-        into = np.where(wanted, into, size + 1 + np.arange(size))
+        into = np.where(wanted, into, size + 2 + np.arange(size))
     else:
         into[into < 0] = size
-    node = np.append(into, size)[samples.stack]
+    into[is_unknown] = size + 1
+    node = np.append(into, size + 1)[samples.stack]
     is_cpu = ~samples.is_wait
     weights = np.stack([samples.weight * is_cpu, is_cpu, samples.weight * samples.is_wait], axis=1).astype(np.int64)
     tree, place = merged(up, frame, summed(len(up), node, weights), len(own_frames))
@@ -198,7 +203,7 @@ def _groups(
         return samples.track, thread_names(reader)
     if by == "step":
         return samples.step, {step: None if step < 0 else step for step in np.unique(samples.step).tolist()}
-    numbers = innermost(stacks).of(by, samples.stack)
+    numbers = innermost(stacks, frames).of(by, samples.stack)
     every = frames.all()
     none = OUTSIDE if by == "module" else NO_OPERATOR
     return numbers, {number: none if number < 0 else every[number].name for number in np.unique(numbers).tolist()}

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of_arrow
 from layerscope.analyse.stacks.frames import LAYERS
 from layerscope.analyse.stacks.graphs import Graph
+from layerscope.analyse.stacks.groups import STEP
 from layerscope.analyse.stacks.tree import NONE, Bools, Ints, Tree, of_frames, offsets
 
 WIDTH_PX = 1200
@@ -77,7 +78,10 @@ def draw(graph: Graph) -> Drawn:
     parent = place[tree.parent[kept]]
     levels = np.searchsorted(kept, tree.levels).tolist()
     small = Tree(parent, tree.frame[kept], tree.own[kept], levels)
-    start = offsets(small, weight[kept], np.lexsort((tree.frame[kept], -weight[kept], parent)))
+    heaviest = -weight[kept]
+    if graph.by == STEP and not graph.is_inverted:
+        heaviest[parent == NONE] = 0  # steps follow each other as they ran
+    start = offsets(small, weight[kept], np.lexsort((tree.frame[kept], heaviest, parent)))
     change, sure = _changes(graph, totals[kept])
     return Drawn(
         kept, parent, small.depth(), small.frame, start, weight[kept], tree.own[kept, 0], totals[kept, 1], whole,

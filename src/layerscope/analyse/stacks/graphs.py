@@ -13,7 +13,8 @@ import numpy as np
 from layerscope.analyse import thinned
 from layerscope.analyse.result import COUNT, NS
 from layerscope.analyse.stacks import sampled, spans
-from layerscope.analyse.stacks.frames import NO_LINE, OTHER, PYTHON, WAITS, Frame, Frames
+from layerscope.analyse.stacks.frames import NO_LINE, PYTHON, Frame, Frames
+from layerscope.analyse.stacks.groups import STEP, Groups
 from layerscope.analyse.stacks.sampled import CPU, OFFCPU, PAGEFAULTS, WALL, Choice
 from layerscope.analyse.stacks.shown import folded
 from layerscope.analyse.stacks.tree import (
@@ -22,13 +23,14 @@ from layerscope.analyse.stacks.tree import (
     Ints,
     Tree,
     added_up,
+    apart,
     by_level,
     depths,
-    extended,
     inverted,
     merged,
     summed,
 )
+from layerscope.analyse.stacks.weights import Weights
 from layerscope.analyse.step_times import MeasuredSteps
 from layerscope.errors import UsageError
 from layerscope.model.layers import OPERATORS, PRIMITIVES
@@ -46,16 +48,6 @@ KINDS = {
     PRIMITIVES: "Time in primitives",
     PAGEFAULTS: "Page faults",
 }
-UNKNOWN_STACK = Frame(OTHER, "stack not known")
-IDLE = " (idle)"
-# `samples.state` of waits, in words.
-_WAITS = {
-    "gil": "waits for the GIL", "lock": "waits for a lock", "barrier": "waits at a barrier", "pool": "waits for work",
-    "sleep": "sleeps", "yield": "yields the CPU", "pipe": "waits for a pipe", "socket": "waits for a socket",
-    "file": "waits for a file", "event": "waits for events", "page_fault": "waits for a page",
-    "preempted": "preempted: no CPU was free",
-}  # fmt: skip
-_WAITS_OTHERWISE = "waits"
 _LINES = 3
 
 
@@ -70,6 +62,8 @@ class Look:
     is_inverted: bool = False
     # Frames with less of the whole are not looked into when the stacks are inverted: nobody would see them.
     least: float = 0.0
+    # A frame around all for each of these: `groups.BY`.
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +79,8 @@ class Compared:
 class Graph:
     """Columns of `tree.own`: weight in `unit` (NS or COUNT) and number of samples or spans; of two recordings then the
     same of the one before. upright: the tree with the outermost frames first, `tree` itself unless it is inverted.
-    lines: of functions of Python the lines with most weight, each with its share of the function.
+    lines: of functions of Python the lines with most weight, each with its share of the function. by: what the frames
+    around all are.
     """
 
     kind: str
@@ -97,6 +92,7 @@ class Graph:
     lines: dict[int, list[tuple[int, float]]]
     notes: tuple[str, ...]
     compared: Compared | None = None
+    by: str | None = None
 
     @property
     def is_sampled(self) -> bool:
@@ -128,12 +124,14 @@ def build(reader: Reader, look: Look) -> Graph:
 
 def compare(reader: Reader, before: Reader, look: Look) -> Graph:
     """The flame graph of a recording, with the weights of the one `before`: of measured steps where both have some."""
+    if look.by == STEP:
+        raise UsageError("--diff compares the average of steps with another. Leave out --by step")
     frames = Frames()
     steps = MeasuredSteps(reader), MeasuredSteps(before)
     by_step = all(of.measured.any() for of in steps)
     sides = []
     for side, of in zip((reader, before), steps, strict=True):
-        sides.append(_nodes(side, frames, look, of if by_step else None))
+        sides.append(_nodes(side, frames, look, of if by_step else None, is_compared=True))
     new, old = sides
     nothing = np.zeros_like
     joined = _Nodes(
@@ -148,20 +146,22 @@ def compare(reader: Reader, before: Reader, look: Look) -> Graph:
 
 
 def _graph(frames: Frames, nodes: _Nodes, look: Look, compared: Compared | None = None) -> Graph:
-    up, frame, own = nodes.up, nodes.frame, nodes.own
+    up, frame, own, notes = nodes.up, nodes.frame, nodes.own, nodes.notes
     if not own.any():
         raise UsageError(f"nothing of kind {look.kind} is left to show. {_nothing(look)}")
     levels = by_level(up, nodes.depth)
+    del nodes  # there may be millions, and each column counts
     lines = {}
     if look.kind not in spans.KINDS and not look.by_line:
         function = _functions(frames)
         lines = _hot_lines(frames, function, frame, added_up(up, own[:, :1], levels)[:, 0])
         frame = function[frame]
     up, frame, own = folded(up, frame, own, frames, look.layers, levels)
+    del levels
     upright, _ = merged(up, frame, own, len(frames))
     tree = inverted(upright, len(frames), look.least) if look.is_inverted else upright
     unit = COUNT if look.kind == PAGEFAULTS else NS
-    return Graph(look.kind, unit, frames.all(), tree, upright, look.is_inverted, lines, nodes.notes, compared)
+    return Graph(look.kind, unit, frames.all(), tree, upright, look.is_inverted, lines, notes, compared, look.by)
 
 
 def _nothing(look: Look) -> str:
@@ -170,55 +170,42 @@ def _nothing(look: Look) -> str:
     return f"Kinds are {', '.join(KINDS)}"
 
 
-def _nodes(reader: Reader, frames: Frames, look: Look, steps: MeasuredSteps | None = None) -> _Nodes:
+def _nodes(
+    reader: Reader, frames: Frames, look: Look, steps: MeasuredSteps | None = None, is_compared: bool = False
+) -> _Nodes:
+    groups = Groups(reader, look.by, is_compared) if look.by is not None else None
     if look.kind in spans.KINDS:
-        if not reader.has("spans"):
-            raise UsageError(f"{reader.run.path.name} has no {look.kind}. Record them: layerscope run ...")
-        found = spans.read_spans(reader, frames, look.kind, look.choice)
-        own = found.own
-        if steps is not None:
-            own = own * _is_measured(reader, steps, found.track, found.step)[:, None]
-        return _Nodes(found.up, found.frame, own, depths(found.up), thinned.notes(reader))
+        return _span_nodes(reader, frames, look, steps, groups)
     sampled.check_recorded(reader)
     stacks = sampled.read_stacks(reader, frames)
-    samples = sampled.read_samples(reader, stacks, frames, look.kind, look.choice, steps is not None)
+    with_place = steps is not None or groups is not None
+    weights, idle_weight = Weights(len(stacks.up)), 0
+    for samples in sampled.pieces_of_samples(reader, stacks, frames, look.kind, look.choice, with_place):
+        counted = None if steps is None else _is_measured(reader, steps, samples.track, samples.step)
+        weights.add(samples, counted, groups.of(samples.track, samples.step) if groups else None)
+        idle_weight += samples.idle_weight
     notes: tuple[str, ...] = ()
-    if samples.idle_weight:
-        time = duration(samples.idle_weight)
+    if idle_weight:
+        time = duration(idle_weight)
         notes = (f"{time} that threads of pools waited without work are left out; --idle shows them.",)
-    counted = None if steps is None else _is_measured(reader, steps, samples.track, samples.step)
-    up, frame, own, depth = _with_waits(stacks, samples, counted, frames)
+    up, frame, own, depth = weights.nodes(stacks, frames, groups.frames(frames) if groups else None)
     return _Nodes(up, frame, own, depth, notes)
 
 
-def _with_waits(
-    stacks: sampled.Stacks, samples: sampled.Samples, counted: Bools | None, frames: Frames
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """(up, frame, own, depth) of the stacks, with the weights of the samples, of those `counted` if that is given.
-
-    A wait is at a frame more, which says for what. Samples whose stack is not known have one frame that says so.
-    """
-    size = len(stacks.up)
-    # The place behind the last is the stack that is not known.
-    stack = np.where(samples.stack >= 0, samples.stack, np.int32(size))
-    codes = 2 * max(len(samples.states), 1)
-    wait = samples.is_wait
-    pairs, at = np.unique(
-        stack[wait].astype(np.int64) * codes + samples.state[wait] * 2 + samples.idle[wait], return_inverse=True
-    )
-    numbers = frames.numbers(_wait(state, is_idle) for state in samples.states for is_idle in (False, True))
-    up = extended(stacks.up, NONE, pairs // codes)
-    frame = extended(stacks.frame, frames.number(UNKNOWN_STACK), numbers[pairs % codes] if len(pairs) else pairs)
-    stack[wait] = size + 1 + at
-    depth = extended(stacks.depth, 0)
-    own = np.zeros((len(up), 2), np.int64)
-    np.add.at(own[:, 0], stack, samples.weight if counted is None else samples.weight * counted)
-    np.add.at(own[:, 1], stack, 1 if counted is None else counted)
-    return up, frame, own, extended(depth, depth[pairs // codes] + 1)
-
-
-def _wait(state: str, is_idle: bool) -> Frame:
-    return Frame(WAITS, _WAITS.get(state, _WAITS_OTHERWISE) + (IDLE if is_idle else ""))
+def _span_nodes(
+    reader: Reader, frames: Frames, look: Look, steps: MeasuredSteps | None, groups: Groups | None
+) -> _Nodes:
+    if not reader.has("spans"):
+        raise UsageError(f"{reader.run.path.name} has no {look.kind}. Record them: layerscope run ...")
+    found = spans.read_spans(reader, frames, look.kind, look.choice)
+    up, frame, own, depth = found.up, found.frame, found.own, depths(found.up)
+    if steps is not None:
+        own = own * _is_measured(reader, steps, found.track, found.step)[:, None]
+    if groups is not None:
+        rows = np.flatnonzero(own.any(axis=1))
+        group = groups.of(found.track[rows], found.step[rows])
+        up, frame, own, depth = apart(up, frame, depth, (rows, group, own[rows]), groups.frames(frames))
+    return _Nodes(up, frame, own, depth, thinned.notes(reader))
 
 
 def _functions(frames: Frames) -> Ints:

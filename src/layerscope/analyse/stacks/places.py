@@ -21,20 +21,30 @@ _OF_A_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3(\.\d+)?/|^<")
 
 @dataclass(frozen=True, slots=True)
 class Innermost:
-    """By stack the number of its innermost frame of a kind, NONE where it has none. symbol: only if it is the leaf."""
+    """By stack the number of its innermost frame of a kind, NONE where it has none. symbol: only if it is the leaf.
+
+    line: the innermost one of the program's own, that of a library if there is none. is_seen: whether any function of
+    it is known, and not only what was open.
+    """
 
     line: Ints
     module: Ints
     operator: Ints
     symbol: Ints
+    is_seen: Bools
 
     def of(self, what: str, stack: Ints) -> Ints:
         """The `line`, `module`, `operator` or `symbol` of each of `stack`, which may be NONE."""
         known: Ints = getattr(self, what)
         return np.where(stack >= 0, np.append(known, NONE)[stack], NONE)
 
+    def seen(self, stack: Ints) -> Bools:
+        """Whether any function of each of `stack`, which may be NONE, is known."""
+        found: Bools = np.append(self.is_seen, False)[stack]
+        return found
 
-def innermost(stacks: Stacks) -> Innermost:
+
+def innermost(stacks: Stacks, frames: Frames) -> Innermost:
     """What the stacks say."""
     levels = by_level(stacks.up)
 
@@ -42,11 +52,23 @@ def innermost(stacks: Stacks) -> Innermost:
         found = nearest(stacks.up, chosen, levels)
         return np.where(found >= 0, np.append(stacks.frame, NONE)[found], NONE)
 
+    is_python = stacks.layer == PYTHON
+    own_line = frame_of(is_python & _of_program(frames)[stacks.frame])
     leaf = np.isin(stacks.layer, (NATIVE, KERNEL))
     return Innermost(
-        frame_of(stacks.layer == PYTHON), frame_of(stacks.layer == MODULES), frame_of(stacks.layer == OPERATORS),
-        np.where(leaf, stacks.frame, NONE),
+        np.where(own_line >= 0, own_line, frame_of(is_python)), frame_of(stacks.layer == MODULES),
+        frame_of(stacks.layer == OPERATORS), np.where(leaf, stacks.frame, NONE), is_seen(stacks, levels),
     )  # fmt: skip
+
+
+def is_seen(stacks: Stacks, levels: list[Ints]) -> Bools:
+    """Whether any function of each stack is known, and not only what was open; `levels`: by `tree.by_level`."""
+    return nearest(stacks.up, np.isin(stacks.layer, (PYTHON, NATIVE)), levels) >= 0
+
+
+def _of_program(frames: Frames) -> Bools:
+    """By frame: whether its file is none of a library's."""
+    return np.array([_OF_A_LIBRARY.search(frame.file) is None for frame in frames.all()], np.bool_)
 
 
 def lines_of_operators(reader: Reader) -> dict[str, str]:
@@ -67,8 +89,7 @@ def lines_of_operators(reader: Reader) -> dict[str, str]:
     tree, _ = merged(stacks.up, stacks.frame, own, len(frames))
     layer = frames.layers()[tree.frame] if len(tree) else tree.frame
     levels, is_python = by_level(tree.parent), layer == PYTHON
-    is_own = np.array([_OF_A_LIBRARY.search(frame.file) is None for frame in frames.all()], np.bool_)
-    own_line = nearest(tree.parent, is_python & is_own[tree.frame] if len(tree) else is_python, levels)
+    own_line = nearest(tree.parent, is_python & _of_program(frames)[tree.frame], levels)
     line = np.where(own_line >= 0, own_line, nearest(tree.parent, is_python, levels))
     # An operator that calls itself is called from where the outermost one is.
     chosen = np.flatnonzero((layer == OPERATORS) & outermost(tree) & (line >= 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ CPU, OFFCPU, WALL, PAGEFAULTS = "cpu", "offcpu", "wall", "pagefaults"
 # The kinds of samples (`samples.kind`) that a kind of picture is made of.
 SAMPLES_OF = {CPU: ("cpu",), OFFCPU: ("offcpu",), WALL: ("cpu", "offcpu"), PAGEFAULTS: ("fault",)}
 NO_SAMPLES = "no stacks were recorded"
-REMEDY = "record them: layerscope run --layers +stacks ..."
+REMEDY = "they are recorded without `--without stacks`; a program that ends within a tenth of a second may have none"
 EMPTY = f"No stacks were recorded. {REMEDY[:1].upper()}{REMEDY[1:]}"
 _LISTED = 12
 # Columns that are read piece by piece. Whole, they are as short as they can be: there may be millions.
@@ -135,26 +135,38 @@ def read_samples(
     reader: Reader, stacks: Stacks, frames: Frames, kind: str, choice: Choice, with_place: bool = False
 ) -> Samples:
     """The samples of a kind of picture that `choice` leaves; `with_place`: with their tracks and steps."""
+    idle_weight, states = 0, list[str]()
+
+    def columns() -> Iterator[dict[str, NDArray[Any]]]:
+        nonlocal idle_weight, states
+        for piece in pieces_of_samples(reader, stacks, frames, kind, choice, with_place):
+            idle_weight, states = idle_weight + piece.idle_weight, piece.states
+            yield {name: getattr(piece, name) for name in _SAMPLE_TYPES}
+
+    return Samples(**_filled(columns(), _SAMPLE_TYPES, reader.rows("samples")), states=states, idle_weight=idle_weight)
+
+
+def pieces_of_samples(
+    reader: Reader, stacks: Stacks, frames: Frames, kind: str, choice: Choice, with_place: bool = False
+) -> Iterator[Samples]:
+    """The same piece by piece, so that memory does not grow with their number. States mean the same in all of them."""
     weighed = "count" if kind == PAGEFAULTS else "weight_ns"
     names = ["stack", weighed, "kind", "state", "idle"]
     wanted_for = {"track": choice.thread, "step": choice.steps, "phase": choice.phase, "at_ns": choice.seconds}
     names += [name for name, of in wanted_for.items() if of is not None or (with_place and name in ("track", "step"))]
     below = None if choice.module is None else has_above(stacks.up, _module_frames(stacks, frames, choice.module))
-    idle_weight, states = 0, np.zeros(0, object)
-
-    def pieces() -> Iterator[dict[str, NDArray[Any]]]:
-        nonlocal idle_weight, states
-        for columns in reader.pieces("samples", names):
-            states = columns["state.names"]
-            is_chosen, waits = _chosen(reader, stacks, columns, kind, choice, below)
-            left_out = is_chosen & columns["idle"].astype(np.bool_) & (not choice.idle)
-            idle_weight += int(columns[weighed][left_out].sum())
-            columns |= {"stack": stacks.place(columns["stack"]), "weight": columns[weighed], "is_wait": waits}
-            rows = np.flatnonzero(is_chosen & ~left_out)
-            yield {name: columns[name][rows] for name in _SAMPLE_TYPES if with_place or name not in ("track", "step")}
-
-    found = _filled(pieces(), _SAMPLE_TYPES, reader.rows("samples"))
-    return Samples(**found, states=[str(name) for name in states], idle_weight=idle_weight)
+    nothing = np.zeros(0, np.int32)
+    for columns in reader.pieces("samples", names):
+        is_chosen, waits = _chosen(reader, stacks, columns, kind, choice, below)
+        idle = columns["idle"].astype(np.bool_)
+        left_out = is_chosen & idle & (not choice.idle)
+        rows = np.flatnonzero(is_chosen & ~left_out)
+        yield Samples(
+            stacks.place(columns["stack"][rows]), columns[weighed][rows], columns["state"][rows],
+            [str(name) for name in columns["state.names"]], waits[rows],
+            columns["track"][rows] if with_place else nothing, columns["step"][rows] if with_place else nothing,
+            idle[rows], int(columns[weighed][left_out].sum()),
+        )  # fmt: skip
 
 
 def _chosen(
@@ -175,17 +187,15 @@ def _chosen(
     return chosen, (names == "offcpu")[columns["kind"]]
 
 
-def _filled(pieces: Iterable[dict[str, NDArray[Any]]], types: dict[str, type], most: int) -> dict[str, NDArray[Any]]:
-    """The columns of all pieces, which have `most` rows or fewer; a column that is in no piece is empty."""
-    whole = {name: np.empty(most, kind) for name, kind in types.items()}
-    rows, names = 0, set[str]()
+def _filled(pieces: Iterable[dict[str, NDArray[Any]]], types: Mapping[str, type], most: int) -> dict[str, Any]:
+    """The columns of all pieces, which have `most` rows or fewer."""
+    whole: dict[str, NDArray[Any]] = {name: np.empty(most, kind) for name, kind in types.items()}
+    rows = dict.fromkeys(types, 0)
     for piece in pieces:
-        names = names or piece.keys() & types.keys()
-        count = len(piece[next(iter(names))])
-        for name in names:
-            whole[name][rows : rows + count] = piece[name]
-        rows += count
-    return {name: values[: rows if name in names else 0] for name, values in whole.items()}
+        for name, first in rows.items():
+            rows[name] = first + len(piece[name])
+            whole[name][first : rows[name]] = piece[name]
+    return {name: values[: rows[name]] for name, values in whole.items()}
 
 
 def chosen_rows(reader: Reader, columns: dict[str, NDArray[Any]], choice: Choice, rows: int) -> Bools:

@@ -124,7 +124,7 @@ def merged(up: Ints, frame: Ints, own: Ints, frames: int) -> tuple[Tree, Ints]:
     weighty = _has_weight(own)
     alive = _and_above(up, weighty, given)
     place = np.full(len(up) + 1, NONE, np.int32)  # the last one is where -1 leads
-    parents, codes, levels = [], [], [0]
+    parent, frame_of, levels = np.empty(len(up), np.int32), np.empty(len(up), np.int32), [0]
     for nodes in given:
         nodes = nodes[alive[nodes]]
         if not len(nodes):
@@ -132,13 +132,13 @@ def merged(up: Ints, frame: Ints, own: Ints, frames: int) -> tuple[Tree, Ints]:
         code = (place[up[nodes]].astype(np.int64) + 1) * frames + frame[nodes]
         known, at = np.unique(code, return_inverse=True)
         place[nodes] = levels[-1] + at
-        parents.append((known // frames - 1).astype(np.int32))
-        codes.append((known % frames).astype(np.int32))
         levels.append(levels[-1] + len(known))
-    place = place[:-1]
+        parent[levels[-2] : levels[-1]], frame_of[levels[-2] : levels[-1]] = known // frames - 1, known % frames
+    del given, alive, weighty
+    place, size = place[:-1], levels[-1]
     # Where there is no place there is no weight either, and nothing is added to the last one.
-    weights = summed(levels[-1], place, own) if levels[-1] else own[:0]
-    return Tree(_joined(parents), _joined(codes), weights, levels), place
+    weights = summed(size, place, own) if size else own[:0]
+    return Tree(parent[:size], frame_of[:size], weights, levels), place
 
 
 def without(up: Ints, chosen: Bools, levels: list[Ints]) -> Ints:
@@ -176,6 +176,34 @@ def _of_pairs(tree: Tree, levels: list[Ints], pairs: Ints, own: Ints) -> tuple[T
     weights = np.zeros((len(every), own.shape[1]), np.int64)
     weights[order[np.searchsorted(every[order], pairs)]] = own
     return Tree(parent, tree.frame[every % size], weights, starts), every // size
+
+
+def apart(
+    up: Ints, frame: Ints, depth: Ints, weighed: tuple[Ints, Ints, Ints], roots: Ints
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """(up, frame, own, depth) of the nodes once for each group that has weight in them, below a node of the group.
+
+    weighed: nodes, groups and weights. roots: the frame of each group.
+    """
+    node, group, weights = weighed
+    size = len(up)
+    pairs, at = np.unique(group.astype(np.int64) * size + node, return_inverse=True)
+    levels, below = [], np.zeros(0, np.int64)
+    deep = depth[pairs % size] if size else pairs
+    for level in range(int(deep.max(initial=-1)), -1, -1):
+        here = np.union1d(pairs[deep == level], below)
+        levels.append(here)
+        above = up[here % size]
+        below = np.unique((here // size * size + above)[above >= 0])
+    every = np.sort(_joined(levels)).astype(np.int64)
+    count = len(roots)
+    above = up[every % size].astype(np.int64)
+    inside = np.searchsorted(every, every // size * size + above) + count
+    new_up = np.append(np.full(count, NONE), np.where(above >= 0, inside, every // size))
+    own = np.zeros((count + len(every), weights.shape[1]), np.int64)
+    own[count + np.searchsorted(every, pairs)] = summed(len(pairs), at, weights)
+    new_depth = np.append(np.zeros(count, np.int64), depth[every % size] + 1)
+    return new_up, np.append(roots, frame[every % size]), own, new_depth
 
 
 def inverted(tree: Tree, frames: int, least: float = 0.0) -> Tree:

@@ -10,9 +10,7 @@ from layerscope.analyse.stacks.tree import NONE, Bools, Ints
 _NEAR_NS = 20_000_000
 
 
-def stacks_of_wakers(
-    track: Ints, at_ns: Ints, dur_ns: Ints, stack: Ints, is_wait: Bools, waker: Ints
-) -> Ints:
+def stacks_of_wakers(track: Ints, at_ns: Ints, dur_ns: Ints, stack: Ints, is_wait: Bools, waker: Ints) -> Ints:
     """Of each sample that is a wait with a `waker` the stack of that thread's sample nearest to the wait's end.
 
     All of samples: track, when each began, how long a wait was (0 for others), place of its stack (-1: none), whether

@@ -11,8 +11,10 @@ total_share  total_ns as a fraction of all CPU time of the recording
 wait_ns      time it waited off the CPU, in no other function of Python; without idle waits of threads of pools
 samples      number of samples of self_ns
 
-The row "outside Python" is everything else: threads of OpenMP and of the backward pass. self_ns adds up to all CPU time
-that was sampled. --by thread, module, operator and step make one row for each of these; shares stay those of the whole.
+The row "outside Python" is threads without Python: those of OpenMP and of the backward pass. "not known" is time of
+which no stack was taken: before the sampler reached the program, and in wait_ns what had to wait for a CPU. self_ns
+adds up to all CPU time that was sampled. --by thread, module, operator and step make one row for each of these; shares
+stay those of the whole.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ total_share  total_ns as a fraction of all CPU time of the recording
 wait_ns      time it waited off the CPU, in no other line of Python; without idle waits of threads of pools
 samples      number of samples of self_ns
 
-The row "outside Python" is everything else. self_ns adds up to all CPU time that was sampled. --by thread, module,
-operator and step make one row for each of these; shares stay those of the whole.
+The rows "outside Python" and "not known" are everything else, as in the table functions. self_ns adds up to all CPU
+time that was sampled. --by thread, module, operator and step make one row for each of these; shares stay those of the
+whole.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ total_ns     time from their start to their end, added up; a name that calls its
 self_ns      time in which none of their own operators ran; adds up to the busy time of the threads
 self_share   self_ns as a fraction of the self_ns of all operators of the recording
 total_share  total_ns as a fraction of the same sum; more than 1 is possible with several threads
+line         where stacks were recorded: the line of Python that most of its samples were called from
 avg_ns, min_ns, p50_ns, p99_ns, max_ns
              duration of one call, of those that ended; a percentile is the shortest duration that
              this many of the calls do not exceed, so it is one that really occurred
-line         where stacks were recorded: the line of Python that most of its samples were called from
 
 --by kind tells functions, backward functions, ranges, optimizer steps and loader waits apart,
 --by module the modules of the network they belong to, --by thread the threads they ran on, --by line
@@ -162,7 +162,8 @@ def _result(reader: Reader, by: str | None, query: str, notes: tuple[str, ...]) 
         known = pa.table({"called": list(lines), "line": list(lines.values())})
         reader.connection().register("lines_of_operators", known)
         query = f"SELECT sums.*, line FROM ({query}) sums LEFT JOIN lines_of_operators ON called = name"
-        columns = (*columns, LINE)
+        place = next(place for place, column in enumerate(columns) if column.name == "avg_ns")
+        columns = (*columns[:place], LINE, *columns[place:])
     relation = reader.connection().sql(query)
     return Result("operators", columns, relation, order=f"self_ns DESC, {_KEYS[by]}", notes=notes)
 

@@ -73,7 +73,7 @@ _QUERY = f"""
     losses AS (
         SELECT coalesce(gaps.process, tracks.process) AS process, true AS has_lost,
                CASE WHEN bool_or(lost IS NULL) THEN NULL ELSE sum(lost) END AS lost
-        FROM gaps LEFT JOIN tracks USING (track) GROUP BY ALL
+        FROM gaps LEFT JOIN tracks USING (track) WHERE reason <> 'no_sampler' GROUP BY ALL
     ),
     -- A worker that lives for milliseconds ends before anybody has read the name that it gave its thread.
     named AS (

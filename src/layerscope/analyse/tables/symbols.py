@@ -10,9 +10,9 @@ total_share  total_ns as a fraction of all CPU time of the recording
 wait_ns      time it waited off the CPU, in no function that it called; without idle waits of threads of pools
 samples      number of samples of self_ns
 
-The row "outside native code" is time in the interpreter itself, and where no native function is known. self_ns adds up
-to all CPU time that was sampled. --by object adds up the functions of a library; --by thread, module, operator and step
-make one row for each of these; shares stay those of the whole.
+The row "outside native code" is time in the interpreter itself, "not known" time of which no stack was taken. self_ns
+adds up to all CPU time that was sampled. --by object adds up the functions of a library; --by thread, module, operator
+and step make one row for each of these; shares stay those of the whole.
 """
 
 from __future__ import annotations

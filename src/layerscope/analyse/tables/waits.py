@@ -1,9 +1,10 @@
 """Waits: what threads waited for, off the CPU: for what, where, how often and how long.
 
 state        gil, lock, barrier (of OpenMP), pool (for work), sleep, yield, pipe, socket, file, event, page_fault,
-             preempted (it could have run, but no CPU was free), other
+             preempted (it could have run, but no CPU was free), child (for a process), other, unknown (most waits of
+             less than 10 ms: nobody saw what for)
 thread       name and id of the thread
-line         innermost line of Python of its stack
+line         innermost line of Python of the program's own, of a library if there is none
 symbol       the native function that it waited in
 count        number of waits that were seen
 total_ns     how long they took, added up
@@ -30,8 +31,8 @@ import pyarrow as pa
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
 from layerscope.analyse.stacks import sampled
 from layerscope.analyse.stacks.by_frame import BY_COLUMNS, NO_OPERATOR, UNKNOWN, thread_names
-from layerscope.analyse.stacks.frames import Frames
-from layerscope.analyse.stacks.places import innermost, named
+from layerscope.analyse.stacks.frames import Frame, Frames
+from layerscope.analyse.stacks.places import Innermost, innermost, named
 from layerscope.analyse.stacks.tree import Ints
 from layerscope.analyse.stacks.wakers import stacks_of_wakers
 from layerscope.analyse.tables.modules import OUTSIDE
@@ -44,7 +45,7 @@ REFUSED: dict[str, str] = {}
 _STATE = ResultColumn("state", "string", "", "what it waited for")
 _WHERE = (
     BY_COLUMNS["thread"],
-    ResultColumn("line", "string", "", "innermost line of Python"),
+    ResultColumn("line", "string", "", "innermost line of Python of the program's own"),
     ResultColumn("symbol", "string", "", "the native function it waited in"),
 )
 _TIMES = (
@@ -71,23 +72,26 @@ TOP = 30
 EMPTY = "No waits were recorded. " + sampled.EMPTY.partition(". ")[2]
 NEXT = "layerscope flame --kind offcpu"
 IDLE = "idle"
+# What the columns of wakers are made of.
+_ENDED = {"waker": "ended_by", "waker_line": "ended_at"}
 NO_LINE = "outside Python"
 _QUERY = """
     WITH folded AS (
-        SELECT {columns}, weight_ns, count, exact, idle AS is_idle, ended_by FROM waits_found
-    ), by_waker AS (
-        SELECT {keys}, ended_by, sum(weight_ns) AS ended_ns FROM folded WHERE ended_by IS NOT NULL
-        GROUP BY {keys}, ended_by
+        SELECT {columns}, {ended}, weight_ns, count, exact, idle AS is_idle FROM waits_found
+    ), ended AS (
+        SELECT {keys}, ended_by, ended_at, sum(weight_ns) AS ended_ns FROM folded WHERE ended_by IS NOT NULL GROUP BY ALL
     ), mostly AS (
-        SELECT {keys}, arg_max(ended_by, (ended_ns, ended_by)) AS by_whom FROM by_waker GROUP BY {keys}
+        SELECT * FROM ended
+        QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY ended_ns DESC, ended_by, ended_at) = 1
     ), summed AS (
-    SELECT {keys}, sum(count) AS count, sum(weight_ns) AS total_ns,
-           CASE WHEN NOT bool_or(is_idle)
-                THEN sum(weight_ns) / greatest((SELECT sum(weight_ns) FROM folded WHERE NOT is_idle), 1) END AS share,
-           round(avg(weight_ns) FILTER (exact)) AS avg_ns, max(weight_ns) FILTER (exact) AS max_ns,
-           coalesce(sum(weight_ns) FILTER (exact), 0) / greatest(sum(weight_ns), 1) AS exact_share,
-           bool_or(is_idle) AS last
-    FROM folded GROUP BY {keys})
+        SELECT {keys}, sum(count) AS count, sum(weight_ns) AS total_ns,
+            CASE WHEN NOT bool_or(is_idle)
+                 THEN sum(weight_ns) / greatest((SELECT sum(weight_ns) FROM folded WHERE NOT is_idle), 1) END AS share,
+            round(avg(weight_ns) FILTER (exact)) AS avg_ns, max(weight_ns) FILTER (exact) AS max_ns,
+            coalesce(sum(weight_ns) FILTER (exact), 0) / greatest(sum(weight_ns), 1) AS exact_share,
+            bool_or(is_idle) AS last
+        FROM folded GROUP BY {keys}
+    )
     SELECT summed.*, {wakers} FROM summed LEFT JOIN mostly ON {same}"""
 
 
@@ -99,10 +103,15 @@ def build(reader: Reader, by: str | None = None) -> Result:
         columns = (*((_MORE[by],) if by != "state" else ()), _STATE)
     names = [column.name for column in columns]
     reader.connection().register("waits_found", _waits(reader, names))
-    told = [_folded(name, by) for name in names]
-    query = _QUERY.format(columns=", ".join(told), keys=", ".join(names))
+    of_wakers = _WAKERS[1:] if by == "waker" else _WAKERS
+    query = _QUERY.format(
+        columns=", ".join(_folded(name, by) for name in names), keys=", ".join(names),
+        ended=", ".join(_folded(name, by) for name in ("ended_by", "ended_at")),
+        wakers=", ".join(f"mostly.{_ENDED[column.name]} AS {column.name}" for column in of_wakers),
+        same=" AND ".join(f"summed.{name} IS NOT DISTINCT FROM mostly.{name}" for name in names),
+    )  # fmt: skip
     order = f"last, total_ns DESC, {', '.join(names)}"
-    return Result("waits", (*columns, *_TIMES), reader.connection().sql(query), order=order, notes=())
+    return Result("waits", (*columns, *_TIMES, *of_wakers), reader.connection().sql(query), order=order, notes=())
 
 
 def _folded(name: str, by: str | None) -> str:
@@ -119,18 +128,22 @@ def _waits(reader: Reader, names: list[str]) -> pa.Table:
     frames = Frames()
     stacks = sampled.read_stacks(reader, frames)
     columns = reader.arrays(
-        "samples", ["track", "stack", "weight_ns", "count", "kind", "state", "idle", "exact", "step", "phase"]
+        "samples",
+        ["at_ns", "track", "stack", "weight_ns", "count", "kind", "state", "idle", "exact", "step", "phase", "waker"],
     )
     is_wait = (columns["kind.names"] == "offcpu")[columns["kind"]] if len(columns["kind"]) else columns["kind"] > 0
+    places = stacks.place(columns["stack"].astype(np.int64))
+    dur_ns = np.where(is_wait, columns["weight_ns"], 0)
+    of_waker = stacks_of_wakers(columns["track"], columns["at_ns"], dur_ns, places, is_wait, columns["waker"])[is_wait]
     rows = {name: values[is_wait] for name, values in columns.items() if not name.endswith(".names")}
-    stack = stacks.place(rows["stack"].astype(np.int64))
-    inner, every = innermost(stacks), frames.all()
+    stack = places[is_wait]
+    inner, every = innermost(stacks, frames), frames.all()
     made: dict[str, Any] = {name: rows[name] for name in ("weight_ns", "count", "exact", "idle")}
     made["state"] = _dictionary(rows["state"], [str(name) for name in columns["state.names"]])
-    if "thread" in names:
-        known = thread_names(reader)
-        tracks, at = np.unique(rows["track"], return_inverse=True)
-        made["thread"] = _dictionary(at, [known.get(track, f"#{track}") for track in tracks.tolist()])
+    known = thread_names(reader)
+    made["thread"], made["waker"] = (_threads(known, rows[name]) for name in ("track", "waker"))
+    made["ended_by"] = made["waker"]
+    made["ended_at"] = _wheres(inner, every, of_waker)
     if "phase" in names:
         made["phase"] = _dictionary(rows["phase"], [str(name) for name in columns["phase.names"]])
     if "step" in names:
@@ -138,11 +151,24 @@ def _waits(reader: Reader, names: list[str]) -> pa.Table:
     for name, none in (("line", NO_LINE), ("symbol", None), ("module", OUTSIDE), ("operator", NO_OPERATOR)):
         if name in names:
             numbers = inner.of(name, stack)
-            numbers[stack < 0] = -2
+            numbers[~inner.seen(stack) if name == "line" else stack < 0] = -2
             found, at = np.unique(numbers, return_inverse=True)
             texts = named(every, found, none or UNKNOWN)
             made[name] = _dictionary(at, [UNKNOWN if n == -2 else text for n, text in zip(found, texts, strict=True)])
     return pa.table(made)
+
+
+def _threads(known: dict[int, str], tracks: Ints) -> pa.DictionaryArray:
+    found, at = np.unique(tracks, return_inverse=True)
+    return _dictionary(np.where(tracks < 0, -1, at), [known.get(track, f"#{track}") for track in found.tolist()])
+
+
+def _wheres(inner: Innermost, every: list[Frame], stack: Ints) -> pa.DictionaryArray:
+    """The innermost line of the program's own of each stack, else of a library, else its native leaf, else none."""
+    numbers = inner.of("line", stack)
+    numbers = np.where(numbers < 0, inner.of("symbol", stack), numbers)
+    found, at = np.unique(numbers, return_inverse=True)
+    return _dictionary(np.where(numbers < 0, -1, at), named(every, found, UNKNOWN))
 
 
 def _dictionary(codes: Ints, texts: list[str]) -> pa.DictionaryArray:

@@ -143,7 +143,7 @@ class _Folded:
         name = np.arange(done[-1]) + np.repeat(fork - (done - count), count)
         begins = np.append(0, ends[:-1] + 1)
         begins[first] = start
-        names = taken(octets.data, begins[name], ends[name]).dictionary_encode()
+        names = taken(octets, begins[name], ends[name]).dictionary_encode()
         known = np.fromiter(map(self._number, names.dictionary.to_pylist()), np.int32, len(names.dictionary))
         stack = self.tree.walk(known[names.indices.to_numpy()], name - np.repeat(first, count))[done - 1]
         if self.tree.count > len(self.weight):
@@ -177,7 +177,7 @@ class _Folded:
         count = len(stack)
         # What is the same for all takes no memory.
         same = {"at_ns": 0, "track": 0, "count": 1, "kind": _CPU, "state": _USER, "waker": -1}
-        samples = {name: np.broadcast_to(np.int64(value), count) for name, value in same.items()}
+        samples: dict[str, np.ndarray] = {name: np.broadcast_to(np.int64(value), count) for name, value in same.items()}
         samples |= {name: np.broadcast_to(np.bool_(False), count) for name in ("idle", "exact")}
         samples |= {"stack": stack, "weight_ns": self.weight[stack]}
         problems = [

@@ -219,10 +219,7 @@ def _file_problems(path: Path, file: perf_file.PerfFile, decoded: rec.Decoded) -
     dwarf = [one for one in file.events if one.sample_type & rec.STACK_USER and one.has("exclude_callchain_user")]
     if dwarf:
         what = f"{path.name} has copies of stacks (--call-graph dwarf) that are not unwound here"
-        remedy = (
-            f"`perf script --no-inline -i {path.name} > stacks.txt` and open that; or record with `layerscope run "
-            "--layers +stacks`"
-        )
+        remedy = f"`perf script --no-inline -i {path.name} > stacks.txt` and open that; or record with `layerscope run`"
         found.append(Problem(STACKS, "perf_dwarf", what, remedy, "callers: stacks have their innermost function only"))
     return found
 

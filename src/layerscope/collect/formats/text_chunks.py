@@ -57,7 +57,7 @@ def lines_of(octets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.append(0, stop[:-1] + 1), stop
 
 
-def taken(chunk: bytes, start: np.ndarray, stop: np.ndarray) -> pa.Array:
+def taken(chunk: bytes | np.ndarray, start: np.ndarray, stop: np.ndarray) -> pa.Array:
     """What stands between these places, which ascend."""
     if not len(start):
         return pa.array([], pa.binary())

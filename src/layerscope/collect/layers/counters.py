@@ -9,10 +9,11 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, field
+from pathlib import Path
 
 import numpy as np
 
-from layerscope.host.cgroup import Group
+from layerscope.host.cgroup import Group, group_of
 
 # Index in this tuple = the number stored in the raw file.
 NAMES = (
@@ -23,8 +24,11 @@ NAMES = (
 UNITS = tuple("ns" if name.endswith("_ns") else "bytes" if name.endswith("_bytes") else "count" for name in NAMES)
 # From here on they are those of a control group.
 FIRST_OF_GROUP = NAMES.index("throttled")
+_GROWING = {"throttled", "throttled_ns"}
 SAMPLE = np.dtype([("at_ns", "<i8"), ("counter", "<i4"), ("pad", "<i4"), ("value", "<i8")])
 
+# What costs a file more, or changes slowly, is read this often.
+SLOW_NS = 1_000_000_000
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _OF_MEMORY = ("rss_bytes", "threads")
@@ -42,13 +46,18 @@ def process_clock(pid: int) -> int:
 
 @dataclass(slots=True)
 class Source:
-    """A process whose counters are read. `unread`: files of /proc/PID that it could not be read from, and why."""
+    """A process whose counters are read; memory's peak and I/O every `slow_ns`.
+
+    `unread`: files of /proc/PID that it could not be read from, and why.
+    """
 
     pid: int
     unread: dict[str, str] = field(default_factory=dict)
+    slow_ns: int = SLOW_NS
+    _next_ns: int = 0
 
     def sample(self) -> bytes:
-        """One reading of every counter as packed SAMPLE rows; empty when the process is gone."""
+        """One reading of every counter that is due as packed SAMPLE rows; empty when the process is gone."""
         try:
             with open(f"/proc/{self.pid}/stat", "rb") as file:
                 # The name in parentheses may hold spaces and parentheses itself: split after the last one.
@@ -66,10 +75,14 @@ class Source:
             "rss_bytes": int(fields[21]) * _PAGE_BYTES,
             "threads": int(fields[17]),
         }
+        at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         if fields[0] == b"Z":  # it has ended and is not reaped: its memory and its threads are gone, the rest is final
             values = {name: value for name, value in values.items() if name not in _OF_MEMORY}
-        at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        return packed(at_ns, values | self._rss_peak() | self._io())
+            self._next_ns = at_ns
+        if at_ns >= self._next_ns:
+            self._next_ns = at_ns + self.slow_ns
+            values |= self._rss_peak() | self._io()
+        return packed(at_ns, values)
 
     def _rss_peak(self) -> dict[str, int]:
         for line in self._lines("status"):
@@ -100,11 +113,44 @@ def sample(pid: int) -> bytes:
     return Source(pid).sample()
 
 
-def sample_group(group: Group) -> bytes:
-    """One reading of what a control group has used, as packed SAMPLE rows; empty where nothing is told."""
-    at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    told = zip(NAMES[FIRST_OF_GROUP:], astuple(group.usage()), strict=True)
-    return packed(at_ns, {name: value for name, value in told if value is not None})
+@dataclass(slots=True)
+class GroupSource:
+    """The control group of a process, which may move to another one. Throttling counts from the first sample on."""
+
+    pid: int
+    root: Path = Path("/")
+    slow_ns: int = SLOW_NS
+    group: Group = field(default_factory=Group)
+    _next_ns: int = 0
+    _told: bytes = b""
+    _last: dict[str, int] = field(default_factory=dict)  # what the group said
+    _grown: dict[str, int] = field(default_factory=dict)
+
+    def look(self) -> tuple[Path, ...]:
+        """Where the process is now: a key that is the same for all processes of a group, empty where there is none."""
+        try:
+            with open(self.root / "proc" / str(self.pid) / "cgroup", "rb") as file:
+                told = file.read()
+        except OSError:  # it is gone
+            return self.group.key
+        if told != self._told:
+            self._told, self._last = told, {}
+            self.group = group_of(self.pid, self.root)
+        return self.group.key
+
+    def sample(self) -> bytes:
+        """One reading of what the group has used, as packed SAMPLE rows; empty where nothing is told or due."""
+        at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        if at_ns < self._next_ns:
+            return b""
+        self._next_ns = at_ns + self.slow_ns
+        pairs = zip(NAMES[FIRST_OF_GROUP:], astuple(self.group.usage()), strict=True)
+        values: dict[str, int] = {name: value for name, value in pairs if value is not None}
+        for name in _GROWING.intersection(values):
+            grown = values[name] - self._last.get(name, values[name])
+            self._last[name] = values[name]
+            values[name] = self._grown[name] = self._grown.get(name, 0) + max(grown, 0)
+        return packed(at_ns, values)
 
 
 def packed(at_ns: int, values: dict[str, int]) -> bytes:

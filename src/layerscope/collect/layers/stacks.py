@@ -66,6 +66,7 @@ class SampledFile:
     settings: dict[str, Any] = field(default_factory=dict)
     objects: list[ObjectFile] = field(default_factory=list)
     codes: list[Code] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)  # names of code that was made while the program ran
     processes: dict[int, np.void] = field(default_factory=dict)  # rows of `sampled.PROCESS` by number, the newest
     threads: dict[int, np.void] = field(default_factory=dict)  # of `sampled.THREAD`
     quality: np.void = field(default_factory=lambda: np.zeros(1, sampled.QUALITY_OF)[0])
@@ -119,6 +120,8 @@ class SampledFile:
             self._add_objects(payload)
         elif kind == sampled.CODES:
             self._add_codes(payload)
+        elif kind == sampled.MADES:
+            self._add_made(payload)
         elif kind == sampled.SETTINGS:
             self.settings = json.loads(payload)
         elif kind == sampled.PROBLEMS:
@@ -147,6 +150,14 @@ class SampledFile:
             at += _padded(int(head["path_bytes"]))
             build_id = head["build_id"].tobytes()[: int(head["build_id_bytes"])]
             self.objects.append(ObjectFile(path, build_id, int(head["mtime_ns"])))
+
+    def _add_made(self, payload: bytes) -> None:
+        at = 0
+        while at + sampled.MADE_CODE.itemsize <= len(payload):
+            length = int(np.frombuffer(payload, sampled.MADE_CODE, 1, at)[0]["name_bytes"])
+            at += sampled.MADE_CODE.itemsize
+            self.made.append(payload[at : at + length].decode("utf-8", "replace"))
+            at += _padded(length)
 
     def _add_codes(self, payload: bytes) -> None:
         at = 0

@@ -36,6 +36,9 @@ class Cursor:
 
     def uleb(self) -> int:
         """An unsigned number, seven bits a byte."""
+        if self.at < len(self.data) and self.data[self.at] < 128:  # nearly all are so small
+            self.at += 1
+            return self.data[self.at - 1]
         found = shift = 0
         for _ in range(_NUMBER_BYTES):
             byte = self.number(1)

@@ -125,9 +125,37 @@ def _declaration(cursor: Cursor, code: int) -> list[tuple[int, int, int]]:
             break
         cursor.uleb()
         cursor.take(1)
-        attributes = []
-        while (pair := (cursor.uleb(), cursor.uleb())) != (0, 0):
-            attributes.append((*pair, cursor.sleb() if is_implicit(pair[1]) else 0))
         if found == code:
-            return attributes
+            return _attributes(cursor)
+        _skip_attributes(cursor)
     raise Damaged("an entry of DWARF that is declared nowhere")
+
+
+def _attributes(cursor: Cursor) -> list[tuple[int, int, int]]:
+    attributes = []
+    while (pair := (cursor.uleb(), cursor.uleb())) != (0, 0):
+        attributes.append((*pair, cursor.sleb() if is_implicit(pair[1]) else 0))
+    return attributes
+
+
+def _skip_attributes(cursor: Cursor) -> None:
+    """Go over the attributes of an entry: there are a hundred thousand of them in libpython."""
+    data, at = cursor.data, cursor.at
+    try:
+        while True:
+            attribute, form = data[at], data[at + 1]
+            at += 2
+            if not attribute and not form:
+                break
+            if attribute > 127 or form > 127 or is_implicit(form):  # more than a byte each, or a value behind them
+                cursor.at = at - 2
+                attribute, form = cursor.uleb(), cursor.uleb()
+                if not attribute and not form:
+                    at = cursor.at
+                    break
+                if is_implicit(form):
+                    cursor.sleb()
+                at = cursor.at
+    except IndexError as error:
+        raise Damaged("a declaration of DWARF that is cut") from error
+    cursor.at = at

@@ -8,7 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 KALLSYMS = Path("/proc/kallsyms")
-_CODE = frozenset(b"tTwW")
+# ffffffff81000000 T name, and of a module a tab and [module].
+_DIGITS = 16
+_NAME = _DIGITS + 3
+_CODE = np.frombuffer(b"tTwW", np.uint8)
+_VALUES = np.full(256, 255, np.uint8)
+_VALUES[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 _BYTES_MOST = 1 << 28  # it has some megabytes
 
 
@@ -16,10 +21,11 @@ class KernelTable:
     """The table as it is now. `hidden`: the kernel tells no addresses to this user, so nothing is found."""
 
     def __init__(self, path: Path | None = None) -> None:
-        starts, names = _read(path or KALLSYMS)
+        self._text = _content(path or KALLSYMS)
+        starts, self._names, self._ends, self._is_code = _lines(self._text)
         # The list has a symbol for each name; the first of one address is as good as any.
         order = np.argsort(starts, kind="stable")
-        self._starts, self._order, self._names = starts[order], order, names
+        self._starts, self._order = starts[order], order
         self.hidden = not starts.any()
 
     def names(self, addresses: NDArray[np.uint64]) -> list[str]:
@@ -33,28 +39,30 @@ class KernelTable:
         return [self._best(one, end) if is_known else "" for one, end, is_known in zip(first, last, known, strict=True)]
 
     def _best(self, first: int, end: int) -> str:
-        texts = [self._names[self._order[row]] for row in range(first, end)]
-        return next((text for text in texts if text), "")
+        rows = self._order[first:end]
+        row = next(iter(rows[self._is_code[rows]].tolist()), None)
+        # Data have no name here, and end the function before them.
+        name = b"" if row is None else self._text[self._names[row] : self._ends[row]]
+        return b" ".join(name.split()[:2]).decode("utf-8", "replace")
 
 
-def _read(path: Path) -> tuple[NDArray[np.uint64], list[str]]:
-    """Start of every symbol, and its name; data have "", and end the function before them."""
+def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            lines = file.read(_BYTES_MOST).splitlines()
+            return file.read(_BYTES_MOST)
     except OSError:
-        return np.zeros(0, np.uint64), []
-    starts, names = [], []
-    for line in lines:
-        words = line.split()
-        if len(words) < 3 or len(words[1]) != 1:
-            continue
-        try:
-            start = int(words[0], 16)
-        except ValueError:
-            continue
-        if start >> 64:
-            continue
-        starts.append(start)
-        names.append(b" ".join(words[2:4]).decode("utf-8", "replace") if words[1][0] in _CODE else "")
-    return np.array(starts, np.uint64), names
+        return b""
+
+
+def _lines(text: bytes) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Start of every symbol, where its name is in the text, from and to, and whether it is code."""
+    octets = np.frombuffer(text, np.uint8)
+    newline = np.flatnonzero(octets == ord("\n"))
+    begin, end = np.append(0, newline + 1), np.append(newline, len(octets))
+    begin, end = begin[end - begin > _NAME], end[end - begin > _NAME]
+    digits = _VALUES[octets[begin[:, None] + np.arange(_DIGITS)]]
+    sound = (digits < 16).all(axis=1) & (octets[begin + _DIGITS] == ord(" ")) & (octets[begin + _NAME - 1] == ord(" "))
+    begin, end = begin[sound], end[sound]
+    pairs = digits[sound, ::2] << 4 | digits[sound, 1::2]
+    starts = np.ascontiguousarray(pairs).view(">u8")[:, 0].astype(np.uint64)
+    return starts, begin + _NAME, end, np.isin(octets[begin + _DIGITS + 1], _CODE)

@@ -50,8 +50,10 @@ class ElfObject:
         with contextlib.ExitStack() as stack:
             for table in self._tables(elf, kept, stack):
                 open_ = np.array([place for place, name in enumerate(result) if not name], np.int64)
-                for place, row in zip(open_.tolist(), table.find(addresses[open_]).tolist(), strict=True):
-                    result[place] = table.name(row) if row >= 0 else ""
+                rows, of_row = np.unique(table.find(addresses[open_]), return_inverse=True)
+                names = [table.name(row) if row >= 0 else "" for row in rows.tolist()]
+                for place, number in zip(open_.tolist(), of_row.tolist(), strict=True):
+                    result[place] = names[number]
                 if all(result):
                     return result
         stubs = Stubs(elf)

@@ -167,7 +167,7 @@ def counters(trace: Trace) -> Columns:
     """The readings of the counters: `pid`, at_ns, name (a code into name.names), value.
 
     Of those of the system that only grow, which would be slopes, how fast they did: CPUs as percent of one that is
-    always busy, the others a second.
+    always busy, the others a second; none of those that never did.
     """
     columns = _as_rates(trace.reader.arrays("counters", ["track", "at_ns", "name", "value"]), trace.reader)
     columns["pid"] = np.zeros(len(columns["track"]), np.int64)
@@ -198,6 +198,9 @@ def _as_rates(columns: Columns, reader: Reader) -> Columns:
     is_time = np.array([text.endswith("_ns") for text in names], np.bool_)[name[first]]
     rate = np.rint(np.where(is_time, per_s / 1e7, per_s)).astype(np.int64)  # 1e9 ns a second are 100 %
     as_rate = [f"{text[:-3]}_percent" if text.endswith("_ns") else f"{text}_per_s" for text in names]
+    series = track[first].astype(np.int64) * len(names) + name[first]
+    grew = np.isin(series, series[rate != 0])
+    first, rate = first[grew], rate[grew]
     added = {"track": track[first], "at_ns": at_ns[first], "name": name[first] + len(names), "value": rate}
     found = {key: np.append(columns[key][~grows], values) for key, values in added.items()}
     return {**found, "name.names": np.array([*names, *as_rate], object)}

@@ -37,7 +37,7 @@
   function lines(i) {
     const { place, layer, hot } = about(i), said = [];
     said.push(layer + (place ? " · " + place : ""));
-    said.push(`${amount(total[i])}, ${percent(total[i] / whole)} of all` + (i && zoomed ? `, ${percent(total[i] / total[zoomed])} of what is shown` : "") + `; its own ${amount(own[i])}`);
+    said.push(`${amount(total[i])}, ${percent(total[i] / whole)} of all` + (i && zoomed && total[i] <= total[zoomed] ? `, ${percent(total[i] / total[zoomed])} of what is shown` : "") + `; its own ${amount(own[i])}`);
     if (data.sampled && i) {
       const [low, high] = interval(total[i] / whole, count[0]);
       said.push(`${counted(count[i], "sample")}: ${percent(low)} to ${percent(high)} with 95 %`);

@@ -1,0 +1,300 @@
+/* Samples of processes without the agent, such as programs in C, shells and whatever has closed the door behind it. No
+ * handler is there to answer, so the kernel copies registers and stack itself: a clock of the CPU time of each thread
+ * on each CPU, whose ticks outside of the kernel are records in one ring for each CPU. They are unwound as others are.
+ *
+ * It begins when a process has used some CPU time and has handed no area over, and ends when it does. Processes of
+ * other users are left alone. Threads that begin later inherit the clocks (Linux 5.13 and later; before that only those
+ * that are there are sampled); what they fork does not, and gets its own. */
+#define _GNU_SOURCE
+#include "sampler.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Whoever has the agent hands its area over in the first 20 ms of its CPU time. */
+#define LEAST_CPU_NS 20000000ull
+#define LEAST_AGE_NS 50000000ull
+#define MOST_PAGES 64u
+#define LEAST_PAGES 16u
+#define MOST_STACK 32768u
+/* Of asm/perf_regs.h, in the order in which the record has them. */
+#define X86_REGISTERS 0xff01ffull
+static const uint8_t order[] = {LS_RAX, LS_RBX, LS_RCX, LS_RDX, LS_RSI, LS_RDI, LS_RBP, LS_RSP, LS_RIP,
+                                LS_R8,  LS_R9,  LS_R10, LS_R11, LS_R12, LS_R13, LS_R14, LS_R15};
+
+typedef struct {
+    int fd; /* of an event of ours that counts nothing */
+    struct perf_event_mmap_page *page;
+    const uint8_t *data;
+    uint64_t size, tail;
+} ring;
+
+static ring *rings; /* of CPU i */
+static uint32_t cpus, stack_bytes;
+static uint64_t next_ns = ~0ull; /* of all records */
+static uint8_t whole[1 << 16] __attribute__((aligned(16)));
+
+/* --- Rings --- */
+
+static int open_ring(ring *r, int cpu) {
+    struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = PERF_COUNT_SW_DUMMY};
+    a.exclude_kernel = a.exclude_hv = a.use_clockid = a.watermark = 1;
+    a.clockid = CLOCK_MONOTONIC;
+    a.wakeup_watermark = 0xffffffffu;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    r->fd = sm_perf_event_open(&a, 0, cpu);
+    for (uint32_t pages = MOST_PAGES; r->fd >= 0 && pages >= LEAST_PAGES; pages /= 2) {
+        void *at = mmap(NULL, (1 + pages) * page, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
+        if (at == MAP_FAILED)
+            continue;
+        r->page = at, r->data = (const uint8_t *)at + page, r->size = pages * page;
+        uint32_t most = (uint32_t)r->size / 4;
+        stack_bytes = most < stack_bytes ? most : stack_bytes;
+        return 0;
+    }
+    return r->fd < 0 ? r->fd : -ENOMEM;
+}
+
+/* 0, or minus an errno: of CPUs that there are, with the others it goes on. */
+static int open_rings(void) {
+    if (rings)
+        return cpus ? 0 : -ENOMEM;
+    uint32_t count = sm_rings_cpus();
+    rings = calloc(count, sizeof *rings);
+    stack_bytes = MOST_STACK;
+    for (uint32_t i = 0; rings && i < count; i++) {
+        int failed = open_ring(&rings[i], sm_rings_cpu(i));
+        if (failed && failed != -ENODEV)
+            return failed;
+    }
+    cpus = rings ? count : 0;
+    return cpus ? 0 : -ENOMEM;
+}
+
+static void copy_at(const ring *r, uint64_t at, void *into, size_t bytes) {
+    uint64_t from = at % r->size, first = r->size - from < bytes ? r->size - from : bytes;
+    memcpy(into, r->data + from, first);
+    memcpy((uint8_t *)into + first, r->data, bytes - first);
+}
+
+/* When the first record that is not taken was made; ~0: there is none. */
+static uint64_t first_ns(ring *r) {
+    struct perf_event_header h;
+    uint64_t time, head = r->page ? __atomic_load_n(&r->page->data_head, __ATOMIC_ACQUIRE) : r->tail;
+    for (; r->tail < head; r->tail += h.size) {
+        copy_at(r, r->tail, &h, sizeof h);
+        if (h.size < sizeof h)
+            r->tail = head; /* not as the kernel writes them */
+        else if (h.type == PERF_RECORD_SAMPLE) {
+            copy_at(r, r->tail + sizeof h + 8, &time, sizeof time);
+            return time;
+        } else if (h.type == PERF_RECORD_LOST) {
+            copy_at(r, r->tail + sizeof h + 8, &time, sizeof time); /* how many */
+            sm.quality.lost += time;
+            sm.lost_copies += time;
+        }
+    }
+    if (r->page)
+        __atomic_store_n(&r->page->data_tail, r->tail, __ATOMIC_RELEASE);
+    return ~0ull;
+}
+
+/* --- One sample --- */
+
+typedef struct {
+    struct perf_event_header header;
+    uint32_t pid, tid;
+    uint64_t time, abi, registers[sizeof order];
+    uint64_t stack_bytes; /* then so many bytes of it, and how many of these are there */
+} copy_record;
+
+/* CPU time of the thread at that time, which lies behind the last of its switches. */
+static uint64_t cpu_ns_at(const sm_thread *t, uint64_t at_ns) {
+    uint64_t on_ns = t->in_ns && !t->out_ns && at_ns > t->in_ns ? at_ns - t->in_ns : 0;
+    return t->copied_ns + t->ran_ns + on_ns;
+}
+
+/* As a handler would have written it. */
+static void take_copy(const copy_record *c) {
+    static uint8_t made[sizeof(ls_sample) + MOST_STACK] __attribute__((aligned(16)));
+    ls_sample *sample = (ls_sample *)made;
+    const uint8_t *stack = (const uint8_t *)(c + 1);
+    const sm_thread *t = sm_thread_at((int32_t)c->tid, c->time);
+    uint64_t there = 0;
+    if (!t || !t->process->is_copied || t->process->pid != (int32_t)c->pid || c->abi != PERF_SAMPLE_REGS_ABI_64
+        || c->stack_bytes > MOST_STACK) {
+        sm.quality.samples++;
+        sm.quality.lost++;
+        return;
+    }
+    if (c->stack_bytes)
+        memcpy(&there, stack + c->stack_bytes, sizeof there);
+    there = there < c->stack_bytes ? there : c->stack_bytes;
+    *sample = (ls_sample){.at_ns = c->time, .cpu_ns = cpu_ns_at(t, c->time), .tid = (int32_t)c->tid, .event = -1,
+                          .stack_bytes = (uint32_t)there};
+    for (size_t i = 0; i < sizeof order; i++)
+        sample->registers[order[i]] = c->registers[i];
+    memcpy(sample + 1, stack, there);
+    sm_take_sample(t->process, sample, sizeof *sample + there);
+}
+
+/* Takes what was made before that time, in its order: switches before it have been seen, later ones not. */
+void sm_copies_take(uint64_t until_ns) {
+    while (next_ns < until_ns) {
+        ring *first = NULL;
+        uint64_t earliest = ~0ull, second = ~0ull;
+        for (uint32_t i = 0; i < cpus; i++) {
+            uint64_t at = first_ns(&rings[i]);
+            second = at < earliest ? earliest : at < second ? at : second;
+            if (at < earliest)
+                earliest = at, first = &rings[i];
+        }
+        next_ns = earliest;
+        if (!first || earliest >= until_ns)
+            return;
+        struct perf_event_header h;
+        copy_at(first, first->tail, &h, sizeof h);
+        copy_at(first, first->tail, whole, h.size);
+        first->tail += h.size;
+        __atomic_store_n(&first->page->data_tail, first->tail, __ATOMIC_RELEASE);
+        take_copy((const copy_record *)whole);
+        uint64_t after = first_ns(first);
+        next_ns = after < second ? after : second;
+    }
+}
+
+/* Before switches are taken: whether something is there. What was made after the time that it returns is for later. */
+uint64_t sm_copies_look(void) {
+    uint64_t now = sm_clock(CLOCK_MONOTONIC);
+    next_ns = ~0ull;
+    for (uint32_t i = 0; i < cpus; i++) {
+        uint64_t at = first_ns(&rings[i]);
+        next_ns = at < next_ns ? at : next_ns;
+    }
+    return now;
+}
+
+/* --- Which processes --- */
+
+static int open_clock(int32_t tid, uint32_t cpu) {
+    struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = PERF_COUNT_SW_CPU_CLOCK};
+    a.sample_period = sm.period_ns;
+    a.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+    a.sample_regs_user = X86_REGISTERS;
+    a.sample_stack_user = stack_bytes;
+    a.disabled = a.exclude_kernel = a.exclude_hv = a.use_clockid = 1;
+    a.clockid = CLOCK_MONOTONIC;
+    a.inherit = a.inherit_thread = a.remove_on_exec = 1;
+    int fd = sm_perf_event_open(&a, tid, sm_rings_cpu(cpu));
+    if (fd == -EINVAL) {
+        a.inherit = a.inherit_thread = a.remove_on_exec = 0;
+        fd = sm_perf_event_open(&a, tid, sm_rings_cpu(cpu));
+    }
+    if (fd >= 0 && (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, rings[cpu].fd) || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0))) {
+        int failed = -errno;
+        close(fd);
+        return failed;
+    }
+    return fd;
+}
+
+static int keep(sm_process *p, int fd) {
+    if (p->copies % 64 == 0) {
+        int *larger = realloc(p->copy_fds, (p->copies + 64) * sizeof *larger);
+        if (!larger) {
+            close(fd);
+            return -ENOMEM;
+        }
+        p->copy_fds = larger;
+    }
+    p->copy_fds[p->copies++] = fd;
+    return 0;
+}
+
+/* 0, or minus an errno. */
+static int open_clocks(sm_process *p) {
+    int failed = open_rings();
+    for (const sm_thread *t = failed ? NULL : p->threads; t; t = t->next)
+        for (uint32_t i = 0; !t->end_ns && i < cpus; i++) {
+            int fd = rings[i].page ? open_clock(t->tid, i) : -ENODEV;
+            if (fd == -ENODEV || fd == -ESRCH) /* a CPU that was taken away; a thread that has ended */
+                continue;
+            failed = fd < 0 ? fd : keep(p, fd);
+            if (failed)
+                return failed;
+        }
+    return failed;
+}
+
+static void close_clocks(sm_process *p) {
+    for (uint32_t i = 0; i < p->copies; i++)
+        close(p->copy_fds[i]);
+    free(p->copy_fds);
+    p->copy_fds = NULL;
+    p->copies = 0;
+}
+
+static int is_of_our_user(const sm_process *p) {
+    char path[32];
+    struct stat found;
+    snprintf(path, sizeof path, "/proc/%d", p->pid);
+    return !stat(path, &found) && found.st_uid == geteuid();
+}
+
+static void begin(sm_process *p) {
+    static int is_said;
+    p->has_tried_copies = 1;
+    if (!is_of_our_user(p))
+        return;
+    int failed = open_clocks(p);
+    if (failed && !is_said++)
+        sm_problem("no_copies", p->pid, "stacks of processes without the agent, such as programs in C",
+                   failed == -EMFILE ? "raise the hard limit of open files (ulimit -Hn)" : "raise ulimit -l",
+                   "the kernel does not copy stacks of process %d: %s", p->pid, strerror(-failed));
+    if (failed) {
+        close_clocks(p);
+        return;
+    }
+    p->is_copied = p->is_sampled = 1;
+    for (sm_thread *t = p->threads; t; t = t->next) {
+        uint64_t none, ran_ns = cpu_ns_at(t, sm.now_ns);
+        if (t->end_ns)
+            continue;
+        if (!t->since_birth) {
+            uint64_t all_ns = sm_ran_ns(p->pid, t->tid, &none, &none);
+            t->copied_ns = all_ns > ran_ns ? all_ns - ran_ns : 0;
+            t->cpu_ns = t->has_base ? t->cpu_ns : t->before_ns;
+        }
+        sm_rest(t, sm.now_ns, cpu_ns_at(t, sm.now_ns));
+    }
+    sm_space(p, 0); /* as long as it is there */
+}
+
+static int is_due(const sm_process *p) {
+    if (p->area || p->has_events || p->uses_timers || p->has_tried_copies || p->end_ns
+        || sm.now_ns < p->start_ns + LEAST_AGE_NS)
+        return 0;
+    uint64_t used = 0;
+    for (const sm_thread *t = p->threads; t; t = t->next)
+        used += cpu_ns_at(t, sm.now_ns);
+    return used >= LEAST_CPU_NS;
+}
+
+void sm_copies_tick(void) {
+    for (sm_process *p = sm.has_switches ? sm_processes() : NULL; p; p = p->next)
+        if (is_due(p))
+            begin(p);
+}
+
+/* The process has handed its area over, or has ended. */
+void sm_copies_stop(sm_process *p) {
+    p->is_copied = 0;
+    close_clocks(p);
+}

@@ -1,0 +1,87 @@
+/* A program without the agent that does known things and says what it measured itself.
+ * usage: plain split MS | threads MS | writes MS | reads. Prints one line of JSON; `writes` keeps stdout for bytes. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NOINLINE __attribute__((noinline))
+
+static uint64_t now(clockid_t which) {
+    struct timespec t;
+    clock_gettime(which, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static __thread volatile uint64_t sink;
+NOINLINE void seventy(long rounds) {
+    for (long i = 0; i < rounds; i++)
+        sink += (uint64_t)i * (uint64_t)i;
+}
+NOINLINE void thirty(long rounds) {
+    for (long i = 0; i < rounds; i++)
+        sink += (uint64_t)i * (uint64_t)i;
+}
+
+static uint64_t limit_ns;
+
+static void split(uint64_t measured[2]) {
+    while (measured[0] + measured[1] < limit_ns) {
+        uint64_t a = now(CLOCK_THREAD_CPUTIME_ID);
+        seventy(700000);
+        uint64_t b = now(CLOCK_THREAD_CPUTIME_ID);
+        thirty(300000);
+        measured[0] += b - a;
+        measured[1] += now(CLOCK_THREAD_CPUTIME_ID) - b;
+    }
+}
+
+static void *thread(void *unused) {
+    uint64_t measured[2] = {0, 0};
+    split(measured);
+    return unused;
+}
+
+int main(int count, char **words) {
+    const char *mode = count > 1 ? words[1] : "";
+    uint64_t measured[2] = {0, 0};
+    limit_ns = count > 2 ? strtoull(words[2], NULL, 10) * 1000000u : 0;
+    if (!strcmp(mode, "split")) {
+        split(measured);
+        printf("{\"seventy_ns\": %lu, \"thirty_ns\": %lu}\n", (unsigned long)measured[0], (unsigned long)measured[1]);
+    } else if (!strcmp(mode, "threads")) {
+        pthread_t others[3];
+        split(measured); /* so that it is sampled when they begin */
+        for (int i = 0; i < 3; i++)
+            if (pthread_create(&others[i], NULL, thread, NULL))
+                abort();
+        for (int i = 0; i < 3; i++)
+            pthread_join(others[i], NULL);
+        pid_t child = fork();
+        if (!child) {
+            thread(NULL);
+            _exit(0);
+        }
+        waitpid(child, NULL, 0);
+        printf("{\"child\": %d}\n", child);
+    } else if (!strcmp(mode, "writes")) {
+        split(measured);
+        usleep(300000);
+        if (write(1, "x", 1) != 1)
+            abort();
+    } else if (!strcmp(mode, "reads")) {
+        char byte;
+        split(measured);
+        while (read(0, &byte, 1) == 1)
+            continue;
+        printf("{\"read\": 1}\n");
+    } else
+        return 2;
+    fflush(stdout);
+    return 0;
+}

@@ -1,0 +1,164 @@
+"""Processes without the agent: programs in C, linked statically too, pipelines of a shell, other users' processes."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from layerscope.collect import layout, sampled
+from layerscope.collect.layers.stacks import SampledFile
+from tests.attempts import once_in_three
+from tests.native.building import build
+from tests.native_sampler.conftest import HERE, folder_for_all
+from tests.native_sampler.sampling import NOBODY, PATIENCE_S, Sampled, Sampling, check, check_sums
+from tests.native_sampler.test_areas import Area
+
+FLAGS = ("-O2", "-fomit-frame-pointer")
+
+
+@pytest.fixture(scope="module")
+def plain(perf_events: None) -> Iterator[Path]:
+    """The compiled plain.c, where every user can run it."""
+    with folder_for_all() as folder:
+        yield build(folder / "plain", [HERE / "plain.c"], *FLAGS)
+
+
+@pytest.fixture(scope="module")
+def plain_static(perf_events: None) -> Iterator[Path]:
+    """The same with everything linked into it."""
+    with folder_for_all() as folder:
+        try:
+            yield build(folder / "plain", [HERE / "plain.c"], *FLAGS, "-static")
+        except AssertionError as error:
+            pytest.skip(f"nothing can be linked statically here: {error}")
+
+
+def functions(program: Path) -> dict[str, tuple[int, int]]:
+    """Where functions lie in the file, as another program reads it."""
+    done = subprocess.run(["nm", "-S", str(program)], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    rows = [line.split() for line in done.stdout.splitlines()]
+    return {row[3]: (int(row[0], 16), int(row[0], 16) + int(row[1], 16)) for row in rows if len(row) == 4}
+
+
+def weight_in(found: Sampled, rows: np.ndarray, program: Path, name: str) -> int:
+    """The weight of those that have a function of the program in their stack."""
+    first, last = functions(program)[name]
+    total = 0
+    for row in rows[rows["stack"] != sampled.NONE]:
+        total += int(row["weight_ns"]) * any(
+            frame["kind"] == sampled.NATIVE
+            and first <= frame["address"] < last
+            and Path(found.file.objects[frame["of"]].path).name == program.name
+            for frame in found.chain(int(row["stack"]))
+        )
+    return total
+
+
+def cpu_of(found: Sampled, pid: int) -> np.ndarray:
+    """Samples on a CPU of all threads of the processes that had this number."""
+    processes = {number for number, row in found.file.processes.items() if row["pid"] == pid}
+    threads = [number for number, row in found.file.threads.items() if int(row["process"]) in processes]
+    rows = found.samples[np.isin(found.samples["thread"], threads)]
+    return rows[rows["kind"] == sampled.CPU]
+
+
+@pytest.mark.parametrize("user", [(), NOBODY], ids=["root", "nobody"])
+@pytest.mark.parametrize("kind", ["plain", "plain_static"])
+@once_in_three
+def test_a_program_in_c(sampling: Callable[..., Sampling], request, kind: str, user) -> None:
+    program: Path = request.getfixturevalue(kind)
+    one = sampling(user)
+    process = one.start(str(program), "split", "1500")
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    found = one.end()
+
+    check(found)
+    check_sums(found)
+    assert found.codes() == set()
+    said = json.loads(out)
+    rows = cpu_of(found, process.pid)
+    with_stack = rows[rows["stack"] != sampled.NONE]
+    assert with_stack["weight_ns"].sum() > 0.8 * rows["weight_ns"].sum()
+    seventy, thirty = (weight_in(found, rows, program, name) for name in ("seventy", "thirty"))
+    assert seventy + thirty > 0.95 * with_stack["weight_ns"].sum()
+    share = said["seventy_ns"] / (said["seventy_ns"] + said["thirty_ns"])
+    error = 4 * math.sqrt(share * (1 - share) / len(with_stack))
+    assert abs(seventy / (seventy + thirty) - share) < error
+    quality = found.file.quality
+    assert quality["to_root"] >= 0.98 * quality["samples"]
+
+
+@once_in_three
+def test_its_threads_and_what_it_forks(sampling: Callable[..., Sampling], plain: Path) -> None:
+    one = sampling()
+    process = one.start(str(plain), "threads", "300")
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    found = one.end()
+
+    check(found)
+    check_sums(found)
+    for pid, threads in ((process.pid, 4), (json.loads(out)["child"], 1)):
+        rows = cpu_of(found, pid)
+        known = rows[rows["stack"] != sampled.NONE]
+        assert len(np.unique(known["thread"])) == threads
+        assert known["weight_ns"].sum() > 0.7 * threads * 300e6
+
+
+@once_in_three
+def test_a_pipeline_of_a_shell(sampling: Callable[..., Sampling], plain: Path) -> None:
+    one = sampling()
+    process = one.start("sh", "-c", f"{plain} writes 300 | {plain} reads 100")
+    process.communicate(timeout=PATIENCE_S)
+    found = one.end()
+
+    check(found)
+    check_sums(found)
+    assert weight_in(found, found.samples, plain, "seventy") > 0.5 * 0.7 * 400e6
+    waits = found.samples[found.samples["kind"] == sampled.OFFCPU]
+    assert waits["weight_ns"][waits["file"] == sampled.PIPE].sum() > 200e6
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
+def test_processes_of_other_users_are_left_alone(sampling: Callable[..., Sampling], plain: Path) -> None:
+    one = sampling()
+    process = one.start("sh", "-c", f"{' '.join(NOBODY)} {plain} split 300; true")
+    process.communicate(timeout=PATIENCE_S)
+    found = one.end()
+
+    check(found)
+    assert found.codes() == set()
+    assert weight_in(found, found.samples, plain, "seventy") == 0
+
+
+@once_in_three
+def test_an_area_takes_its_place(sampling: Callable[..., Sampling], plain: Path) -> None:
+    """A process that hands its area over late: from then on the kernel copies nothing, and no time is told twice."""
+    one = sampling(NOBODY)  # who gets no stacks of the kernel
+    process = one.start(str(plain), "split", "2500")
+    file = SampledFile(one.raw / sampled.FILE)
+    rows = file.take(sampled.SAMPLES)
+    give_up = time.monotonic() + PATIENCE_S
+    while not (rows["stack"] != sampled.NONE).any() and time.monotonic() < give_up:
+        time.sleep(0.05)
+        file.advance()
+        rows = file.take(sampled.SAMPLES)
+    handed_ns = time.monotonic_ns()
+    area = Area(process.pid)
+    one.send(layout.SEND_SAMPLES, process.pid, 1, [area.fd])
+    process.communicate(timeout=PATIENCE_S)
+    found = one.end()
+
+    check(found)
+    check_sums(found)
+    known = found.samples[(found.samples["kind"] == sampled.CPU) & (found.samples["stack"] != sampled.NONE)]
+    assert len(known)
+    assert (known["at_ns"] < handed_ns + 500_000_000).all()
+    assert found.file.quality["samples"] < 200
