@@ -13,6 +13,7 @@ from measuring.runs import EXAMPLES, BenchmarkError, Setting, execute, interleav
 TARGET = 15.0
 HZ, QUICK_HZ = 4999, 199
 RUNS, BUDGET_S = 5, 240
+_RECORDING_S = 600
 # Without inlined functions: with them perf asks addr2line about each address, and takes minutes.
 FIELDS = "comm,pid,tid,time,event,period,ip,sym,dso"
 _READ = """
@@ -77,5 +78,6 @@ def _recorded(setting: Setting, perf: str) -> Path:
     path = setting.folder / "cnn.data"
     hz = QUICK_HZ if setting.quick else HZ
     clock = ["-k", "CLOCK_MONOTONIC", "-e", "cpu-clock", "-F", str(hz), "-g"]
-    execute(setting, [perf, "record", *clock, "-o", str(path), setting.program, str(EXAMPLES / "mnist_cnn.py")])
+    command = [perf, "record", *clock, "-o", str(path), setting.program, str(EXAMPLES / "mnist_cnn.py")]
+    execute(setting, command, timeout_s=_RECORDING_S)
     return path

@@ -17,20 +17,22 @@ static size_t padded(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
 
 static uint8_t *ring_of(ls_samples_header *area) { return (uint8_t *)area + LS_SAMPLES_HEADER; }
 
-/* Room for a record; NULL: the reader has not come far enough. */
+/* Room for a record; NULL: the reader has not come far enough, or a stray write of the program's has hit the header: what
+ * is there is no reason to divide by zero or to write behind the end. */
 ls_sample_head *ls_samples_reserve(ls_samples_header *area, size_t bytes, uint64_t *position) {
+    const uint64_t capacity = LS_SAMPLES_BYTES - LS_SAMPLES_HEADER;
     uint64_t at = LS_LOAD(area->reserved), pad;
     do {
-        uint64_t left = area->capacity - at % area->capacity;
+        uint64_t left = capacity - at % capacity;
         pad = left < bytes ? left : 0;
-        if (at + pad + bytes - __atomic_load_n(&area->consumed, __ATOMIC_ACQUIRE) > area->capacity)
+        if (at % 16 || at + pad + bytes - __atomic_load_n(&area->consumed, __ATOMIC_ACQUIRE) > capacity)
             return NULL;
     } while (!__atomic_compare_exchange_n(&area->reserved, &at, at + pad + bytes, 0, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));
     if (pad)
-        ls_samples_commit((ls_sample_head *)(ring_of(area) + at % area->capacity), pad, LS_SAMPLE_PAD, 0, at);
+        ls_samples_commit((ls_sample_head *)(ring_of(area) + at % capacity), pad, LS_SAMPLE_PAD, 0, at);
     *position = at + pad;
-    return (ls_sample_head *)(ring_of(area) + *position % area->capacity);
+    return (ls_sample_head *)(ring_of(area) + *position % capacity);
 }
 
 void ls_samples_commit(ls_sample_head *head, size_t bytes, uint16_t kind, uint16_t flags, uint64_t position) {
@@ -45,13 +47,15 @@ typedef struct {
     size_t bytes;
 } part;
 
-/* The record of a code object: its name, its file, its lines. -1: there is no room for it. */
-static int write_code(ls_samples_header *area, uint32_t number, int32_t first_line, const part parts[3]) {
+/* The record of a code object: its name, its file, its lines. Its number, LS_NUMBER_NO_ROOM: there is no room for it, and
+ * no number is used up. */
+static int64_t write_code(ls_samples_header *area, int32_t first_line, const part parts[3]) {
     size_t bytes = padded(sizeof(ls_sample_code) + parts[0].bytes + parts[1].bytes + parts[2].bytes);
     uint64_t position;
     ls_sample_code *record = (ls_sample_code *)ls_samples_reserve(area, bytes, &position);
     if (!record)
-        return -1;
+        return LS_NUMBER_NO_ROOM;
+    uint32_t number = (uint32_t)__atomic_fetch_add(&area->codes, 1, __ATOMIC_RELAXED);
     record->code = number;
     record->first_line = first_line;
     record->name_bytes = (uint32_t)parts[0].bytes;
@@ -62,7 +66,7 @@ static int write_code(ls_samples_header *area, uint32_t number, int32_t first_li
     for (int i = 0; i < 3; into += parts[i++].bytes)
         memcpy(into, parts[i].text, parts[i].bytes);
     ls_samples_commit(&record->head, bytes, LS_SAMPLE_CODE, 0, position);
-    return 0;
+    return number;
 }
 
 static void fill_area(void *memory, size_t bytes) {
@@ -77,8 +81,8 @@ static void fill_area(void *memory, size_t bytes) {
     area->python_eval = ls_python.eval;
     area->python_runtime = ls_python.runtime;
     const part parts[] = {{more_code, sizeof more_code - 1}, {"", 0}, {"", 0}};
-    write_code(area, LS_CODE_UNKNOWN, 0, parts);
-    area->codes = LS_CODE_UNKNOWN + 1;
+    area->codes = LS_CODE_UNKNOWN;
+    write_code(area, 0, parts);
     area->magic = LS_SAMPLES_MAGIC;
 }
 
@@ -123,15 +127,15 @@ static int64_t learn(ls_samples_header *area, ls_scratch *s, ls_known_code *entr
     const part parts[] = {{name_bytes < 0 ? "?" : s->name, name_bytes < 0 ? 1 : (size_t)name_bytes},
                           {s->file, file_bytes < 0 ? 0 : (size_t)file_bytes},
                           {s->lines, lines_bytes < 0 ? 0 : (size_t)lines_bytes}};
-    uint64_t number = __atomic_fetch_add(&area->codes, 1, __ATOMIC_RELAXED);
-    if (write_code(area, (uint32_t)number, first_line, parts))
-        return LS_NUMBER_NO_ROOM;
+    int64_t number = write_code(area, first_line, parts);
+    if (number < 0)
+        return number;
     entry->code = frame->code;
     entry->name = name;
     entry->lines = lines;
     entry->first_line = first_line;
     entry->text = file_bytes > 0 && s->file[0] == '/' ? 0 : hash_of_name(s, name);
-    return (int64_t)number;
+    return number;
 }
 
 static int is_same(const ls_known_code *entry, const ls_python_frame *frame) {

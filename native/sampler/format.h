@@ -57,15 +57,8 @@ typedef struct {
     uint32_t name_bytes, file_bytes, lines_bytes;
     uint32_t python;   /* how `lines` is written */
     uint32_t known_as; /* its number in the area of its process, LT_NONE: it was read from outside */
-} lt_code; /* a code object of Python; then its qualified name, its file, its co_linetable. Without any of them a sampler
-              before this one has written down what the process knows it as */
-
-typedef struct {
-    uint32_t made, process;
-    uint64_t address;
-    uint32_t code_bytes, name_bytes;
-    uint64_t pad;
-} lt_made; /* code that a process made while it ran; then its name */
+} lt_code; /* a code object of Python; then its qualified name, its file, its co_linetable. Without any of them: a number
+              that there is has another `known_as` too, or a sampler before this one has written down what that is */
 
 enum {
     LT_NATIVE = 0, /* of: the object, address: in that file as its symbols count (ELF virtual address) */

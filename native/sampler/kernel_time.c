@@ -31,6 +31,7 @@ struct sm_kernel_tick {
     uint64_t at_ns;
     uint32_t how;
     int natives, kernels, pythons;
+    int is_inside; /* the copy of the stack ends inside of all frames of the interpreter */
     sm_python_frame inner;   /* the innermost of Python, its code LT_NONE: not known */
     ls_native_frame *native; /* the leaf first, in the same block of memory */
     uint64_t *kernel;        /* the innermost first */
@@ -113,15 +114,20 @@ static int take_user(bytes_left *from, uint64_t registers[LS_REGISTERS], ls_stac
     return 0;
 }
 
+static int innermost_interpreter(const sm_process *p, const sm_kernel_tick *tick) {
+    int at = 0;
+    while (at < tick->natives && !ls_space_in_function(p->space, tick->native[at].address, INTERPRETER))
+        at++;
+    return at;
+}
+
 /* What the interpreter may have its next instruction in, of the innermost of its frames: what its callees have saved,
  * the nearest one first, registers that calls preserve, and its own frame. */
 static size_t words_of(const sm_process *p, const sm_kernel_tick *tick, const uint64_t registers[LS_REGISTERS],
                        const ls_stack_copy *stack, uint64_t into[WORDS_MOST]) {
     static const int preserved[] = {LS_RBX, LS_RBP, LS_R12, LS_R13, LS_R14, LS_R15};
-    int at = 0;
+    int at = innermost_interpreter(p, tick);
     size_t count = 0;
-    while (at < tick->natives && !ls_space_in_function(p->space, tick->native[at].address, INTERPRETER))
-        at++;
     if (at == tick->natives)
         return 0;
     uint64_t begin = at ? tick->native[at - 1].frame : stack->base, end = stack->base + stack->bytes;
@@ -154,6 +160,7 @@ static void find_python(sm_thread *t, sm_kernel_tick *tick, const uint64_t regis
     static ls_python_frame raw[LS_SAMPLES_FRAMES_MOST];
     static sm_python_frame now[LS_SAMPLES_FRAMES_MOST], around[LS_SAMPLES_FRAMES_MOST];
     size_t count = words_of(t->process, tick, registers, stack, words);
+    tick->is_inside = innermost_interpreter(t->process, tick) == tick->natives;
     if (!count)
         return;
     int frames = sm_python_frames(t, raw, now);
@@ -290,8 +297,9 @@ static int alone(sm_process *p, sm_python_frame inner, const sm_user_stack *samp
     into[count++] = (sm_python_frame){inner.code, inner.place | LS_ENTRY};
     while (count < evals - same)
         into[count++] = (sm_python_frame){LT_NONE, LS_ENTRY};
-    memcpy(into + count, sample->python + from, (size_t)(sample->frames - from) * sizeof *into);
-    return count + sample->frames - from;
+    for (int i = from; i < sample->frames; i++)
+        into[count++] = sample->python[i];
+    return count;
 }
 
 static int python_of(sm_process *p, const sm_kernel_tick *tick, const sm_user_stack *sample, int evals, int same,
@@ -304,6 +312,10 @@ static int python_of(sm_process *p, const sm_kernel_tick *tick, const sm_user_st
     int frames = outwards(tick->inner, sample->python, sample->frames, into);
     if (frames && groups_of(into, frames) == evals)
         return frames;
+    if (tick->is_inside && sample->has_fitted && same == evals) {
+        memcpy(into, sample->python, (size_t)sample->frames * sizeof *into);
+        return sample->frames;
+    }
     return alone(p, tick->inner, sample, evals, sample->has_fitted ? same : 0, into);
 }
 

@@ -1,4 +1,4 @@
-/* Which function of Python a thread was in when the kernel looked at it: frames of Python lie where no copy of the stack
+/* Which function of Python a thread was in when the kernel looked at it: frames of Python lie where no copy of a stack
  * has them, and change before anybody can read them. But the interpreter has the address of its next instruction in a
  * register that calls preserve, or in its C frame. So an address in the instructions of a code object, in what lies
  * between the leaf and the end of the interpreter's frame, names that code and its line. */

@@ -268,13 +268,18 @@ static int is_fault(const sm_thread *t, const ls_sample *sample) {
         && (sample->event == t->events[SM_MINOR] || sample->event == t->events[SM_MAJOR]);
 }
 
+/* Whether the time of a sample can be: readers of the file rely on it. */
+static int is_of_now(uint64_t at_ns) {
+    return at_ns + SM_KNOT_NS > sm.start_ns && (at_ns <= sm.now_ns || at_ns <= sm_clock(CLOCK_MONOTONIC));
+}
+
 void sm_take_sample(sm_process *p, const ls_sample *sample, size_t bytes) {
     size_t frames_bytes = ((size_t)sample->frames * sizeof(ls_sample_frame) + 15) & ~(size_t)15;
     sm_thread *t = sm_thread_at(sample->tid, sample->at_ns);
     sm.quality.samples++;
     if (!t || t->process != p || sample->frames > LS_SAMPLES_FRAMES_MOST
         || sample->stack_bytes > LS_SAMPLES_STACK_MOST
-        || sizeof *sample + frames_bytes + sample->stack_bytes > bytes) {
+        || sizeof *sample + frames_bytes + sample->stack_bytes > bytes || !is_of_now(sample->at_ns)) {
         sm.quality.lost++;
         return;
     }

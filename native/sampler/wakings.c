@@ -117,7 +117,8 @@ void sm_wakings_take(const void *record) {
     const waking_record *r = record;
     tracepoint begins;
     int32_t woken;
-    if (r->header.size < offsetof(waking_record, raw) + r->bytes || r->bytes < pid_at + sizeof woken || r->bytes < sizeof begins)
+    if (r->header.size < offsetof(waking_record, raw) + r->bytes || r->bytes < pid_at + sizeof woken
+        || r->bytes < sizeof begins)
         return;
     if (++in_second > MOST_IN_A_SECOND && !is_paused)
         pause_all(1);

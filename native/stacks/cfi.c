@@ -10,6 +10,7 @@
 #define ROWS 16384u
 #define REMEMBERED 16
 #define OFFSET_MOST (1 << 28)
+#define ENTRY_MOST (1u << 20) /* bytes of one entry of .eh_frame; the largest of libtorch has a few thousand */
 
 typedef struct {
     uint64_t code_align;
@@ -48,7 +49,7 @@ static bool entry(ls_object *object, uint64_t at, ls_cursor *cursor, uint64_t *n
         return false;
     memcpy(&length, head, 4);
     /* Length 0 ends the section; the form of 64 bits (all ones) is not used by anybody. */
-    const uint8_t *bytes = length && length < 0xfffffff0u ? ls_section_at(&object->frames, at + 4, length) : NULL;
+    const uint8_t *bytes = length && length <= ENTRY_MOST ? ls_section_at(&object->frames, at + 4, length) : NULL;
     if (!bytes)
         return false;
     *cursor = (ls_cursor){bytes, bytes + length, false};

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define TABLE_MOST (256ull << 20)
+#define PIECES_MOST 4096u
 /* CPython 3.14 can be built so that the interpreter jumps from one such function to the next. */
 #define TAIL_CALLED "_TAIL_CALL_"
 #define TAIL_CALLER "_PyEval_EvalFrameDefault"
@@ -70,6 +71,8 @@ static bool is_piece(const char *symbol, const char *name) {
 }
 
 static void keep_piece(ls_object *object, const Elf64_Sym *symbol) {
+    if (object->range_count == PIECES_MOST)
+        return;
     ls_range *grown = realloc(object->ranges, (object->range_count + 1) * sizeof *grown);
     if (!grown)
         return;

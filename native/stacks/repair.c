@@ -247,11 +247,9 @@ bool ls_walk_framed(ls_walk *walk, ls_state *state, uint64_t *cfa) {
     enum { BEFORE = 32 }; /* what may come first: endbr64, Go's look at its stack */
     uint64_t rbp = state->registers[LS_RBP], sp = state->registers[LS_RSP], words[2], target, function;
     int bare = bare_bytes(walk, state);
-    if (bare >= 0) {
-        *cfa = sp + (uint64_t)bare + 8;
-        return ls_walk_read(walk, *cfa - 8, &words[1]) && ls_space_call_before(walk->space, words[1], &target) &&
-               go_to(state, words[1], *cfa);
-    }
+    if (bare >= 0 && ls_walk_read(walk, sp + (uint64_t)bare, &words[1]) &&
+        ls_space_call_before(walk->space, words[1], &target))
+        return go_to(state, words[1], *cfa = sp + (uint64_t)bare + 8);
     if (!(state->known >> LS_RBP & 1) || rbp < sp || rbp - sp > 1u << 20 || rbp & 7 ||
         !ls_walk_read(walk, rbp, &words[0]) || !ls_walk_read(walk, rbp + 8, &words[1]))
         return false;
@@ -260,11 +258,10 @@ bool ls_walk_framed(ls_walk *walk, ls_state *state, uint64_t *cfa) {
         return false;
     if (call == LS_CALL_DIRECT && target - (function - BEFORE) > BEFORE && !jumps_on(walk, target))
         return false;
-    *cfa = rbp + 16;
     state->registers[LS_RBP] = words[0];
     state->known = 1u << LS_RBP | 1u << LS_RSP | 1u << LS_RIP;
     walk->repaired = true;
-    return go_to(state, words[1], *cfa);
+    return go_to(state, words[1], *cfa = rbp + 16);
 }
 
 static bool try_caller(const repair *r, uint64_t slot, attempt *best) {

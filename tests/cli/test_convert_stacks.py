@@ -205,6 +205,25 @@ def test_a_process_with_nothing_but_samples_is_one(raw: Path) -> None:
     assert made.rows("SELECT process FROM tracks WHERE tid = 777") == [{"process": 1}]
 
 
+def test_threads_are_known_by_their_numbers_in_whatever_order_they_come(raw: Path) -> None:
+    training(raw)
+    stacks = SamplerFile(raw, MAIN)
+    stacks.process(1, 777, MAIN, 2000, 8000)
+    stacks.thread(1, 777, 2000, 8000, b"helper", process=1)
+    stacks.thread(0, MAIN, 400)
+    stacks.cpu(2500, 1, stacks.stack("py:work"), 10)
+    stacks.cpu(2600, 0, stacks.stack("py:train"), 10)
+    stacks.account(8000, 1, 70, 9, 0, 0, 3, 0, 4, 0)
+    stacks.end(20_000)
+    made = Converted(raw)
+
+    of_samples = made.rows(
+        "SELECT pid FROM samples JOIN tracks USING (track) JOIN processes USING (process) ORDER BY at_ns"
+    )
+    assert [row["pid"] for row in of_samples] == [777, MAIN]
+    assert made.rows("SELECT tid, cpu_ns FROM tracks WHERE cpu_ns IS NOT NULL") == [{"tid": 777, "cpu_ns": 70}]
+
+
 def test_a_child_that_runs_another_program_is_one_process_with_one_thread(raw: Path) -> None:
     training(raw)
     stacks = SamplerFile(raw, MAIN)

@@ -179,6 +179,24 @@ def test_what_keeps_stacks_away_is_said(tmp_path: Path) -> None:
     assert timers.state == LIMITED
     assert "perf_event_open is refused (perf_event_paranoid is 4)" in timers.what
     assert _checks.stacks(here, {}, tmp_path).state == OK
+    locked = _checks.stacks(Kernel(2, 3, "", False, False), {}, tmp_path)
+    assert (locked.state, locked.remedy) == (LIMITED, "sysctl kernel.yama.ptrace_scope=1 at boot")
+
+
+def test_what_needs_rights_is_said_with_the_remedy() -> None:
+    def told(wakers: int, inside: int) -> Check:
+        return _checks.inside_the_kernel(lambda: {"cpu_clock": 0, "switches": 0, "wakers": wakers, "kernel": inside})
+
+    assert told(0, 0).state == OK
+    assert told(13, 0) == Check("kernel", LIMITED, "who ends a wait is not told", "record as root")
+    neither = told(13, 13)
+    assert neither.what == "who ends a wait is not told; time in the kernel is one frame"
+    assert "perf_event_paranoid=1" in neither.remedy
+
+    def fails() -> dict[str, int]:
+        raise FileNotFoundError
+
+    assert _checks.inside_the_kernel(fails).state == NO
 
 
 def test_places_that_cannot_be_written_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def test_every_option_reaches_the_picture(folder: Path, capsys: pytest.CaptureFi
             ["--kind", "gpu"],
             "there is no kind 'gpu'. The kinds are cpu, offcpu, wall, operators, primitives, pagefaults",
         ),
-        (["--by", "thread"], "a flame graph cannot be shown by 'thread'. Possible here: --by line"),
+        (["--by", "core"], "a flame graph cannot be shown by 'core'. Possible here: thread, process, rank"),
         (["--layers", "cobol"], "there is no layer of frames 'cobol'. They are python, modules, "),
         (["--step", "x"], "--step x is no step: 10 is one, 10:20 are the steps 10 to 19"),
         (["--step", "5:5"], "--step 5:5 is no step"),

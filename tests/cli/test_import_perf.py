@@ -6,10 +6,14 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from layerscope import cli
 from layerscope.cli._open import open_run
+from layerscope.collect.formats import perf_file, perf_records
 from layerscope.store.reader import Reader
 from tests.collect import perf_writer as pw
 
@@ -53,6 +57,15 @@ def rows(path: Path, question: str) -> list[dict[str, object]]:
                                    ["query", "SELECT count(*) AS n FROM samples"], ["flame"]])  # fmt: skip
 def test_commands_take_them(name: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([words[0], name, *words[1:]]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["file.data", "stacks.folded"])
+def test_tables_in_parts_hold_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    questions = [f"SELECT * FROM {table} ORDER BY ALL" for table in ("frames", "stacks", "samples")]
+    whole = [rows(Path(name), question) for question in questions]
+    Path(name).touch()
+    monkeypatch.setattr("layerscope.cli._import_stacks._PART_ROWS", 2)
+    assert [rows(Path(name), question) for question in questions] == whole
 
 
 @pytest.mark.parametrize("name", FILES[:-1])
@@ -125,3 +138,33 @@ def test_what_cannot_be_read_is_one_sentence(folder: Path, capsys: pytest.Captur
     error = capsys.readouterr().err
     assert "order of bytes" in error
     assert "Traceback" not in error
+
+
+@pytest.mark.slow
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@given(st.sampled_from(["file.data", "pipe.data"]), st.data())
+def test_a_damaged_file_is_a_picture_or_a_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, data: st.DataObject
+) -> None:
+    content = bytearray((GOLDEN / name).read_bytes())
+    for place in data.draw(st.lists(st.integers(0, len(content) - 1), max_size=4)):
+        content[place] = data.draw(st.integers(0, 255))
+    content = content[: data.draw(st.integers(0, len(content)))]
+    (folder / "damaged.data").write_bytes(content)
+
+    status = cli.main(["flame", "damaged.data", "--by", "thread", "-o", "damaged.svg", "--force"])
+
+    said = capsys.readouterr().err
+    assert status == 0 or (status == 125 and said.startswith("layerscope: "))
+    assert "Traceback" not in said
+
+
+def test_a_file_that_ends_behind_any_record_has_the_samples_before(folder: Path) -> None:
+    content = (GOLDEN / "file.data").read_bytes()
+    (records, *_) = perf_file.open_file(GOLDEN / "file.data").records
+    is_sample = records.type == perf_records.SAMPLE
+    assert is_sample.any()
+    for row in np.linspace(0, len(records.end) - 1, 40).astype(int).tolist():
+        (folder / "cut.data").write_bytes(content[: int(records.end[row])])
+        file = perf_file.open_file(folder / "cut.data")
+        assert len(perf_records.decoded(file).samples.time) == np.count_nonzero(is_sample[: row + 1])

@@ -66,6 +66,36 @@ def test_a_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     }  # fmt: skip
 
 
+LONG = ["a", "a" * 63, "a" * 64, "a" * 65, "b" * 200, "b" * 199 + "c", "", "ü"]
+DEEP = st.lists(st.sampled_from(LONG), min_size=1, max_size=40).filter(lambda names: bool(names[0]))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(DEEP, min_size=1, max_size=30), st.booleans(), st.sampled_from([300, 1000, 1 << 22]), st.data())
+def test_stacks_that_begin_alike(
+    tmp_path: Path, stacks: list[list[str]], is_sorted: bool, chunk_bytes: int, data: st.DataObject
+) -> None:
+    # Each is followed by some that share its beginning.
+    rows = [stack[: data.draw(st.integers(1, len(stack)))] for stack in stacks for _ in range(3)] + stacks
+    rows = sorted(rows) if is_sorted else rows
+    expected = Counter(map(tuple, rows))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("layerscope.collect.formats.text_chunks.CHUNK_BYTES", chunk_bytes)
+        content = read(tmp_path, "".join(f"{';'.join(names)} 1\n" for names in rows))
+    assert sums(content) == expected
+    assert content.stacks is not None
+    parent, depth = content.stacks.stacks["parent"], content.stacks.stacks["depth"]
+    assert len({*zip(parent.tolist(), content.stacks.stacks["frame"].tolist(), strict=True)}) == len(parent)
+    assert all((above < 0) == (deep == 0) for above, deep in zip(parent.tolist(), depth.tolist(), strict=True))
+
+
+def test_numbers_are_taken_as_they_are_written(tmp_path: Path) -> None:
+    rows = {"a": "123456789012345678", "b": "7.25", "c": "1.", "d": "5" + "." + "0" * 60, "e f": "3  "}
+    content = read(tmp_path, "".join(f"main;{name} {number}\n" for name, number in rows.items()))
+    assert sums(content) == {("main", "a"): 123456789012345678, ("main", "b"): 7, ("main", "c"): 1, ("main", "d"): 5,
+                             ("main", "e f"): 3}  # fmt: skip
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.lists(NAME, min_size=1, max_size=6).map(tuple), st.integers(1, 1000)), min_size=1))
 def test_sums_are_kept(tmp_path: Path, rows: list[tuple[tuple[str, ...], int]]) -> None:

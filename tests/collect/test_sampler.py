@@ -305,3 +305,60 @@ def test_sums_hold_for_a_short_program(perf_events: None, program_python: str, t
     layerscope("run", "-q", "--layers", "+stacks", "-o", "recording", "--", program_python, "program.py", cwd=tmp_path)
 
     check_sums(recorded(tmp_path))
+
+
+@pytest.mark.slow
+@once_in_three
+def test_a_program_that_keeps_the_agent_out(perf_events: None, program_python: str, tmp_path: Path) -> None:
+    """`python -I` takes no door: its samples have native frames, those of a library too, and it is in the tables."""
+    (tmp_path / "program.py").write_text(BURN + "burn(1)\ntime.sleep(0.5)\n")
+    layerscope(
+        "run", "-q", "-o", "recording", "--", "sh", "-c", f"{program_python} -I program.py; exit 3", cwd=tmp_path
+    )
+
+    found = recorded(tmp_path)
+    assert found.codes() == set()
+    rows = found.samples[(found.samples["kind"] == sampled.CPU) & (found.samples["stack"] != sampled.NONE)]
+    known = [any(frame["kind"] == sampled.NATIVE for frame in found.chain(int(row["stack"]))) for row in rows]
+    assert rows["weight_ns"][np.array(known, bool)].sum() > 500e6
+    quality = found.file.quality
+    assert quality["to_root"] >= 0.95 * quality["samples"]
+    run = open_run(tmp_path / "recording.layerscope")
+    (evaluates,) = ask(
+        run,
+        "SELECT count(*) AS n FROM frames WHERE layer = 'native' AND name LIKE '%PyEval%'",
+    )
+    assert evaluates["n"] > 0
+    (slept,) = ask(run, "SELECT sum(weight_ns) AS ns FROM samples WHERE state = 'sleep'")
+    assert slept["ns"] > 400e6
+
+
+@pytest.mark.parametrize("rate", ["0", "1001", "ten", "-5", "9.5"])
+def test_a_rate_that_cannot_be_is_refused(tmp_path: Path, rate: str) -> None:
+    done = layerscope("run", f"--rate={rate}", "true", cwd=tmp_path)
+
+    assert done.returncode == 125
+    assert "a whole number from 1 to 1000" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rate_without_stacks_is_refused(tmp_path: Path) -> None:
+    done = layerscope("run", "--rate", "200", "--without", "stacks", "true", cwd=tmp_path)
+
+    assert done.returncode == 125
+    assert "no samples" in done.stderr
+
+
+@once_in_three
+def test_the_rate_is_as_asked(perf_events: None, tmp_path: Path) -> None:
+    program = tmp_path / "burn.sh"
+    program.write_text("i=0\nwhile [ $i -lt 300000 ]; do i=$((i+1)); done\n")
+    layerscope("run", "-q", "--rate", "997", "-o", "recording", "--", "sh", str(program), cwd=tmp_path)
+
+    found = recorded(tmp_path)
+    assert found.file.settings["hz"] == 997
+    rows = found.samples[(found.samples["kind"] == sampled.CPU) & (found.samples["stack"] != sampled.NONE)]
+    user_ns = rows["weight_ns"] - rows["kernel_ns"]
+    assert len(rows) > 0.4 * user_ns.sum() / 1e9 * 997
+    layers = {layer.name: layer for layer in open_run(tmp_path / "recording.layerscope").info.layers}
+    assert layers["stacks"].rate_hz == 997

@@ -17,10 +17,16 @@ from tests.recorded import ROOT, record
 pytestmark = pytest.mark.slow
 
 PROGRAM = """
+import time
 import torch
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+# Long enough for samples to be in operators.
+end = time.thread_time() + 0.5
+x = torch.randn(256, 256)
+while time.thread_time() < end:
+    x = x @ x / 16
 for _ in range(8):
     optimizer.zero_grad()
     model(torch.randn(4, 8)).sum().backward()
@@ -39,7 +45,7 @@ def test_the_tutorial_runs(
     (tmp_path / "recording.layerscope").rename(tmp_path / "train.layerscope")
     monkeypatch.chdir(tmp_path)
 
-    assert len(questions) == 7
+    assert len(questions) == 10
     for question in questions:
         assert cli.main(["query", question, "--json"]) == 0, question
         answer = json.loads(capfd.readouterr().out)

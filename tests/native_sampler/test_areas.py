@@ -77,9 +77,11 @@ class Area:
         body = struct.pack("<IiIIII", number, 7, len(name), 4, 2, 0) + name + b"f.py" + b"\0\1"
         self.write(CODE, body)
 
-    def sample(self, cpu_ns: int, frames: tuple[tuple[int, int], ...] = (), *, claims: int = -1, **more: bool) -> None:
-        """A sample of the process's one thread; `claims`: frames that it says it has."""
-        body = struct.pack("<QQiiIIII", time.monotonic_ns(), cpu_ns, self.pid, -1, 1,
+    def sample(
+        self, cpu_ns: int, frames: tuple[tuple[int, int], ...] = (), *, claims: int = -1, at_ns: int = 0, **more: bool
+    ) -> None:
+        """A sample of the process's one thread, of now unless `at_ns`; `claims`: frames that it says it has."""
+        body = struct.pack("<QQiiIIII", at_ns or time.monotonic_ns(), cpu_ns, self.pid, -1, 1,
                            len(frames) if claims < 0 else claims, 0, 0)  # fmt: skip
         body += bytes(17 * 8) + b"".join(struct.pack("<II", *frame) for frame in frames)
         self.write(STACK, body, **more)
@@ -155,6 +157,22 @@ def test_a_sample_that_claims_more_than_it_has_is_counted(owner, sampling: Calla
     area.sample(1000, ((1, 4 | ENTRY),), claims=claims)
     area.sample(2000, ((1, 4 | ENTRY),))
     hand_over(one, area)
+    await_consumed(area)
+    found = one.end()
+
+    check(found)
+    assert names(found) == [["main"]]
+    assert found.file.quality["lost"] == 1
+
+
+@pytest.mark.parametrize("at_ns", [1, 2**62, 2**64 - 1])
+def test_a_sample_of_another_time_is_counted(owner, sampling: Callable[..., Sampling], at_ns: int) -> None:
+    """Such as a process in a time namespace has, or one that writes what it likes."""
+    one, area = sampling(), Area(owner.pid)
+    area.code(1, b"main")
+    hand_over(one, area)
+    area.sample(1000, ((1, 4 | ENTRY),), at_ns=at_ns)
+    area.sample(2000, ((1, 4 | ENTRY),))
     await_consumed(area)
     found = one.end()
 

@@ -114,6 +114,7 @@ def test_what_was_lost_is_not_the_kernels(sampling: Callable[..., Sampling], los
             time.sleep(0.5)
             used_ns = int(Path(f"/proc/{owner.pid}/schedstat").read_text().split()[0])
             area.sample(used_ns + 10_000_000)
+            await_consumed(area)
             os.pwrite(area.fd, struct.pack("<Q", lost), LOST_FULL_AT)
             area.sample(used_ns + 210_000_000)
             await_consumed(area)

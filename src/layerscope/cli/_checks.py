@@ -14,7 +14,7 @@ import resource
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,6 +108,7 @@ def all_checks(words: list[str]) -> Iterator[Check]:
     yield ranges(agent.check())
     yield c_interface(agent.LIBRARY.parent)
     yield stacks(kernel.facts(), refused, agent.LIBRARY.parent)
+    yield inside_the_kernel(sampler.rights)
     yield Check("counters", OK, "CPU time, memory, page faults and threads of every process: read from /proc")
     yield compiler(program, only_windows)
     yield time_source(clock.tsc_is_usable(), agent.check() is None)
@@ -280,7 +281,29 @@ def stacks(here: kernel.Kernel, refused: dict[str, str], native: Path) -> Check:
     if "perf_event_open" in refused:
         what = f"perf_event_open is refused{paranoid}: timers of the program take the place of events"
         return Check(subject, LIMITED, what, "sysctl kernel.perf_event_paranoid=2, or docker run --cap-add PERFMON")
+    yama = here.ptrace_scope or 0
+    if yama > 1 and (yama > 2 or os.geteuid()):
+        what = f"ptrace_scope is {yama}: of threads that wait no stack is read, and the reason of few waits is known"
+        # Nobody can lower 3 before the next boot.
+        return Check(subject, LIMITED, what, "sysctl kernel.yama.ptrace_scope=1" + " at boot" * (yama > 2))
     return Check(subject, OK, f"every thread can be sampled{paranoid}")
+
+
+def inside_the_kernel(rights: Callable[[], dict[str, int]]) -> Check:
+    """What of stacks needs rights that most users do not have."""
+    subject = "kernel"
+    try:
+        told = rights()
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError):
+        return Check(subject, NO, "without the sampler of stacks nothing is known of the kernel")
+    if not told["wakers"] and not told["kernel"]:
+        return Check(subject, OK, "functions of the kernel on the stacks, and who ends each wait")
+    lost = ["who ends a wait is not told"] * bool(told["wakers"])
+    remedy = "record as root"
+    if told["kernel"]:
+        lost.append("time in the kernel is one frame")
+        remedy += ", or for frames: sysctl kernel.perf_event_paranoid=1 kernel.kptr_restrict=0"
+    return Check(subject, LIMITED, "; ".join(lost), remedy)
 
 
 def not_yet() -> Check:

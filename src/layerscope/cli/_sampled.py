@@ -140,12 +140,19 @@ class Sampled:
         self.threads[thread] = key
         return key
 
+    def processes_of_threads(self) -> np.ndarray:
+        """By number of a thread that of its process, both its own; NONE for threads that it says nothing of."""
+        found = np.full(max(self.file.threads, default=-1) + 1, NONE)
+        for number, row in self.file.threads.items():
+            found[number] = row["process"]
+        return found
+
     # -- samples -----------------------------------------------------------------------------------
 
     def take(self, until_ns: dict[int, int]) -> Iterator[tuple[int, np.ndarray]]:
         """By process of the recording its samples from before a time; they are taken out. Rows of `sampled.SAMPLE`."""
         parts, self._waiting = self._waiting, []
-        owner = np.array([self.process_of.get(int(row["process"]), NONE) for row in self.file.threads.values()])
+        owner = np.array([self.process_of.get(number, NONE) for number in self.processes_of_threads().tolist()])
         for rows in _pieces(parts):
             number, at_ns = owner[rows["thread"]], rows["at_ns"].astype(np.int64)
             stays = np.ones(len(rows), np.bool_)

@@ -212,7 +212,7 @@ class Stacks:
             # Of a thread that has run another program since, what was counted last.
             known = sorted(thread for thread in source.threads if thread in of_thread)
             of_track |= {source.threads[thread]: of_thread[thread] for thread in known}
-            process = np.array([int(row["process"]) for row in source.file.threads.values()])[accounts["thread"]]
+            process = source.processes_of_threads()[accounts["thread"]]
             for number, mine in source.process_of.items():
                 if (process == number).any():
                     small.add_process_counters(mine, counters_of_process(accounts[process == number], without))

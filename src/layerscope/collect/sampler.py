@@ -40,6 +40,17 @@ _ALLOW = (
 )
 
 
+def rights() -> dict[str, int]:
+    """What the kernel allows a sampler of this user, 0 or the errno why not: `cpu_clock` (samples), `switches` (exact
+    waits), `wakers` (who ended a wait), `kernel` (what the kernel does for a thread).
+
+    OSError, SubprocessError, ValueError and KeyError of a sampler that does not run.
+    """
+    done = subprocess.run([BINARY, "--check"], capture_output=True, timeout=_CHECK_S, check=True)
+    told = json.loads(done.stdout)
+    return {name: int(told[name]) for name in ("cpu_clock", "switches", "wakers", "kernel")}
+
+
 class Sampler:
     """Samples one program `hz` times a second of CPU time; raw files go to `raw`.
 
@@ -70,8 +81,7 @@ class Sampler:
     def check(self) -> Problem | None:
         """What cannot be recorded here; sets `uses_timers`."""
         try:
-            done = subprocess.run([BINARY, "--check"], capture_output=True, timeout=_CHECK_S, check=True)
-            refused = int(json.loads(done.stdout)["cpu_clock"])
+            refused = rights()["cpu_clock"]
         except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
             what = f"the sampler of stacks does not run here: {error}"
             return Problem(STACKS, "no_sampler", what, "build it: python3 dev.py native", "all stacks and waits")

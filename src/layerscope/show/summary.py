@@ -359,6 +359,8 @@ def _open(thread: OpenOperators) -> list[str]:
 
 def _closing(summary: Summary) -> list[str]:
     following = _OPERATORS_COMMAND if summary.operators else "layerscope table processes"
+    if not summary.operators and summary.threads is not None:  # there are samples
+        following = "layerscope table functions"
     if summary.operators and summary.operators.layer == RANGES:
         following = f"layerscope table {'primitives' if summary.operators.primitives else 'spans'}"
     following += " --by shape" * (summary.operators is not None and summary.has_shapes)

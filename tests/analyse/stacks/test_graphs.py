@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -344,7 +345,8 @@ def test_by_puts_a_frame_around_each_thread_process_rank_or_step() -> None:
     main = "<module> (train.py) > main (train.py)"
 
     wanted = {
-        "thread": {f"python 7 > {main}": 1, f"9 > {main}": 2, f"python 8 > {main}": 4, "python 7 > stack not known": 1000},
+        "thread": {f"python 7 > {main}": 1, f"9 > {main}": 2, f"python 8 > {main}": 4,
+                   "python 7 > stack not known": 1000},
         "process": {f"7 python a.py > {main}": 3, f"8 b > {main}": 4, "7 python a.py > stack not known": 1000},
         "rank": {f"rank 0 > {main}": 3, f"no rank > {main}": 4, "rank 0 > stack not known": 1000},
         "step": {f"step 0 > {main}": 1, f"step 10 > {main}": 2, f"outside steps > {main}": 4,
@@ -380,5 +382,6 @@ def test_steps_stand_in_their_order() -> None:
     graph = graph_of(stepped([("f", 1, 0), ("f", 5, 1), ("f", 3, 2)], steps=3), Look(by="step"))
 
     made = drawn.draw(graph)
-    roots = sorted((int(made.start[row]), int(made.frame[row])) for row in range(len(made.node)) if made.depth[row] == 0)
-    assert [graph.frames[frame].label for _, frame in roots] == ["step 0", "step 1", "step 2"]
+    roots = np.flatnonzero(made.depth == 0)
+    in_order = made.frame[roots[np.argsort(made.start[roots])]].tolist()
+    assert [graph.frames[frame].label for frame in in_order] == ["step 0", "step 1", "step 2"]

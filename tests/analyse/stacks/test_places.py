@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from layerscope.analyse import tables
+from layerscope.analyse.stacks.sampled import is_inside
 from tests.analyse.stacks.made import opened
 from tests.recordings import Recording
 
+PATHS = ["Net", "Net.blocks.0", "Net.blocks.0.attention", "Net.blocks.1.attention"]
 LIBRARY = "/env/lib/python3.11/site-packages/torch/utils/data/dataloader.py"
 
 
@@ -56,3 +60,15 @@ def test_what_no_function_is_known_of_is_not_outside_python() -> None:
     assert rows(recording, "waits", "line", "line", "total_ns") == [("not known", 77)]
     by_operator = rows(recording, "functions", "operator", "operator", "name", "self_ns", "wait_ns")
     assert ("aten::mm", "not known", 20, 70) in by_operator
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        ("Net.blocks.0", PATHS[1:3]), ("blocks.0", PATHS[1:3]),
+        ("blocks.*.attention", ["Net.blocks.0.attention", "Net.blocks.1.attention"]), ("Net", PATHS), ("*", PATHS),
+        ("attention", []), ("blocks.0.att", []), ("Net.blocks.0.attention.merge", []),
+    ],
+)  # fmt: skip
+def test_a_module_is_called_as_tables_or_as_the_summary_call_it(module: str, expected: list[str]) -> None:
+    assert [path for path in PATHS if is_inside(path, module)] == expected

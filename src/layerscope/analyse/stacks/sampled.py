@@ -249,8 +249,16 @@ def _module_frames(stacks: Stacks, frames: Frames, path: str) -> Bools:
 
 
 def is_inside(path: str, module: str) -> bool:
-    """Whether the module at `path` is `module` or one that it holds."""
-    return path == module or path.startswith(f"{module}.")
+    """Whether the module at `path` is `module` or one that it holds, as the summary calls them too.
+
+    `module` may leave out the name of the network itself, and have * for any one name: blocks.*.attention.
+    """
+    names, wanted = path.split("."), module.split(".")
+    return any(
+        len(names) - first >= len(wanted)
+        and all(one in ("*", name) for one, name in zip(wanted, names[first:], strict=False))
+        for first in (0, 1)
+    )
 
 
 def no_module(path: str, known: list[str]) -> str:

@@ -79,7 +79,8 @@ _QUERY = """
     WITH folded AS (
         SELECT {columns}, {ended}, weight_ns, count, exact, idle AS is_idle FROM waits_found
     ), ended AS (
-        SELECT {keys}, ended_by, ended_at, sum(weight_ns) AS ended_ns FROM folded WHERE ended_by IS NOT NULL GROUP BY ALL
+        SELECT {keys}, ended_by, ended_at, sum(weight_ns) AS ended_ns FROM folded
+        WHERE ended_by IS NOT NULL GROUP BY ALL
     ), mostly AS (
         SELECT * FROM ended
         QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY ended_ns DESC, ended_by, ended_at) = 1

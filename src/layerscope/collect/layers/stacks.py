@@ -40,10 +40,7 @@ class ObjectFile:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A code object of Python. `lines`: its co_linetable, as Python 3.`python` writes it.
-
-    `known_as`: how its process calls it in what it hands over, NONE: not at all.
-    """
+    """A code object of Python. `lines`: its co_linetable, as Python 3.`python` writes it."""
 
     process: int
     name: str
@@ -51,7 +48,6 @@ class Code:
     first_line: int
     python: int
     lines: bytes
-    known_as: int = sampled.NONE
 
 
 @dataclass(slots=True)
@@ -75,6 +71,7 @@ class SampledFile:
     ended: bool = False
     _reader: spool.SpoolReader | None = None
     _before: _Predecessor | None = None
+    _known_as: dict[tuple[int, int], int] = field(default_factory=dict)  # (process, what it calls a code) -> the code
     _fresh: dict[int, list[np.ndarray]] = field(default_factory=dict)
 
     def advance(self) -> None:
@@ -168,11 +165,16 @@ class SampledFile:
             ends = np.cumsum([at, *lengths]).tolist()
             name, file, lines = (payload[a:b] for a, b in itertools.pairwise(ends))
             at += _padded(sum(lengths))
+            process, known_as = int(head["process"]), int(head["known_as"])
+            if known_as != sampled.NONE:
+                self._known_as[process, known_as] = int(head["code"])
+            if int(head["code"]) < len(self.codes):  # it has one more name
+                continue
             code = Code(
-                int(head["process"]), name.decode("utf-8", "replace"), file.decode("utf-8", "replace"),
-                int(head["first_line"]), int(head["python"]), lines, int(head["known_as"]),
+                process, name.decode("utf-8", "replace"), file.decode("utf-8", "replace"), int(head["first_line"]),
+                int(head["python"]), lines,
             )  # fmt: skip
-            self.codes.append(code if any(lengths) else self._earlier_code(code))
+            self.codes.append(code if any(lengths) else self._earlier_code(code, known_as))
 
     # -- the file of the sampler before ------------------------------------------------------------
 
@@ -188,11 +190,10 @@ class SampledFile:
             self._before.advance()
         return self._before
 
-    def _earlier_code(self, code: Code) -> Code:
+    def _earlier_code(self, code: Code, known_as: int) -> Code:
         before, row = self._predecessor(), self.processes.get(code.process)
-        known = before.codes_of(int(row["pid"])) if before is not None and row is not None else {}
-        found = known.get(code.known_as)
-        return code if found is None else dataclasses.replace(found, process=code.process, known_as=code.known_as)
+        found = before.code_of(int(row["pid"]), known_as) if before is not None and row is not None else None
+        return code if found is None else dataclasses.replace(found, process=code.process)
 
     def _without_earlier(self, rows: np.ndarray) -> np.ndarray:
         """Rows of samples: what a thread has used before is less what an earlier file tells of that."""
@@ -234,11 +235,10 @@ class _Predecessor(SampledFile):
                 next_start_ns = int(row["start_ns"])
         return total
 
-    def codes_of(self, pid: int) -> dict[int, Code]:
-        """By its own number each code object of the process that had this number at the end."""
-        number = next((one for one, row in self.processes.items() if row["pid"] == pid and not row["end_ns"]), None)
-        return {code.known_as: code for code in self.codes if code.process == number}
-
-
-def _padded(length: int) -> int:
-    return -(-length // _PAD_BYTES) * _PAD_BYTES
+    def code_of(self, pid: int, known_as: int) -> Code | None:
+        """What the process that had this number at the end calls so; None: it is not known."""
+        for number, row in self.processes.items():
+            code = self._known_as.get((number, known_as))
+            if row["pid"] == pid and not row["end_ns"] and code is not None:
+                return self.codes[code]
+        return None
