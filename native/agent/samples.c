@@ -17,8 +17,8 @@ static size_t padded(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
 
 static uint8_t *ring_of(ls_samples_header *area) { return (uint8_t *)area + LS_SAMPLES_HEADER; }
 
-/* Room for a record; NULL: the reader has not come far enough, or a stray write of the program's has hit the header: what
- * is there is no reason to divide by zero or to write behind the end. */
+/* Room for a record; NULL: the reader has not come far enough. A stray write of the program's may have hit the header:
+ * what is there is no reason to divide by zero or to write behind the end. */
 ls_sample_head *ls_samples_reserve(ls_samples_header *area, size_t bytes, uint64_t *position) {
     const uint64_t capacity = LS_SAMPLES_BYTES - LS_SAMPLES_HEADER;
     uint64_t at = LS_LOAD(area->reserved), pad;
@@ -47,8 +47,8 @@ typedef struct {
     size_t bytes;
 } part;
 
-/* The record of a code object: its name, its file, its lines. Its number, LS_NUMBER_NO_ROOM: there is no room for it, and
- * no number is used up. */
+/* The record of a code object: its name, its file, its lines. Its number; LS_NUMBER_NO_ROOM: there is no room for it,
+ * and no number is used up. */
 static int64_t write_code(ls_samples_header *area, int32_t first_line, const part parts[3]) {
     size_t bytes = padded(sizeof(ls_sample_code) + parts[0].bytes + parts[1].bytes + parts[2].bytes);
     uint64_t position;

@@ -88,6 +88,8 @@ static void mapped(const sample_id *id) {
 static void switched(const struct perf_event_header *header, const sample_id *id) {
     sm_thread *t = sm_thread_at((int32_t)id->tid, id->time);
     sm.switches++;
+    if (!(header->misc & PERF_RECORD_MISC_SWITCH_OUT))
+        sm_kernel_switched();
     if (t && t->end_ns && t->end_ns < id->time)
         t = NULL; /* somebody else, whose beginning was lost */
     sm_process *p = t ? NULL : sm_process_at((int32_t)id->pid);

@@ -1,8 +1,8 @@
-/* The raw file of the sampler, `raw/stacks`; one that took the place of another writes `raw/stacks.1`, and so on. Chunks
- * as layerscope/collect/spool.py has them, without compression, whose payloads are rows of these structures.
- * `layerscope/collect/sampled.py` holds the same numbers; a test compares the two. Times are CLOCK_MONOTONIC ns. Numbers
- * are given from 0 on, of each kind of thing in the whole file, and what a row names has been written before it. Little
- * endian. */
+/* The raw file of the sampler, `raw/stacks`; one that took the place of another writes `raw/stacks.1`, and so on.
+ * Chunks as layerscope/collect/spool.py has them, without compression, whose payloads are rows of these structures.
+ * `layerscope/collect/sampled.py` holds the same numbers; a test compares the two. Times are CLOCK_MONOTONIC ns.
+ * Numbers are given from 0 on, of each kind of thing in the whole file, and what a row names has been written before
+ * it. Little endian. */
 #ifndef LAYERSCOPE_SAMPLER_FORMAT_H
 #define LAYERSCOPE_SAMPLER_FORMAT_H
 
@@ -57,8 +57,16 @@ typedef struct {
     uint32_t name_bytes, file_bytes, lines_bytes;
     uint32_t python;   /* how `lines` is written */
     uint32_t known_as; /* its number in the area of its process, LT_NONE: it was read from outside */
-} lt_code; /* a code object of Python; then its qualified name, its file, its co_linetable. Without any of them: a number
-              that there is has another `known_as` too, or a sampler before this one has written down what that is */
+} lt_code; /* a code object of Python; then its qualified name, its file, its co_linetable. Without any of them: a
+              number that there is has another `known_as` too, or a sampler before this one has written down what that
+              is */
+
+typedef struct {
+    uint32_t made, process;
+    uint64_t address;
+    uint32_t code_bytes, name_bytes;
+    uint64_t pad;
+} lt_made; /* code that a process made while it ran; then its name */
 
 enum {
     LT_NATIVE = 0, /* of: the object, address: in that file as its symbols count (ELF virtual address) */

@@ -1,8 +1,8 @@
 /* Numbers for what repeats: frames, stacks as a tree of prefixes, codes of Python. Each is written once.
  *
- * One open hash from two 64-bit numbers to one; of texts those are two hashes. Each is bounded: three quarters of a power
- * of two, so that all of its slots are used. A stack that is new when there are too many is charged to the one it grows
- * from. */
+ * One open hash from two 64-bit numbers to one; of texts those are two hashes. Each is bounded: three quarters of a
+ * power of two, so that all of its slots are used. A stack that is new when there are too many is charged to the one
+ * that it grows from. */
 #define _GNU_SOURCE
 #include "sampler.h"
 

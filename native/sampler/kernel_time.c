@@ -15,7 +15,6 @@
 #include <linux/perf_event.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* Of ticks that wait for a sample, of each thread; later ones are left out. */
@@ -37,6 +36,9 @@ struct sm_kernel_tick {
     uint64_t *kernel;        /* the innermost first */
     sm_python_frame *python; /* with those around `inner`, if there are some */
 };
+
+/* To start and stop the clock at a switch costs about 2 us: up to so many in a second are 1 % of a CPU. */
+static sm_limited limit = {.most = 4000};
 
 /* In the order of the bits of PERF_SAMPLE_REGS_USER. */
 static const struct {
@@ -63,6 +65,20 @@ int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes) {
     for (size_t i = 0; i < REGISTERS_TOLD; i++)
         a.sample_regs_user |= 1ull << registers_told[i].perf;
     return sm_perf_event_open(&a, tid, cpu);
+}
+
+int sm_kernel_keep(int fd) {
+    return sm_limited_keep(&limit, fd);
+}
+
+void sm_kernel_round(void) {
+    sm_limited_tick(&limit);
+}
+
+/* A thread came onto a CPU, where its clock is started: with too many of these the clocks cost too much. */
+void sm_kernel_switched(void) {
+    if (limit.used)
+        sm_limited_count(&limit);
 }
 
 /* --- Records --- */

@@ -6,7 +6,8 @@
  *
  * MOST_BYTES is what the files may take, 0: as much as there is; GENERATION how many samplers were there before.
  * SOCKET is a descriptor, SOCK_SEQPACKET, of ls_message with a memfd each; type 0, without one, names the program. A
- * message comes back when its memory is not needed any more. The end of the socket is ours. The last line on stdout is JSON: cpu_ns and what was done. */
+ * message comes back when its memory is not needed any more. The end of the socket is ours. The last line on stdout is
+ * JSON: cpu_ns and what was done. */
 #define _GNU_SOURCE
 #include "sampler.h"
 

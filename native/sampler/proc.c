@@ -43,8 +43,8 @@ int sm_each_task(int32_t pid, void (*one)(int32_t pid, int32_t tid, void *of), v
     return found;
 }
 
-/* When the thread began, or up to a tick later: field 22 of /proc/PID/task/TID/stat counts ticks since the system began,
- * those that it slept included. */
+/* When the thread began, or up to a tick later: field 22 of /proc/PID/task/TID/stat counts ticks since the system
+ * began, those that it slept included. */
 uint64_t sm_started_ns(int32_t pid, int32_t tid) {
     char text[1024];
     const char *at = sm_proc(text, sizeof text, "/proc/%d/task/%d/stat", pid, tid) > 0 ? strrchr(text, ')') : NULL;

@@ -139,7 +139,8 @@ static int add(ring *r, int32_t tid, int cpu, int is_task) {
 static int add_kernel(ring *r, int32_t tid, int cpu) {
     int is_root = !geteuid();
     int fd = sm_kernel_open(tid, cpu, is_root ? ROOT_KERNEL_STACK_BYTES : KERNEL_STACK_BYTES);
-    return share(r, fd, is_root ? ROOT_KERNEL_PAGES : KERNEL_PAGES);
+    int failed = share(r, fd, is_root ? ROOT_KERNEL_PAGES : KERNEL_PAGES);
+    return failed ? failed : sm_kernel_keep(fd);
 }
 
 int sm_ring_add(int32_t tid) {

@@ -233,6 +233,19 @@ int sm_rings_wait(int epoll_fd, int timeout_ms, int socket_fd); /* whether the s
 uint32_t sm_rings_cpus(void);
 int sm_rings_cpu(uint32_t place);
 
+/* --- limited.c: events that may come too often --- */
+
+typedef struct {
+    uint32_t most, in_second; /* in a second, in this one so far */
+    uint64_t second_ns;
+    int is_paused;
+    int *fds;
+    size_t used, room;
+} sm_limited;
+int sm_limited_keep(sm_limited *limited, int fd);
+void sm_limited_count(sm_limited *limited);
+void sm_limited_tick(sm_limited *limited);
+
 /* --- wakings.c: who ends waits --- */
 
 int sm_wakings_prepare(void);
@@ -258,6 +271,9 @@ sm_python_frame sm_python_at(sm_process *process, const ls_python_frame *raw, co
                              const uint64_t *words, size_t words_count);
 void sm_python_forget(sm_process *process);
 int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes);
+int sm_kernel_keep(int fd);
+void sm_kernel_switched(void);
+void sm_kernel_round(void);
 void sm_kernel_take(const void *record);
 void sm_kernel_share(sm_thread *thread, lt_sample *sample, const sm_user_stack *user);
 void sm_kernel_rest(sm_thread *thread, uint64_t at_ns, uint64_t cpu_ns);

@@ -164,6 +164,7 @@ void sm_waits_tick(void) {
     static uint64_t last_ns, next_ns;
     uint64_t passed = last_ns ? sm.now_ns - last_ns : SM_TICK_NS;
     sm_wakings_tick();
+    sm_kernel_round();
     last_ns = sm.now_ns;
     sm.look_budget_ns += passed / LOOK_SHARE;
     if (sm.look_budget_ns > LOOK_MOST_NS)

@@ -18,7 +18,6 @@
 
 /* Writing and reading one costs about 1 us. */
 #define MOST_IN_A_SECOND 10000u
-#define SECOND_NS 1000000000ull
 /* A thread is woken at the earliest while the kernel still writes down that it leaves its CPU. */
 #define EARLY_NS 10000ull
 /* Of common_flags: made while an interrupt was served, hard or soft (trace_flag_type of the kernel). */
@@ -41,11 +40,7 @@ typedef struct {
 
 static struct perf_event_attr attributes;
 static uint32_t pid_at; /* where the tracepoint has whom it wakes */
-static int *fds;
-static size_t fds_used, fds_room;
-static uint32_t in_second;
-static uint64_t second_ns;
-static int is_paused;
+static sm_limited limit = {.most = MOST_IN_A_SECOND};
 
 static int read_file(char *into, size_t room, const char *file) {
     static const char *const folders[] = {"/sys/kernel/tracing", "/sys/kernel/debug/tracing"};
@@ -72,18 +67,6 @@ int sm_wakings_prepare(void) {
     return 0;
 }
 
-static int keep(int fd) {
-    if (fds_used == fds_room) {
-        size_t room = fds_room ? 2 * fds_room : 64;
-        int *larger = realloc(fds, room * sizeof *larger);
-        if (!larger)
-            return -ENOMEM;
-        fds = larger, fds_room = room;
-    }
-    fds[fds_used++] = fd;
-    return 0;
-}
-
 /* The wakings of a thread on one CPU go to the ring of `ring_fd`. 0, or minus an errno. */
 int sm_wakings_add(int32_t tid, int cpu, int ring_fd) {
     if (!attributes.size)
@@ -91,26 +74,15 @@ int sm_wakings_add(int32_t tid, int cpu, int ring_fd) {
     int fd = sm_perf_event_open(&attributes, tid, cpu), failed = fd;
     if (fd < 0)
         return fd;
-    failed = ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring_fd) ? -errno : keep(fd);
+    failed = ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring_fd) ? -errno : sm_limited_keep(&limit, fd);
     if (failed)
         close(fd);
     sm.has_wakers |= !failed;
     return failed;
 }
 
-static void pause_all(int is_on) {
-    for (size_t i = 0; i < fds_used; i++)
-        ioctl(fds[i], is_on ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE, 0);
-    is_paused = is_on;
-}
-
 void sm_wakings_tick(void) {
-    if (sm.now_ns < second_ns + SECOND_NS)
-        return;
-    second_ns = sm.now_ns;
-    in_second = 0;
-    if (is_paused)
-        pause_all(0);
+    sm_limited_tick(&limit);
 }
 
 void sm_wakings_take(const void *record) {
@@ -120,8 +92,7 @@ void sm_wakings_take(const void *record) {
     if (r->header.size < offsetof(waking_record, raw) + r->bytes || r->bytes < pid_at + sizeof woken
         || r->bytes < sizeof begins)
         return;
-    if (++in_second > MOST_IN_A_SECOND && !is_paused)
-        pause_all(1);
+    sm_limited_count(&limit);
     memcpy(&begins, r->raw, sizeof begins);
     memcpy(&woken, r->raw + pid_at, sizeof woken);
     if (begins.pid != (int32_t)r->tid)

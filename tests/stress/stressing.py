@@ -29,7 +29,7 @@ PYTHON = {
     "loads": ("-",),
     "short_threads": ("plain", "small_stacks"),
     "signals": ("busy", "waits"),
-    "urgent": ("handler", "wakeup", "out_of_band", "waited_for", "by_descriptor", "dispositions", "in_c"),
+    "urgent": ("handler", "wakeup", "out_of_band", "waited_for", "by_descriptor", "dispositions"),
     "profilers": ("prof", "virtual", "real", "c_profile", "set_profile", "set_trace"),
     "faults": ("later", "later_exits", "registered", "segv", "abort", "fpe", "in_thread"),
     "ends": (
@@ -44,7 +44,8 @@ PYTHON = {
     "spied": ("-",),
 }  # fmt: skip
 NATIVE = (
-    "small", "deep", "alternate", "overflow", "interrupts", "handled_before", "blocked", "executes", "children",
+    "small", "deep", "alternate", "overflow", "interrupts", "handled_before", "taken", "blocked", "executes",
+    "children",
 )  # fmt: skip
 CASES = [f"{name}-{mode}".removesuffix("--") for name, modes in PYTHON.items() for mode in modes]
 CASES += [f"native-{mode}" for mode in NATIVE]

@@ -1,5 +1,5 @@
-/* Hard things that a program in C does, sampled like any other if it was started so: it loads the agent as a library that
- * uses ITT would. usage: native MODE SEED SECONDS. What it prints follows from these alone. */
+/* Hard things that a program in C does. It is sampled like any other: it loads the agent as a library that uses ITT would.
+ * usage: native MODE SEED SECONDS. What it prints follows from these alone. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -239,6 +239,19 @@ static void handled_before(void) {
     printf("%d and %d\n", urgent, others);
 }
 
+/* A handler from afterwards, which nobody sees: what is sent arrives. Ours may come too, until we notice. */
+static void taken(void) {
+    struct sigaction action = {.sa_sigaction = on_urgent, .sa_flags = SA_SIGINFO};
+    sigaction(SIGURG, &action, NULL);
+    for (int i = 0; i < rounds * 10; i++) {
+        kill(getpid(), SIGURG);
+        while (urgent <= i)
+            sched_yield();
+        burn(1000);
+    }
+    printf("%d\n", urgent);
+}
+
 static void *with_all_blocked(void *unused) {
     sigset_t every, pending;
     sigfillset(&every);
@@ -314,6 +327,7 @@ static const struct {
 } modes[] = {{"small", small, 20},          {"deep", deep, 10},
              {"alternate", alternate, 50},  {"overflow", overflow, 1},
              {"interrupts", interrupts, 40}, {"handled_before", handled_before, 50},
+             {"taken", taken, 20},
              {"blocked", blocked, 1},       {"executes", executes, 1},
              {"urgent_by_others", urgent_by_others, 1}, {"children", children, 10}};
 

@@ -104,29 +104,8 @@ def dispositions():
     print(len(seen), expected)
 
 
-def in_c():
-    """Taken by sigaction(2) itself, which nobody sees: what is sent arrives. Samples may come too, until we notice."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    action = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-    own = []
-
-    def on_signal(number, info, context):
-        code, sender = struct.unpack("<8xi4xi", ctypes.string_at(info, 20))
-        if code <= 0 and sender == os.getpid():
-            own.append(number)
-
-    kept = action(on_signal)
-    pointer = ctypes.cast(kept, ctypes.c_void_p).value
-    libc.sigaction(int(URGENT), struct.pack("<Q128siQ", pointer, bytes(128), 4, 0), None)
-    for number in range(TIMES):
-        os.kill(os.getpid(), URGENT)
-        while len(own) <= number:
-            pass
-    print(len(own))
-
-
 MODES = {function.__name__: function for function in
-         (handler, wakeup, out_of_band, waited_for, by_descriptor, dispositions, in_c)}  # fmt: skip
+         (handler, wakeup, out_of_band, waited_for, by_descriptor, dispositions)}  # fmt: skip
 if MODE in ("waited_for", "by_descriptor"):
     signal.pthread_sigmask(signal.SIG_BLOCK, [URGENT])
 busy = Busy(1)

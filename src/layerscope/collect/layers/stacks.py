@@ -242,3 +242,7 @@ class _Predecessor(SampledFile):
             if row["pid"] == pid and not row["end_ns"] and code is not None:
                 return self.codes[code]
         return None
+
+
+def _padded(length: int) -> int:
+    return -(-length // _PAD_BYTES) * _PAD_BYTES

@@ -1,0 +1,46 @@
+/* Events that cost the program something each time: when they come too often, the rest of the second goes without. */
+#define _GNU_SOURCE
+#include "sampler.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+
+#define SECOND_NS 1000000000ull
+
+/* 0, or minus an errno: `fd` is not among them. */
+int sm_limited_keep(sm_limited *l, int fd) {
+    if (l->used == l->room) {
+        size_t room = l->room ? 2 * l->room : 64;
+        int *larger = realloc(l->fds, room * sizeof *larger);
+        if (!larger)
+            return -ENOMEM;
+        l->fds = larger, l->room = room;
+    }
+    l->fds[l->used++] = fd;
+    return 0;
+}
+
+/* What a thread has begun is paused with it. */
+static void pause_all(sm_limited *l, int is_paused) {
+    for (size_t i = 0; i < l->used; i++)
+        ioctl(l->fds[i], is_paused ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE, 0);
+    l->is_paused = is_paused;
+}
+
+/* Every round. */
+void sm_limited_tick(sm_limited *l) {
+    if (sm.now_ns < l->second_ns + SECOND_NS)
+        return;
+    l->second_ns = sm.now_ns;
+    l->in_second = 0;
+    if (l->is_paused)
+        pause_all(l, 0);
+}
+
+/* One more has come. */
+void sm_limited_count(sm_limited *l) {
+    if (++l->in_second > l->most && !l->is_paused)
+        pause_all(l, 1);
+}
