@@ -167,6 +167,10 @@ static void pass_on(int number, siginfo_t *info, void *context) {
     ls_disposition_pass_on(number, info, context);
 }
 
+/* A signal can hurt code that expects none. Without frames of Python, which only we can read, the sampler does without:
+ * the kernel copies the stacks of such processes. */
+static int is_signalled(void) { return ls_python.version > LS_PYTHON_UNKNOWN; }
+
 static int is_by_timer(const siginfo_t *info) { return info->si_code == SI_TIMER && info->si_ptr == &cookie; }
 
 static void on_signal(int number, siginfo_t *info, void *context) {
@@ -201,15 +205,21 @@ static void timer_end(uint32_t *timer) {
 }
 
 /* A thread of the program is seen by the agent for the first time. */
-void ls_sampling_thread_begins(uint32_t *timer) {
-    if (!ls_sampling_uses_timers || !atomic_load(&is_on))
+void ls_sampling_thread_begins(uint32_t *timer, void **signal_stack) {
+    if (!atomic_load(&is_on) || !is_signalled())
+        return;
+    *signal_stack = ls_signal_stack_make();
+    if (!ls_sampling_uses_timers)
         return;
     int32_t tid = (int32_t)syscall(SYS_gettid);
     if (tid != sampled->first_tid)
         *timer = timer_make(tid);
 }
 
-void ls_sampling_thread_ends(uint32_t *timer) { timer_end(timer); }
+void ls_sampling_thread_ends(uint32_t *timer, void **signal_stack) {
+    timer_end(timer);
+    ls_signal_stack_end(signal_stack);
+}
 
 /* --- Start and stop --- */
 
@@ -240,6 +250,8 @@ static int begin(int hz, int uses_timers) {
     if (!area_here(process))
         return -ECONNREFUSED;
     atomic_store(&is_on, 1);
+    if (!is_signalled())
+        return 0;
     if (ls_disposition_take(on_signal)) {
         atomic_store(&is_on, 0);
         return -EINVAL;
@@ -259,6 +271,9 @@ LS_EXPORT int ls_sampling_start(int hz, int uses_timers) {
     ls_unlock_beginning();
     if (failed && failed != -EAGAIN)
         ls_mark("stacks_refused\nthis process has no memory for samples, or may not share it", LS_MARK_PROBLEM, 0);
+    else if (!failed && !was_on && uses_timers && !is_signalled())
+        ls_mark("stacks_unsignalled\na signal could hurt this process, and the kernel gives no events in its place",
+                LS_MARK_PROBLEM, 0);
     else if (!failed && !was_on && !can_read)
         ls_mark("stacks_unreadable\nthis process may not read its own stacks (process_vm_readv)", LS_MARK_PROBLEM, 0);
     return failed;
@@ -270,7 +285,8 @@ LS_EXPORT void ls_sampling_stop(void) {
     if (atomic_exchange(&is_on, 0)) {
         timer_end(&sampled->first_timer);
         sampled->first_tid = 0;
-        ls_disposition_give_back();
+        if (is_signalled())
+            ls_disposition_give_back();
         ls_yama_forbid();
     }
     ls_unlock_beginning();

@@ -66,6 +66,10 @@ typedef struct {
 extern uint32_t ls_sampling_uses_timers;
 ls_samples_header *ls_sampling_area(void);
 
+/* signal_stack.c */
+void *ls_signal_stack_make(void);
+void ls_signal_stack_end(void **stack);
+
 /* disposition.c: what SIGURG does */
 typedef void ls_handler(int number, siginfo_t *info, void *context);
 int ls_disposition_take(ls_handler *handler);

@@ -89,7 +89,7 @@ void sm_account(sm_thread *t, int is_last) {
 
 static void leave_alone(sm_process *p) {
     p->is_left_alone = 1;
-    sm_problem("sigurg_taken", p->pid, "stacks on a CPU of that process from then on",
+    sm_problem("sigurg_taken", p->pid, "frames of Python on a CPU of that process from then on",
                "let the program leave the signal SIGURG alone",
                "process %d handles the signal SIGURG itself, by which samples are made", p->pid);
     sm_events_stop(p);

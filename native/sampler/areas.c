@@ -75,6 +75,7 @@ static int begin(const ls_message *m, sm_area *area) {
     p->area = area;
     int was_sampled = p->is_sampled && !p->is_copied;
     sm_copies_stop(p);
+    p->has_tried_copies = 0;
     p->is_sampled = 1;
     p->python = h->python;
     p->python_eval = h->python_eval;

@@ -1,8 +1,9 @@
-/* Samples of processes without the agent, such as programs in C, shells and whatever has closed the door behind it. No
- * handler is there to answer, so the kernel copies registers and stack itself: a clock of the CPU time of each thread
- * on each CPU, whose ticks outside of the kernel are records in one ring for each CPU. They are unwound as others are.
+/* Samples of processes whose threads are sent no signal: programs in C, shells, whatever has closed the door behind it,
+ * those that handle the signal themselves. No handler answers, so the kernel copies registers and stack itself: a clock
+ * of the CPU time of each thread on each CPU, whose ticks outside of the kernel are records in one ring for each CPU.
+ * They are unwound as others are.
  *
- * It begins when a process has used some CPU time and has handed no area over, and ends when it does. Processes of
+ * It begins when a process has used some CPU time and none of its threads has a clock that tells it. Processes of
  * other users are left alone. Threads that begin later inherit the clocks (Linux 5.13 and later; before that only those
  * that are there are sampled); what they fork does not, and gets its own. */
 #define _GNU_SOURCE
@@ -278,8 +279,11 @@ static void begin(sm_process *p) {
 }
 
 static int is_due(const sm_process *p) {
-    if (p->area || p->has_events || p->uses_timers || p->has_tried_copies || p->end_ns
-        || sm.now_ns < p->start_ns + LEAST_AGE_NS)
+    if (p->has_events || p->uses_timers || p->has_tried_copies || p->end_ns)
+        return 0;
+    if (p->area)
+        return 1;
+    if (sm.now_ns < p->start_ns + LEAST_AGE_NS)
         return 0;
     uint64_t used = 0;
     for (const sm_thread *t = p->threads; t; t = t->next)

@@ -42,6 +42,7 @@ REFUSALS = {
     "mkl_taken": ("unset MKL_VERBOSE", "calls of MKL"),
     "no_mkl": ("record with a PyTorch that has MKL, as those on PyPI for x86-64 have", "calls of MKL"),
     "stacks_unreadable": ("allow process_vm_readv (seccomp)", "what its functions were, of C and of Python"),
+    "stacks_unsignalled": ("allow perf_event_open: layerscope doctor has the command", "its stacks on a CPU"),
     "stacks_refused": ("raise the limits of memory (ulimit -v), and allow memfd_create (seccomp)", "its stacks"),
     "shapes_full": ("record fewer steps, or pad inputs to fewer sizes", "shapes of inputs that came later"),
 }

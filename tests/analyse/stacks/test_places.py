@@ -24,7 +24,7 @@ def rows(recording: Recording, table: str, by: str | None, *names: str) -> list[
 
 def test_a_wait_in_a_library_is_charged_to_the_line_of_the_program_that_called_it() -> None:
     recording = Recording()
-    own = ("python <module> /home/me/train.py:9", "python train /home/me/train.py:5")
+    own = ("python <module> /srv/me/train.py:9", "python train /srv/me/train.py:5")
     waits = recording.add_stack(*own, f"python next {LIBRARY}:80", "native read libc.so")
     thread = recording.add_stack("python run /usr/lib/python3.11/threading.py:12", "native futex libc.so")
     native = recording.add_stack("native start libc.so", "native futex libc.so")
@@ -32,7 +32,7 @@ def test_a_wait_in_a_library_is_charged_to_the_line_of_the_program_that_called_i
         recording.add_sample(stack, weight, kind="offcpu", state=state)
 
     assert rows(recording, "waits", "line", "line", "total_ns") == [
-        ("/home/me/train.py:5", 70), ("/usr/lib/python3.11/threading.py:12", 60), ("outside Python", 50),
+        ("/srv/me/train.py:5", 70), ("/usr/lib/python3.11/threading.py:12", 60), ("outside Python", 50),
     ]  # fmt: skip
 
 
