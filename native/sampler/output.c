@@ -212,7 +212,8 @@ static int write_kind(uint16_t kind) {
         if (!failed && !is_definition(kind))
             sm_thinning_add(bytes + HEADER_BYTES);
     }
-    memmove(b->data, b->data + done, b->used - done);
+    if (done)
+        memmove(b->data, b->data + done, b->used - done);
     b->used -= done;
     b->rows = row ? (uint32_t)(b->used / row) : b->used ? b->rows : 0;
     return failed;

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from layerscope.collect import sampled
-from tests.cli.raw_file import EXECUTE, MODULE, RawFile
+from tests.cli.raw_file import BACKWARD, EXECUTE, MODULE, RawFile
 from tests.cli.sampler_file import SamplerFile
 from tests.cli.test_convert import Converted, iteration
 
@@ -168,6 +168,37 @@ def test_a_worker_is_charged_to_the_primitive_that_it_has_a_share_of(raw: Path) 
     assert worker["stack"] == [*chain, "native:jit_conv_kernel"]
     assert main["stack"] == ["python:train", *chain, "native:[jit]"]
     assert (worker["tid"], main["tid"]) == (WORKER, MAIN)
+
+
+def test_a_backward_function_is_of_the_module_that_its_operator_ran_in(raw: Path) -> None:
+    file = RawFile(raw, MAIN, 500)
+    file.poll(600)
+    module = file.number("Net.conv\nConv2d\n/a/train.py:5")
+    file.records(
+        0,
+        [
+            *file.thread_begin(900, MAIN, 1),
+            *file.span(1010, 1950, 1, "aten::conv2d", module=module, seq=7),
+            *file.span(1000, 2000, 0, "Net.conv\nConv2d\n/a/train.py:5", MODULE, module=module),
+        ],
+    )
+    inner = [
+        *file.span(3200, 3700, 2, "aten::convolution_backward"),
+        *file.span(3100, 3800, 1, "ConvolutionBackward0", BACKWARD, seq=7, forward_thread=1),
+        *file.span(3000, 3900, 0, "evaluate ConvolutionBackward0", BACKWARD, seq=7, forward_thread=1),
+    ]
+    file.records(1, [*file.thread_begin(2500, WORKER, 2), *inner])
+    file.end(20_000)
+    stacks = SamplerFile(raw, MAIN)
+    stacks.thread(0, WORKER, 2400)
+    stacks.cpu(3500, 0, stacks.stack("main", "gemm"), 10)
+    stacks.end(20_000)
+
+    (sample,) = samples(Converted(raw))
+    names = ["evaluate ConvolutionBackward0", "ConvolutionBackward0", "aten::convolution_backward"]
+    assert [frame for frame in sample["stack"] if not frame.startswith("native:")] == [
+        "modules:Net.conv", *(f"operators:{name}" for name in names),
+    ]  # fmt: skip
 
 
 def test_threads_that_only_the_sampler_saw_become_tracks_and_others_keep_theirs(raw: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect import perf
+from layerscope.collect import perf, spool
 from layerscope.collect.formats import perf_data
 from tests.collect.test_perf_data import column
 
@@ -40,6 +41,21 @@ def test_a_perf_that_fails_is_a_problem(tmp_path: Path, monkeypatch: pytest.Monk
     assert [(problem.code, "nobody may" in problem.what) for problem in recorder.problems] in (
         [("perf_failed", True)], [("perf_refused", False)]
     )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_its_file_takes_a_part_of_what_the_recording_may(tmp_path: Path) -> None:
+    need_perf()
+    (tmp_path / spool.OPTIONS).write_text(json.dumps({spool.MAX_SIZE: 500_000}))
+    recorder = perf.Perf(tmp_path)
+    if not recorder.start():
+        pytest.skip(recorder.problems[-1].what)
+    wakes = "import time\nfor _ in range(20000): time.sleep(0)\nwhile time.process_time() < 4: time.sleep(0.0001)"
+    subprocess.run([sys.executable, "-c", wakes], check=True, timeout=120)
+    recorder.finish()
+    size_bytes = (tmp_path / perf.FILE).stat().st_size
+    assert size_bytes < 3_000_000
+    assert ("perf_full" in [problem.code for problem in recorder.problems]) == (size_bytes >= 90_000)
 
 
 @pytest.mark.slow

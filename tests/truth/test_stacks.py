@@ -97,8 +97,8 @@ def test_a_fight_for_the_interpreter_is_one(program_python: str, tmp_path: Path)
     waited = recorded.rows("SELECT state, sum(weight_ns) AS ns FROM samples WHERE kind = 'offcpu' AND track IN "
                            "(SELECT track FROM tracks WHERE cpu_ns > 1000000000) GROUP BY 1")  # fmt: skip
     ns = {row["state"]: int(row["ns"]) for row in waited}
-    # While one has it the other waits: about 2 s each.
-    assert 1e9 < ns["gil"] < 8e9
+    # While one has it the other waits: about 2 s each, more where others have the CPU.
+    assert ns["gil"] > 1e9
     assert weight_below(recorded, "burn_most", "kind = 'offcpu' AND state = 'gil'") > 0.9 * ns["gil"]
 
 

@@ -16,7 +16,7 @@ from layerscope.collect import jit_maps, sampled
 from layerscope.collect.layers.stacks import SampledFile
 from layerscope.host import clock
 from layerscope.model.events import Problem
-from layerscope.model.layers import FRAME_LAYERS, SPAN_LAYERS
+from layerscope.model.layers import FRAME_LAYERS, MODULES, SPAN_LAYERS
 
 if TYPE_CHECKING:
     from layerscope.collect.symbols import Symbols
@@ -63,6 +63,7 @@ class Frames:
     _jit: dict[Path, list[tuple[int, int]]] = field(default_factory=dict)  # by perf map: key, address
     _spans: dict[tuple[int, int], int] = field(default_factory=dict)
     _span_names: list[str] = field(default_factory=list)
+    _module_paths: list[str] = field(default_factory=list)
     _known: dict[tuple[Any, ...], int] = field(default_factory=dict)  # lines of Python, functions of objects
     _symbols: Symbols | None = None
 
@@ -116,6 +117,12 @@ class Frames:
                 self._span_names = list(self.texts.names)
             found = self._spans[layer, name_code] = self.new(int(_OF_SPAN[layer]), self._span_names[name_code])
         return found
+
+    def of_module(self, key: int) -> int:
+        """The key of the frame of a module, as of the span of a call of it; `key`: of the table `modules`."""
+        if key >= len(self._module_paths):
+            self._module_paths = [path for path, _ in self.texts.modules]
+        return self.of_span(SPAN_LAYERS.index(MODULES), self.texts.name(self._module_paths[key]))
 
     def columns(self) -> dict[str, Any]:
         """The table `frames`; now code that was made while the program ran gets its names."""

@@ -28,12 +28,21 @@ class OpenSpans:
         self._tracks, first = np.unique(self._track, return_index=True)
         self._bounds = np.append(first, len(self._track))
         self._name = columns["name_code"]
+        self._module = columns["module"]
         self._frames = frames
 
-    def frame_of(self, row: int) -> int:
-        """The frame of a span. A share is of the primitive that it works for, and no frame of its own."""
-        kind = int(self._kind[row])
-        return NONE if kind == SHARE else self._frames.of_span(int(LAYERS[kind]), int(self._name[row]))
+    def frames_of(self, row: int) -> list[int]:
+        """The frames of a span. A share is of the primitive that it works for, and has none of its own.
+
+        A backward function is of the module that its operator ran in, which is not open any more: that is a frame too.
+        """
+        kind, module, around = int(self._kind[row]), int(self._module[row]), int(self._inside[row])
+        if kind == SHARE:
+            return []
+        own = self._frames.of_span(int(LAYERS[kind]), int(self._name[row]))
+        if kind != BACKWARD or module < 0 or (around >= 0 and self._module[around] == module):
+            return [own]
+        return [self._frames.of_module(module), own]
 
     def _rows(self, track: int) -> slice:
         place = int(np.searchsorted(self._tracks, track))

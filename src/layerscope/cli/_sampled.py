@@ -253,5 +253,7 @@ def whole_waits(rows: np.ndarray) -> np.ndarray:
     whole = rows[first]
     if len(whole) < len(rows):
         whole["weight_ns"] = np.add.reduceat(rows["weight_ns"], first)
-        whole["flags"] = rows["flags"][np.append(first[1:], len(rows)) - 1]
+        last = np.append(first[1:], len(rows)) - 1
+        for name in ("flags", "waker"):
+            whole[name] = rows[name][last]
     return whole

@@ -106,7 +106,7 @@ class Stacks:
         evidence = np.array([*self._sampled.evidence, 0])[stack]
         if spans is not None:
             found = spans.at(track, at_ns, process.number, evidence & waiting.TEAM > 0)
-            chain = chains_of(found, spans.parent, spans.frame_of, self._fusion.chains)
+            chain = chains_of(found, spans.parent, spans.frames_of, self._fusion.chains)
             span = np.append(spans.span, NONE)[found]
         step, phase = assign(at_ns, track)
         of: dict[str, np.ndarray] = {

@@ -15,6 +15,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+from layerscope.collect.spool import read_options, stacks_bytes
 from layerscope.host import kernel
 from layerscope.model.events import Problem
 
@@ -27,6 +28,8 @@ _TRACEPOINTS = ("-c", "1", "-e", "sched:sched_switch", "-e", "sched:sched_waking
 # perf reads symbols of the kernel and of all libraries before it starts to record.
 _START_S, _END_S = 10.0, 20.0
 _MOST_PARANOID = 2
+# Of what perf may write it has written so much when it ends for that.
+_FULL_SHARE = 0.9
 _ENABLE, _ACKNOWLEDGED = b"enable\n", b"ack"
 _ERROR_BYTES = 2000
 
@@ -51,6 +54,7 @@ class Perf:
         self._file = raw / FILE
         self._process: subprocess.Popen[bytes] | None = None
         self._error = ""
+        self._most_bytes = 0
         self._control: list[int] = []
 
     def start(self) -> bool:
@@ -86,7 +90,7 @@ class Perf:
         self._control = [our_control, our_answer]
         try:
             process = subprocess.Popen(
-                ["perf", *_USUAL, "--control", f"fd:{control},{answer}", "-o", str(self._file), *way],
+                ["perf", *_USUAL, *self._bound(), "--control", f"fd:{control},{answer}", "-o", str(self._file), *way],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                 pass_fds=(control, answer), start_new_session=True,
             )  # fmt: skip
@@ -106,6 +110,11 @@ class Perf:
         self._close()
         return False
 
+    def _bound(self) -> list[str]:
+        """perf ends when its file is as large as those of stacks may be."""
+        self._most_bytes = stacks_bytes(read_options(self._file.parent))
+        return [f"--max-size={self._most_bytes}B"] if self._most_bytes else []
+
     def _close(self) -> None:
         for descriptor in self._control:
             os.close(descriptor)
@@ -115,12 +124,17 @@ class Perf:
         """The program has ended: let perf write the rest of its file."""
         if self._process is None:
             return
+        has_ended = self._process.poll() is not None
         error = _ended(self._process, signal.SIGINT)
         self._process = None
         self._close()
         if not self._file.exists() or not self._file.stat().st_size:
             what = f"perf left no file: {error or 'it did not say why'}"
             self.problems.append(Problem(LAYER, "perf_failed", what, "record again", "what perf records"))
+        elif has_ended and self._most_bytes and self._file.stat().st_size >= _FULL_SHARE * self._most_bytes:
+            what = f"perf's file was full at {self._most_bytes / 1e6:,.0f} MB, a fifth of what the recording may take"
+            remedy = "allow more (run --max-size), or record a part of the run (--after, --for)"
+            self.problems.append(Problem(LAYER, "perf_full", what, remedy, "what perf records, from then on"))
 
 
 def _ended(process: subprocess.Popen[bytes], number: signal.Signals) -> str:

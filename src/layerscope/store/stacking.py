@@ -11,7 +11,7 @@ Stacks are given out in the order in which they are first seen, so a parent's nu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -118,10 +118,10 @@ def innermost(start_ns: Int64s, end_ns: Int64s, parent: Int64s, at_ns: Int64s) -
     return found
 
 
-def chains_of(rows: Int64s, parent: Int64s, frame_of: Callable[[int], int], chains: Tree) -> Int64s:
+def chains_of(rows: Int64s, parent: Int64s, frames_of: Callable[[int], Sequence[int]], chains: Tree) -> Int64s:
     """The chain (in `chains`) of each of these rows of spans: the frames of the spans around it and its own.
 
-    `parent`: the row around each row, NONE for none; `frame_of`: the frame of a row, NONE for what is left out.
+    `parent`: the row around each row, NONE for none; `frames_of`: the frames of a row from the outside in, if any.
     """
     levels = [np.unique(rows[rows >= 0])]
     while len(levels[-1]):
@@ -131,6 +131,8 @@ def chains_of(rows: Int64s, parent: Int64s, frame_of: Callable[[int], int], chai
     for level in reversed(levels):
         for row in level.tolist():
             if row not in chain_of:
-                around_it, own = chain_of[int(parent[row])], frame_of(row)
-                chain_of[row] = around_it if own == NONE else chains.push(around_it, own)
+                chain = chain_of[int(parent[row])]
+                for frame in frames_of(row):
+                    chain = chains.push(chain, frame)
+                chain_of[row] = chain
     return np.array([chain_of[row] for row in rows.tolist()], np.int64)
