@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -85,3 +86,8 @@ def test_a_program_in_c_is_sent_no_signal_at_all(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
     assert samples(tmp_path) > 20
+    # Without operators the summary has the heaviest functions; the only one has nearly all.
+    heading, heaviest = re.findall(r"^(?:Function|main|computes)\b.*", done.stderr, re.MULTILINE)[:2]
+    assert heading.split() == ["Function", "(self", "time)", "CPU", "share", "95", "%", "between"]
+    assert int(heaviest.split()[3]) > 60
+    assert "Next: layerscope table symbols" in done.stderr

@@ -32,6 +32,7 @@ from layerscope.analyse.shapes import has_shapes
 from layerscope.analyse.step_times import Array, Arrays, Bools, MeasuredSteps, StepTimes, process_of_tracks
 from layerscope.analyse.thinned import Corrections, Thinned, is_thinned, summed, what_was_kept, whole_and_outside
 from layerscope.analyse.thread_times import ThreadTimes, thread_times
+from layerscope.analyse.top_functions import TopFunctions, top_functions
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS, PRIMITIVES, RANGES
 from layerscope.store.reader import Reader
@@ -120,6 +121,7 @@ class Summary:
     cost: Cost
     thinned: Thinned | None = None
     has_shapes: bool = False
+    functions: TopFunctions | None = None  # where no operators ran
 
 
 def summarise(reader: Reader) -> Summary:
@@ -152,6 +154,7 @@ def summarise(reader: Reader) -> Summary:
         cost=_cost(info),
         thinned=what_was_kept(reader),
         has_shapes=has_shapes(reader),
+        functions=None if sums else top_functions(reader),
     )
 
 

@@ -17,6 +17,7 @@ from layerscope.analyse.summary import Cost, OpenOperators, OperatorRow, Operato
 from layerscope.analyse.tables.operators import EMPTY
 from layerscope.analyse.thinned import Thinned
 from layerscope.model.layers import RANGES
+from layerscope.show.function_lines import function_lines
 from layerscope.show.rank_line import rank_line
 from layerscope.show.resource_lines import resource_facts, thread_line
 from layerscope.show.terminal import display_width, printable, problem_sentence, shortened
@@ -259,6 +260,8 @@ def _module(row: ModuleRow) -> str:
 
 def _operators(summary: Summary) -> list[str]:
     times, steps = summary.operators, summary.steps
+    if times is None and summary.functions:
+        return function_lines(summary.functions)
     if times is None:
         return ["No operators were recorded." if summary.problems else EMPTY]
     if times.layer == RANGES:
@@ -359,8 +362,8 @@ def _open(thread: OpenOperators) -> list[str]:
 
 def _closing(summary: Summary) -> list[str]:
     following = _OPERATORS_COMMAND if summary.operators else "layerscope table processes"
-    if not summary.operators and summary.threads is not None:  # there are samples
-        following = "layerscope table functions"
+    if summary.functions:
+        following = f"layerscope table {summary.functions.table}"
     if summary.operators and summary.operators.layer == RANGES:
         following = f"layerscope table {'primitives' if summary.operators.primitives else 'spans'}"
     following += " --by shape" * (summary.operators is not None and summary.has_shapes)
