@@ -1,7 +1,7 @@
 """Prints what a program can see of itself, as JSON: run with and without the recorder, it must be the same.
 
-Left out is what differs between any two runs (ids, times), and the variables by which layerscope
-comes in, the one stated difference.
+Left out is what differs between any two runs (ids, times), and the two stated differences: the variables by which
+layerscope comes in, and that SIGURG is handled.
 """
 
 import atexit
@@ -54,6 +54,8 @@ def process_facts():
             name, _, value = line.partition(":")
             if name in STATUS:
                 status[name] = value.strip()
+    # The other one: samples come by this signal, which nobody else has a handler for.
+    status["SigCgt"] = f"{int(status['SigCgt'], 16) & ~(1 << signal.SIGURG - 1):016x}"
     proc = {}
     for name in PROC:
         with contextlib.suppress(OSError), open(f"/proc/self/{name}") as file:
@@ -143,7 +145,7 @@ def torch_facts():
     }
 
 
-OURS = ("PYTHONPATH", "INTEL_LIBITTNOTIFY64", "NVTX_INJECTION64_PATH", "LAYERSCOPE_AGENT")
+OURS = ("PYTHONPATH", "INTEL_LIBITTNOTIFY64", "INTEL_JIT_PROFILER64", "NVTX_INJECTION64_PATH", "LAYERSCOPE_AGENT")
 OURS_IN_BYTES = tuple(f"{name}=".encode() for name in OURS)
 
 
