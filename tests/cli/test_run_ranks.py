@@ -201,7 +201,8 @@ def test_a_rank_whose_recorder_is_killed_leaves_the_others_whole(start: Launcher
     assert run.info.state == "killed"
     assert {row["rank"]: row["n"] for row in ask(run, PER_RANK)} == {0: 10, 1: 10}
     codes = [row["code"] for row in ask(run, "SELECT code FROM problems")]
-    assert codes == ["session_killed"]
+    assert set(codes) <= {"session_killed", "stacks_cut"}
+    assert "session_killed" in codes
 
 
 def test_raw_files_lie_in_the_spool_until_the_end(start: Launcher, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ static void compare(ls_space *space, const oracle_sample *s, const oracle_frame 
         cut++;
     else if (count == (int)s->frames)
         equal++;
-    else if (how & LS_UNWOUND_REPAIRED)
+    else if (how & LS_UNWOUND_REPAIRED || s->frames == 1) /* 1: it knew nothing of the leaf */
         further++;
     else
         tell(space, s, theirs, ours, count, how);

@@ -6,6 +6,7 @@ along. Native programs are sampled where they use a library that tells of itself
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -87,7 +88,7 @@ class NumPyTests(Suite):
         words = [str(self.numpy / name) for name in names] or [
             "--pyargs", "numpy", f"--ignore={self.numpy / 'f2py' / 'tests'}"
         ]  # fmt: skip
-        options = ["-q", "-p", "no:cacheprovider", "-m", "not slow", f"--junitxml={report}"]
+        options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "-m", "not slow", f"--junitxml={report}"]
         status, out, _ = self.end_of([self.python, "-m", "pytest", *words, *options], is_recorded)
         if not report.exists():
             return Ended(status, why=out[-400:])
