@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from layerscope.model.layers import STACKS
 from tests.profiler import library
 from tests.profiler.library import NETWORK, SHAPE
 from tests.recorded import TIMEOUT_S, record
 
 pytestmark = pytest.mark.slow
-FIRST = "from layerscope.model.layers import STACKS
-from layerscope import profiler\nprofiler.set_state('run')\n"
+FIRST = "from layerscope import profiler\nprofiler.set_state('run')\n"
 
 
 def test_a_profile_taken_by_the_library_equals_one_taken_by_run(
