@@ -26,6 +26,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, NamedTuple
@@ -329,6 +330,10 @@ def setting(index_url: str | None, whole: bool) -> tuple[str, dict[str, str]]:
     return tool, {**os.environ, **variables}
 
 
+# Folders of tests that run beside the others: about half of the time of the slow ones.
+BESIDE = ("truth", "native", "native_sampler", "native_interface", "stress")
+
+
 def test(options: argparse.Namespace) -> int:
     """Runs the quick tests, then, if they pass, the slow ones."""
     if options.torch:
@@ -348,10 +353,27 @@ def test(options: argparse.Namespace) -> int:
     none_collected = 5  # pytest's status when no test is selected, as may be in one of the two halves
     statuses = []
     for selection in ("not slow", "slow"):
-        statuses.append(subprocess.run([*pytest, "-m", selection], cwd=ROOT, env=variables, check=False).returncode)
+        if selection == "slow" and not options.arguments:
+            statuses.append(slow_tests(pytest, variables))
+        else:
+            statuses.append(subprocess.run([*pytest, "-m", selection], cwd=ROOT, env=variables, check=False).returncode)
         if statuses[-1] not in (0, none_collected):
             return statuses[-1]
     return min(statuses)
+
+
+def slow_tests(pytest: list[str], variables: dict[str, str]) -> int:
+    """All slow tests, in two processes: they wait more than they compute. What the second prints comes at the end."""
+    slow = [*pytest, "-m", "slow"]
+    beside = [*slow, *(f"tests/{name}" for name in BESIDE)]
+    with tempfile.TemporaryFile() as out:
+        with subprocess.Popen(beside, cwd=ROOT, env=variables, stdout=out, stderr=subprocess.STDOUT) as other:
+            others = [*slow, *(f"--ignore=tests/{name}" for name in BESIDE)]
+            status = subprocess.run(others, cwd=ROOT, env=variables, check=False).returncode
+        out.seek(0)
+        sys.stdout.write(out.read().decode("utf-8", "replace"))
+        sys.stdout.flush()
+    return status or other.returncode
 
 
 def check(options: argparse.Namespace) -> int:

@@ -340,7 +340,12 @@ def commands(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[lis
 
     monkeypatch.setattr(dev, "setting", lambda index_url, whole: ("tool-python", {}))
     monkeypatch.setattr(dev, "install_packages", lambda *names: False)
+
+    def slow_tests(pytest: list[str], variables: dict[str, str]) -> int:
+        return run([*pytest, "-m", "slow"]).returncode
+
     monkeypatch.setattr(dev.subprocess, "run", run)
+    monkeypatch.setattr(dev, "slow_tests", slow_tests)
     monkeypatch.setattr(dev, "planned", planned, raising=False)
     return started
 
@@ -370,6 +375,21 @@ def test_a_half_without_tests_is_no_failure_unless_both_are(
 
     assert dev.main(["test"]) == status
     assert len(commands) == runs
+
+
+@pytest.mark.parametrize(("ignoring", "naming"), [(0, 0), (1, 0), (0, 1)])
+def test_slow_tests_run_in_two_processes_and_both_count(
+    dev: ModuleType, ignoring: int, naming: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = f"import sys; print(*sys.argv[1:]); sys.exit({ignoring} if '--ignore=tests/truth' in sys.argv else {naming})"
+
+    status = dev.slow_tests([sys.executable, "-c", code], dict(os.environ))
+
+    assert status == (ignoring or naming)
+    first, second = capfd.readouterr().out.splitlines()
+    assert first.split() == ["-m", "slow", *(f"--ignore=tests/{name}" for name in dev.BESIDE)]
+    assert second.split() == ["-m", "slow", *(f"tests/{name}" for name in dev.BESIDE)]
+    assert all((DEV.parent / "tests" / name).is_dir() for name in dev.BESIDE)
 
 
 def test_a_selection_of_ones_own_is_run_as_it_is(dev: ModuleType, commands: list[tuple[list[str], int]]) -> None:
