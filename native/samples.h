@@ -39,7 +39,8 @@ typedef struct {
     uint64_t python_eval;   /* address of _PyEval_EvalFrameDefault, 0: none */
     uint64_t python_runtime; /* address of _PyRuntime, 0: none */
     uint32_t has_handler; /* the program handles SIGURG itself: it shall be sent none of ours any more */
-    uint8_t pad0[12];
+    uint32_t is_signalled; /* its threads may be sent the signal of samples */
+    uint8_t pad0[8];
     /* The writers' cache line. */
     uint64_t reserved;
     uint64_t samples, lost_full, lost_busy; /* busy: no scratch was free */

@@ -77,6 +77,7 @@ static void fill_area(void *memory, size_t bytes) {
     area->process_start = ls_process_start();
     area->python = ls_python.version;
     area->uses_timers = ls_sampling_uses_timers;
+    area->is_signalled = (uint32_t)ls_sampling_is_signalled();
     area->has_handler = (uint32_t)ls_disposition_has_handler();
     area->python_eval = ls_python.eval;
     area->python_runtime = ls_python.runtime;

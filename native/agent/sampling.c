@@ -169,7 +169,8 @@ static void pass_on(int number, siginfo_t *info, void *context) {
 
 /* A signal can hurt code that expects none. Without frames of Python, which only we can read, the sampler does without:
  * the kernel copies the stacks of such processes. */
-static int is_signalled(void) { return ls_python.version > LS_PYTHON_UNKNOWN; }
+uint32_t ls_sampling_least_python = LS_PYTHON_3_11; /* tests in C lower it */
+int ls_sampling_is_signalled(void) { return ls_python.version >= ls_sampling_least_python; }
 
 static int is_by_timer(const siginfo_t *info) { return info->si_code == SI_TIMER && info->si_ptr == &cookie; }
 
@@ -206,7 +207,7 @@ static void timer_end(uint32_t *timer) {
 
 /* A thread of the program is seen by the agent for the first time. */
 void ls_sampling_thread_begins(uint32_t *timer, void **signal_stack) {
-    if (!atomic_load(&is_on) || !is_signalled())
+    if (!atomic_load(&is_on) || !ls_sampling_is_signalled())
         return;
     *signal_stack = ls_signal_stack_make();
     if (!ls_sampling_uses_timers)
@@ -250,7 +251,7 @@ static int begin(int hz, int uses_timers) {
     if (!area_here(process))
         return -ECONNREFUSED;
     atomic_store(&is_on, 1);
-    if (!is_signalled())
+    if (!ls_sampling_is_signalled())
         return 0;
     if (ls_disposition_take(on_signal)) {
         atomic_store(&is_on, 0);
@@ -271,7 +272,7 @@ LS_EXPORT int ls_sampling_start(int hz, int uses_timers) {
     ls_unlock_beginning();
     if (failed && failed != -EAGAIN)
         ls_mark("stacks_refused\nthis process has no memory for samples, or may not share it", LS_MARK_PROBLEM, 0);
-    else if (!failed && !was_on && uses_timers && !is_signalled())
+    else if (!failed && !was_on && uses_timers && !ls_sampling_is_signalled())
         ls_mark("stacks_unsignalled\na signal could hurt this process, and the kernel gives no events in its place",
                 LS_MARK_PROBLEM, 0);
     else if (!failed && !was_on && !can_read)
@@ -285,7 +286,7 @@ LS_EXPORT void ls_sampling_stop(void) {
     if (atomic_exchange(&is_on, 0)) {
         timer_end(&sampled->first_timer);
         sampled->first_tid = 0;
-        if (is_signalled())
+        if (ls_sampling_is_signalled())
             ls_disposition_give_back();
         ls_yama_forbid();
     }

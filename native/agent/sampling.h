@@ -63,7 +63,8 @@ typedef struct {
 } ls_sampled_process;
 
 /* sampling.c */
-extern uint32_t ls_sampling_uses_timers;
+extern uint32_t ls_sampling_uses_timers, ls_sampling_least_python;
+int ls_sampling_is_signalled(void);
 ls_samples_header *ls_sampling_area(void);
 
 /* signal_stack.c */

@@ -82,6 +82,7 @@ static int begin(const ls_message *m, sm_area *area) {
     p->python_runtime = h->python_runtime;
     p->uses_timers = !!h->uses_timers;
     p->has_handler = !!h->has_handler;
+    p->is_signalled = !!h->is_signalled;
     p->is_told = 0;
     if (!p->end_ns && !was_sampled)
         sm_events_begin(p);

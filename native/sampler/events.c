@@ -102,7 +102,7 @@ uint64_t sm_events_cpu_ns(const sm_thread *t) {
  * A signal is safe only where the stack pointer points to a stack. Kernels of oneDNN 2 have other things in it, so where
  * there are no frames of Python to be had, which only the handler can read, nobody is sent any: copies.c. */
 void sm_events_begin(sm_process *p) {
-    p->has_events = !p->uses_timers && !p->has_handler && p->python > LS_PYTHON_UNKNOWN;
+    p->has_events = !p->uses_timers && !p->has_handler && p->is_signalled;
     for (sm_thread *t = p->threads; t; t = t->next) {
         uint64_t none;
         if (t->end_ns)

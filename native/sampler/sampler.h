@@ -110,6 +110,7 @@ struct sm_process {
     int is_foreign;   /* in another pid namespace: its numbers of threads are not ours */
     int uses_timers;
     int has_events; /* its threads get them */
+    int is_signalled; /* as its area says */
     int has_handler; /* it had one for the signal of samples when it handed its area over */
     int is_left_alone; /* it has the signal for itself */
     int is_copied, has_tried_copies; /* copies.c */

@@ -24,7 +24,7 @@ HEADER = np.dtype(
     [
         ("magic", "<u4"), ("version", "<u4"), ("pid", "<i4"), ("capacity", "<u4"), ("process_start", "<u8"),
         ("python", "<u4"), ("uses_timers", "<u4"), ("python_eval", "<u8"), ("python_runtime", "<u8"),
-        ("has_handler", "<u4"), ("pad0", "V12"),
+        ("has_handler", "<u4"), ("is_signalled", "<u4"), ("pad0", "V8"),
         ("reserved", "<u8"), ("samples", "<u8"), ("lost_full", "<u8"), ("lost_busy", "<u8"), ("handler_ns", "<u8"),
         ("handler_most_ns", "<u8"), ("foreign", "<u8"), ("codes", "<u8"), ("consumed", "<u8"),
     ]

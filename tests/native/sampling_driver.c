@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+extern uint32_t ls_sampling_least_python;
+
 LS_EXPORT int ls_prepare(const char *name, const char *library_path, int use_tsc);
 
 static int number = 100;
@@ -59,6 +61,7 @@ static void wait_for_line(void) {
 }
 
 static void start(const char *socket, int uses_timers) {
+    ls_sampling_least_python = 0;
     if (ls_prepare(socket, "", 0) || ls_sampling_start(uses_timers ? 1000 : 99, uses_timers))
         _exit(3);
 }

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+extern uint32_t ls_sampling_least_python;
+
 LS_EXPORT int ls_prepare(const char *name, const char *library_path, int use_tsc);
 
 static const char *who;
@@ -38,6 +40,7 @@ static void tick(void) {
 
 int main(int count, char **words) {
     who = "parent";
+    ls_sampling_least_python = 0;
     if (count != 2 || ls_prepare(words[1], "", 0) || ls_sampling_start(99, 0))
         return 9;
     tick();

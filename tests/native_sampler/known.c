@@ -19,6 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+extern uint32_t ls_sampling_least_python;
+
 #define NOINLINE __attribute__((noinline, visibility("default")))
 #define MS 1000000l
 
@@ -279,6 +281,7 @@ int main(int count, char **words) {
     const char *mode = count > 2 ? words[2] : "";
     number = count > 3 ? atoi(words[3]) : 0;
     int uses_timers = getenv("TIMERS") != NULL;
+    ls_sampling_least_python = 0;
     if (ls_prepare(words[1], "", 0) || ls_sampling_start(99, uses_timers))
         return 9;
     while (getchar() != '\n') /* until it is sampled */
