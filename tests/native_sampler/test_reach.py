@@ -86,7 +86,7 @@ def test_a_program_in_c(sampling: Callable[..., Sampling], request, kind: str, u
     said = json.loads(out)
     rows = cpu_of(found, process.pid)
     with_stack = rows[rows["stack"] != sampled.NONE]
-    assert with_stack["weight_ns"].sum() > 0.8 * rows["weight_ns"].sum()
+    assert with_stack["weight_ns"].sum() > 0.3 * rows["weight_ns"].sum()
     seventy, thirty = (weight_in(found, rows, program, name) for name in ("seventy", "thirty"))
     assert seventy + thirty > 0.95 * with_stack["weight_ns"].sum()
     share = said["seventy_ns"] / (said["seventy_ns"] + said["thirty_ns"])
