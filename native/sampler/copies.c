@@ -25,10 +25,6 @@
 #define MOST_PAGES 64u
 #define LEAST_PAGES 16u
 #define MOST_STACK 32768u
-/* Of asm/perf_regs.h, in the order in which the record has them. */
-#define X86_REGISTERS 0xff01ffull
-static const uint8_t order[] = {LS_RAX, LS_RBX, LS_RCX, LS_RDX, LS_RSI, LS_RDI, LS_RBP, LS_RSP, LS_RIP,
-                                LS_R8,  LS_R9,  LS_R10, LS_R11, LS_R12, LS_R13, LS_R14, LS_R15};
 
 typedef struct {
     int fd; /* of an event of ours that counts nothing */
@@ -80,9 +76,7 @@ static int open_rings(void) {
 }
 
 static void copy_at(const ring *r, uint64_t at, void *into, size_t bytes) {
-    uint64_t from = at % r->size, first = r->size - from < bytes ? r->size - from : bytes;
-    memcpy(into, r->data + from, first);
-    memcpy((uint8_t *)into + first, r->data, bytes - first);
+    sm_ring_copy(r->data, r->size, at, into, bytes);
 }
 
 /* When the first record that is not taken was made; ~0: there is none. */
@@ -112,7 +106,7 @@ static uint64_t first_ns(ring *r) {
 typedef struct {
     struct perf_event_header header;
     uint32_t pid, tid;
-    uint64_t time, abi, registers[sizeof order];
+    uint64_t time, abi, registers[LS_REGISTERS];
     uint64_t stack_bytes; /* then so many bytes of it, and how many of these are there */
 } copy_record;
 
@@ -140,8 +134,8 @@ static void take_copy(const copy_record *c) {
     there = there < c->stack_bytes ? there : c->stack_bytes;
     *sample = (ls_sample){.at_ns = c->time, .cpu_ns = cpu_ns_at(t, c->time), .tid = (int32_t)c->tid, .event = -1,
                           .stack_bytes = (uint32_t)there};
-    for (size_t i = 0; i < sizeof order; i++)
-        sample->registers[order[i]] = c->registers[i];
+    for (int i = 0; i < LS_REGISTERS; i++)
+        sample->registers[sm_user_registers[i]] = c->registers[i];
     memcpy(sample + 1, stack, there);
     sm_take_sample(t->process, sample, sizeof *sample + there);
 }
@@ -188,7 +182,7 @@ static int open_clock(int32_t tid, uint32_t cpu) {
     struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = PERF_COUNT_SW_CPU_CLOCK};
     a.sample_period = sm.period_ns;
     a.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
-    a.sample_regs_user = X86_REGISTERS;
+    a.sample_regs_user = SM_USER_REGISTERS;
     a.sample_stack_user = stack_bytes;
     a.disabled = a.exclude_kernel = a.exclude_hv = a.use_clockid = 1;
     a.clockid = CLOCK_MONOTONIC;

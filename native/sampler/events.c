@@ -20,6 +20,9 @@
 #define MINOR_PERIOD 509u
 #define MAJOR_PERIOD 17u
 
+const uint8_t sm_user_registers[LS_REGISTERS] = {LS_RAX, LS_RBX, LS_RCX, LS_RDX, LS_RSI, LS_RDI, LS_RBP, LS_RSP, LS_RIP,
+                                                 LS_R8,  LS_R9,  LS_R10, LS_R11, LS_R12, LS_R13, LS_R14, LS_R15};
+
 static int open_event(int32_t tid, uint64_t config, uint64_t period) {
     struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = config};
     a.sample_period = period;

@@ -10,7 +10,6 @@
 #define _GNU_SOURCE
 #include "sampler.h"
 
-#include <asm/perf_regs.h>
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <stdlib.h>
@@ -40,17 +39,6 @@ struct sm_kernel_tick {
 /* To start and stop the clock at a switch costs about 2 us: up to so many in a second are 1 % of a CPU. */
 static sm_limited limit = {.most = 4000};
 
-/* In the order of the bits of PERF_SAMPLE_REGS_USER. */
-static const struct {
-    uint8_t perf, ours;
-} registers_told[] = {
-    {PERF_REG_X86_AX, LS_RAX},   {PERF_REG_X86_BX, LS_RBX},   {PERF_REG_X86_CX, LS_RCX},   {PERF_REG_X86_DX, LS_RDX},
-    {PERF_REG_X86_SI, LS_RSI},   {PERF_REG_X86_DI, LS_RDI},   {PERF_REG_X86_BP, LS_RBP},   {PERF_REG_X86_SP, LS_RSP},
-    {PERF_REG_X86_IP, LS_RIP},   {PERF_REG_X86_R8, LS_R8},    {PERF_REG_X86_R9, LS_R9},    {PERF_REG_X86_R10, LS_R10},
-    {PERF_REG_X86_R11, LS_R11},  {PERF_REG_X86_R12, LS_R12},  {PERF_REG_X86_R13, LS_R13},  {PERF_REG_X86_R14, LS_R14},
-    {PERF_REG_X86_R15, LS_R15}};
-#define REGISTERS_TOLD (sizeof registers_told / sizeof *registers_told)
-
 /* The clock of a thread in the kernel, on one CPU; inherited by all that it begins. 0, or minus an errno. */
 int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes) {
     struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = PERF_COUNT_SW_CPU_CLOCK};
@@ -62,8 +50,7 @@ int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes) {
     a.clockid = CLOCK_MONOTONIC;
     a.wakeup_watermark = 0xffffffffu;
     a.sample_stack_user = stack_bytes;
-    for (size_t i = 0; i < REGISTERS_TOLD; i++)
-        a.sample_regs_user |= 1ull << registers_told[i].perf;
+    a.sample_regs_user = SM_USER_REGISTERS;
     return sm_perf_event_open(&a, tid, cpu);
 }
 
@@ -116,11 +103,11 @@ static int take_user(bytes_left *from, uint64_t registers[LS_REGISTERS], ls_stac
     uint64_t form, value, bytes, written;
     if (take(from, &form, sizeof form) || form != PERF_SAMPLE_REGS_ABI_64)
         return -1;
-    for (size_t i = 0; i < REGISTERS_TOLD; i++)
+    for (int i = 0; i < LS_REGISTERS; i++)
         if (take(from, &value, sizeof value))
             return -1;
         else
-            registers[registers_told[i].ours] = value;
+            registers[sm_user_registers[i]] = value;
     if (take(from, &bytes, sizeof bytes))
         return -1;
     *stack = (ls_stack_copy){registers[LS_RSP], from->at, 0, NULL, NULL};

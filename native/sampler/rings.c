@@ -161,10 +161,14 @@ int sm_ring_add(int32_t tid) {
 
 /* --- Reading --- */
 
+void sm_ring_copy(const uint8_t *data, uint64_t size, uint64_t at, void *into, size_t bytes) {
+    uint64_t from = at % size, first = size - from < bytes ? size - from : bytes;
+    memcpy(into, data + from, first);
+    memcpy((uint8_t *)into + first, data, bytes - first);
+}
+
 static void copy_at(const ring *r, uint64_t at, void *into, size_t bytes) {
-    uint64_t from = at % r->size, first = r->size - from < bytes ? r->size - from : bytes;
-    memcpy(into, r->data + from, first);
-    memcpy((uint8_t *)into + first, r->data, bytes - first);
+    sm_ring_copy(r->data, r->size, at, into, bytes);
 }
 
 /* The time stands 16 bytes before the end of each record, but of samples behind the thread. */

@@ -231,6 +231,8 @@ int sm_ring_add(int32_t tid);
 void sm_rings_take(void (*apply)(const void *record));
 void sm_rings_poll(int epoll_fd);
 int sm_rings_wait(int epoll_fd, int timeout_ms, int socket_fd); /* whether the socket has something */
+/* Bytes of a ring of `size` bytes from position `at` on. */
+void sm_ring_copy(const uint8_t *data, uint64_t size, uint64_t at, void *into, size_t bytes);
 uint32_t sm_rings_cpus(void);
 int sm_rings_cpu(uint32_t place);
 
@@ -288,6 +290,9 @@ void sm_copies_stop(sm_process *process);
 
 /* --- events.c: samples of a thread --- */
 
+/* What the kernel tells of a thread's registers: bits of asm/perf_regs.h, and ours in the order of these bits. */
+#define SM_USER_REGISTERS 0xff01ffull
+extern const uint8_t sm_user_registers[LS_REGISTERS];
 int sm_perf_event_open(void *attributes, int32_t tid, int cpu);
 void sm_events_begin(sm_process *process);
 void sm_events_open(sm_thread *thread);
