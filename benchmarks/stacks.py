@@ -86,22 +86,16 @@ def run_recorded(setting: Setting, name: str, options: tuple[str, ...]) -> Sampl
 
 
 def compare(setting: Setting, name: str, table: Table, report: Report) -> None:
-    """One program without, with all layers but stacks, and with all."""
-    arms = {
-        "without": partial(run_plain, setting, name),
-        "all but stacks": partial(run_recorded, setting, name, ("--without", "stacks")),
-        "all": partial(run_recorded, setting, name, ()),
-    }
+    """One program without us, and with all layers that are recorded by default."""
+    arms = {"without": partial(run_plain, setting, name), "all": partial(run_recorded, setting, name, ())}
     found = interleave(arms, setting.pairs, BUDGET_S)
     bare = found.pop("without")
     for arm, samples in found.items():
         loops = [one.loop_cpu_ns for one in samples], [one.loop_cpu_ns for one in bare]
         paired = median_ratio(*loops)
         whole = ratio_of_medians([one.whole_cpu_ns for one in samples], [one.whole_cpu_ns for one in bare])
-        verdict = ""
-        if arm == "all":
-            good = paired.value <= TARGET and paired.high <= TARGET_UPPER
-            verdict = at_most(0 if good else 1, 0, f"<= {TARGET:.2f}, {TARGET_UPPER:.2f}")
+        good = paired.value <= TARGET and paired.high <= TARGET_UPPER
+        verdict = at_most(0 if good else 1, 0, f"<= {TARGET:.2f}, {TARGET_UPPER:.2f}")
         table.add(name, arm, str(len(loops[0])), interval(ratio_of_medians(*loops)), interval(paired),
                   interval(whole), verdict)  # fmt: skip
         report.data[f"{name}, {arm}"] = {

@@ -164,7 +164,7 @@ def run_info(**changes: Any) -> RunInfo:
         "command": ["python", "examples/train.py", "--epochs", "1"],
         "cwd": "/somewhere",
         "environment": {},
-        "host": {"cpus": 4},
+        "host": {"cpu": {"granted": 4}},
         "started_utc": "2026-01-01T00:00:00Z",
         "start_ns": 0,
         "exit": ExitState(code=0),

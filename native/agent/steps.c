@@ -364,6 +364,8 @@ void ls_window_call_ended(ls_thread *t, int is_step) {
     ls_window_lock();
     if (is_step)
         step_ended(t);
+    if (!t->calls)
+        ls_window_depart(w->count[LS_RULE_REQUEST] - 1);
     if (!t->calls && t->step_in == LS_RULE_REQUEST) {
         t->step_in = 0;
         w->running -= w->rule == LS_RULE_REQUEST && w->running > 0;

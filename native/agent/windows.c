@@ -79,14 +79,16 @@ void ls_window_settle(void) {
     ls_operators_attend(attention());
 }
 
-static void tell(int opens, int64_t number, uint64_t bits) {
+/* A window that holds no step asks for nothing but a mark where each of them begins (layerscope/tune/counting.py). */
+static int only_counts(void) { return asked->first == asked->last; }
+
+static void tell(uint32_t what, int64_t number, uint64_t bits) {
     const ls_stepper *of = &w->optimizer[w->rule == LS_RULE_NAMED];
     uint64_t instance = w->rule == LS_RULE_OPTIMIZER || w->rule == LS_RULE_NAMED ? of->instance : 0;
     if (w->rule == LS_RULE_REQUEST)
         instance = w->leader_changes;
     uint64_t code = w->rule | bits | instance << LS_WINDOW_INSTANCE;
-    ls_moment(LS_MARK, "window", code, opens ? LS_MARK_OPENED : LS_MARK_CLOSED,
-              number > INT32_MAX ? -1 : (int32_t)number);
+    ls_moment(LS_MARK, "window", code, what, number > INT32_MAX ? -1 : (int32_t)number);
 }
 
 /* By `rule` the step `number` begins now. */
@@ -105,13 +107,21 @@ void ls_window_arrive(uint32_t rule, int64_t number) {
     w->is_in = is_in;
     w->until = is_in ? end_of_window(number) : until;
     ls_window_settle();
+    if (only_counts() && !ls_window_follows())
+        tell(LS_MARK_BEGINS, number, bits);
     if (!is_news)
         return;
     w->is_told = 1;
     if (!is_in || is_next)
-        tell(0, until, bits);
+        tell(LS_MARK_CLOSED, until, bits);
     if (is_in)
-        tell(1, number, bits);
+        tell(LS_MARK_OPENED, number, bits);
+}
+
+/* A request, or a part of it, is over. */
+void ls_window_depart(int64_t number) {
+    if (only_counts() && w->rule == LS_RULE_REQUEST && !ls_window_follows())
+        tell(LS_MARK_ENDS, number, 0);
 }
 
 /* The step that will be the next to begin, as far as that is known: windows of time open in the middle of one. */
@@ -140,8 +150,9 @@ void ls_window_hear(void) {
         LS_STORE(ls.heard, LS_LOAD(*ls.said));
         ls_window_settle();
         int is_over = ls.heard == LS_SAID_OVER && !followed;
+        uint32_t what = w->is_open ? LS_MARK_OPENED : LS_MARK_CLOSED;
         if (was_open != w->is_open && (asked->by_time || is_over))
-            tell(w->is_open, next_number(), LS_WINDOW_BY_TIME | (was_open ? 0 : LS_WINDOW_WAS_CLOSED));
+            tell(what, next_number(), LS_WINDOW_BY_TIME | (was_open ? 0 : LS_WINDOW_WAS_CLOSED));
     }
     ls_window_unlock();
 }

@@ -1,7 +1,7 @@
 /* Samples of processes whose threads are sent no signal: programs in C, shells, whatever has closed the door behind it,
- * those that handle the signal themselves. No handler answers, so the kernel copies registers and stack itself: a clock
- * of the CPU time of each thread on each CPU, whose ticks outside of the kernel are records in one ring for each CPU.
- * They are unwound as others are.
+ * those that handle the signal themselves. No handler answers, so the kernel copies registers and stack itself, at
+ * events of each thread on each CPU (its CPU time, its page faults), as far as they happen outside of the kernel. They
+ * are records in one ring for each CPU, and are unwound as others are.
  *
  * It begins when a process has used some CPU time and none of its threads has a clock that tells it. Processes of
  * other users are left alone. Threads that begin later inherit the clocks (Linux 5.13 and later; before that only those
@@ -25,6 +25,7 @@
 #define MOST_PAGES 64u
 #define LEAST_PAGES 16u
 #define MOST_STACK 32768u
+#define FAULT_STACK 8192u /* a thousand faults that are told in a second fit into the ring */
 
 typedef struct {
     int fd; /* of an event of ours that counts nothing */
@@ -106,7 +107,7 @@ static uint64_t first_ns(ring *r) {
 typedef struct {
     struct perf_event_header header;
     uint32_t pid, tid;
-    uint64_t time, abi, registers[LS_REGISTERS];
+    uint64_t time, id, abi, registers[LS_REGISTERS];
     uint64_t stack_bytes; /* then so many bytes of it, and how many of these are there */
 } copy_record;
 
@@ -114,6 +115,19 @@ typedef struct {
 static uint64_t cpu_ns_at(const sm_thread *t, uint64_t at_ns) {
     uint64_t on_ns = t->in_ns && !t->out_ns && at_ns > t->in_ns ? at_ns - t->in_ns : 0;
     return t->copied_ns + t->ran_ns + on_ns;
+}
+
+/* Which event of its process a record is of: the kernel numbers them as they are opened. */
+static int event_of(const sm_process *p, uint64_t id) {
+    uint32_t low = 0, high = p->copies;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (p->copy_events[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < p->copies && p->copy_events[low].id == id ? p->copy_events[low].event : SM_CPU;
 }
 
 /* As a handler would have written it. */
@@ -132,7 +146,8 @@ static void take_copy(const copy_record *c) {
     if (c->stack_bytes)
         memcpy(&there, stack + c->stack_bytes, sizeof there);
     there = there < c->stack_bytes ? there : c->stack_bytes;
-    *sample = (ls_sample){.at_ns = c->time, .cpu_ns = cpu_ns_at(t, c->time), .tid = (int32_t)c->tid, .event = -1,
+    *sample = (ls_sample){.at_ns = c->time, .cpu_ns = cpu_ns_at(t, c->time), .tid = (int32_t)c->tid,
+                          .event = SM_COPIED(event_of(t->process, c->id)),
                           .stack_bytes = (uint32_t)there};
     for (int i = 0; i < LS_REGISTERS; i++)
         sample->registers[sm_user_registers[i]] = c->registers[i];
@@ -178,12 +193,13 @@ uint64_t sm_copies_look(void) {
 
 /* --- Which processes --- */
 
-static int open_clock(int32_t tid, uint32_t cpu) {
-    struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = PERF_COUNT_SW_CPU_CLOCK};
-    a.sample_period = sm.period_ns;
-    a.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+static int open_event(int32_t tid, uint32_t cpu, int event) {
+    struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = sm_events_config(event)};
+    a.sample_period = sm_events_period(event);
+    a.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID;
+    a.sample_type |= PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
     a.sample_regs_user = SM_USER_REGISTERS;
-    a.sample_stack_user = stack_bytes;
+    a.sample_stack_user = event == SM_CPU || stack_bytes < FAULT_STACK ? stack_bytes : FAULT_STACK;
     a.disabled = a.exclude_kernel = a.exclude_hv = a.use_clockid = 1;
     a.clockid = CLOCK_MONOTONIC;
     a.inherit = a.inherit_thread = a.remove_on_exec = 1;
@@ -200,39 +216,47 @@ static int open_clock(int32_t tid, uint32_t cpu) {
     return fd;
 }
 
-static int keep(sm_process *p, int fd) {
+static int keep(sm_process *p, int fd, int event) {
     if (p->copies % 64 == 0) {
-        int *larger = realloc(p->copy_fds, (p->copies + 64) * sizeof *larger);
+        sm_copy_event *larger = realloc(p->copy_events, (p->copies + 64) * sizeof *larger);
         if (!larger) {
             close(fd);
             return -ENOMEM;
         }
-        p->copy_fds = larger;
+        p->copy_events = larger;
     }
-    p->copy_fds[p->copies++] = fd;
-    return 0;
+    sm_copy_event *kept = &p->copy_events[p->copies++];
+    *kept = (sm_copy_event){.fd = fd, .event = event};
+    return ioctl(fd, PERF_EVENT_IOC_ID, &kept->id) ? -errno : 0;
 }
 
 /* 0, or minus an errno. */
-static int open_clocks(sm_process *p) {
-    int failed = open_rings();
-    for (const sm_thread *t = failed ? NULL : p->threads; t; t = t->next)
-        for (uint32_t i = 0; !t->end_ns && i < cpus; i++) {
-            int fd = rings[i].page ? open_clock(t->tid, i) : -ENODEV;
-            if (fd == -ENODEV || fd == -ESRCH) /* a CPU that was taken away; a thread that has ended */
-                continue;
-            failed = fd < 0 ? fd : keep(p, fd);
-            if (failed)
-                return failed;
+static int open_events(sm_process *p, int event) {
+    int failed = 0;
+    for (const sm_thread *t = p->threads; t && !failed; t = t->next)
+        for (uint32_t i = 0; !t->end_ns && i < cpus && !failed; i++) {
+            int fd = rings[i].page ? open_event(t->tid, i, event) : -ENODEV;
+            if (fd != -ENODEV && fd != -ESRCH) /* a CPU that was taken away; a thread that has ended */
+                failed = fd < 0 ? fd : keep(p, fd, event);
         }
     return failed;
 }
 
-static void close_clocks(sm_process *p) {
+/* 0, or minus an errno. Without stacks of faults, where there is no room for them, it goes on: they are counted too. */
+static int open_all(sm_process *p) {
+    int failed = open_rings();
+    failed = failed ? failed : open_events(p, SM_CPU);
+    for (int event = SM_MINOR; !failed && event < SM_EVENTS; event++)
+        if (open_events(p, event))
+            break;
+    return failed;
+}
+
+static void close_events(sm_process *p) {
     for (uint32_t i = 0; i < p->copies; i++)
-        close(p->copy_fds[i]);
-    free(p->copy_fds);
-    p->copy_fds = NULL;
+        close(p->copy_events[i].fd);
+    free(p->copy_events);
+    p->copy_events = NULL;
     p->copies = 0;
 }
 
@@ -248,13 +272,13 @@ static void begin(sm_process *p) {
     p->has_tried_copies = 1;
     if (!is_of_our_user(p))
         return;
-    int failed = open_clocks(p);
+    int failed = open_all(p);
     if (failed && !is_said++)
         sm_problem("no_copies", p->pid, "stacks of processes without the agent, such as programs in C",
                    failed == -EMFILE ? "raise the hard limit of open files (ulimit -Hn)" : "raise ulimit -l",
                    "the kernel does not copy stacks of process %d: %s", p->pid, strerror(-failed));
     if (failed) {
-        close_clocks(p);
+        close_events(p);
         return;
     }
     p->is_copied = p->is_sampled = 1;
@@ -294,5 +318,5 @@ void sm_copies_tick(void) {
 /* The process has handed its area over, or has ended. */
 void sm_copies_stop(sm_process *p) {
     p->is_copied = 0;
-    close_clocks(p);
+    close_events(p);
 }

@@ -40,9 +40,15 @@ static int open_event(int32_t tid, uint64_t config, uint64_t period) {
     return fd;
 }
 
-/* How many page faults a sample stands for. */
-uint32_t sm_events_period(int event) {
-    return event == SM_MINOR ? MINOR_PERIOD : MAJOR_PERIOD;
+uint64_t sm_events_config(int event) {
+    static const uint64_t configs[] = {PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_PAGE_FAULTS_MIN,
+                                       PERF_COUNT_SW_PAGE_FAULTS_MAJ};
+    return configs[event];
+}
+
+/* CPU time in ns, or how many page faults a sample stands for. */
+uint64_t sm_events_period(int event) {
+    return event == SM_CPU ? sm.period_ns : event == SM_MINOR ? MINOR_PERIOD : MAJOR_PERIOD;
 }
 
 static void say_missed(const sm_thread *t, int failed) {
@@ -64,11 +70,8 @@ static void say_missed(const sm_thread *t, int failed) {
 }
 
 void sm_events_open(sm_thread *t) {
-    static const uint64_t configs[] = {PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_PAGE_FAULTS_MIN,
-                                       PERF_COUNT_SW_PAGE_FAULTS_MAJ};
-    const uint64_t periods[] = {sm.period_ns, MINOR_PERIOD, MAJOR_PERIOD};
     for (int i = 0; i < SM_EVENTS; i++) {
-        t->events[i] = open_event(t->tid, configs[i], periods[i]);
+        t->events[i] = open_event(t->tid, sm_events_config(i), sm_events_period(i));
         if (t->events[i] >= 0)
             continue;
         if (i == SM_CPU)
@@ -102,8 +105,8 @@ uint64_t sm_events_cpu_ns(const sm_thread *t) {
 
 /* A process has handed its area over: what its threads have used until now has no stack.
  *
- * A signal is safe only where the stack pointer points to a stack. Kernels of oneDNN 2 have other things in it, so where
- * there are no frames of Python to be had, which only the handler can read, nobody is sent any: copies.c. */
+ * A signal is safe only where the stack pointer points to a stack. Kernels of oneDNN 2 have other things in it, so
+ * where there are no frames of Python to be had, which only the handler can read, nobody is sent any: copies.c. */
 void sm_events_begin(sm_process *p) {
     p->has_events = !p->uses_timers && !p->has_handler && p->is_signalled;
     for (sm_thread *t = p->threads; t; t = t->next) {

@@ -17,6 +17,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -30,6 +31,7 @@
 #define KERNEL_STACK_BYTES 8192u
 #define ROOT_KERNEL_STACK_BYTES 24576u
 #define RECORD_MOST 65536u
+#define SPARE_FILES 4
 
 typedef struct {
     int fd;
@@ -53,9 +55,17 @@ int sm_rings_cpu(uint32_t place) {
     return cpus[place];
 }
 
+/* A descriptor or minus an errno. Some are left for files that are opened for a moment: the one that is written above
+ * all. */
 int sm_perf_event_open(void *attributes, int32_t tid, int cpu) {
+    struct rlimit files;
     long fd = syscall(SYS_perf_event_open, attributes, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
-    return fd < 0 ? -errno : (int)fd;
+    if (fd < 0)
+        return -errno;
+    if (getrlimit(RLIMIT_NOFILE, &files) || (rlim_t)fd + SPARE_FILES < files.rlim_cur)
+        return (int)fd;
+    close((int)fd);
+    return -EMFILE;
 }
 
 /* A list such as 0-3,8; how many. */

@@ -50,6 +50,13 @@ typedef struct {
 } sm_pool;
 
 enum { SM_CPU = 0, SM_MINOR = 1, SM_MAJOR = 2, SM_EVENTS = 3 };
+/* The event of a sample that the kernel copied, beside descriptors (>= 0) and timers (-1). */
+#define SM_COPIED(event) (-2 - (event))
+typedef struct {
+    int fd, event;
+    uint64_t id; /* the kernel's, in its records */
+} sm_copy_event;
+
 enum { SM_NOT_LOOKED = 0, SM_LOOKED = 1, SM_UNREADABLE = 2 };
 
 struct sm_thread {
@@ -114,8 +121,8 @@ struct sm_process {
     int has_handler; /* it had one for the signal of samples when it handed its area over */
     int is_left_alone; /* it has the signal for itself */
     int is_copied, has_tried_copies; /* copies.c */
-    int *copy_fds;
-    uint32_t copies; /* descriptors */
+    sm_copy_event *copy_events; /* in the order of their ids */
+    uint32_t copies;
     ls_space *space;
     int is_stale;     /* something was mapped since */
     uint64_t refreshed_ns, refresh_cost_ns;
@@ -298,7 +305,8 @@ void sm_events_begin(sm_process *process);
 void sm_events_open(sm_thread *thread);
 void sm_events_close(sm_thread *thread);
 void sm_events_stop(sm_process *process);
-uint32_t sm_events_period(int event);
+uint64_t sm_events_config(int event);
+uint64_t sm_events_period(int event);
 uint64_t sm_events_cpu_ns(const sm_thread *thread);
 int sm_check(void);
 

@@ -263,9 +263,13 @@ static void weigh(sm_thread *t, const ls_sample *sample, lt_sample *row) {
         row->kernel_ns = passed - passed / ticks;
 }
 
-static int is_fault(const sm_thread *t, const ls_sample *sample) {
-    return sample->event >= 0 && !(sample->head.flags & LS_SAMPLE_TIMER)
-        && (sample->event == t->events[SM_MINOR] || sample->event == t->events[SM_MAJOR]);
+/* Which event made it. */
+static int event_of(const sm_thread *t, const ls_sample *sample) {
+    int found = SM_EVENTS - 1;
+    while (found > SM_CPU && sample->event != SM_COPIED(found)
+           && (t->events[found] < 0 || sample->event != t->events[found] || sample->head.flags & LS_SAMPLE_TIMER))
+        found--;
+    return found;
 }
 
 /* Whether the time of a sample can be: readers of the file rely on it. */
@@ -286,13 +290,13 @@ void sm_take_sample(sm_process *p, const ls_sample *sample, size_t bytes) {
     uint32_t flags = 0;
     sm_user_stack user = {.stack = LT_NONE};
     uint32_t stack = unwind(p, sample, (const uint8_t *)(sample + 1) + frames_bytes, &flags, &user);
-    int fault = is_fault(t, sample);
+    int event = event_of(t, sample), fault = event != SM_CPU;
     lt_sample row = sm_sample(t, sample->at_ns, fault ? LT_FAULT : LT_CPU, 0);
     t->samples++;
     row.stack = stack;
     row.flags = flags;
     if (fault)
-        row.count = sm_events_period(sample->event == t->events[SM_MINOR] ? SM_MINOR : SM_MAJOR);
+        row.count = (uint32_t)sm_events_period(event);
     else
         weigh(t, sample, &row);
     if (!fault)

@@ -19,9 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 # What is kept: answers about builds of torch, tables of recordings that cannot be written, unpacked recordings,
-# code compiled for a build of torch, and notes about raw files that lie outside of their recording.
+# code compiled for a build of torch, notes about raw files that lie outside of their recording, names of addresses, and
+# what `layerscope platform --measure` found out.
 PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS = "probe", "tables", "packed", "shapes", "spools", "symbols"
-KINDS = (PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS)
+PLATFORM = "platform"
+KINDS = (PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS, PLATFORM)
 # In a folder of the cache, and in one with raw files outside of their recording: what it was made from.
 ORIGIN = ".origin"
 

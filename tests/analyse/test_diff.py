@@ -267,8 +267,15 @@ def test_what_is_not_the_same_is_said() -> None:
     for row in b.rows["steps"]:
         row["rule"] = "loader"
     infos = (
-        {"environment": {"OMP_NUM_THREADS": "1", "MKL_DEBUG": "***"}, "host": {"name": "one", "cpus": 4}},
-        {"versions": {"torch": "2.12.0"}, "environment": {"MKL_DEBUG": "5"}, "host": {"name": "", "cpus": 4}},
+        {
+            "environment": {"OMP_NUM_THREADS": "1", "MKL_DEBUG": "***"},
+            "host": {"name": "one", "cpu": {"granted": 4.0}, "memory": {"thp": "never"}},
+        },
+        {
+            "versions": {"torch": "2.12.0"},
+            "environment": {"MKL_DEBUG": "5"},
+            "host": {"name": "", "cpu": {"granted": 1.5, "governor": "powersave"}, "memory": {"thp": ""}},
+        },
     )
 
     said = [line for line in notes(a, b, infos=infos).splitlines() if line.startswith("Not the same")]
@@ -276,6 +283,7 @@ def test_what_is_not_the_same_is_said() -> None:
     assert said == [
         "Not the same: what a step is: optimizer in A, loader in B.",
         "Not the same: torch: 2.13.0+cpu in A, 2.12.0 in B.",
+        "Not the same: usable CPUs: 4 in A, 1.5 in B.",
         "Not the same: OMP_NUM_THREADS: 1 in A, not set in B.",
     ]
 

@@ -136,7 +136,7 @@ def test_resources_of_a_step_are_interpolated_over_all_processes() -> None:
     recording.add_counter(0, "faults_minor", [(0, 0), (2 * S, 2000)])
     recording.add_counter(worker, "cpu_ns", [(S + 80 * MS, 10 * MS), (S + 100 * MS, 10 * MS)], "ns")
 
-    resources = summary_of(recording, host={"cpus": 2}).resources
+    resources = summary_of(recording, host={"cpu": {"granted": 2}}).resources
 
     assert resources is not None
     assert resources.per_step

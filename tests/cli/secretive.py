@@ -74,7 +74,14 @@ def secretive() -> Recording:
 
 def write_secretive(path: Path) -> Run:
     environment = {"OMP_NUM_THREADS": "2", "VIRTUAL_ENV": "/srv/alice/planted_value", "LD_PRELOAD": "planted_value"}
-    host = {"name": "planted-host", "cpus": 4, "cpu_model": "A CPU", "kernel": "6.1.0-planted_value", "planted_id": 1}
+    host = {
+        "name": "planted-host",
+        "cpu": {"granted": 4, "model": "A CPU", "planted_id": 1},
+        "kernel": {"release": "6.1.0-planted_value", "pmus": ["planted_value"]},
+        "process": {"argv": ["planted_value"]},
+        "memory": "planted_value",
+        "planted_id": 1,
+    }
     run = secretive().write(
         path, command=COMMAND, cwd="/srv/alice/planted_folder", environment=environment, host=host, run_id="planted_id"
     )

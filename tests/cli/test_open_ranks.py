@@ -72,7 +72,7 @@ class Job:
     def rank(self, rank: int, node: str, ended: bool = True, **info: Any) -> Run:
         """A rank that has its own recording on `node`."""
         found = ranks.join(
-            self.path, self.launch, rank, run_info(run_id=f"rank {rank}", host={"name": node, "cpus": 8})
+            self.path, self.launch, rank, run_info(run_id=f"rank {rank}", host={"name": node, "cpu": {"granted": 8}})
         )
         assert found
         found.info.program = ProgramState(S, 100 + rank, 10, 1000)
@@ -124,7 +124,7 @@ def test_the_clock_of_the_first_rank_is_the_runs_and_sums_are_those_of_all(tmp_p
         node.finish(2 * S)
     info = open_run(job.path).info
 
-    assert (info.state, info.exit.code, info.host["cpus"]) == ("finished", 0, 16)
+    assert (info.state, info.exit.code, info.granted_cpus) == ("finished", 0, 16)
     assert (info.program.wall_ns, info.program.user_ns, info.program.max_rss_bytes) == (S, 201, 2000)
 
 

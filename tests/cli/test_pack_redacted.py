@@ -80,7 +80,7 @@ def test_a_redacted_recording_keeps_its_numbers_and_the_names_of_the_framework(f
     assert tables["problems"][0]["remedy"] == "see (path)"
     assert run.info.command == ["python3.11", "train.py"]
     assert run.info.environment == {"LD_PRELOAD": "***", "OMP_NUM_THREADS": "***", "VIRTUAL_ENV": "***"}
-    assert run.info.host == {"cpus": 4, "cpu_model": "A CPU", "kernel": "6.1.0"}
+    assert run.info.host == {"cpu": {"granted": 4, "model": "A CPU"}, "kernel": {"release": "6.1.0"}}
     texts = {(table.name, c.name) for table in TABLES.values() for c in table.columns if c.type in ("string", "name")}
     for table in set(tables) - {"args"}:
         for here, there in zip(sorted(original[table], key=numbers), sorted(tables[table], key=numbers), strict=True):

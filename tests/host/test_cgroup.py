@@ -9,6 +9,7 @@ from layerscope.host.cgroup import Cgroup, Usage
 
 MB = 1_000_000
 V1 = "9:memory:/job/1\n4:cpu,cpuacct:/job/1\n1:name=systemd:/\n0::/\n"
+V2 = {"sys/fs/cgroup/cgroup.controllers": "cpu memory\n"}
 
 
 def write(root: Path, files: dict[str, str]) -> None:
@@ -26,6 +27,7 @@ def test_of_version_2_the_tightest_on_the_way_up_counts(tmp_path: Path) -> None:
         tmp_path,
         {
             "proc/self/cgroup": "0::/jobs/one\n",
+            **V2,
             "sys/fs/cgroup/memory.max": "max\n",
             "sys/fs/cgroup/jobs/memory.max": f"{512 * MB}\n",
             "sys/fs/cgroup/jobs/memory.current": f"{300 * MB}\n",
@@ -43,6 +45,7 @@ def test_in_a_container_the_mounted_group_is_ours(tmp_path: Path) -> None:
         tmp_path,
         {
             "proc/self/cgroup": "0::/../../elsewhere\n",
+            **V2,
             "sys/fs/cgroup/memory.max": f"{512 * MB}\n",
             "sys/fs/cgroup/memory.current": "5\n",
             "sys/fs/cgroup/cpu.max": "50000 100000\n",
@@ -71,8 +74,44 @@ def test_of_version_1_no_limit_is_a_large_number(tmp_path: Path) -> None:
     assert cgroup.facts(tmp_path) == Cgroup(1, 512 * MB, 50 * MB, 0.5)
 
 
+def test_the_group_of_another_process_its_swap_its_cpus_and_what_it_waited(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "proc/7/cgroup": "0::/jobs/one\n",
+            "proc/self/cgroup": "0::/\n",
+            **V2,
+            "sys/fs/cgroup/jobs/cpu.max": "100000 100000\n",
+            "sys/fs/cgroup/jobs/cpu.stat": STAT_V2.format(5, 7000),
+            "sys/fs/cgroup/jobs/memory.swap.max": "max\n",
+            "sys/fs/cgroup/jobs/one/memory.swap.max": f"{MB}\n",
+            "sys/fs/cgroup/jobs/one/cpuset.cpus.effective": "0-1,8\n",
+        },
+    )
+    assert cgroup.facts(tmp_path, 7) == Cgroup(2, None, 0, 1.0, MB, (0, 1, 8), 12, 5, 7_000_000)
+    assert cgroup.facts(tmp_path) == Cgroup(2)
+
+
+def test_of_version_1_swap_is_limited_with_memory(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "proc/self/cgroup": "9:memory:/\n3:cpuset:/job\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{5 * MB}\n",
+            "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes": f"{7 * MB}\n",
+            "sys/fs/cgroup/cpuset/job/cpuset.effective_cpus": "3\n",
+        },
+    )
+    assert cgroup.facts(tmp_path) == Cgroup(1, 5 * MB, 0, None, 2 * MB, (3,))
+
+
+def test_limits_that_are_not_visible_are_not_taken_for_none(tmp_path: Path) -> None:
+    write(tmp_path, {"proc/self/cgroup": "0::/jobs/one\n"})
+    assert cgroup.facts(tmp_path) == Cgroup(is_hidden=True)
+
+
 def test_damaged_files_are_no_error(tmp_path: Path) -> None:
-    write(tmp_path, {"proc/self/cgroup": "nothing\n::\n", "sys/fs/cgroup/memory.max": "many\n"})
+    write(tmp_path, {"proc/self/cgroup": "nothing\n::\n", **V2, "sys/fs/cgroup/memory.max": "many\n"})
     assert cgroup.facts(tmp_path).memory_limit_bytes is None
 
 
@@ -83,6 +122,7 @@ def test_what_is_left_is_cut_by_the_group(tmp_path: Path) -> None:
         tmp_path,
         {
             "proc/self/cgroup": "0::/\n",
+            **V2,
             "sys/fs/cgroup/memory.max": f"{100 * MB}\n",
             "sys/fs/cgroup/memory.current": f"{120 * MB}\n",
             "sys/fs/cgroup/memory.stat": f"inactive_file {50 * MB}\n",

@@ -55,7 +55,7 @@ class Case(Differential):
         """The program trained, all of it is in the tables, and nothing is said to be lost `but` with these codes."""
         self.trained(outcome)
         recorded = self.recorded()
-        assert set(recorded.problems()) <= but
+        assert set(recorded.problems()) <= but, recorded.problems()
         assert recorded.gaps() == {}
         assert recorded.count(HYPOT) == STEPS
         assert recorded.rows("SELECT count(*) AS n FROM steps") == [{"n": STEPS}]

@@ -1,11 +1,13 @@
 /* A program without the agent that does known things and says what it measured itself.
- * usage: plain split MS | threads MS | writes MS | reads. Prints one line of JSON; `writes` keeps stdout for bytes. */
+ * usage: plain split MS | threads MS | faults MS | writes MS | reads. Prints one line of JSON; `writes` keeps stdout for bytes. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,6 +43,20 @@ static void split(uint64_t measured[2]) {
     }
 }
 
+NOINLINE long touch(void) {
+    const size_t bytes = 64 << 20;
+    struct rusage before, after;
+    char *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED || madvise(pages, bytes, MADV_NOHUGEPAGE))
+        abort();
+    getrusage(RUSAGE_SELF, &before);
+    for (size_t at = 0; at < bytes; at += 4096)
+        pages[at] = 1;
+    getrusage(RUSAGE_SELF, &after);
+    munmap(pages, bytes);
+    return after.ru_minflt - before.ru_minflt;
+}
+
 static void *thread(void *unused) {
     uint64_t measured[2] = {0, 0};
     split(measured);
@@ -69,6 +85,12 @@ int main(int count, char **words) {
         }
         waitpid(child, NULL, 0);
         printf("{\"child\": %d}\n", child);
+    } else if (!strcmp(mode, "faults")) {
+        long faults = 0;
+        split(measured); /* so that it is sampled when they begin */
+        for (int i = 0; i < 4; i++)
+            faults += touch();
+        printf("{\"faults\": %ld}\n", faults);
     } else if (!strcmp(mode, "writes")) {
         split(measured);
         usleep(300000);

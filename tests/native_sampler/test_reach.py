@@ -48,12 +48,12 @@ def functions(program: Path) -> dict[str, tuple[int, int]]:
     return {row[3]: (int(row[0], 16), int(row[0], 16) + int(row[1], 16)) for row in rows if len(row) == 4}
 
 
-def weight_in(found: Sampled, rows: np.ndarray, program: Path, name: str) -> int:
-    """The weight of those that have a function of the program in their stack."""
+def weight_in(found: Sampled, rows: np.ndarray, program: Path, name: str, of: str = "weight_ns") -> int:
+    """The weight, or another column, of those that have a function of the program in their stack, added up."""
     first, last = functions(program)[name]
     total = 0
     for row in rows[rows["stack"] != sampled.NONE]:
-        total += int(row["weight_ns"]) * any(
+        total += int(row[of]) * any(
             frame["kind"] == sampled.NATIVE
             and first <= frame["address"] < last
             and Path(found.file.objects[frame["of"]].path).name == program.name
@@ -110,6 +110,26 @@ def test_its_threads_and_what_it_forks(sampling: Callable[..., Sampling], plain:
         known = rows[rows["stack"] != sampled.NONE]
         assert len(np.unique(known["thread"])) == threads
         assert known["weight_ns"].sum() > 0.7 * threads * 300e6
+
+
+@once_in_three
+def test_its_page_faults(sampling: Callable[..., Sampling], plain: Path) -> None:
+    one = sampling()
+    process = one.start(str(plain), "faults", "300")
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    found = one.end()
+
+    check(found)
+    check_sums(found)
+    rows = found.samples[found.samples["kind"] == sampled.FAULT]
+    measured = json.loads(out)["faults"]
+    assert measured > 60_000
+    counted = weight_in(found, rows, plain, "touch", "count")
+    # One sample stands for 509 faults, and one of each CPU may not be complete.
+    margin = 2 * 509 + 0.02 * measured
+    assert measured - 509 * found.file.quality["lost"] - margin <= counted <= measured + margin
+    assert counted > 0.3 * measured
+    assert (rows["weight_ns"] == 0).all()
 
 
 @once_in_three

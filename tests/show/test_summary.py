@@ -232,7 +232,7 @@ def test_a_rare_fault_is_not_rounded_to_none() -> None:
 
 
 def test_half_a_cpu_is_written_as_it_is() -> None:
-    assert "CPU 22.2 ms a step: 2.0 of 2.5 CPUs busy" in text_of(training(), host={"cpus": 2.5})
+    assert "CPU 22.2 ms a step: 2.0 of 2.5 CPUs busy" in text_of(training(), host={"cpu": {"granted": 2.5}})
 
 
 def test_operators_outside_the_steps_are_not_passed_over() -> None:

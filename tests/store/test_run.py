@@ -26,7 +26,7 @@ def test_what_was_saved_is_opened(tmp_path: Path) -> None:
     info = run_info(
         state="killed", command=["python", "größe.py", "--a=b c\n"], environment={"OMP_NUM_THREADS": "2"},
         exit=ExitState(signal=9), layers=[LayerState("operators", "recorded", "why", 5, 2, 7, 11)],
-        tables=[TableState("spans", 3)], host={"cpus": 1.5, "cpu_model": "x"}, start_ns=2**62,
+        tables=[TableState("spans", 3)], host={"cpu": {"granted": 1.5, "model": "x"}}, start_ns=2**62,
     )  # fmt: skip
     Run.create(tmp_path / "a.layerscope", info)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from layerscope.model.layers import MODULES, OPERATORS, PRIMITIVES, PROCESS_COUNTERS
+from layerscope.model.layers import MODULES, OPERATORS, PRIMITIVES, PROCESS_COUNTERS, SYSTEM_COUNTERS
 from layerscope.store.reader import Reader
 
 OPERATOR = "operator"
@@ -33,7 +33,7 @@ _TIMES = f"""
 """
 _COUNTERS = f"""
     SELECT tracks.name AS category, counters.name, {_SUMS} FROM counters JOIN tracks USING (track)
-    WHERE tracks.name <> '{PROCESS_COUNTERS}' AND at_ns >= ? AND at_ns < ? GROUP BY ALL ORDER BY ALL
+    WHERE tracks.name NOT IN {SYSTEM_COUNTERS} AND at_ns >= ? AND at_ns < ? GROUP BY ALL ORDER BY ALL
 """
 _MEMORY = f"""
     SELECT 'Device Storage' AS category, 'Memory: cpu/0' AS name, {_SUMS}

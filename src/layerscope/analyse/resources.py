@@ -152,7 +152,7 @@ def _resources_per_step(
         cpu_ns=cpu_ns,
         kernel_ns=per_step("system_ns"),
         busy_cpus=cpu_ns / max(step_ns, 1),
-        cpus=_cpus(info),
+        cpus=info.granted_cpus,
         faults_minor=per_step("faults_minor"),
         faults_major=per_step("faults_major"),
     )
@@ -176,7 +176,7 @@ def _resources_of_run(info: RunInfo) -> Resources | None:
         cpu_ns=cpu_ns,
         kernel_ns=program.system_ns,
         busy_cpus=cpu_ns / program.wall_ns,
-        cpus=_cpus(info),
+        cpus=info.granted_cpus,
         faults_minor=program.faults_minor,
         faults_major=program.faults_major,
     )
@@ -209,11 +209,6 @@ def limits(counters: Counters, info: RunInfo) -> Limits:
         counters.total("storage_written_bytes", counters.roots) if write_bytes is None else write_bytes,
         counters.total_of_groups("throttled"), counters.total_of_groups("throttled_ns"),
     )  # fmt: skip
-
-
-def _cpus(info: RunInfo) -> float | None:
-    cpus = info.host.get("cpus")
-    return cpus if isinstance(cpus, (int, float)) else None
 
 
 def memory_of(counters: Counters, steps: MeasuredSteps, info: RunInfo) -> Memory | None:

@@ -104,7 +104,8 @@ def _dispatch(argv: list[str]) -> int:
     settle_temporary()
     # Words before and behind an option belong together, but for what is the program's own.
     takes_all = any(action.nargs == argparse.REMAINDER for action in one._actions)
-    return verb.run((one.parse_args if takes_all else one.parse_intermixed_args)(argv[1:]))
+    words = verb.prepared(argv[1:]) if hasattr(verb, "prepared") else argv[1:]
+    return verb.run((one.parse_args if takes_all else one.parse_intermixed_args)(words))
 
 
 def _load(name: str) -> Verb:

@@ -24,6 +24,7 @@ from layerscope.collect import agent, probe, sampler, shapes
 from layerscope.collect.prober import SWEPT_CACHES
 from layerscope.host import cgroup, clock, cpu, filesystems, frameworks, kernel, memory, system_calls
 from layerscope.model.events import Problem
+from layerscope.platform import rights
 
 OK, LIMITED, NO = "ok", "limited", "no"
 OPERATORS = "operators"
@@ -115,7 +116,8 @@ def all_checks(words: list[str]) -> Iterator[Check]:
     yield hand_over(refused)
     yield not_yet()
     yield memory_here(cgroup.facts(), memory.available_bytes())
-    yield cpus(cpu.usable_cpus(), os.cpu_count() or 1)
+    here = cpu.facts()
+    yield cpus(here.granted, len(here.online))
     yield recordings(_cwd())
     yield temporary_files(Path(tempfile.gettempdir()))
     yield cache()
@@ -169,7 +171,7 @@ def operators(program: Program, refused: dict[str, str]) -> Check:
         return Check(OPERATORS, LIMITED, f"{problem.what}: {_WINDOWS}", problem.remedy)
     for name, reason in refused.items():
         if name in ("memory", "socket"):
-            return Check(OPERATORS, LIMITED, f"the system refuses it ({reason}): {_WINDOWS}", _remedy_of_filters())
+            return Check(OPERATORS, LIMITED, f"the system refuses it ({reason}): {_WINDOWS}", rights.FILTER)
     answer = probe.known(library)
     if answer is None or not answer.complete:
         answer = answer or probe.ask(library)
@@ -260,10 +262,10 @@ def time_source(tsc: bool, has_agent: bool) -> Check:
 def hand_over(refused: dict[str, str]) -> Check:
     """How the program's memory reaches the recorder."""
     if "memory" in refused:
-        return Check("hand-over", NO, f"memfd_create is refused ({refused['memory']})", _remedy_of_filters())
+        return Check("hand-over", NO, f"memfd_create is refused ({refused['memory']})", rights.FILTER)
     if "socket" in refused:
         return Check(
-            "hand-over", NO, f"no descriptor comes over an abstract socket ({refused['socket']})", _remedy_of_filters()
+            "hand-over", NO, f"no descriptor comes over an abstract socket ({refused['socket']})", rights.FILTER
         )
     return Check("hand-over", OK, "the program can hand its rings over; /dev/shm may be small")
 
@@ -276,24 +278,23 @@ def stacks(here: kernel.Kernel, refused: dict[str, str], native: Path) -> Check:
     if "process_vm_readv" in refused:
         scope = "" if here.ptrace_scope is None else f", ptrace_scope is {here.ptrace_scope}"
         what = f"process_vm_readv is refused ({refused['process_vm_readv']}{scope}): no stack can be read"
-        return Check(subject, NO, what, _remedy_of_filters())
+        return Check(subject, NO, what, rights.FILTER)
     paranoid = "" if here.perf_event_paranoid is None else f" (perf_event_paranoid is {here.perf_event_paranoid})"
     if "perf_event_open" in refused:
         what = f"perf_event_open is refused{paranoid}: timers of the program take the place of events"
-        return Check(subject, LIMITED, what, "sysctl kernel.perf_event_paranoid=2, or docker run --cap-add PERFMON")
+        return Check(subject, LIMITED, what, rights.EVENTS)
     yama = here.ptrace_scope or 0
     if yama > 1 and (yama > 2 or os.geteuid()):
         what = f"ptrace_scope is {yama}: of threads that wait no stack is read, and the reason of few waits is known"
-        # Nobody can lower 3 before the next boot.
-        return Check(subject, LIMITED, what, "sysctl kernel.yama.ptrace_scope=1" + " at boot" * (yama > 2))
+        return Check(subject, LIMITED, what, rights.ptrace(yama))
     return Check(subject, OK, f"every thread can be sampled{paranoid}")
 
 
-def inside_the_kernel(rights: Callable[[], dict[str, int]]) -> Check:
+def inside_the_kernel(ask: Callable[[], dict[str, int]]) -> Check:
     """What of stacks needs rights that most users do not have."""
     subject = "kernel"
     try:
-        told = rights()
+        told = ask()
     except (OSError, subprocess.SubprocessError, ValueError, KeyError):
         return Check(subject, NO, "without the sampler of stacks nothing is known of the kernel")
     if not told["wakers"] and not told["kernel"]:
@@ -302,7 +303,7 @@ def inside_the_kernel(rights: Callable[[], dict[str, int]]) -> Check:
     remedy = "record as root"
     if told["kernel"]:
         lost.append("time in the kernel is one frame")
-        remedy += ", or for frames: sysctl kernel.perf_event_paranoid=1 kernel.kptr_restrict=0"
+        remedy += f", or for frames: {rights.KERNEL_FRAMES}"
     return Check(subject, LIMITED, "; ".join(lost), remedy)
 
 
@@ -406,10 +407,6 @@ def _free_bytes(folder: Path) -> int:
         return shutil.disk_usage(folder).free
     except OSError:
         return 0
-
-
-def _remedy_of_filters() -> str:
-    return "allow it in the seccomp profile of the container"
 
 
 def _cwd() -> Path | None:

@@ -57,6 +57,7 @@ def find(everything: bool = False) -> Iterator[Leftover]:
     yield from _answers(least_s)
     yield from _compiled(least_s)
     yield from _symbols(least_s)
+    yield from _measured(least_s)
 
 
 def remove(path: Path) -> None:
@@ -221,6 +222,17 @@ def _symbols(least_s: float) -> Iterator[Leftover]:
                 yield Leftover("symbols", file, "it was never completed")
             elif file.suffix == ".npy" and _age_s(file) >= least_s:
                 yield Leftover("symbols", file, _unused(_mtime_s(file)))
+
+
+def _measured(least_s: float) -> Iterator[Leftover]:
+    """What machines like this one reached with the libraries of a Python."""
+    for cache in places.caches(places.PLATFORM):
+        for file in _entries(cache):
+            if file.suffix == ".tmp" and _age_s(file) > _DRAFT_S:
+                yield Leftover("measured", file, "it was never completed")
+            elif file.suffix == ".json" and _age_s(file) >= least_s:
+                days = int(_age_s(file) // _DAY_S)
+                yield Leftover("measured", file, f"it is {days} {'day' if days == 1 else 'days'} old")
 
 
 def _entries(folder: Path) -> list[Path]:

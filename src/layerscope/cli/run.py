@@ -23,7 +23,6 @@ import resource
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -50,7 +49,7 @@ from layerscope.collect.spool import OPTIONS
 from layerscope.collect.stock_windows import NOT_AS_ASKED
 from layerscope.collect.windows import Window
 from layerscope.errors import LayerscopeError, RunError, UsageError
-from layerscope.host import cpu, frameworks
+from layerscope.host import frameworks, machine
 from layerscope.model.events import Problem
 from layerscope.model.layers import COUNTERS, OPERATORS, STACKS
 from layerscope.model.schema import SCHEMA_VERSION
@@ -300,7 +299,7 @@ def _first_info(command: list[str]) -> RunInfo:
         command=[_text(word) for word in mask(command)],
         cwd=_text(_cwd()),
         environment=kept_environment(os.environ),
-        host={"name": socket.gethostname(), **cpu.facts()},
+        host={**machine.as_json(machine.facts(ask=False)), "name": os.uname().nodename},
         started_utc=_now(),
         start_ns=time.clock_gettime_ns(time.CLOCK_MONOTONIC),
         session_pid=os.getpid(),

@@ -5,24 +5,20 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from layerscope.host import files
+
 
 def tsc_is_usable(root: Path = Path("/")) -> bool:
     """True when the kernel itself keeps time by the TSC and the CPU says that it neither varies nor stops."""
-    try:
-        source = (root / "sys/devices/system/clocksource/clocksource0/current_clocksource").read_text()
-        cpu = (root / "proc/cpuinfo").read_text()
-    except OSError:
-        return False
-    flags = next((line for line in cpu.splitlines() if line.startswith("flags")), "").split()
-    return source.strip() == "tsc" and {"constant_tsc", "nonstop_tsc"} <= set(flags)
+    source = files.text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
+    lines = files.text(root / "proc/cpuinfo").splitlines()
+    flags = next((line for line in lines if line.startswith("flags")), "").split()
+    return source == "tsc" and {"constant_tsc", "nonstop_tsc"} <= set(flags)
 
 
 def boot(root: Path = Path("/")) -> str:
     """The kernel's name for the time since it was started, another one each time; empty where it does not tell."""
-    try:
-        return (root / "proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+    return files.text(root / "proc/sys/kernel/random/boot_id")
 
 
 def monotonic_clock(root: Path = Path("/")) -> str:

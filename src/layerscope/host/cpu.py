@@ -2,48 +2,173 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+
+import msgspec
+
+from layerscope.host import cgroup, cpuinfo, files
+from layerscope.host.cgroup import Cgroup
+from layerscope.host.cpuinfo import Cpuinfo
+
+_DEVICES = "sys/devices/system/cpu"
+# What firmware calls itself in a virtual machine of an architecture whose processor does not tell; Amazon's machines
+# without a hypervisor have names that end so.
+_HYPERVISORS = ("QEMU", "KVM", "VMware", "Xen", "innotek", "Google", "Amazon EC2", "Virtual Machine", "Parallels")
+_BARE_METAL = ".metal"
+_CACHES = {"Data": "d", "Instruction": "i", "Unified": ""}
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def facts(root: Path = Path("/")) -> dict[str, Any]:
-    """`cpus` (affinity and cgroup quota respected), `cpus_online`, `cpu_model`, `memory_bytes`, `kernel`."""
-    cpuinfo = _read(root / "proc/cpuinfo")
-    model = next((line.partition(":")[2].strip() for line in cpuinfo.splitlines() if line.startswith("model name")), "")
-    memory = next(
-        (line.split()[1] for line in _read(root / "proc/meminfo").splitlines() if line.startswith("MemTotal")), "0"
+class Cpu(msgspec.Struct, frozen=True):
+    """What is not told is empty or None.
+
+    `online`, `offline`, `allowed`, `isolated`: numbers of CPUs; `allowed` by affinity and cpuset of the process (of any
+    of its threads), `granted`: how much CPU time a limit leaves of those, in CPUs (all control groups on the way up,
+    both versions); 0 where no number is known. `machine`: the architecture in the kernel's word (x86_64, aarch64).
+    `sockets`, `cores`: of the online ones. `smt`: the kernel's word for hardware threads: on, off, forceoff,
+    notsupported, notimplemented. `faster`, `slower`: CPUs of unlike kinds (P and E cores), empty where all are alike.
+    `governor`: of the allowed ones, several with commas between them. `boost`: above the base frequency.
+    `caches`: bytes of one cache of that level and kind, such as {"L1d": 32768, "L2": 1048576}, of the first CPU.
+    """
+
+    model: str = ""
+    vendor: str = ""
+    machine: str = ""
+    online: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+    allowed: tuple[int, ...] = ()
+    isolated: tuple[int, ...] = ()
+    granted: float = 0.0
+    sockets: int | None = None
+    cores: int | None = None
+    smt: str = ""
+    faster: tuple[int, ...] = ()
+    slower: tuple[int, ...] = ()
+    governor: str = ""
+    boost: bool | None = None
+    most_mhz: int | None = None
+    caches: dict[str, int] = msgspec.field(default_factory=dict)
+    is_virtual: bool = False
+    clocksource: str = ""
+
+
+def facts(
+    root: Path = Path("/"), pid: int | None = None, info: Cpuinfo | None = None, group: Cgroup | None = None
+) -> Cpu:
+    """The CPUs of the machine below `root`, for process `pid`, else for this one.
+
+    `info`, `group`: what is already known of them, read here where it is not.
+    """
+    info = info or cpuinfo.read(root)
+    group = group or cgroup.facts(root, pid)
+    devices = root / _DEVICES
+    online = files.listed(files.text(devices / "online")) or info.processors
+    not_online = files.listed(files.text(devices / "offline"))
+    allowed = _allowed(_affinity(root, pid), online, not_online) or _allowed(group.cpuset, online, not_online) or online
+    # LXCFS numbers the online ones of its containers anew.
+    online = online if set(allowed) <= set(online) else allowed
+    present = files.listed(files.text(devices / "present"))
+    faster, slower = _kinds(root, online)
+    return Cpu(
+        model=info.model,
+        vendor=info.vendor,
+        machine=files.text(root / "proc/sys/kernel/arch") or info.machine,
+        online=online,
+        offline=tuple(sorted(set(not_online) & set(present))) if present else not_online,
+        allowed=allowed,
+        isolated=files.listed(files.text(devices / "isolated")),
+        granted=min(float(len(allowed)), group.cpus or float(len(allowed))),
+        sockets=_count(devices, online, ("package_cpus_list", "core_siblings_list")) or info.sockets,
+        cores=_count(devices, online, ("core_cpus_list", "thread_siblings_list")) or info.cores,
+        smt=files.text(devices / "smt/control"),
+        faster=faster,
+        slower=slower,
+        governor=_governor(devices, allowed),
+        boost=_boost(devices),
+        most_mhz=_most_mhz(devices, (*faster[:1], *online[:1])),
+        caches=_caches(devices / f"cpu{online[0]}/cache") if online else {},
+        is_virtual="hypervisor" in info.flags or (not info.first.get("flags") and _is_virtual_firmware(root)),
+        clocksource=files.text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
     )
-    return {
-        "cpus": usable_cpus(root),
-        "cpus_online": os.cpu_count() or 1,
-        "cpu_model": model,
-        "memory_bytes": int(memory) * 1024,
-        "kernel": os.uname().release,
-        "machine": os.uname().machine,
-    }
 
 
-def usable_cpus(root: Path = Path("/")) -> float:
-    """CPUs this process may use: its affinity mask, cut by a cgroup quota (v2 `cpu.max`, v1 `cpu.cfs_quota_us`)."""
-    allowed: float = len(os.sched_getaffinity(0))
-    quota = _quota(root)
-    return min(allowed, quota) if quota else allowed
+def _affinity(root: Path, pid: int | None) -> tuple[int, ...]:
+    """Where threads may run, by their masks; a bound main thread says nothing of the others."""
+    process = root / "proc" / ("self" if pid is None else str(pid))
+    threads = [] if pid is None else [process / "task" / name / "status" for name in files.names(process / "task")]
+    found: set[int] = set()
+    for path in threads or [process / "status"]:
+        found.update(files.listed(files.fields(path).get("Cpus_allowed_list", "")))
+    return tuple(found)
 
 
-def _quota(root: Path) -> float | None:
-    limit = _read(root / "sys/fs/cgroup/cpu.max").split()
-    if len(limit) == 2 and limit[0] != "max":
-        return int(limit[0]) / int(limit[1])
-    quota = _read(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us").strip()
-    period = _read(root / "sys/fs/cgroup/cpu/cpu.cfs_period_us").strip()
-    if quota and period and int(quota) > 0:
-        return int(quota) / int(period)
-    return None
+def _allowed(mask: Iterable[int], online: Iterable[int], offline: Iterable[int]) -> tuple[int, ...]:
+    """The CPUs of `mask` that run: a mask may have all that the machine could ever get."""
+    left = set(mask) - set(offline)
+    return tuple(sorted(left & set(online) or left))
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
+def _count(devices: Path, online: tuple[int, ...], names: tuple[str, str]) -> int | None:
+    """How many groups of CPUs the lists called `names` (new and old name) tell; None where one is missing."""
+    seen: set[int] = set()
+    count = 0
+    for cpu in online:
+        if cpu not in seen:
+            topology = devices / f"cpu{cpu}/topology"
+            members = files.listed(files.text(topology / names[0])) or files.listed(files.text(topology / names[1]))
+            if cpu not in members:
+                return None
+            seen.update(members)
+            count += 1
+    return count or None
+
+
+def _kinds(root: Path, online: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The faster and the slower CPUs: Intel's by their counting units, others by what the scheduler thinks of them."""
+    by_units = (files.listed(files.text(root / f"sys/devices/{unit}/cpus")) for unit in ("cpu_core", "cpu_atom"))
+    faster, slower = (tuple(sorted(set(cpus) & set(online))) for cpus in by_units)
+    if faster and slower:
+        return faster, slower
+    if not online or not (root / _DEVICES / f"cpu{online[0]}/cpu_capacity").exists():
+        return (), ()
+    capacities = {cpu: files.number(root / _DEVICES / f"cpu{cpu}/cpu_capacity") or 0 for cpu in online}
+    most = max(capacities.values())
+    slower = tuple(cpu for cpu in online if capacities[cpu] < most)
+    return (tuple(cpu for cpu in online if cpu not in set(slower)), slower) if slower else ((), ())
+
+
+def _governor(devices: Path, cpus: tuple[int, ...]) -> str:
+    if not cpus or not (devices / f"cpu{cpus[0]}/cpufreq").is_dir():
         return ""
+    told = {files.text(devices / f"cpu{cpu}/cpufreq/scaling_governor") for cpu in cpus}
+    return ", ".join(sorted(told - {""}))
+
+
+def _boost(devices: Path) -> bool | None:
+    """By acpi-cpufreq and its like, or by intel_pstate, which says the contrary."""
+    told = {"0": False, "1": True}.get(files.text(devices / "cpufreq/boost"))
+    return told if told is not None else {"0": True, "1": False}.get(files.text(devices / "intel_pstate/no_turbo"))
+
+
+def _most_mhz(devices: Path, cpus: tuple[int, ...]) -> int | None:
+    told = (files.number(devices / f"cpu{cpu}/cpufreq/cpuinfo_max_freq") for cpu in cpus)
+    return next((khz // 1000 for khz in told if khz), None)
+
+
+def _caches(folder: Path) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in files.names(folder):
+        if name.startswith("index"):
+            level, kind, size = (files.text(folder / name / part) for part in ("level", "type", "size"))
+            count = files.whole(size[:-1])
+            if kind in _CACHES and level.isdecimal() and count is not None and size[-1:] in _UNITS:
+                found[f"L{level}{_CACHES[kind]}"] = count * _UNITS[size[-1]]
+    return found
+
+
+def _is_virtual_firmware(root: Path) -> bool:
+    if files.text(root / "sys/hypervisor/type"):
+        return True
+    told = [files.text(root / "sys/class/dmi/id" / name) for name in ("sys_vendor", "product_name")]
+    return any(word in line for word in _HYPERVISORS for line in told) and not told[1].endswith(_BARE_METAL)

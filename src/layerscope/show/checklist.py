@@ -1,4 +1,7 @@
-"""Checks as text: one line each with its state in front, its remedy below, folded at the width of a terminal."""
+"""Checks as text: one line each with its state in front, folded at the width of a terminal, and its remedy below.
+
+A remedy stays on one line, however long: it is there to be pasted.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def write(rows: Sequence[Sequence[str]], stream: TextIO) -> None:
         head = f"{state:<{_WIDTHS[0]}}{subject:<{_WIDTHS[1]}}"
         stream.write(folded(head, what, width))
         if remedy:
-            stream.write(folded(" " * sum(_WIDTHS), f"Remedy: {remedy}", width))
+            stream.write(folded(" " * sum(_WIDTHS), f"Remedy: {remedy}", 0))
 
 
 def folded(head: str, words: str, width: int) -> str:

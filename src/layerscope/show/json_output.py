@@ -8,9 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
@@ -44,6 +44,18 @@ def write_pieces(
             separator = b","
     tail = {"problems": [asdict(problem) for problem in problems], "notes": [], "totals": {}}
     stream.write(b"]," + msgspec.json.encode(tail)[1:] + b"\n")
+
+
+def write_rows(
+    columns: Sequence[ResultColumn], rows: Iterable[Sequence[Any]], stream: BinaryIO, command: str, table: str,
+    more: Mapping[str, Any],
+) -> None:  # fmt: skip
+    """Write rows that are no recording's: the same object, with what is `more` beside them."""
+    told = {
+        "schema": SCHEMA_VERSION, "command": command, "run": "", "table": table, "columns": _about(columns),
+        "rows": list(rows), "problems": [], "notes": [], "totals": {}, **more,
+    }  # fmt: skip
+    stream.write(msgspec.json.encode(told) + b"\n")
 
 
 def _about(columns: Sequence[ResultColumn]) -> list[dict[str, str]]:

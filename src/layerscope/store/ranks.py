@@ -112,7 +112,7 @@ def merged(outer: RunInfo, infos: Sequence[RunInfo]) -> RunInfo:
     return msgspec.structs.replace(
         outer,
         state=next((state for state in ("running", "killed") if state in states), "finished"),
-        host={**first.host, "cpus": _cpus(infos)},
+        host=_host(infos),
         start_ns=first.start_ns,
         started_utc=min(info.started_utc for info in infos),
         finished_utc=max(info.finished_utc for info in infos),
@@ -129,10 +129,11 @@ def merged(outer: RunInfo, infos: Sequence[RunInfo]) -> RunInfo:
     )  # fmt: skip
 
 
-def _cpus(infos: Sequence[RunInfo]) -> float:
-    """Those of all hosts together; ranks on one host share them."""
-    of_host = {info.host.get("name"): info.host.get("cpus") or 0 for info in infos}
-    return sum(of_host.values())
+def _host(infos: Sequence[RunInfo]) -> dict[str, Any]:
+    """That of the first rank, with the CPUs of all hosts together; ranks on one host share them."""
+    of_host = {info.host.get("name"): info.granted_cpus or 0 for info in infos}
+    cpu = infos[0].host_fact("cpu")
+    return {**infos[0].host, "cpu": {**(cpu if isinstance(cpu, dict) else {}), "granted": sum(of_host.values())}}
 
 
 def _layers(infos: Sequence[RunInfo]) -> list[LayerState]:

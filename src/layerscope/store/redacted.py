@@ -36,7 +36,14 @@ from layerscope.store.reader import table_files
 from layerscope.store.run import LayerState, Run, RunInfo
 from layerscope.store.writer import arrow_schema, parquet_options
 
-_HOST_FACTS = ("cpus", "cpus_online", "cpu_model", "memory_bytes", "machine")
+# Of the facts about the machine (host/machine.py), those that thousands of machines share.
+_HOST_FACTS = {
+    "cpu": ("model", "vendor", "machine", "online", "allowed", "granted", "sockets", "cores", "smt", "faster", "slower",
+            "governor", "boost", "most_mhz", "caches", "is_virtual", "clocksource"),
+    "isa": ("architecture", "flags", "support", "amx", "level"),
+    "cgroup": ("version", "memory_limit_bytes", "cpus"),
+    "memory": ("total_bytes", "swap_bytes", "thp", "thp_defrag", "huge_pages", "swappiness", "overcommit"),
+}  # fmt: skip
 # Columns of text that say nothing about whose recording it is. One that is neither here nor changed is dropped.
 _KEPT = frozenset(
     (
@@ -150,9 +157,12 @@ def program_of(command_line: str) -> str:
 
 
 def _info(info: RunInfo, codes: _Codes, masked: Callable[[str], str]) -> RunInfo:
-    host: dict[str, Any] = {key: info.host[key] for key in _HOST_FACTS if key in info.host}
-    if kernel := re.match(r"\d+(\.\d+)*", str(info.host.get("kernel", ""))):
-        host["kernel"] = kernel[0]
+    host: dict[str, Any] = {}
+    for section, names in _HOST_FACTS.items():
+        if told := {name: value for name in names if (value := info.host_fact(section, name)) is not None}:
+            host[section] = told
+    if kernel := re.match(r"\d+(\.\d+)*", str(info.host_fact("kernel", "release") or "")):
+        host["kernel"] = {"release": kernel[0]}
     layers = [msgspec.structs.replace(layer, problem=masked(layer.problem)) for layer in info.layers]
     return _redacted_info(info, codes, host, layers)
 

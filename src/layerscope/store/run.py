@@ -81,7 +81,10 @@ class ProgramState(msgspec.Struct):
 
 
 class RunInfo(msgspec.Struct):
-    """`run.json`. States: running, finished (the program ended by itself or was ended), killed."""
+    """`run.json`. States: running, finished (the program ended by itself or was ended), killed.
+
+    `host`: the facts about the machine, as host/machine.py writes them; of an imported trace at most its name.
+    """
 
     schema: int
     layerscope: str
@@ -103,6 +106,19 @@ class RunInfo(msgspec.Struct):
     cost: RecordingCost = msgspec.field(default_factory=RecordingCost)
     program: ProgramState = msgspec.field(default_factory=ProgramState)
     versions: dict[str, str] = {}
+
+    def host_fact(self, *names: str) -> Any:
+        """What `host` says under these names, one inside the other; None where it does not."""
+        found: Any = self.host
+        for name in names:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+    @property
+    def granted_cpus(self) -> float | None:
+        """CPUs that the program could use at once (affinity, limits of its control group); None where not known."""
+        cpus = self.host_fact("cpu", "granted")
+        return cpus if isinstance(cpus, (int, float)) and cpus > 0 else None
 
 
 class Run:

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 SIDES = "AB"
 # What a host is called, of the facts that `run.json` keeps about it.
 _HOST = {
-    "name": "host",
-    "cpus": "usable CPUs",
-    "cpu_model": "CPU",
-    "kernel": "kernel",
-    "memory_bytes": "memory (bytes)",
+    ("name",): "host",
+    ("cpu", "granted"): "usable CPUs",
+    ("cpu", "model"): "CPU",
+    ("kernel", "release"): "kernel",
+    ("memory", "total_bytes"): "memory (bytes)",
+    ("cpu", "governor"): "governor",
+    ("memory", "thp"): "transparent huge pages",
+    ("isa", "amx"): "AMX",
 }
 _OTHER_STATISTIC = {
     MEDIAN: "The median is compared; --mean compares the mean.",
@@ -88,17 +91,21 @@ def _different(steps: Sequence[Steps], a: RunInfo, b: RunInfo) -> list[tuple[str
         pairs.append(("processes with steps", steps[0].processes, steps[1].processes))
     pairs.append(("layerscope", a.layerscope, b.layerscope))
     pairs += _values(a.versions, b.versions)
-    pairs += [(word, a.host.get(key, ""), b.host.get(key, "")) for key, word in _HOST.items()]
+    pairs += [(word, a.host_fact(*names), b.host_fact(*names)) for names, word in _HOST.items()]
     pairs += _values(a.environment, b.environment, missing="not set")
     left_layers, right_layers = ({f"layer {layer.name}": layer.state for layer in info.layers} for info in (a, b))
     pairs += _values(left_layers, right_layers, missing="not there")
     # What is not known, or was taken out before the recording was shared, is not a difference.
-    unknown = ("", MASK)
+    unknown = ("", None, MASK)
     return [
-        (what, str(left), str(right))
+        (what, _said(left), _said(right))
         for what, left, right in pairs
         if left != right and left not in unknown and right not in unknown
     ]
+
+
+def _said(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _values(a: Mapping[str, str], b: Mapping[str, str], missing: str = "") -> list[tuple[str, Any, Any]]:

@@ -24,7 +24,8 @@ from layerscope.model.layers import KINDS
 OPEN_HEAD_BYTES = 16
 # A name may arrive a little after the first span that has it; beyond this many spans it never will.
 _WAIT_FOR_NAMES_SPANS = 2_000_000
-_STEPS, _WINDOWS = (layout.MARK_STEP,), (layout.MARK_OPENED, layout.MARK_CLOSED)
+_STEPS = (layout.MARK_STEP,)
+_WINDOWS = (layout.MARK_OPENED, layout.MARK_CLOSED, layout.MARK_BEGINS, layout.MARK_ENDS)
 _SPAN = np.dtype(
     [
         ("start", "<i8"),

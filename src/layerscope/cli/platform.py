@@ -1,0 +1,177 @@
+"""Look at the machine under a program: what costs it speed here, how that is seen, and the line that changes it.
+
+Nothing is run and nothing is changed: /proc, /sys and the files of control groups are read. --pid looks at a process
+that runs, from outside: its threads against the CPUs that it is granted, its libraries, its variables; it is watched
+for 5 seconds. --measure runs matrix products and copies of memory in the Python of the active environment, up to 20 s.
+
+Each line is error, warning, note, ok, or unseen: the machine does not tell, which is not the same as well. The exit
+status is 0, with --fail-on 1 when a check is as bad or worse, and 125 when layerscope itself fails. docs/platform.md
+explains the checks.
+
+    layerscope platform
+    layerscope platform --pid 4711
+    layerscope platform --json > a.json; layerscope platform --compare a.json    # the second on another machine
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from layerscope.errors import ReadError, UsageError
+
+if TYPE_CHECKING:
+    from layerscope.platform.check import Check, Seen
+    from layerscope.platform.comparing import Difference, Side
+
+FAILED = 1
+_WATCH_S, _LONGEST_S = 5.0, 86_400.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `platform`."""
+    parser.add_argument("--pid", type=int, metavar="PID", help="look at this process; nothing is attached to it")
+    parser.add_argument(
+        "--watch", type=float, metavar="SECONDS",
+        help=f"look how often threads are held back, and who else works, for so long (with --pid {_WATCH_S:g}, else 0)",
+    )  # fmt: skip
+    parser.add_argument("--measure", action="store_true", help="measure what libraries and memory reach, up to 20 s")
+    parser.add_argument(
+        "--compare", metavar="OTHER", help="what differs from another machine: its --json, or a recording made there"
+    )
+    parser.add_argument("--fail-on", choices=("warning", "error"), help="exit with 1 if any check is so bad, or worse")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing: only the exit status")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the checks, or what differs; 1 if --fail-on says so."""
+    from layerscope.platform import checking
+
+    there = _other(arguments.compare) if arguments.compare else None
+    seen = _look(arguments)
+    found = checking.judged(seen)
+    if there is not None:
+        from layerscope.platform.comparing import Side, differences
+
+        _print_differences(differences(Side(seen.machine, tuple(found), seen.measured), there), seen, there, arguments)
+    elif arguments.json:
+        _print_json(found, seen)
+    elif not arguments.quiet:
+        _print(found, seen)
+    return FAILED if arguments.fail_on and checking.fails(found, arguments.fail_on) else 0
+
+
+def _look(arguments: argparse.Namespace) -> Seen:
+    """Everything that was asked for."""
+    from layerscope.host import machine, process, watch
+    from layerscope.platform.check import Seen
+
+    seconds = arguments.watch if arguments.watch is not None else _WATCH_S if arguments.pid is not None else 0.0
+    if not (0 <= seconds <= _LONGEST_S):  # nan too
+        raise UsageError(f"--watch takes seconds from 0 to {_LONGEST_S:,.0f}, not {arguments.watch:g}")
+    here = machine.facts(pid=arguments.pid)
+    if seconds and sys.stderr.isatty() and not arguments.quiet:
+        whom = "the machine" if arguments.pid is None else f"process {arguments.pid}"
+        print(f"layerscope: watching {whom} for {seconds:g} s", file=sys.stderr)
+    watched = watch.watch(seconds, pid=arguments.pid) if seconds else None
+    measured = None
+    if arguments.measure:
+        from layerscope.host import frameworks
+        from layerscope.platform import measuring
+
+        measured = measuring.measure(frameworks.program_python(os.environ)[0], machine=here)
+    variables = here.process.variables if here.process is not None else process.variables(_shell())
+    return Seen(here, watched, measured, variables)
+
+
+def _other(name: str) -> Side:
+    """The machine that `name` tells of: a file of --json, or the host of a recording."""
+    import msgspec
+
+    from layerscope.platform import document
+
+    path = Path(name)
+    if path.is_file() and path.name != "run.json" and not path.name.endswith(".zip"):
+        try:
+            data = msgspec.json.decode(path.read_bytes())
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            what = f"{name} is not JSON ({error}). Make it there: layerscope platform --json > there.json"
+            raise ReadError(what) from error
+        return document.side(data if isinstance(data, dict) else {}, name)
+    from layerscope.cli._open import open_folder
+    from layerscope.store.run import find_run
+
+    return document.side({"machine": open_folder(find_run(name)).info.host}, name)
+
+
+def _shell() -> str:
+    """The environment of the shell, as the kernel keeps that of a process."""
+    return "\0".join(f"{name}={value}" for name, value in os.environ.items())
+
+
+def _print(found: list[Check], seen: Seen) -> None:
+    from layerscope.platform import checking
+    from layerscope.show import checklist
+
+    print(_headline(seen))
+    rows = [(check.subject, check.state, _said(check), check.remedy) for check in checking.worst_first(found)]
+    checklist.write(rows, sys.stdout)
+    print(checking.count_sentence(found))
+    sys.stdout.flush()
+    print(f"Next: {_next_command(seen)}", file=sys.stderr)
+
+
+def _said(check: Check) -> str:
+    return f"{check.evidence}. {check.consequence}" if check.consequence else check.evidence
+
+
+def _headline(seen: Seen) -> str:
+    """Which machine this is about, and which process."""
+    from layerscope.show.terminal import printable
+
+    machine = seen.machine
+    parts = [machine.name, machine.cpu.model or machine.isa.architecture, f"Linux {machine.kernel.release}"]
+    if machine.process is not None:
+        inside = f" ({machine.process.namespace_pid} in its container)" if machine.process.namespace_pid else ""
+        parts.append(f"process {machine.process.pid}{inside}: {machine.process.name}")
+    return printable(", ".join(filter(None, parts)))
+
+
+def _next_command(seen: Seen) -> str:
+    if seen.machine.process is None and seen.measured is None:
+        return "layerscope platform --measure, or --pid PID for a program that runs"
+    return "layerscope tune -- python train.py"
+
+
+def _print_json(found: list[Check], seen: Seen) -> None:
+    from layerscope.platform import checking, document
+
+    more = {"totals": checking.totals(found), **document.facts(seen)}
+    _write_json("checks", document.COLUMNS, [document.row(check) for check in found], more)
+
+
+def _write_json(table: str, names: Sequence[str], rows: Sequence[Sequence[str]], more: dict[str, Any]) -> None:
+    from layerscope.analyse.result import ResultColumn
+    from layerscope.show import json_output
+
+    sys.stdout.flush()
+    columns = [ResultColumn(name, "string", "", "") for name in names]
+    json_output.write_rows(columns, rows, sys.stdout.buffer, "platform", table, more)
+
+
+def _print_differences(found: list[Difference], seen: Seen, there: Side, arguments: argparse.Namespace) -> None:
+    from layerscope.platform import document
+
+    rows = [(difference.subject, difference.here, difference.there, difference.why) for difference in found]
+    names = ("subject", "here", "there", "why")
+    if arguments.json:
+        _write_json("differences", names, rows, document.facts(seen))
+    elif not arguments.quiet:
+        from layerscope.show import sides
+
+        sides.write(rows, (seen.machine.name or "here", there.machine.name or arguments.compare), sys.stdout)

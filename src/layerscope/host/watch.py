@@ -1,0 +1,140 @@
+"""What a machine, a control group and a process did while we looked: the difference of two readings."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from layerscope.host import cgroup, files, noise
+from layerscope.host.noise import CpuTime
+
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Over `seconds`. None: not told.
+
+    `periods`, `throttled`: of the control group's limit of CPU time, and in how many of them threads were kept off
+    their CPUs; `throttled_ns`: for how long, each CPU by itself. `steal_share`, `busy_share`: of the machine's time.
+    `process_cpus`: CPUs that the process used on average (the kernel counts in steps of a hundredth of a second);
+    `process_threads`: how many of its threads used any; `faults`: its page faults.
+    """
+
+    seconds: float
+    periods: int | None = None
+    throttled: int | None = None
+    throttled_ns: int | None = None
+    steal_share: float | None = None
+    busy_share: float | None = None
+    process_cpus: float | None = None
+    process_threads: int | None = None
+    faults: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the kernel had counted at one moment. `group`: the folders that say so; `start`: when the process began, in
+    ticks since the machine did; `threads_ns`: CPU time of each of its threads.
+    """
+
+    at_ns: int
+    group: tuple[Path, ...] = ()
+    throttling: tuple[int | None, int | None, int | None] = (None, None, None)
+    cpu: CpuTime | None = None
+    start: int | None = None
+    process_ns: int | None = None
+    faults: int | None = None
+    threads_ns: Mapping[int, int] = field(default_factory=dict)
+
+
+def watch(seconds: float, root: Path = Path("/"), pid: int | None = None) -> Watched:
+    """Look for `seconds` at the machine and at process `pid`, else at the control group of this one."""
+    before = read(root, pid)
+    time.sleep(seconds)
+    return difference(before, read(root, pid))
+
+
+def read(root: Path = Path("/"), pid: int | None = None) -> Reading:
+    """What is counted now; of a process only where one is named."""
+    group = cgroup.group_of(pid, root)
+    start = process_ns = faults = None
+    threads: dict[int, int] = {}
+    if pid is not None:
+        fields = _stat(root / "proc" / str(pid))
+        if fields:
+            faults, process_ns, start = fields[7] + fields[9], (fields[11] + fields[12]) * _TICK_NS, fields[19]
+        threads = _threads(root / "proc" / str(pid) / "task")
+    return Reading(
+        time.monotonic_ns(), group.key, group.throttling(), noise.cpu_time(root), start, process_ns, faults, threads
+    )
+
+
+def difference(before: Reading, after: Reading) -> Watched:
+    """What happened between two readings; of what was another thing then, or ran backwards, nothing is told."""
+    seconds = (after.at_ns - before.at_ns) / 1e9
+    is_same_group = before.group == after.group
+    periods, throttled, throttled_ns = (
+        _grown(a, b) if is_same_group else None for a, b in zip(before.throttling, after.throttling, strict=True)
+    )
+    is_same = before.start is not None and before.start == after.start
+    used_ns = _grown(before.process_ns, after.process_ns) if is_same else None
+    steal, busy = _shares(before.cpu, after.cpu)
+    return Watched(
+        seconds=seconds,
+        periods=periods,
+        throttled=throttled,
+        throttled_ns=throttled_ns,
+        steal_share=steal,
+        busy_share=busy,
+        process_cpus=used_ns / 1e9 / seconds if used_ns is not None and seconds > 0 else None,
+        process_threads=_busy_threads(before.threads_ns, after.threads_ns) if is_same else None,
+        faults=_grown(before.faults, after.faults) if is_same else None,
+    )
+
+
+def _shares(before: CpuTime | None, after: CpuTime | None) -> tuple[float | None, float | None]:
+    """Of stolen and of used CPU time between two readings."""
+    if before is None or after is None or after.total <= before.total:
+        return None, None
+    total = after.total - before.total
+    # The kernel corrects idle time backwards at times.
+    idle, steal = max(0, after.idle - before.idle), max(0, after.steal - before.steal)
+    return min(1.0, steal / total), max(0.0, (total - idle - steal) / total)
+
+
+def _busy_threads(before: Mapping[int, int], after: Mapping[int, int]) -> int | None:
+    if not after:
+        return None
+    return sum(used_ns > before.get(thread, 0) for thread, used_ns in after.items())
+
+
+def _grown(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None or after < before else after - before
+
+
+def _threads(folder: Path) -> dict[int, int]:
+    """CPU time of each thread: exact by schedstat, where the kernel has it, else in its ticks."""
+    found: dict[int, int] = {}
+    for name in files.names(folder):
+        exact = files.whole(files.text(folder / name / "schedstat").partition(" ")[0])
+        fields = _stat(folder / name) if exact is None else ()
+        used = exact if exact is not None else (fields[11] + fields[12]) * _TICK_NS if fields else None
+        if name.isdecimal() and used is not None:
+            found[int(name)] = used
+    return found
+
+
+def _stat(folder: Path) -> tuple[int, ...]:
+    """Fields of proc(5)'s stat from the third on (the first, a letter, as 0); empty where it is not told in full.
+
+    10 minflt, 12 majflt, 14 utime, 15 stime, 22 starttime are here 7, 9, 11, 12, 19.
+    """
+    # The name in parentheses may hold spaces and parentheses itself: split after the last one.
+    words = files.text(folder / "stat").rpartition(")")[2].split()
+    numbers = [files.whole(word) for word in words[1:20]]
+    known = [number for number in numbers if number is not None]
+    return (0, *known) if len(known) == len(numbers) == 19 else ()

@@ -1,0 +1,68 @@
+"""What was measured last is kept in the user's cache: recordings made later say by it what the machine reaches."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from layerscope import places
+from layerscope.host.machine import Machine
+from layerscope.platform.measured import TORCH, Measured
+
+# Of one kind of machine: as many Pythons, or builds of torch, as somebody may have in use.
+_MOST = 8
+
+
+def keep(machine: Machine, measured: Measured) -> None:
+    """Keep it, in place of what the same machine, Python and build of torch had; without a cache it is not kept.
+
+    What has no rates at all is not worth it.
+    """
+    folder = next(iter(places.caches(places.PLATFORM)), None)
+    if folder is None or not measured.rates:
+        return
+    build = next((f"{one.version} {one.path}" for one in measured.libraries if one.name == TORCH), "")
+    path = folder / f"{_machine_key(machine)}-{_digest(f'{measured.python} {build}')}.json"
+    with contextlib.suppress(OSError):
+        places.make(folder)
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_bytes(msgspec.json.encode(measured))
+        os.replace(temporary, path)
+        for old in _newest_first(folder, machine)[_MOST:]:
+            old.unlink()
+
+
+def kept(machine: Machine, python: str = "") -> Measured | None:
+    """The newest that was measured on such a machine with so many CPUs granted, by `python` if it is named.
+
+    None where there is none. It costs the reading of one small file.
+    """
+    for folder in places.caches(places.PLATFORM):
+        for path in _newest_first(folder, machine):
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                found = msgspec.json.decode(path.read_bytes(), type=Measured)
+                if not python or found.python == python:
+                    return found
+    return None
+
+
+def _newest_first(folder: Path, machine: Machine) -> list[Path]:
+    def taken(path: Path) -> float:
+        try:
+            return path.stat().st_mtime
+        except OSError:  # another process has removed it
+            return 0.0
+
+    return sorted(folder.glob(f"{_machine_key(machine)}-*.json"), key=taken, reverse=True)
+
+
+def _machine_key(machine: Machine) -> str:
+    return _digest(f"{machine.cpu.model} {machine.cpu.granted:g} {len(machine.cpu.allowed)}")
+
+
+def _digest(words: str) -> str:
+    return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]

@@ -1,0 +1,55 @@
+"""How many threads compute: one, half of the cores, all cores, what the limit of CPU time leaves, all CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from layerscope.tune import libraries
+from layerscope.tune.setting import Place, Setting
+
+ORDER, STAGE = 10, 1
+# Libraries take OMP_NUM_THREADS where their own variable is not set; where the user has set that, it would win.
+_OWN = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def choices(place: Place) -> Iterator[Setting]:
+    """Each number once, without that of the default where it is known."""
+    reads_omp = libraries.reads_omp_threads(place) is not False
+    has_tensorflow = libraries.has(place, "libtensorflow")
+    if not reads_omp and not has_tensorflow:
+        return
+    for count, because in numbers(place).items():
+        if count == default(place):
+            continue
+        names = ["OMP_NUM_THREADS"] if reads_omp else []
+        names += [name for name in _OWN if name in place.environment]
+        names += ["TF_NUM_INTRAOP_THREADS"] if has_tensorflow else []
+        yield Setting(f"threads={count}", {name: str(count) for name in names}, because=because)
+
+
+def numbers(place: Place) -> dict[int, str]:
+    """Each number with why it may be good. Beyond a limit of CPU time they would only be throttled."""
+    cpu = place.machine.cpu
+    logical = len(cpu.allowed) or len(cpu.online) or 1
+    granted = max(1, int(cpu.granted)) if 0 < cpu.granted < logical else logical
+    cores = min(cpu.cores or logical, granted)
+    found = {granted: "as many as the limit of CPU time leaves"} if granted < logical else {}
+    found.setdefault(1, "nothing to share out, nobody to wait for")
+    found.setdefault(cores, "one for each core")
+    found.setdefault(max(1, cores // 2), "half of them: less memory traffic, and room for others")
+    found.setdefault(granted, "one for each CPU that the kernel counts")
+    return found
+
+
+def default(place: Place) -> int | None:
+    """How many the program has as it is, where that is known."""
+    if place.threads is not None:
+        return place.threads
+    first = place.environment.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if first.isdecimal():
+        return int(first)
+    cpu = place.machine.cpu
+    # A runtime of OpenMP begins one thread for each CPU it may use, PyTorch with MKL one for each core: the same number
+    # where no core has two hardware threads. None of them knows of a limit of CPU time.
+    is_same = len(cpu.allowed) == 1 or (cpu.cores is not None and cpu.cores == len(cpu.online))
+    return len(cpu.allowed) if is_same and cpu.allowed else None

@@ -1,0 +1,157 @@
+"""Steps of a program that is timed and not recorded: our agent in it marks where each begins, and keeps nothing else.
+
+What a step is say the rules of `layerscope.analyse.steps`, counted as they happen (`native/agent/steps.c`): outside of
+windows PyTorch does not even call us for operators. A step by an optimizer or a mark ends where the next one begins,
+with what lies between them; by a loader it ends where the next batch is asked for; a request ends where the last call
+of a module in it returns. The first one, of which the begin is not known, is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerscope.analyse.steps import warmup
+from layerscope.collect import agent, layout, spool
+from layerscope.collect.layers import counters
+from layerscope.collect.layers.operators import Decoder
+from layerscope.collect.windows import Window
+
+# It holds no step, so that nothing is recorded: the agent then says where each step begins (native/agent/windows.c).
+EVERY_STEP = Window(first=1, last=1)
+_RULE_BITS = layout.WINDOW_BY_TIME - 1
+_CPU = counters.NAMES.index("cpu_ns")
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The steps of a trial that are not warm-up, of all processes with steps by the strongest rule.
+
+    `dur_ns` of each; `cpu_ns`: CPU time of all processes between the first one's begin and the last one's end, divided
+    by their number; 0 where nobody read it.
+    """
+
+    rule: str
+    dur_ns: Int64s
+    cpu_ns: float
+
+
+def without_collectors(environment: dict[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a recorded program without what has oneDNN and others load the agent too."""
+    ours = {agent.SETTINGS, agent.ITT, agent.NVTX, agent.JIT}
+    return {name: value for name, value in environment.items() if name not in ours or name in before}
+
+
+def read(raw: Path) -> Counted | None:
+    """The steps in the raw files below `raw`; None where there are none."""
+    decoders = [_decoded(path) for path in spool.spools(raw)]
+    found = [(rule, begins, ends) for decoder in decoders for rule, begins, ends in [_steps(decoder)] if len(begins)]
+    if not found:
+        return None
+    strongest = max(rule for rule, _, _ in found)
+    kept = []
+    for rule, begins, ends in found:
+        is_warm = ~warmup(ends - begins)
+        if rule == strongest:
+            kept.append((begins[is_warm], ends[is_warm]))
+    begins, ends = (np.concatenate(column) for column in zip(*kept, strict=True))
+    spent_ns = _cpu_ns(decoders, int(begins.min()), int(ends.max()))
+    return Counted(_NAMES[strongest], ends - begins, spent_ns / len(begins))
+
+
+_NAMES = {
+    layout.RULE_REQUEST: "request", layout.RULE_LOADER: "loader", layout.RULE_OPTIMIZER: "optimizer",
+    layout.RULE_MARK: "mark", layout.RULE_NAMED: "mark",
+}  # fmt: skip
+
+
+class LiveSteps:
+    """Counts the steps of a program that still runs, by the raw files that grow."""
+
+    def __init__(self, raw: Path) -> None:
+        self._raw = raw
+        self._readers: dict[Path, spool.SpoolReader] = {}
+        self._most: dict[Path, tuple[int, int]] = {}  # the strongest rule, and by it the highest number of a step
+
+    def count(self) -> int:
+        """How many steps have begun in the process that has made most by the strongest rule."""
+        for path in spool.spools(self._raw):
+            reader = self._readers.setdefault(path, spool.SpoolReader(path))
+            for chunk in reader.chunks({spool.RECORDS}):
+                records = np.frombuffer(chunk.payload, layout.RECORD)
+                marks = records[(records["kind"] == layout.MARK) & (records["module"] == layout.MARK_BEGINS)]
+                for rule, number in zip((marks["end"] & _RULE_BITS).tolist(), marks["seq"].tolist(), strict=True):
+                    self._most[path] = max(self._most.get(path, (0, 0)), (rule, number))
+        return max(self._most.values(), default=(0, 0))[1]
+
+
+def _decoded(path: Path) -> Decoder:
+    decoder = Decoder()
+    for chunk in spool.SpoolReader(path).chunks():
+        decoder.add(chunk)
+    for _ in decoder.batches(last=True):
+        pass
+    return decoder
+
+
+def _steps(decoder: Decoder) -> tuple[int, Int64s, Int64s]:
+    """The strongest rule of a process, and of each of its steps by that when it began and ended."""
+    track, records = decoder.window_marks()
+    is_mark = np.isin(records["module"], (layout.MARK_BEGINS, layout.MARK_ENDS))
+    track, records = track[is_mark], records[is_mark]
+    nothing = np.zeros(0, np.int64)
+    if not len(records):
+        return layout.RULE_NONE, nothing, nothing
+    code = records["end"].astype(np.int64)
+    rule = int((code & _RULE_BITS).max())
+    mine = code & _RULE_BITS == rule
+    if rule == layout.RULE_REQUEST:
+        # It may have seemed that requests begin with one module, and then that it is another one: the last counts.
+        leader = code >> layout.WINDOW_INSTANCE
+        mine &= leader == leader[mine].max()
+        pairs = [_requests(records[mine & (track == one)]) for one in np.unique(track[mine]).tolist()]
+        begins, ends = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        order = np.argsort(begins, kind="stable")
+        return rule, begins[order], ends[order]
+    return rule, *_follow(records[mine])
+
+
+def _requests(records: np.ndarray) -> tuple[Int64s, Int64s]:
+    """Of one thread: from each begin to the last end before the next begin."""
+    records = records[np.argsort(records["start"], kind="stable")]
+    at_ns = records["start"].astype(np.int64)
+    is_end = records["module"] == layout.MARK_ENDS
+    begins, ends = at_ns[~is_end], at_ns[is_end]
+    after = np.append(begins[1:], np.iinfo(np.int64).max)
+    last = np.searchsorted(ends, after) - 1
+    has_end = (last >= 0) & (ends[np.maximum(last, 0)] >= begins) if len(ends) else np.zeros(len(begins), np.bool_)
+    return begins[has_end], ends[np.maximum(last, 0)][has_end] if len(ends) else ends
+
+
+def _follow(records: np.ndarray) -> tuple[Int64s, Int64s]:
+    """Of steps one after the other: from the last mark of a number to the first of the next. A loader that has no more
+    batches is asked once more, for a step that does not begin.
+    """
+    records = records[np.argsort(records["start"], kind="stable")]
+    at_ns, number = records["start"].astype(np.int64), records["seq"].astype(np.int64)
+    changes = np.flatnonzero(np.diff(number) == 1)
+    return at_ns[changes], at_ns[changes + 1]
+
+
+def _cpu_ns(decoders: list[Decoder], begin_ns: int, end_ns: int) -> float:
+    """CPU time of all processes between two moments: of each a straight line between the readings around them."""
+    total = 0.0
+    for decoder in decoders:
+        rows = np.concatenate(decoder.counters) if decoder.counters else np.zeros(0, counters.SAMPLE)
+        rows = rows[rows["counter"] == _CPU]
+        if len(rows):
+            start_ns = min(int(decoder.about.get("start_ns", rows["at_ns"][0])), int(rows["at_ns"][0]))
+            at_ns, value = np.append(start_ns, rows["at_ns"]), np.append(0, rows["value"])
+            total += float(np.interp(end_ns, at_ns, value) - np.interp(begin_ns, at_ns, value))
+    return total

@@ -1,0 +1,150 @@
+"""Whether a program printed what it prints by default, so that a setting that breaks it is no winner.
+
+Two runs by default say what differs from run to run. What is compared is text, word by word; a number with a decimal
+point may differ by rounding, since another number of threads adds up in another order; what is measured (a time, a
+rate, what --metric finds) may be anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# More than this is not looked at: the beginning says whether it is the same program.
+MOST_BYTES = 1 << 20
+# How far numbers with a decimal point may be apart: training goes its own way after a different rounding.
+TOLERANCE = 0.02
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+# A number that one of these stands before or behind is a measurement, and so is one beside a rate such as `images/s`.
+_MEASURED = re.compile(
+    r"time|took|elapsed|speed|rate|throughput|latency|duration|wall|cpu|eta|pid|date|rss|mem(?:ory)?|threads?|"
+    r"sec(?:ond)?s?|min(?:ute)?s?|hours?|m?s|[uµn]s|[kmg]i?b|fps|hz|qps|[kmgt]?flops?|.+/.+",
+    re.IGNORECASE,
+)
+_WORDS = re.compile(rf"{_NUMBER.pattern}|[^\W\d]+(?:/[^\W\d]+)?|[^\w\s]", re.UNICODE)
+# In place of a word that differs from run to run: any, or any number.
+_ANY = None
+_ANY_NUMBER = "0?"
+_METRIC = "metric"
+
+Words = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the program prints by default: of each line its words, None where anything may stand. `is_compared` is False
+    where it prints differently each time. What `metric` matches is no part of it.
+    """
+
+    lines: tuple[Words, ...]
+    is_compared: bool = True
+    metric: re.Pattern[str] | None = None
+
+    def difference(self, text: str) -> str:
+        """In which way `text` is not that: a clause; empty where it is."""
+        if not self.is_compared:
+            return ""
+        lines = _lines(text, self.metric)
+        for number, (wanted, line) in enumerate(zip(self.lines, lines, strict=False), 1):
+            words = _WORDS.findall(line)
+            if len(words) != len(wanted) or not all(map(_alike, wanted, words)):
+                return f"line {number} of what it printed is {_quoted(line)}, by default it is like {_shown(wanted)}"
+        if len(lines) != len(self.lines):
+            return f"it printed {_counted(len(lines))}, by default {_counted(len(self.lines))}"
+        return ""
+
+
+def expected(first: str, second: str, metric: re.Pattern[str] | None = None) -> Expected:
+    """What two runs by default have in common."""
+    one, other = ([_WORDS.findall(line) for line in _lines(text, metric)] for text in (first, second))
+    if [len(words) for words in one] != [len(words) for words in other]:
+        return Expected((), is_compared=False, metric=metric)
+    return Expected(tuple(_in_common(*pair) for pair in zip(one, other, strict=True)), metric=metric)
+
+
+def _in_common(words: Sequence[str], others: Sequence[str]) -> Words:
+    found: list[str | None] = []
+    for place, (a, b) in enumerate(zip(words, others, strict=True)):
+        is_number = bool(_NUMBER.fullmatch(a) and _NUMBER.fullmatch(b))
+        is_free = a != b or (is_number and _is_measured(words, place))
+        found.append((_ANY_NUMBER if is_number else _ANY) if is_free else a)
+    return tuple(found)
+
+
+def read(path: Path) -> str:
+    """The beginning of what it printed; nothing where that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MOST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def tail(path: Path, most_bytes: int = 300) -> str:
+    """The end of what it printed, on one line."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - most_bytes))
+            lines = file.read().decode("utf-8", "replace").split("\n")
+    except OSError:
+        return ""
+    return " / ".join(line.strip() for line in lines if line.strip())
+
+
+def digest(text: str) -> str:
+    """A short hash of it."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def measured(text: str, metric: re.Pattern[str]) -> float | None:
+    """The number that `metric` finds last: its first group, or all of it. None where it finds none."""
+    found = list(metric.finditer(text))
+    if not found:
+        return None
+    told = found[-1][1] if metric.groups else found[-1][0]
+    number = _NUMBER.search(told or "")
+    value = float(number[0]) if number else math.nan
+    return value if math.isfinite(value) else None
+
+
+def _lines(text: str, metric: re.Pattern[str] | None) -> list[str]:
+    if metric is not None:
+        text = metric.sub(_METRIC, text)
+    # Progress that rewrites its line ends as its last state.
+    return [line.rstrip("\r").rpartition("\r")[2] for line in text.rstrip("\n").split("\n")] if text.strip() else []
+
+
+def _is_measured(words: Sequence[str], place: int) -> bool:
+    """Whether a number is one, by the words beside it: `took 3`, `time: 3`, `3 s`."""
+    before = place - 2 if place > 1 and words[place - 1] in ":=" else place - 1
+    beside = [words[at] for at in (before, place + 1) if 0 <= at < len(words)]
+    return any(map(_MEASURED.fullmatch, beside))
+
+
+def _alike(wanted: str | None, word: str) -> bool:
+    if wanted is _ANY or wanted == word:
+        return True
+    if not _NUMBER.fullmatch(word):
+        return False
+    if wanted == _ANY_NUMBER:
+        return True
+    if not _NUMBER.fullmatch(wanted) or "." not in wanted + word:
+        return False
+    a, b = float(wanted), float(word)
+    return abs(a - b) <= TOLERANCE * max(abs(a), abs(b), 1e-6)
+
+
+def _quoted(line: str) -> str:
+    return repr(line if len(line) <= 80 else line[:79] + "…")
+
+
+def _shown(words: Words) -> str:
+    return _quoted(" ".join("…" if word in (_ANY, _ANY_NUMBER) else str(word) for word in words))
+
+
+def _counted(lines: int) -> str:
+    return "1 line" if lines == 1 else f"{lines:,} lines"

@@ -1,0 +1,149 @@
+"""What happened between two readings: of made-up counters, and of a process that is kept off its CPUs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from layerscope.host import cgroup, cpu, watch
+from layerscope.host.noise import CpuTime
+from layerscope.host.watch import Reading, Watched
+
+S = 1_000_000_000
+GROUP = (Path("/group"),)
+BEFORE = Reading(
+    5 * S, GROUP, (100, 10, 7 * S), CpuTime(1000, 500, 20), 77, 3 * S, 400, {1: 2 * S, 2: S, 3: 5}
+)  # fmt: skip
+AFTER = Reading(
+    7 * S, GROUP, (120, 25, 9 * S), CpuTime(1400, 600, 60), 77, 6 * S, 460, {1: 3 * S, 2: S, 4: 1}
+)  # fmt: skip
+
+
+def test_the_difference_of_two_readings() -> None:
+    assert watch.difference(BEFORE, AFTER) == Watched(
+        seconds=2.0, periods=20, throttled=15, throttled_ns=2 * S, steal_share=0.1, busy_share=0.65, process_cpus=1.5,
+        process_threads=2, faults=60,
+    )  # fmt: skip
+
+
+def changed(reading: Reading, **news: object) -> Reading:
+    from dataclasses import replace
+
+    return replace(reading, **news)  # type: ignore[arg-type]
+
+
+def test_of_another_process_with_the_same_number_nothing_is_told() -> None:
+    found = watch.difference(BEFORE, changed(AFTER, start=78))
+
+    assert (found.process_cpus, found.process_threads, found.faults) == (None, None, None)
+    assert found.throttled == 15
+
+
+def test_of_another_group_and_of_counters_that_ran_backwards_nothing_is_told() -> None:
+    moved = watch.difference(BEFORE, changed(AFTER, group=()))
+    back = watch.difference(BEFORE, changed(AFTER, throttling=(90, 9, None)))
+
+    assert (moved.periods, moved.throttled, moved.throttled_ns) == (None, None, None)
+    assert (back.periods, back.throttled, back.throttled_ns) == (None, None, None)
+
+
+def test_idle_time_that_the_kernel_corrects_is_no_error() -> None:
+    found = watch.difference(BEFORE, changed(AFTER, cpu=CpuTime(1100, 499, 19)))
+
+    assert (found.steal_share, found.busy_share) == (0.0, 1.0)
+    assert watch.difference(BEFORE, BEFORE) == Watched(0.0, 0, 0, 0, None, None, None, 0, 0)
+
+
+def test_a_process_whose_name_is_made_to_mislead_is_read_right(tmp_path: Path) -> None:
+    stat = "7 (a) S 1 (b) R 1 7 7 0 -1 0 40 0 2 0 300 25 0 0 20 0 2 0 123456 1 1\n"
+    for name in ("proc/7/stat", "proc/7/task/7/stat", "proc/7/task/8/stat"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(stat)
+    (tmp_path / "proc/7/task/8/schedstat").write_text("123456789 5 6\n")
+    found = watch.read(tmp_path, 7)
+
+    assert (found.faults, found.process_ns, found.start) == (42, 325 * watch._TICK_NS, 123456)
+    assert found.threads_ns == {7: 325 * watch._TICK_NS, 8: 123456789}
+
+
+@contextmanager
+def one_cpu() -> Iterator[Path]:
+    """A control group of one CPU; the test is skipped where none can be made, or there is one CPU anyway."""
+    if cpu.facts().granted < 2:
+        pytest.skip("fewer than 2 CPUs are left here: a group of one would hold nobody back")
+    base = Path("/sys/fs/cgroup")
+    is_v2 = (base / "cgroup.controllers").exists()
+    group = (base if is_v2 else base / "cpu") / f"layerscope-watch-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        try:
+            if is_v2:
+                (group / "cpu.max").write_text("100000 100000")
+            else:
+                (group / "cpu.cfs_period_us").write_text("100000")
+                (group / "cpu.cfs_quota_us").write_text("100000")
+        except OSError as error:
+            pytest.skip(f"CPU time cannot be limited here: {error}")
+        yield group
+    finally:
+        group.rmdir()
+
+
+# 64 threads that hash, which needs no lock of Python; they end with their standard input.
+BUSY = """
+import hashlib, sys, threading
+data = bytes(1 << 20)
+def work():
+    while not ended: hashlib.sha256(data)
+ended = []
+threads = [threading.Thread(target=work) for _ in range(63)]
+for thread in threads: thread.start()
+print("ready", flush=True)
+sys.stdin.read()
+ended.append(1)
+"""
+
+
+def told_by(group: Path) -> tuple[int, int, int]:
+    told = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+    time_ns = int(told["throttled_time"]) if "throttled_time" in told else int(told["throttled_usec"]) * 1000
+    return int(told["nr_periods"]), int(told["nr_throttled"]), time_ns
+
+
+@pytest.mark.slow
+def test_64_threads_in_a_group_of_one_cpu_are_kept_off_it() -> None:
+    with one_cpu() as group:
+        enter = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", sys.executable, "-c", BUSY]
+        child = subprocess.Popen(enter, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+            limits, granted = cgroup.facts(pid=child.pid), cpu.facts(pid=child.pid).granted
+            first = told_by(group)
+            found = watch.watch(3.0, pid=child.pid)
+            last = told_by(group)
+            child.communicate("", timeout=60)
+        finally:
+            child.kill()
+            child.wait(20)
+
+    assert (limits.cpus, granted) == (1.0, 1.0)
+    whole = [after - before for before, after in zip(first, last, strict=True)]
+    told = (found.periods, found.throttled, found.throttled_ns)
+    # The kernel counts between our readings and those of the test, too: at most a few periods of 0.1 s.
+    for ours, theirs, slack in zip(told, whole, (10, 10, 2 * S), strict=True):
+        assert ours is not None, told
+        assert max(1, theirs - slack) <= ours <= theirs, (told, whole)
+    assert found.process_cpus is not None
+    assert found.process_cpus < 1.3
+    assert found.process_threads is not None
+    assert 2 < found.process_threads <= 64

@@ -1,0 +1,332 @@
+"""What was measured: access by number of threads, the judgements on it, and the copy in the cache."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from layerscope import places
+from layerscope.host.gpu import Gpu, Gpus
+from layerscope.host.machine import Machine
+from layerscope.host.numa import Node
+from layerscope.platform import checking, keeping
+from layerscope.platform.check import ERROR, NOTE, OK, UNSEEN, WARNING, Check, Seen
+from layerscope.platform.measured import (
+    Bandwidth,
+    Library,
+    Measured,
+    Rate,
+    Tried,
+    bandwidth,
+    fastest,
+    peak,
+)  # fmt: skip
+from layerscope.platform.vectors import width_bits
+from tests.platform.machines import GB, changed, machine
+
+LIBRARIES = (
+    Library("NumPy", "2.4.6", "X86_V4", 512), Library("OpenBLAS of NumPy", "0.3.31", "SkylakeX", 512, 8),
+    Library("PyTorch", "2.13.0", ""), Library("ATen", "2.13.0", "AVX512", 512),
+    Library("oneDNN", "3.12.0", "Intel AVX-512 with Intel DL Boost", 512, 8, runtime="OpenMP"),
+    Library("MKL", "2024.2", "Intel Architecture processors"),
+)  # fmt: skip
+
+
+def rates(**faster: float) -> tuple[Rate, ...]:
+    """Of one thread and of eight; `oneDNN_float32=2` makes that one twice as fast."""
+    plain = {
+        ("MKL", "float32"): 100.0, ("MKL", "float64"): 50.0, ("oneDNN", "float32"): 110.0,
+        ("oneDNN", "bfloat16"): 220.0, ("oneDNN", "float16"): 120.0, ("oneDNN", "int8"): 440.0,
+        ("OpenBLAS of NumPy", "float32"): 90.0,
+    }  # fmt: skip
+    more = {key: faster.get("_".join(key), 1.0) for key in plain}
+    return tuple(
+        Rate(library, dtype, threads, 1024, rate * gain * more[library, dtype], 20, 0.01)
+        for (library, dtype), rate in plain.items() for threads, gain in ((1, 1.0), (8, 7.0))
+    )  # fmt: skip
+
+
+MEASURED = Measured(
+    "/opt/venv/bin/python", "2026-11-22T17:00:00Z", 13.0, LIBRARIES, rates(),
+    (Bandwidth(1, 20.0, 10, 0.01), Bandwidth(8, 90.0, 10, 0.01)),
+)  # fmt: skip
+
+
+def seen(about: dict[str, Any], **fields: Any) -> Seen:
+    return Seen(machine(**about), None, changed(MEASURED, **fields))
+
+
+def with_library(name: str, **fields: Any) -> tuple[Library, ...]:
+    return tuple(changed(one, **fields) if one.name == name else one for one in LIBRARIES)
+
+
+def without(name: str) -> tuple[Library, ...]:
+    return tuple(one for one in LIBRARIES if one.name != name)
+
+
+def with_threads(gain: float) -> tuple[Rate, ...]:
+    """Eight threads that are so many times as fast as one."""
+    return tuple(changed(one, gflop_per_s=one.gflop_per_s / 7 * gain) if one.threads == 8 else one for one in rates())
+
+
+NARROW = with_library("OpenBLAS of NumPy", chose="Haswell", width_bits=256)
+SKYLAKEX = Tried("OpenBLAS of NumPy", "OPENBLAS_CORETYPE", "SkylakeX", "float32", 266.0, 139.0)
+AMD = {"cpu": {"vendor": "AuthenticAMD"}}
+FAST_ONEDNN = {"rates": rates(oneDNN_float32=2.0)}
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "evidence", "consequence", "remedy", "about", "fields"),
+    [
+        ("library.aten", OK, "2.13.0 uses AVX512", "", "", {}, {}),
+        ("library.aten", NOTE, "2.13.0 uses AVX2", "have 256 bits, those of the CPU 512", "newer version may", {},
+         {"libraries": with_library("ATen", chose="AVX2", width_bits=256)}),
+        ("library.aten", WARNING, "uses AVX2, held back by ATEN_CPU_CAPABILITY=avx2", "256 bits",
+         "unset ATEN_CPU_CAPABILITY", {}, {"libraries": with_library("ATen", chose="AVX2", width_bits=256),
+                                           "variables": {"ATEN_CPU_CAPABILITY": "avx2"}}),
+        ("library.aten", OK, "2.13.0 uses AVX2", "", "", {"isa": {"support": ()}},
+         {"libraries": with_library("ATen", chose="AVX2", width_bits=256)}),
+        ("library.onednn", OK, "DL Boost, float32 110 GFLOP/s with one thread", "", "", {}, {}),
+        ("library.onednn", WARNING, "uses Intel AVX2, float32 110 GFLOP/s with one thread, held back by ONEDNN_MAX_CPU",
+         "256 bits", "unset ONEDNN_MAX_CPU_ISA", {},
+         {"libraries": with_library("oneDNN", chose="Intel AVX2", width_bits=256),
+          "variables": {"ONEDNN_MAX_CPU_ISA": "AVX2"}}),
+        ("library.onednn", WARNING, "built without it", "many times slower", "torch.backends.mkldnn", {},
+         {"libraries": without("oneDNN")}),
+        ("library.openblas", OK, "of NumPy: 0.3.31 uses SkylakeX, float32 90.0 GFLOP/s", "", "", {}, {}),
+        ("library.openblas", WARNING, "uses Haswell", "As SkylakeX it is 1.9 times as fast here: 266 instead of 139",
+         "export OPENBLAS_CORETYPE=SkylakeX", {}, {"libraries": NARROW, "tried": (SKYLAKEX,)}),
+        ("library.openblas", OK, "uses Haswell, float32 90.0 GFLOP/s with one thread; as SkylakeX it is no faster", "",
+         "", {}, {"libraries": NARROW, "tried": (changed(SKYLAKEX, gflop_per_s=141.0),)}),
+        ("library.openblas", NOTE, "uses Haswell", "takes the CPU for an older one", "pip install --upgrade", {},
+         {"libraries": NARROW}),
+        ("library.openblas", WARNING, "held back by OPENBLAS_CORETYPE=Haswell", "256", "unset OPENBLAS_CORETYPE", {},
+         {"libraries": NARROW, "variables": {"OPENBLAS_CORETYPE": "Haswell"}}),
+        ("library.mkl", OK, "2024.2 takes kernels for Intel Architecture processors", "", "", AMD, {}),
+        ("library.mkl", NOTE, "oneDNN reaches 220 GFLOP/s", "Intel has no supported switch", "nothing to set", AMD,
+         FAST_ONEDNN),
+        ("library.mkl", OK, "2024.2", "", "", {}, FAST_ONEDNN),
+        ("library.blas", WARNING, "it has no BLAS", "plain loops", "pip install", {},
+         {"rates": (Rate("NumPy", "float32", 1, 256, 1.0, 3, 0.0),)}),
+        ("speed.float32", OK, "float32: 110 GFLOP/s with one thread (oneDNN), 770 with 8", "", "", {}, {}),
+        ("speed.bfloat16", OK, "1,540 with 8; 2.0 times as fast as float32", "", "", {}, {}),
+        ("speed.bfloat16", NOTE, "bfloat16: 22.0 GFLOP/s", "5.00 times slower than in float32", "before you cast", {},
+         {"rates": rates(oneDNN_bfloat16=0.1)}),
+        ("speed.bfloat16", NOTE, "bfloat16: 77.0 GFLOP/s", "are 30 % slower than", "before you cast", {},
+         {"rates": rates(oneDNN_bfloat16=0.35)}),
+        ("speed.float16", OK, "; as fast as float32", "", "", {}, {}),
+        ("speed.int8", OK, "int8: 440 GOP/s", "", "", {}, {}),
+        ("speed.threads", OK, "8 threads give 7.0 times the products of one", "", "", {}, {}),
+        ("speed.threads", NOTE, "8 threads give 4.4 times", "fewer threads", "OMP_NUM_THREADS=4", {},
+         {"rates": with_threads(4.4)}),
+        ("speed.threads", WARNING, "8 threads give 1.1 times", "threads share a core", "OMP_NUM_THREADS=4", {},
+         {"rates": with_threads(1.1)}),
+        ("speed.memory", OK, "20.0 GB/s with 1 thread, 90.0 GB/s with 8 threads, read and written", "", "", {}, {}),
+        ("speed.steadiness", NOTE, "the better runs of 14 of 14 products differ by up to 40 %", "lower bounds",
+         "measure", {}, {"rates": tuple(changed(one, spread=0.4) for one in rates())}),
+        ("speed.unmeasured.1", UNSEEN, "SciPy is old", "", "update it", {}, {"problems": ("SciPy is old; update it",)}),
+    ],
+)  # fmt: skip
+def test_each_judgement_on_what_was_measured(
+    code: str, state: str, evidence: str, consequence: str, remedy: str, about: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    found = [check for check in checking.judged(seen(about, **fields)) if check.code == code]
+
+    assert len(found) == 1
+    assert (found[0].state, evidence in found[0].evidence) == (state, True), found[0]
+    assert consequence in found[0].consequence
+    assert remedy in found[0].remedy
+    assert bool(found[0].consequence) == (state not in (OK, UNSEEN))
+    assert re.fullmatch(r"([^ ].*\.)?", found[0].consequence)
+    assert not found[0].evidence.endswith(".")
+
+
+def test_where_nothing_was_measured_nothing_is_judged() -> None:
+    about = Seen(machine())
+    assert [check for check in checking.judged(about) if check.code.startswith(("library.", "speed."))] == []
+
+
+def test_with_everything_as_it_should_be_all_is_well() -> None:
+    found = {check.code: check for check in checking.judged(seen({}))}
+    measured = {code for code in found if code.startswith(("library.", "speed."))}
+    assert {code: found[code].evidence for code in measured if found[code].state != OK} == {}
+    assert {"library.aten", "library.mkl", "speed.int8", "speed.float64", "speed.memory"} <= measured
+
+
+def test_the_roof_is_that_of_the_fastest_library_and_straight_between_one_thread_and_all() -> None:
+    assert fastest(MEASURED, "float32", 1) == Rate("oneDNN", "float32", 1, 1024, 110.0, 20, 0.01)
+    assert fastest(MEASURED, "float32", 2) is None
+    assert peak(MEASURED, "float32", 1) == pytest.approx(110.0)
+    assert peak(MEASURED, "float32", 8) == pytest.approx(770.0)
+    assert peak(MEASURED, "float32", 64) == pytest.approx(770.0)
+    assert peak(MEASURED, "float32", 3) == pytest.approx(110 + 660 * 2 / 7)
+    assert peak(MEASURED, "complex64", 1) is None
+    assert [bandwidth(MEASURED, threads) for threads in (1, 8, 9)] == [20.0, 90.0, 90.0]
+    assert bandwidth(MEASURED, 2) == pytest.approx(30.0)
+    assert bandwidth(changed(MEASURED, bandwidths=()), 2) is None
+    assert peak(changed(MEASURED, rates=rates()[1:2]), "float32", 1) == pytest.approx(700.0)
+
+
+@pytest.mark.parametrize(
+    ("word", "bits"),
+    [
+        ("AVX512", 512), ("AVX512_ICL", 512), ("X86_V4", 512), ("X86_V3", 256), ("X86_V2", 128), ("SkylakeX", 512),
+        ("Cooperlake", 512), ("SapphireRapids", 512), ("Haswell", 256), ("Zen", 256), ("zen4", 512), ("Nehalem", 128),
+        ("Intel AVX-512 with Intel DL Boost and bfloat16 support", 512), ("Intel AVX2", 256), ("Intel AVX", 256),
+        ("Intel SSE4.1", 128), ("Intel AVX10.1/256", 256), ("Intel AVX10.1/512", 512), ("AVX2", 256), ("DEFAULT", 128),
+        ("Intel Advanced Vector Extensions 2 (Intel AVX2) enabled processors", 256), ("skx", 512), ("haswell", 256),
+        ("AArch64 SVE (256 bits)", 256), ("AArch64 (with Advanced SIMD & floating-point)", 128), ("SVE256", 256),
+        ("neoversev1", 256), ("neoversen1", 128), ("ARMV8", 128), ("armv8sve", None), ("A64FX", 512), ("NEON", 128),
+        ("Intel Architecture processors", None), ("", None), ("POWER9", 128), ("VSX", 128),
+    ],
+)  # fmt: skip
+def test_words_of_libraries_tell_how_wide_their_vectors_are(word: str, bits: int | None) -> None:
+    assert width_bits(word) == bits
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return machine()
+
+
+def test_what_was_measured_is_kept_for_such_a_machine(here: Machine) -> None:
+    assert keeping.kept(here) is None
+    keeping.keep(here, MEASURED)
+
+    assert keeping.kept(here) == MEASURED
+    assert keeping.kept(here, "/opt/venv/bin/python") == MEASURED
+    assert keeping.kept(here, "/usr/bin/python3") is None
+    assert keeping.kept(machine(cpu={"granted": 4.0})) is None
+    assert keeping.kept(machine(cpu={"model": "Another"})) is None
+
+
+def test_the_newest_counts_and_few_are_kept(here: Machine) -> None:
+    for number in range(20):
+        keeping.keep(here, changed(MEASURED, python=f"/env{number}/bin/python"))
+        newest = keeping.kept(here)
+        assert newest is not None
+        assert newest.python == f"/env{number}/bin/python"
+    assert len(list(places.caches(places.PLATFORM)[0].iterdir())) == 8
+
+
+def test_another_build_of_torch_is_another_entry_and_the_same_one_replaces(here: Machine) -> None:
+    for version, seconds in (("2.13.0", 1.0), ("2.12.0", 2.0), ("2.13.0", 3.0)):
+        libraries = with_library("PyTorch", version=version)
+        keeping.keep(here, changed(MEASURED, libraries=libraries, seconds=seconds))
+    kept = [msgspec.json.decode(path.read_bytes()) for path in places.caches(places.PLATFORM)[0].iterdir()]
+    assert sorted(one["seconds"] for one in kept) == [2.0, 3.0]
+
+
+def test_a_damaged_entry_is_passed_over_and_one_without_products_is_not_kept(here: Machine) -> None:
+    keeping.keep(here, MEASURED)
+    path = next(places.caches(places.PLATFORM)[0].iterdir())
+    older = path.with_name(path.name[:17] + "0" * 16 + ".json")
+    for damaged in (b"", b"{}", b'{"python": 3}', b"\xff"):
+        older.write_bytes(damaged)
+        assert keeping.kept(here) == MEASURED
+    keeping.keep(here, changed(MEASURED, python="/other", rates=()))
+    assert keeping.kept(here, "/other") is None
+
+
+def test_without_a_place_nothing_is_kept(here: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "caches", lambda kind: [])
+    keeping.keep(here, MEASURED)
+
+    assert keeping.kept(here) is None
+
+
+NODES = (Node(0, (0, 1, 2, 3), 32 * GB, 5 * GB, (10, 21)), Node(1, (4, 5, 6, 7), 32 * GB, 30 * GB, (21, 10)))
+DEVICE = Gpu(
+    0, "NVIDIA H100", "0000:07:00.0", 80 << 30, 0, True, True, False, 1980, 1980, (), 16, 16, 5, 5
+)  # fmt: skip
+GPUS = Gpus((DEVICE,), "550.54", "12.4", counters_need_root=False, peer_memory=True)
+
+
+def gpu_checks(gpus: Gpus, cuda: str = "", **about: Any) -> dict[str, Check]:
+    """By their codes."""
+    libraries = (*LIBRARIES, Library("CUDA", cuda, "")) if cuda else LIBRARIES
+    here = changed(machine(**about), gpus=gpus)
+    found = [one for one in checking.judged(Seen(here, None, changed(MEASURED, libraries=libraries)))
+             if one.code.startswith("gpu")]  # fmt: skip
+    assert len({one.code for one in found}) == len(found)
+    for one in found:
+        assert bool(one.consequence) == (one.state not in (OK, UNSEEN))
+        assert re.fullmatch(r"([^ ].*\.)?", one.consequence)
+    return {one.code: one for one in found}
+
+
+def test_a_gpu_of_which_all_is_well() -> None:
+    found = gpu_checks(GPUS, "12.4")
+
+    assert {code: (one.state, one.evidence) for code, one in found.items()} == {
+        "gpu": (OK, "NVIDIA H100 with 80 GiB, driver 550.54, CUDA up to 12.4"),
+        "gpu.cuda": (OK, "PyTorch is built for CUDA 12.4, the driver runs up to 12.4"),
+    }
+    assert gpu_checks(Gpus()) == {}
+    two = changed(GPUS, devices=(DEVICE, changed(DEVICE, index=1, bus="0000:08:00.0", mig=True)))
+    assert gpu_checks(two)["gpu"].evidence.startswith(
+        "1 x NVIDIA H100 with 80 GiB and 1 x NVIDIA H100 with 80 GiB (MIG)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "state", "evidence", "remedy"),
+    [
+        ({"link_width": 8}, "link", WARNING, "8 of 16 lanes", "slot"),
+        ({"link_generation": 3}, "link", WARNING, "generation 3, 5 is possible", "link speed"),
+        ({"link_generation": 1, "slowed_by": ("idle",)}, "link", OK, "saves power while it is idle", ""),
+        ({"link_generation": 1, "clock_mhz": None}, "link", UNSEEN, "only saves power is not told", ""),
+        ({"slowed_by": ("heat",), "clock_mhz": 900}, "clocks", WARNING, "by heat (900 of 1,980 MHz)", "TEMPERATURE"),
+        ({"slowed_by": ("idle", "power cap")}, "clocks", NOTE, "slowed by power cap", "-d POWER"),
+        ({"slowed_by": ("power cap", "power brake")}, "clocks", WARNING, "power cap and power brake", "-d POWER"),
+        ({"slowed_by": ("application clocks",)}, "clocks", NOTE, "by application clocks", "nvidia-smi -rac"),
+        ({"persistence": False}, "persistence", NOTE, "persistence is off", "nvidia-persistenced"),
+    ],
+)
+def test_each_judgement_on_a_gpu(fields: dict[str, Any], code: str, state: str, evidence: str, remedy: str) -> None:
+    found = gpu_checks(changed(GPUS, devices=(changed(DEVICE, **fields),)))
+    one = found[f"gpu.0.{code}"]
+
+    assert one.state == state
+    assert evidence in one.evidence
+    assert remedy in one.remedy
+    assert set(found) == {"gpu", one.code}
+
+
+def test_a_gpu_that_is_far_from_the_allowed_cpus() -> None:
+    far = gpu_checks(GPUS, numa=NODES, cpu={"allowed": (4, 5)})["gpu.0.node"]
+
+    assert far.state == WARNING
+    assert "is at memory node 0; none of the allowed CPUs (4-5) is" in far.evidence
+    assert far.remedy.startswith("numactl --cpunodebind=0 --membind=0 python train.py, where CPUs 0-3")
+    assert "gpu.0.node" not in gpu_checks(GPUS, numa=NODES, cpu={"allowed": (3, 4)})
+    assert "gpu.0.node" not in gpu_checks(changed(GPUS, devices=(changed(DEVICE, node=None),)), numa=NODES)
+
+
+def test_counters_for_administrators_come_with_the_line_that_opens_them() -> None:
+    found = gpu_checks(changed(GPUS, counters_need_root=True))["gpu.counters"]
+
+    assert found.state == NOTE
+    assert "options nvidia NVreg_RestrictProfilingToAdminUsers=0" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("built", "state"), [("12.4", OK), ("11.8", OK), ("12.6", NOTE), ("13.0", ERROR), ("", None), ("12", OK)]
+)
+def test_a_torch_for_a_newer_cuda_than_the_driver_runs(built: str, state: str | None) -> None:
+    found = gpu_checks(GPUS, built)
+
+    assert (found["gpu.cuda"].state if "gpu.cuda" in found else None) == state
+
+
+def test_a_gpu_that_tells_nothing_is_a_problem_with_its_remedy() -> None:
+    hangs = gpu_checks(changed(GPUS, problem="the driver does not answer: nothing came; try nvidia-smi"))["gpu"]
+    absent = gpu_checks(Gpus((DEVICE,), problem="an NVIDIA GPU is there, but no driver; install one"))["gpu"]
+
+    assert (hangs.state, hangs.remedy) == (ERROR, "try nvidia-smi")
+    assert (absent.state, absent.evidence) == (WARNING, "an NVIDIA GPU is there, but no driver")
