@@ -53,7 +53,7 @@ def run(setting: Setting) -> Report:
         WITHOUT_INLINED: lambda: scripted("--no-inline"),
     }
     times = interleave(ways, min(setting.pairs, RUNS), BUDGET_S)
-    # Once: it asks addr2line about each address, which takes minutes.
+    # Once: of libraries with debug information it asks addr2line about each address, which takes minutes.
     times[AS_IT_IS] = [scripted()]
     columns = ("way", "CPU s", "perf script takes times", "target", "--no-inline takes times")
     table = report.table("One file with frame pointers, all names", *columns)

@@ -90,6 +90,10 @@ def test_what_runs_inside_the_program_imports_the_standard_library_only() -> Non
         foreign = {name.partition(".")[0] for _, name in imported(file)} - names
         # The throw-away Python of the probe has torch, which it is there to try out.
         assert foreign <= ({"torch"} if file.name.startswith("probe_") else set()), f"{file.name} imports {foreign}"
+    scripts = sorted((SOURCE / "platform" / "inside").rglob("*.py"))
+    for file in scripts:
+        foreign = {name.partition(".")[0] for _, name in imported(file)} - names - {other.stem for other in scripts}
+        assert foreign <= {"numpy", "scipy"}, f"{file.name} imports {foreign}"
 
 
 def test_the_door_parses_as_python_2() -> None:

@@ -361,3 +361,17 @@ def test_a_real_recording_goes_without_a_trace(tmp_path: Path, program_python: s
     assert found.status == 0
     assert cli.main(["clean", str(found.run.path), "-q"]) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_machines_reached_goes_when_it_is_old(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cache = tmp_path / "home/.cache/layerscope/platform"
+    places.make(cache)
+    for name, age_s in (("new.json", 0.0), ("old.json", 40 * 86_400.0), ("half.7.tmp", 7_200.0), ("fresh.8.tmp", 0.0)):
+        (cache / name).write_text("{}")
+        os.utime(cache / name, (time.time() - age_s,) * 2)
+
+    assert set(cleaned(capfd)[0]) == {str(cache / "old.json"), str(cache / "half.7.tmp")}
+    assert set(cleaned(capfd, "--all")[0]) == {str(cache / "new.json")}
+    assert [path.name for path in cache.iterdir()] == ["fresh.8.tmp"]

@@ -80,8 +80,8 @@ def test_people_read_one_line_for_each_check_worst_first(on: Show, capsys: pytes
     )
     assert lines[2] == "                       Remedy: export OMP_NUM_THREADS=1"
     states = [line.split()[0] for line in lines[1:-1] if not line.startswith(" ")]
-    assert states == ["warning", "note", "note", *["ok"] * (len(states) - 3)]
-    assert lines[-1] == f"1 warning, 2 notes, {len(states) - 3} ok"
+    assert states == ["warning", "note", "note", "note", *["ok"] * (len(states) - 4)]
+    assert lines[-1] == f"1 warning, 3 notes, {len(states) - 4} ok"
 
 
 def test_the_next_command_is_named_on_stderr(on: Show, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,6 +131,14 @@ def test_bad_words_get_one_sentence(
     assert printed.out == ""
     assert sentence in printed.err
     assert printed.err.count("\n") == 1
+
+
+def test_a_variable_of_any_bytes_is_no_failure(
+    on: Show, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    on(WELL)
+    monkeypatch.setenv("OMP_STACKSIZE", "\udcff\x1b[2J")
+    assert told(capfd)["variables"]["OMP_STACKSIZE"] == "\ufffd\x1b[2J"
 
 
 def test_watching_looks_at_the_machine(capfd: pytest.CaptureFixture[str]) -> None:
@@ -213,8 +221,12 @@ def test_the_machine_of_a_recording_is_compared(
     rows = told(capfd, "--compare", recording)["rows"]
     assert [row for row in rows if not row[0].startswith("check: ")] == []
     on(WELL)
-    rows = {row[0]: row[1:3] for row in told(capfd, "--compare", recording)["rows"]}
-    assert rows["CPU"] == ["Test CPU", here.cpu.model]
+    assert cli.main(["pack", recording, "-o", str(tmp_path / "packed")]) == 0
+    packed = next(tmp_path.glob("packed*"))
+    capfd.readouterr()
+    for other in (recording, str(packed)):
+        rows = {row[0]: row[1:3] for row in told(capfd, "--compare", other)["rows"]}
+        assert rows["CPU"] == ["Test CPU", here.cpu.model]
 
 
 @pytest.mark.parametrize(

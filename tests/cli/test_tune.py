@@ -231,6 +231,7 @@ def test_a_dry_run_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
         (["--vary", "batch=1", "true"], "does not begin with an option of the program"),
         (["--what-if", "magic", "true"], "--what-if magic: there are bf16"),
         (["--resume", "nothing", "true"], "--resume nothing: there is no such file"),
+        (["--steps", "5", "--objective", "wall", "true"], "says nothing"),
         (["--resume", "a", "--journal", "b", "true"], "there can be no --journal beside it"),
         (["--html", "nowhere/a.html", "true"], "lies in a folder that does not exist"),
         (["nothing.py"], "there is no file nothing.py"),
@@ -251,7 +252,6 @@ def test_what_makes_no_sense_is_said(words: list[str], said: str, capsys: pytest
         (["--budget", "5", "--vary", "-b={1}", "--", "x"], ["--budget", "5", "--vary=-b={1}", "--", "x"]),
         (["x.py", "--vary", "--a"], ["x.py", "--vary", "--a"]),
         (["--", "x", "--vary", "--a"], ["--", "x", "--vary", "--a"]),
-        (["--metric", "--vary", "x", "--vary", "y"], ["--metric", "--vary", "x", "--vary", "y"]),
     ],
 )
 def test_an_option_may_follow_vary_and_the_words_of_the_program_stay(words: list[str], made: list[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from layerscope.collect import layout
 from tests.native.door import Door
 from tests.native.driven import Drive
-from tests.native.windows import CLOSED, INSIDE, LOADER, MARK, NAMED, OPENED, OPTIMIZER, run
+from tests.native.windows import BEGINS, CLOSED, INSIDE, LOADER, MARK, NAMED, OPENED, OPTIMIZER, run
 
 
 def test_a_window_of_steps_of_the_first_optimizer_holds_exactly_these(drive: Drive) -> None:
@@ -29,6 +29,32 @@ def test_a_window_of_steps_of_the_first_optimizer_holds_exactly_these(drive: Dri
     assert told == [(OPENED, 2, OPTIMIZER), (CLOSED, 4, OPTIMIZER)]
     optimizers = driven.rows("SELECT name, count(*) AS n FROM spans WHERE kind = 'optimizer' GROUP BY 1 ORDER BY 1")
     assert [row["n"] for row in optimizers] == [2, 2]
+    assert not driven.losses()
+
+
+def test_a_window_that_holds_no_step_says_where_each_begins_and_records_nothing(drive: Drive) -> None:
+    driven, names, told = run(
+        drive,
+        """
+        window(1, 1)
+        for batch in range(2):
+            wait()
+            op("evaluate")
+        for step in range(3):
+            wait()
+            op(f"work {step}")
+            optimize(1)
+            optimize(2, "Adam")
+        """,
+    )
+
+    assert names == []
+    assert driven.spans() == []
+    # Until the first optimizer steps a batch of the loader is a step.
+    assert told == [
+        (BEGINS, 0, LOADER), (BEGINS, 1, LOADER), (BEGINS, 2, LOADER), (BEGINS, 1, OPTIMIZER), (BEGINS, 2, OPTIMIZER),
+        (BEGINS, 3, OPTIMIZER),
+    ]  # fmt: skip
     assert not driven.losses()
 
 

@@ -8,7 +8,7 @@ from layerscope.collect import layout
 from tests.native.door import Door
 from tests.native.driven import Drive, Driven
 
-OPENED, CLOSED = layout.MARK_OPENED, layout.MARK_CLOSED
+OPENED, CLOSED, BEGINS, ENDS = layout.MARK_OPENED, layout.MARK_CLOSED, layout.MARK_BEGINS, layout.MARK_ENDS
 NONE, LOADER, OPTIMIZER, MARK, NAMED = (
     layout.RULE_NONE, layout.RULE_LOADER, layout.RULE_OPTIMIZER, layout.RULE_MARK, layout.RULE_NAMED,
 )  # fmt: skip
@@ -52,12 +52,12 @@ def wait(is_empty=False):
 
 
 def marks(door: Door) -> list[tuple[int, int, int]]:
-    """(opened or closed, step that begins there, rule) of the marks on all threads, in the order of time."""
+    """(what it is, step that begins there, rule) of the marks of windows on all threads, in the order of time."""
     (handed,) = door.handed.values()
     found = []
     for ring in range(len(handed.rings)):
         for record in handed.records(ring):
-            if record["kind"] == layout.MARK and record["module"] in (OPENED, CLOSED):
+            if record["kind"] == layout.MARK and record["module"] in (OPENED, CLOSED, BEGINS, ENDS):
                 rule = int(record["end"]) & (layout.WINDOW_BY_TIME - 1)
                 found.append((int(record["start"]), int(record["module"]), int(record["seq"]), rule))
     return [mark for _, *mark in sorted(found)]  # type: ignore[misc]

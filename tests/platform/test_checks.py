@@ -47,12 +47,14 @@ CASES = [
     case("threads", WARNING, "64 of its 66 threads worked, on 1 CPU granted, and used 1 CPU",
          "export OMP_NUM_THREADS=1", cpu={"granted": 1.0}, process={"threads": 66},
          watched={"process_threads": 64, "process_cpus": 1.0}),
-    case("threads", WARNING, "66 threads on 1 CPU granted", "export OMP_NUM_THREADS=1", cpu={"granted": 1.0},
+    case("threads", NOTE, "66 threads on 1 CPU granted", "export OMP_NUM_THREADS=1", cpu={"granted": 1.0},
          process={"threads": 66}),
     case("threads", NOTE, "used 0.1 CPUs", "export OMP_NUM_THREADS=8", process={"threads": 66},
          watched={"process_threads": 64, "process_cpus": 0.1}),
     case("threads", NOTE, "used 1 CPU; OMP_NUM_THREADS is 1", "export OMP_NUM_THREADS=8", process={"threads": 5},
          watched={"process_threads": 1, "process_cpus": 1.0}, variables={"OMP_NUM_THREADS": "1"}),
+    case("threads", WARNING, "3 threads on 1 CPU granted; how many of them work was not watched; OMP_NUM_THREADS is 8",
+         "export OMP_NUM_THREADS=1", cpu={"granted": 1.0}, process={"threads": 3}, variables={"OMP_NUM_THREADS": "8"}),
     case("threads", UNSEEN, "the kernel does not tell which CPUs may be used", cpu={"allowed": ()}),
     case("throttling", OK, "the control group has no limit of CPU time"),
     case("throttling", OK,
@@ -177,6 +179,16 @@ CASES = [
     case("steal", WARNING, "12 % of the CPU time in 5 s", "a machine with CPUs of its own (dedicated, not burstable)",
          watched={"steal_share": 0.12}),
     case("steal", UNSEEN, "the kernel does not tell", noise={"steal_share": None}),
+    case("wait_policy", OK, "threads of OpenMP spin while they wait for work: right while nobody else wants the CPUs"),
+    case("wait_policy", NOTE, "threads wait for CPUs here", "export OMP_WAIT_POLICY=passive", process={},
+         noise={"pressure_cpu": 44.0}),
+    case("wait_policy", NOTE, "(OMP_WAIT_POLICY is active), and they are more than the CPUs granted",
+         "export OMP_WAIT_POLICY=passive", cpu={"granted": 2.0}, variables={"OMP_WAIT_POLICY": "active"}),
+    case("wait_policy", NOTE, "more wants the CPUs than there are", "export OMP_WAIT_POLICY=passive",
+         noise={"pressure_cpu": None, "load": (9.0, 1.0, 1.0)}),
+    case("wait_policy", OK, "right while nobody else", cpu={"granted": 2.0}, variables={"OMP_NUM_THREADS": "2"}),
+    case("wait_policy", OK, "OMP_WAIT_POLICY is PASSIVE", noise={"pressure_cpu": 44.0},
+         variables={"OMP_WAIT_POLICY": "PASSIVE"}),
     case("variables", OK, "none that concerns speed is set"),
     case("variables", OK, "OMP_NUM_THREADS", variables={"OMP_NUM_THREADS": "8"}),
     case("variables.kmp_affinity", WARNING,
@@ -388,6 +400,39 @@ def test_the_worst_comes_first_and_is_counted() -> None:
 def test_a_level_fails_for_what_is_as_bad_or_worse(state: str, fails_on: list[str]) -> None:
     found = [Check("x", "x", OK, "x"), Check("x", "x", state, "x")]
     assert [level for level in (WARNING, ERROR) if checking.fails(found, level)] == fails_on
+
+
+ODD: dict[type, tuple[Any, ...]] = {
+    int: (0, 1, 2**40), float: (0.0, 1e-9, 1e9), str: ("", "?", "x" * 5000), bool: (True, False),
+    tuple: ((), (0,), (7,)),
+}  # fmt: skip
+NO_NUMBERS = ("support", "libraries", "argv", "flags", "unread", "pmus", "capabilities")
+
+
+@pytest.mark.parametrize("section", ["cpu", "isa", "cgroup", "memory", "noise", "kernel", "process", "watched"])
+def test_no_fact_that_is_missing_or_odd_breaks_a_check(section: str) -> None:
+    """One fact after the other is not told, or is what nobody expects."""
+    plain = seen(watched={}, process={}, cgroup=LIMITED)
+    about = plain.watched if section == "watched" else getattr(plain.machine, section)
+    for field in fields(about):
+        value = getattr(about, field)
+        odd = ((),) if field in NO_NUMBERS else ODD.get(type(value), ())
+        for other in (None, *odd) if _may_be_none(about, field) else odd:
+            given = {"process": {}, "watched": {}, "cgroup": LIMITED}
+            given[section] = {**given.get(section, {}), field: other}
+            found = checking.judged(seen(**given))
+            assert {check.state for check in found} <= set(STATES)
+            assert all(check.evidence for check in found), (field, other)
+            codes = [check.code for check in found]
+            assert len(codes) == len(set(codes)), (field, other)
+
+
+def fields(about: Any) -> tuple[str, ...]:
+    return tuple(type(about).__annotations__)
+
+
+def _may_be_none(about: Any, field: str) -> bool:
+    return "None" in str(type(about).__annotations__[field])
 
 
 def test_a_machine_that_tells_nothing_breaks_no_check() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import msgspec
 import pytest
 
 from layerscope import places
+from layerscope.host import machine as machines
 from layerscope.host.gpu import Gpu, Gpus
 from layerscope.host.machine import Machine
 from layerscope.host.numa import Node
@@ -205,8 +208,19 @@ def test_what_was_measured_is_kept_for_such_a_machine(here: Machine) -> None:
     assert keeping.kept(machine(cpu={"model": "Another"})) is None
 
 
+def test_a_recording_keeps_it_with_the_facts_about_the_machine(here: Machine) -> None:
+    assert keeping.as_host(here) == machines.as_json(here)
+    keeping.keep(here, MEASURED)
+    told = json.loads(json.dumps(keeping.as_host(here)))
+
+    assert machines.of_json(told) == here
+    assert msgspec.convert(told["measured"], Measured) == MEASURED
+
+
 def test_the_newest_counts_and_few_are_kept(here: Machine) -> None:
     for number in range(20):
+        for path in places.caches(places.PLATFORM)[0].glob("*"):  # a file system may not tell moments apart
+            os.utime(path, (path.stat().st_mtime - 10,) * 2)
         keeping.keep(here, changed(MEASURED, python=f"/env{number}/bin/python"))
         newest = keeping.kept(here)
         assert newest is not None

@@ -33,7 +33,7 @@ COMPLETE = "tables.json"
 
 def open_run(path: Path) -> Run:
     """The recording at `path`, ready to be read. ReadError in words when it is none or cannot be read."""
-    run = open_folder(_folder_of(path))
+    run = open_folder(folder_of(path))
     _note_where_it_is(run)
     if run.is_joined:
         run.info = joined_info(run, session_lives)
@@ -65,7 +65,7 @@ def open_run(path: Path) -> Run:
     return run
 
 
-def _folder_of(path: Path) -> Path:
+def folder_of(path: Path) -> Path:
     """The folder with the recording at `path`, which may be packed or a file of another program."""
     if is_packed(path):
         return unpacked(path)

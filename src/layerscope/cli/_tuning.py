@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -114,14 +116,18 @@ def tune(wish: Wish) -> Tuned:
     begin = time.monotonic()
     teller.now("running it twice as it is")
     usual = trials.usual()
-    run_s = (time.monotonic() - begin) / 2
+    spent_s = time.monotonic() - begin
+    times = _times(wish, spent_s / 2, wish.budget_s - spent_s)
     objective = _objective(wish, usual)
     tried = space(_place(wish, here, usual), wish.varied)
     teller.done(_timed(usual, objective, wish))
     path, is_ours = _journal_path(wish)
-    journal = Journal(path, _question(wish, here, tried))
+    journal = Journal(path, _question(wish, here, tried, times))
     try:
-        tuned = _raced(wish, trials, usual, objective, tried, journal, teller, run_s, here)
+        tuned = _raced(wish, trials, usual, objective, tried, journal, teller, times, here)
+    except (LayerscopeError, KeyboardInterrupt):
+        teller.say(f"what was measured lies in {path}: --resume {path} goes on with it")
+        raise
     finally:
         journal.close()
     if tuned.is_interrupted:
@@ -136,7 +142,7 @@ def tune(wish: Wish) -> Tuned:
 
 def _raced(
     wish: Wish, trials: Trials, usual: Usual, objective: Objective, tried: Space, journal: Journal, teller: Teller,
-    run_s: float, here: Machine,
+    times: dict[str, str], here: Machine,
 ) -> Tuned:  # fmt: skip
     is_interrupted = False
 
@@ -151,8 +157,9 @@ def _raced(
     stages = [stage.settings for stage in tried.stages]
     if stages:
         outcome = race(
-            stages, runner, objective, wish.budget_s, seed=wish.seed, journal=journal,
-            tell=lambda progress: teller.now(teller.of(progress, objective)), run_s=run_s, cpus=here.cpu.granted or 1.0,
+            stages, runner, objective, float(times["race_s"]), seed=wish.seed, journal=journal,
+            tell=lambda progress: teller.now(teller.of(progress, objective)), run_s=float(times["run_s"]),
+            cpus=here.cpu.granted or 1.0,
         )  # fmt: skip
     else:
         nothing = "there is nothing to try here: every setting would start the program as it is started anyway"
@@ -203,11 +210,22 @@ def _timed(usual: Usual, objective: Objective, wish: Wish) -> str:
     return f"{took}, without our recorder; compared is {objective.statement}. No steps are known: {usual.unseen}"
 
 
-def _question(wish: Wish, here: Machine, tried: Space) -> Question:
+def _times(wish: Wish, run_s: float, race_s: float) -> dict[str, str]:
+    """How long a run takes and what is left for the race, by which it decides what to try: a race that is resumed
+    decides as it did.
+    """
+    if wish.resume:
+        with suppress(OSError, ValueError, KeyError, TypeError), open(wish.resume, "rb") as file:
+            kept = json.loads(file.readline())["question"]["options"]
+            return {name: f"{float(kept[name]):.3f}" for name in ("run_s", "race_s")}
+    return {"run_s": f"{run_s:.3f}", "race_s": f"{max(race_s, 0.0):.3f}"}
+
+
+def _question(wish: Wish, here: Machine, tried: Space, times: dict[str, str]) -> Question:
     options = {
         "objective": wish.objective or "", "metric": wish.metric.pattern if wish.metric else "",
         "more_is_better": str(wish.more_is_better), "vary": " ".join(wish.vary), "presets": str(wish.presets),
-        "steps": str(wish.steps), "any_output": str(wish.any_output),
+        "steps": str(wish.steps), "any_output": str(wish.any_output), "budget_s": f"{wish.budget_s:g}", **times,
     }  # fmt: skip
     about = f"{here.name}, {here.cpu.model}, {here.cpu.granted:g} of {len(here.cpu.online)} CPUs"
     return Question(wish.program, os.getcwd(), options, wish.seed, about, __version__, ("default", *tried.names))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 FAILED = 1
 _WATCH_S, _LONGEST_S = 5.0, 86_400.0
+_COMMAND_WIDTH = 60
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -103,15 +104,18 @@ def _other(name: str) -> Side:
             what = f"{name} is not JSON ({error}). Make it there: layerscope platform --json > there.json"
             raise ReadError(what) from error
         return document.side(data if isinstance(data, dict) else {}, name)
-    from layerscope.cli._open import open_folder
+    from layerscope.cli._joined import joined_info
+    from layerscope.cli._open import folder_of, open_folder, session_lives
     from layerscope.store.run import find_run
 
-    return document.side({"machine": open_folder(find_run(name)).info.host}, name)
+    run = open_folder(folder_of(find_run(name)))
+    info = joined_info(run, session_lives) if run.is_joined else run.info
+    return document.side({"machine": info.host}, name)
 
 
 def _shell() -> str:
     """The environment of the shell, as the kernel keeps that of a process."""
-    return "\0".join(f"{name}={value}" for name, value in os.environ.items())
+    return b"\0".join(b"%b=%b" % pair for pair in os.environb.items()).decode("utf-8", "replace")
 
 
 def _print(found: list[Check], seen: Seen) -> None:
@@ -132,13 +136,14 @@ def _said(check: Check) -> str:
 
 def _headline(seen: Seen) -> str:
     """Which machine this is about, and which process."""
-    from layerscope.show.terminal import printable
+    from layerscope.show.terminal import printable, shortened
 
     machine = seen.machine
     parts = [machine.name, machine.cpu.model or machine.isa.architecture, f"Linux {machine.kernel.release}"]
     if machine.process is not None:
         inside = f" ({machine.process.namespace_pid} in its container)" if machine.process.namespace_pid else ""
-        parts.append(f"process {machine.process.pid}{inside}: {machine.process.name}")
+        words = shortened(" ".join(machine.process.argv) or machine.process.name, _COMMAND_WIDTH)
+        parts.append(f"process {machine.process.pid}{inside}: {words}")
     return printable(", ".join(filter(None, parts)))
 
 

@@ -54,6 +54,7 @@ from layerscope.model.events import Problem
 from layerscope.model.layers import COUNTERS, OPERATORS, STACKS
 from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.model.secrets import kept_environment, mask
+from layerscope.platform import keeping
 from layerscope.store.run import (
     RANKS,
     SUFFIX,
@@ -299,7 +300,7 @@ def _first_info(command: list[str]) -> RunInfo:
         command=[_text(word) for word in mask(command)],
         cwd=_text(_cwd()),
         environment=kept_environment(os.environ),
-        host={**machine.as_json(machine.facts(ask=False)), "name": os.uname().nodename},
+        host={**keeping.as_host(machine.facts(ask=False)), "name": os.uname().nodename},
         started_utc=_now(),
         start_ns=time.clock_gettime_ns(time.CLOCK_MONOTONIC),
         session_pid=os.getpid(),

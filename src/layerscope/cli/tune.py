@@ -106,6 +106,8 @@ def _wish(arguments: argparse.Namespace, program: tuple[str, ...]) -> Wish:
         raise UsageError(f"--metric {arguments.metric!r}: say --more-is-better or --less-is-better")
     if arguments.metric is not None and arguments.objective is not None:
         raise UsageError("--metric is what counts, so there can be no --objective beside it")
+    if arguments.steps is not None and arguments.objective == "wall":
+        raise UsageError("--steps ends the runs, so that their whole time (--objective wall) says nothing")
     if arguments.journal and arguments.resume:
         raise UsageError("--resume goes on with its journal, so there can be no --journal beside it")
     if arguments.html is not None and not arguments.html.absolute().parent.is_dir():

@@ -6,10 +6,12 @@ import contextlib
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from layerscope import places
+from layerscope.host import machine
 from layerscope.host.machine import Machine
 from layerscope.platform.measured import TORCH, Measured
 
@@ -17,7 +19,7 @@ from layerscope.platform.measured import TORCH, Measured
 _MOST = 8
 
 
-def keep(machine: Machine, measured: Measured) -> None:
+def keep(here: Machine, measured: Measured) -> None:
     """Keep it, in place of what the same machine, Python and build of torch had; without a cache it is not kept.
 
     What has no rates at all is not worth it.
@@ -26,23 +28,23 @@ def keep(machine: Machine, measured: Measured) -> None:
     if folder is None or not measured.rates:
         return
     build = next((f"{one.version} {one.path}" for one in measured.libraries if one.name == TORCH), "")
-    path = folder / f"{_machine_key(machine)}-{_digest(f'{measured.python} {build}')}.json"
+    path = folder / f"{_machine_key(here)}-{_digest(f'{measured.python} {build}')}.json"
     with contextlib.suppress(OSError):
         places.make(folder)
         temporary = path.with_suffix(f".{os.getpid()}.tmp")
         temporary.write_bytes(msgspec.json.encode(measured))
         os.replace(temporary, path)
-        for old in _newest_first(folder, machine)[_MOST:]:
+        for old in _newest_first(folder, here)[_MOST:]:
             old.unlink()
 
 
-def kept(machine: Machine, python: str = "") -> Measured | None:
+def kept(here: Machine, python: str = "") -> Measured | None:
     """The newest that was measured on such a machine with so many CPUs granted, by `python` if it is named.
 
     None where there is none. It costs the reading of one small file.
     """
     for folder in places.caches(places.PLATFORM):
-        for path in _newest_first(folder, machine):
+        for path in _newest_first(folder, here):
             with contextlib.suppress(OSError, msgspec.MsgspecError):
                 found = msgspec.json.decode(path.read_bytes(), type=Measured)
                 if not python or found.python == python:
@@ -50,18 +52,24 @@ def kept(machine: Machine, python: str = "") -> Measured | None:
     return None
 
 
-def _newest_first(folder: Path, machine: Machine) -> list[Path]:
+def as_host(here: Machine) -> dict[str, Any]:
+    """The facts about a machine as a recording keeps them: with what was measured on such a one, as `measured`."""
+    found = kept(here)
+    return {**machine.as_json(here), **({} if found is None else {"measured": msgspec.to_builtins(found)})}
+
+
+def _newest_first(folder: Path, here: Machine) -> list[Path]:
     def taken(path: Path) -> float:
         try:
             return path.stat().st_mtime
         except OSError:  # another process has removed it
             return 0.0
 
-    return sorted(folder.glob(f"{_machine_key(machine)}-*.json"), key=taken, reverse=True)
+    return sorted(folder.glob(f"{_machine_key(here)}-*.json"), key=taken, reverse=True)
 
 
-def _machine_key(machine: Machine) -> str:
-    return _digest(f"{machine.cpu.model} {machine.cpu.granted:g} {len(machine.cpu.allowed)}")
+def _machine_key(here: Machine) -> str:
+    return _digest(f"{here.cpu.model} {here.cpu.granted:g} {len(here.cpu.allowed)}")
 
 
 def _digest(words: str) -> str:

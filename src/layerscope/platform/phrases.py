@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from layerscope.host.cpu import Cpu
 
@@ -12,6 +12,12 @@ def threads_granted(cpu: Cpu) -> int:
     """How many threads can run all the time: more would be held back by the limit of CPU time."""
     # A quota is a quotient of microseconds: 2.9999 CPUs are three.
     return max(1, math.floor(cpu.granted + 0.01))
+
+
+def threads_told(variables: Mapping[str, str]) -> int | None:
+    """What OMP_NUM_THREADS says of the outermost threads; None where it says nothing."""
+    word = variables.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(word) if word.isdecimal() and int(word) > 0 else None
 
 
 def counted(number: float, word: str, plural: str = "") -> str:

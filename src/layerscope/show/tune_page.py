@@ -35,7 +35,8 @@ svg .band { fill: transparent; } svg .row:hover .band, svg .row:focus .band { fi
 svg .dot { fill: var(--dot); fill-opacity: .55; } svg .median { stroke: var(--text); stroke-width: 2.5; }
 svg .best .dot { fill: var(--best); } svg .best text { font-weight: bold; } svg .gone text { fill: var(--gone); }
 table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: 4px 10px 4px 0;
-       border-bottom: 1px solid var(--line); vertical-align: top; } .number { text-align: right; white-space: nowrap; }
+       border-bottom: 1px solid var(--line); vertical-align: top;
+       overflow-wrap: anywhere; } .number { text-align: right; white-space: nowrap; }
 """
 
 
@@ -77,7 +78,7 @@ def ticks(values: Sequence[float]) -> tuple[float, ...]:
     rough = highest / _TICKS if highest > 0 else 1.0
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
-    return tuple(round(place * step, 12) for place in range(math.ceil(highest / step - 1e-9) + 1))
+    return tuple(round(place * step, 12) for place in range(max(1, math.ceil(highest / step - 1e-9)) + 1))
 
 
 def write(page: TunePage, stream: IO[bytes]) -> None:
@@ -100,9 +101,9 @@ def write(page: TunePage, stream: IO[bytes]) -> None:
 <h1>{_text(page.title)}</h1>
 <p id="verdict">{_text(page.verdict)}</p>
 {f'<pre id="command">{_text(page.command)}</pre>' if page.command else ""}
-{f'<ul id="sentences">{said}</ul>' if said else ""}
 <h2 id="plot-title">Every run: {_text(page.axis)}</h2>
 {_plot(page)}
+{f'<h2>What there is to say</h2><ul id="sentences">{said}</ul>' if said else ""}
 <h2>The same in figures</h2>
 <table id="settings">
 <thead><tr>{headings}</tr></thead>

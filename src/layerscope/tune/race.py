@@ -106,7 +106,7 @@ def race(
                 break
             decided = final.run(track, chosen) if chosen else None
     except Refused as refusal:
-        return _made(track, REFUSED, None, [*track.notes, str(refusal)])
+        return _made(track, REFUSED, None, [*_notes(track), str(refusal)])
     return _outcome(track, decided, cpus)
 
 
@@ -141,8 +141,7 @@ def _affordable(track: Track, fresh: list[Setting], kept: int, *, is_first: bool
             f"a run takes {run_s:.3g} s, so a budget of {track.budget_s / 60:.3g} min is too short: to try one setting "
             f"takes {least_s / 60:.3g} min, all {len(fresh)} of the first stage {all_s / 60:.3g} min"
         )
-    if fit < len(fresh):
-        track.notes.append(f"the budget was too short to try {', '.join(setting.name for setting in fresh[fit:])}")
+    track.untried += [setting.name for setting in fresh[fit:]]
     return fresh[:fit]
 
 
@@ -226,14 +225,19 @@ def _most_promising(track: Track) -> Setting | None:
 def _outcome(track: Track, decided: Final | None, cpus: float) -> Outcome:
     """What it all means, with what qualifies it."""
     is_faster = decided is not None and decided.is_faster
-    notes = [*track.notes, *_busy_notes(track, decided, cpus)]
+    notes = [*_notes(track), *_busy_notes(track, decided, cpus)]
     if opposite := disagreement(track.measurements, track.settings):
         notes.append(opposite)
     if refusal := _busy(track, decided, cpus):
         return _made(track, REFUSED, decided, [*notes, refusal])
     if not is_faster:
-        notes.append(_nothing_found(decided))
+        notes.append(_nothing_found(track, decided))
     return _made(track, FASTER if is_faster else NO_DIFFERENCE, decided, notes)
+
+
+def _notes(track: Track) -> list[str]:
+    untried = [f"the budget was too short to try {', '.join(track.untried)}"] if track.untried else []
+    return [*untried, *track.notes]
 
 
 def _busy_notes(track: Track, decided: Final | None, cpus: float) -> list[str]:
@@ -264,9 +268,11 @@ def _sight(decided: Final) -> float:
     return 1.0 if decided.found.low is None else 1 - decided.found.low / decided.found.ratio
 
 
-def _nothing_found(decided: Final | None) -> str:
+def _nothing_found(track: Track, decided: Final | None) -> str:
     if decided is None:
-        return f"no setting had a chance to be {SMALLEST:.0%} better than the defaults: there was no final comparison"
+        is_sure = all(name in track.gone for name in track.settings if name != DEFAULT.name)
+        said = f"every setting surely is less than {SMALLEST:.0%} better than" if is_sure else "no setting was ahead of"
+        return f"{said} the defaults in the race, so there was no final comparison"
     if decided.is_not_better:
         return f"the final comparison is sure that {decided.setting.name} is less than {SMALLEST:.0%} better"
     return f"the final comparison could have shown a gain of about {_sight(decided):.0%} or more, and did not"

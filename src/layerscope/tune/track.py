@@ -67,6 +67,7 @@ class Track:
         self.racing: list[Setting] = [DEFAULT]
         self.measurements: list[Measurement] = []
         self.notes: list[str] = []
+        self.untried: list[str] = []  # for lack of time
         self.round, self.stage, self.stages = 0, 0, stages
         self._means = means
         self._took: dict[str, list[float]] = {}

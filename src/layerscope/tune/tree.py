@@ -26,7 +26,8 @@ _KILLED_S = 5.0
 
 def become_reaper() -> bool:
     """Get the orphans among our descendants, not init; whether the kernel does that."""
-    return ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    refused: int = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    return not refused
 
 
 def children(pid: int, of_all_threads: bool = True) -> list[int]:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from layerscope.collect import agent
 from layerscope.collect.link import own_command
 from layerscope.errors import RunError, UsageError
 from layerscope.host import noise
@@ -99,7 +100,9 @@ class Trials:
         self._environment = dict(os.environ if environment is None else environment)
         self._token = secrets.token_hex(8)
         self._usual: Usual | None = None
-        self._counts = asked.metric is None
+        # Without our agent PyTorch's own profiler would take its place in the program, and make it another one.
+        self._missing = agent.check()
+        self._counts = asked.metric is None and self._missing is None
 
     def __call__(self, setting: Setting, round_: int) -> Measurement:
         """One run. Raises RunError where we could not run it at all, KeyboardInterrupt when the program is ended."""
@@ -124,7 +127,7 @@ class Trials:
         first = self._default_run(_BEFORE[0], looks=True)
         self._counts = self._counts and first.measurement.steps >= FEWEST_STEPS
         if self.asked.stop_after and not self._counts:
-            why = first.answer.unseen or f"only {first.measurement.steps} were counted"
+            why = self._unseen(first) or f"only {first.measurement.steps} were counted"
             raise UsageError(f"--steps {self.asked.stop_after}: no steps of the program are known: {why}")
         second = self._default_run(_BEFORE[1])
         if self._counts and second.measurement.steps < FEWEST_STEPS:
@@ -134,10 +137,14 @@ class Trials:
         measurements = (first.measurement, second.measurement) if self._counts else (second.measurement,)
         self._usual = Usual(
             measurements, self._counts, second.rule, tuple(first.answer.libraries), first.answer.threads, expected,
-            "" if self._counts or self.asked.metric else first.answer.unseen or "it made no steps",
+            "" if self._counts or self.asked.metric else self._unseen(first) or "it made no steps",
             tuple(_notes(expected, second.measurement, self.asked)),
         )  # fmt: skip
         return self._usual
+
+    def _unseen(self, ran: _Ran) -> str:
+        """Why no steps are known, as far as that is."""
+        return self._missing.what if self._missing else ran.answer.unseen
 
     def _default_run(self, round_: int, looks: bool = False) -> _Ran:
         limit_s = max(LIMIT_MORE_S, FIRST_SHARE * self.asked.budget_s)
@@ -190,7 +197,7 @@ class Trials:
             found = replace(found, fault=fault, why=f"{why}: {told}" if told and fault == FAILED else why)
         counted = counting.read(folder / supervised.RAW) if task.counts and not fault else None
         if counted is not None:
-            found = replace(found, **_of_steps(counted))
+            found = _with_steps(found, counted)
         return _Ran(found, answer, text, counted.rule if counted else "", status)
 
 
@@ -258,13 +265,17 @@ def _fault(answer: supervised.Answer, task: supervised.Task, status: int | None,
     return "", ""
 
 
-def _of_steps(counted: counting.Counted) -> dict[str, float]:
+def _with_steps(found: Measurement, counted: counting.Counted) -> Measurement:
     dur_ns = np.sort(counted.dur_ns)
-    return {
-        "steps": len(dur_ns), "step_mean_ns": float(dur_ns.mean()), "step_p50_ns": float(np.median(dur_ns)),
+    return replace(
+        found,
+        steps=len(dur_ns),
+        step_mean_ns=float(dur_ns.mean()),
+        step_p50_ns=float(np.median(dur_ns)),
         # The smallest value that 99 % do not exceed.
-        "step_p99_ns": float(dur_ns[-(-99 * len(dur_ns) // 100) - 1]), "step_cpu_ns": counted.cpu_ns,
-    }  # fmt: skip
+        step_p99_ns=float(dur_ns[-(-99 * len(dur_ns) // 100) - 1]),
+        step_cpu_ns=counted.cpu_ns,
+    )
 
 
 def _until(steps: int) -> int:

@@ -16,7 +16,7 @@ from layerscope.analyse.summary import Summary, summarise
 from layerscope.store.reader import Reader
 
 # Runtimes of OpenMP. They compute nothing: a thread on a CPU in one of them waits for others there, or hands out work.
-_OPENMP = re.compile(r"^lib(gomp|iomp5|omp)\b")
+_OPENMP = re.compile(r"(?:^|/)lib(gomp|iomp5|omp)\b")
 _YIELD = re.compile(r"sched_yield")
 _REORDER = "reorder"
 # Of the larger CPU time or duration, the least difference of a time that is told; and of counts the least ratio, and
@@ -56,7 +56,7 @@ def figures(reader: Reader) -> Figures:
     _of_resources(found, summary)
     if reader.has("samples"):
         spins = [_row for _row in _rows(reader, "symbols") if not times or _row["step"] in measured]
-        found.spin_ns = sum(row["self_ns"] for row in spins if _OPENMP.match(row["object"] or "")) / count
+        found.spin_ns = sum(row["self_ns"] for row in spins if _OPENMP.search(row["object"] or "")) / count
         found.yield_ns = sum(row["self_ns"] for row in spins if _YIELD.search(row["name"] or "")) / count
         for row in _rows(reader, "waits"):
             if row["state"] in _WAITED_FOR and (not times or row["step"] in measured):

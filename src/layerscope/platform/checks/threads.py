@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from layerscope.platform.check import NOTE, OK, UNSEEN, WARNING, Check, Seen
-from layerscope.platform.phrases import counted, threads_granted
+from layerscope.platform.phrases import counted, threads_granted, threads_told
 
 ORDER = 10
 
@@ -15,6 +15,8 @@ _POOLS, _BESIDE = 2, 4
 _WORKING, _WORKING_BESIDE = 1.5, 2
 # Less of the CPUs than this is used by a process that was told to use fewer.
 _LITTLE = 0.5
+_TURNS = "Threads take turns, and those that spin for work waste the time of those that have some."
+_TURNS_IF = "If they all work they take turns, and those that spin waste the time of those that have some to do."
 
 
 def check(seen: Seen) -> Iterator[Check]:
@@ -30,7 +32,7 @@ def check(seen: Seen) -> Iterator[Check]:
 def _to_come(seen: Seen) -> Check:
     """What a program will start that says nothing itself."""
     cpu = seen.machine.cpu
-    told = _told(seen)
+    told = threads_told(seen.variables)
     number = told or len(cpu.allowed)
     who = f"libraries count {counted(number, 'CPU')} and start as many threads"
     who = f"OMP_NUM_THREADS is {told}" if told else who
@@ -38,7 +40,7 @@ def _to_come(seen: Seen) -> Check:
     if number > threads_granted(cpu):
         return Check(
             "threads", "threads", WARNING, f"{who}, but {granted}",
-            "Threads take turns, and those that spin for work waste the time of those that have some.",
+            _TURNS,
             f"export OMP_NUM_THREADS={threads_granted(cpu)}",
         )  # fmt: skip
     return Check("threads", "threads", OK, f"{who}; {granted}")
@@ -59,14 +61,15 @@ def _living(seen: Seen) -> Check:
         what += "" if used is None else f", and used {counted(round(used, 1), 'CPU')}"
         most = _WORKING * cpu.granted + _WORKING_BESIDE
         number = working
-    told = _told(seen)
+    told = threads_told(seen.variables)
     what += f"; OMP_NUM_THREADS is {told}" if told else ""
-    if number > most or (told or 0) > threads_granted(cpu):
+    are_told = (told or 0) > threads_granted(cpu)
+    if number > most or are_told:
         # Those that wait nearly all the time do not take turns with anybody.
-        state = NOTE if used is not None and used < _LITTLE * cpu.granted else WARNING
+        is_idle = used is not None and used < _LITTLE * cpu.granted
+        is_sure = (working is not None or are_told) and not is_idle
         return Check(
-            "threads", "threads", state, what,
-            "They take turns, and those that spin for work waste the time of those that have some.",
+            "threads", "threads", WARNING if is_sure else NOTE, what, _TURNS if is_sure else _TURNS_IF,
             f"export OMP_NUM_THREADS={threads_granted(cpu)}",
         )  # fmt: skip
     if used is not None and told and told < threads_granted(cpu) and used < _LITTLE * cpu.granted:
@@ -76,9 +79,3 @@ def _living(seen: Seen) -> Check:
             f"export OMP_NUM_THREADS={threads_granted(cpu)}",
         )  # fmt: skip
     return Check("threads", "threads", OK, what)
-
-
-def _told(seen: Seen) -> int | None:
-    """What OMP_NUM_THREADS says of the outermost threads; None where it says nothing."""
-    word = seen.variables.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(word) if word.isdecimal() and int(word) > 0 else None

@@ -24,8 +24,8 @@ sys.path.pop(0)  # the folder of this script is not for others to import from
 
 LIBC = ctypes.CDLL(None)
 NAMES = {"numpy": "NumPy", "scipy": "SciPy", "torch": "PyTorch"}
-# Of all seconds; what importing leaves is for products, in so many rounds.
-MEMORY_SHARE, ROUNDS = 0.15, 4
+# Of all seconds; what importing leaves is for products, in so many rounds, no longer than this for each.
+MEMORY_SHARE, ROUNDS, PRODUCT_S = 0.15, 4, 0.4
 
 
 def tell(**about):
@@ -119,7 +119,7 @@ def do_products(asked, cases):
     """Every product several times, some time apart: who disturbs one round may not be there in the next."""
     for number in range(ROUNDS):
         open_cases = [case for case in cases if not case.is_settled()]
-        seconds = asked.left() / (ROUNDS - number) / max(1, len(open_cases))
+        seconds = min(PRODUCT_S, asked.left() / (ROUNDS - number) / max(1, len(open_cases)))
         for case in open_cases:
             if asked.left() <= 0 and number:
                 return

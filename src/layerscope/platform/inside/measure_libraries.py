@@ -41,7 +41,8 @@ class Blas:
 
     def row(self, owner):
         """As it is told."""
-        threads = self.get_threads() if self.get_threads else None
+        told = self.get_threads() if self.get_threads else 0
+        threads = told if told > 0 else None  # BLIS says -1 where nobody has set them
         return row(self.name(owner), self.version, self.chose, threads, self.path, self.runtime)
 
     def is_heard(self):

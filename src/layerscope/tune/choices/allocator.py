@@ -11,8 +11,8 @@ from layerscope.tune import libraries
 from layerscope.tune.setting import Place, Setting
 
 ORDER, STAGE = 60, 3
-# Large blocks are taken from the heap, and the heap is kept. Before 2.35 the C library takes no threshold above 32 MiB
-# (DEFAULT_MMAP_THRESHOLD_MAX in its malloc.c).
+# Large blocks are taken from the heap, and the heap is kept. Before it knew huge pages (2.35) the C library refused a
+# threshold above 32 MiB (HEAP_MAX_SIZE / 2 in its malloc.c).
 _MMAP, _OLD_MMAP, _TRIM = str(1 << 30), str(32 << 20), str(1 << 31)
 _KEEPS = (2, 35)
 _OTHERS = {
