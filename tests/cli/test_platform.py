@@ -17,9 +17,9 @@ import pytest
 from layerscope import cli
 from layerscope.host import machine as machines
 from layerscope.host.machine import Machine
+from layerscope.model.measured import Measured, Rate
 from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.platform import document, measuring
-from layerscope.platform.measured import Measured, Rate
 from tests.platform.machines import EIGHT, WELL, machine, seen
 from tests.recorded import record
 

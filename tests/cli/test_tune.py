@@ -16,8 +16,13 @@ from typing import Any
 import pytest
 
 from layerscope import cli
-from layerscope.cli import _tuning_progress
+from layerscope.cli import _tuning, _tuning_progress
 from layerscope.cli import tune as tune_verb
+from layerscope.tune import objective, output, why
+from layerscope.tune.measurement import Measurement
+from layerscope.tune.race import Outcome
+from layerscope.tune.setting import DEFAULT, Setting
+from layerscope.tune.trial import Usual
 from tests.recorded import ROOT, layerscope
 
 # Each run of the program leaves a line: how it was started.
@@ -164,27 +169,54 @@ def test_on_one_cpu() -> None:
 
 
 @pytest.mark.slow
-def test_steps_of_a_training_and_why(program_python: str, native_agent: Path) -> None:
+def test_what_changes_results_is_measured_and_never_wins() -> None:
+    text = (
+        WITNESS
+        + "mode = os.environ.get('ONEDNN_DEFAULT_FPMATH_MODE')\ntime.sleep(0.05 if mode else 0.4)\nprint(mode)\n"
+    )
+    done = tune("--presets", "--budget", "1.2", "--what-if", "bf16,compile", "--", *program(text))
+    assert done.returncode == 0, done.stderr
+    assert "No measurable difference: keep the defaults." in done.stdout
+    assert re.search(
+        r"What if bf16: 0\.\d\d \[0\.\d\d, 0\.\d\d\] of the defaults\. It changes results: .*It prints something else: "
+        r"line 1 of what it printed is 'BF16'",
+        done.stdout,
+    )
+    assert (
+        "compile cannot be tried from outside of the program. In its code: model = torch.compile(model)." in done.stdout
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [0, 20])
+def test_why_is_read_from_recordings_of_both(steps: int, program_python: str, native_agent: Path) -> None:
     Path("train.py").write_text("""
+import sys
 import torch
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(2704, 4))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-for _ in range(60):
+for _ in range(int(sys.argv[1])):
     optimizer.zero_grad()
     model(torch.ones(8, 1, 28, 28)).sum().backward()
     optimizer.step()
 """)
-    done = tune("--presets", "--budget", "1.5", "--objective", "cpu", "--what-if", "bf16,compile", "--", program_python,
-                "train.py")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "steps behind warm-up (by rule optimizer)" in done.stderr
-    assert "Compile cannot be tried from outside" in done.stdout or "compile cannot be tried from" in done.stdout
-    assert re.search(
-        r"What if bf16: \d\.\d\d \[\d+\.\d\d, \d+\.\d\d\] of the defaults\. It changes results", done.stdout
+    words = (program_python, "train.py", "1000000" if steps else "50")
+    wish = _tuning.Wish(
+        words, None, None, False, 600.0, (), (), False, (), (), steps, False, None, None, 0, True, True, ()
     )
-    if "is better" in done.stdout:
-        assert re.search(r"A step .* by default and .* so\.|differs visibly", done.stdout)
+    usual = Usual((Measurement("default", -1, 10.0, 1.0, 1),), True, "optimizer", (), 1, output.expected("", ""))
+    outcome = Outcome("faster", DEFAULT, (), None, ())
+    tuned = _tuning.Tuned(wish, objective.objective("cpu", True), usual, outcome, ())
+    found = [_tuning._recorded(tuned, one) for one in (DEFAULT, Setting("threads=1", {"OMP_NUM_THREADS": "1"}))]
+
+    for one in found:
+        assert one.per_step
+        assert one.dur_ns > 0
+        assert (one.cpu_ns or 0) > 0
+        assert one.reorder_ns is not None
+    assert (found[1].spin_ns or 0.0) <= (found[1].cpu_ns or 0.0)
+    assert all(sentence.endswith(".") for sentence in why.sentences(*found))
     assert [path.name for path in Path.cwd().iterdir()] == ["train.py"]
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from layerscope.host.gpu import Gpu
+from layerscope.model.measured import Bandwidth, Library, Measured, Rate
 from layerscope.platform import checking
 from layerscope.platform.check import Seen
 from layerscope.platform.comparing import Side, differences
-from layerscope.platform.measured import Bandwidth, Library, Measured, Rate
 from tests.platform.machines import FLAGS, GB, SUPPORT, WELL, machine
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from layerscope.model.measured import Library, Rate
 from layerscope.platform.heard import Findings, executed
-from layerscope.platform.measured import Library, Rate
 
 HEADER_3 = """\
 onednn_verbose,v1,info,oneDNN v3.12.0 (commit 80afa71049cd69a3df32adcccb623b12cd7baa22)

@@ -16,9 +16,7 @@ from layerscope.host import machine as machines
 from layerscope.host.gpu import Gpu, Gpus
 from layerscope.host.machine import Machine
 from layerscope.host.numa import Node
-from layerscope.platform import checking, keeping
-from layerscope.platform.check import ERROR, NOTE, OK, UNSEEN, WARNING, Check, Seen
-from layerscope.platform.measured import (
+from layerscope.model.measured import (
     Bandwidth,
     Library,
     Measured,
@@ -28,6 +26,8 @@ from layerscope.platform.measured import (
     fastest,
     peak,
 )  # fmt: skip
+from layerscope.platform import checking, keeping
+from layerscope.platform.check import ERROR, NOTE, OK, UNSEEN, WARNING, Check, Seen
 from layerscope.platform.vectors import width_bits
 from tests.platform.machines import GB, changed, machine
 

@@ -16,9 +16,9 @@ import pytest
 
 from layerscope.host import machine as machines
 from layerscope.host import memory
+from layerscope.model.measured import Library, Measured, bandwidth, peak
 from layerscope.platform import measuring
 from layerscope.platform.heard import Findings
-from layerscope.platform.measured import Library, Measured, bandwidth, peak
 from layerscope.platform.measuring import measure
 from tests.platform.machines import machine
 

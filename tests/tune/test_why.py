@@ -10,7 +10,11 @@ from layerscope.store.reader import Reader
 from layerscope.tune import why
 from tests.recordings import MS, Recording
 
-SPIN = ("python main train.py:5", "operators aten::conv2d", "native gomp_team_barrier_wait_end /opt/torch/lib/libgomp.so.1")
+SPIN = (
+    "python main train.py:5",
+    "operators aten::conv2d",
+    "native gomp_team_barrier_wait_end /opt/torch/lib/libgomp.so.1",
+)
 WORK = ("python main train.py:5", "operators aten::conv2d", "native gemm libtorch_cpu.so")
 YIELD = ("python main train.py:5", "native __sched_yield libc.so.6")
 STEPS = 10

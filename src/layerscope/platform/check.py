@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from layerscope.host.machine import Machine
 from layerscope.host.watch import Watched
-from layerscope.platform.measured import Measured
+from layerscope.model.measured import Measured
 
 # From good to bad; UNSEEN is neither: the machine does not say.
 OK, NOTE, WARNING, ERROR, UNSEEN = "ok", "note", "warning", "error", "unseen"

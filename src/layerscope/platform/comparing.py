@@ -8,8 +8,8 @@ from functools import partial
 
 from layerscope import units
 from layerscope.host.machine import Machine
+from layerscope.model.measured import Measured
 from layerscope.platform.check import UNSEEN, Check
-from layerscope.platform.measured import Measured
 from layerscope.platform.phrases import counted, cpu_list, listed, percent
 
 # A tenth of a rate is what neighbours and the clock do to it.

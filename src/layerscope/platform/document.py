@@ -9,10 +9,10 @@ import msgspec
 
 from layerscope.errors import ReadError
 from layerscope.host import machine
+from layerscope.model.measured import Measured
 from layerscope.platform import checking
 from layerscope.platform.check import Check, Seen
 from layerscope.platform.comparing import Side
-from layerscope.platform.measured import Measured
 
 COLUMNS = ("code", "subject", "state", "evidence", "consequence", "remedy")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from layerscope.platform.measured import MKL, ONEDNN, Bandwidth, Library, Rate
+from layerscope.model.measured import MKL, ONEDNN, Bandwidth, Library, Rate
 from layerscope.platform.vectors import width_bits
 
 _OURS = "layerscope "

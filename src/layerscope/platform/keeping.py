@@ -13,7 +13,7 @@ import msgspec
 from layerscope import places
 from layerscope.host import machine
 from layerscope.host.machine import Machine
-from layerscope.platform.measured import TORCH, Measured
+from layerscope.model.measured import TORCH, Measured
 
 # Of one kind of machine: as many Pythons, or builds of torch, as somebody may have in use.
 _MOST = 8

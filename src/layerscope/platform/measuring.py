@@ -16,9 +16,9 @@ from layerscope.host import files, memory
 from layerscope.host import machine as machines
 from layerscope.host.isa import NATIVE
 from layerscope.host.machine import Machine
+from layerscope.model.measured import Library, Measured, Rate, Tried
 from layerscope.platform import keeping
 from layerscope.platform.heard import Findings
-from layerscope.platform.measured import Library, Measured, Rate, Tried
 from layerscope.platform.phrases import threads_granted
 
 SCRIPT = Path(__file__).parent / "inside" / "measure.py"

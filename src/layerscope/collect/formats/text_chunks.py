@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from layerscope.errors import ReadError
 
-CHUNK_BYTES = 1 << 22
+CHUNK_BYTES = 1 << 21
 # A line, or a sample, that does not end is cut here.
 _MOST_BYTES = 1 << 26
 _GZIP = b"\x1f\x8b"

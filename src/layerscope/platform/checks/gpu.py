@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from layerscope.host.gpu import Gpu
+from layerscope.model.measured import CUDA
 from layerscope.platform.check import ERROR, NOTE, OK, UNSEEN, WARNING, Check, Seen
-from layerscope.platform.measured import CUDA
 from layerscope.platform.phrases import cpu_list, listed
 
 ORDER = 140

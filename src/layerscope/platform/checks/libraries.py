@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from layerscope.model.measured import ATEN, MKL, NUMPY, ONEDNN, TORCH, Library, Measured, Rate
 from layerscope.platform.check import NOTE, OK, WARNING, Check, Seen
-from layerscope.platform.measured import ATEN, MKL, NUMPY, ONEDNN, TORCH, Library, Measured, Rate
 from layerscope.platform.measuring import CORE_TYPE, hardware_width_bits, is_narrow
 from layerscope.platform.phrases import listed
 from layerscope.units import three_digits

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from layerscope.host.isa import DTYPES
+from layerscope.model.measured import Measured, fastest
 from layerscope.platform.check import NOTE, OK, UNSEEN, WARNING, Check, Seen
-from layerscope.platform.measured import Measured, fastest
 from layerscope.platform.phrases import counted, percent
 from layerscope.units import three_digits
 
