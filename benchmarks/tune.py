@@ -87,7 +87,7 @@ def words(setting: Setting, program: str) -> list[str]:
 
 def layerscope(setting: Setting, program: str, *options: str) -> tuple[dict[str, Any], float]:
     """What tune answers in JSON, and how long that took."""
-    budget = 2.5 if setting.quick else MOST_MIN - BESIDE_S / 60
+    budget = 4 if setting.quick else MOST_MIN - BESIDE_S / 60
     command = [
         setting.tool, "-m", "layerscope", "tune", "--objective", "cpu", "--budget", f"{budget:g}", "--json", "--no-why",
         "-q", *options, "--", *words(setting, program),
@@ -148,6 +148,7 @@ def search(setting: Setting, name: str, answer: Answer, every: dict[str, str], t
         f"{best} ({ms(median(found[best]).value)}) of {len(found)}", interval(ratio),
         at_most(0 if is_good and in_time else 1, 0, f"<= {WITHIN:g} or holds 1, <= {MOST_MIN:g} min"),
     )  # fmt: skip
+    report.remarks.append(f"{name}: {answer.verdict}")
     report.data[name] = {"chosen": answer.chosen, "verdict": answer.verdict, "took_s": answer.took_s, "cpu_ns": found}
 
 

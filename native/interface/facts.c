@@ -1,5 +1,5 @@
 /* What a recording says of its program and its machine, as `layerscope run` says it: secrets are masked, and of the
- * environment only what changes performance is kept (model/secrets.py, host/cpu.py, host/clock.py). */
+ * environment only what changes performance is kept (model/secrets.py, host/machine.py, host/clock.py). */
 #define _GNU_SOURCE
 #include "interface.h"
 
@@ -161,7 +161,7 @@ static void add_cpu_model(li_text *text) {
     li_add_json(text, words, strcspn(words, "\n"));
 }
 
-/* Append the facts of host/cpu.py and the name of the machine, as a JSON object. */
+/* Append of the facts of host/machine.py what can be told in a few lines, as a JSON object. */
 void li_add_host(li_text *text) {
     struct utsname host;
     cpu_set_t set;
@@ -174,13 +174,13 @@ void li_add_host(li_text *text) {
     li_add_json(text, host.nodename, strlen(host.nodename));
     cpus = allowed > 0 && allowed < cpus ? allowed : cpus;
     ls_real_text(number, sizeof number, 6, cpus);
-    li_add(text, ", \"cpus\": %s, \"cpus_online\": %ld, \"cpu_model\": ", number, sysconf(_SC_NPROCESSORS_ONLN));
+    li_add(text, ", \"cpu\": {\"granted\": %s, \"model\": ", number);
     add_cpu_model(text);
-    li_add(text, ", \"memory_bytes\": %lld, \"kernel\": ", memory);
-    li_add_json(text, host.release, strlen(host.release));
     li_add(text, ", \"machine\": ");
     li_add_json(text, host.machine, strlen(host.machine));
-    li_add(text, "}");
+    li_add(text, "}, \"memory\": {\"total_bytes\": %lld}, \"kernel\": {\"release\": ", memory);
+    li_add_json(text, host.release, strlen(host.release));
+    li_add(text, "}}");
 }
 
 /* Append what the raw file says of this process. */

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -265,6 +267,34 @@ def test_only_what_we_started_is_ever_ended() -> None:
     trials.usual()
     assert ours not in tree.below([ours])[1:]
     assert left_behind(trials) == []
+
+
+@pytest.mark.parametrize("before", ["", "libdl.so.2"], ids=["nothing preloaded", "something preloaded"])
+def test_the_line_starts_the_program_as_the_trial_did(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_PRELOAD", before) if before else monkeypatch.delenv("LD_PRELOAD", raising=False)
+    cpu = min(os.sched_getaffinity(0))
+    trials = python(
+        """
+import json
+names = ("OMP_NUM_THREADS", "GLIBC_TUNABLES", "LD_PRELOAD")
+told = {name: os.environ.get(name) for name in names}
+with open("told", "a") as file:
+    print(json.dumps([told, sys.argv, sorted(os.sched_getaffinity(0))]), file=file)
+""",
+        "--size", "1", "it's",
+    )  # fmt: skip
+    trials.usual()
+    one = Setting(
+        "all of it", {"OMP_NUM_THREADS": "3", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}, ("libm.so.6",),
+        ("taskset", "-c", str(cpu)), {"--size": "2"},
+    )  # fmt: skip
+    assert not trials(one, 1).fault
+    subprocess.run(["/bin/sh", "-c", one.line(trials.asked.program)], check=True, timeout=60)
+    *_, default, measured, pasted = Path("told").read_text().splitlines()
+    assert measured == pasted != default
+    told, argv, cpus = json.loads(measured)
+    assert told["LD_PRELOAD"] == ":".join(filter(None, ["libm.so.6", before]))
+    assert (argv[1:], cpus) == (["--size", "2", "it's"], [cpu])
 
 
 # -- steps -----------------------------------------------------------------------------------------

@@ -130,7 +130,8 @@ class Watcher(threading.Thread):
 
     def _roots(self) -> list[int]:
         """The program, and what it left: beside processes that help us to record."""
-        return [pid for pid in tree.children(os.getpid()) if pid == self._program.pid or _is_marked(pid)]
+        mark = f"{MARK}={self._task.token}".encode()
+        return [pid for pid in tree.children(os.getpid()) if pid == self._program.pid or _has(pid, mark)]
 
     def _why_end(self, of_all_threads: bool) -> str:
         pids = tree.below(self._roots() if of_all_threads else [self._program.pid], of_all_threads)
@@ -155,12 +156,10 @@ class Watcher(threading.Thread):
         self._answer.libraries = sorted(libraries)
 
 
-def _is_marked(pid: int) -> bool:
+def _has(pid: int, variable: bytes) -> bool:
     """Whether it was started by the program: a process that helps to record has not got the variable."""
     with contextlib.suppress(OSError):
-        return any(
-            words.startswith(MARK.encode() + b"=") for words in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        )
+        return variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     return False
 
 
