@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +9,7 @@ import pytest
 from layerscope.host import cgroup, cpu, watch
 from layerscope.host.noise import CpuTime
 from layerscope.host.watch import Reading, Watched
+from tests.cpu_groups import CpuGroup, spinning
 
 S = 1_000_000_000
 GROUP = (Path("/group"),)
@@ -72,69 +68,15 @@ def test_a_process_whose_name_is_made_to_mislead_is_read_right(tmp_path: Path) -
     assert found.threads_ns == {7: 325 * watch._TICK_NS, 8: 123456789}
 
 
-@contextmanager
-def one_cpu() -> Iterator[Path]:
-    """A control group of one CPU; the test is skipped where none can be made, or there is one CPU anyway."""
-    if cpu.facts().granted < 2:
-        pytest.skip("fewer than 2 CPUs are left here: a group of one would hold nobody back")
-    base = Path("/sys/fs/cgroup")
-    is_v2 = (base / "cgroup.controllers").exists()
-    group = (base if is_v2 else base / "cpu") / f"layerscope-watch-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made here: {error}")
-    try:
-        try:
-            if is_v2:
-                (group / "cpu.max").write_text("100000 100000")
-            else:
-                (group / "cpu.cfs_period_us").write_text("100000")
-                (group / "cpu.cfs_quota_us").write_text("100000")
-        except OSError as error:
-            pytest.skip(f"CPU time cannot be limited here: {error}")
-        yield group
-    finally:
-        group.rmdir()
-
-
-# 64 threads that hash, which needs no lock of Python; they end with their standard input.
-BUSY = """
-import hashlib, sys, threading
-data = bytes(1 << 20)
-def work():
-    while not ended: hashlib.sha256(data)
-ended = []
-threads = [threading.Thread(target=work) for _ in range(63)]
-for thread in threads: thread.start()
-print("ready", flush=True)
-sys.stdin.read()
-ended.append(1)
-"""
-
-
-def told_by(group: Path) -> tuple[int, int, int]:
-    told = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
-    time_ns = int(told["throttled_time"]) if "throttled_time" in told else int(told["throttled_usec"]) * 1000
-    return int(told["nr_periods"]), int(told["nr_throttled"]), time_ns
-
-
 @pytest.mark.slow
 def test_64_threads_in_a_group_of_one_cpu_are_kept_off_it() -> None:
-    with one_cpu() as group:
-        enter = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", sys.executable, "-c", BUSY]
-        child = subprocess.Popen(enter, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        try:
-            assert child.stdout is not None
-            assert child.stdout.readline() == "ready\n"
-            limits, granted = cgroup.facts(pid=child.pid), cpu.facts(pid=child.pid).granted
-            first = told_by(group)
-            found = watch.watch(3.0, pid=child.pid)
-            last = told_by(group)
-            child.communicate("", timeout=60)
-        finally:
-            child.kill()
-            child.wait(20)
+    if cpu.facts().granted < 2:
+        pytest.skip("fewer than 2 CPUs are left here: a group of one would hold nobody back")
+    with CpuGroup(1.0) as group, spinning(64, group) as pid:
+        limits, granted = cgroup.facts(pid=pid), cpu.facts(pid=pid).granted
+        first = group.counted()
+        found = watch.watch(3.0, pid=pid)
+        last = group.counted()
 
     assert (limits.cpus, granted) == (1.0, 1.0)
     whole = [after - before for before, after in zip(first, last, strict=True)]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from layerscope import cli, units
-from tests.platform.spinner import CpuGroup, spinning
+from tests.cpu_groups import CpuGroup, spinning
 
 PATIENCE_S = 60.0
 
@@ -29,9 +29,8 @@ def told(capfd: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dic
 
 @pytest.fixture
 def one_cpu() -> Iterator[CpuGroup]:
-    group = CpuGroup(1.0)
-    yield group
-    group.remove()
+    with CpuGroup(1.0) as group:
+        yield group
 
 
 @pytest.mark.slow

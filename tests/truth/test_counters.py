@@ -6,15 +6,12 @@ process is read the last time up to 1 s before its end.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,7 @@ import pytest
 
 from layerscope.cli._open import open_run
 from tests.attempts import once_in_three
+from tests.cpu_groups import CpuGroup
 from tests.recorded import Recorded, layerscope
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent", "perf_events")]
@@ -212,30 +210,6 @@ def test_steps_that_compute_and_steps_that_sleep_are_told_apart(program_python: 
     assert re.search(r"^Thread of the requests: .* in a sleep", summary, re.MULTILINE), summary
 
 
-@contextlib.contextmanager
-def a_tenth_of_a_cpu() -> Iterator[Path]:
-    """A control group that may use a tenth of a CPU; the test is skipped where none can be made."""
-    base = Path("/sys/fs/cgroup")
-    is_v2 = (base / "cgroup.controllers").exists()
-    group = (base if is_v2 else base / "cpu") / f"layerscope-test-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made here: {error}")
-    try:
-        try:
-            if is_v2:
-                (group / "cpu.max").write_text("10000 100000")
-            else:
-                (group / "cpu.cfs_period_us").write_text("100000")
-                (group / "cpu.cfs_quota_us").write_text("10000")
-        except OSError as error:
-            pytest.skip(f"CPU time cannot be limited here: {error}")
-        yield group
-    finally:
-        group.rmdir()
-
-
 # It sleeps until the recorder reads it, and until that has read it once more.
 LIMITED = """
 import sys, time
@@ -259,20 +233,17 @@ print(after[0] - before[0], after[1] - before[1])
 def test_a_limit_of_cpu_time_shows_as_throttling(tmp_path: Path) -> None:
     """0.3 s of CPU time at a tenth of a CPU are about thirty periods, in almost all of which it is stopped."""
     (tmp_path / "program.py").write_text(LIMITED)
-    with a_tenth_of_a_cpu() as group:
-        enter = ("sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh")
-        words = ("run", "-o", "recording", "--", *enter, sys.executable, "program.py", str(group))
+    with CpuGroup(0.1) as group:
+        words = ("run", "-o", "recording", "--", *group.words, sys.executable, "program.py", str(group.folder))
         done = layerscope(*words, cwd=tmp_path)
-        lines = (group / "cpu.stat").read_text().splitlines()
+        _, throttled, throttled_ns = group.counted()
     assert done.returncode == 0, done.stderr
     count, spent_ns = map(int, done.stdout.split())
-    whole = {words[0]: int(words[1]) for line in lines if len(words := line.split()) == 2}
     recorded = Recorded(open_run(tmp_path / "recording.layerscope"), 0, done.stdout, done.stderr)
     readings = "FROM counters c JOIN tracks t USING (track) WHERE t.name = 'cgroup' GROUP BY c.name"
     told = {row["name"]: row["last"] for row in recorded.rows(f"SELECT c.name, max(value) AS last {readings}")}
 
-    assert count > 10, whole
-    assert count <= told["throttled"] <= whole["nr_throttled"], (count, told, whole)
-    whole_ns = whole["throttled_time"] if "throttled_time" in whole else whole["throttled_usec"] * 1000
-    assert spent_ns <= told["throttled_ns"] <= whole_ns, (spent_ns, told, whole)
+    assert count > 10, throttled
+    assert count <= told["throttled"] <= throttled, (count, told, throttled)
+    assert spent_ns <= told["throttled_ns"] <= throttled_ns, (spent_ns, told, throttled_ns)
     assert f"throttled {told['throttled']} times" in (tmp_path / "recording.layerscope" / "summary.txt").read_text()

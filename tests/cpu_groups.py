@@ -1,4 +1,4 @@
-"""A process with many threads that all want a CPU, in a control group of its own, made of this test's Python."""
+"""Control groups with a limit of CPU time, and a process of many threads that all want a CPU."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ spin()
 
 
 class CpuGroup:
-    """A control group of `cpus` CPUs, of version 1 or 2; skips the test where none can be made."""
+    """A control group of `cpus` CPUs, of version 1 or 2, until the end of a `with`; skips the test where none can be
+    made.
+    """
 
     def __init__(self, cpus: float) -> None:
-        root, name = Path("/sys/fs/cgroup"), f"layerscope-platform-{os.getpid()}"
+        root, name = Path("/sys/fs/cgroup"), f"layerscope-test-{os.getpid()}"
         is_v2 = (root / "cgroup.controllers").exists()
         self.folder = root / name if is_v2 else root / "cpu" / name
         self._time_ns = ("throttled_usec", 1000) if is_v2 else ("throttled_time", 1)
@@ -51,6 +53,17 @@ class CpuGroup:
         except OSError as error:
             self.remove()
             pytest.skip(f"no control group can be made: {error}")
+
+    def __enter__(self) -> CpuGroup:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What to put in front of a command that shall run in it."""
+        return "sh", "-c", f'echo $$ > {self.folder}/cgroup.procs && exec "$@"', "sh"
 
     def enter(self) -> None:
         """Put the calling process into it."""
