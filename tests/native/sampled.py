@@ -32,7 +32,7 @@ HEADER = np.dtype(
 HEAD = struct.Struct("<QIHH")
 SAMPLE = struct.Struct("<QQiiIIII17Q")
 CODE = struct.Struct("<IiIIII")
-KIND_PAD, KIND_STACK, KIND_CODE = 0, 1, 2
+KIND_PAD, KIND_STACK, KIND_CODE, KIND_MADE = 0, 1, 2, 3
 STACK_CUT, FRAMES_CUT, STACK_NONE, TIMER = 1, 2, 4, 8
 ENTRY = 1 << 31
 RSP, RIP = 7, 16
@@ -107,7 +107,7 @@ class Area:
             elif kind == KIND_STACK:
                 self._take_sample(at + HEAD.size, at + size_bytes, flags)
             else:
-                assert kind == KIND_PAD
+                assert kind in (KIND_PAD, KIND_MADE)
             consumed += size_bytes
             self.fields["consumed"] = consumed
         return self.samples
