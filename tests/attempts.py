@@ -1,4 +1,4 @@
-"""Tests whose program has to meet the sampler at the right moment, on a machine that may be too busy for that."""
+"""Tests of what chance has a part in, on a machine that may be busy."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ _ATTEMPTS = 3
 def once_in_three(test: Callable[..., None]) -> Callable[..., None]:
     """Run `test` up to three times; it passes if one of them does.
 
-    A wait has a stack only if the sampler got a CPU while it lasted, which nobody can promise beside other work. What
-    must hold whatever the machine does belongs into another test.
+    A wait has a stack only if the sampler got a CPU while it lasted, which nobody can promise beside other work; a
+    comparison with 95 % confidence is wrong in one of twenty. What must hold whatever the machine does belongs into
+    another test.
     """
 
     @functools.wraps(test)

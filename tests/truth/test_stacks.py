@@ -112,6 +112,7 @@ def test_waiting_for_a_pipe_is_found_where_it_is_read(program_python: str, tmp_p
     assert weight_below(recorded, "_send", "kind = 'offcpu' AND state = 'sleep'") > 0.4e9
 
 
+@once_in_three
 def test_page_faults_are_counted_and_found(program_python: str, tmp_path: Path) -> None:
     recorded, told = record(program_python, tmp_path, "faults")
 
