@@ -65,6 +65,7 @@ def runs() -> list[Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @once_in_three
 def test_a_setting_that_is_better_is_found_and_its_line_starts_the_program_like_that() -> None:
     done = tune("--presets", "--budget", "1", "--json", "--html", "page.html", "--no-why", "--", *program(BETTER))
@@ -94,6 +95,7 @@ def test_a_setting_that_is_better_is_found_and_its_line_starts_the_program_like_
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @once_in_three
 def test_a_program_that_only_sleeps_keeps_the_defaults() -> None:
     done = tune("--presets", "--budget", "1.2", "--", *program(SLEEPING))
@@ -141,6 +143,7 @@ def test_what_was_measured_is_not_measured_again(number: signal.Signals) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @once_in_three
 def test_values_of_an_option_of_the_program_are_tried() -> None:
     text = WITNESS + "print('rate', 40 if '--size=2' in sys.argv else 10, 'x')\n"
@@ -173,6 +176,7 @@ def test_on_one_cpu() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @once_in_three
 def test_what_changes_results_is_measured_and_never_wins() -> None:
     text = (

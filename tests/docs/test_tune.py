@@ -44,6 +44,7 @@ def test_each_command_is_understood(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [line for line in COMMANDS if "--metric" in line or "--presets" in line])
+@pytest.mark.timeout(900)
 @once_in_three
 def test_those_that_suit_a_small_program_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
