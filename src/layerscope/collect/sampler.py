@@ -13,6 +13,7 @@ import contextlib
 import errno
 import json
 import os
+import resource
 import socket
 import subprocess
 import threading
@@ -29,6 +30,8 @@ HZ = 99  # of CPU time; not a divisor of what programs do a hundred times a seco
 MOST_HZ = 1000
 BINARY = LIBRARY.with_name("layerscope-sampler")
 _CHECK_S = 10.0
+# With fewer, what carries operators goes first: it needs a dozen, and one for each thread.
+_FEWEST_FILES = 64
 # At the end it reads all that is left; a stopped one must not keep the prompt.
 _PATIENCE_S = 10.0
 _MOST_SAMPLERS = 3
@@ -80,6 +83,10 @@ class Sampler:
 
     def check(self) -> Problem | None:
         """What cannot be recorded here; sets `uses_timers`."""
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if 0 <= files < _FEWEST_FILES:
+            what = f"stacks need a descriptor for each thread, and the limit of open files is {files}"
+            return Problem(STACKS, "no_descriptors", what, f"ulimit -n {_FEWEST_FILES} or more", "all stacks and waits")
         try:
             refused = rights()["cpu_clock"]
         except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
