@@ -21,10 +21,10 @@ PERF_EVENT_OPEN, PROCESS_VM_READV, MEMFD_CREATE, PIDFD_OPEN = 298, 310, 319, 434
 SENDMSG, SETPRIORITY, FALLOCATE, SCHED_SETATTR = 46, 141, 285, 314
 
 
-def test_sixteen_descriptors(case: Case) -> None:
+def test_twenty_descriptors(case: Case) -> None:
     """Not enough for an event of each thread: these go to what carries operators."""
-    case.complete(case.both(around=limited("nofile", 16)), but=frozenset({"no_descriptors"}))
-    case.told("no_descriptors", "the limit of open files is 16", "ulimit -n 64")
+    case.complete(case.both(around=limited("nofile", 20)), but=frozenset({"no_descriptors"}))
+    case.told("no_descriptors", "the limit of open files is 20", "ulimit -n 64")
 
 
 def test_an_address_space_of_1500_mb(case: Case) -> None:
