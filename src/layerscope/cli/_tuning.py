@@ -28,7 +28,7 @@ from layerscope.tune.race import REFUSED, Outcome, race
 from layerscope.tune.setting import DEFAULT, Place, Setting
 from layerscope.tune.space import Space, Varied, space
 from layerscope.tune.track import Refused
-from layerscope.tune.trial import LIMIT_MORE_S, LIMIT_TIMES, Asked, Trials, Usual, command_words, supervised_run
+from layerscope.tune.trial import LIMIT_MORE_S, LIMIT_TIMES, Asked, Trials, Usual, supervised_run
 
 _JOURNAL_SUFFIX = ".tune.jsonl"
 # Pairs of runs for what changes results, which decide nothing.
@@ -287,7 +287,7 @@ def _recorded(tuned: Tuned, setting: Setting) -> why.Figures:
     steps = tuned.wish.steps
     try:
         words = ["run", "-q", "-o", str(recording), *(["--steps", f":{steps}"] if steps else []), "--"]
-        command = [*own_command("layerscope"), *words, *command_words(tuned.wish.program, setting)]
+        command = [*own_command("layerscope"), *words, *setting.words(tuned.wish.program)]
         usual_s = tuned.usual.wall_s
         # A program that goes on after its steps is ended when it has had time for them.
         limit_s = 2 * usual_s + LIMIT_MORE_S if steps else _RECORDED_TIMES * LIMIT_TIMES * usual_s + _RECORDED_MORE_S

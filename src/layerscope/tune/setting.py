@@ -6,8 +6,10 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from layerscope.host.machine import Machine
+if TYPE_CHECKING:
+    from layerscope.host.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,20 @@ class Setting:
             _replace(words, option, value)
         return [*self.prefix, *words]
 
+    def words(self, program: Sequence[str]) -> list[str]:
+        """The words of one command that starts `program` this way, whatever else its environment has."""
+        told = [f"{name}={value}" for name, value in self._told().items()]
+        return [*(["env", *told] if told else []), *self.command(program)]
+
     def line(self, program: Sequence[str]) -> str:
-        """One line for a shell that starts `program` this way, whatever else its environment has."""
-        made = self.environment({name: os.environ[name] for name in ("LD_PRELOAD",) if name in os.environ})
-        told = [f"{name}={shlex.quote(value)}" for name, value in made.items() if os.environ.get(name) != value]
+        """The same for a shell."""
+        told = [f"{name}={shlex.quote(value)}" for name, value in self._told().items()]
         return " ".join([*(["env", *told] if told else []), shlex.join(self.command(program))])
+
+    def _told(self) -> dict[str, str]:
+        """What our own environment has not."""
+        made = self.environment({name: os.environ[name] for name in ("LD_PRELOAD",) if name in os.environ})
+        return {name: value for name, value in made.items() if os.environ.get(name) != value}
 
 
 DEFAULT = Setting("default")

@@ -24,6 +24,7 @@ from layerscope.collect.program import Program, Usage
 from layerscope.errors import RunError
 from layerscope.host import noise
 from layerscope.tune import guard, tree
+from layerscope.tune.setting import Setting
 
 # By this variable all that a trial started can be found again when its supervisor is gone.
 MARK = "LAYERSCOPE_TRIAL"
@@ -232,10 +233,8 @@ def _recorded(task: Task, answer: Answer) -> Usage:
 
 
 def _environment(task: Task, environment: dict[str, str]) -> dict[str, str]:
-    made = environment | task.variables | {MARK: task.token}
-    if task.preload:
-        made["LD_PRELOAD"] = ":".join(filter(None, [*task.preload, environment.get("LD_PRELOAD", "")]))
-    return made
+    setting = Setting("", task.variables, tuple(task.preload))
+    return setting.environment(environment) | {MARK: task.token}
 
 
 def _attach(task: Task, program: Program, answer: Answer) -> Watcher:

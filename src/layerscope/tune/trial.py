@@ -16,7 +16,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -290,11 +290,3 @@ def _notes(expected: output.Expected, found: Measurement, asked: Asked) -> Itera
         yield "What the program printed was not compared: each run was ended after some steps."
     elif not expected.is_compared:
         yield "The program prints differently each time, so what it printed under other settings was not compared."
-
-
-def command_words(words: Sequence[str], setting: Setting) -> list[str]:
-    """The command of a setting with its variables before it, for programs that start programs."""
-    told = [f"{name}={value}" for name, value in setting.variables.items()]
-    if setting.preload:
-        told.append("LD_PRELOAD=" + ":".join(filter(None, [*setting.preload, os.environ.get("LD_PRELOAD", "")])))
-    return [*(["env", *told] if told else []), *setting.command(words)]
