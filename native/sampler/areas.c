@@ -87,6 +87,7 @@ static int begin(const ls_message *m, sm_area *area) {
     if (!p->end_ns && !was_sampled)
         sm_events_begin(p);
     sm_follow_again(p);
+    sm_follow_forks(p);
     sm_space(p, 0); /* as long as it is there */
     return 0;
 }

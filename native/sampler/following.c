@@ -30,20 +30,39 @@ typedef struct {
 } sample_id;
 
 /* A child is its parent once more until it becomes another program: so is its handler. */
-static sm_process *forked(const task_record *r) {
-    sm_process *p = sm_process_begin((int32_t)r->pid, (int32_t)r->ppid, r->time);
-    const sm_process *parent = sm_process_at((int32_t)r->ppid);
-    if (p)
-        p->is_followed = 1;
-    if (!p || !parent || !parent->is_sampled || p->is_foreign)
-        return p;
+static void inherit(sm_process *p, const sm_process *parent) {
     p->is_sampled = 1;
     p->has_events = parent->has_events;
     p->uses_timers = parent->uses_timers;
+    p->has_handler = parent->has_handler;
+    p->is_signalled = parent->is_signalled;
     p->python = parent->python;
     p->python_eval = parent->python_eval;
     p->python_runtime = parent->python_runtime;
+}
+
+static sm_process *forked(const task_record *r) {
+    sm_process *p = sm_process_begin((int32_t)r->pid, (int32_t)r->ppid, r->time);
+    const sm_process *parent = sm_process_at((int32_t)r->ppid);
+    if (!p)
+        return NULL;
+    p->is_followed = p->is_a_fork = 1;
+    if (parent && parent->is_sampled && !p->is_foreign)
+        inherit(p, parent);
     return p;
+}
+
+/* A process has handed its area over: what it had forked before that was told. */
+void sm_follow_forks(const sm_process *parent) {
+    for (sm_process *p = parent->has_events || parent->uses_timers ? sm_processes() : NULL; p; p = p->next) {
+        if (!p->is_a_fork || p->ppid != parent->pid || p->start_ns < parent->start_ns || p->end_ns || p->is_foreign
+            || p->area || p->has_events || p->uses_timers)
+            continue;
+        sm_copies_stop(p);
+        inherit(p, parent);
+        sm_events_begin(p);
+        sm_follow_forks(p);
+    }
 }
 
 static void begun(const task_record *r) {
@@ -70,6 +89,8 @@ static void ended(const task_record *r) {
 
 static void named(const comm_record *r, const sample_id *id) {
     sm_process *p = r->header.misc & PERF_RECORD_MISC_COMM_EXEC ? sm_process_at((int32_t)r->pid) : NULL;
+    if (p)
+        p->is_a_fork = 0;
     if (p && (p->is_sampled || p->start_ns + TWICE_NS < id->time))
         sm_exec(p, id->time);
     sm_thread *t = sm_thread_at((int32_t)r->tid, id->time);

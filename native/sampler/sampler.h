@@ -110,6 +110,7 @@ struct sm_process {
     uint32_t living; /* threads */
     int is_told;
     int is_followed;
+    int is_a_fork;  /* it is seen to begin, and is still the program of its parent */
     int is_sampled; /* it, or the process that forked it, has handed an area over */
     sm_area *area;  /* NULL: not yet, a forked child makes one at its first signal */
     uint32_t python;
@@ -231,6 +232,7 @@ int sm_read_memory(void *pid, uint64_t address, void *into, size_t bytes); /* an
 
 int sm_follow(int32_t tid);
 void sm_follow_again(sm_process *process);
+void sm_follow_forks(const sm_process *parent);
 void sm_follow_take(void);
 int sm_rings_open(void);
 /* Adds the thread's events of one CPU to its rings. 0, or minus an errno. */

@@ -26,7 +26,7 @@ def test_a_disk_that_is_full_in_the_middle(case: Case, tmp_path: Path) -> None:
     code = f"import sys; sys.path.append({str(PROGRAMS)!r})\nimport facts, time; facts.work({first}); time.sleep(1.5)\n"
     code += f"facts.work({rest}); print('done'); exit(6)"
     variables = environment(XDG_CACHE_HOME=str(tmp_path / "cache"))
-    with mounted("tmpfs", "size=4m", tmp_path / "disk") as disk:
+    with mounted("tmpfs", "size=2m", tmp_path / "disk") as disk:
         case.recording = disk / "rec.layerscope"
 
         outcome = case.both(command=[case.python, "-c", code], env=variables)

@@ -136,6 +136,8 @@ class Sampling:
         )  # fmt: skip
         theirs.close()
         self._user = user
+        self.passes_on = threading.Event()  # what programs hand over
+        self.passes_on.set()
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
 
@@ -151,7 +153,7 @@ class Sampling:
                 peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
                 pid = int.from_bytes(peer[:4], "little")
                 magic, kind, _, index, start = layout.MESSAGE.unpack(data)
-                if kind == layout.SEND_SAMPLES:
+                if kind == layout.SEND_SAMPLES and self.passes_on.wait(PATIENCE_S):
                     self.send(kind, pid, start, fds, index, magic)
                 for fd in fds:
                     os.close(fd)

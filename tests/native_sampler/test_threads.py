@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections.abc import Callable
@@ -60,6 +61,30 @@ def test_a_forked_child_is_sampled_from_its_beginning(known, sampling: Callable[
     rows = found.of(child, sampled.CPU)
     known_ns = int(rows["weight_ns"][rows["stack"] != sampled.NONE].sum())
     assert known_ns >= 100e6
+
+
+@once_in_three
+def test_a_child_that_is_told_of_before_its_parent(known, sampling: Callable[..., Sampling]) -> None:
+    """What the process that forked it has handed over arrives later: from then on the child is sent signals, too."""
+    one = sampling()
+    one.passes_on.clear()
+
+    process = one.start(str(known), one.door, "forks", "600")
+    assert process.stdin
+    process.stdin.write("\n")
+    process.stdin.flush()
+    time.sleep(0.15)
+    one.passes_on.set()
+    said, _ = process.communicate(timeout=PATIENCE_S)
+    found = one.end()
+
+    check(found)
+    check_sums(found)
+    child = line_with([json.loads(line) for line in said.splitlines()], "child")["child"]
+    rows = found.of(child, sampled.CPU)
+    assert int(rows["weight_ns"][rows["stack"] != sampled.NONE].sum()) >= 400e6
+    # Those that the kernel copies instead come without one.
+    assert found.file.quality["signals"] >= 20
 
 
 @once_in_three

@@ -36,8 +36,8 @@ svg .dot { fill: var(--dot); fill-opacity: .55; } svg .median { stroke: var(--te
 svg .best .dot { fill: var(--best); } svg .best text { font-weight: bold; } svg .gone text { fill: var(--gone); }
 table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: 4px 10px 4px 0;
        border-bottom: 1px solid var(--line); vertical-align: top;
-       overflow-wrap: break-word; } td:last-child { overflow-wrap: anywhere; }
-.number { text-align: right; white-space: nowrap; }
+       overflow-wrap: anywhere; min-width: 7em; }
+.number { min-width: 0; text-align: right; white-space: nowrap; }
 """
 
 
