@@ -155,7 +155,7 @@ def test_a_full_disk_leaves_what_was_there(folder: Path, suffix: str) -> None:
 
     assert done.returncode == 125, done.stderr
     assert done.stderr == (
-        f"layerscope: t{suffix} was not written: {os.strerror(errno.EFBIG)}. The recording is untouched; free some "
+        f"layerscope: t{suffix} was not written: {os.strerror(errno.EFBIG)}. Nothing else was changed; free some "
         "space, or name a file in another folder\n"
     )
     assert files(folder) == [f"t{suffix}"]

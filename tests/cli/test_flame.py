@@ -175,5 +175,5 @@ def test_a_full_disk_is_said_and_leaves_nothing(
 
     monkeypatch.setattr(svg, "write", write)
     assert cli.main(["flame", "train", "-o", "x.svg"]) == 125
-    assert "x.svg was not written: No space left on device. The recording is untouched" in capsys.readouterr().err
+    assert "x.svg was not written: No space left on device. Nothing else was changed" in capsys.readouterr().err
     assert not [file for file in folder.iterdir() if "x.svg" in file.name]

@@ -154,7 +154,7 @@ def test_values_of_an_option_of_the_program_are_tried() -> None:
     assert done.returncode == 0, done.stderr
     (best,) = [row for row in rows(json.loads(done.stdout)) if row["state"] == "winner"]
     assert "--size=2" in best["setting"]
-    assert best["ratio"] == pytest.approx(0.25)
+    assert best["ratio"] == pytest.approx(4.0)
     assert best["value"] == 40
     assert "--size=2" in shlex.split(best["command"])
     assert "--size=1" not in best["command"]
@@ -273,6 +273,7 @@ def test_a_dry_run_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
         (["--what-if", "magic", "true"], "--what-if magic: there are bf16"),
         (["--resume", "nothing", "true"], "--resume nothing: there is no such file"),
         (["--steps", "5", "--objective", "wall", "true"], "says nothing"),
+        (["--steps", "5", "--metric", "x", "--less-is-better", "true"], "take one"),
         (["--resume", "a", "--journal", "b", "true"], "there can be no --journal beside it"),
         (["--html", "nowhere/a.html", "true"], "lies in a folder that does not exist"),
         (["nothing.py"], "there is no file nothing.py"),

@@ -100,6 +100,11 @@ int nvmlDeviceGetName(device *one, char *name, unsigned length)
     return put_text(name, length, one->name);
 }
 
+int nvmlDeviceGetUUID(device *one, char *uuid, unsigned length)
+{
+    return put_text(uuid, length, one == devices ? "GPU-5a1c" : "GPU-5b2d");
+}
+
 int nvmlDeviceGetMemoryInfo(device *one, memory *found)
 {
     *found = (memory){one->total, one->total - 1000, 1000};

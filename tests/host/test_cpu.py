@@ -116,6 +116,31 @@ def test_the_cpus_of_a_group_count_where_the_mask_is_not_told(tmp_path: Path) ->
     )
 
 
+@pytest.mark.parametrize(
+    ("mask", "firsts"), [("0-7", (0, 1, 2, 3)), ("1,5", (1,)), ("5-6", (5, 6)), ("2,4-6", (2, 4, 5))]
+)
+def test_the_cores_of_the_cpus_that_are_allowed(tmp_path: Path, mask: str, firsts: tuple[int, ...]) -> None:
+    """Of eight CPUs each two are a core: 0 and 4, 1 and 5, ..."""
+    siblings = {f"{DEVICES}/cpu{cpu}/topology/core_cpus_list": f"{cpu % 4},{cpu % 4 + 4}" for cpu in range(8)}
+    root = write(eight(tmp_path, **siblings), {"proc/self/status": f"Cpus_allowed_list:\t{mask}"})
+
+    assert cpu.facts(root).allowed_cores == firsts
+    assert cpu.facts(root).cores == 4
+
+
+@pytest.mark.parametrize(
+    ("capacities", "faster", "slower"),
+    [((1024, 1024, 1004, 930), (), ()), ((446, 1024, 980, 446), (1, 2), (0, 3)), ((0, 0, 0, 0), (), ())],
+)
+def test_cores_of_one_kind_may_differ_a_little(
+    tmp_path: Path, capacities: tuple[int, ...], faster: tuple[int, ...], slower: tuple[int, ...]
+) -> None:
+    told = {f"{DEVICES}/cpu{number}/cpu_capacity": str(value) for number, value in enumerate(capacities)}
+    root = write(tmp_path, {f"{DEVICES}/online": "0-3", "proc/self/status": "Cpus_allowed_list:\t0-3", **told})
+
+    assert (cpu.facts(root).faster, cpu.facts(root).slower) == (faster, slower)
+
+
 def test_a_model_may_have_a_colon_and_an_unknown_arm_is_a_number(tmp_path: Path) -> None:
     root = write(tmp_path, {"proc/cpuinfo": "processor\t: 0\nmodel name\t: A CPU: fast @ 3 GHz"})
     assert (cpu.facts(root).model, cpu.facts(root).online) == ("A CPU: fast @ 3 GHz", (0,))
@@ -155,3 +180,19 @@ def test_a_virtual_machine_whose_processor_does_not_tell(
 
 def test_facts_that_are_not_there_are_empty_and_no_error(tmp_path: Path) -> None:
     assert cpu.facts(tmp_path) == cpu.Cpu()
+
+
+@pytest.mark.parametrize(
+    ("told", "boost", "file"),
+    [
+        ({"cpufreq/boost": "0"}, False, "cpufreq/boost"),
+        ({"cpufreq/boost": "1"}, True, "cpufreq/boost"),
+        ({"intel_pstate/no_turbo": "1"}, False, "intel_pstate/no_turbo"),
+        ({"intel_pstate/no_turbo": "0", "cpufreq/boost": ""}, True, "intel_pstate/no_turbo"),
+        ({}, None, ""),
+    ],
+)
+def test_which_file_tells_of_the_boost(tmp_path: Path, told: dict[str, str], boost: bool | None, file: str) -> None:
+    found = cpu.facts(write(eight(tmp_path), {f"{DEVICES}/{name}": text for name, text in told.items()}))
+
+    assert (found.boost, found.boost_file) == (boost, file)

@@ -59,6 +59,16 @@ def test_files_tell_which_devices_there_are_and_how_they_are_linked(node: Path) 
     )  # fmt: skip
 
 
+def test_a_file_of_the_driver_tells_who_a_device_is_to_those_who_may_know(node: Path) -> None:
+    folder = node / "proc/driver/nvidia/gpus"
+    hidden = "GPU-????????-????-????-????-????????????"
+    for bus, uuid in (("07", "GPU-5a1c92d0-0000-1111-2222-333344445555"), ("c7", hidden)):
+        with (folder / f"0000:{bus}:00.0/information").open("a") as file:
+            file.write(f"GPU UUID: \t {uuid}\n")
+
+    assert [one.uuid for one in gpu.facts(node).devices] == ["GPU-5a1c92d0-0000-1111-2222-333344445555", ""]
+
+
 def test_the_version_of_an_open_kernel_module(node: Path) -> None:
     text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build  (dvs-builder@U16)\n"
     (node / "proc/driver/nvidia/version").write_text(text)
@@ -87,8 +97,9 @@ def test_the_library_tells_more_and_goes_before_files(node: Path, library: Libra
     assert (found.driver, found.cuda, found.problem) == ("535.161.08", "12.2", "")
     assert found.devices == (
         Gpu(0, "NVIDIA A100-SXM4-40GB", "0000:07:00.0", 42949672960, 0, True, True, False, 1215, 1410, ("power cap",),
-            16, 16, 4, 4),
-        Gpu(1, "NVIDIA T4", "0000:c7:00.0", 16106127360, 1, False, True, None, 300, 1590, ("idle",), 8, 16, 1, 4),
+            16, 16, 4, 4, "GPU-5a1c"),
+        Gpu(1, "NVIDIA T4", "0000:c7:00.0", 16106127360, 1, False, True, None, 300, 1590, ("idle",), 8, 16, 1, 4,
+            "GPU-5b2d"),
     )  # fmt: skip
     assert found.counters_need_root
     assert found.peer_memory

@@ -42,6 +42,30 @@ def test_amx_needs_the_processor_and_the_kernel(tmp_path: Path, flags: str, rele
 
 
 @pytest.mark.parametrize(
+    ("flags", "release", "model", "added"),
+    [
+        ("lm avx512bw", "5.10.0-28-amd64", 143, ("avx512_fp16", "avx_vnni")),
+        ("lm avx512bw", "5.10.0", 173, ("avx512_fp16", "avx_vnni")),
+        ("lm avx512bw avx512_fp16", "5.11.0", 143, ("avx_vnni",)),
+        ("lm avx512bw", "5.12.0", 143, ()),  # switched off
+        ("lm avx512bw", "4.18.0-193.el8.x86_64", 143, ()),
+        ("lm avx512bw", "5.10.0", 106, ()),  # Ice Lake
+        ("lm avx512bw hypervisor", "5.10.0", 143, ()),
+        ("lm avx2", "5.10.0", 143, ()),
+        ("lm avx512bw", "", 143, ()),
+    ],
+)
+def test_a_kernel_that_is_too_old_to_list_a_flag_does_not_take_it_away(
+    tmp_path: Path, flags: str, release: str, model: int, added: tuple[str, ...]
+) -> None:
+    found = isa.facts(x86(tmp_path, flags, release, model))
+
+    assert found.flags == tuple(sorted({*flags.split(), *added}))
+    types = {one.dtype: one.by for one in found.support}
+    assert ("AVX-512 FP16" in types["float16"]) == ("avx512_fp16" in found.flags)
+
+
+@pytest.mark.parametrize(
     ("supported", "request_status", "amx"),
     [(1 << 18, 0, isa.USABLE), (1 << 17, 0, isa.NO_KERNEL), (None, 0, isa.NO_KERNEL), (1 << 18, -1, isa.REFUSED)],
 )

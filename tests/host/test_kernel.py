@@ -51,6 +51,23 @@ def test_damaged_files_are_no_error(tmp_path: Path) -> None:
     assert kernel.facts(tmp_path) == Kernel()
 
 
+@pytest.mark.parametrize(
+    ("users", "counts"),
+    [
+        ("         0          0 4294967295\n", tuple(kernel.CAPABILITIES)),
+        ("         0       1000          1\n", ("CAP_SYS_PTRACE",)),
+        ("0 100000 65536\n65536 200000 4\n", ("CAP_SYS_PTRACE",)),
+    ],
+)
+def test_capabilities_of_a_user_namespace_do_not_count_outside(
+    users: str, counts: tuple[str, ...], tmp_path: Path
+) -> None:
+    write(tmp_path, proc__self__status="CapEff:\t000001ffffffffff\n", proc__self__uid_map=users)
+    assert kernel.facts(tmp_path).capabilities == counts
+    (tmp_path / "proc/self/uid_map").unlink()  # a kernel without user namespaces
+    assert len(kernel.facts(tmp_path).capabilities) == 5
+
+
 def test_a_refused_call_is_named_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError(1, "Operation not permitted")

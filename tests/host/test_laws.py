@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from layerscope.errors import ReadError
 from layerscope.host import files, machine, process, runtimes, watch
+from layerscope.host.cgroup import Throttling
 
 PID = 7
 READ = (
@@ -98,11 +99,11 @@ def test_no_two_readings_give_a_negative_number(
     at_ns: int, later_ns: int, first: int | None, second: int | None
 ) -> None:
     before, after = (
-        watch.Reading(at, (), (count, count, count), None, 5, count, count, {1: count or 0})
+        watch.Reading(at, (), (Throttling(count, count, count),), None, 5, count, count, {1: count or 0}, count)
         for at, count in ((at_ns, first), (at_ns + later_ns, second))
     )
     found = watch.difference(before, after)
 
-    for told in (found.throttled, found.faults, found.process_cpus):
+    for told in (found.throttled, found.faults, found.process_cpus, found.family_cpus):
         assert told is None or told >= 0
     assert (found.faults is None) == (first is None or second is None or second < first)

@@ -47,7 +47,7 @@ CHECKER: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], str]
 # float32, float16, bfloat16, int8: n native, e emulated, a absent, and the best instructions for them.
 SUPPORT = {
     "sapphire-rapids": "n AVX-512 | n AVX-512 FP16 | n AMX-BF16, AVX-512 BF16 | n AMX-INT8, AVX-512 VNNI, AVX-VNNI",
-    "amx-linux-5.10": "n AVX-512 | e F16C and AVX-512 | n AVX-512 BF16 | n AVX-512 VNNI",
+    "amx-linux-5.10": "n AVX-512 | n AVX-512 FP16 | n AVX-512 BF16 | n AVX-512 VNNI, AVX-VNNI",
     "amd-epyc-vm": "n AVX-512 | e F16C and AVX-512 | n AVX-512 BF16 | n AVX-512 VNNI",
     "skylake-server": "n AVX-512 | e F16C and AVX-512 | e AVX-512 | e AVX-512BW",
     "hybrid-client": "n AVX2 FMA | e F16C | e AVX2 | n AVX-VNNI",

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import msgspec
+import pytest
 
 from layerscope.host.cgroup import Cgroup
 from layerscope.host.cpu import Cpu
@@ -88,6 +89,11 @@ def seen(watched: dict[str, Any] | None = None, variables: dict[str, str] | None
     """Such a machine; `watched={}`: while it was watched, `variables` are set."""
     looked = None if watched is None else changed(WATCHED, **watched)
     return Seen(machine(**changes), looked, None, variables or {})
+
+
+def case(code: str, state: str, evidence: str, remedy: str = "", **about: Any) -> Any:
+    """`evidence`: part of what is said, `remedy` all of it, as on a machine that `about` describes."""
+    return pytest.param(code, state, evidence, remedy, about, id=f"{code}-{state}-{evidence[:30]}")
 
 
 def judged(code: str, about: Seen) -> Check:

@@ -15,7 +15,8 @@ from layerscope.host.isa import Support
 from layerscope.host.numa import Node
 from layerscope.platform import checking, checks
 from layerscope.platform.check import ERROR, NOTE, OK, STATES, UNSEEN, WARNING, Check
-from tests.platform.machines import EIGHT, FLAGS, GB, LIBRARIES, SUPPORT, judged, seen
+from tests.platform import profiling_cases
+from tests.platform.machines import EIGHT, FLAGS, GB, LIBRARIES, SUPPORT, case, judged, seen
 
 TWO_NODES = (Node(0, (0, 1, 2, 3), 32 * GB, 5 * GB, (10, 21)), Node(1, (4, 5, 6, 7), 32 * GB, 30 * GB, (21, 10)))
 WITHOUT_BF16 = tuple(
@@ -25,11 +26,6 @@ AVX2 = tuple(flag for flag in FLAGS if not flag.startswith("avx512"))
 SSE = (Support("float32", "native", "SSE2", 128), Support("int8", "absent", ""))
 SPEC = "/opt/venv/lib/python3.11/site-packages/"
 PRELOAD = {"LD_PRELOAD": "/usr/lib/libtcmalloc.so.4:/usr/lib/missing.so"}
-
-
-def case(code: str, state: str, evidence: str, remedy: str = "", **about: Any) -> Any:
-    """`evidence`: part of what is said, `remedy` all of it, as on a machine that `about` describes."""
-    return pytest.param(code, state, evidence, remedy, about, id=f"{code}-{state}-{evidence[:30]}")
 
 
 LIMITED = {"version": 2, "cpus": 1.0, "periods": 1000, "throttled": 600, "throttled_ns": 61_000_000_000}
@@ -73,12 +69,23 @@ CASES = [
     case("throttling", UNSEEN, "does not count", cgroup={"version": 1, "cpus": 1.0}),
     case("throttling", UNSEEN, "there is no control group", cgroup={"version": 0}),
     case("throttling", UNSEEN, "not visible here", cgroup={"version": 0, "is_hidden": True}),
+    case("throttling", UNSEEN, "not visible here", cgroup={"version": 1, "is_hidden": True}),
     case("openmp", OK, "/opt/venv/lib/python3.11/site-packages/torch/lib/libgomp.so.1", process={}),
     case("openmp", OK, "none is loaded as a library of its own", process={"libraries": ("/bin/sleep",)}),
     case("openmp", WARNING, "2 runtimes", f"export LD_PRELOAD={SPEC}torch/lib/libgomp.so.1",
          process={"libraries": (*LIBRARIES, f"{SPEC}sk.libs/libgomp-a34b3233.so.1.0.0")}),
     case("openmp", WARNING, "2 runtimes", "export LD_PRELOAD=/opt/intel/libiomp5.so",
          process={"libraries": (*LIBRARIES, "/opt/intel/libiomp5.so")}),
+    case("openmp", OK, "; LD_PRELOAD has libgomp serve in place of all",
+         variables={"LD_PRELOAD": "/usr/lib/libgomp.so.1"},
+         process={"libraries": (*LIBRARIES, f"{SPEC}sk.libs/libgomp-a34b3233.so.1.0.0")}),
+    case("openmp", OK, "; LD_PRELOAD has libomp serve in place of all",
+         variables={"LD_PRELOAD": "/x/libjemalloc.so.2 /x/libomp.so.5"},
+         process={"libraries": (*LIBRARIES, "/opt/intel/libiomp5.so", "/x/libomp.so.5", "/x/libjemalloc.so.2")}),
+    case("openmp", WARNING, "2 runtimes",
+         "export LD_PRELOAD=/opt/intel/libiomp5.so:/usr/lib/libjemalloc.so.2:/usr/lib/libgomp.so.1",
+         variables={"LD_PRELOAD": "/usr/lib/libjemalloc.so.2:/usr/lib/libgomp.so.1"},
+         process={"libraries": (*LIBRARIES, "/opt/intel/libiomp5.so", "/usr/lib/libjemalloc.so.2")}),
     case("openmp", UNSEEN, "maps: it belongs to user root", "run this as root, or as its user",
          process={"libraries": (), "unread": ("environ: no", "maps: it belongs to user root")}),
     case("openmp", UNSEEN, "no library is loaded", process={"libraries": ()}),
@@ -114,6 +121,9 @@ CASES = [
     case("avx512", OK, "F, CD, BW, DQ and VL; not VNNI, BF16 or FP16",
          isa={"flags": tuple(flag for flag in FLAGS if not flag.startswith("avx512_"))}),
     case("avx512", NOTE, "absent", isa={"flags": AVX2}),
+    case("avx512", NOTE, "absent",
+         "if the CPU of the host has it, let the hypervisor pass the CPU on as it is (libvirt: cpu "
+         "mode='host-passthrough')", isa={"flags": AVX2}, cpu={"is_virtual": True}),
     case("avx512", WARNING, "only F and CD: BW, DQ and VL are missing", isa={"flags": (*AVX2, "avx512f", "avx512cd")}),
     case("avx512", WARNING, "VL is missing",
          "let the hypervisor pass the CPU on as it is (libvirt: cpu mode='host-passthrough')",
@@ -128,16 +138,29 @@ CASES = [
     case("smt", OK, "8 CPUs are 4 cores; OMP_NUM_THREADS is 4", cpu={"cores": 4}, variables={"OMP_NUM_THREADS": "4"}),
     case("smt", OK, "8 CPUs are 4 cores; 2 CPUs are granted", cpu={"cores": 4, "granted": 2.0}),
     case("smt", UNSEEN, "not told", cpu={"cores": None}),
+    case("smt", NOTE, "8 CPUs are 4 cores, the 2 allowed are 1 core", "export OMP_NUM_THREADS=1",
+         cpu={"cores": 4, "allowed": (1, 5), "allowed_cores": (1,), "granted": 2.0}),
+    case("smt", OK, "8 CPUs are 4 cores, the 2 allowed are 2 cores; 2 CPUs are granted",
+         cpu={"cores": 4, "allowed": (1, 2), "allowed_cores": (1, 2), "granted": 2.0}),
+    case("smt", OK, "8 CPUs are 4 cores, the 4 allowed are 2 cores; 1.5 CPUs are granted",
+         cpu={"cores": 4, "allowed": (0, 1, 4, 5), "allowed_cores": (0, 1), "granted": 1.5}),
+    case("smt", OK, "8 CPUs are 4 cores; 2 CPUs are granted", cpu={"cores": 4, "allowed": (1, 5), "granted": 2.0}),
     case("cores", OK, "one, as far as the kernel tells"),
     case("cores", OK, "two, of which only the faster may be used",
          cpu={"faster": (0, 1), "slower": (2, 3), "allowed": (0, 1)}),
-    case("cores", NOTE, "4 faster CPUs (0-3) and 2 slower", "taskset -c 0-3 env OMP_NUM_THREADS=2 python train.py",
-         cpu={"faster": EIGHT[:4], "slower": (4, 5), "online": EIGHT[:6], "allowed": EIGHT[:6], "cores": 4}),
+    case("cores", NOTE, "4 faster CPUs (0-3) and 1 slower", "taskset -c 0-3 env OMP_NUM_THREADS=2 python train.py",
+         cpu={"faster": EIGHT[:4], "slower": (4,), "online": EIGHT[:5], "allowed": EIGHT[:5], "cores": 3,
+              "allowed_cores": (0, 2, 4)}),
+    case("cores", NOTE, "2 faster CPUs (2-3) and 1 slower", "taskset -c 2-3 env OMP_NUM_THREADS=2 python train.py",
+         cpu={"faster": EIGHT[:4], "slower": EIGHT[4:], "allowed": (2, 3, 6), "allowed_cores": (2, 3, 6)}),
     case("smt", OK, "6 CPUs are 4 cores of two kinds",
          cpu={"faster": EIGHT[:4], "slower": (4, 5), "online": EIGHT[:6], "allowed": EIGHT[:6], "cores": 4}),
     case("cores", UNSEEN, "the kernel does not tell", cpu={"online": ()}),
-    case("cores", NOTE, "4 faster CPUs (0-3) and 4 slower",
-         "taskset -c 0-3 env OMP_NUM_THREADS=4 python train.py", cpu={"faster": EIGHT[:4], "slower": EIGHT[4:]}),
+    case("cores", NOTE, "4 faster CPUs (0-3) and 4 slower", "layerscope tune -- python train.py",
+         cpu={"faster": EIGHT[:4], "slower": EIGHT[4:]}),
+    case("cores", NOTE, "4 faster CPUs (0-3) and 2 slower", "layerscope tune -- python train.py",
+         cpu={"faster": EIGHT[:4], "slower": (4, 5), "online": EIGHT[:6], "allowed": EIGHT[:6], "cores": 4,
+              "allowed_cores": (0, 2, 4, 5)}),
     case("numa", OK, "one node"),
     case("numa", OK, "one node, and 1 of memory alone",
          numa=(Node(0, EIGHT, 64 * GB, GB, (10, 40)), Node(1, (), 64 * GB, GB, (40, 10)))),
@@ -155,9 +178,11 @@ CASES = [
     case("governor", WARNING, "userspace", "cpupower frequency-set -g performance", cpu={"governor": "userspace"}),
     case("governor", UNSEEN, "a virtual machine does not show it", cpu={"governor": "", "is_virtual": True}),
     case("boost", OK, "on"),
-    case("boost", WARNING, "off", "echo 0 > /sys/devices/system/cpu/intel_pstate/no_turbo", cpu={"boost": False}),
+    case("boost", WARNING, "off", "echo 0 > /sys/devices/system/cpu/intel_pstate/no_turbo",
+         cpu={"boost": False, "boost_file": "intel_pstate/no_turbo"}),
     case("boost", WARNING, "off", "echo 1 > /sys/devices/system/cpu/cpufreq/boost",
-         cpu={"boost": False, "vendor": "AuthenticAMD"}),
+         cpu={"boost": False, "boost_file": "cpufreq/boost"}),
+    case("boost", WARNING, "off", cpu={"boost": False}),
     case("boost", UNSEEN, "the kernel does not tell", cpu={"boost": None}),
     case("load", OK, "0.5 tasks wanted a CPU or a disk in the last minute, on 8 CPUs"),
     case("load", NOTE, "6 tasks", noise={"load": (6.0, 1.0, 1.0)}),
@@ -166,6 +191,8 @@ CASES = [
     case("load", OK, "other programs used 0.2 CPUs of 8 in 5 s", process={}, watched={"busy_share": 0.9}),
     case("load", WARNING, "other programs used 4 CPUs of 8 in 5 s", process={},
          watched={"busy_share": 1.0, "process_cpus": 4.0}),
+    case("load", OK, "other programs used 0 CPUs of 8 in 5 s", process={},
+         watched={"busy_share": 1.0, "process_cpus": 0.5, "family_cpus": 8.0}),
     case("pressure", OK, "some thread waited, of the last 10 s: CPU 0 %, memory 0 %, disk 0 %"),
     case("pressure", WARNING, "CPU 97 %, memory 0 %", "top -o %CPU", noise={"pressure_cpu": 97.0}),
     case("pressure", NOTE, "memory 2 %", "top -o %MEM",
@@ -207,6 +234,15 @@ CASES = [
          "MALLOC_ARENA_MAX and MALLOC_TRIM_THRESHOLD_ are read by glibc's malloc alone, and tcmalloc serves",
          "unset MALLOC_ARENA_MAX MALLOC_TRIM_THRESHOLD_", process={"libraries": (*LIBRARIES, "/x/libtcmalloc.so.4")},
          variables={"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "-1"}),
+    case("variables.glibc_tunables", WARNING,
+         "GLIBC_TUNABLES has glibc.malloc.hugetlb=1 for glibc's malloc, and jemalloc serves", "unset GLIBC_TUNABLES",
+         process={"libraries": (*LIBRARIES, "/x/libjemalloc.so.2")},
+         variables={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}),
+    case("variables.glibc_tunables", WARNING, "GLIBC_TUNABLES has glibc.malloc.hugetlb=1 for",
+         "export GLIBC_TUNABLES=glibc.rtld.optional_static_tls=16384",
+         process={"libraries": (*LIBRARIES, "/x/libjemalloc.so.2")},
+         variables={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.rtld.optional_static_tls=16384"}),
+    case("variables", OK, "GLIBC_TUNABLES", process={}, variables={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}),
     case("variables", OK, "MALLOC_ARENA_MAX", process={}, variables={"MALLOC_ARENA_MAX": "1"}),
     case("variables", OK, "GOMP_CPU_AFFINITY", variables={"GOMP_CPU_AFFINITY": "0-7"},
          process={"libraries": ("/opt/intel/libiomp5.so",)}),
@@ -269,8 +305,21 @@ CASES = [
     case("thp", NOTE, "transparent huge pages: never",
          "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled; export GLIBC_TUNABLES=glibc.malloc.hugetlb=1",
          memory={"thp": "never"}),
-    case("thp", OK, "it is for mimalloc to ask, not for glibc", memory={"thp": "madvise"},
+    case("thp", NOTE, "transparent huge pages: madvise",
+         "export GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.hugetlb=1", memory={"thp": "madvise"},
+         variables={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0:glibc.malloc.tcache_count=0"}),
+    case("thp", UNSEEN, "madvise; it is for mimalloc to ask, not for glibc, and page faults were not counted",
+         memory={"thp": "madvise"}, process={"libraries": (*LIBRARIES, "/usr/lib/libmimalloc.so.2.1")},
+         variables={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}),
+    case("thp", OK, "madvise; 100 page faults a second", memory={"thp": "madvise"}, watched={"faults": 500},
          process={"libraries": (*LIBRARIES, "/usr/lib/libmimalloc.so.2.1")}),
+    case("thp", WARNING, "madvise; 80,000 page faults a second; it is for jemalloc to ask, not for glibc",
+         "echo always > /sys/kernel/mm/transparent_hugepage/enabled", memory={"thp": "madvise"},
+         watched={"faults": 400_000}, process={"libraries": (*LIBRARIES, "/usr/lib/libjemalloc.so.2")},
+         variables={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "MALLOC_CONF": "thp:default"}),
+    case("thp", NOTE, "transparent huge pages: never",
+         "echo always > /sys/kernel/mm/transparent_hugepage/enabled", memory={"thp": "never"},
+         process={"libraries": (*LIBRARIES, "/usr/lib/libjemalloc.so.2")}),
     case("thp", UNSEEN, "the kernel does not tell", memory={"thp": ""}),
     case("memory", OK, "60.0 GB are left of the 64.0 GB of this machine"),
     case("memory", OK, "3.00 GB are left of the 4.00 GB that the control group may use",
@@ -293,35 +342,7 @@ CASES = [
     case("clock", WARNING, "the kernel's is hpet",
          "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource", cpu={"clocksource": "hpet"}),
     case("clock", UNSEEN, "the kernel does not tell", cpu={"clocksource": ""}),
-    case("perf_events", OK, "perf_event_paranoid is 1: every thread of your own programs can be sampled"),
-    case("perf_events", NOTE, "perf_event_paranoid is 4",
-         "sysctl kernel.perf_event_paranoid=2, or docker run --cap-add PERFMON", kernel={"perf_event_paranoid": 4}),
-    case("perf_events", OK, "which this user's rights go beyond",
-         kernel={"perf_event_paranoid": 4, "capabilities": ("CAP_PERFMON",)}),
-    case("perf_events", NOTE, "perf_event_mlock_kb is 64", "sysctl kernel.perf_event_mlock_kb=516",
-         kernel={"perf_event_mlock_kb": 64}),
-    case("perf_events", UNSEEN, "hides it", kernel={"perf_event_paranoid": None}),
-    case("kernel_frames", OK, "kptr_restrict is 0, perf_event_paranoid 1"),
-    case("kernel_frames", NOTE, "kptr_restrict is 1, perf_event_paranoid 2",
-         "sysctl kernel.perf_event_paranoid=1 kernel.kptr_restrict=0",
-         kernel={"kptr_restrict": 1, "perf_event_paranoid": 2}),
-    case("kernel_frames", OK, "kptr_restrict is 1",
-         kernel={"kptr_restrict": 1, "perf_event_paranoid": 2, "capabilities": ("CAP_SYS_ADMIN",)}),
-    case("kernel_frames", UNSEEN, "hides", kernel={"kptr_restrict": None}),
-    case("ptrace", OK, "ptrace_scope is 1"),
-    case("ptrace", OK, "no Yama", kernel={"ptrace_scope": None}),
-    case("ptrace", NOTE, "ptrace_scope is 2", "sysctl kernel.yama.ptrace_scope=1", kernel={"ptrace_scope": 2}),
-    case("ptrace", NOTE, "ptrace_scope is 3", "sysctl kernel.yama.ptrace_scope=1 at boot", kernel={"ptrace_scope": 3}),
-    case("hardware_counters", OK, "hardware counters of the cores are there"),
-    case("hardware_counters", OK, "are there", kernel={"pmus": ("armv8_pmuv3_0", "software")}),
-    case("hardware_counters", NOTE, "no hardware counters",
-         "a machine without a hypervisor, or one that passes its counters on (libvirt: <pmu state='on'/>)",
-         kernel={"pmus": ("software", "msr", "uprobe")}, cpu={"is_virtual": True}),
-    case("hardware_counters", UNSEEN, "does not list", kernel={"pmus": ()}),
-    case("seccomp", OK, "no filter"),
-    case("seccomp", NOTE, "a seccomp filter of the container", "layerscope doctor",
-         kernel={"seccomp": "filter", "is_container": True}),
-    case("seccomp", UNSEEN, "not told", kernel={"seccomp": ""}),
+    *profiling_cases.CASES,
 ]  # fmt: skip
 # Those that speak only where something is wrong.
 ONLY_BAD = re.compile(r"variables\..*|preload|instructions")
@@ -366,8 +387,8 @@ def test_every_check_of_ours_is_tried_well_and_not_well() -> None:
 def test_every_remedy_that_is_a_command_can_be_pasted(command: str) -> None:
     if COMMANDS.match(command):
         assert shlex.split(command)
-        plain = command.partition(", or ")[0]
-        done = subprocess.run(["bash", "-n", "-c", plain], capture_output=True, text=True, check=False)
+        assert ", or " not in command
+        done = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True, check=False)
         assert done.stderr == ""
     else:
         assert command[0].islower()  # a sentence goes on behind "Remedy: "

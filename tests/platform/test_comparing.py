@@ -67,6 +67,20 @@ def test_what_one_side_does_not_tell_is_no_difference() -> None:
     assert differences(side(), side(cpu={"governor": "", "boost": None, "cores": None}, memory={"thp": ""})) == []
 
 
+def test_a_limit_that_is_not_visible_is_not_taken_for_none() -> None:
+    hidden = {"version": 1, "is_hidden": True, "is_memory_hidden": True}
+    seen = {"version": 1, "cpus": 2.0, "memory_limit_bytes": GB}
+    told = {one.subject for one in differences(side(cgroup=hidden), side(cgroup=seen))}
+    assert not told & {"limit of CPU time", "limit of memory"}
+
+
+def test_the_limit_of_memory_does_not_depend_on_what_is_used() -> None:
+    """A group above has less room left on one side."""
+    fuller = {"memory_limit_bytes": 2 * GB, "memory_used_bytes": 2 * GB - 1, "memory_lower_bytes": GB}
+    found = differences(side(cgroup=fuller), side(cgroup={"memory_limit_bytes": GB}))
+    assert "limit of memory" not in {one.subject for one in found}
+
+
 def test_what_was_measured_is_compared_by_library_type_and_threads() -> None:
     found = differences(side(measured(120.0, 50.0)), side(measured(60.0, 100.0, "Haswell")))
     rates = {one.subject: (one.here, one.there, one.why) for one in found if not one.subject.startswith("check: ")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,15 @@ def with_threads(gain: float) -> tuple[Rate, ...]:
     return tuple(changed(one, gflop_per_s=one.gflop_per_s / 7 * gain) if one.threads == 8 else one for one in rates())
 
 
+def with_cores(gain: float, both: float) -> tuple[Rate, ...]:
+    """Eight hardware threads of four cores: `gain` with a thread on each, `both` with all."""
+    one = [rate for rate in rates() if rate.threads == 1]
+    return tuple(
+        changed(rate, threads=threads, gflop_per_s=rate.gflop_per_s * times)
+        for rate in one for threads, times in ((1, 1.0), (4, gain), (8, both))
+    )  # fmt: skip
+
+
 NARROW = with_library("OpenBLAS of NumPy", chose="Haswell", width_bits=256)
 SKYLAKEX = Tried("OpenBLAS of NumPy", "OPENBLAS_CORETYPE", "SkylakeX", "float32", 266.0, 139.0)
 AMD = {"cpu": {"vendor": "AuthenticAMD"}}
@@ -128,6 +138,13 @@ FAST_ONEDNN = {"rates": rates(oneDNN_float32=2.0)}
          {"rates": with_threads(4.4)}),
         ("speed.threads", WARNING, "8 threads give 1.1 times", "threads share a core", "OMP_NUM_THREADS=4", {},
          {"rates": with_threads(1.1)}),
+        ("speed.threads", OK, "4 threads give 3.8 times the products of one (", "", "", {},
+         {"rates": with_cores(3.8, 3.9)}),
+        ("speed.threads", OK, "), 8, which share cores, 3.9 times", "", "", {}, {"rates": with_cores(3.8, 3.9)}),
+        ("speed.threads", WARNING, "4 threads give 1.9 times", "Other programs use the cores, or the clock falls",
+         "export OMP_NUM_THREADS=2", {}, {"rates": with_cores(1.9, 2.0)}),
+        ("speed.float32", OK, "110 GFLOP/s with one thread (oneDNN), 418 with 4, 429 with 8", "", "", {},
+         {"rates": with_cores(3.8, 3.9)}),
         ("speed.memory", OK, "20.0 GB/s with 1 thread, 90.0 GB/s with 8 threads, read and written", "", "", {}, {}),
         ("speed.steadiness", NOTE, "the better runs of 14 of 14 products differ by up to 40 %", "lower bounds",
          "measure", {}, {"rates": tuple(changed(one, spread=0.4) for one in rates())}),
@@ -168,6 +185,8 @@ def test_the_roof_is_that_of_the_fastest_library_and_straight_between_one_thread
     assert peak(MEASURED, "float32", 64) == pytest.approx(770.0)
     assert peak(MEASURED, "float32", 3) == pytest.approx(110 + 660 * 2 / 7)
     assert peak(MEASURED, "complex64", 1) is None
+    of_cores = changed(MEASURED, rates=with_cores(3.8, 3.9))
+    assert [peak(of_cores, "float32", threads) for threads in (4, 6)] == pytest.approx([418.0, 423.5])
     assert [bandwidth(MEASURED, threads) for threads in (1, 8, 9)] == [20.0, 90.0, 90.0]
     assert bandwidth(MEASURED, 2) == pytest.approx(30.0)
     assert bandwidth(changed(MEASURED, bandwidths=()), 2) is None
@@ -261,12 +280,12 @@ DEVICE = Gpu(
 GPUS = Gpus((DEVICE,), "550.54", "12.4", counters_need_root=False, peer_memory=True)
 
 
-def gpu_checks(gpus: Gpus, cuda: str = "", **about: Any) -> dict[str, Check]:
+def gpu_checks(gpus: Gpus, cuda: str = "", variables: dict[str, str] | None = None, **about: Any) -> dict[str, Check]:
     """By their codes."""
     libraries = (*LIBRARIES, Library("CUDA", cuda, "")) if cuda else LIBRARIES
     here = changed(machine(**about), gpus=gpus)
-    found = [one for one in checking.judged(Seen(here, None, changed(MEASURED, libraries=libraries)))
-             if one.code.startswith("gpu")]  # fmt: skip
+    measured = changed(MEASURED, libraries=libraries)
+    found = [one for one in checking.judged(Seen(here, None, measured, variables or {})) if one.code.startswith("gpu")]
     assert len({one.code for one in found}) == len(found)
     for one in found:
         assert bool(one.consequence) == (one.state not in (OK, UNSEEN))
@@ -310,6 +329,16 @@ def test_each_judgement_on_a_gpu(fields: dict[str, Any], code: str, state: str, 
     assert evidence in one.evidence
     assert remedy in one.remedy
     assert set(found) == {"gpu", one.code}
+    if one.remedy.startswith("sudo "):
+        can_be_pasted(one.remedy)
+
+
+def can_be_pasted(command: str) -> None:
+    """Whether a shell understands it, and no words of ours are among its arguments."""
+    done = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert ", or " not in command
+    assert ", then " not in command
 
 
 def test_a_gpu_that_is_far_from_the_allowed_cpus() -> None:
@@ -317,9 +346,59 @@ def test_a_gpu_that_is_far_from_the_allowed_cpus() -> None:
 
     assert far.state == WARNING
     assert "is at memory node 0; none of the allowed CPUs (4-5) is" in far.evidence
-    assert far.remedy.startswith("numactl --cpunodebind=0 --membind=0 python train.py, where CPUs 0-3")
+    assert "CPUs 0-3 are near it" in far.consequence
+    assert far.remedy == "numactl --cpunodebind=0 --membind=0 python train.py"
     assert "gpu.0.node" not in gpu_checks(GPUS, numa=NODES, cpu={"allowed": (3, 4)})
     assert "gpu.0.node" not in gpu_checks(changed(GPUS, devices=(changed(DEVICE, node=None),)), numa=NODES)
+
+
+BY_BUS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "judged", "state"),
+    [
+        ({}, (0, 1, 2), NOTE),
+        ({"CUDA_VISIBLE_DEVICES": "1", **BY_BUS}, (1,), WARNING),
+        ({"CUDA_VISIBLE_DEVICES": "0", **BY_BUS}, (0,), None),
+        ({"CUDA_VISIBLE_DEVICES": "0, 1", **BY_BUS}, (0, 1), WARNING),
+        ({"CUDA_VISIBLE_DEVICES": "0,7,1", **BY_BUS}, (0,), None),  # CUDA ends at what is wrong
+        ({"CUDA_VISIBLE_DEVICES": "1"}, (0, 1, 2), NOTE),  # which one that is CUDA alone knows
+        ({"CUDA_VISIBLE_DEVICES": "GPU-5b"}, (1,), WARNING),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-5a,GPU-5b"}, (0, 1), WARNING),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-5"}, (), None),  # of which of them?
+        ({"CUDA_VISIBLE_DEVICES": "MIG-5b2d"}, (0, 1, 2), NOTE),
+        ({"CUDA_VISIBLE_DEVICES": ""}, (), None),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, (), None),
+    ],
+)
+def test_only_gpus_that_the_program_may_use_are_judged(
+    variables: dict[str, str], judged: tuple[int, ...], state: str | None
+) -> None:
+    names = ((0, "07", "GPU-5a1c"), (1, "47", "GPU-5b2d"), (2, "c7", "GPU-5c3e"))
+    devices = tuple(
+        changed(DEVICE, index=index, bus=f"0000:{bus}:00.0", uuid=uuid, node=min(index, 1), persistence=False,
+                link_width=8, slowed_by=("heat",))
+        for index, bus, uuid in names
+    )  # fmt: skip
+    found = gpu_checks(changed(GPUS, devices=devices), "", variables, numa=NODES, cpu={"allowed": (0, 1)})
+
+    for code in ("link", "clocks", "persistence"):
+        assert [index for index in range(3) if f"gpu.{index}.{code}" in found] == [*judged]
+    assert {one.state for code, one in found.items() if code.endswith(".node")} == ({state} if state else set())
+    assert ("of which CUDA_VISIBLE_DEVICES leaves" in found["gpu"].evidence) == (len(judged) < 3)
+
+
+def test_of_devices_that_do_not_tell_their_uuid_all_are_judged() -> None:
+    for variables in ({"CUDA_VISIBLE_DEVICES": "GPU-5b"}, {"CUDA_VISIBLE_DEVICES": "0"}):
+        assert "gpu.0.link" in gpu_checks(changed(GPUS, devices=(changed(DEVICE, link_width=8),)), "", variables)
+
+
+def test_where_no_gpu_is_near_each_is_a_warning() -> None:
+    two = tuple(changed(DEVICE, index=index, bus=f"0000:0{index}:00.0", node=1) for index in range(2))
+    found = gpu_checks(changed(GPUS, devices=two), numa=NODES, cpu={"allowed": (0, 1)})
+
+    assert [found[f"gpu.{index}.node"].state for index in range(2)] == [WARNING, WARNING]
 
 
 def test_counters_for_administrators_come_with_the_line_that_opens_them() -> None:
@@ -327,6 +406,7 @@ def test_counters_for_administrators_come_with_the_line_that_opens_them() -> Non
 
     assert found.state == NOTE
     assert "options nvidia NVreg_RestrictProfilingToAdminUsers=0" in found.remedy
+    can_be_pasted(found.remedy)
 
 
 @pytest.mark.parametrize(

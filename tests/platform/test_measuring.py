@@ -236,14 +236,32 @@ def task(left: int, caches: int, granted: float, monkeypatch: pytest.MonkeyPatch
     return measuring._task(machine(cpu={"granted": granted}), 5.0, problems), problems
 
 
+@pytest.mark.parametrize(
+    ("facts", "counts"),
+    [
+        ({}, [1, 8]),
+        ({"cores": 4}, [1, 4, 8]),
+        ({"cores": 4, "granted": 4.0}, [1, 4]),
+        ({"cores": 4, "granted": 3.0}, [1, 3]),
+        ({"cores": 4, "granted": 6.0}, [1, 4, 6]),
+        ({"cores": 8, "allowed": (0, 1, 2, 3), "allowed_cores": (0, 2), "granted": 4.0}, [1, 2, 4]),
+        ({"cores": 4, "allowed": (0, 1, 2), "granted": 3.0}, [1, 3]),  # not told whose cores these are
+        ({"cores": 1, "allowed_cores": (0,), "granted": 2.0}, [1, 2]),
+        ({"cores": None}, [1, 8]),
+    ],
+)
+def test_hardware_threads_of_a_core_are_measured_besides_one_a_core(facts: dict[str, Any], counts: list[int]) -> None:
+    assert measuring._thread_counts(machine(cpu=facts).cpu) == counts
+
+
 def test_arrays_are_larger_than_all_caches_and_fit_into_a_small_group(monkeypatch: pytest.MonkeyPatch) -> None:
     mib = 1 << 20
     usual, problems = task(8 << 30, 32 * mib, 2.9999, monkeypatch)
-    assert (usual["threads"], usual["array_bytes"], usual["skip"], problems) == (3, 64 * mib, [], [])
+    assert (usual["threads"], usual["array_bytes"], usual["skip"], problems) == ([1, 3], 64 * mib, [], [])
     large, problems = task(8 << 30, 256 * mib, 8.0, monkeypatch)
     assert (large["array_bytes"], problems) == (512 * mib, [])
     small, problems = task(100 * mib, 32 * mib, 0.5, monkeypatch)
-    assert (small["threads"], small["array_bytes"], small["skip"]) == (1, 25 * mib, ["import torch"])
+    assert (small["threads"], small["array_bytes"], small["skip"]) == ([1], 25 * mib, ["import torch"])
     assert small["matrix_bytes"] == 25 * mib
     assert [problem.partition(",")[0] for problem in problems] == [
         "memory bandwidth is partly that of caches: they hold 32 MiB", "only 100 MiB of memory are left here",

@@ -50,6 +50,18 @@ def test_what_never_varies_is_known_exactly() -> None:
     assert SMALLEST == 0.02
 
 
+def test_one_look_at_the_end_needs_less_than_a_look_after_each_round() -> None:
+    chance = np.random.default_rng(4)
+    found = [Table([chance.lognormal(0, 0.1, 8), chance.lognormal(-0.15, 0.1, 8)], 2) for _ in range(100)]
+    sure, ahead = (sum(table.is_better(1, 0) for table in found), sum(table.is_ahead(1, 0) for table in found))
+    assert sure < 40
+    assert ahead > 55
+    assert all(table.is_ahead(1, 0) for table in found if table.is_better(1, 0))
+    equal = [Table(chance.lognormal(0, 0.1, (2, 8)), 2) for _ in range(400)]
+    assert sum(table.is_ahead(1, 0) for table in equal) <= 20
+    assert not Table([[2.0, 2.1], [1.0, 1.1]], 1).is_ahead(1, 0)
+
+
 def test_a_noisy_setting_is_judged_by_its_own_noise() -> None:
     quiet = [[1.0, 1.01, 0.99, 1.0]] * 10
     # Ten settings without noise do not make an eleventh with 40 % of it sure.

@@ -96,8 +96,11 @@ def test_every_measurement_is_on_disk_as_soon_as_it_is_made(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("program", ("python", "other.py")), ("seed", 2), ("options", {"objective": "p50"}), ("machine", "another")],
-)
+    [
+        ("program", ("python", "other.py")), ("seed", 2), ("options", {"objective": "p50"}), ("machine", "another"),
+        ("files", {"/x/train.py": "0123"}), ("environment", {"MKL_NUM_THREADS": "1"}), ("commands", ("env A=1 x",)),
+    ],
+)  # fmt: skip
 def test_a_journal_of_another_question_is_refused(tmp_path: Path, name: str, value: object) -> None:
     path = tmp_path / "journal"
     journal(path).close()

@@ -60,6 +60,10 @@ def test_a_metric_is_compared_by_its_direction_and_shown_as_it_is() -> None:
     larger, smaller = metric("x", larger_is_better=True), metric("x", larger_is_better=False)
     assert larger.value(WITH_STEPS) == 1 / 250
     assert larger.shown(1 / 250) == 250
+    # A quarter of the time is four times the rate.
+    assert larger.shown_ratio(0.25, 0.2, 0.5) == (4.0, 2.0, 5.0)
+    assert larger.shown_ratio(0.25, None, None) == (4.0, None, None)
+    assert smaller.shown_ratio(0.25, 0.2, 0.5) == (0.25, 0.2, 0.5)
     assert smaller.value(WITH_STEPS) == smaller.shown(250.0) == 250
     assert larger.value(WITHOUT) is None
 

@@ -54,11 +54,25 @@ def test_what_a_metric_matches_is_not_compared() -> None:
     ("pattern", "text", "value"),
     [
         (r"(\d+) img", "10 img\n12 img\n", 12.0), (r"\d+ img", "7 img", 7.0), (r"took (\S+)", "took 1.5e-3", 0.0015),
-        (r"took (\S+)", "took forever", None), (r"none", "", None),
+        (r"took (\S+)", "took forever", None), (r"none", "", None), (r"(\S+) img", "1,950 img/s", 1950.0),
+        (r"(\S+) img", "1,234,567.5 img/s", 1234567.5), (r"(\S+) s", "0,85 s", 0.85), (r"(\S+) s", "12,5 s", 12.5),
     ],
 )  # fmt: skip
 def test_the_last_number_that_a_metric_finds(pattern: str, text: str, value: float | None) -> None:
     assert output.measured(text, re.compile(pattern)) == value
+
+
+def test_a_metric_is_found_at_the_end_of_a_long_output_and_among_the_errors(tmp_path: Path) -> None:
+    printed, errors = tmp_path / "stdout", tmp_path / "stderr"
+    metric = re.compile(r"rate (\d+)")
+    printed.write_text("rate 1\n" + "x\n" * output.MOST_BYTES + "rate 2\n")
+    errors.write_text("rate 3\n")
+    assert output.measured_in((printed, errors), metric) == 2
+    printed.write_text("nothing\n")
+    assert output.measured_in((printed, errors), metric) == 3
+    printed.write_text("rate 1\n" + "x\n" * output.MOST_BYTES)
+    assert output.measured_in((printed, errors), metric) == 1
+    assert output.measured_in((tmp_path / "none",), metric) is None
 
 
 @given(st.text(max_size=200))

@@ -78,6 +78,19 @@ def test_the_same_seed_makes_the_same_race() -> None:
     assert runs[0].runs != runs[2].runs
 
 
+@pytest.mark.slow
+def test_what_helps_on_top_of_what_has_helped_is_mostly_found() -> None:
+    stages = [settings("threads=1", "wait"), settings("bind"), settings("malloc", "thp")]
+
+    def winners(times: dict[str, float]) -> list[str]:
+        races = (Simulated(times, cv=0.15, run_s=3.3, seed=seed).race(stages, 8.7) for seed in range(40))
+        return [one.winner.name if one.winner else "" for one in races]
+
+    helps = {"threads=1": 0.75, "malloc": 0.83, "thp": 0.95}
+    assert winners(helps).count("threads=1 malloc") >= 20
+    assert winners({"threads=1": 0.75}).count("threads=1") >= 36
+
+
 def test_a_program_that_only_sleeps_has_no_better_setting() -> None:
     outcome = Simulated(cv=0.001).race([SIXTEEN[:3], SIXTEEN[3:6]])
     assert outcome.verdict == NO_DIFFERENCE

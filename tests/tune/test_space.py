@@ -82,7 +82,7 @@ PLACED, MEMORY = ["bind=close"], ["malloc=keep", "thp=malloc"]
     ("name", "threads", "expected"),
     [
         ("one-cpu", None, [MEMORY]),
-        ("half-a-core", 4, [["wait=passive", "wait=active", "threads=1"], PLACED, MEMORY]),
+        ("half-a-core", "4", [["wait=passive", "wait=active", "threads=1"], PLACED, MEMORY]),
         # Two hardware threads of one core: whether the program has one thread or two depends on what it is built with.
         (
             "cpuset", None,
@@ -90,16 +90,18 @@ PLACED, MEMORY = ["bind=close"], ["malloc=keep", "thp=malloc"]
               "threads=2 wait=active"], PLACED, MEMORY],
         ),
         (
-            "container-v1", 64,
+            "container-v1", "64",
             [["wait=passive", "wait=active", "threads=2", "threads=1", "threads=2 wait=passive",
               "threads=2 wait=active"], PLACED, MEMORY],
         ),
         # One thread alone waits for nobody.
-        ("amd-epyc-vm", 1, [["threads=2", "threads=2 wait=passive", "threads=2 wait=active"], PLACED, MEMORY]),
+        ("amd-epyc-vm", "1", [["threads=2", "threads=2 wait=passive", "threads=2 wait=active"], PLACED, MEMORY]),
     ],
 )  # fmt: skip
-def test_each_machine_has_its_own(name: str, threads: int | None, expected: list[list[str]]) -> None:
-    assert stage_names(space(place(name, threads=threads))) == expected
+def test_each_machine_has_its_own(name: str, threads: str | None, expected: list[list[str]]) -> None:
+    """`threads`: as the user has set them."""
+    told = {"OMP_NUM_THREADS": threads} if threads else {}
+    assert stage_names(space(place(name, environment={"PATH": "/nowhere", **told}))) == expected
 
 
 @pytest.mark.parametrize("presets", [False, True])
@@ -160,7 +162,7 @@ def test_what_the_user_has_set_is_the_default_and_not_tried_again() -> None:
 
 
 def test_intels_runtime_has_a_block_time_and_no_wait_policy() -> None:
-    found = space(place("graviton3", libraries=("/x/libiomp5.so",), threads=8))
+    found = space(place("graviton3", libraries=("/x/libiomp5.so",)))
     names = [setting.name for setting in found.stages[0].settings if "threads" not in setting.name]
     assert names == ["blocktime=0", "blocktime=1"]
 
@@ -168,7 +170,7 @@ def test_intels_runtime_has_a_block_time_and_no_wait_policy() -> None:
 def test_memory_nodes_are_bound_by_numactl_or_said(commands: Path) -> None:
     here = place("sapphire-rapids", environment={"PATH": str(commands)})
     settings = {setting.name: setting for setting in space(here).stages[1].settings}
-    assert settings["node=0"].prefix == ("numactl", "--cpunodebind=0", "--membind=0")
+    assert settings["node=0"].prefix == ("numactl", "--cpunodebind=0", "--preferred=0")
     assert settings["memory=interleaved"].prefix == ("numactl", "--interleave=all")
     (commands / "numactl").unlink()
     found = space(here)
@@ -195,6 +197,25 @@ def test_fast_cores_alone_are_tried_where_cores_differ(commands: Path) -> None:
     assert numbers(found.prefix[2]) == set(here.machine.cpu.faster)
 
 
+@pytest.mark.parametrize(("allowed", "cores"), [(range(8), (0, 2, 4, 6)), ((1, 2, 3, 5), (1, 2, 5))])
+def test_hardware_threads_of_one_core_are_told_apart_whatever_their_numbers(commands: Path, allowed, cores) -> None:
+    """Virtual machines number the two threads of a core one after the other, servers all second ones at the end."""
+    here = place("graviton3", environment={"PATH": str(commands)})
+    change = msgspec.structs.replace
+    cpu = change(here.machine.cpu, online=tuple(range(8)), allowed=tuple(allowed), cores=4, allowed_cores=cores)
+    here = replace(
+        here, machine=change(here.machine, cpu=cpu, numa=(Node(0, tuple(range(8)), 1 << 30, 1 << 29, (10,)),))
+    )
+
+    found = next(one for one in space(here).stages[1].settings if one.name == "cpus=cores")
+    (stage,) = space(replace(here, presets=True)).stages
+    whole = next(one for one in stage.settings if one.name == "preset=one-socket")
+
+    assert numbers(found.prefix[2]) == set(cores)
+    assert whole.variables == {"OMP_NUM_THREADS": str(len(cores))}
+    assert numbers(whole.prefix[1].partition("=")[2]) == set(cores)
+
+
 def test_presets_are_those_of_the_article(commands: Path) -> None:
     here = place("skylake-server", environment={"PATH": str(commands)}, presets=True)
     (stage,) = space(here).stages
@@ -208,6 +229,17 @@ def test_presets_are_those_of_the_article(commands: Path) -> None:
     assert numbers(half.prefix[1].partition("=")[2]) == set(first[:14])
     assert numbers(whole.prefix[1].partition("=")[2]) == set(first)
     assert all_cores.prefix == ()
+
+
+def test_a_preset_has_the_memory_of_all_its_nodes_and_the_variable_that_would_win(commands: Path) -> None:
+    environment = {"PATH": str(commands), "MKL_NUM_THREADS": "16"}
+    here = place("skylake-server", environment=environment, presets=True)
+    change = msgspec.structs.replace
+    first, second = (change(node, cpus=node.cpus[:7]) for node in here.machine.numa[:2])
+    here = replace(here, machine=change(here.machine, numa=(first, second)))
+    half = next(setting for setting in space(here).stages[0].settings if setting.name == "preset=half-socket")
+    assert half.prefix[2] == "--membind=0,1"
+    assert half.variables == {"OMP_NUM_THREADS": "14", "MKL_NUM_THREADS": "14"}
 
 
 def copied_library(folder: Path, name: str) -> Path:
@@ -340,7 +372,7 @@ def test_any_text_is_understood_or_refused(text: str) -> None:
 
 
 def test_varied_values_are_crossed_with_all_of_the_first_stage() -> None:
-    found = space(place("amd-epyc-vm", threads=2), parse_all(["--batch-size={8,16,32}"]))
+    found = space(place("amd-epyc-vm"), parse_all(["--batch-size={8,16,32}"]))
     names = stage_names(found)[0]
     # 16 is what the program has.
     assert names[:3] == ["wait=passive", "wait=active", "threads=1"]

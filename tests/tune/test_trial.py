@@ -192,7 +192,7 @@ time.sleep(20 if mode == "eats" else 0)
     )
     usual = trials.usual()
     monkeypatch.setattr(trial, "LIMIT_MORE_S", 120.0)
-    monkeypatch.setattr(guard, "made", lambda usual_bytes: guard.Guard(usual_bytes + (400 << 20), usual_bytes))
+    monkeypatch.setattr(guard, "made", lambda usual_bytes: guard.Guard(usual_bytes + (400 << 20), 0, 1 << 60))
     found = trials(setting("eats"), 1)
     assert found.fault == MEMORY
     assert found.rss_bytes > usual.rss_bytes + (400 << 20)
@@ -200,12 +200,17 @@ time.sleep(20 if mode == "eats" else 0)
 
 
 def test_twice_the_usual_memory_is_too_much_where_memory_is_short() -> None:
-    one = guard.Guard(most_bytes=10_000, usual_bytes=1_000)
-    assert one.objects_to(10_001, None)
-    assert not one.objects_to(2_001, (600, 10_000))
-    assert one.objects_to(2_001, (400, 10_000))
-    assert not one.objects_to(1_999, (400, 10_000))
-    assert not guard.Guard().objects_to(1 << 60, (0, 1))
+    one = guard.Guard(most_bytes=10_000, usual_bytes=1_000, short_bytes=500)
+    assert not one.objects_to(2_001, lambda: (600, 10_000))
+    assert one.objects_to(2_001, lambda: (400, 10_000))
+    assert not one.objects_to(1_999, lambda: (400, 10_000))
+    assert not one.objects_to(2_001, lambda: None)
+    # Its processes may share what they hold.
+    assert not one.objects_to(10_001, lambda: (600, 10_000))
+    first = guard.Guard(most_bytes=10_000, short_bytes=500)
+    assert first.objects_to(10_001, lambda: (400, 10_000))
+    assert not first.objects_to(9_999, lambda: (400, 10_000))
+    assert not guard.Guard().objects_to(1 << 60, lambda: (0, 1))
 
 
 def test_a_program_that_reads_gets_nothing_to_read() -> None:

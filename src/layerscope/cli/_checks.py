@@ -282,7 +282,7 @@ def stacks(here: kernel.Kernel, refused: dict[str, str], native: Path) -> Check:
     paranoid = "" if here.perf_event_paranoid is None else f" (perf_event_paranoid is {here.perf_event_paranoid})"
     if "perf_event_open" in refused:
         what = f"perf_event_open is refused{paranoid}: timers of the program take the place of events"
-        return Check(subject, LIMITED, what, rights.EVENTS)
+        return Check(subject, LIMITED, what, rights.events(here.is_container))
     yama = here.ptrace_scope or 0
     if yama > 1 and (yama > 2 or os.geteuid()):
         what = f"ptrace_scope is {yama}: of threads that wait no stack is read, and the reason of few waits is known"
@@ -314,7 +314,7 @@ def not_yet() -> Check:
 
 def memory_here(group: cgroup.Cgroup, available_bytes: int) -> Check:
     """Room for the recorder beside the program."""
-    limit = group.memory_limit_bytes
+    limit = group.memory_most_bytes
     of = f" of the {units.size(limit)} of this control group" if limit is not None else ""
     what = f"{units.size(available_bytes)} are left{of}"
     if available_bytes < _LITTLE_MEMORY_BYTES:

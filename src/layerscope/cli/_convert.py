@@ -74,7 +74,7 @@ def convert_while_growing(raw: Path, tables: Path, run_id: str) -> RunConversion
     from layerscope.host import cgroup
 
     limits = cgroup.facts()
-    conversion = RunConversion(raw, tables, memory_bytes=limits.memory_limit_bytes)
+    conversion = RunConversion(raw, tables, memory_bytes=limits.memory_most_bytes)
     try:
         if not is_small(limits) and not spool.read_options(raw).get(spool.LATE):
             _follow(conversion)
@@ -94,7 +94,7 @@ def convert_while_growing(raw: Path, tables: Path, run_id: str) -> RunConversion
 
 def is_small(limits: Cgroup) -> bool:
     """Whether what the program and we may use together is too little for a conversion beside it."""
-    has_little_memory = limits.memory_limit_bytes is not None and limits.memory_limit_bytes < SMALL_BYTES
+    has_little_memory = limits.memory_most_bytes is not None and limits.memory_most_bytes < SMALL_BYTES
     return has_little_memory or (limits.cpus is not None and limits.cpus < SMALL_CPUS)
 
 

@@ -118,7 +118,7 @@ def write_tables(run: Run, content: Imported) -> None:
     folder, texts, totals = run.path, Texts(), Totals()
     for text in content.args_texts:
         texts.arguments(text)
-    limits = limits_of({FULL: True}, cgroup.facts().memory_limit_bytes)
+    limits = limits_of({FULL: True}, cgroup.facts().memory_most_bytes)
     parts = Parts(folder, texts, totals, limits)
     process_of = np.array([track.process for track in content.tracks], np.int32)
     parts.process_of = process_of

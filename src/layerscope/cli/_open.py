@@ -119,7 +119,7 @@ def convert_into(raw: Path, folder: Path, session: dict[str, Any]) -> Any:
     from layerscope.cli._conversion import RunConversion
 
     remove_tables(folder)
-    conversion = RunConversion(raw, folder, session.get("shifts_ns"), cgroup.facts().memory_limit_bytes)
+    conversion = RunConversion(raw, folder, session.get("shifts_ns"), cgroup.facts().memory_most_bytes)
     conversion.finish(session)
     mark_complete(folder, raw, conversion.rows)
     return conversion

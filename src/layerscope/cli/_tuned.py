@@ -13,7 +13,8 @@ from layerscope.show import json_output, terminal, tune_page
 from layerscope.show.exports import whole_or_nothing
 from layerscope.tune.elimination import FEWEST_ROUNDS
 from layerscope.tune.final import PAIRS
-from layerscope.tune.objective import Objective
+from layerscope.tune.objective import Objective, Shown
+from layerscope.tune.paired import Interval
 from layerscope.tune.race import FASTER, NO_DIFFERENCE, REFUSED, Standing
 from layerscope.tune.setting import DEFAULT
 from layerscope.tune.track import DISQUALIFIED
@@ -21,6 +22,10 @@ from layerscope.tune.track import DISQUALIFIED
 NO_ANSWER, INTERRUPTED = 1, 130
 WINNER = "winner"
 _UNITS = {"s": NS, "ns": NS, "bytes": BYTES}
+_OTHER_WORK = (
+    "Whether it does the same work is not known: with another value of an option of the program, what it prints is not "
+    "compared, and a step or a run may be a smaller one. Compare with --metric what it says of its speed itself."
+)
 # What is in front of PROGRAM, without what a resumed run is told anew.
 _OF_THE_JOURNAL = ("--resume", "--journal")
 
@@ -51,9 +56,6 @@ def write_plan(plan: Plan, arguments: argparse.Namespace) -> None:
 def write(tuned: Tuned, arguments: argparse.Namespace) -> int:
     """Print the answer; the exit status."""
     line = tuned.outcome.winner.line(tuned.wish.program) if tuned.outcome.winner else ""
-    if arguments.html is not None:
-        with whole_or_nothing(arguments.html) as stream:
-            tune_page.write(page(tuned, line), stream)
     columns = _columns(tuned.objective)
     rows = [_row(tuned, standing) for standing in tuned.outcome.standings]
     said = sentences(tuned)
@@ -63,6 +65,10 @@ def write(tuned: Tuned, arguments: argparse.Namespace) -> int:
         json_output.write(result, sys.stdout.buffer, "tune", shlex.join(tuned.wish.program))
     else:
         _write_text(tuned, columns, rows, line, said)
+    sys.stdout.flush()
+    if arguments.html is not None:
+        with whole_or_nothing(arguments.html) as stream:
+            tune_page.write(page(tuned, line), stream)
     if tuned.is_interrupted:
         if not arguments.quiet:
             print(f"layerscope: to go on: {_resume_line(tuned)}", file=sys.stderr)
@@ -100,7 +106,7 @@ def _columns(objective: Objective) -> tuple[ResultColumn, ...]:
         ResultColumn("state", "string", "", "winner, default, leads, in race, out or disqualified"),
         ResultColumn("rounds", "int64", COUNT, "rounds of the race that it was in"),
         ResultColumn("value", "float64", _UNITS.get(objective.unit, ""), f"median of {objective.name}"),
-        ResultColumn("ratio", "float64", RATIO, "what it takes in parts of the defaults beside it"),
+        ResultColumn("ratio", "float64", RATIO, "value in parts of the defaults beside it"),
         ResultColumn("low", "float64", RATIO, "where ratio lies with 95 %: from here"),
         ResultColumn("high", "float64", RATIO, "to here"),
         ResultColumn("why", "string", "", "why it is out or disqualified"),
@@ -114,16 +120,20 @@ def _row(tuned: Tuned, standing: Standing) -> tuple[object, ...]:
         value *= 1e9
     is_winner = standing.setting == tuned.outcome.winner
     return (
-        standing.setting.name, WINNER if is_winner else standing.state, standing.rounds, value, standing.ratio,
-        standing.low, standing.high, standing.why or None, standing.setting.line(tuned.wish.program),
+        standing.setting.name, WINNER if is_winner else standing.state, standing.rounds, value,
+        *_ratio(tuned, standing), standing.why or None, standing.setting.line(tuned.wish.program),
     )  # fmt: skip
+
+
+def _ratio(tuned: Tuned, found: Standing | Interval) -> Shown:
+    return tuned.objective.shown_ratio(found.ratio, found.low, found.high)
 
 
 def sentences(tuned: Tuned) -> tuple[str, ...]:
     """The verdict first, then why, what else was measured, and what qualifies it."""
     said = [verdict(tuned), *tuned.why]
     for one in tuned.what_if:
-        took = "it does not run so" if one.found is None else f"{_told(one.found.ratio, one.found.low, one.found.high)}"
+        took = "it does not run so" if one.found is None else _told(_ratio(tuned, one.found))
         said.append(f"{one.setting.name[0].upper()}{one.setting.name[1:]}: {took}. {one.says}")
     said += tuned.wish.what_if_said
     said.append(f"Compared: {tuned.objective.statement}.")
@@ -134,13 +144,15 @@ def sentences(tuned: Tuned) -> tuple[str, ...]:
 def verdict(tuned: Tuned) -> str:
     """The answer in a sentence."""
     outcome, final = tuned.outcome, tuned.outcome.final
-    if outcome.verdict == FASTER and final is not None and final.ratio is not None:
-        return (
-            f"{final.setting.name} is better: {_told(final.ratio, final.low, final.high)}, by {final.rounds} pairs of "
-            "runs of it and the defaults alone."
+    if outcome.verdict == FASTER and final is not None:
+        said = (
+            f"{final.setting.name} is better: {_told(_ratio(tuned, final))}, by {final.rounds} pairs of runs of it and "
+            "the defaults alone."
         )
+        is_other_work = bool(final.setting.arguments) and tuned.wish.metric is None
+        return f"{said} {_OTHER_WORK}" if is_other_work else said
     if outcome.verdict == NO_DIFFERENCE:
-        best = f" The best one, {final.setting.name}: {_told(final.ratio, final.low, final.high)}." if final else ""
+        best = f" The best one, {final.setting.name}: {_told(_ratio(tuned, final))}." if final else ""
         return f"No measurable difference: keep the defaults.{best}"
     return f"No answer: {outcome.notes[-1] if outcome.notes else 'nothing was measured'}."
 
@@ -152,7 +164,8 @@ def _notes(tuned: Tuned) -> list[str]:
     return [*notes, *tuned.notes]
 
 
-def _told(ratio: float | None, low: float | None, high: float | None) -> str:
+def _told(found: Shown) -> str:
+    ratio, low, high = found
     if ratio is None:
         return "not known"
     sure = "" if low is None or high is None else f" [{low:.2f}, {high:.2f}]"
@@ -194,8 +207,9 @@ def page(tuned: Tuned, line: str) -> tune_page.TunePage:
         name = standing.setting.name
         is_winner = standing.setting == tuned.outcome.winner
         role = "best" if is_winner else "gone" if standing.state == DISQUALIFIED else ""
-        ratio = "" if standing.ratio is None else f"{standing.ratio:.2f}"
-        sure = "" if standing.low is None or standing.high is None else f"{standing.low:.2f} to {standing.high:.2f}"
+        in_parts, low, high = _ratio(tuned, standing)
+        ratio = "" if in_parts is None else f"{in_parts:.2f}"
+        sure = "" if low is None or high is None else f"{low:.2f} to {high:.2f}"
         cells = (
             name, WINNER if is_winner else standing.state, str(len(values.get(name, ()))),
             "" if standing.value is None else shown(standing.value, objective.unit), ratio, sure, standing.why,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +33,11 @@ from layerscope.tune.space import Space, Varied, space
 from layerscope.tune.track import Refused
 from layerscope.tune.trial import LIMIT_MORE_S, LIMIT_TIMES, Asked, Trials, Usual, supervised_run
 
+# Variables that libraries read begin so.
+_OF_LIBRARIES = (
+    "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "NUMEXPR_", "ONEDNN_", "DNNL_", "TORCH", "TF_",
+    "MXNET_", "MALLOC_", "GLIBC_TUNABLES", "LD_", "PYTHON", "CUDA_", "NVIDIA_",
+)  # fmt: skip
 _JOURNAL_SUFFIX = ".tune.jsonl"
 # Pairs of runs for what changes results, which decide nothing.
 _WHAT_IF_PAIRS = 5
@@ -133,9 +141,9 @@ def tune(wish: Wish) -> Tuned:
     if tuned.is_interrupted:
         tuned.journal = str(path)
         return tuned
+    _after(tuned, trials, teller)
     if is_ours:
         path.unlink(missing_ok=True)
-    _after(tuned, trials, teller)
     teller.done("")
     return tuned
 
@@ -169,7 +177,7 @@ def _raced(
 
 
 def _after(tuned: Tuned, trials: Trials, teller: Teller) -> None:
-    """What was asked for beside the race. Ctrl-C leaves it out."""
+    """What was asked for beside the race. Ctrl-C leaves it out, and what fails here leaves the answer as it is."""
     try:
         if tuned.outcome.verdict != REFUSED:
             for setting in tuned.wish.what_if:
@@ -181,6 +189,8 @@ def _after(tuned: Tuned, trials: Trials, teller: Teller) -> None:
             tuned.why = _why(tuned, winner)
     except KeyboardInterrupt:
         tuned.notes = (*tuned.notes, "What comes after the comparison was left out by Ctrl-C.")
+    except LayerscopeError as error:
+        tuned.notes = (*tuned.notes, f"What comes after the comparison was left out: {error}")
 
 
 # -- before the race -------------------------------------------------------------------------------
@@ -188,7 +198,7 @@ def _after(tuned: Tuned, trials: Trials, teller: Teller) -> None:
 
 def _place(wish: Wish, here: Machine, usual: Usual | None = None) -> Place:
     return Place(
-        here, dict(os.environ), wish.program, usual.libraries if usual else (), None,
+        here, dict(os.environ), wish.program, usual.libraries if usual else (),
         usual.has_steps if usual else False, wish.presets,
     )  # fmt: skip
 
@@ -228,7 +238,21 @@ def _question(wish: Wish, here: Machine, tried: Space, times: dict[str, str]) ->
         "steps": str(wish.steps), "any_output": str(wish.any_output), "budget_s": f"{wish.budget_s:g}", **times,
     }  # fmt: skip
     about = f"{here.name}, {here.cpu.model}, {here.cpu.granted:g} of {len(here.cpu.online)} CPUs"
-    return Question(wish.program, os.getcwd(), options, wish.seed, about, __version__, ("default", *tried.names))
+    settings = [DEFAULT, *(setting for stage in tried.stages for setting in stage.settings)]
+    return Question(
+        wish.program, os.getcwd(), options, wish.seed, about, __version__, tuple(one.name for one in settings),
+        tuple(one.line(wish.program) for one in settings), dict(_files(wish.program)),
+        {name: value for name, value in sorted(os.environ.items()) if name.startswith(_OF_LIBRARIES)},
+    )  # fmt: skip
+
+
+def _files(program: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """What is started, and the script."""
+    from layerscope.cli.run import program_name
+
+    for word in dict.fromkeys((shutil.which(program[0]) or program[0], program_name(list(program)))):
+        with suppress(OSError):
+            yield os.path.realpath(word), hashlib.sha256(Path(word).read_bytes()).hexdigest()[:16]
 
 
 def _journal_path(wish: Wish) -> tuple[Path, bool]:
@@ -254,13 +278,15 @@ def _try_what_if(setting: Setting, trials: Trials, tuned: Tuned) -> WhatIf:
     for pair in range(_WHAT_IF_PAIRS):
         both = [DEFAULT, setting] if pair % 2 else [setting, DEFAULT]
         made = {one.name: trials(one, -3 - pair) for one in both}
-        changed = made[setting.name]
+        changed, usual = made[setting.name], made[DEFAULT.name]
+        if usual.fault:
+            continue
         if changed.fault == OTHER_OUTPUT:
             other = f" It prints something else: {changed.why.removesuffix(' (--any-output allows that)')}."
             changed = replace(changed, fault="")
         if changed.fault:
             return WhatIf(setting, None, f"{changed.why}.")
-        values = tuned.objective.value(changed), tuned.objective.value(made[DEFAULT.name])
+        values = tuned.objective.value(changed), tuned.objective.value(usual)
         if values[0] is not None and values[1] is not None:
             ratios.append(values[0] / values[1])
     found = interval(ratios) if ratios else None
@@ -291,7 +317,9 @@ def _recorded(tuned: Tuned, setting: Setting) -> why.Figures:
         usual_s = tuned.usual.wall_s
         # A program that goes on after its steps is ended when it has had time for them.
         limit_s = 2 * usual_s + LIMIT_MORE_S if steps else _RECORDED_TIMES * LIMIT_TIMES * usual_s + _RECORDED_MORE_S
-        task = supervised.Task(str(folder), command, {}, [], False, limit_s, "why", grace_s=_RECORDED_MORE_S)
+        task = supervised.Task(
+            str(folder), command, {}, [], False, limit_s, secrets.token_hex(8), grace_s=_RECORDED_MORE_S
+        )
         answer = supervised_run(task, os.environ)
         if answer.ended == supervised.BY_USER:
             raise KeyboardInterrupt

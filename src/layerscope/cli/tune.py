@@ -108,6 +108,8 @@ def _wish(arguments: argparse.Namespace, program: tuple[str, ...]) -> Wish:
         raise UsageError("--metric is what counts, so there can be no --objective beside it")
     if arguments.steps is not None and arguments.objective == "wall":
         raise UsageError("--steps ends the runs, so that their whole time (--objective wall) says nothing")
+    if arguments.steps is not None and arguments.metric is not None:
+        raise UsageError("--steps ends the runs early, and --metric is read from what a whole run prints: take one")
     if arguments.journal and arguments.resume:
         raise UsageError("--resume goes on with its journal, so there can be no --journal beside it")
     if arguments.html is not None and not arguments.html.absolute().parent.is_dir():

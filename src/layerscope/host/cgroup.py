@@ -15,15 +15,20 @@ from layerscope.host import files
 _NO_LIMIT_BYTES = 1 << 60
 _V1_MEMORY = ("memory.limit_in_bytes", "memory.usage_in_bytes")
 _V2_MEMORY = ("memory.max", "memory.current")
+# Lines of memory.stat: what the kernel gives back before it kills anybody. Files that were read twice are "active".
+_V1_CACHED = ("total_inactive_file", "total_active_file")
+_V2_CACHED = ("inactive_file", "active_file", "slab_reclaimable")
 
 
 class Cgroup(msgspec.Struct, frozen=True):
     """`version` 1, 2, or 0 where there is none or none is visible. A limit is the tightest on the way up; None: there
-    is none, or, where the group `is_hidden`, none is visible.
+    is none, or none is visible: of memory where `is_memory_hidden`, of all else where the group `is_hidden`.
 
-    `memory_used_bytes` is what counts against the limit and could not be given back: without cached files.
-    `memory_swap_bytes`: swap that may be used beside the memory. `cpuset`: CPUs that the group allows, empty where it
-    does not tell. `periods`, `throttled`, `throttled_ns`: as in Usage, since the group was made.
+    `memory_limit_bytes` is that of the group on the way up that has the least room left, `memory_used_bytes` what
+    counts against it and could not be given back: without cached files. `memory_lower_bytes`: a limit that is smaller
+    and yet leaves more room; None: there is none. `memory_swap_bytes`: swap that may be used beside the memory.
+    `cpuset`: CPUs that the group allows, empty where it does not tell. `periods`, `throttled`, `throttled_ns`: as in
+    Throttling, of the group on the way up that was throttled in the largest share of its periods, since it was made.
     """
 
     version: int = 0
@@ -36,15 +41,48 @@ class Cgroup(msgspec.Struct, frozen=True):
     throttled: int | None = None
     throttled_ns: int | None = None
     is_hidden: bool = False
+    is_memory_hidden: bool = False
+    memory_lower_bytes: int | None = None
+
+    @property
+    def memory_most_bytes(self) -> int | None:
+        """What may be used at most, whoever uses memory beside: the smallest limit. None: there is none."""
+        return self.memory_limit_bytes if self.memory_lower_bytes is None else self.memory_lower_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Throttling:
+    """What the limit of CPU time of one group did. None: not told.
+
+    `throttled`: in how many of its `periods` threads were kept off their CPUs; `throttled_ns`: for how long, each CPU
+    by itself.
+    """
+
+    periods: int | None = None
+    throttled: int | None = None
+    throttled_ns: int | None = None
+
+    @property
+    def share(self) -> float:
+        """Of its periods."""
+        return (self.throttled or 0) / self.periods if self.periods else float(bool(self.throttled))
+
+
+def most_throttled(groups: Iterable[Throttling]) -> Throttling:
+    """The one that was throttled in the largest share of its periods.
+
+    Groups on the way up count the same stretches of time: added up, the shares of those with a limit would be diluted.
+    """
+    told = [group for group in groups if group.throttled is not None]
+    return max(told, key=lambda group: (group.share, group.throttled, group.periods or 0), default=Throttling())
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What a group has used so far, and those around it. None: not told.
 
-    `throttled`: in how many periods of a limit of CPU time threads were kept off their CPUs; `throttled_ns`: for how
-    long, each CPU by itself. Both are added up over the groups on the way up. `memory_bytes`: of the group with the
-    tightest limit of memory, cached files included; known where there is a limit.
+    `throttled`, `throttled_ns`: as in Throttling, added up over the groups on the way up. `memory_bytes`: of the group
+    with the smallest limit of memory, cached files included; known where there is a limit.
     """
 
     throttled: int | None = None
@@ -61,7 +99,8 @@ class Group:
     cpu: tuple[Path, ...] = ()  # the group and those above it
     memory: tuple[Path, ...] = ()
     cpuset: tuple[Path, ...] = ()
-    is_hidden: bool = False  # it is in a group whose files are not there
+    is_hidden: bool = False  # it is in a group whose files are not there; of version 1 those of its CPU time
+    is_memory_hidden: bool = False
 
     @property
     def key(self) -> tuple[Path, ...]:
@@ -72,59 +111,74 @@ class Group:
         """What it has used so far."""
         if not self.version:
             return Usage()
-        _, throttled, throttled_ns = self.throttling()
+        told = self.throttling()
+        throttled, throttled_ns = (
+            sum(values) if (values := [value for value in each if value is not None]) else None
+            for each in ([one.throttled for one in told], [one.throttled_ns for one in told])
+        )
         names = _V2_MEMORY if self.version == 2 else _V1_MEMORY
         limit, at = _tightest(self.memory, names[0])
         used = files.number(at / names[1]) if limit and at else None
         return Usage(throttled, throttled_ns, used, limit)
 
-    def throttling(self) -> tuple[int | None, int | None, int | None]:
-        """Periods of its limits of CPU time, those in which threads were kept off their CPUs, and for how many ns."""
-        time_name, time_ns = ("throttled_usec", 1000) if self.version == 2 else ("throttled_time", 1)
-        told = [_lines(folder / "cpu.stat") for folder in self.cpu]
-        found = [[lines[name] for lines in told if name in lines] for name in ("nr_periods", "nr_throttled", time_name)]
-        periods, throttled, time = (sum(values) if values else None for values in found)
-        return periods, throttled, None if time is None else time * time_ns
+    def throttling(self) -> tuple[Throttling, ...]:
+        """What the limits of CPU time did so far: its own, then those above it."""
+        name, unit_ns = ("throttled_usec", 1000) if self.version == 2 else ("throttled_time", 1)
+        told = (_lines(folder / "cpu.stat") for folder in self.cpu)
+        return tuple(
+            Throttling(
+                lines.get("nr_periods"), lines.get("nr_throttled"), lines[name] * unit_ns if name in lines else None
+            )
+            for lines in told
+        )
 
 
 def group_of(pid: int | None = None, root: Path = Path("/")) -> Group:
     """The group of process `pid`, else of this one."""
-    groups = dict(_groups(root, "self" if pid is None else str(pid)))
+    ours = dict(_groups(root, "self"))
+    groups = ours if pid is None else dict(_groups(root, str(pid)))
     base = root / "sys/fs/cgroup"
     if not groups:
         return Group()
+
+    def folders(controller: str, mounted: Path) -> tuple[Path, ...]:
+        path = groups.get(controller, "/")
+        return tuple(_upward(mounted, path, is_ours=path == ours.get(controller)))
+
     if "memory" not in groups and "cpu" not in groups:
-        folders = tuple(_upward(base / groups.get("", "/").lstrip("/"), base))
-        return Group(2, folders, folders, folders) if _is_v2(base) else Group(is_hidden=True)
+        found = folders("", base) if _is_v2(base) else ()
+        return Group(2, found, found, found) if found else Group(is_hidden=True, is_memory_hidden=True)
     cpu, memory, cpuset = (
-        tuple(_upward(base / name / groups[name].lstrip("/"), base / name))
-        if name in groups and (base / name).is_dir() else ()
+        folders(name, base / name) if name in groups and (base / name).is_dir() else ()
         for name in ("cpu", "memory", "cpuset")
-    )  # fmt: skip
-    return Group(1, cpu, memory, cpuset, is_hidden="cpu" in groups and not cpu)
+    )
+    return Group(1, cpu, memory, cpuset, "cpu" in groups and not cpu, "memory" in groups and not memory)
 
 
 def facts(root: Path = Path("/"), pid: int | None = None) -> Cgroup:
     """The limits of the group of process `pid`, else of this one."""
     group = group_of(pid, root)
     if not group.version:
-        return Cgroup(is_hidden=group.is_hidden)
+        return Cgroup(is_hidden=group.is_hidden, is_memory_hidden=group.is_memory_hidden)
     is_v2 = group.version == 2
-    names, cached = (_V2_MEMORY, "inactive_file") if is_v2 else (_V1_MEMORY, "total_inactive_file")
-    limit, at = _tightest(group.memory, names[0])
+    names, cached = (_V2_MEMORY, _V2_CACHED) if is_v2 else (_V1_MEMORY, _V1_CACHED)
+    limit, used = _fullest(group.memory, names, cached)
+    least, _ = _tightest(group.memory, names[0])
     quotas = (_quota_v2(folder) if is_v2 else _quota_v1(folder) for folder in group.cpu)
-    periods, throttled, throttled_ns = group.throttling()
+    throttling = most_throttled(group.throttling())
     return Cgroup(
         version=group.version,
         memory_limit_bytes=limit,
-        memory_used_bytes=_used(at, names[1], cached) if limit and at else 0,
+        memory_used_bytes=used,
         cpus=min((quota for quota in quotas if quota), default=None),
-        memory_swap_bytes=_tightest(group.memory, "memory.swap.max")[0] if is_v2 else _swap_v1(group.memory, limit),
+        memory_swap_bytes=_tightest(group.memory, "memory.swap.max")[0] if is_v2 else _swap_v1(group.memory, least),
         cpuset=_cpuset(group.cpuset, "cpuset.cpus.effective" if is_v2 else "cpuset.effective_cpus"),
-        periods=periods,
-        throttled=throttled,
-        throttled_ns=throttled_ns,
+        periods=throttling.periods,
+        throttled=throttling.throttled,
+        throttled_ns=throttling.throttled_ns,
         is_hidden=group.is_hidden,
+        is_memory_hidden=group.is_memory_hidden,
+        memory_lower_bytes=least if least != limit else None,
     )
 
 
@@ -136,13 +190,19 @@ def _groups(root: Path, process: str) -> Iterator[tuple[str, str]]:
     """(controller, path of the group); of version 2 the controller is empty."""
     for line in files.text(root / "proc" / process / "cgroup").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
-        # In a container without a namespace of its own the path leads out of what is mounted there.
-        yield from ((controller, "/" if ".." in path else path) for controller in controllers.split(","))
+        yield from ((controller, path) for controller in controllers.split(","))
 
 
-def _upward(leaf: Path, base: Path) -> Iterator[Path]:
-    """The group and those above it; the mounted one alone where ours is not visible."""
-    if not os.path.isdir(leaf):  # false, too, of a name that no folder can have
+def _upward(base: Path, path: str, is_ours: bool) -> Iterator[Path]:
+    """The group and those above it.
+
+    In a container the path of our own group may lead nowhere, or out of what is mounted there: then what is mounted is
+    our group. Another process is in that group only where its path is ours; else nothing of its group is visible.
+    """
+    leaf = base / path.lstrip("/")
+    if ".." in path.split("/") or not os.path.isdir(leaf):  # false, too, of a name that no folder can have
+        if not is_ours:
+            return
         leaf = base
     yield leaf
     yield from (parent for parent in leaf.parents if parent == base or base in parent.parents)
@@ -156,9 +216,16 @@ def _tightest(folders: Iterable[Path], name: str) -> tuple[int | None, Path | No
     return min(limits, key=lambda pair: pair[0]) if limits else (None, next(iter(folders), None))
 
 
-def _used(folder: Path, name: str, cached: str) -> int:
-    used = files.number(folder / name)
-    return 0 if used is None else max(0, used - _lines(folder / "memory.stat").get(cached, 0))
+def _fullest(folders: Iterable[Path], names: tuple[str, str], cached: Iterable[str]) -> tuple[int | None, int]:
+    """The limit that leaves the least room, and what of it is used and could not be given back."""
+    limits = ((folder, _tightest((folder,), names[0])[0]) for folder in folders)
+    told = [(limit, _used(folder, names[1], cached)) for folder, limit in limits if limit is not None]
+    return min(told, key=lambda pair: (pair[0] - pair[1], pair[0]), default=(None, 0))
+
+
+def _used(folder: Path, name: str, cached: Iterable[str]) -> int:
+    used, told = files.number(folder / name), _lines(folder / "memory.stat")
+    return 0 if used is None else max(0, used - sum(told.get(line, 0) for line in cached))
 
 
 def _swap_v1(folders: Iterable[Path], memory: int | None) -> int | None:

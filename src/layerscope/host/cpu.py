@@ -16,6 +16,8 @@ _DEVICES = "sys/devices/system/cpu"
 # without a hypervisor have names that end so.
 _HYPERVISORS = ("QEMU", "KVM", "VMware", "Xen", "innotek", "Google", "Amazon EC2", "Virtual Machine", "Parallels")
 _BARE_METAL = ".metal"
+# Cores of one kind differ a little in what the scheduler thinks of them: one may be allowed a higher clock.
+_AS_FAST = 0.9
 _CACHES = {"Data": "d", "Instruction": "i", "Unified": ""}
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -26,9 +28,11 @@ class Cpu(msgspec.Struct, frozen=True):
     `online`, `offline`, `allowed`, `isolated`: numbers of CPUs; `allowed` by affinity and cpuset of the process (of any
     of its threads), `granted`: how much CPU time a limit leaves of those, in CPUs (all control groups on the way up,
     both versions); 0 where no number is known. `machine`: the architecture in the kernel's word (x86_64, aarch64).
-    `sockets`, `cores`: of the online ones. `smt`: the kernel's word for hardware threads: on, off, forceoff,
-    notsupported, notimplemented. `faster`, `slower`: CPUs of unlike kinds (P and E cores), empty where all are alike.
-    `governor`: of the allowed ones, several with commas between them. `boost`: above the base frequency.
+    `sockets`, `cores`: of the online ones; `allowed_cores`: of each core that has allowed CPUs the first of them, empty
+    where it is not told. `smt`: the kernel's word for hardware threads: on, off, forceoff, notsupported,
+    notimplemented. `faster`, `slower`: CPUs of unlike kinds (P and E cores), empty where all are alike. `governor`: of
+    the allowed ones, several with commas between them. `boost`: above the base frequency; `boost_file`: which file
+    below /sys/devices/system/cpu tells.
     `caches`: bytes of one cache of that level and kind, such as {"L1d": 32768, "L2": 1048576}, of the first CPU.
     """
 
@@ -42,11 +46,13 @@ class Cpu(msgspec.Struct, frozen=True):
     granted: float = 0.0
     sockets: int | None = None
     cores: int | None = None
+    allowed_cores: tuple[int, ...] = ()
     smt: str = ""
     faster: tuple[int, ...] = ()
     slower: tuple[int, ...] = ()
     governor: str = ""
     boost: bool | None = None
+    boost_file: str = ""
     most_mhz: int | None = None
     caches: dict[str, int] = msgspec.field(default_factory=dict)
     is_virtual: bool = False
@@ -70,6 +76,10 @@ def facts(
     online = online if set(allowed) <= set(online) else allowed
     present = files.listed(files.text(devices / "present"))
     faster, slower = _kinds(root, online)
+    boost, boost_file = _boost(devices)
+    cores, allowed_cores = (
+        _firsts(devices, cpus, ("core_cpus_list", "thread_siblings_list")) for cpus in (online, allowed)
+    )
     return Cpu(
         model=info.model,
         vendor=info.vendor,
@@ -79,13 +89,15 @@ def facts(
         allowed=allowed,
         isolated=files.listed(files.text(devices / "isolated")),
         granted=min(float(len(allowed)), group.cpus or float(len(allowed))),
-        sockets=_count(devices, online, ("package_cpus_list", "core_siblings_list")) or info.sockets,
-        cores=_count(devices, online, ("core_cpus_list", "thread_siblings_list")) or info.cores,
+        sockets=len(_firsts(devices, online, ("package_cpus_list", "core_siblings_list"))) or info.sockets,
+        cores=len(cores) or info.cores,
+        allowed_cores=allowed_cores,
         smt=files.text(devices / "smt/control"),
         faster=faster,
         slower=slower,
         governor=_governor(devices, allowed),
-        boost=_boost(devices),
+        boost=boost,
+        boost_file=boost_file,
         most_mhz=_most_mhz(devices, (*faster[:1], *online[:1])),
         caches=_caches(devices / f"cpu{online[0]}/cache") if online else {},
         is_virtual="hypervisor" in info.flags or (not info.first.get("flags") and _is_virtual_firmware(root)),
@@ -109,19 +121,19 @@ def _allowed(mask: Iterable[int], online: Iterable[int], offline: Iterable[int])
     return tuple(sorted(left & set(online) or left))
 
 
-def _count(devices: Path, online: tuple[int, ...], names: tuple[str, str]) -> int | None:
-    """How many groups of CPUs the lists called `names` (new and old name) tell; None where one is missing."""
+def _firsts(devices: Path, online: tuple[int, ...], names: tuple[str, str]) -> tuple[int, ...]:
+    """The first of each group of CPUs that the lists called `names` (new, old name) tell; none where one is missing."""
     seen: set[int] = set()
-    count = 0
+    firsts = []
     for cpu in online:
         if cpu not in seen:
             topology = devices / f"cpu{cpu}/topology"
             members = files.listed(files.text(topology / names[0])) or files.listed(files.text(topology / names[1]))
             if cpu not in members:
-                return None
+                return ()
             seen.update(members)
-            count += 1
-    return count or None
+            firsts.append(cpu)
+    return tuple(firsts)
 
 
 def _kinds(root: Path, online: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -133,8 +145,8 @@ def _kinds(root: Path, online: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[
     if not online or not (root / _DEVICES / f"cpu{online[0]}/cpu_capacity").exists():
         return (), ()
     capacities = {cpu: files.number(root / _DEVICES / f"cpu{cpu}/cpu_capacity") or 0 for cpu in online}
-    most = max(capacities.values())
-    slower = tuple(cpu for cpu in online if capacities[cpu] < most)
+    least = _AS_FAST * max(capacities.values())
+    slower = tuple(cpu for cpu in online if capacities[cpu] < least)
     return (tuple(cpu for cpu in online if cpu not in set(slower)), slower) if slower else ((), ())
 
 
@@ -145,10 +157,13 @@ def _governor(devices: Path, cpus: tuple[int, ...]) -> str:
     return ", ".join(sorted(told - {""}))
 
 
-def _boost(devices: Path) -> bool | None:
-    """By acpi-cpufreq and its like, or by intel_pstate, which says the contrary."""
-    told = {"0": False, "1": True}.get(files.text(devices / "cpufreq/boost"))
-    return told if told is not None else {"0": True, "1": False}.get(files.text(devices / "intel_pstate/no_turbo"))
+def _boost(devices: Path) -> tuple[bool | None, str]:
+    """By acpi-cpufreq and its like, or by intel_pstate, which says the contrary; and the file."""
+    for name, on in (("cpufreq/boost", "1"), ("intel_pstate/no_turbo", "0")):
+        told = files.text(devices / name)
+        if told in ("0", "1"):
+            return told == on, name
+    return None, ""
 
 
 def _most_mhz(devices: Path, cpus: tuple[int, ...]) -> int | None:

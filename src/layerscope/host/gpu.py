@@ -35,7 +35,7 @@ class Gpu(msgspec.Struct, frozen=True):
 
     `bus`: its address, such as 0000:07:00.0. `node`: of memory that is nearest. `slowed_by`: why its clocks are below
     the highest: idle, power cap, heat, heat (hardware), power brake, hardware slowdown, application clocks, sync boost,
-    display clocks. While it is idle its link may be slower too.
+    display clocks. While it is idle its link may be slower too. `uuid`: begins with GPU-.
     """
 
     index: int
@@ -53,6 +53,7 @@ class Gpu(msgspec.Struct, frozen=True):
     link_width_most: int | None = None
     link_generation: int | None = None
     link_generation_most: int | None = None
+    uuid: str = ""
 
 
 class Gpus(msgspec.Struct, frozen=True):
@@ -113,7 +114,8 @@ def _on_bus(root: Path) -> list[Path]:
 
 def _device(index: int, folder: Path, driver: Path) -> Gpu:
     """By the files of the bus and of the driver."""
-    name = files.fields(driver / "gpus" / folder.name / "information").get("Model", "")
+    about = files.fields(driver / "gpus" / folder.name / "information")
+    name, uuid = about.get("Model", ""), about.get("GPU UUID", "")
     node = files.number(folder / "numa_node")
     return Gpu(
         index, name or f"NVIDIA device {files.text(folder / 'device')}", folder.name,
@@ -122,6 +124,7 @@ def _device(index: int, folder: Path, driver: Path) -> Gpu:
         link_width_most=files.number(folder / "max_link_width") or None,
         link_generation=_generation(files.text(folder / "current_link_speed")),
         link_generation_most=_generation(files.text(folder / "max_link_speed")),
+        uuid="" if "?" in uuid else uuid,  # question marks for those who may not know
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Which instructions a machine has for the numbers of deep learning, and how much they do.
 
 Flags are those of /proc/cpuinfo: what the processor has and the kernel lets programs use. Two things it never lists:
-AMX-FP16 and AVX10 (its AVX-512 parts are listed one by one).
+AMX-FP16 and AVX10 (its AVX-512 parts are listed one by one). An old kernel lists only what it knows: see _LISTED_SINCE.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ _AMX_SINCE = (5, 16)
 _BACKPORTS = ".el"
 # Intel's family 6 (arch/x86/include/asm/intel-family.h): Sapphire, Emerald and Granite Rapids, which all have AMX.
 _AMX_MODELS = ("143", "207", "173", "174")
+# Instructions that all of these have, and since which Linux /proc/cpuinfo lists them (its commits e1b35da5e624 and
+# b85a0425d805). They need nothing of the kernel but the registers of AVX-512: programs find them by CPUID.
+_LISTED_SINCE = {"avx512_fp16": (5, 11), "avx_vnni": (5, 12)}
 # x86-64 psABI, "Micro-architecture levels", in the words of /proc/cpuinfo (pni is SSE3, abm has LZCNT).
 _LEVELS = (
     ("x86-64-v1", {"cmov", "cx8", "fpu", "fxsr", "mmx", "syscall", "sse", "sse2"}),
@@ -80,7 +83,8 @@ class Support(msgspec.Struct, frozen=True):
 
 
 class Isa(msgspec.Struct, frozen=True):
-    """`architecture`: x86_64, aarch64, ... `flags`: of /proc/cpuinfo, those all CPUs share, sorted; empty: not told.
+    """`architecture`: x86_64, aarch64, ... `flags`: of /proc/cpuinfo, those all CPUs share, sorted, with those that a
+    kernel is too old to list there; empty: not told.
 
     `support`: one of each of DTYPES; empty where flags are not told, or of an architecture that is not known here.
     `amx`: "usable", "absent", "no kernel support" (needs Linux 5.16), "refused" (the kernel gives no permission for the
@@ -105,13 +109,13 @@ def facts(root: Path = Path("/"), info: Cpuinfo | None = None) -> Isa:
     """The instructions of the machine below `root`; `info`: what is already known of its processor."""
     info = info or cpuinfo.read(root)
     architecture = files.text(root / "proc/sys/kernel/arch") or info.machine
-    flags = frozenset(info.flags)
+    flags = frozenset(info.flags) | _unlisted(root, info)
     if not flags:
         return Isa(architecture, (), (), UNSEEN if architecture in ("x86_64", "") else ABSENT)
     if architecture == "x86_64":
         amx = _amx(root, info)
         usable = flags if amx == USABLE else flags - {"amx_tile"}
-        return Isa(architecture, info.flags, _of_x86(usable), amx, _level(flags))
+        return Isa(architecture, tuple(sorted(flags)), _of_x86(usable), amx, _level(flags))
     return Isa(architecture, info.flags, _of_arm(root, flags) if architecture == "aarch64" else (), ABSENT)
 
 
@@ -171,15 +175,34 @@ def _vector_bits(root: Path, kind: str) -> int | None:
     return length * 8 if length and length > 0 else None
 
 
-def _amx(root: Path, info: Cpuinfo) -> str:
+def _is_older(root: Path, version: tuple[int, int]) -> bool:
+    """Whether the kernel is older than `version`; not where it may have what that brought all the same."""
     release = files.text(root / "proc/sys/kernel/osrelease")
     found = re.match(r"(\d{1,4})\.(\d{1,4})", release)
-    is_old = found is not None and (int(found[1]), int(found[2])) < _AMX_SINCE and _BACKPORTS not in release
+    return found is not None and (int(found[1]), int(found[2])) < version and _BACKPORTS not in release
+
+
+def _is_amx_model(info: Cpuinfo) -> bool:
+    first = info.first
+    return first.get("cpu family") == "6" and first.get("model") in _AMX_MODELS and info.vendor == "GenuineIntel"
+
+
+def _unlisted(root: Path, info: Cpuinfo) -> AbstractSet[str]:
+    """Flags that the kernel does not list because it is older than they are.
+
+    Not without the registers of AVX-512, nor of a virtual machine: its hypervisor may have taken them away.
+    """
+    if not _is_amx_model(info) or "avx512bw" not in info.flags or "hypervisor" in info.flags:
+        return frozenset()
+    return {flag for flag, version in _LISTED_SINCE.items() if _is_older(root, version)}
+
+
+def _amx(root: Path, info: Cpuinfo) -> str:
+    is_old = _is_older(root, _AMX_SINCE)
     if "amx_tile" not in info.flags:
-        first = info.first
-        has_it = first.get("cpu family") == "6" and first.get("model") in _AMX_MODELS and info.vendor == "GenuineIntel"
         # A hypervisor may have taken it away, which an old kernel cannot tell.
-        return (UNSEEN if "hypervisor" in info.flags else NO_KERNEL) if is_old and has_it else ABSENT
+        unlisted = UNSEEN if "hypervisor" in info.flags else NO_KERNEL
+        return unlisted if is_old and _is_amx_model(info) else ABSENT
     if root == Path("/"):
         return _permission()
     return NO_KERNEL if is_old else USABLE

@@ -12,7 +12,11 @@ from layerscope.host import files
 _CONTAINER_FILES = (".dockerenv", "run/.containerenv")
 _CONTAINER_WORDS = ("docker", "containerd", "kubepods", "libpod", "lxc")
 # Bits of capabilities(7) by which a process may look at others.
-CAPABILITIES = {"CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
+CAPABILITIES = {"CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_SYSLOG": 34, "CAP_PERFMON": 38, "CAP_BPF": 39}
+# In a user namespace of its own a process has all of them, but perf events, names of the kernel and BPF ask for those
+# of the first one; Yama alone asks for that of the other process's (ns_capable in security/yama/yama_lsm.c).
+_OF_ANY_NAMESPACE = ("CAP_SYS_PTRACE",)
+_FIRST_NAMESPACE = ["0", "0", "4294967295"]  # user_namespaces(7): every user is who he is
 _SECCOMP = {"0": "off", "1": "strict", "2": "filter"}
 _TRACEFS = ("sys/kernel/tracing", "sys/kernel/debug/tracing")
 
@@ -21,7 +25,8 @@ class Kernel(msgspec.Struct, frozen=True):
     """`seccomp`: off, strict, filter, or empty where it is not told. None: no such setting, or it is hidden.
 
     `pmus`: counting units that perf_event_open knows; `cpu` and its like are those of the processor.
-    `tracefs_readable`: None where none is mounted, or that is hidden. `capabilities`: those of CAPABILITIES in effect.
+    `tracefs_readable`: None where none is mounted, or that is hidden. `capabilities`: those of CAPABILITIES in effect,
+    in a user namespace without those that count only outside of it.
     """
 
     perf_event_paranoid: int | None = None
@@ -58,7 +63,7 @@ def facts(root: Path = Path("/")) -> Kernel:
         perf_event_max_stack=files.number(settings / "perf_event_max_stack"),
         pmus=files.names(root / "sys/bus/event_source/devices"),
         tracefs_readable=_tracefs(root),
-        capabilities=_capabilities(status.get("CapEff", "")),
+        capabilities=_capabilities(status.get("CapEff", ""), files.text(root / "proc/self/uid_map").split()),
         numa_balancing=None if balancing is None else balancing != 0,
     )
 
@@ -74,9 +79,11 @@ def _tracefs(root: Path) -> bool | None:
     return None
 
 
-def _capabilities(mask: str) -> tuple[str, ...]:
+def _capabilities(mask: str, users: list[str]) -> tuple[str, ...]:
+    """Those of `mask` (hex) that count; `users`: words of uid_map, none where the kernel has no user namespaces."""
     try:
         effective = int(mask, 16)
     except ValueError:
         return ()
-    return tuple(name for name, bit in CAPABILITIES.items() if effective >> bit & 1)
+    here = CAPABILITIES if not users or users == _FIRST_NAMESPACE else _OF_ANY_NAMESPACE
+    return tuple(name for name in here if effective >> CAPABILITIES[name] & 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -29,7 +30,7 @@ class Noise(msgspec.Struct, frozen=True):
 
 
 class CpuTime(msgspec.Struct, frozen=True):
-    """Of all CPUs together since the machine started, in ticks of the kernel; guests are in `total` once."""
+    """Of several CPUs together since the machine started, in ticks of the kernel; guests are in `total` once."""
 
     total: int
     idle: int
@@ -52,14 +53,15 @@ def facts(root: Path = Path("/")) -> Noise:
     )
 
 
-def cpu_time(root: Path = Path("/")) -> CpuTime | None:
-    """The first line of /proc/stat (proc(5)); None where it does not tell."""
-    words = files.text(root / "proc/stat").partition("\n")[0].split()
+def cpu_time(root: Path = Path("/"), cpus: Iterable[int] | None = None) -> CpuTime | None:
+    """Of all CPUs, or of these, by /proc/stat (proc(5)); None where it does not tell."""
+    wanted = {"cpu"} if cpus is None else {f"cpu{number}" for number in cpus}
+    rows = [words for line in files.text(root / "proc/stat").splitlines() if (words := line.split())[:1]]
     # user nice system idle iowait irq softirq steal; guest time, after them, is in user already.
-    ticks = [files.whole(word) for word in words[1:9]]
-    if words[:1] != ["cpu"] or len(ticks) < 8 or any(value is None or value < 0 for value in ticks):
+    found = [[files.whole(word) for word in words[1:9]] for words in rows if words[0] in wanted]
+    if not found or any(len(ticks) < 8 or any(value is None or value < 0 for value in ticks) for ticks in found):
         return None
-    known = [value or 0 for value in ticks]
+    known = [sum(value or 0 for value in column) for column in zip(*found, strict=True)]
     return CpuTime(sum(known), known[3] + known[4], known[7])
 
 

@@ -104,6 +104,7 @@ class Nvml:
         return {
             "index": index,
             "name": self.text("nvmlDeviceGetName", device),
+            "uuid": self.text("nvmlDeviceGetUUID", device) or None,
             "bus": pci.bus_id.decode("ascii", "replace"),
             "memory_bytes": memory.total if has_memory else None,
             "persistence": None if persistence is None else bool(persistence),

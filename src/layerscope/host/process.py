@@ -16,7 +16,8 @@ from layerscope.model.secrets import mask
 VARIABLES = (
     "OMP_*", "KMP_*", "GOMP_*", "MKL_*", "DNNL_*", "ONEDNN_*", "ATEN_CPU_CAPABILITY", "OPENBLAS_*", "NPY_DISABLE_CPU_*",
     "NPY_ENABLE_CPU_*", "MALLOC_*", "GLIBC_TUNABLES", "LD_PRELOAD", "TORCH_NUM_THREADS", "NUMEXPR_*", "BLIS_*",
-    "TF_NUM_*", "TF_ENABLE_ONEDNN_OPTS", "MXNET_*", "XLA_FLAGS", "CUDA_VISIBLE_DEVICES", "PYTHONMALLOC", "VECLIB_*",
+    "TF_NUM_*", "TF_ENABLE_ONEDNN_OPTS", "MXNET_*", "XLA_FLAGS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+    "PYTHONMALLOC", "VECLIB_*",
 )  # fmt: skip
 _BEGINNINGS = tuple(name.removesuffix("*") for name in VARIABLES if name.endswith("*"))
 # A line of /proc/PID/maps: addresses, rights, offset, device, inode, path (which may have spaces).

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from layerscope.host import cgroup, files, noise
+from layerscope.host.cgroup import Throttling
 from layerscope.host.noise import CpuTime
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -18,10 +19,11 @@ _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 class Watched:
     """Over `seconds`. None: not told.
 
-    `periods`, `throttled`: of the control group's limit of CPU time, and in how many of them threads were kept off
-    their CPUs; `throttled_ns`: for how long, each CPU by itself. `steal_share`, `busy_share`: of the machine's time.
+    `periods`, `throttled`, `throttled_ns`: as in cgroup.Throttling, of the control group on the way up that was
+    throttled in the largest share of its periods meanwhile. `steal_share`, `busy_share`: of the machine's time.
     `process_cpus`: CPUs that the process used on average (the kernel counts in steps of a hundredth of a second);
-    `process_threads`: how many of its threads used any; `faults`: its page faults.
+    `family_cpus`: the same with all that it started, and what those started; `process_threads`: how many of its threads
+    used any; `faults`: its page faults.
     """
 
     seconds: float
@@ -33,22 +35,25 @@ class Watched:
     process_cpus: float | None = None
     process_threads: int | None = None
     faults: int | None = None
+    family_cpus: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What the kernel had counted at one moment. `group`: the folders that say so; `start`: when the process began, in
-    ticks since the machine did; `threads_ns`: CPU time of each of its threads.
+    ticks since the machine did; `threads_ns`: CPU time of each of its threads; `family_ns`: that of the process and its
+    descendants, those that have ended with them.
     """
 
     at_ns: int
     group: tuple[Path, ...] = ()
-    throttling: tuple[int | None, int | None, int | None] = (None, None, None)
+    throttling: tuple[Throttling, ...] = ()
     cpu: CpuTime | None = None
     start: int | None = None
     process_ns: int | None = None
     faults: int | None = None
     threads_ns: Mapping[int, int] = field(default_factory=dict)
+    family_ns: int | None = None
 
 
 def watch(seconds: float, root: Path = Path("/"), pid: int | None = None) -> Watched:
@@ -61,38 +66,50 @@ def watch(seconds: float, root: Path = Path("/"), pid: int | None = None) -> Wat
 def read(root: Path = Path("/"), pid: int | None = None) -> Reading:
     """What is counted now; of a process only where one is named."""
     group = cgroup.group_of(pid, root)
-    start = process_ns = faults = None
+    start = process_ns = faults = family_ns = None
     threads: dict[int, int] = {}
     if pid is not None:
         fields = _stat(root / "proc" / str(pid))
         if fields:
             faults, process_ns, start = fields[7] + fields[9], (fields[11] + fields[12]) * _TICK_NS, fields[19]
+            family_ns = _family_ns(root / "proc", pid)
         threads = _threads(root / "proc" / str(pid) / "task")
     return Reading(
-        time.monotonic_ns(), group.key, group.throttling(), noise.cpu_time(root), start, process_ns, faults, threads
-    )
+        time.monotonic_ns(), group.key, group.throttling(), noise.cpu_time(root), start, process_ns, faults, threads,
+        family_ns,
+    )  # fmt: skip
 
 
 def difference(before: Reading, after: Reading) -> Watched:
     """What happened between two readings; of what was another thing then, or ran backwards, nothing is told."""
     seconds = (after.at_ns - before.at_ns) / 1e9
     is_same_group = before.group == after.group
-    periods, throttled, throttled_ns = (
-        _grown(a, b) if is_same_group else None for a, b in zip(before.throttling, after.throttling, strict=True)
-    )
+    levels = zip(before.throttling, after.throttling, strict=False) if is_same_group else ()
+    worst = cgroup.most_throttled(_throttled_since(*level) for level in levels)
     is_same = before.start is not None and before.start == after.start
     used_ns = _grown(before.process_ns, after.process_ns) if is_same else None
+    # Time of a child that nobody waited for is lost with it: the family has used what the process has, at least.
+    family_ns = None if used_ns is None else max(used_ns, _grown(before.family_ns, after.family_ns) or 0)
     steal, busy = _shares(before.cpu, after.cpu)
     return Watched(
         seconds=seconds,
-        periods=periods,
-        throttled=throttled,
-        throttled_ns=throttled_ns,
+        periods=worst.periods,
+        throttled=worst.throttled,
+        throttled_ns=worst.throttled_ns,
         steal_share=steal,
         busy_share=busy,
         process_cpus=used_ns / 1e9 / seconds if used_ns is not None and seconds > 0 else None,
+        family_cpus=family_ns / 1e9 / seconds if family_ns is not None and seconds > 0 else None,
         process_threads=_busy_threads(before.threads_ns, after.threads_ns) if is_same else None,
         faults=_grown(before.faults, after.faults) if is_same else None,
+    )
+
+
+def _throttled_since(before: Throttling, after: Throttling) -> Throttling:
+    return Throttling(
+        _grown(before.periods, after.periods),
+        _grown(before.throttled, after.throttled),
+        _grown(before.throttled_ns, after.throttled_ns),
     )
 
 
@@ -128,10 +145,27 @@ def _threads(folder: Path) -> dict[int, int]:
     return found
 
 
+def _family_ns(proc: Path, pid: int) -> int:
+    """CPU time of process `pid` and all its descendants; of those that were waited for their parents have it."""
+    children: dict[int, list[int]] = {}
+    used_ns: dict[int, int] = {}
+    for name in files.names(proc):
+        if name.isdecimal() and (fields := _stat(proc / name)):
+            children.setdefault(fields[1], []).append(int(name))
+            used_ns[int(name)] = sum(fields[11:15]) * _TICK_NS
+    total_ns, todo = 0, [pid]
+    while todo:
+        process = todo.pop()
+        total_ns += used_ns.get(process, 0)
+        todo += children.pop(process, [])
+    return total_ns
+
+
 def _stat(folder: Path) -> tuple[int, ...]:
     """Fields of proc(5)'s stat from the third on (the first, a letter, as 0); empty where it is not told in full.
 
-    10 minflt, 12 majflt, 14 utime, 15 stime, 22 starttime are here 7, 9, 11, 12, 19.
+    4 ppid, 10 minflt, 12 majflt, 14 utime, 15 stime, 16 cutime, 17 cstime, 22 starttime are here 1, 7, 9, 11, 12, 13,
+    14, 19.
     """
     # The name in parentheses may hold spaces and parentheses itself: split after the last one.
     words = files.text(folder / "stat").rpartition(")")[2].split()

@@ -91,8 +91,9 @@ def fastest(measured: Measured, dtype: str, threads: int) -> Rate | None:
 def peak(measured: Measured, dtype: str, threads: int) -> float | None:
     """The roof of a roofline for `dtype`: GFLOP/s (of int8 operations) that the fastest library reached here.
 
-    A practical peak, not the data sheet's. One thread and all granted threads are measured: in between it lies on the
-    straight line between them, beyond all threads it is that of all. None: nothing measured has this data type.
+    A practical peak, not the data sheet's. One thread, one for each core and all granted threads are measured: in
+    between it lies on the straight line between the two next to it, beyond all threads it is that of all. None: nothing
+    measured has this data type.
     """
     counts = {rate.threads for rate in measured.rates if rate.dtype == dtype}
     best = {count: found.gflop_per_s for count in counts if (found := fastest(measured, dtype, count))}

@@ -65,16 +65,17 @@ def _limit(machine: Machine) -> str:
     if not machine.cgroup.version:
         return ""
     if machine.cgroup.cpus is None:
-        return "none"
+        return "" if machine.cgroup.is_hidden else "none"
     held = machine.cgroup.throttled, machine.cgroup.periods
     throttled = f", throttled in {percent(held[0] / held[1])} of its periods" if held[0] and held[1] else ""
     return counted(machine.cgroup.cpus, "CPU") + throttled
 
 
 def _memory_limit(machine: Machine) -> str:
-    if not machine.cgroup.version:
+    most = machine.cgroup.memory_most_bytes
+    if not machine.cgroup.version or (most is None and machine.cgroup.is_memory_hidden):
         return ""
-    return "none" if machine.cgroup.memory_limit_bytes is None else units.size(machine.cgroup.memory_limit_bytes)
+    return "none" if most is None else units.size(most)
 
 
 def _amx(machine: Machine) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from layerscope.host import files, memory
 from layerscope.host import machine as machines
+from layerscope.host.cpu import Cpu
 from layerscope.host.isa import NATIVE
 from layerscope.host.machine import Machine
 from layerscope.model.measured import Library, Measured, Rate, Tried
@@ -76,7 +77,7 @@ def measure(python: str, budget_s: float = BUDGET_S, machine: Machine | None = N
 
 def _task(machine: Machine, budget_s: float, problems: list[str]) -> dict[str, object]:
     """What to do with how much memory; sentences about what there is too little of."""
-    threads = threads_granted(machine.cpu)
+    threads = _thread_counts(machine.cpu)
     left = memory.available_bytes()
     caches = last_caches_bytes(machine.cpu.allowed)
     array = min(max(_ARRAY_BYTES, 2 * caches), left // 4, _MOST_BYTES)
@@ -93,8 +94,15 @@ def _task(machine: Machine, budget_s: float, problems: list[str]) -> dict[str, o
         )
     return {
         "seconds": budget_s, "threads": threads, "array_bytes": array, "skip": skip, "only": [],
-        "matrix_bytes": min(max(_MATRIX_BYTES, threads * _MATRIX_BYTES_A_CPU), left // 4),
+        "matrix_bytes": min(max(_MATRIX_BYTES, threads[-1] * _MATRIX_BYTES_A_CPU), left // 4),
     }  # fmt: skip
+
+
+def _thread_counts(cpu: Cpu) -> list[int]:
+    """One, one for each core that may be used, and all that are granted: hardware threads share a core's arithmetic."""
+    most = threads_granted(cpu)
+    cores = len(cpu.allowed_cores) or (cpu.cores or most if len(cpu.allowed) == len(cpu.online) else most)
+    return sorted({1, min(cores, most), most})
 
 
 def last_caches_bytes(allowed: tuple[int, ...], root: Path = Path("/")) -> int:
@@ -188,7 +196,7 @@ def _trial(python: str, environment: Mapping[str, str]) -> tuple[Rate | None, st
     """What NumPy's product reaches with one thread in this environment, and what its OpenBLAS took the CPU for."""
     found = Findings()
     task = {
-        "seconds": _TRIAL_S, "threads": 1, "array_bytes": 0, "matrix_bytes": 32 << 20, "only": ["numpy"],
+        "seconds": _TRIAL_S, "threads": [1], "array_bytes": 0, "matrix_bytes": 32 << 20, "only": ["numpy"],
         "skip": ["a product of NumPy, float64, 1 threads"],
     }  # fmt: skip
     _run(python, task, environment, found, _TRIAL_TIMEOUT_S)

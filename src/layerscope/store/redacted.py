@@ -38,8 +38,8 @@ from layerscope.store.writer import arrow_schema, parquet_options
 
 # Of the facts about the machine (host/machine.py), those that thousands of machines share.
 _HOST_FACTS = {
-    "cpu": ("model", "vendor", "machine", "online", "allowed", "granted", "sockets", "cores", "smt", "faster", "slower",
-            "governor", "boost", "most_mhz", "caches", "is_virtual", "clocksource"),
+    "cpu": ("model", "vendor", "machine", "online", "allowed", "granted", "sockets", "cores", "allowed_cores", "smt",
+            "faster", "slower", "governor", "boost", "most_mhz", "caches", "is_virtual", "clocksource"),
     "isa": ("architecture", "flags", "support", "amx", "level"),
     "cgroup": ("version", "memory_limit_bytes", "cpus"),
     "memory": ("total_bytes", "swap_bytes", "thp", "thp_defrag", "huge_pages", "swappiness", "overcommit"),

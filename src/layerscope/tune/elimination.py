@@ -48,13 +48,13 @@ class Table:
         """The row with the smallest mean; of equal ones the first."""
         return int(np.argmin(self._logs.mean(axis=1)))
 
-    def between(self, row: int, other: int) -> tuple[float, float]:
-        """Between what the value of `row` over that of `other` surely lies."""
+    def between(self, row: int, other: int, *, looks: bool = True) -> tuple[float, float]:
+        """Between what the value of `row` over that of `other` surely lies; `looks`: it is asked after each round."""
         differences = self._logs[row] - self._logs[other]
         if not self._freedom:
             return 0.0, math.inf
         own = float(differences.var(ddof=1)) if np.ptp(differences) > 1e-12 else 0.0
-        tail = _WRONG / max(1, self._settings) / (self._rounds * (self._rounds - 1))
+        tail = _WRONG / max(1, self._settings) / (self._rounds * (self._rounds - 1) if looks else 1)
         error = t_quantile(tail, self._freedom) * math.sqrt(max(2 * self._variance, own) / self._rounds)
         middle = float(differences.mean())
         return math.exp(max(middle - error, -500.0)), math.exp(min(middle + error, 500.0))
@@ -66,6 +66,10 @@ class Table:
     def is_better(self, row: int, other: int) -> bool:
         """Whether `row` surely is better than `other`."""
         return self._rounds >= FEWEST_ROUNDS and self.between(row, other)[1] < 1
+
+    def is_ahead(self, row: int, other: int) -> bool:
+        """The same when the rounds are over, which is looked at once."""
+        return self._rounds >= FEWEST_ROUNDS and self.between(row, other, looks=False)[1] < 1
 
 
 def _noise(logs: NDArray[np.float64]) -> tuple[float, int]:

@@ -2,40 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from layerscope.host import cgroup, memory
 
-# Of what is left when the trial starts, this much stays for everybody else.
-_SPARED_SHARE = 0.1
-# The machine is short of memory when less than this is left of it.
-SHORT_SHARE = 0.05
+# Memory is short when less than this is left of it.
+_SHORT_SHARE = 0.1
+# Of what is left when the trial starts, it has taken that away itself when it holds more than this.
+_MOST_SHARE = 0.8
 # A trial that takes this much more than the defaults is not what should be chosen where memory is short.
 _TIMES_THE_USUAL = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """`most_bytes`: what the trial may take, None: nobody tells what is left. `usual_bytes`: what the defaults took, 0
-    where it is not known yet.
+    """`short_bytes`: memory is short when less than this is left; `most_bytes`: what the trial may take then, None:
+    nobody tells what is left; `usual_bytes`: what the defaults took, 0 where it is not known yet.
     """
 
     most_bytes: int | None = None
     usual_bytes: int = 0
+    short_bytes: int = 0
 
-    def objects_to(self, used_bytes: int, left: tuple[int, int] | None) -> bool:
-        """Whether a trial that holds `used_bytes` has to end; `left`: bytes left for us now, and of how many."""
-        if self.most_bytes is not None and used_bytes > self.most_bytes:
-            return True
-        is_short = left is not None and left[0] < SHORT_SHARE * left[1]
-        return bool(is_short and self.usual_bytes and used_bytes > _TIMES_THE_USUAL * self.usual_bytes)
+    def objects_to(self, used_bytes: int, left: Callable[[], tuple[int, int] | None]) -> bool:
+        """Whether a trial that holds `used_bytes` has to end; `left` is `memory_left`.
+
+        Pages that its processes share count for each in `used_bytes`, so that alone says nothing.
+        """
+        is_large = self.most_bytes is not None and used_bytes > self.most_bytes
+        is_large |= bool(self.usual_bytes and used_bytes > _TIMES_THE_USUAL * self.usual_bytes)
+        now = left() if is_large else None
+        return now is not None and now[0] < self.short_bytes
 
 
 def made(usual_bytes: int) -> Guard:
     """The guard of a trial that starts now."""
     left = memory_left()
-    return Guard(None if left is None else round(left[0] * (1 - _SPARED_SHARE)), usual_bytes)
+    if left is None:
+        return Guard(None, usual_bytes)
+    return Guard(round(left[0] * _MOST_SHARE), usual_bytes, round(left[1] * _SHORT_SHARE))
 
 
 def memory_left(root: Path = Path("/")) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,9 @@ from layerscope.tune.setting import Setting
 @dataclass(frozen=True, slots=True)
 class Question:
     """What decides what is measured, and in which order. `options`: of the command line, by name; `machine`: host name,
-    CPU and how many of them, in words; `settings`: names of all that may be tried."""
+    CPU and how many of them, in words; `settings`: names of all that may be tried, `commands`: how each starts the
+    program; `files`: the interpreter and the script, with what they hold in short; `environment`: variables that
+    libraries read."""
 
     program: tuple[str, ...]
     folder: str
@@ -31,6 +33,9 @@ class Question:
     machine: str
     layerscope: str
     settings: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Entry(msgspec.Struct, frozen=True):

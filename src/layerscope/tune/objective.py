@@ -15,6 +15,8 @@ from layerscope.tune.setting import DEFAULT, Setting
 _DISAGREE = 0.02
 _FEWEST_ROUNDS = 3
 
+Shown = tuple[float | None, float | None, float | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Objective:
@@ -38,8 +40,13 @@ class Objective:
         return 1 / found if self.larger_is_better else found
 
     def shown(self, value: float) -> float:
-        """A value that was compared, as it was measured."""
+        """A value that was compared, or a ratio of two, as it was measured."""
         return 1 / value if self.larger_is_better else value
+
+    def shown_ratio(self, ratio: float | None, low: float | None, high: float | None) -> Shown:
+        """A ratio of two that were compared, and its interval, as they were measured: the lower end first."""
+        found, first, last = (None if one is None else self.shown(one) for one in (ratio, low, high))
+        return (found, last, first) if self.larger_is_better else (found, first, last)
 
 
 def _step(name: str) -> Callable[[Measurement], float | None]:
@@ -72,7 +79,10 @@ _OBJECTIVES = (
         "p99", "ns", "99th percentile of the time of a step: what the slowest step of a hundred takes",
         _step("step_p99_ns"), is_time=True,
     ),
-    Objective("cpu", "s", "CPU time of all threads for a step, of the whole run where no steps are known", _cpu),
+    Objective(
+        "cpu", "s", "CPU time of all threads for a step, in processes that have PyTorch; where no steps are known of "
+        "the whole run, in all processes", _cpu,
+    ),
     Objective("rss", "bytes", "largest memory of all processes together", lambda measurement: measurement.rss_bytes),
 )  # fmt: skip
 NAMES = tuple(objective.name for objective in _OBJECTIVES)

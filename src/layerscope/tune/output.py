@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,8 @@ MOST_BYTES = 1 << 20
 # How far numbers with a decimal point may be apart: training goes its own way after a different rounding.
 TOLERANCE = 0.02
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_THOUSANDS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
+_DECIMAL_COMMA = re.compile(r"(?<=\d),(?=\d)")
 # A number that one of these stands before or behind is a measurement, and so is one beside a rate such as `images/s`.
 _MEASURED = re.compile(
     r"time|took|elapsed|speed|rate|throughput|latency|duration|wall|cpu|eta|pid|date|rss|mem(?:ory)?|threads?|"
@@ -75,10 +77,12 @@ def _in_common(words: Sequence[str], others: Sequence[str]) -> Words:
     return tuple(found)
 
 
-def read(path: Path) -> str:
-    """The beginning of what it printed; nothing where that cannot be read."""
+def read(path: Path, *, from_end: bool = False) -> str:
+    """The beginning of what it printed, or the end; nothing where that cannot be read."""
     try:
         with path.open("rb") as file:
+            if from_end:
+                file.seek(max(0, path.stat().st_size - MOST_BYTES))
             return file.read(MOST_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
@@ -101,14 +105,26 @@ def digest(text: str) -> str:
 
 
 def measured(text: str, metric: re.Pattern[str]) -> float | None:
-    """The number that `metric` finds last: its first group, or all of it. None where it finds none."""
+    """The number that `metric` finds last: its first group, or all of it. None where it finds none.
+
+    `1,950` is 1950, as most programs mean it, and `0,85` is 0.85.
+    """
     found = list(metric.finditer(text))
     if not found:
         return None
-    told = found[-1][1] if metric.groups else found[-1][0]
-    number = _NUMBER.search(told or "")
+    told = (found[-1][1] if metric.groups else found[-1][0]) or ""
+    number = _NUMBER.search(_DECIMAL_COMMA.sub(".", _THOUSANDS.sub(lambda match: match[0].replace(",", ""), told)))
     value = float(number[0]) if number else math.nan
     return value if math.isfinite(value) else None
+
+
+def measured_in(paths: Iterable[Path], metric: re.Pattern[str]) -> float | None:
+    """The same of the first of these files that has one: of its end, else of its beginning, where it is long."""
+    for path in paths:
+        for text in (read(path, from_end=True), read(path)):
+            if (value := measured(text, metric)) is not None:
+                return value
+    return None
 
 
 def _lines(text: str, metric: re.Pattern[str] | None) -> list[str]:

@@ -212,8 +212,8 @@ def _next_base(track: Track, table: Table, base: Setting) -> Setting:
     leader = table.best()
     names = [setting.name for setting in track.racing]
     if base.name not in names:  # disqualified
-        return track.racing[leader] if table.is_better(leader, 0) else DEFAULT
-    return track.racing[leader] if table.is_better(leader, names.index(base.name)) else base
+        return track.racing[leader] if table.is_ahead(leader, 0) else DEFAULT
+    return track.racing[leader] if table.is_ahead(leader, names.index(base.name)) else base
 
 
 def _most_promising(track: Track) -> Setting | None:

@@ -76,15 +76,14 @@ DEFAULT = Setting("default")
 class Place:
     """What decides which settings are worth a try: the machine, and the program's environment and command.
 
-    `libraries`: paths of what the program had mapped in a first run under the defaults; `threads`: of its OpenMP pool
-    then, None where it is not known; `has_steps`: whether its steps are known; `presets`: only the article's three.
+    `libraries`: paths of what the program had mapped in a first run under the defaults; `has_steps`: whether its steps
+    are known; `presets`: only the article's.
     """
 
     machine: Machine
     environment: Mapping[str, str]
     program: Sequence[str]
     libraries: tuple[str, ...] = ()
-    threads: int | None = None
     has_steps: bool = False
     presets: bool = False
 

@@ -41,8 +41,9 @@ _OF_ALL_THREADS_EVERY = 10
 class Task:
     """`variables` are set, `preload` comes first in LD_PRELOAD. `counts`: steps are marked, by our agent inside.
 
-    `stop_after`: end it after so many steps, 0: never. `most_bytes`, `usual_bytes`: see `guard.Guard`. `looks`: also
-    see which libraries it has. `grace_s`: it alone is told to end first, and has so long to end the rest by itself.
+    `stop_after`: end it after so many steps, 0: never. `most_bytes`, `usual_bytes`, `short_bytes`: see `guard.Guard`.
+    `looks`: also see which libraries it has. `grace_s`: it alone is told to end first, and has so long to end the rest
+    by itself.
     """
 
     folder: str
@@ -55,6 +56,7 @@ class Task:
     stop_after: int = 0
     most_bytes: int | None = None
     usual_bytes: int = 0
+    short_bytes: int = 0
     looks: bool = False
     grace_s: float = 0.0
 
@@ -64,8 +66,7 @@ class Answer:
     """`status` as wait4 says it. `others_cpus`: CPUs that others used meanwhile, on average; None: not told.
 
     `ended`: one of BY_..., empty where it ended by itself. `problem`: why it could not be started; `error` is then its
-    status. `threads`: the most that its process with most threads had. `unseen`: why its steps cannot be known, if so.
-    `left`: processes that could not be ended.
+    status. `unseen`: why its steps cannot be known, if so. `left`: processes that could not be ended.
     """
 
     status: int | None = None
@@ -75,7 +76,6 @@ class Answer:
     ended: str = ""
     others_cpus: float | None = None
     libraries: list[str] = field(default_factory=list)
-    threads: int = 0
     problem: str = ""
     error: int = 0
     unseen: str = ""
@@ -92,7 +92,7 @@ class Watcher(threading.Thread):
         self._answer = answer
         self._over = threading.Event()
         self._begin = time.monotonic()
-        self._guard = guard.Guard(task.most_bytes, task.usual_bytes)
+        self._guard = guard.Guard(task.most_bytes, task.usual_bytes, task.short_bytes)
         self._steps = None
         if task.stop_after:
             from layerscope.tune.counting import LiveSteps
@@ -142,7 +142,7 @@ class Watcher(threading.Thread):
             self._look(pids)
         if time.monotonic() - self._begin > self._task.limit_s:
             return BY_LIMIT
-        if self._guard.objects_to(used_bytes, guard.memory_left() if of_all_threads else None):
+        if self._guard.objects_to(used_bytes, guard.memory_left):
             return BY_MEMORY
         if self._steps is not None and self._steps.count() > self._task.stop_after:
             return BY_STEPS
@@ -152,8 +152,6 @@ class Watcher(threading.Thread):
         libraries = set(self._answer.libraries)
         for pid in pids:
             libraries.update(tree.mapped_libraries(pid))
-            with contextlib.suppress(OSError):
-                self._answer.threads = max(self._answer.threads, len(os.listdir(f"/proc/{pid}/task")))
         self._answer.libraries = sorted(libraries)
 
 
@@ -186,8 +184,8 @@ def supervise(task: Task) -> Answer:
 
 
 def _busy_s() -> float | None:
-    """CPU time that everybody has used since the machine started, what was stolen too."""
-    told = noise.cpu_time()
+    """CPU time that everybody has used of the CPUs that we may use, since the machine started; what was stolen too."""
+    told = noise.cpu_time(cpus=os.sched_getaffinity(0))
     return None if told is None else (told.total - told.idle) / os.sysconf("SC_CLK_TCK")
 
 

@@ -58,7 +58,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """What the program does by default, from two runs. `libraries`, `threads`: of all its processes, of that with most.
+    """What the program does by default, from two runs. `libraries`: that all its processes had mapped.
 
     `unseen`: why no steps are known, empty where they are or were not asked for. `notes`: sentences about it.
     """
@@ -67,7 +67,6 @@ class Usual:
     has_steps: bool
     rule: str
     libraries: tuple[str, ...]
-    threads: int
     expected: output.Expected
     unseen: str = ""
     notes: tuple[str, ...] = ()
@@ -136,7 +135,7 @@ class Trials:
         # How long it takes when it is not the first time: files are in memory, code is compiled.
         measurements = (first.measurement, second.measurement) if self._counts else (second.measurement,)
         self._usual = Usual(
-            measurements, self._counts, second.rule, tuple(first.answer.libraries), first.answer.threads, expected,
+            measurements, self._counts, second.rule, tuple(first.answer.libraries), expected,
             "" if self._counts or self.asked.metric else self._unseen(first) or "it made no steps",
             tuple(_notes(expected, second.measurement, self.asked)),
         )  # fmt: skip
@@ -168,7 +167,7 @@ class Trials:
         task = supervised.Task(
             str(folder), setting.command(self.asked.program), dict(setting.variables), list(setting.preload),
             self._counts, limit_s, self._token, _until(self.asked.stop_after), memory.most_bytes, memory.usual_bytes,
-            looks,
+            memory.short_bytes, looks,
         )  # fmt: skip
         try:
             before = noise.facts().pressure_cpu
@@ -189,8 +188,10 @@ class Trials:
         found = Measurement(
             setting.name, round_, answer.wall_s, answer.cpu_s, answer.rss_bytes, pressure=pressure,
             load=answer.others_cpus, status=status, output=output.digest(text), is_cut=is_cut,
-            metric=output.measured(text, self.asked.metric) if self.asked.metric else None,
         )  # fmt: skip
+        if self.asked.metric:
+            printed = (folder / supervised.STDOUT, folder / supervised.STDERR)
+            found = replace(found, metric=output.measured_in(printed, self.asked.metric))
         fault, why = _fault(answer, task, status, is_cut)
         if fault:
             told = output.tail(folder / supervised.STDERR)
@@ -213,7 +214,7 @@ def supervised_run(task: supervised.Task, environment: Mapping[str, str]) -> sup
         )  # fmt: skip
     assert process.stdin is not None
     try:
-        process.wait(task.limit_s + _SUPERVISOR_S)
+        process.wait(task.limit_s + task.grace_s + _SUPERVISOR_S)
     except subprocess.TimeoutExpired:
         pass
     finally:

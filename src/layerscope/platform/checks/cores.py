@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from layerscope.platform.check import NOTE, OK, UNSEEN, Check, Seen
-from layerscope.platform.phrases import counted, cpu_list
+from layerscope.platform.phrases import counted, cpu_list, threads_granted, threads_told
 
 ORDER = 50
+
+# A slow core does about 0.6 of what a fast one does. Equal shares on all of them are then done as soon as the fast ones
+# alone would have done all where there are 0.7 slow ones for each fast one; with more of them it is for a trial to say.
+_CLEARLY_FEWER = 0.7
 
 
 def check(seen: Seen) -> Iterator[Check]:
@@ -27,16 +31,22 @@ def _smt(seen: Seen) -> Check:
     what = f"{counted(len(cpu.online), 'CPU')} are {counted(cpu.cores, 'core')}"
     if cpu.faster and cpu.slower:
         return Check("smt", "SMT", OK, f"{what} of two kinds")
-    # Which of the allowed CPUs share a core is known only where all are allowed.
-    if len(cpu.allowed) < len(cpu.online) or cpu.granted < cpu.cores:
-        return Check("smt", "SMT", OK, f"{what}; {cpu.granted:.3g} CPUs are granted")
-    told = seen.variables.get("OMP_NUM_THREADS", "")
-    if told.isdigit() and 0 < int(told) <= cpu.cores:
+    is_all = len(cpu.allowed) == len(cpu.online)
+    cores = len(cpu.allowed_cores) or (cpu.cores if is_all else 0)
+    if cores and not is_all:
+        are = f"{len(cpu.allowed)} allowed are" if len(cpu.allowed) > 1 else "allowed one is"
+        what += f", the {are} {counted(cores, 'core')}"
+    # Without a word about those that are allowed any number of cores may be behind them.
+    if not cores or threads_granted(cpu) <= cores:
+        granted = f"{counted(cpu.granted, 'CPU')} {'is' if cpu.granted == 1 else 'are'} granted"
+        return Check("smt", "SMT", OK, f"{what}; {granted}")
+    told = threads_told(seen.variables)
+    if told and told <= cores:
         return Check("smt", "SMT", OK, f"{what}; OMP_NUM_THREADS is {told}")
     return Check(
         "smt", "SMT", NOTE, what,
         "Two threads of a core share its arithmetic: matrix products are rarely faster with both.",
-        f"export OMP_NUM_THREADS={cpu.cores}",
+        f"export OMP_NUM_THREADS={cores}",
     )  # fmt: skip
 
 
@@ -50,10 +60,12 @@ def _kinds(seen: Seen) -> Check:
     if not faster or not slower:
         which = "faster" if faster else "slower"
         return Check("cores", "kinds of core", OK, f"two, of which only the {which} may be used")
-    # Slower cores have one thread each: what is left are the faster ones.
-    threads = min(len(faster), max(1, (cpu.cores or len(cpu.online)) - len(cpu.slower)))
+    cores = [len(kind & {*cpu.allowed_cores}) or len(kind) for kind in (faster, slower)]
+    remedy = f"taskset -c {cpu_list(faster)} env OMP_NUM_THREADS={cores[0]} python train.py"
+    if cores[1] >= _CLEARLY_FEWER * cores[0]:
+        remedy = "layerscope tune -- python train.py"
     return Check(
         "cores", "kinds of core", NOTE, f"{len(faster)} faster CPUs ({cpu_list(faster)}) and {len(slower)} slower",
         "OpenMP gives all threads the same share: the fast cores wait for the slow ones.",
-        f"taskset -c {cpu_list(faster)} env OMP_NUM_THREADS={threads} python train.py",
+        remedy,
     )  # fmt: skip

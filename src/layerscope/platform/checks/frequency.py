@@ -9,6 +9,7 @@ from layerscope.platform.check import NOTE, OK, UNSEEN, WARNING, Check, Seen
 ORDER = 70
 
 _FASTEST = "cpupower frequency-set -g performance"
+_ON = {"cpufreq/boost": "1", "intel_pstate/no_turbo": "0"}
 _FIXED = ("userspace",)
 _DEPENDS = ("powersave",)
 # Those raise the clock under load, after some milliseconds.
@@ -51,9 +52,7 @@ def _boost(seen: Seen) -> Check:
         return Check("boost", "boost", UNSEEN, why)
     if cpu.boost:
         return Check("boost", "boost", OK, "on")
-    remedy = "echo 1 > /sys/devices/system/cpu/cpufreq/boost"
-    if cpu.vendor == "GenuineIntel":
-        remedy = "echo 0 > /sys/devices/system/cpu/intel_pstate/no_turbo"
+    remedy = f"echo {_ON[cpu.boost_file]} > /sys/devices/system/cpu/{cpu.boost_file}" if cpu.boost_file in _ON else ""
     return Check(
         "boost", "boost", WARNING, "off",
         "The clock stays at the base frequency or below: slower, but times vary less.", remedy,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from layerscope.host.gpu import Gpu
 from layerscope.model.measured import CUDA
@@ -13,8 +13,9 @@ ORDER = 140
 
 _ANYBODY = (
     "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nvidia-profiling.conf "
-    "&& sudo update-initramfs -u (dracut -f on Red Hat), then reboot"
+    "&& sudo update-initramfs -u"
 )
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _IDLE = "idle"
 # What keeps a clock down that the user can do nothing about in the program; others are somebody's setting.
 _COOLING = ("heat", "heat (hardware)")
@@ -25,6 +26,11 @@ _SET = ("application clocks", "sync boost", "display clocks")
 def check(seen: Seen) -> Iterator[Check]:
     """Nothing where there is no GPU."""
     gpus = seen.machine.gpus
+    used = _used(gpus.devices, seen.variables)
+    # None: all, or which of them is not known.
+    judged = gpus.devices if used is None else used
+    left = f"of which {_VISIBLE} leaves {listed(str(one.index) for one in judged) or 'none'}"
+    left *= len(judged) < len(gpus.devices)
     if gpus.problem:
         what, _, remedy = gpus.problem.partition("; ")
         lost = "Frameworks do not see it, and compute on the CPU."
@@ -33,20 +39,46 @@ def check(seen: Seen) -> Iterator[Check]:
         return
     else:
         versions = [f"driver {gpus.driver}" * bool(gpus.driver), f"CUDA up to {gpus.cuda}" * bool(gpus.cuda)]
-        what = ", ".join(filter(None, [_counted(gpus.devices), *versions]))
+        what = ", ".join(filter(None, [_counted(gpus.devices), *versions, left]))
         yield Check("gpu", "GPU", OK, what)
         yield from _cuda(seen)
-    for device in gpus.devices:
+    for device in judged:
         yield from _link(device)
         yield from _clocks(device)
         yield from _persistence(device)
-    yield from _near(seen)
+    yield from _near(seen, judged, used is not None)
     if gpus.counters_need_root:
         yield Check(
             "gpu.counters", "GPU", NOTE, "the driver lets only administrators read hardware counters",
-            "Profilers that read them (CUPTI, Nsight Compute) end with ERR_NVGPUCTRPERM; others time kernels still.",
+            "Profilers that read them (CUPTI, Nsight Compute) end with ERR_NVGPUCTRPERM; others time kernels still. "
+            "What opens them (on Red Hat with dracut -f in place of update-initramfs -u) counts from the next boot.",
             _ANYBODY,
         )  # fmt: skip
+
+
+def _used(devices: tuple[Gpu, ...], variables: Mapping[str, str]) -> tuple[Gpu, ...] | None:
+    """Those that CUDA_VISIBLE_DEVICES leaves the program, by CUDA's rules; None: it may use all, or it cannot be told.
+
+    Numbers are those of the bus only where CUDA_DEVICE_ORDER says so: else the fastest is 0, and others have any.
+    """
+    if _VISIBLE not in variables or not devices:
+        return None
+    by_bus = sorted(devices, key=lambda one: one.bus)
+    has_order = variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    found: list[Gpu] = []
+    for word in map(str.strip, variables[_VISIBLE].split(",")):
+        if word.startswith("MIG-") or (word.startswith("GPU-") and not all(one.uuid for one in devices)):
+            return None
+        if word.isdecimal():
+            fitting = by_bus[int(word) : int(word) + 1]
+        else:
+            fitting = [one for one in devices if word.startswith("GPU-") and one.uuid.startswith(word)]
+        if len(fitting) != 1:  # CUDA takes what stands in front of a word that is wrong
+            break
+        if word.isdecimal() and not has_order and len(devices) > 1:
+            return None
+        found += fitting
+    return tuple(found)
 
 
 def _counted(devices: tuple[Gpu, ...]) -> str:
@@ -113,27 +145,33 @@ def _persistence(device: Gpu) -> Iterator[Check]:
     if device.persistence is False:
         yield Check(
             f"gpu.{device.index}.persistence", "GPU", NOTE, f"{_which(device)}: persistence is off",
-            "The driver sets the device up anew for a program that comes when no other uses it: seconds at its start.",
-            "sudo systemctl enable --now nvidia-persistenced, or sudo nvidia-smi -pm 1",
+            "The driver sets the device up anew for a program that comes when no other uses it: seconds at its start. "
+            "Without the service nvidia-smi -pm 1 keeps it up until the next boot.",
+            "sudo systemctl enable --now nvidia-persistenced",
         )  # fmt: skip
 
 
-def _near(seen: Seen) -> Iterator[Check]:
-    """Whether CPUs that may be used are on the same memory node."""
+def _near(seen: Seen, devices: tuple[Gpu, ...], are_used: bool) -> Iterator[Check]:
+    """Whether CPUs that may be used are on the same memory node. Of GPUs that only may be used one that is near is
+    enough: the program may well be meant for that.
+    """
     allowed = set(seen.machine.cpu.allowed)
     cpus = {node.number: set(node.cpus) for node in seen.machine.numa}
     if len(cpus) < 2 or not allowed:
         return
-    for device in seen.machine.gpus.devices:
-        near = cpus.get(device.node, set()) if device.node is not None else set()
-        if not near or near & allowed:
+    near = {one.index: cpus.get(one.node, set()) if one.node is not None else set() for one in devices}
+    is_note = not are_used and any(close & allowed for close in near.values())
+    for device in devices:
+        close = near[device.index]
+        if not close or close & allowed:
             continue
+        lost = "Every copy and every launch crosses the link between processors"
+        lost += " if the program uses this GPU" * is_note
         yield Check(
-            f"gpu.{device.index}.node", "GPU", WARNING,
+            f"gpu.{device.index}.node", "GPU", NOTE if is_note else WARNING,
             f"{_which(device)} is at memory node {device.node}; none of the allowed CPUs ({cpu_list(allowed)}) is",
-            "Every copy and every launch crosses the link between processors.",
-            f"numactl --cpunodebind={device.node} --membind={device.node} python train.py, where CPUs {cpu_list(near)} "
-            "may be used",
+            f"{lost}. CPUs {cpu_list(close)} are near it, where they may be used.",
+            f"numactl --cpunodebind={device.node} --membind={device.node} python train.py",
         )  # fmt: skip
 
 

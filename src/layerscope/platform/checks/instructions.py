@@ -75,7 +75,7 @@ def _avx512(isa: Isa, is_virtual: bool) -> Check:
     if not there:
         best = next((name for name in ("AVX2", "AVX") if name.lower() in isa.flags), "SSE")
         lost = f"Kernels for {best} run, which are {'a quarter' if best == 'SSE' else 'half'} as wide."
-        return Check("avx512", "AVX-512", NOTE, "absent", lost, remedy)
+        return Check("avx512", "AVX-512", NOTE, "absent", lost, remedy and f"if the CPU of the host has it, {remedy}")
     if missing:
         are = "is" if len(missing) == 1 else "are"
         return Check(

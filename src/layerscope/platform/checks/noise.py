@@ -35,7 +35,9 @@ def _others(seen: Seen) -> Check | None:
     watched, online = seen.watched, len(seen.machine.cpu.online)
     if watched is None or watched.busy_share is None or watched.process_cpus is None or not online:
         return None
-    others = max(0.0, watched.busy_share * online - watched.process_cpus)
+    # Workers and ranks that the process started are no others.
+    ours = watched.process_cpus if watched.family_cpus is None else watched.family_cpus
+    others = max(0.0, watched.busy_share * online - ours)
     what = f"other programs used {counted(round(others, 1), 'CPU')} of {online} in {watched.seconds:.3g} s"
     state = _state(others / online, _OTHERS)
     return Check("load", "load", state, what, _TIMES_VARY if state != OK else "")

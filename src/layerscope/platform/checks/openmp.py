@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 
 from layerscope.host import runtimes
@@ -14,6 +15,8 @@ ORDER = 25
 
 # In front of all others, these serve programs that were made for GNU's runtime too.
 _FIRST = ("libiomp5", "libomp", "libgomp")
+# These have the functions of each other.
+_SERVING = ("libiomp5", "libomp")
 _POOLS = (
     "Each starts threads for all CPUs and spins on its own: together they are more than the CPUs. A second libgomp "
     "made one PyTorch program 3 times slower (pytorch issue 98836)."
@@ -31,20 +34,24 @@ def check(seen: Seen) -> Iterator[Check]:
         yield Check("openmp", "OpenMP", UNSEEN, f"the libraries of process {process.pid}: {reason}", "", remedy)
         return
     found = runtimes.told_apart(process.libraries)
-    yield _openmp(runtimes.of_kind(found, OPENMP))
+    yield _openmp(runtimes.of_kind(found, OPENMP), seen.variables.get("LD_PRELOAD", ""))
     copies = runtimes.of_kind(found, BLAS)
     if copies:
         yield _blas(copies)
 
 
-def _openmp(found: tuple[Runtime, ...]) -> Check:
+def _openmp(found: tuple[Runtime, ...], preload: str) -> Check:
     if len(found) < 2:
         return Check("openmp", "OpenMP", OK, found[0].path if found else "none is loaded as a library of its own")
     best = min(found, key=_preference)
-    return Check(
-        "openmp", "OpenMP", WARNING, f"{len(found)} runtimes: {listed(one.path for one in found)}", _POOLS,
-        f"export LD_PRELOAD={best.path}",
-    )  # fmt: skip
+    what = f"{len(found)} runtimes: {listed(one.path for one in found)}"
+    words = preload.replace(":", " ").split()
+    # By name: the word is often a link to what is loaded.
+    first = next((one.name for one in runtimes.of_kind(runtimes.told_apart(words), OPENMP)), "")
+    if first == best.name or (first in _SERVING and best.name in _SERVING):
+        return Check("openmp", "OpenMP", OK, f"{what}; LD_PRELOAD has {first} serve in place of all")
+    line = ":".join([best.path, *words])
+    return Check("openmp", "OpenMP", WARNING, what, _POOLS, f"export LD_PRELOAD={shlex.quote(line)}")
 
 
 def _preference(runtime: Runtime) -> tuple[int, int, str]:

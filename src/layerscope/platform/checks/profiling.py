@@ -13,6 +13,7 @@ ORDER = 200
 
 # The default of the kernel: room for the events of one user in each CPU.
 _MLOCK_KB = 516
+_TIMERS = "timers of the program take the place of events."
 # The PMUs of cores: x86 and most others, hybrid Intel, ARM.
 _CORE_PMU = re.compile(r"cpu|cpu_core|cpu_atom|armv\d+_.*|apple_.*_pmu|arm_.*_pmu|power_pmu|cpum_cf")
 
@@ -38,7 +39,14 @@ def _events(kernel: Kernel, has_perf: bool) -> Check:
     if paranoid > 2:
         return Check(
             "perf_events", "perf events", NOTE, what,
-            "perf_event_open is refused: timers of the program take the place of events.", rights.EVENTS,
+            f"perf_event_open is refused: {_TIMERS}", rights.events(kernel.is_container),
+        )  # fmt: skip
+    if kernel.seccomp == "filter":
+        # Docker's, Podman's and Kubernetes' usual ones let it pass for those who have the right to it.
+        remedy = rights.events(True) if kernel.is_container else "layerscope doctor"
+        return Check(
+            "perf_events", "perf events", NOTE, f"{what}, but a seccomp filter may refuse perf_event_open",
+            f"Where it does, {_TIMERS}", remedy,
         )  # fmt: skip
     if room is not None and room < _MLOCK_KB:
         return Check(
@@ -53,11 +61,15 @@ def _kernel_frames(kernel: Kernel, has_perf: bool) -> Check:
     if kernel.perf_event_paranoid is None or kernel.kptr_restrict is None:
         return Check(code, subject, UNSEEN, "the kernel hides kptr_restrict or perf_event_paranoid")
     what = f"kptr_restrict is {kernel.kptr_restrict}, perf_event_paranoid {kernel.perf_event_paranoid}"
-    # 1 hides addresses from those without rights, 2 from everybody.
-    has_names = kernel.kptr_restrict == 0 or (kernel.kptr_restrict == 1 and has_perf)
-    if has_names and (kernel.perf_event_paranoid <= 1 or has_perf):
+    # kernel/kallsyms.c (kallsyms_show_value): 0 shows addresses to all up to paranoid 1, else as 1 to those with
+    # CAP_SYSLOG, no other right; 2 to nobody.
+    is_open = kernel.kptr_restrict == 0 and kernel.perf_event_paranoid <= 1
+    has_names = is_open or (kernel.kptr_restrict < 2 and "CAP_SYSLOG" in kernel.capabilities)
+    has_frames = kernel.perf_event_paranoid <= 1 or has_perf
+    if has_frames and has_names:
         return Check(code, subject, OK, what)
-    return Check(code, subject, NOTE, what, "Time in the kernel is one frame.", rights.KERNEL_FRAMES)
+    lost = "Functions of the kernel have no names." if has_frames else "Time in the kernel is one frame."
+    return Check(code, subject, NOTE, what, lost, rights.KERNEL_FRAMES)
 
 
 def _ptrace(kernel: Kernel) -> Check:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from layerscope.host.isa import DTYPES
 from layerscope.model.measured import Measured, fastest
@@ -27,11 +27,11 @@ def check(seen: Seen) -> Iterator[Check]:
     measured = seen.measured
     if measured is None:
         return
-    most = max((rate.threads for rate in measured.rates), default=1)
-    found = [check for dtype in DTYPES if (check := _of_type(measured, dtype, most))]
+    counts = sorted({rate.threads for rate in measured.rates} - {1})
+    found = [check for dtype in DTYPES if (check := _of_type(measured, dtype, counts))]
     yield from found
-    if most > 1 and found:
-        yield _scaling(measured, most)
+    if counts and found:
+        yield _scaling(measured, counts[0], counts[-1])
     yield from _memory(measured)
     yield from _steadiness(measured)
     for number, problem in enumerate(measured.problems, 1):
@@ -39,16 +39,17 @@ def check(seen: Seen) -> Iterator[Check]:
         yield Check(f"speed.unmeasured.{number}", "measuring", UNSEEN, what, "", remedy)
 
 
-def _of_type(measured: Measured, dtype: str, most: int) -> Check | None:
+def _of_type(measured: Measured, dtype: str, counts: Iterable[int]) -> Check | None:
     """How fast products in it are, and against float32."""
-    one, all_threads = fastest(measured, dtype, 1), fastest(measured, dtype, most)
+    one = fastest(measured, dtype, 1)
     if one is None:
         return None
     by = f"{one.library}, {one.by}" if one.by else one.library
     unit = "GFLOP/s" if dtype != "int8" else "GOP/s"
     what = f"{dtype}: {three_digits(one.gflop_per_s)} {unit} with one thread ({by})"
-    if all_threads and most > 1:
-        what += f", {three_digits(all_threads.gflop_per_s)} with {most}"
+    for count in counts:
+        if several := fastest(measured, dtype, count):
+            what += f", {three_digits(several.gflop_per_s)} with {count}"
     plain = fastest(measured, _PLAIN, 1)
     code, subject = f"speed.{dtype}", "products"
     if dtype not in _NARROW or plain is None:
@@ -66,26 +67,34 @@ def _of_type(measured: Measured, dtype: str, most: int) -> Check | None:
     return Check(code, subject, OK, f"{what}; {times:.1f} times as fast as float32")
 
 
-def _scaling(measured: Measured, most: int) -> Check:
-    """The best that all threads give of any data type: others may be too small a product for so many."""
-    gains = []
-    for dtype in DTYPES:
-        one, many = fastest(measured, dtype, 1), fastest(measured, dtype, most)
-        if one and many:
-            gains.append((many.gflop_per_s / one.gflop_per_s, dtype))
-    if not gains:
-        return Check("speed.threads", "scaling", UNSEEN, f"nothing was measured with {most} threads")
-    times, dtype = max(gains)
-    what = f"{most} threads give {times:.1f} times the products of one ({dtype})"
-    if times >= _SCALES * most:
+def _scaling(measured: Measured, cores: int, most: int) -> Check:
+    """Judged with one thread on each of the `cores`: a second one in a core adds next to nothing to products, on the
+    best of machines. Without such a point all there are stand for them.
+    """
+    gain = _gain(measured, cores)
+    if gain is None:
+        return Check("speed.threads", "scaling", UNSEEN, f"nothing was measured with {cores} threads")
+    times, dtype = gain
+    what = f"{cores} threads give {times:.1f} times the products of one ({dtype})"
+    if most > cores and (all_threads := _gain(measured, most)):
+        what += f", {most}, which share cores, {all_threads[0]:.1f} times"
+    if times >= _SCALES * cores:
         return Check("speed.threads", "scaling", OK, what)
-    state = WARNING if times < _SCALES_BADLY * most else NOTE
+    state = WARNING if times < _SCALES_BADLY * cores else NOTE
+    shared = "" if most > cores else "threads share a core, "
     return Check(
         "speed.threads", "scaling", state, what,
-        "Other programs use the cores, threads share a core, or its clock falls when all work: fewer threads may do "
-        "as much for less CPU time.",
-        f"layerscope tune -- python train.py, or try OMP_NUM_THREADS={max(1, most // 2)}",
+        f"Other programs use the cores, {shared}or the clock falls when all work: fewer threads may do as much for "
+        "less CPU time. Which number is best layerscope tune finds out.",
+        f"export OMP_NUM_THREADS={max(1, cores // 2)}",
     )  # fmt: skip
+
+
+def _gain(measured: Measured, threads: int) -> tuple[float, str] | None:
+    """The best that so many give of any data type, and which: others may be too small a product for so many."""
+    pairs = ((dtype, fastest(measured, dtype, 1), fastest(measured, dtype, threads)) for dtype in DTYPES)
+    gains = ((many.gflop_per_s / one.gflop_per_s, dtype) for dtype, one, many in pairs if one and many)
+    return max(gains, default=None)
 
 
 def _memory(measured: Measured) -> Iterator[Check]:

@@ -18,7 +18,7 @@ _BACK = "All threads stand still until the period (usually 0.1 s) ends, those th
 def check(seen: Seen) -> Iterator[Check]:
     """One judgement: of what was watched, else of the time since the group was made."""
     group, watched = seen.machine.cgroup, seen.watched
-    if not group.version:
+    if not group.version or (group.cpus is None and group.is_hidden):
         what = "the files of its control group are not visible here" if group.is_hidden else "there is no control group"
         yield Check("throttling", "throttling", UNSEEN, what)
         return

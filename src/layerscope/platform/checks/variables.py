@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -42,6 +43,7 @@ _READERS = (
     _Reader(r"TORCH_NUM_THREADS", "nothing that is known", ()),
 )  # fmt: skip
 _GLIBC = re.compile(r"MALLOC_(ARENA|MMAP|TRIM|TOP)_.*")
+_TUNABLES, _OF_MALLOC = "GLIBC_TUNABLES", "glibc.malloc."
 # Set for all libraries that may come, by habit, and harmless where one does not.
 _BY_HABIT = re.compile(r".*_(NUM|MAXIMUM)_THREADS")
 # The same in words that every OpenMP runtime understands.
@@ -119,6 +121,16 @@ def _of_malloc(seen: Seen) -> Iterator[Check]:
         what = f"{listed(names)} {are} read by glibc's malloc alone, and {listed(others)} serves"
         lost = "It has no effect." if len(names) == 1 else "They have no effect."
         yield Check(f"variables.{names[0].lower()}", "variables", WARNING, what, lost, f"unset {' '.join(names)}")
+    # The loader reads other tunables of the same variable, whoever serves malloc.
+    parts = [part for part in seen.variables.get(_TUNABLES, "").split(":") if part]
+    lost_parts = [part for part in parts if part.startswith(_OF_MALLOC)]
+    if lost_parts and others:
+        kept = ":".join(part for part in parts if part not in lost_parts)
+        what = f"{_TUNABLES} has {listed(lost_parts)} for glibc's malloc, and {listed(others)} serves"
+        yield Check(
+            "variables.glibc_tunables", "variables", WARNING, what, "It has no effect.",
+            f"export {_TUNABLES}={shlex.quote(kept)}" if kept else f"unset {_TUNABLES}",
+        )  # fmt: skip
 
 
 def _instead(variables: Mapping[str, str], names: list[str]) -> str:

@@ -1,8 +1,8 @@
 """Run by the program's own Python in a throw-away process: what its numeric libraries choose and reach on this machine.
 
 usage: measure.py JSON
-with seconds, threads, array_bytes (of one of two arrays that are copied; 0: not), matrix_bytes (of all matrices of one
-product), skip (names of things not to be done) and only (names of packages; empty: all).
+with seconds, threads (a list of how many), array_bytes (of one of two arrays that are copied; 0: not), matrix_bytes (of
+all matrices of one product), skip (names of things not to be done) and only (names of packages; empty: all).
 
 Each thing found is a line of standard output: the word `layerscope` and JSON. Between them are the lines that oneDNN
 and MKL print about themselves; who started this reads both. Python 3.8 or later, standard library only but for the
@@ -63,8 +63,8 @@ class Asked:
 
 
 def copy_memory(asked):
-    """With one thread and with all."""
-    counts = sorted({1, asked.threads})
+    """With each number of threads."""
+    counts = asked.threads
     for threads in counts:
         what = f"copying memory with {threads} threads"
         if asked.array_bytes and asked.begins(what):

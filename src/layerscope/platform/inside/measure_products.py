@@ -97,9 +97,8 @@ def spread(times):
     return half[-1] / half[0] - 1
 
 
-def cases(package, module, brought, threads, title):
-    """The products of one package, whose BLAS are `brought`."""
-    counts = sorted({1, threads})
+def cases(package, module, brought, counts, title):
+    """The products of one package, whose BLAS are `brought`, with each of these numbers of threads, one first."""
     if package == "torch":
         return list(torch_cases(module, brought, counts))
     blas = brought[0] if brought else None

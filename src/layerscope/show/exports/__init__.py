@@ -89,7 +89,7 @@ def whole_or_nothing(path: Path) -> Iterator[IO[bytes]]:
         done = True
     except OSError as error:
         raise RunError(
-            f"{path} was not written: {error.strerror or error}. The recording is untouched; free some space, or "
+            f"{path} was not written: {error.strerror or error}. Nothing else was changed; free some space, or "
             "name a file in another folder"
         ) from error
     finally:

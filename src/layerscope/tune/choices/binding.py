@@ -19,11 +19,14 @@ def choices(place: Place) -> Iterator[Setting]:
         return
     if libraries.has_openmp(place) is not False and not any(name in place.environment for name in _BOUND):
         yield from _bound(place)
-    faster = tuple(sorted(set(cpu.faster) & set(cpu.allowed)))
-    if libraries.command(place, "taskset") and faster and len(faster) < len(cpu.allowed):
-        yield Setting(
-            "cpus=fast", prefix=("taskset", "-c", listed(faster)), because="a slow core holds up all that wait for it"
-        )
+    kinds = {
+        "fast": (cpu.faster, "a slow core holds up all that wait for it"),
+        "cores": (cpu.allowed_cores, "two hardware threads of a core share its vector units"),
+    }
+    for name, (cpus, because) in kinds.items():
+        chosen = tuple(sorted(set(cpus) & set(cpu.allowed)))
+        if libraries.command(place, "taskset") and chosen and len(chosen) < len(cpu.allowed):
+            yield Setting(f"cpus={name}", prefix=("taskset", "-c", listed(chosen)), because=because)
 
 
 def _bound(place: Place) -> Iterator[Setting]:

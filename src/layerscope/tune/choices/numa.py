@@ -49,5 +49,5 @@ def own_nodes(place: Place) -> list[Node]:
 
 
 def numactl(node: int) -> tuple[str, ...]:
-    """The words that keep a program and its memory on one node."""
-    return ("numactl", f"--cpunodebind={node}", f"--membind={node}")
+    """The words that keep a program on one node, and its memory as long as there is room there."""
+    return ("numactl", f"--cpunodebind={node}", f"--preferred={node}")

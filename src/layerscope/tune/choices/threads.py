@@ -14,17 +14,19 @@ _OWN = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "BLIS_NUM
 
 def choices(place: Place) -> Iterator[Setting]:
     """Each number once, without that of the default where it is known."""
+    names = variables(place)
+    for count, because in numbers(place).items() if names else ():
+        if count != default(place):
+            yield Setting(f"threads={count}", dict.fromkeys(names, str(count)), because=because)
+
+
+def variables(place: Place) -> list[str]:
+    """By which the program is told how many threads compute; none where it reads none that is known."""
     reads_omp = libraries.reads_omp_threads(place) is not False
     has_tensorflow = libraries.has(place, "libtensorflow")
-    if not reads_omp and not has_tensorflow:
-        return
-    for count, because in numbers(place).items():
-        if count == default(place):
-            continue
-        names = ["OMP_NUM_THREADS"] if reads_omp else []
-        names += [name for name in _OWN if name in place.environment]
-        names += ["TF_NUM_INTRAOP_THREADS"] if has_tensorflow else []
-        yield Setting(f"threads={count}", {name: str(count) for name in names}, because=because)
+    names = ["OMP_NUM_THREADS"] if reads_omp else []
+    names += [name for name in _OWN if name in place.environment and (reads_omp or has_tensorflow)]
+    return [*names, *(["TF_NUM_INTRAOP_THREADS"] if has_tensorflow else [])]
 
 
 def numbers(place: Place) -> dict[int, str]:
@@ -32,7 +34,7 @@ def numbers(place: Place) -> dict[int, str]:
     cpu = place.machine.cpu
     logical = len(cpu.allowed) or len(cpu.online) or 1
     granted = max(1, int(cpu.granted)) if 0 < cpu.granted < logical else logical
-    cores = min(cpu.cores or logical, granted)
+    cores = min(len(cpu.allowed_cores) or cpu.cores or logical, granted)
     found = {granted: "as many as the limit of CPU time leaves"} if granted < logical else {}
     found.setdefault(1, "nothing to share out, nobody to wait for")
     found.setdefault(cores, "one for each core")
@@ -43,13 +45,12 @@ def numbers(place: Place) -> dict[int, str]:
 
 def default(place: Place) -> int | None:
     """How many the program has as it is, where that is known."""
-    if place.threads is not None:
-        return place.threads
     first = place.environment.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     if first.isdecimal():
         return int(first)
     cpu = place.machine.cpu
     # A runtime of OpenMP begins one thread for each CPU it may use, PyTorch with MKL one for each core: the same number
     # where no core has two hardware threads. None of them knows of a limit of CPU time.
-    is_same = len(cpu.allowed) == 1 or (cpu.cores is not None and cpu.cores == len(cpu.online))
+    cores = len(cpu.allowed_cores) or (cpu.cores if len(cpu.allowed) == len(cpu.online) else None)
+    is_same = len(cpu.allowed) in (1, cores)
     return len(cpu.allowed) if is_same and cpu.allowed else None
