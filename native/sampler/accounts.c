@@ -83,8 +83,10 @@ void sm_account(sm_thread *t, int is_last) {
     /* What they count only grows, so of a long run some are enough. */
     int is_written = is_last || !(++t->accounts & ((1u << sm_thinning_level()) - 1));
     lt_account *row = is_written ? sm_row(LT_ACCOUNTS, sizeof *row) : NULL;
-    if (row)
-        *row = *a;
+    if (!row)
+        return;
+    *row = *a;
+    row->run_ns -= t->before_ns < a->run_ns ? t->before_ns : a->run_ns;
 }
 
 static void leave_alone(sm_process *p) {

@@ -135,6 +135,7 @@ void sm_thread_end(sm_thread *t, uint64_t at_ns) {
 void sm_exec(sm_process *old, uint64_t at_ns) {
     int32_t pid = old->pid, ppid = old->ppid;
     int is_followed = old->is_followed;
+    const sm_thread *before = sm_thread_at(pid, at_ns);
     sm_process_end(old, at_ns);
     sm_process *p = sm_process_begin(pid, ppid, at_ns);
     sm_thread *t = p ? sm_thread_begin(p, pid, at_ns, NULL) : NULL;
@@ -143,7 +144,9 @@ void sm_exec(sm_process *old, uint64_t at_ns) {
         p->is_followed = is_followed;
     if (t) {
         t->in_ns = at_ns;
-        t->before_ns = sm_ran_ns(pid, pid, &none, &none);
+        /* What is read now has what it ran since, where we are late. */
+        int is_known = before && before->process == old && before->since_birth && !sm.lost_records;
+        t->before_ns = is_known ? before->ran_ns : sm_ran_ns(pid, pid, &none, &none);
     }
 }
 
