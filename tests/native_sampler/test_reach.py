@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import resource
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -110,6 +111,32 @@ def test_its_threads_and_what_it_forks(sampling: Callable[..., Sampling], plain:
         known = rows[rows["stack"] != sampled.NONE]
         assert len(np.unique(known["thread"])) == threads
         assert known["weight_ns"].sum() > 0.7 * threads * 300e6
+
+
+@once_in_three
+def test_what_a_process_used_before_it_became_another_program_is_told_once(
+    sampling: Callable[..., Sampling], plain: Path
+) -> None:
+    counts = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    one = sampling()
+    process = one.start("sh", "-c", f"({counts}; exec {plain} split 200); true")
+    process.communicate(timeout=PATIENCE_S)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = one.end()
+
+    check(found)
+    check_sums(found)
+    used_ns = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e9
+    rows = found.samples[found.samples["kind"] == sampled.CPU]
+    assert abs(int(rows["weight_ns"].sum()) - used_ns) < 0.05 * used_ns
+    (earlier, later) = (
+        int(rows["weight_ns"][rows["thread"] == number].sum())
+        for number, row in found.file.threads.items()
+        if row["tid"] != process.pid
+    )
+    assert earlier > 50e6
+    assert abs(later - 200e6) < 20e6
 
 
 @once_in_three
