@@ -156,7 +156,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def open_event(tid: int, hz: int) -> int:
-    """An event on thread `tid` that sends it SIGURG `hz` times in each second that it runs; OSError: not allowed."""
+    """An event on thread `tid` that sends it SIGURG `hz` times in each second that it runs; OSError: it has ended."""
     flags = _EXCLUDE_KERNEL | _EXCLUDE_HYPERVISOR
     attributes = _Attributes(_SOFTWARE, ctypes.sizeof(_Attributes), _CPU_CLOCK, 10**9 // hz, 0, 0, flags, 1)
     fd = _libc.syscall(_PERF_EVENT_OPEN, ctypes.byref(attributes), tid, -1, -1, 8)
@@ -164,7 +164,10 @@ def open_event(tid: int, hz: int) -> int:
         raise OSError(ctypes.get_errno(), "perf_event_open")
     owner = struct.pack("<ii", _OWNER_TID, tid)
     for command, argument in ((_F_SETSIG, _SIGURG), (_F_SETOWN_EX, owner), (_F_SETFL, _O_ASYNC)):
-        assert _libc.fcntl(fd, command, argument) == 0
+        if _libc.fcntl(fd, command, argument):
+            failed = ctypes.get_errno()
+            os.close(fd)
+            raise OSError(failed, "fcntl")
     return int(fd)
 
 

@@ -20,6 +20,7 @@ from layerscope.model.measured import Library, Measured, bandwidth, peak
 from layerscope.platform import measuring
 from layerscope.platform.heard import Findings
 from layerscope.platform.measuring import measure
+from tests.attempts import once_in_three
 from tests.platform.machines import machine
 
 INSIDE = measuring.SCRIPT.parent
@@ -65,6 +66,7 @@ def library(found: Measured, name: str) -> Library:
 
 
 @pytest.mark.slow
+@once_in_three
 def test_libraries_of_the_program_are_asked_and_tried(program_python: str) -> None:
     found = measure(program_python, 25.0)
 
@@ -121,6 +123,7 @@ def test_variables_that_hold_libraries_back_are_seen_in_what_they_choose(
 
 
 @pytest.mark.slow
+@once_in_three
 def test_an_old_numpy_has_other_names_inside(old_numpy_python: str, small: None) -> None:
     found = measure(old_numpy_python, 15.0)
 

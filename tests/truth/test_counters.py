@@ -54,11 +54,15 @@ with open("written", "wb") as file:
 for thread in threads:
     thread.join()
 used = resource.getrusage(resource.RUSAGE_SELF)
-tids = os.listdir("/proc/self/task")
+def delay_ns(tid):
+    try:
+        return int(open(f"/proc/self/task/{tid}/schedstat").read().split()[1])
+    except OSError:  # one that was waited for, and has gone now
+        return 0
 print(json.dumps({
     "cpu_ns": time.process_time_ns(), "voluntary": used.ru_nvcsw, "forced": used.ru_nivcsw, "minor": used.ru_minflt,
     "peak_bytes": used.ru_maxrss * 1024, "written": used.ru_oublock * 512,
-    "delay_ns": sum(int(open(f"/proc/self/task/{tid}/schedstat").read().split()[1]) for tid in tids),
+    "delay_ns": sum(map(delay_ns, os.listdir("/proc/self/task"))),
 }), flush=True)
 time.sleep(1.5)  # read once more
 os._exit(0)
