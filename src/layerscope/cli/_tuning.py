@@ -238,7 +238,7 @@ def _question(wish: Wish, here: Machine, tried: Space, times: dict[str, str]) ->
         "steps": str(wish.steps), "any_output": str(wish.any_output), "budget_s": f"{wish.budget_s:g}", **times,
     }  # fmt: skip
     about = f"{here.name}, {here.cpu.model}, {here.cpu.granted:g} of {len(here.cpu.online)} CPUs"
-    settings = [DEFAULT, *(setting for stage in tried.stages for setting in stage.settings)]
+    settings = [DEFAULT, *tried.settings]
     return Question(
         wish.program, os.getcwd(), options, wish.seed, about, __version__, tuple(one.name for one in settings),
         tuple(one.line(wish.program) for one in settings), dict(_files(wish.program)),

@@ -55,9 +55,9 @@ class Space:
     notes: tuple[str, ...]
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Of all settings, in their order."""
-        return tuple(setting.name for stage in self.stages for setting in stage.settings)
+    def settings(self) -> tuple[Setting, ...]:
+        """Those of all stages, in their order."""
+        return tuple(setting for stage in self.stages for setting in stage.settings)
 
 
 def space(place: Place, varied: Sequence[Varied] = ()) -> Space:
