@@ -119,8 +119,8 @@ static void look_for_silence(sm_process *p) {
 /* What its switches say leaves out the switching itself. What was read counts if nothing has come in between. */
 static void correct(const sm_process *p) {
     for (sm_thread *t = p->threads; t; t = t->next)
-        if (t->out_ns && t->read_at == t->switches && t->read_ns > t->ran_ns)
-            t->ran_ns = t->read_ns;
+        if (t->out_ns && t->read_at == t->switches && t->read_ns > t->copied_ns + t->ran_ns)
+            t->ran_ns = t->read_ns - t->copied_ns;
 }
 
 static void tell_quality(void) {

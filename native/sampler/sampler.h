@@ -98,6 +98,7 @@ struct sm_thread {
     struct sm_held *held;         /* thinning.c */
     uint64_t lost_before;         /* samples of its process, when its last one came */
     uint64_t copied_ns;           /* copies.c: CPU time that `ran_ns` leaves out */
+    uint64_t asked_ns;            /* copies.c: CPU time when it was asked for */
     int has_base;                 /* what it had used before it was sampled is told */
 };
 
@@ -122,6 +123,7 @@ struct sm_process {
     int has_handler; /* it had one for the signal of samples when it handed its area over */
     int is_left_alone; /* it has the signal for itself */
     int is_copied, has_tried_copies; /* copies.c */
+    uint64_t next_ask_ns;
     sm_copy_event *copy_events; /* in the order of their ids */
     uint32_t copies;
     ls_space *space;

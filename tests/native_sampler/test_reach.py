@@ -114,6 +114,30 @@ def test_its_threads_and_what_it_forks(sampling: Callable[..., Sampling], plain:
 
 
 @once_in_three
+def test_a_program_that_never_leaves_its_cpu(sampling: Callable[..., Sampling], plain: Path) -> None:
+    """Nothing tells of a thread that computes without a switch; a real-time one on a CPU of its own does just that."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("there is one CPU here, which the sampler needs")
+    alone = ("chrt", "--fifo", "1", "taskset", "--cpu-list", str(cpus[-1]))
+    if (refused := subprocess.run([*alone, "true"], capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"no real-time thread may be made here: {refused.stderr.strip()}")
+    one = sampling()
+    os.sched_setaffinity(one.process.pid, cpus[:-1])
+    process = one.start(*alone, str(plain), "threads", "300")
+    process.communicate(timeout=PATIENCE_S)
+    found = one.end()
+
+    check(found)
+    check_sums(found)
+    rows = cpu_of(found, process.pid)
+    for thread in np.unique(rows["thread"]):
+        of_it = rows[rows["thread"] == thread]
+        assert 285e6 < of_it["weight_ns"].sum() < 345e6
+        assert of_it["weight_ns"][of_it["stack"] != sampled.NONE].sum() > 0.7 * 300e6
+
+
+@once_in_three
 def test_what_a_process_used_before_it_became_another_program_is_told_once(
     sampling: Callable[..., Sampling], plain: Path
 ) -> None:
