@@ -335,7 +335,7 @@ BESIDE = ("truth", "native", "native_sampler", "native_interface", "stress")
 
 
 def test(options: argparse.Namespace) -> int:
-    """Runs the quick tests, then, if they pass, the slow ones."""
+    """Runs every test, or those that the arguments name."""
     if options.torch:
         tool, variables = setting(options.index_url, whole=False)
         command = [tool, str(ROOT / "tests" / "every_torch.py"), options.torch, *options.arguments]
@@ -348,32 +348,43 @@ def test(options: argparse.Namespace) -> int:
     if not ONEDNN_HEADER.exists():
         install_packages("g++", "libdnnl-dev")  # for the examples in C++
     pytest = [tool, "-m", "pytest", *options.arguments]
-    if any(argument.startswith("-m") for argument in options.arguments):
+    if options.arguments:
         return subprocess.run(pytest, cwd=ROOT, env=variables, check=False).returncode
-    none_collected = 5  # pytest's status when no test is selected, as may be in one of the two halves
-    statuses = []
-    for selection in ("not slow", "slow"):
-        if selection == "slow" and not options.arguments:
-            statuses.append(slow_tests(pytest, variables))
-        else:
-            statuses.append(subprocess.run([*pytest, "-m", selection], cwd=ROOT, env=variables, check=False).returncode)
-        if statuses[-1] not in (0, none_collected):
-            return statuses[-1]
-    return min(statuses)
+    return every_test(pytest, variables)
 
 
-def slow_tests(pytest: list[str], variables: dict[str, str]) -> int:
-    """All slow tests, in two processes: they wait more than they compute. What the second prints comes at the end."""
-    slow = [*pytest, "-m", "slow"]
-    beside = [*slow, *(f"tests/{name}" for name in BESIDE)]
+def every_test(pytest: list[str], variables: dict[str, str]) -> int:
+    """The quick tests, then the slow ones in two processes: they wait more than they compute. What failed among others
+    is run once more, alone: what fails twice has failed, and what does not is named."""
+    folders = [f"tests/{name}" for name in BESIDE]
+    parts = {
+        "quick": ["-m", "not slow"],
+        "beside": ["-m", "slow", *folders],
+        "slow": ["-m", "slow", *(f"--ignore={folder}" for folder in folders)],
+    }
+    commands = {name: [*pytest, "-o", f"cache_dir=.pytest_cache/{name}", *part] for name, part in parts.items()}
+
+    def run(name: str, *more: str) -> int:
+        return subprocess.run([*commands[name], *more], cwd=ROOT, env=variables, check=False).returncode
+
+    statuses = {"quick": run("quick")}
     with tempfile.TemporaryFile() as out:
-        with subprocess.Popen(beside, cwd=ROOT, env=variables, stdout=out, stderr=subprocess.STDOUT) as other:
-            others = [*slow, *(f"--ignore=tests/{name}" for name in BESIDE)]
-            status = subprocess.run(others, cwd=ROOT, env=variables, check=False).returncode
+        with subprocess.Popen(
+            commands["beside"], cwd=ROOT, env=variables, stdout=out, stderr=subprocess.STDOUT
+        ) as beside:
+            statuses["slow"] = run("slow")
+        statuses["beside"] = beside.returncode
         out.seek(0)
         sys.stdout.write(out.read().decode("utf-8", "replace"))
         sys.stdout.flush()
-    return status or other.returncode
+    some_failed = 1  # pytest's status; others say that it could not go on
+    for name, status in statuses.items():
+        if status == some_failed:
+            say(f"running once more, alone, what failed of the {name} tests")
+            statuses[name] = run(name, "--last-failed", "--last-failed-no-failures=none", "--maxfail=9")
+            if not statuses[name]:
+                say(f"what failed of the {name} tests (named above) passed when it was alone: mend it nevertheless")
+    return max(statuses.values(), key=abs)
 
 
 def check(options: argparse.Namespace) -> int:

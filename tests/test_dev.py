@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import io
+import json
 import os
 import re
 import subprocess
@@ -341,11 +342,7 @@ def commands(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[lis
     monkeypatch.setattr(dev, "setting", lambda index_url, whole: ("tool-python", {}))
     monkeypatch.setattr(dev, "install_packages", lambda *names: False)
 
-    def slow_tests(pytest: list[str], variables: dict[str, str]) -> int:
-        return run([*pytest, "-m", "slow"]).returncode
-
     monkeypatch.setattr(dev.subprocess, "run", run)
-    monkeypatch.setattr(dev, "slow_tests", slow_tests)
     monkeypatch.setattr(dev, "planned", planned, raising=False)
     return started
 
@@ -353,42 +350,49 @@ def commands(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[lis
 PYTEST = ["tool-python", "-m", "pytest"]
 
 
-def test_quick_tests_run_before_slow_ones_and_arguments_are_passed_on(
-    dev: ModuleType, commands: list[tuple[list[str], int]]
-) -> None:
+def test_arguments_are_passed_on(dev: ModuleType, commands: list[tuple[list[str], int]]) -> None:
     assert dev.main(["test", "-k", "name", "tests/store", "-x"]) == 0
 
-    assert [command for command, _ in commands] == [
-        [*PYTEST, "-k", "name", "tests/store", "-x", "-m", "not slow"],
-        [*PYTEST, "-k", "name", "tests/store", "-x", "-m", "slow"],
-    ]
+    assert [command for command, _ in commands] == [[*PYTEST, "-k", "name", "tests/store", "-x"]]
+
+
+# Stands for pytest: says which part it is, and ends as planned.
+PART = """
+import json, sys
+words = sys.argv[1:]
+name = next(word for word in words if word.startswith("cache_dir=")).rpartition("/")[2]
+again = "again" if "--last-failed" in words else "first"
+print(name, again, *(word for word in words if word.startswith(("tests/", "--ignore", "not slow"))), flush=True)
+sys.exit(json.loads(PLAN).get(f"{name} {again}", 0))
+"""
 
 
 @pytest.mark.parametrize(
-    ("planned", "status", "runs"),
-    [([1], 1, 1), ([0, 1], 1, 2), ([5, 0], 0, 2), ([0, 5], 0, 2), ([5, 5], 5, 2), ([2], 2, 1)],
+    ("plan", "status", "again"),
+    [
+        ({}, 0, []),
+        ({"quick first": 1}, 0, ["quick"]),
+        ({"quick first": 1, "quick again": 1}, 1, ["quick"]),
+        ({"slow first": 1, "beside first": 1}, 0, ["slow", "beside"]),
+        ({"slow first": 1, "beside first": 1, "beside again": 1}, 1, ["slow", "beside"]),
+        ({"beside first": 2}, 2, []),
+        ({"slow first": 137}, 137, []),
+    ],
 )
-def test_a_half_without_tests_is_no_failure_unless_both_are(
-    dev: ModuleType, commands: list[tuple[list[str], int]], planned: list[int], status: int, runs: int
+def test_every_part_runs_and_what_failed_is_run_once_more(
+    dev: ModuleType, plan: dict[str, int], status: int, again: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    dev.planned.extend(planned)
+    code = PART.replace("PLAN", repr(json.dumps(plan)))
 
-    assert dev.main(["test"]) == status
-    assert len(commands) == runs
+    assert dev.every_test([sys.executable, "-c", code], dict(os.environ)) == status
 
-
-@pytest.mark.parametrize(("ignoring", "naming"), [(0, 0), (1, 0), (0, 1)])
-def test_slow_tests_run_in_two_processes_and_both_count(
-    dev: ModuleType, ignoring: int, naming: int, capfd: pytest.CaptureFixture[str]
-) -> None:
-    code = f"import sys; print(*sys.argv[1:]); sys.exit({ignoring} if '--ignore=tests/truth' in sys.argv else {naming})"
-
-    status = dev.slow_tests([sys.executable, "-c", code], dict(os.environ))
-
-    assert status == (ignoring or naming)
-    first, second = capfd.readouterr().out.splitlines()
-    assert first.split() == ["-m", "slow", *(f"--ignore=tests/{name}" for name in dev.BESIDE)]
-    assert second.split() == ["-m", "slow", *(f"tests/{name}" for name in dev.BESIDE)]
+    printed = [line for line in capfd.readouterr().out.splitlines() if not line.startswith("dev.py")]
+    assert printed[0] == "quick first not slow"
+    assert set(printed[1:3]) == {
+        " ".join(["slow first", *(f"--ignore=tests/{name}" for name in dev.BESIDE)]),
+        " ".join(["beside first", *(f"tests/{name}" for name in dev.BESIDE)]),
+    }
+    assert [line.split()[0] for line in printed[3:]] == again
     assert all((DEV.parent / "tests" / name).is_dir() for name in dev.BESIDE)
 
 
