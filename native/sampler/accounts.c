@@ -25,6 +25,19 @@ uint64_t sm_ran_ns(int32_t pid, int32_t tid, uint64_t *delay_ns, uint64_t *dispa
     return ran;
 }
 
+/* What the switches of the thread say, until a time behind the last of them. */
+uint64_t sm_switched_ns(const sm_thread *t, uint64_t at_ns) {
+    return t->ran_ns + (t->in_ns && !t->out_ns && at_ns > t->in_ns ? at_ns - t->in_ns : 0);
+}
+
+/* It has used so much CPU time until now, as the system says, which may be a tick of its clock late. From now on its
+ * switches tell all of it. */
+void sm_count_from(sm_thread *t, uint64_t all_ns) {
+    uint64_t switched_ns = sm_switched_ns(t, sm.now_ns);
+    t->copied_ns = all_ns > t->before_ns + switched_ns ? all_ns - switched_ns : t->before_ns;
+    t->is_counted = 1;
+}
+
 /* Of /proc/PID/task/TID/stat, behind the name: fields 10 minflt, 12 majflt, 14 utime, 15 stime (proc_pid_stat(5)). */
 static int read_stat(int32_t pid, int32_t tid, lt_account *into) {
     char text[1024];
@@ -70,6 +83,8 @@ void sm_account(sm_thread *t, int is_last) {
         read_status(pid, t->tid, a, &is_blocked);
         t->accounted = t->switches + 1;
     }
+    if (ran && !t->is_counted && t->process->is_followed && (t->in_ns || t->out_ns))
+        sm_count_from(t, ran);
     t->read_ns = t->out_ns ? ran : 0;
     t->read_at = t->switches;
     if (is_last)

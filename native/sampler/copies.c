@@ -22,7 +22,7 @@
 /* Whoever has the agent hands its area over in the first 20 ms of its CPU time. */
 #define LEAST_CPU_NS 20000000ull
 #define LEAST_AGE_NS 50000000ull
-/* Threads that nothing is known of are asked for less and less often: after this part of the age of their process. */
+/* Threads that nothing is known of are asked for less and less often: after this part of the time since it is so. */
 #define ASKED_AGAIN 8u
 #define MOST_PAGES 64u
 #define LEAST_PAGES 16u
@@ -113,14 +113,9 @@ typedef struct {
     uint64_t stack_bytes; /* then so many bytes of it, and how many of these are there */
 } copy_record;
 
-/* What its switches say, until a time behind the last of them. */
-static uint64_t counted_ns_at(const sm_thread *t, uint64_t at_ns) {
-    return t->ran_ns + (t->in_ns && !t->out_ns && at_ns > t->in_ns ? at_ns - t->in_ns : 0);
-}
-
-/* CPU time of the thread at that time. */
+/* CPU time of the thread at that time, which lies behind the last of its switches. */
 static uint64_t cpu_ns_at(const sm_thread *t, uint64_t at_ns) {
-    return t->copied_ns + counted_ns_at(t, at_ns);
+    return t->copied_ns + sm_switched_ns(t, at_ns);
 }
 
 /* Which event of its process a record is of: the kernel numbers them as they are opened. */
@@ -289,28 +284,39 @@ static void begin(sm_process *p) {
     }
     p->is_copied = p->is_sampled = 1;
     for (sm_thread *t = p->threads; t; t = t->next) {
-        uint64_t none, counted_ns = counted_ns_at(t, sm.now_ns);
+        uint64_t none;
         if (t->end_ns)
             continue;
-        if (!t->since_birth) {
-            uint64_t all_ns = sm_ran_ns(p->pid, t->tid, &none, &none);
-            t->copied_ns = all_ns > counted_ns ? all_ns - counted_ns : t->copied_ns;
-            t->cpu_ns = t->has_base ? t->cpu_ns : t->before_ns;
-        }
+        if (!t->is_counted && !t->in_ns && !t->out_ns)
+            continue; /* it is asked again */
+        if (!t->is_counted)
+            sm_count_from(t, sm_ran_ns(p->pid, t->tid, &none, &none));
         sm_rest(t, sm.now_ns, cpu_ns_at(t, sm.now_ns));
     }
     sm_space(p, 0); /* as long as it is there */
 }
 
-/* No switch of the thread was seen. If it has used CPU time nevertheless, it was on a CPU before it was followed, and
- * has not left it since. */
+/* What the thread has used. Where it uses CPU time and no switch of it was seen, it was on a CPU before it was followed,
+ * and has not left it since. */
 static void ask(sm_thread *t) {
     uint64_t none, ran_ns = sm_ran_ns(t->process->pid, t->tid, &none, &none);
-    if (t->asked_ns && ran_ns > t->asked_ns) {
+    if (!t->in_ns && !t->out_ns && t->asked_ns && ran_ns > t->asked_ns)
         t->in_ns = sm.now_ns;
-        t->copied_ns = ran_ns > t->ran_ns ? ran_ns - t->ran_ns : 0;
-    }
     t->asked_ns = ran_ns;
+    if (!t->in_ns && !t->out_ns)
+        return;
+    sm_count_from(t, ran_ns);
+    if (t->process->is_copied)
+        sm_rest(t, sm.now_ns, ran_ns);
+}
+
+static void ask_of(sm_process *p) {
+    if (!p->is_followed || sm.now_ns < p->next_ask_ns)
+        return;
+    for (sm_thread *t = p->threads; t; t = t->next)
+        if (!t->is_counted && !t->end_ns)
+            ask(t);
+    p->next_ask_ns = sm.now_ns + (sm.now_ns - p->asked_from_ns) / ASKED_AGAIN;
 }
 
 static int is_due(sm_process *p) {
@@ -320,21 +326,18 @@ static int is_due(sm_process *p) {
         return 1;
     if (sm.now_ns < p->start_ns + LEAST_AGE_NS)
         return 0;
-    int may_ask = sm.now_ns >= p->next_ask_ns;
+    ask_of(p);
     uint64_t used = 0;
-    for (sm_thread *t = p->threads; t; t = t->next) {
-        if (may_ask && !t->in_ns && !t->out_ns && !t->end_ns)
-            ask(t);
-        used += cpu_ns_at(t, sm.now_ns);
-    }
-    if (may_ask)
-        p->next_ask_ns = sm.now_ns + (sm.now_ns - p->start_ns) / ASKED_AGAIN;
+    for (const sm_thread *t = p->threads; t; t = t->next)
+        used += cpu_ns_at(t, sm.now_ns) - t->before_ns;
     return used >= LEAST_CPU_NS;
 }
 
 void sm_copies_tick(void) {
     for (sm_process *p = sm.has_switches ? sm_processes() : NULL; p; p = p->next)
-        if (is_due(p))
+        if (p->is_copied)
+            ask_of(p);
+        else if (is_due(p))
             begin(p);
 }
 

@@ -94,12 +94,10 @@ void sm_events_close(sm_thread *t) {
 /* CPU time of the thread that its samples have to add up to; of one that has ended, all of it. */
 uint64_t sm_events_cpu_ns(const sm_thread *t) {
     uint64_t counted = 0;
-    if (t->since_birth && !sm.lost_records)
-        return t->ran_ns;
+    if (t->is_counted)
+        return t->copied_ns + t->ran_ns;
     if (t->events[SM_CPU] >= 0 && read(t->events[SM_CPU], &counted, sizeof counted) == sizeof counted)
         return t->base_ns + counted;
-    if (t->copied_ns && !sm.lost_records)
-        return t->copied_ns + t->ran_ns;
     return t->account.run_ns;
 }
 
@@ -116,7 +114,8 @@ void sm_events_begin(sm_process *p) {
         if (p->has_events)
             sm_events_open(t);
         uint64_t base_ns = t->base_ns ? t->base_ns : sm_ran_ns(p->pid, t->tid, &none, &none);
-        t->cpu_ns = t->has_base ? t->cpu_ns : t->before_ns;
+        if (sm.has_switches && (t->in_ns || t->out_ns))
+            sm_count_from(t, base_ns);
         sm_rest(t, sm.now_ns, base_ns);
     }
 }

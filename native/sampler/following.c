@@ -8,6 +8,9 @@
 
 /* A thread that began while its maker was being followed is followed twice, and each record of it is there twice. */
 #define TWICE_NS 1000000ull
+/* How long one that is refused is tried again, and when that is said. */
+#define PATIENCE_NS 10000000000ull
+#define SAID_NS 200000000ull
 
 typedef struct {
     struct perf_event_header header;
@@ -76,7 +79,7 @@ static void begun(const task_record *r) {
         return; /* found by a look into /proc before */
     sm_thread *t = sm_thread_begin(p, (int32_t)r->tid, r->time, maker ? maker->name : NULL);
     if (t)
-        t->since_birth = 1;
+        t->since_birth = t->is_counted = 1;
     if (t && p->has_events)
         sm_events_open(t);
 }
@@ -114,11 +117,13 @@ static void switched(const struct perf_event_header *header, const sample_id *id
     if (t && t->end_ns && t->end_ns < id->time)
         t = NULL; /* somebody else, whose beginning was lost */
     sm_process *p = t ? NULL : sm_process_at((int32_t)id->pid);
-    if (p && (t = sm_thread_begin(p, (int32_t)id->tid, id->time, NULL)) && p->has_events)
-        sm_events_open(t);
+    if (p)
+        t = sm_thread_found(p, (int32_t)id->tid, id->time, NULL);
     if (t)
         sm_switched(t, id->time, id->cpu, !!(header->misc & PERF_RECORD_MISC_SWITCH_OUT),
                     !!(header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT));
+    if (t && p && p->is_sampled)
+        sm_count_from(t, t->cpu_ns);
 }
 
 static void apply(const void *record) {
@@ -158,7 +163,7 @@ static void apply(const void *record) {
 
 void sm_follow_take(void) {
     uint64_t until_ns = sm_copies_look();
-    sm_rings_take(apply);
+    sm_rings_take(apply, until_ns);
     sm_copies_take(until_ns);
 }
 
@@ -175,14 +180,42 @@ static void follow_task(int32_t pid, int32_t tid, void *failed) {
     *(int *)failed = now && now != -ESRCH ? now : *(int *)failed;
 }
 
-/* A process that was another user's when it began, or that nobody told of, may be followed now. */
-void sm_follow_again(sm_process *p) {
+/* 0, or minus an errno: it is not followed yet. */
+static int follow_again(sm_process *p) {
     int failed = 0;
     if (p->is_followed || p->end_ns)
-        return;
+        return 0;
     p->is_followed = sm_each_task(p->pid, follow_task, &failed) > 0 && !failed;
-    if (failed)
+    return failed;
+}
+
+static void say_not_followed(sm_process *p, int failed) {
+    if (failed && !p->is_refusal_said++)
         sm_problem("no_switches", p->pid, "exact durations of waits, and threads that live shorter than a second",
                    "allow perf_event_open: sysctl kernel.perf_event_paranoid=2, docker run --cap-add PERFMON",
                    "the kernel does not tell when threads of process %d leave a CPU: %s", p->pid, strerror(-failed));
+}
+
+/* A process that was another user's when it began, or that nobody told of, may be followed now. */
+void sm_follow_again(sm_process *p) {
+    say_not_followed(p, follow_again(p));
+}
+
+/* One that was another user's when it was found may give its rights up: it is tried again for a while, less and less
+ * often. Whether one is followed now. */
+int sm_follow_tick(void) {
+    int found = 0;
+    for (sm_process *p = sm_processes(); p; p = p->next) {
+        uint64_t since_ns = sm.now_ns - p->asked_from_ns;
+        if (p->is_followed || p->end_ns || since_ns > PATIENCE_NS || sm.now_ns < p->next_ask_ns)
+            continue;
+        p->next_ask_ns = sm.now_ns + since_ns / 8;
+        int failed = follow_again(p);
+        if (since_ns > SAID_NS)
+            say_not_followed(p, failed);
+        if (p->is_followed)
+            sm_scan_threads(p);
+        found |= p->is_followed;
+    }
+    return found;
 }

@@ -34,6 +34,12 @@ static int read_call(sm_thread *t, call *into) {
     }
     errno = t->wait_fd < 0 ? errno : 0;
     ssize_t bytes = t->wait_fd < 0 ? -1 : pread(t->wait_fd, text, sizeof text - 1, 0);
+    if (t->wait_fd >= 0 && !sm_may_keep(t->wait_fd)) {
+        int failed = errno;
+        close(t->wait_fd);
+        t->wait_fd = -1;
+        errno = failed;
+    }
     if (bytes <= 0)
         return -1;
     text[bytes] = 0;

@@ -118,10 +118,10 @@ static void tell_until(int is_last) {
 
 static void knot(int is_last) {
     static uint64_t swept;
-    if (!sm.has_switches || sm.lost_records != swept || is_last) {
-        swept = sm.lost_records;
-        sm_sweep();
-    }
+    int is_lost = sm.lost_records != swept;
+    swept = sm.lost_records;
+    if (!sm.has_switches || is_lost || is_last)
+        sm_sweep(is_lost && !is_last);
     sm_accounts_knot();
     sm_waits_knot(is_last);
     sm_thinning_knot();
@@ -148,6 +148,10 @@ static void loop(int socket_fd, int epoll_fd, int32_t parent) {
         }
         tick = sm.now_ns + SM_TICK_NS;
         round_of(0);
+        if (sm_follow_tick()) {
+            sm_rings_poll(epoll_fd);
+            sm_settings();
+        }
         if (sm.now_ns >= next_knot) {
             next_knot = sm.now_ns + SM_KNOT_NS;
             knot(0);
@@ -164,6 +168,7 @@ static void loop(int socket_fd, int epoll_fd, int32_t parent) {
 static void finish(void) {
     sm.now_ns = sm_clock(CLOCK_MONOTONIC);
     round_of(1);
+    sm.lost_records += sm_rings_full();
     knot(1);
     for (sm_process *p = sm_processes(); p; p = p->next)
         for (sm_thread *t = p->is_sampled ? p->threads : NULL; t; t = t->next)
@@ -179,6 +184,11 @@ static void finish(void) {
                    "allow the recording more (run --max-size)",
                    "%llu samples have a stack that is not whole, as there was no room for it",
                    (unsigned long long)sm.cut_stacks);
+    if (sm.lost_records)
+        sm_problem("switches_lost", 0, "waits, and threads that began or ended, at some moments",
+                   "leave the machine some CPU time, or record fewer threads",
+                   "the kernel has lost %llu records of switches, as they were not taken in time",
+                   (unsigned long long)sm.lost_records);
     sm_output_close();
     printf("{\"cpu_ns\": %llu, \"samples\": %llu, \"lost\": %llu, \"waits\": %llu, \"switches\": %llu, "
            "\"lost_records\": %llu, \"dropped\": %llu}\n",

@@ -31,6 +31,8 @@
 #define KERNEL_STACK_BYTES 8192u
 #define ROOT_KERNEL_STACK_BYTES 24576u
 #define RECORD_MOST 65536u
+/* A switch or the beginning of a thread; names of files that are mapped are longer. */
+#define RECORD_LARGE 256u
 #define SPARE_FILES 4
 
 typedef struct {
@@ -39,6 +41,7 @@ typedef struct {
     const uint8_t *data;
     uint64_t size, tail, head;
     uint64_t time; /* of the record at `tail`, ~0: there is none */
+    int is_full;   /* when it was taken from last: the kernel says only later what it has lost */
 } ring;
 
 enum { TASKS = 0, SWITCHES = 1, KERNEL = 2, EACH = 3 };
@@ -55,14 +58,18 @@ int sm_rings_cpu(uint32_t place) {
     return cpus[place];
 }
 
-/* A descriptor or minus an errno. Some are left for files that are opened for a moment: the one that is written above
- * all. */
-int sm_perf_event_open(void *attributes, int32_t tid, int cpu) {
+/* Some descriptors are left for files that are opened for a moment: the one that is written above all. */
+int sm_may_keep(int fd) {
     struct rlimit files;
+    return getrlimit(RLIMIT_NOFILE, &files) || (rlim_t)fd + SPARE_FILES < files.rlim_cur;
+}
+
+/* A descriptor or minus an errno. */
+int sm_perf_event_open(void *attributes, int32_t tid, int cpu) {
     long fd = syscall(SYS_perf_event_open, attributes, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
     if (fd < 0)
         return -errno;
-    if (getrlimit(RLIMIT_NOFILE, &files) || (rlim_t)fd + SPARE_FILES < files.rlim_cur)
+    if (sm_may_keep((int)fd))
         return (int)fd;
     close((int)fd);
     return -EMFILE;
@@ -107,7 +114,7 @@ static int map(ring *r, int fd, uint32_t pages) {
         void *at = mmap(NULL, (1 + pages) * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (at == MAP_FAILED)
             continue;
-        *r = (ring){fd, at, (const uint8_t *)at + page, (uint64_t)pages * page, 0, 0, ~0ull};
+        *r = (ring){fd, at, (const uint8_t *)at + page, (uint64_t)pages * page, 0, 0, ~0ull, 0};
         return 0;
     }
     return -errno;
@@ -208,31 +215,42 @@ static void take_from(ring *r, uint64_t until, void (*apply)(const void *record)
     } while (r->time <= until && r->time != ~0ull);
 }
 
-/* Calls `apply` with every record that is there, of all rings in the order of time. */
-void sm_rings_take(void (*apply)(const void *record)) {
+/* Calls `apply` with every record that was made before that time, of all rings in its order. The ends of the rings are
+ * looked at one after another: what was made meanwhile is there of some CPUs only, and left for later. */
+void sm_rings_take(void (*apply)(const void *record), uint64_t until_ns) {
     for (uint32_t i = 0; i < EACH * count; i++)
         if (rings[i].fd >= 0) {
             rings[i].head = __atomic_load_n(&rings[i].page->data_head, __ATOMIC_ACQUIRE);
+            if (rings[i].head != rings[i].tail)
+                rings[i].is_full = rings[i].head - rings[i].tail + RECORD_LARGE > rings[i].size;
             look(&rings[i]);
         }
     for (;;) {
         ring *earliest = NULL;
-        uint64_t next = ~0ull;
+        uint64_t next = until_ns - 1;
         for (uint32_t i = 0; i < EACH * count; i++) {
             ring *r = &rings[i];
             if (r->fd < 0 || r->time == ~0ull)
                 continue;
             if (!earliest || r->time < earliest->time) {
-                next = earliest ? earliest->time : next;
+                next = earliest && earliest->time < next ? earliest->time : next;
                 earliest = r;
             } else if (r->time < next)
                 next = r->time;
         }
-        if (!earliest)
+        if (!earliest || earliest->time >= until_ns)
             break;
         take_from(earliest, next, apply);
         __atomic_store_n(&earliest->page->data_tail, earliest->tail, __ATOMIC_RELEASE);
     }
+}
+
+/* How many rings had no room when they were taken from last: something that nobody told of was lost. */
+uint32_t sm_rings_full(void) {
+    uint32_t full = 0;
+    for (uint32_t i = 0; i < EACH * count; i++)
+        full += i % EACH != KERNEL && rings[i].is_full;
+    return full;
 }
 
 /* --- Waiting --- */

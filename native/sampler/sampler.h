@@ -68,13 +68,15 @@ struct sm_thread {
     uint64_t start_ns, end_ns;
     char name[16];
     int is_told;     /* the file has this row as it is */
-    int since_birth; /* all its switches were seen */
+    int since_birth; /* we were told when it began */
     /* events.c */
     int events[SM_EVENTS]; /* descriptors, -1: none */
     uint64_t before_ns;    /* CPU time that an earlier program of the thread has used */
     uint64_t base_ns;      /* CPU time when the events began */
     uint64_t cpu_ns;       /* CPU time that samples stand for so far */
     uint64_t ran_ns;       /* on a CPU, as its switches say */
+    uint64_t copied_ns;    /* CPU time that `ran_ns` leaves out */
+    int is_counted;        /* these two are all of its CPU time, and none of its switches was lost since */
     uint64_t samples;
     sm_kernel_tick *ticks; /* kernel_time.c: in the kernel, since the last sample */
     uint32_t ticks_count;
@@ -82,6 +84,9 @@ struct sm_thread {
     uint64_t out_ns, in_ns;
     uint64_t came_ns; /* when it last came onto a CPU, which was `cpu` */
     uint32_t cpu;
+    uint64_t cpus; /* a bit for each one that it has been on, the 65th and later share them */
+    uint64_t unclosed_ns, late_ns; /* came onto a CPU that it is not told to have left; told late of leaving one */
+    int is_run_late;               /* that it came onto that one was told late, too */
     int is_preempted, looked;
     sm_look look;
     uint64_t woken_ns; /* wakings.c: when it was woken last, and by which thread */
@@ -97,8 +102,8 @@ struct sm_thread {
     uint64_t read_ns, read_at;    /* CPU time as it was read while it waited, and `switches` then */
     struct sm_held *held;         /* thinning.c */
     uint64_t lost_before;         /* samples of its process, when its last one came */
-    uint64_t copied_ns;           /* copies.c: CPU time that `ran_ns` leaves out */
     uint64_t asked_ns;            /* copies.c: CPU time when it was asked for */
+    int64_t over_ns;              /* samples.c: CPU time that copies leave for the kernel */
     int has_base;                 /* what it had used before it was sampled is told */
 };
 
@@ -110,7 +115,7 @@ struct sm_process {
     sm_thread *threads;
     uint32_t living; /* threads */
     int is_told;
-    int is_followed;
+    int is_followed, is_refusal_said;
     int is_a_fork;  /* it is seen to begin, and is still the program of its parent */
     int is_sampled; /* it, or the process that forked it, has handed an area over */
     sm_area *area;  /* NULL: not yet, a forked child makes one at its first signal */
@@ -123,7 +128,7 @@ struct sm_process {
     int has_handler; /* it had one for the signal of samples when it handed its area over */
     int is_left_alone; /* it has the signal for itself */
     int is_copied, has_tried_copies; /* copies.c */
-    uint64_t next_ask_ns;
+    uint64_t asked_from_ns, next_ask_ns; /* copies.c: since when something is not known of its threads */
     sm_copy_event *copy_events; /* in the order of their ids */
     uint32_t copies;
     ls_space *space;
@@ -216,10 +221,12 @@ void sm_process_end(sm_process *process, uint64_t at_ns);
 sm_process *sm_processes(void); /* the first one; `next` leads on */
 sm_thread *sm_thread_at(int32_t tid, uint64_t at_ns);
 sm_thread *sm_thread_begin(sm_process *process, int32_t tid, uint64_t at_ns, const char *name);
+sm_thread *sm_thread_found(sm_process *process, int32_t tid, uint64_t at_ns, const char *name);
 void sm_thread_end(sm_thread *thread, uint64_t at_ns);
 void sm_exec(sm_process *process, uint64_t at_ns);
 void sm_scan(int32_t pid, int32_t ppid, uint64_t at_ns); /* a process that runs, its threads and its children */
-void sm_sweep(void);   /* those whose end was not told */
+void sm_scan_threads(sm_process *process);
+void sm_sweep(int is_lost);   /* those whose end was not told */
 void sm_reap(void);    /* those that have ended and are told */
 void sm_tell_who(void); /* rows that have changed */
 
@@ -233,13 +240,15 @@ int sm_read_memory(void *pid, uint64_t address, void *into, size_t bytes); /* an
 /* --- following.c, rings.c: what the kernel tells of switches, new threads, exec and maps --- */
 
 int sm_follow(int32_t tid);
+int sm_follow_tick(void);
 void sm_follow_again(sm_process *process);
 void sm_follow_forks(const sm_process *parent);
 void sm_follow_take(void);
 int sm_rings_open(void);
 /* Adds the thread's events of one CPU to its rings. 0, or minus an errno. */
 int sm_ring_add(int32_t tid);
-void sm_rings_take(void (*apply)(const void *record));
+uint32_t sm_rings_full(void);
+void sm_rings_take(void (*apply)(const void *record), uint64_t until_ns);
 void sm_rings_poll(int epoll_fd);
 int sm_rings_wait(int epoll_fd, int timeout_ms, int socket_fd); /* whether the socket has something */
 /* Bytes of a ring of `size` bytes from position `at` on. */
@@ -304,6 +313,7 @@ void sm_copies_stop(sm_process *process);
 /* What the kernel tells of a thread's registers: bits of asm/perf_regs.h, and ours in the order of these bits. */
 #define SM_USER_REGISTERS 0xff01ffull
 extern const uint8_t sm_user_registers[LS_REGISTERS];
+int sm_may_keep(int fd);
 int sm_perf_event_open(void *attributes, int32_t tid, int cpu);
 void sm_events_begin(sm_process *process);
 void sm_events_open(sm_thread *thread);
@@ -355,6 +365,8 @@ int sm_python_frames(sm_thread *thread, ls_python_frame *raw, sm_python_frame *i
 void sm_account(sm_thread *thread, int is_last);
 void sm_accounts_knot(void);
 void sm_accounts_tick(void);
+uint64_t sm_switched_ns(const sm_thread *thread, uint64_t at_ns);
+void sm_count_from(sm_thread *thread, uint64_t all_ns);
 uint64_t sm_ran_ns(int32_t pid, int32_t tid, uint64_t *delay_ns, uint64_t *dispatches);
 
 #endif

@@ -239,7 +239,20 @@ static uint32_t unwind(sm_process *p, const ls_sample *sample, const uint8_t *st
 }
 
 static uint64_t lost_of(const sm_process *p) {
-    return p->area ? sm_area_lost(p->area) : sm.lost_copies;
+    return p->is_copied || !p->area ? sm.lost_copies : sm_area_lost(p->area);
+}
+
+/* Copies are made by a clock for each CPU, so the time between two of them says nothing. All together they leave out
+ * what was in the kernel, and up to a period for each CPU. */
+static uint64_t left_by_copies(sm_thread *t, uint64_t passed_ns) {
+    int cpus = __builtin_popcountll(t->cpus);
+    t->over_ns += (int64_t)passed_ns - (int64_t)sm.period_ns;
+    int64_t kernel_ns = t->over_ns - (int64_t)sm.period_ns * (cpus ? cpus : 1);
+    if (kernel_ns <= 0)
+        return 0;
+    kernel_ns = kernel_ns < (int64_t)passed_ns ? kernel_ns : (int64_t)passed_ns;
+    t->over_ns -= kernel_ns;
+    return (uint64_t)kernel_ns;
 }
 
 /* The CPU time since the sample before, and the part of it in the kernel, as above. Where samples were lost meanwhile
@@ -259,7 +272,9 @@ static void weigh(sm_thread *t, const ls_sample *sample, lt_sample *row) {
     t->lost_before = lost;
     uint64_t ticks = (passed + sm.period_ns / 2) / sm.period_ns;
     row->weight_ns = passed;
-    if (ticks > 1 && !(sample->head.flags & LS_SAMPLE_TIMER))
+    if (sample->event == SM_COPIED(SM_CPU))
+        row->kernel_ns = left_by_copies(t, passed);
+    else if (ticks > 1 && !(sample->head.flags & LS_SAMPLE_TIMER))
         row->kernel_ns = passed - passed / ticks;
 }
 

@@ -101,7 +101,7 @@ static int is_same_reason(const lt_sample *a, const lt_sample *b) {
         && !((a->flags ^ b->flags) & (LT_PREEMPTED | LT_BEFORE));
 }
 
-/* With more reasons than places the last place has what is left, whatever its reason. */
+/* With more reasons than places the last place is made free. */
 static held *place_of(struct sm_held *all, const lt_sample *row) {
     held *empty = NULL;
     for (uint32_t i = 0; i < REASONS; i++) {
@@ -111,7 +111,9 @@ static held *place_of(struct sm_held *all, const lt_sample *row) {
         if (!h->samples && !empty)
             empty = h;
     }
-    return empty ? empty : &all->of[REASONS - 1];
+    if (!empty)
+        write_held(empty = &all->of[REASONS - 1]);
+    return empty;
 }
 
 /* Of faults their number counts, of what has no weight nothing. */

@@ -83,7 +83,7 @@ sm_process *sm_process_begin(int32_t pid, int32_t ppid, uint64_t at_ns) {
         return NULL;
     sm_process **bucket = &processes[(uint32_t)pid % BUCKETS];
     *p = (sm_process){.by_pid = *bucket, .next = first, .number = sm.processes++, .pid = pid, .ppid = ppid,
-                      .start_ns = at_ns, .is_stale = 1, .is_foreign = is_in_other_namespace(pid)};
+                      .start_ns = at_ns, .asked_from_ns = sm.now_ns, .is_stale = 1, .is_foreign = is_in_other_namespace(pid)};
     *bucket = p;
     if (first)
         first->previous = p;
@@ -120,6 +120,17 @@ sm_thread *sm_thread_begin(sm_process *p, int32_t tid, uint64_t at_ns, const cha
     return t;
 }
 
+/* One that runs already: what it has used until now has no stack. */
+sm_thread *sm_thread_found(sm_process *p, int32_t tid, uint64_t at_ns, const char *name) {
+    sm_thread *t = sm_thread_begin(p, tid, at_ns, name);
+    uint64_t none;
+    if (t && p->has_events)
+        sm_events_open(t);
+    if (t && p->is_sampled)
+        sm_rest(t, sm.now_ns, sm_ran_ns(p->pid, tid, &none, &none));
+    return t;
+}
+
 void sm_thread_end(sm_thread *t, uint64_t at_ns) {
     if (t->end_ns)
         return;
@@ -127,6 +138,7 @@ void sm_thread_end(sm_thread *t, uint64_t at_ns) {
     t->is_told = 0;
     if (t->in_ns && t->in_ns < at_ns && !t->out_ns)
         t->ran_ns += at_ns - t->in_ns;
+    t->in_ns = 0;
     if (!--t->process->living)
         sm_process_end(t->process, at_ns);
 }
@@ -136,6 +148,7 @@ void sm_exec(sm_process *old, uint64_t at_ns) {
     int32_t pid = old->pid, ppid = old->ppid;
     int is_followed = old->is_followed;
     const sm_thread *before = sm_thread_at(pid, at_ns);
+    int is_known = before && before->process == old && before->is_counted && !before->end_ns;
     sm_process_end(old, at_ns);
     sm_process *p = sm_process_begin(pid, ppid, at_ns);
     sm_thread *t = p ? sm_thread_begin(p, pid, at_ns, NULL) : NULL;
@@ -145,12 +158,21 @@ void sm_exec(sm_process *old, uint64_t at_ns) {
     if (t) {
         t->in_ns = at_ns;
         /* What is read now has what it ran since, where we are late. */
-        int is_known = before && before->process == old && before->since_birth && !sm.lost_records;
-        t->before_ns = is_known ? before->ran_ns : sm_ran_ns(pid, pid, &none, &none);
+        t->before_ns = is_known ? before->copied_ns + before->ran_ns : sm_ran_ns(pid, pid, &none, &none);
+        t->cpu_ns = t->copied_ns = t->before_ns;
+        t->is_counted = is_known;
     }
 }
 
 /* --- Those that run already --- */
+
+/* Its end has been told, or is about to be: flag PF_EXITING of field 9 of /proc/PID/task/TID/stat. */
+static int is_leaving(int32_t pid, int32_t tid) {
+    char text[256];
+    unsigned flags = 0;
+    const char *at = sm_proc(text, sizeof text, "/proc/%d/task/%d/stat", pid, tid) > 0 ? strrchr(text, ')') : NULL;
+    return !at || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) != 1 || flags & 4;
+}
 
 static void scan_thread(int32_t pid, int32_t tid, void *of) {
     sm_process *p = of;
@@ -160,13 +182,9 @@ static void scan_thread(int32_t pid, int32_t tid, void *of) {
         return;
     int bytes = sm_proc(name, sizeof name, "/proc/%d/task/%d/comm", pid, tid);
     uint64_t at_ns = tid == pid ? p->start_ns : sm.generation ? sm_started_ns(pid, tid) : sm.now_ns;
-    if (bytes < 0 || !at_ns || !(t = sm_thread_begin(p, tid, at_ns, NULL)))
-        return;
     name[strcspn(name, "\n")] = 0;
-    memcpy(t->name, name, sizeof t->name - 1);
-    t->is_told = 0;
-    if (p->has_events)
-        sm_events_open(t);
+    if (bytes >= 0 && at_ns && !is_leaving(pid, tid))
+        sm_thread_found(p, tid, at_ns, name);
 }
 
 static void scan_children(int32_t pid, int32_t tid, void *of) {
@@ -181,6 +199,10 @@ static void scan_children(int32_t pid, int32_t tid, void *of) {
         if (child > 0 && !sm_process_at((int32_t)child))
             sm_scan((int32_t)child, pid, sm.now_ns);
     }
+}
+
+void sm_scan_threads(sm_process *p) {
+    sm_each_task(p->pid, scan_thread, p);
 }
 
 static void follow_thread(int32_t pid, int32_t tid, void *has_failed) {
@@ -199,24 +221,28 @@ void sm_scan(int32_t pid, int32_t ppid, uint64_t at_ns) {
     if (!p)
         return;
     p->is_followed = !has_failed;
-    sm_each_task(pid, scan_thread, p);
+    sm_scan_threads(p);
     sm_each_task(pid, scan_children, NULL);
 }
 
 static int has_ended(const sm_thread *t) {
     char text[256];
-    const char *at = sm_proc(text, sizeof text, "/proc/%d/task/%d/stat", t->process->pid, t->tid) > 0
-                   ? strrchr(text, ')') : NULL;
+    errno = 0;
+    if (sm_proc(text, sizeof text, "/proc/%d/task/%d/stat", t->process->pid, t->tid) <= 0)
+        return errno == ENOENT || errno == ESRCH;
+    const char *at = strrchr(text, ')');
     return !at || strchr("ZX", at[2]);
 }
 
-/* Where nobody tells of threads they are looked for; where records were lost, ends are. */
-void sm_sweep(void) {
+/* Where nobody tells of threads they are looked for; where records were lost, those that they told of. */
+void sm_sweep(int is_lost) {
     for (sm_process *p = first; p; p = p->next) {
         if (p->end_ns)
             continue;
-        if (p->is_sampled && !sm.has_switches)
-            sm_each_task(p->pid, scan_thread, p);
+        if (p->is_sampled && (!sm.has_switches || is_lost))
+            sm_scan_threads(p);
+        if (is_lost)
+            sm_each_task(p->pid, scan_children, NULL);
         for (sm_thread *t = p->threads; t; t = t->next)
             if (!t->end_ns && has_ended(t))
                 sm_thread_end(t, sm.now_ns);

@@ -76,20 +76,46 @@ static void ended(sm_thread *t, uint64_t from_ns, uint64_t until_ns) {
 }
 
 static void came_onto(sm_thread *t, uint64_t at_ns, uint32_t cpu) {
-    if (at_ns < t->came_ns) /* told late */
-        return;
     t->account.migrations += t->came_ns && t->cpu != cpu;
     t->came_ns = at_ns;
     t->cpu = cpu;
+    t->cpus |= 1ull << cpu % 64;
+}
+
+/* It is told late that the thread left a CPU, onto which or another one it has come again. */
+static void left_late(sm_thread *t, uint64_t at_ns, int is_preempted) {
+    int is_preempted_now = t->is_preempted, looked_now = t->looked;
+    if (t->late_ns == at_ns) /* told twice */
+        return;
+    t->late_ns = at_ns;
+    if (t->unclosed_ns && t->unclosed_ns < at_ns)
+        t->ran_ns += at_ns - t->unclosed_ns;
+    t->unclosed_ns = 0;
+    t->is_preempted = is_preempted;
+    t->looked = SM_NOT_LOOKED;
+    if (t->process->is_sampled && !t->is_run_late) /* else the wait has been told, from what was before that */
+        ended(t, at_ns, t->in_ns);
+    t->is_run_late = 0;
+    t->is_preempted = is_preempted_now;
+    t->looked = looked_now;
 }
 
 void sm_switched(sm_thread *t, uint64_t at_ns, uint32_t cpu, int is_out, int is_preempted) {
     t->switches++;
+    if (!is_out && at_ns < t->came_ns) {
+        t->unclosed_ns = at_ns;
+        t->is_run_late = 1;
+        return;
+    }
     if (!is_out) {
         came_onto(t, at_ns, cpu);
         if (t->out_ns && t->out_ns <= at_ns && t->process->is_sampled)
             ended(t, t->out_ns, at_ns);
         if (!t->out_ns || t->out_ns <= at_ns) {
+            if (t->out_ns || t->in_ns < at_ns) {
+                t->unclosed_ns = t->out_ns ? 0 : t->in_ns;
+                t->is_run_late = 0;
+            }
             t->in_ns = at_ns;
             t->out_ns = 0;
         }
@@ -97,23 +123,27 @@ void sm_switched(sm_thread *t, uint64_t at_ns, uint32_t cpu, int is_out, int is_
     }
     if (t->out_ns == at_ns) /* told twice: it was followed twice */
         return;
+    if (at_ns < t->in_ns && t->in_ns == t->came_ns) {
+        left_late(t, at_ns, is_preempted);
+        return;
+    }
     if (t->in_ns && t->in_ns < at_ns && !t->out_ns)
         t->ran_ns += at_ns - t->in_ns;
     t->is_preempted = is_preempted;
     t->looked = SM_NOT_LOOKED;
-    if (at_ns < t->in_ns) { /* told late: it has come back already */
-        if (t->process->is_sampled)
-            ended(t, at_ns, t->in_ns);
-        t->out_ns = 0;
-    } else
-        t->out_ns = at_ns;
+    t->out_ns = at_ns;
 }
 
 /* Switches are missing: what goes on may have ended long ago. */
 void sm_waits_lost(void) {
-    for (sm_process *p = sm_processes(); p; p = p->next)
-        for (sm_thread *t = p->threads; t; t = t->next)
-            t->out_ns = t->in_ns = 0;
+    for (sm_process *p = sm_processes(); p; p = p->next) {
+        p->asked_from_ns = sm.now_ns;
+        p->next_ask_ns = 0;
+        for (sm_thread *t = p->threads; t; t = t->next) {
+            t->out_ns = t->in_ns = t->unclosed_ns = t->asked_ns = 0;
+            t->is_counted = 0;
+        }
+    }
 }
 
 /* --- Looks --- */

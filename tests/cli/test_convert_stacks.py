@@ -95,6 +95,24 @@ def test_time_in_the_kernel_is_a_frame_of_its_own(raw: Path) -> None:
                      (5, "kernel", "kernel:[kernel]")]  # fmt: skip
 
 
+def test_a_sample_counts_once_though_it_was_partly_in_the_kernel(raw: Path) -> None:
+    training(raw)
+    stacks = SamplerFile(raw, MAIN)
+    for thread in (0, 1):
+        stacks.thread(thread, MAIN + thread, 400)
+    stack = stacks.stack("py:train", "copy")
+    for thread in (0, 1):  # at the same moment
+        stacks.cpu(6800, thread, stack, 30 + thread, kernel_ns=20)
+    stacks.cpu(6900, 0, stack, 5, kernel_ns=5)
+    stacks.cpu(6950, 0, stack, 7)
+    stacks.end(20_000)
+
+    # What is one sample is side by side, the time in the kernel last.
+    found = [tuple(row.values()) for row in Converted(raw).rows("SELECT weight_ns, state, count FROM samples")]
+    assert found == [(10, "user", 0), (20, "kernel", 1), (11, "user", 0), (20, "kernel", 1), (5, "kernel", 1),
+                     (7, "user", 1)]  # fmt: skip
+
+
 def test_waits_have_their_reason_and_page_faults_their_number(raw: Path) -> None:
     training(raw)
     stacks = SamplerFile(raw, MAIN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -121,6 +122,29 @@ def test_what_was_lost_is_a_gap(folder: Path) -> None:
     assert rows(folder / "perf.data", "SELECT start_ns, lost, reason FROM gaps") == [
         {"start_ns": 7, "lost": 42, "reason": "ring_full"}
     ]
+
+
+@pytest.mark.parametrize("name", ["file.data", "file.txt"])
+def test_times_count_from_the_start_of_the_file(folder: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """Not from zero of its clock, which was about 3470 s before."""
+    [told] = rows(folder / name, "SELECT min(at_ns) AS first, max(at_ns) AS last, count(*) AS n FROM samples")
+    [threads] = rows(folder / name, "SELECT min(start_ns) AS first FROM tracks")
+    start_ns = open_run(folder / name).info.start_ns
+    assert start_ns == threads["first"]
+    assert 0 <= int(str(told["first"])) - start_ns < 10_000_000
+    assert cli.main(["query", name, "SELECT min(at_ns) AS at_ns FROM samples"]) == 0
+    assert re.search(r"\b0\.00\d{4} s", capsys.readouterr().out)
+    assert cli.main(["flame", name, "--time", "0:5", "-o", "all.svg"]) == 0
+    assert cli.main(["flame", name, "--time", "0:0.5", "-o", "half.folded"]) == 0
+    assert cli.main(["flame", name, "-o", "all.folded"]) == 0
+    whole, half = (
+        sum(int(line.rpartition(" ")[2]) for line in (folder / part).read_text().splitlines())
+        for part in ("all.folded", "half.folded")
+    )
+    assert 0 < half < whole
+    capsys.readouterr()
+    assert cli.main(["flame", name, "--time", "5:9", "-o", "none.svg"]) != 0
+    assert "nothing of kind cpu" in capsys.readouterr().err
 
 
 def test_an_unfinished_file_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -202,6 +202,29 @@ def test_counts_of_another_event_are_shares_of_its_time(tmp_path: Path) -> None:
     assert column(read(tmp_path, writer.file()), "weight_ns") == [3, 10_000, *[10_000_000] * 20]
 
 
+USER_ONLY, KERNEL_ONLY = 1 << 5 | 1 << 6, 1 << 4 | 1 << 6
+OTHER_CORES = (0, 7 << 32)
+
+
+@pytest.mark.parametrize(
+    ("events", "shown"),
+    [([(pw.CYCLES, 0), (pw.CYCLES, USER_ONLY)], {0}),
+     ([(pw.CYCLES, USER_ONLY), (pw.CYCLES, 0)], {1}),
+     ([(pw.CYCLES, USER_ONLY), (pw.CYCLES, KERNEL_ONLY)], {0, 1}),
+     ([(pw.CYCLES, 0), (OTHER_CORES, 0), (OTHER_CORES, USER_ONLY)], {0, 1})],
+)  # fmt: skip
+def test_cycles_are_counted_once(tmp_path: Path, events: list[tuple[tuple[int, int], int]], shown: set[int]) -> None:
+    """On each kind of core, of each side."""
+    writer = pw.Writer()
+    for kind, flags in events:
+        writer.event(kind, period=99, flags=pw.SAMPLE_ID_ALL | pw.FREQ | flags)
+    for number in range(len(events)):
+        writer.sample(number, 10, [pw.USER, 1], event=number, period=1_000_000)
+    content = read(tmp_path, writer.file())
+    assert set(column(content, "at_ns")) == shown
+    assert codes(content) == ({"perf_events"} if len(shown) < len(events) else set())
+
+
 def test_what_was_lost_is_counted(tmp_path: Path) -> None:
     writer = usual()
     writer.lost(250, 42)
@@ -217,82 +240,6 @@ def test_the_clock_of_the_run(tmp_path: Path) -> None:
     assert content.environment["clock"] == "CLOCK_MONOTONIC"
     assert (content.realtime_ns, content.realtime_at_ns) == (1_700_000_000_000_000_000, 5_000)
     assert column(content, "at_ns") == [5_100]
-
-
-# -- waits -----------------------------------------------------------------------------------------
-
-
-def waits_of(content: Imported) -> list[tuple[int, ...]]:
-    """(tid, start, duration, preempted, exact, tid of the waker) of each wait."""
-    names = ("track", "at_ns", "weight_ns", "state", "exact", "waker", "kind")
-    rows = zip(*(column(content, name) for name in names), strict=True)
-    return [
-        (content.tracks[track].tid or 0, at, weight, int(SAMPLE_STATES[state] == "preempted"), int(exact),
-         content.tracks[waker].tid or 0 if waker >= 0 else 0)
-        for track, at, weight, state, exact, waker, kind in rows if kind == OFFCPU
-    ]  # fmt: skip
-
-
-def test_records_of_switches_are_waits(tmp_path: Path) -> None:
-    writer = usual()
-    writer.switch(1000, 10, is_out=True)
-    writer.switch(1100, 11, is_out=True, is_preempted=True)
-    writer.switch(1500, 11, is_out=False)
-    writer.switch(51_000, 10, is_out=False)
-    writer.switch(60_000, 10, is_out=True)
-    writer.switch(70_000, 11, is_out=True)
-    content = read(tmp_path, writer.file())
-    assert waits_of(content) == [
-        (10, 1000, 50_000, 0, 1, 0), (11, 1100, 400, 1, 1, 0), (10, 60_000, 10_000, 0, 0, 0), (11, 70_000, 0, 0, 0, 0)
-    ]  # fmt: skip
-    assert codes(content) == set()
-
-
-def switch_raw(before: int, state: int, after: int) -> bytes:
-    return struct.pack("<8x16siiq16sii", b"a", before, 120, state, b"b", after, 120)
-
-
-def test_the_tracepoint_tells_stacks_and_the_waker(tmp_path: Path) -> None:
-    """Thread 10 sleeps from 1000 to 4000, 11 wakes it at 3500; 11 loses its CPU to it and gets it back from idle."""
-    writer = pw.Writer()
-    for number in (0, 1):
-        writer.event((2, 300 + number), sample_type=pw.USUAL | pw.RAW)
-    formats = b"\x17\x08\x44tracing"
-    fields = {"sched_switch": "prev_pid;24;4 prev_state;32;8 next_pid;56;4", "sched_wakeup": "pid;24;4"}
-    for number, (name, places) in enumerate(fields.items()):
-        rows = [place.split(";") for place in places.split()]
-        told = "".join(f"\tfield:int {one};\toffset:{at};\tsize:{size};\tsigned:1;\n" for one, at, size in rows)
-        formats += f'name: {name}\nID: {300 + number}\nformat:\n{told}\nprint fmt: "x"\n'.encode()
-    writer.features = {perf_file.TRACING_DATA: formats}
-    writer.map(10, 0x1000, 0x1000, 0, EXE)
-    writer.comm(10, 10, b"sleeper")
-    writer.fork(10, 10, 11, 10, 0)
-    writer.sample(1000, 10, [pw.USER, 0x1010], event=0, raw=switch_raw(10, 1, 11))
-    writer.sample(3500, 11, [pw.USER, 0x1010], event=1, pid=10, raw=struct.pack("<8x16sii", b"sleeper", 10, 120))
-    writer.sample(4000, 11, [pw.USER, 0x1020], event=0, pid=10, raw=switch_raw(11, 0, 10))
-    writer.sample(9000, 0, [pw.KERNEL, 0xFFFFFFFF81000000], event=0, misc=1, raw=switch_raw(0, 0, 11))
-    content = read(tmp_path, writer.file())
-    assert waits_of(content) == [(10, 1000, 3000, 0, 1, 11), (11, 4000, 5000, 1, 1, 0)]
-    assert stack_names(content) == [["[program]"]] * 2
-    assert content.problems == []
-
-
-def test_who_was_only_seen_to_leave_waits_until_its_next_sample(tmp_path: Path) -> None:
-    writer = usual()
-    writer.event(pw.SWITCHES, period=1)
-    writer.sample(1000, 10, [pw.USER, 0x1010], event=1)
-    writer.sample(7000, 10, [pw.USER, 0x1010], event=0)
-    writer.sample(8000, 10, [pw.USER, 0x1010], event=1)
-    content = read(tmp_path, writer.file())
-    assert waits_of(content) == [(10, 1000, 6000, 0, 0, 0), (10, 8000, 0, 0, 0, 0)]
-    assert codes(content) == {"perf_waits"}
-
-
-def test_what_a_thread_leaves_when_it_ends_is_no_wait(tmp_path: Path) -> None:
-    writer = usual()
-    writer.fork(10, 10, 11, 11, 900, is_exit=True)
-    writer.switch(901, 11, is_out=True)
-    assert waits_of(read(tmp_path, writer.file())) == []
 
 
 # -- what perf unwinds itself ----------------------------------------------------------------------
@@ -400,7 +347,7 @@ def told_by_us(path: Path) -> Told:
     spaces = threads.spaces_of(rows.pid, rows.time).tolist()
     found: Told = Counter()
     for event, chain, track, space in zip(rows.event.tolist(), rows.chain.tolist(), tracks, spaces, strict=True):
-        mappings = [one for one in threads.spaces[space].mappings.values()
+        mappings = [one for one in threads.spaces[space].mappings
                     if not one.object.path.startswith(("//anon", "[heap", "[stack", "/dev/zero", "/SYSV"))]  # fmt: skip
         addresses = []
         for word in np.frombuffer(decoded.chains[chain], "<u8").tolist():
@@ -417,14 +364,6 @@ def test_the_same_samples_as_perf_script(name: str) -> None:
     told = told_by_perf((GOLDEN / f"{name}.txt").read_text())
     assert sum(told.values()) > 20
     assert told_by_us(GOLDEN / f"{name}.data") == told
-
-
-def test_switches_of_a_real_file() -> None:
-    """The program sleeps ten times for 10 ms."""
-    content = perf_data.read(GOLDEN / "file.data")
-    slept = [dur for tid, _, dur, preempted, exact, _ in waits_of(content)
-             if tid == content.tracks[0].tid and not preempted and exact]  # fmt: skip
-    assert sum(10_000_000 <= dur < 30_000_000 for dur in slept) >= 10
 
 
 @pytest.mark.slow

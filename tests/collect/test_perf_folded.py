@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 from layerscope.collect.formats import folded, known
 from layerscope.collect.imported import Imported
+from layerscope.show.flame import Picture, formats
+from tests.analyse.stacks.made import compared, sampled
 from tests.collect.test_perf_data import codes, column, stack_names
 
 NAME = st.text(st.characters(blacklist_characters=";\n\r", blacklist_categories=["Cs", "Cc", "Z"]), min_size=1)
@@ -36,8 +39,8 @@ def test_stacks_and_sums(tmp_path: Path, encoding: str, newline: str, pack: type
     text = "# a comment\nmain;a b;c 1\nmain;a b;c 2\nmain 4\n\nmain;ü 8.5\n".replace("\n", newline)
     content = read(tmp_path, pack(text.encode(encoding)))
     assert folded.recognises(text.encode(encoding))
-    assert sums(content) == {("main", "a b", "c"): 3, ("main",): 4, ("main", "ü"): 8}
-    assert codes(content) == {"no_unit"}
+    assert sums(content) == {("main", "a b", "c"): 30, ("main",): 40, ("main", "ü"): 85}
+    assert codes(content) == {"no_unit", "fractions"}
 
 
 def test_endings_tell_where_a_function_is(tmp_path: Path) -> None:
@@ -92,8 +95,61 @@ def test_stacks_that_begin_alike(
 def test_numbers_are_taken_as_they_are_written(tmp_path: Path) -> None:
     rows = {"a": "123456789012345678", "b": "7.25", "c": "1.", "d": "5" + "." + "0" * 60, "e f": "3  "}
     content = read(tmp_path, "".join(f"main;{name} {number}\n" for name, number in rows.items()))
-    assert sums(content) == {("main", "a"): 123456789012345678, ("main", "b"): 7, ("main", "c"): 1, ("main", "d"): 5,
-                             ("main", "e f"): 3}  # fmt: skip
+    # As many digits as there is room for beside the large one.
+    assert sums(content) == {("main", "a"): 1234567890123456780, ("main", "b"): 72, ("main", "c"): 10,
+                             ("main", "d"): 50, ("main", "e f"): 30}  # fmt: skip
+    assert codes(content) == {"no_unit", "fractions", "fractions_cut"}
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1 << 22])
+@pytest.mark.parametrize(
+    ("numbers", "expected", "said"),
+    [
+        (["0.25", "0.75", "1.99", "3"], [25, 75, 199, 300], "have fractions: all are taken times 100"),
+        (["3", "0.5\t", "1.125 ", "2."], [3000, 500, 1125, 2000], "have fractions: all are taken times 1,000"),
+        (["4.0", "2.000"], [4, 2], None),
+        (["0.1234567891", "5"], [123456789, 5 * 10**9], "have 10 digits behind the point"),
+        (["900000000000000000"] * 11, [90000000000000000] * 11, "too large to add up: all are divided by 10"),
+        (["0.5"] * 2 + ["999999999999999999"] * 60, [0] * 2 + [9999999999999999] * 60, "all are divided by 100"),
+    ],
+)
+def test_fractions_and_large_numbers_keep_their_shares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int, numbers: list[str], expected: list[int],
+    said: str | None,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("layerscope.collect.formats.text_chunks.CHUNK_BYTES", chunk_bytes)
+    text = "".join(f"main;f{place} {number}\n" for place, number in enumerate(numbers))
+    content = read(tmp_path, text)
+    assert sums(content) == {("main", f"f{place}"): weight for place, weight in enumerate(expected) if weight}
+    said_of = [problem.what for problem in content.problems[1:]]
+    assert any(said in what for what in said_of) if said else not said_of
+
+
+@pytest.mark.parametrize("numbers", [1, 11])
+def test_the_sum_of_one_stack_stays_a_number(tmp_path: Path, numbers: int) -> None:
+    content = read(tmp_path, "a;b 900000000000000000\n" * numbers)
+    assert sums(content) == {("a", "b"): 9 * 10**17 if numbers == 1 else 99 * 10**16}
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1 << 22])
+def test_of_two_numbers_the_last_one_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
+) -> None:
+    monkeypatch.setattr("layerscope.collect.formats.text_chunks.CHUNK_BYTES", chunk_bytes)
+    content = read(tmp_path, "main;f 10 20\nmain;g h 5 7.5\nmain;f 10 3\t\nmain 9 0\n")
+    assert sums(content) == {("main", "f"): 230, ("main", "g h"): 75}
+    assert codes(content) == {"no_unit", "two_numbers", "fractions"}
+    # A name that ends with a number is one as long as others do not.
+    content = read(tmp_path, "main;f 20\nmain;step 1 7\n")
+    assert sums(content) == {("main", "f"): 20, ("main", "step 1"): 7}
+    assert codes(content) == {"no_unit"}
+
+
+def test_our_own_comparison_is_read(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    graph = compared(sampled((("python f a.py:1",), 5)), sampled((("python f a.py:1",), 3), (("native g",), 9)))
+    formats()[".folded"].write(Picture(graph, "", "", "", ()), stream)
+    assert sums(read(tmp_path, stream.getvalue())) == {("f (a.py)",): 5}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

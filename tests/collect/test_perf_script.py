@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from layerscope.collect.formats import known, perf_data, perf_script
 from layerscope.collect.imported import Imported
 from layerscope.model.layers import SAMPLE_KINDS, SAMPLE_STATES
-from tests.collect.test_perf_data import GOLDEN, codes, column, stack_names, waits_of
+from tests.collect.test_perf_data import GOLDEN, codes, column, stack_names
+from tests.collect.test_perf_waits import waits_of
 
 STACK = """\t    7f0000001234 inner(int, std::vector<int, std::allocator<int> > const&)+0x24 (/usr/lib/libone.so)
 \t          401136 main+0x20 (/tmp/my program (deleted))
@@ -134,21 +135,61 @@ def test_events(tmp_path: Path) -> None:
     assert "cache-misses (1)" in content.problems[0].what
 
 
-def test_switches_are_waits(tmp_path: Path) -> None:
-    switch = (
-        "sched:sched_switch: prev_comm={0} prev_pid={1} prev_prio=120 prev_state={2} ==> next_comm={3} next_pid={4} "
-        "next_prio=120"
-    )
+# As the kernel prints a switch and a wake, and as the plugins of libtraceevent do.
+LONG = (
+    "prev_comm={0} prev_pid={1} prev_prio=120 prev_state={2} ==> next_comm={3} next_pid={4} next_prio=120",
+    "comm={0} pid={1} prio=120 target_cpu=000",
+)
+SHORT = "{0}:{1} [120] {2} ==> {3}:{4} [120]", "{0}:{1} [120] success=1 CPU:000"
+
+
+def switches(switch: str, wake: str) -> str:
+    """Thread 10 sleeps from 1 to 2 s, 11 wakes it at 1.5 s; 11 loses its CPU to it and gets it back at 5 s."""
+    switch, wake = f"sched:sched_switch: {switch}\n{STACK}", f"sched:sched_wakeup: {wake}\n{STACK}"
     lines = [
-        "a 10 [000] 1.000000: " + switch.format("a", 10, "S", "b b", 11) + "\n" + STACK,
-        "b b 11 [000] 1.500000: sched:sched_wakeup: comm=a pid=10 prio=120 target_cpu=000\n" + STACK,
-        "b b 11 [000] 2.000000: " + switch.format("b b", 11, "R+", "a", 10) + "\n" + STACK,
-        "swapper 0 [001] 5.000000: " + switch.format("swapper/1", 0, "R", "b b", 11) + "\n" + STACK,
+        "a 10 [000] 1.000000: " + switch.format("a", 10, "S", "b b", 11),
+        "b b 11 [000] 1.500000: " + wake.format("a", 10),
+        "b b 11 [000] 2.000000: " + switch.format("b b", 11, "R+", "a", 10),
+        "swapper 0 [001] 5.000000: " + switch.format("swapper/1", 0, "R", "b b", 11),
     ]
-    content = read(tmp_path, "".join(lines))
+    return "".join(lines)
+
+
+@pytest.mark.parametrize("form", [LONG, SHORT])
+def test_switches_are_waits(tmp_path: Path, form: tuple[str, str]) -> None:
+    content = read(tmp_path, switches(*form))
+    assert codes(content) == set()
     second = 1_000_000_000
     assert waits_of(content) == [(10, second, second, 0, 1, 11), (11, 2 * second, 3 * second, 1, 1, 0)]
     assert stack_names(content) == [NAMES] * 2
+
+
+def test_switches_that_do_not_say_whose_they_are(tmp_path: Path) -> None:
+    """They are no waits; and they do not make that the others are all there are."""
+    told = switches(*LONG).split("\n\n")[:3]
+    content = read(tmp_path, "\n\n".join([*told, switches("who", "else")]))
+    assert [wait[:2] for wait in waits_of(content)] == [(10, 1_000_000_000), (11, 2_000_000_000)]
+    assert [wait[4] for wait in waits_of(content)] == [1, 0]
+    assert codes(content) == {"perf_switches"}
+    assert content.problems[0].what.startswith("of 4 switches and wakes")
+
+
+def test_off_cpu_samples_are_as_long_as_they_say(tmp_path: Path) -> None:
+    """Their time is the end of the wait; the sums of short ones have none, and are where the last sample is."""
+    cpu = [f"a 10 23761.{at}00000:    1000000 cpu-clock:u: \n" + STACK for at in range(3)]
+    long = "a 10 23761.050000:    5000000 offcpu-time: \n" + STACK
+    content = read(tmp_path, "".join([*cpu, long]))
+    assert waits_of(content) == [(10, 23_761_045_000_000, 5_000_000, 0, 1, 0)]
+    assert codes(content) == set()
+    sums = [f"a 10 18446744069.41458{at}:    {at}000000 offcpu-time: \n" + STACK for at in (4, 5)]
+    content = read(tmp_path, "".join([*cpu, *sums]))
+    assert waits_of(content) == [
+        (10, 23_761_195_000_000, 5_000_000, 0, 1, 0),
+        (10, 23_761_196_000_000, 4_000_000, 0, 1, 0),
+    ]
+    assert [problem.code for problem in content.problems] == ["perf_no_own_time"]
+    assert column(content, "at_ns") == sorted(column(content, "at_ns"))
+    assert stack_names(content) == [NAMES] * 5
 
 
 def test_what_is_no_sample_is_counted(tmp_path: Path) -> None:

@@ -1,7 +1,11 @@
 /* A program without the agent that does known things and says what it measured itself.
- * usage: plain split MS | threads MS | faults MS | writes MS | reads. Prints one line of JSON; `writes` keeps stdout for bytes. */
+ * usage: plain split MS | threads MS | faults MS | moves MS | zeros MS | children MS | writes MS | reads. Prints one line
+ * of JSON, `children` one for each; `writes` keeps stdout for bytes. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +61,45 @@ NOINLINE long touch(void) {
     return after.ru_minflt - before.ru_minflt;
 }
 
+/* From CPU to CPU, often. */
+static void moves(void) {
+    cpu_set_t may, one;
+    if (sched_getaffinity(0, sizeof may, &may))
+        abort();
+    for (int cpu = 0; now(CLOCK_THREAD_CPUTIME_ID) < limit_ns; cpu = (cpu + 1) % CPU_SETSIZE) {
+        if (!CPU_ISSET(cpu, &may))
+            continue;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        sched_setaffinity(0, sizeof one, &one);
+        for (uint64_t end = now(CLOCK_THREAD_CPUTIME_ID) + 3700000; now(CLOCK_THREAD_CPUTIME_ID) < end;)
+            seventy(20000);
+    }
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    printf("{\"system_ns\": %ld}\n", used.ru_stime.tv_sec * 1000000000l + used.ru_stime.tv_usec * 1000l);
+}
+
+/* In the kernel nearly all the time. */
+static void zeros(void) {
+    static char bytes[1 << 20];
+    int file = open("/dev/zero", O_RDONLY);
+    while (now(CLOCK_PROCESS_CPUTIME_ID) < limit_ns)
+        if (read(file, bytes, sizeof bytes) < 0)
+            abort();
+    printf("{\"pid\": %d, \"used_ns\": %lu}\n", getpid(), (unsigned long)now(CLOCK_PROCESS_CPUTIME_ID));
+}
+
+static void children(char **words) {
+    char *command[] = {words[0], "zeros", words[2], NULL};
+    for (int i = 0; i < 6; i++) {
+        pid_t child;
+        if (posix_spawn(&child, "/proc/self/exe", NULL, NULL, command, environ))
+            abort();
+        waitpid(child, NULL, 0);
+    }
+}
+
 static void *thread(void *unused) {
     uint64_t measured[2] = {0, 0};
     split(measured);
@@ -91,6 +134,13 @@ int main(int count, char **words) {
         for (int i = 0; i < 4; i++)
             faults += touch();
         printf("{\"faults\": %ld}\n", faults);
+    } else if (!strcmp(mode, "moves")) {
+        moves();
+    } else if (!strcmp(mode, "zeros")) {
+        zeros();
+    } else if (!strcmp(mode, "children")) {
+        split(measured); /* so that it is sampled when they begin */
+        children(words);
     } else if (!strcmp(mode, "writes")) {
         split(measured);
         usleep(300000);

@@ -44,7 +44,7 @@ def test_five_hundred_threads_at_once(known, sampling: Callable[..., Sampling], 
     assert len(found.file.threads) == 501 or (lost and len(found.file.threads) > 1)
     others = found.samples[(found.samples["thread"] > 0) & (found.samples["kind"] == sampled.CPU)]
     assert lost or used_ns * 0.95 <= others["weight_ns"].sum() <= used_ns * 1.5
-    assert found.codes() <= {"samples_dropped"}
+    assert found.codes() <= {"samples_dropped", "switches_lost"}
     # 20 ms each: of most of them a period has passed.
     sampled_threads = np.unique(others["thread"][others["stack"] != sampled.NONE])
     assert lost or found.codes() or len(sampled_threads) > 400
@@ -143,5 +143,6 @@ def test_timers_of_the_program_without_events(known, sampling: Callable[..., Sam
 
     check(found)
     cpu = found.samples[found.samples["kind"] == sampled.CPU]
-    assert (cpu["kernel_ns"] == 0).all()
-    assert cpu["weight_ns"][cpu["stack"] != sampled.NONE].sum() >= 200e6
+    with_stack = cpu[cpu["stack"] != sampled.NONE]
+    assert (with_stack["kernel_ns"] == 0).all()
+    assert with_stack["weight_ns"].sum() >= 200e6

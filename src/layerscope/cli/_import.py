@@ -107,7 +107,8 @@ def _info(path: Path, content: Imported, key: str) -> RunInfo:
         schema=SCHEMA_VERSION, layerscope=__version__, run_id=key, state="finished",
         command=mask(content.command) or [path.name], cwd=str(path.absolute().parent),
         environment=content.environment, host={"name": content.host} if content.host else {},
-        started_utc=datetime.fromtimestamp(began_s, UTC).isoformat(timespec="seconds"), versions=content.versions,
+        started_utc=datetime.fromtimestamp(began_s, UTC).isoformat(timespec="seconds"),
+        start_ns=_extent(content)[0], versions=content.versions,
     )  # fmt: skip
 
 
@@ -216,9 +217,13 @@ def _small(content: Imported, texts: Texts) -> SmallTables:
 
 
 def _extent(content: Imported) -> tuple[int, int]:
-    """When the first of all spans and samples began, and when the last of them ended."""
+    """When the first of all spans and samples began, or a thread before it, and when the last of them ended."""
     start_ns, end_ns = content.start_ns, content.start_ns + content.dur_ns
     if content.stacks is not None:
         start_ns = content.stacks.samples["at_ns"]
         end_ns = start_ns + content.stacks.samples["weight_ns"] * content.stacks.samples["exact"]
-    return (int(start_ns.min()), int(end_ns.max())) if len(start_ns) else (0, 0)
+    if not len(start_ns):
+        return 0, 0
+    # Threads that were there before the file began have the time 0.
+    told = [one.start_ns for one in content.processes] + [one.start_ns for one in content.tracks]
+    return min([int(start_ns.min()), *filter(None, told)]), int(end_ns.max())

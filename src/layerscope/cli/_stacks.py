@@ -134,9 +134,11 @@ class Stacks:
             more["weight_ns"] = kernel_ns[in_kernel]
             more["state"] = np.full(len(in_kernel), _KERNEL, np.int32)
             more["stack"] = np.array([self._in_kernel(one) for one in fused[in_kernel].tolist()])
-            all_in_kernel = np.zeros(len(rows), np.bool_)
-            all_in_kernel[in_kernel] = columns["weight_ns"][in_kernel] == 0
-            columns = {name: np.concatenate([values[~all_in_kernel], more[name]]) for name, values in columns.items()}
+            # Which function was in the kernel was not seen by itself: both rows are one sample.
+            columns["count"][in_kernel] = 0
+            kept = np.flatnonzero((kernel_ns == 0) | (columns["weight_ns"] > 0))
+            order = np.argsort(np.append(kept, in_kernel), kind="stable")  # what was in the kernel follows its rest
+            columns = {name: np.append(values[kept], more[name])[order] for name, values in columns.items()}
         self._add(columns)
 
     def _in_kernel(self, stack: int) -> int:

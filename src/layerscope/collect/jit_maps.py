@@ -20,17 +20,21 @@ _MOST_BYTES = 64 << 20
 def take(raw: Path, since_s: float) -> None:
     """Copy the maps of the processes whose raw files are in `raw` and that were written since then into it."""
     for pid in {path.parent.name.rsplit("-", 2)[-2] for path in spool.spools(raw)}:
-        with contextlib.suppress(OSError):
-            _take_one(_MAPS / f"perf-{pid}.map", raw / FOLDER, since_s)
+        take_one(pid, raw / FOLDER, since_s)
 
 
-def _take_one(path: Path, folder: Path, since_s: float) -> None:
-    # Others may write in that place: no link is followed, and only a file of the user's own is taken.
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(fd, "rb") as file:
-        about = os.fstat(file.fileno())
-        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid() or about.st_mtime < since_s:
-            return
-        text = file.read(_MOST_BYTES)
-    folder.mkdir(exist_ok=True)
-    (folder / path.name).write_bytes(text)
+def take_one(pid: int | str, folder: Path, since_s: float) -> Path | None:
+    """Copy the map of a process into `folder` if it was written since then. Where it is then; None: there is none."""
+    path = _MAPS / f"perf-{pid}.map"
+    with contextlib.suppress(OSError):
+        # Others may write in that place: no link is followed, and only a file of the user's own is taken.
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid() or about.st_mtime < since_s:
+                return None
+            text = file.read(_MOST_BYTES)
+        folder.mkdir(exist_ok=True)
+        (folder / path.name).write_bytes(text)
+        return folder / path.name
+    return None

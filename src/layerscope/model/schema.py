@@ -326,7 +326,12 @@ SAMPLES = Table(
         Column("track", "int32", "the thread"),
         Column("stack", "int32", "its stack; null where only the time is known", nullable=True),
         Column("weight_ns", "int64", "cpu: the CPU time it stands for; offcpu: how long; fault: 0", "ns"),
-        Column("count", "int64", "fault: how many page faults it stands for; else 1"),
+        Column(
+            "count",
+            "int64",
+            "fault: how many page faults it stands for; cpu: 0 where the next row is the rest of the sample, its time "
+            "in the kernel; else 1",
+        ),
         Column("kind", "name", "cpu, offcpu or fault"),
         Column(
             "state",

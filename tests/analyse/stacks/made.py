@@ -69,6 +69,17 @@ def stepped(samples: list[tuple[str, int, int]], steps: int, warmup: int = 0) ->
     return recording
 
 
+def partly_in_kernel(samples: int) -> Recording:
+    """So many samples of 10 ms of the functions f and g in turn: each for a half in the kernel, as a row more."""
+    recording = Recording()
+    for number in range(samples):
+        stack = (*MAIN, f"python {'fg'[number % 2]} a.py:1", "operators aten::copy", "native copy libc.so")
+        at_ns = number * 10 * MS
+        recording.add_sample(recording.add_stack(*stack), 5 * MS, at_ns, count=0)
+        recording.add_sample(recording.add_stack(*stack, "kernel [kernel]"), 5 * MS, at_ns, state="kernel")
+    return recording
+
+
 def changes(graph: Graph) -> dict[str, float]:
     made = drawn.draw(graph)
     return {

@@ -24,11 +24,12 @@ from tests.analyse.stacks.made import (
     graph_of,
     many,
     opened,
+    partly_in_kernel,
     random_recording,
     sampled,
     stacks_of,
 )
-from tests.recordings import Recording
+from tests.recordings import MS, Recording
 
 # --- what is drawn ---------------------------------------------------------------------------
 
@@ -84,6 +85,25 @@ def test_the_rows_of_a_tree_add_up() -> None:
     roots = [row for row in table.data.to_pylist() if row["parent"] is None]
     assert sum(row["total_ns"] for row in roots) == graph.whole
     assert {row["layer"] for row in table.data.to_pylist()} == {"python", "modules", "operators"}
+
+
+@pytest.mark.parametrize("by", [None, "thread"])
+def test_a_sample_that_was_partly_in_the_kernel_counts_once_in_every_frame(by: str | None) -> None:
+    graph = graph_of(partly_in_kernel(100), Look(by=by))
+
+    assert graph.tree.whole().tolist() == [1000 * MS, 100]
+    made = drawn.draw(graph)
+    found = {
+        graph.frames[frame].label: count for frame, count in zip(made.frame.tolist(), made.count.tolist(), strict=True)
+    }
+    assert (found["main (train.py)"], found["f (a.py)"], found["g (a.py)"], found["[kernel]"]) == (100, 50, 50, 50)
+
+
+def test_of_a_comparison_a_sample_that_was_partly_in_the_kernel_is_one() -> None:
+    # 28 samples more: less than 1.96 times the root of 228, and more than that of 114.
+    graph = compared(partly_in_kernel(128), partly_in_kernel(100))
+
+    assert not drawn.draw(graph).sure.any()
 
 
 # --- lines of operators ----------------------------------------------------------------------

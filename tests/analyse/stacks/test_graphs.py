@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,7 @@ from layerscope.analyse.stacks.shown import layers_called
 from layerscope.errors import UsageError
 from layerscope.model.layers import PHASES, WAITS
 from layerscope.store.reader import Reader
+from layerscope.store.run import ProgramState
 from tests.analyse.stacks.made import (
     MAIN,
     changes,
@@ -29,7 +33,7 @@ from tests.analyse.stacks.made import (
     stacks_of,
     stepped,
 )
-from tests.recordings import MS, Recording
+from tests.recordings import MS, Recording, S
 
 CALL = ("python Module._call_impl /x/torch/nn/modules/module.py:1", "modules Net", "python Net.forward net.py:7")
 CONV = (*MAIN, *CALL, "native THPVariable libpython.so", "operators aten::conv2d", "primitives convolution",
@@ -300,6 +304,94 @@ def test_without_steps_a_comparison_is_per_second() -> None:
     assert graph.compared is not None
     assert (graph.compared.per, graph.compared.units) == ("second of the run", 2.0)
     assert changes(graph)["main (train.py)"] == -100
+
+
+def regular(seconds: int, step_ns: int = 0) -> Recording:
+    """A program that does the same all the time: a sample of 10 ms every 10 ms, and, unless 0, steps of so many ns."""
+    recording = Recording()
+    stack = recording.add_stack("python f a.py:1")
+    for at_ns in range(0, seconds * S, 10 * MS):
+        recording.add_sample(stack, at_ns=at_ns, step=at_ns // step_ns if step_ns else None)
+    for step in range(seconds * S // step_ns if step_ns else 0):
+        recording.add_step(step, step * step_ns, (0, 0, 0, 0, step_ns))
+    return recording
+
+
+@contextmanager
+def longer_and_shorter(step_ns: int = 0) -> Iterator[list[Reader]]:
+    """The same program, once for 4 s and before that for 2 s."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                Reader(
+                    regular(seconds, step_ns).write(
+                        Path(folder) / f"of_{seconds}_s.layerscope", program=ProgramState(seconds * S, seconds * S)
+                    )
+                )
+            )
+            for seconds in (4, 2)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("step_ns", "choice", "units"),
+    [
+        (0, Choice(), (4, 2)),
+        (0, Choice(seconds=(0.0, 1.0)), (1, 1)),
+        (0, Choice(seconds=(1.0, 3.0)), (2, 1)),
+        (0, Choice(seconds=(1.5, float("inf"))), (2.5, 0.5)),
+        (100 * MS, Choice(seconds=(0.0, 1.0)), (10, 10)),
+        (100 * MS, Choice(seconds=(0.5, float("inf"))), (35, 15)),
+        (100 * MS, Choice(seconds=(0.0, 0.25)), (2.5, 2.5)),
+        (100 * MS, Choice(steps=range(15, 30)), (15, 5)),
+        (100 * MS, Choice(steps=range(5, 10), seconds=(0.0, 0.8)), (3, 3)),
+    ],
+)
+def test_what_is_chosen_is_divided_by_the_steps_or_the_time_in_it(
+    step_ns: int, choice: Choice, units: tuple[float, float]
+) -> None:
+    with longer_and_shorter(step_ns) as readers:
+        graph = graphs.compare(*readers, Look(choice=choice))
+
+    assert graph.compared is not None
+    assert (graph.compared.units, graph.compared.units_before) == pytest.approx(units)
+    assert changes(graph)["f (a.py)"] == pytest.approx(0, abs=1)
+    assert not drawn.draw(graph).sure.any()
+
+
+@pytest.mark.parametrize(
+    ("step_ns", "choice", "sentence"),
+    [
+        (0, Choice(seconds=(2.5, 3.0)), "of_2_s has nothing in the time that is chosen: it ran 2.00 s. Choose a time "),
+        (0, Choice(steps=range(3)), "with --step measured steps are compared, and of_4_s has none. Leave out --step"),
+        (
+            100 * MS, Choice(steps=range(20, 25)),
+            "of_2_s has no measured step in what is chosen: its measured steps are 0 to 19, from 0 ns to 2.00 s. "
+            "Choose steps (--step, --time) that both recordings have",
+        ),
+        (100 * MS, Choice(seconds=(3.0, 4.0)), "of_2_s has no measured step in what is chosen: "),
+    ],
+)  # fmt: skip
+def test_what_one_of_two_recordings_has_not_is_not_compared(step_ns: int, choice: Choice, sentence: str) -> None:
+    with longer_and_shorter(step_ns) as readers, pytest.raises(UsageError) as error:
+        graphs.compare(*readers, Look(choice=choice))
+    assert str(error.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "operators"])
+def test_steps_of_another_process_do_not_count_for_those_of_the_trainer(kind: str) -> None:
+    recording = Recording()
+    for name, rule, steps in (("evaluate", "request", 40), ("train", "optimizer", 10)):
+        process = recording.add_process(200)
+        track = recording.add_thread(process, 200, name)
+        for step in range(steps):
+            recording.add_step(step, step * MS, (0, 0, 0, 0, MS), process=process, rule=rule, warmup=step < 1)
+            recording.add_sample(recording.add_stack(f"python {name} a.py:1"), MS, track=track, step=step)
+            recording.add_span(name, step * MS, MS, track=track, step=step)
+
+    graph = compared(recording, recording, Look(kind))
+    label = "train" if kind == "operators" else "train (a.py)"
+    assert (graph.compared, stacks_of(graph)) == (graphs.Compared("step", 9, 9), {label: 9 * MS})
 
 
 def test_a_change_is_sure_only_beyond_the_chance_of_sampling() -> None:

@@ -11,7 +11,7 @@ import pytest
 from layerscope.analyse import tables
 from layerscope.analyse.result import Result
 from layerscope.analyse.stacks.by_frame import effective_samples, interval
-from tests.analyse.stacks.made import opened, random_recording
+from tests.analyse.stacks.made import opened, partly_in_kernel, random_recording
 from tests.recordings import Recording
 
 MAIN = ("native start libc.so", "python <module> train.py:9", "python main train.py:5")
@@ -210,6 +210,21 @@ def test_samples_of_different_weight_say_less() -> None:
     assert effective_samples(np.full(50, 7)) == pytest.approx(50)
     assert effective_samples(np.array([1000, 1, 1])) < 1.01
     assert effective_samples(np.zeros(0, np.int64)) == 0
+
+
+def test_a_sample_that_was_partly_in_the_kernel_is_one() -> None:
+    recording = partly_in_kernel(100)
+
+    low, high = (float(one) for ends in interval(np.array([0.5]), 100) for one in ends)
+    for table in ("functions", "lines"):
+        found = rows(recording, table, None, "self_share", "samples", "low", "high")[:2]
+        assert found == [(0.5, 50, pytest.approx(low), pytest.approx(high))] * 2
+    names = ("name", "self_share", "samples", "low", "high")
+    assert rows(recording, "symbols", None, *names) == [
+        (name, 0.5, 100, pytest.approx(low), pytest.approx(high)) for name in ("copy", "[kernel]")
+    ]
+    found = rows(recording, "functions", "operator", "name", "operator", "samples")
+    assert [row for row in found if row[2]] == [("f", "aten::copy", 50), ("g", "aten::copy", 50)]
 
 
 def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:

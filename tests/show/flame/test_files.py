@@ -73,6 +73,21 @@ def test_svg_is_xml_with_a_rect_for_each_frame(graph: Graph) -> None:
     assert "a <note>" in [text.text for text in root.iter(f"{SVG}text")]
 
 
+@pytest.mark.parametrize("suffix", [".svg", ".html"])
+def test_every_sentence_of_a_picture_survives_odd_characters(suffix: str) -> None:
+    graph = compared(sampled((MAIN, 5)), sampled((MAIN, 5), (("python odd\x01\ufffe<b> x.py:1",), 9)))
+    stream = io.BytesIO()
+    odd_words = {name: f"{name}\x01\ud800\ufffe&" for name in ("title", "command", "chosen")}
+    formats()[suffix].write(Picture(graph, **odd_words, notes=("note\x01\ud800",)), stream)
+
+    [svg] = re.findall(r"<svg.*</svg>", stream.getvalue().decode(), re.DOTALL)
+    root, _ = read_svg(svg.encode())
+    said = [text.text or "" for text in root.iter(f"{SVG}text")]
+    assert any(text.startswith("Gone: odd\\x01\\ufffe<b> (x.py), ") for text in said)
+    assert any(text.startswith("command\\x01\\ud800\\ufffe& · ") and "chosen\\x01" in text for text in said)
+    assert {"title\\x01\\ud800\\ufffe&", "note\\x01\\ud800"} <= set(said)
+
+
 def test_svg_asks_for_nothing_from_elsewhere() -> None:
     for suffix in (".svg", ".html"):
         text = written(made(), suffix).decode()

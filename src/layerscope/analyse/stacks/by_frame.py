@@ -96,6 +96,13 @@ def effective_samples(weight: Ints) -> float:
     return float(weights.sum()) ** 2 / squares if squares else 0.0
 
 
+def _whole_samples(samples: Samples) -> Ints:
+    """The CPU time of each sample: that in the kernel may have a row of its own."""
+    is_cpu = ~samples.is_wait
+    is_last = samples.is_counted[is_cpu]
+    return np.bincount(np.cumsum(is_last) - is_last, samples.weight[is_cpu]).astype(np.int64)
+
+
 def build(reader: Reader, what: str, columns: tuple[ResultColumn, ...], by: str | None) -> Result:
     """One row for each function, line, symbol or object, or for each of them and `by`; most time of its own first.
 
@@ -109,7 +116,7 @@ def build(reader: Reader, what: str, columns: tuple[ResultColumn, ...], by: str 
     cpu = samples.weight[~samples.is_wait]
     whole = max(int(cpu.sum()), 1)
     share = counted.own[:, 0] / whole
-    low, high = interval(share, effective_samples(cpu))
+    low, high = interval(share, effective_samples(_whole_samples(samples)))
     values: dict[str, Any] = {
         "self_ns": counted.own[:, 0], "self_share": share, "low": low, "high": high,
         "total_ns": counted.totals[:, 0], "total_share": counted.totals[:, 0] / whole,
@@ -177,7 +184,9 @@ def _counted(what: str, stacks: Stacks, samples: Samples, frames: Frames, group:
     into[is_unknown] = size + 1
     node = np.append(into, size + 1)[samples.stack]
     is_cpu = ~samples.is_wait
-    weights = np.stack([samples.weight * is_cpu, is_cpu, samples.weight * samples.is_wait], axis=1).astype(np.int64)
+    # A sample in the kernel and before counts in both, if they are not counted as one thing.
+    is_sample = is_cpu & (samples.is_counted | np.append(node[:-1] != node[1:], True)[: len(node)])
+    weights = np.stack([samples.weight * is_cpu, is_sample, samples.weight * samples.is_wait], axis=1).astype(np.int64)
     tree, place = merged(up, frame, summed(len(up), node, weights), len(own_frames))
     has_weight = np.asarray(weights.any(axis=1))
     return _of_groups(tree, place[node[has_weight]], group[has_weight], weights[has_weight], own_frames)

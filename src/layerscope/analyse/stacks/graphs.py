@@ -6,9 +6,10 @@ Kinds: cpu, offcpu, wall and pagefaults are made of samples; operators and primi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from layerscope.analyse import thinned
 from layerscope.analyse.result import COUNT, NS
@@ -31,7 +32,7 @@ from layerscope.analyse.stacks.tree import (
     summed,
 )
 from layerscope.analyse.stacks.weights import Weights
-from layerscope.analyse.step_times import MeasuredSteps
+from layerscope.analyse.step_times import MeasuredSteps, process_of_tracks
 from layerscope.errors import UsageError
 from layerscope.model.layers import OPERATORS, PRIMITIVES
 from layerscope.units import duration
@@ -128,11 +129,12 @@ def compare(reader: Reader, before: Reader, look: Look) -> Graph:
         raise UsageError("--diff compares the average of steps with another. Leave out --by step")
     frames = Frames()
     steps = MeasuredSteps(reader), MeasuredSteps(before)
-    by_step = all(of.measured.any() for of in steps)
-    sides = []
-    for side, of in zip((reader, before), steps, strict=True):
-        sides.append(_nodes(side, frames, look, of if by_step else None, is_compared=True))
-    new, old = sides
+    by_step = look.choice.steps is not None or all(of.measured.any() for of in steps)
+    compared = _compared(look, (reader, before), steps if by_step else None)
+    new, old = (
+        _nodes(side, frames, look, of if by_step else None, is_compared=True)
+        for side, of in zip((reader, before), steps, strict=True)
+    )
     nothing = np.zeros_like
     joined = _Nodes(
         np.concatenate((new.up, np.where(old.up >= 0, old.up + len(new.up), NONE))),
@@ -141,7 +143,6 @@ def compare(reader: Reader, before: Reader, look: Look) -> Graph:
         np.concatenate((new.depth, old.depth)),
         tuple(dict.fromkeys((*new.notes, *old.notes))),
     )
-    compared = _per_step(look, *steps) if by_step else _per_time(reader, before)
     return _graph(frames, joined, look, compared)
 
 
@@ -153,7 +154,7 @@ def _graph(frames: Frames, nodes: _Nodes, look: Look, compared: Compared | None 
     del nodes  # there may be millions, and each column counts
     lines = {}
     if look.kind not in spans.KINDS and not look.by_line:
-        function = _functions(frames)
+        function = _functions(frames).astype(np.int32)
         lines = _hot_lines(frames, function, frame, added_up(up, own[:, :1], levels)[:, 0])
         frame = function[frame]
     up, frame, own = folded(up, frame, own, frames, look.layers, levels)
@@ -232,28 +233,59 @@ def _hot_lines(frames: Frames, function: Ints, frame: Ints, totals: Ints) -> dic
 
 def _is_measured(reader: Reader, steps: MeasuredSteps, track: Ints, step: Ints) -> Bools:
     """What lies in a step that is no warm-up, of its own process."""
-    tracks = reader.arrays("tracks", ["track", "process"])
-    process_of = np.full(int(tracks["track"].max(initial=-1)) + 2, NONE)
-    process_of[tracks["track"]] = tracks["process"]
-    process = process_of[track]
-    most = int(steps.columns["step"].max(initial=0)) + 2
-    wanted = steps.columns["process"][steps.measured].astype(np.int64) * most + steps.columns["step"][steps.measured]
-    return np.isin(process * most + step, wanted) & (step >= 0) & (process >= 0)
+    process_of = process_of_tracks(reader.arrays("tracks", ["track", "process"]))
+    return steps.of_spans({"track": track, "step": step}, process_of)[0]
 
 
-def _per_step(look: Look, steps: MeasuredSteps, steps_before: MeasuredSteps) -> Compared:
-    counts = []
-    for of in (steps, steps_before):
-        step = of.columns["step"][of.measured]
-        inside = np.ones(len(step), np.bool_)
-        if look.choice.steps is not None:
-            inside = (step >= look.choice.steps.start) & (step < look.choice.steps.stop)
-        counts.append(max(1.0, float(inside.sum())))
-    return Compared("step", *counts)
+def _compared(look: Look, sides: tuple[Reader, Reader], steps: tuple[MeasuredSteps, MeasuredSteps] | None) -> Compared:
+    """So many steps, or so much time, as `look` leaves of each of the two. UsageError when one has nothing there."""
+    if steps is not None:
+        units = [_steps_in(look.choice, side, of) for side, of in zip(sides, steps, strict=True)]
+        return Compared("step", *units)
+    units = [_seconds_in(look.choice, side) for side in sides]
+    # Where one of the two does not know how long it ran, what both have is compared as it is.
+    return Compared("second of the run", *units) if all(units) else Compared("run", 1.0, 1.0)
 
 
-def _per_time(reader: Reader, before: Reader) -> Compared:
-    wall_ns = [side.run.info.program.wall_ns for side in (reader, before)]
-    if all(wall_ns):
-        return Compared("second of the run", wall_ns[0] / 1e9, wall_ns[1] / 1e9)
-    return Compared("run", 1.0, 1.0)
+def _steps_in(choice: Choice, reader: Reader, steps: MeasuredSteps) -> float:
+    """How many measured steps; of one that lies in the time that was chosen in part, that part."""
+    name = reader.run.name
+    step = steps.columns["step"][steps.measured]
+    if not len(step):
+        raise UsageError(f"with --step measured steps are compared, and {name} has none. Leave out --step")
+    begin_ns = steps.columns["start_ns"][steps.measured] - reader.run.info.start_ns
+    parts = np.ones(len(step))
+    if choice.steps is not None:
+        parts *= (step >= choice.steps.start) & (step < choice.steps.stop)
+    if choice.seconds is not None:
+        dur_ns = np.maximum(steps.columns["dur_ns"][steps.measured], 1)
+        parts *= _overlap_ns(choice.seconds, begin_ns, begin_ns + dur_ns) / dur_ns
+    if not parts.any():
+        ends = f"from {duration(steps.begin_ns - reader.run.info.start_ns)} to "
+        ends += duration(steps.end_ns - reader.run.info.start_ns)
+        raise UsageError(
+            f"{name} has no measured step in what is chosen: its measured steps are {step.min()} to {step.max()}, "
+            f"{ends}. Choose steps (--step, --time) that both recordings have"
+        )
+    return float(parts.sum())
+
+
+def _seconds_in(choice: Choice, reader: Reader) -> float:
+    """For how long it ran; 0 where that is not known."""
+    wall_ns = reader.run.info.program.wall_ns
+    if choice.seconds is None or not wall_ns:
+        return wall_ns / 1e9
+    inside_ns = float(_overlap_ns(choice.seconds, np.zeros(1), np.full(1, wall_ns))[0])
+    if not inside_ns:
+        raise UsageError(
+            f"{reader.run.name} has nothing in the time that is chosen: it ran {duration(wall_ns)}. "
+            "Choose a time (--time) that both recordings have"
+        )
+    return inside_ns / 1e9
+
+
+def _overlap_ns(seconds: tuple[float, float], begin_ns: NDArray[Any], end_ns: NDArray[Any]) -> NDArray[np.float64]:
+    """How much of each of these stretches of time lies between `seconds`."""
+    first, last = (1e9 * at for at in seconds)
+    inside: NDArray[np.float64] = np.minimum(end_ns, last) - np.maximum(begin_ns, first)
+    return inside.clip(min=0)

@@ -81,10 +81,10 @@ def lines_of_operators(reader: Reader) -> dict[str, str]:
         return {}
     frames = Frames()
     stacks = read_stacks(reader, frames)
-    columns = reader.arrays("samples", ["stack", "kind", "weight_ns"])
+    columns = reader.arrays("samples", ["stack", "kind", "weight_ns", "count"])
     is_cpu = (columns["kind.names"] == "cpu")[columns["kind"]]
     stack = stacks.place(columns["stack"][is_cpu].astype(np.int64))
-    weights = np.stack([np.ones(len(stack), np.int64), columns["weight_ns"][is_cpu]], axis=1)[stack >= 0]
+    weights = np.stack([columns[name][is_cpu] for name in ("count", "weight_ns")], axis=1)[stack >= 0]
     own = summed(len(stacks.up), stack[stack >= 0], weights)
     tree, _ = merged(stacks.up, stacks.frame, own, len(frames))
     layer = frames.layers()[tree.frame] if len(tree) else tree.frame

@@ -28,7 +28,7 @@ _LISTED = 12
 _STACK_TYPES = {"stack": np.int32, "parent": np.int32, "frame": np.int32, "depth": np.int32}
 _SAMPLE_TYPES = {
     "stack": np.int32, "weight": np.int64, "state": np.int8, "is_wait": np.bool_, "track": np.int32, "step": np.int32,
-    "idle": np.bool_,
+    "idle": np.bool_, "is_counted": np.bool_,
 }  # fmt: skip
 
 
@@ -108,7 +108,8 @@ class Samples:
     """Chosen rows of the table `samples`: their stack (a place, NONE: not known), weight and what they say besides.
 
     weight: ns, of page faults their number. state: as an index into `states`, of waits alone. track, step: only if they
-    were asked for. idle_weight: what was left out because it is a wait of an idle thread.
+    were asked for. is_counted: of what is one sample together, the last row. idle_weight: what was left out because it
+    is a wait of an idle thread.
     """
 
     stack: Ints
@@ -119,6 +120,7 @@ class Samples:
     track: Ints
     step: Ints
     idle: Bools
+    is_counted: Bools
     idle_weight: int
 
 
@@ -151,7 +153,7 @@ def pieces_of_samples(
 ) -> Iterator[Samples]:
     """The same piece by piece, so that memory does not grow with their number. States mean the same in all of them."""
     weighed = "count" if kind == PAGEFAULTS else "weight_ns"
-    names = ["stack", weighed, "kind", "state", "idle"]
+    names = list(dict.fromkeys(("stack", weighed, "count", "kind", "state", "idle")))
     wanted_for = {"track": choice.thread, "step": choice.steps, "phase": choice.phase, "at_ns": choice.seconds}
     names += [name for name, of in wanted_for.items() if of is not None or (with_place and name in ("track", "step"))]
     below = None if choice.module is None else has_above(stacks.up, _module_frames(stacks, frames, choice.module))
@@ -165,7 +167,7 @@ def pieces_of_samples(
             stacks.place(columns["stack"][rows]), columns[weighed][rows], columns["state"][rows],
             [str(name) for name in columns["state.names"]], waits[rows],
             columns["track"][rows] if with_place else nothing, columns["step"][rows] if with_place else nothing,
-            idle[rows], int(columns[weighed][left_out].sum()),
+            idle[rows], columns["count"][rows] > 0, int(columns[weighed][left_out].sum()),
         )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 # Whole numbers: places in 32 bits where there are many, weights in 64.
@@ -135,6 +136,8 @@ def merged(up: Ints, frame: Ints, own: Ints, frames: int) -> tuple[Tree, Ints]:
         levels.append(levels[-1] + len(known))
         parent[levels[-2] : levels[-1]], frame_of[levels[-2] : levels[-1]] = known // frames - 1, known % frames
     del given, alive, weighty
+    # So far most of it is holes, where it is the C library that keeps them (`let_arrow_give_back`).
+    pa.default_memory_pool().release_unused()
     place, size = place[:-1], levels[-1]
     # Where there is no place there is no weight either, and nothing is added to the last one.
     weights = summed(size, place, own) if size else own[:0]

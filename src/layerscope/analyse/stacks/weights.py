@@ -46,7 +46,7 @@ class Weights:
         """Add the samples, of those `counted` if that is given; `group`: what is kept apart, for all pieces or none."""
         self._states = samples.states
         stack = np.where(samples.stack >= 0, samples.stack, np.int32(self.stacks))
-        weights = np.stack([samples.weight, np.ones_like(samples.weight)], axis=1)
+        weights = np.stack([samples.weight, samples.is_counted.astype(samples.weight.dtype)], axis=1)
         if counted is not None:
             weights *= counted[:, None]
         coded = np.arange(len(stack)) if group is not None else np.flatnonzero(samples.is_wait)

@@ -2,7 +2,8 @@
 
     outermost;inner;innermost 12
 
-The number has no unit: it is taken for ns. Endings of names tell where a function is (`_[k]` kernel, `_[j]` made while
+The number has no unit: it is taken for ns, times a power of ten where there are fractions. Of two numbers, as a
+comparison has them, the last one is taken. Endings of names tell where a function is (`_[k]` kernel, `_[j]` made while
 the program ran, `_[i]` inlined), and `name (file.py:12)` is a line of Python.
 """
 
@@ -23,7 +24,7 @@ from layerscope.model.events import Problem
 from layerscope.model.layers import SAMPLE_KINDS, SAMPLE_STATES, STACKS
 
 MEANING = "folded stacks"
-_LINE = re.compile(rb"^(\S.*?)\s+(\d{1,18})(?:\.\d*)?\s*$")
+_LINE = re.compile(rb"^(\S.*?)\s+(\d{1,18}(?:\.\d*)?)\s*$")
 _NUMBER = r"^\d{1,18}(?:\.\d*)?$"
 _LIKE = re.compile(rb"^\S[^\t]*? \d+(?:\.\d*)?[ ]*$")
 _COMMENT = re.compile(rb"^\s*(#.*|//.*)?$")
@@ -31,6 +32,8 @@ _SOURCE = re.compile(r"^(.*) \(([^()]+\.pyx?):(\d+)\)$")
 _HEAD_LINES = 1000
 # Up to a number's blank: as many digits as fit, and as many behind the point as any tool writes.
 _NUMBER_LETTERS = 48
+# All numbers together stay below this, and have so many digits behind the point at most.
+_MOST, _MOST_DIGITS = float(1 << 62), 9
 # Bytes of lines that are compared at a time.
 _BLOCK = 64
 _CPU, _USER = SAMPLE_KINDS.index("cpu"), SAMPLE_STATES.index("user")
@@ -52,6 +55,8 @@ def read(path: Path) -> Imported:
     stacks = _Folded()
     for chunk, _ in chunks(path):
         stacks.add(chunk)
+    # What the parts of the text needed goes back, where it is the C library that keeps it (`let_arrow_give_back`).
+    pa.default_memory_pool().release_unused()
     return stacks.imported(path.name)
 
 
@@ -95,13 +100,21 @@ def _alike(octets: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarra
 
 @dataclass(slots=True)
 class _Folded:
-    """What was read so far. `weight` by stack."""
+    """What was read so far. `weight` by stack: what was written times ten to the power of `exponent`.
+
+    digits: how many a number has behind its point, at most. total: all numbers together. has_two: whether the lines of
+    the file have two numbers, None until it is known.
+    """
 
     frames: Frames = field(default_factory=Frames)
     tree: StackTree = field(default_factory=StackTree)
     weight: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     rejected: int = 0
     example: str = ""
+    exponent: int = 0
+    digits: int = 0
+    total: float = 0.0
+    has_two: bool | None = None
     _numbers: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, chunk: bytes) -> None:
@@ -111,19 +124,56 @@ class _Folded:
         behind = _last_blanks(octets, start, stop)
         number = taken(chunk, np.maximum(behind + 1, start), stop)
         good = (behind > start) & pc.match_substring_regex(number, _NUMBER).to_numpy(zero_copy_only=False)
+        if good.any():
+            weight = self._weights(number.filter(pa.array(good)))
+            first, behind = start[good], behind[good]
+            self._add_stacks(octets, first, self._before_another(chunk, octets, first, behind), weight)
         for line in np.flatnonzero(~good).tolist():
             self._add_other(chunk[start[line] : stop[line]])
-        if good.any():
-            digits = pc.replace_substring_regex(number.filter(pa.array(good)), r"\..*", "")
-            weight = digits.cast(pa.string()).cast(pa.int64()).to_numpy()
-            self._add_stacks(octets, start[good], behind[good], weight)
+
+    def _before_another(self, chunk: bytes, octets: np.ndarray, start: np.ndarray, behind: np.ndarray) -> np.ndarray:
+        """Where the names of each line end: `behind`, or before one number more if the lines of the file have two."""
+        if self.has_two is False:
+            return behind
+        other = _last_blanks(octets, start, behind)
+        number = taken(chunk, np.maximum(other + 1, start), behind)
+        is_number = (other > start) & pc.match_substring_regex(number, _NUMBER).to_numpy(zero_copy_only=False)
+        if self.has_two is None:
+            self.has_two = bool(is_number.all())
+        return np.where(is_number, other, behind) if self.has_two else behind
+
+    def _weights(self, number: pa.Array) -> np.ndarray:
+        """What these numbers say, in the unit of `weight`, which becomes another one where it must."""
+        text, fraction = number.cast(pa.string()), None
+        if pc.any(pc.match_substring(text, ".")).as_py():
+            fraction = pc.utf8_rtrim(pc.replace_substring_regex(text, r"^\d*\.?", ""), "0")
+            text = pc.replace_substring_regex(text, r"\..*", "")
+            self.digits = max(self.digits, pc.max(pc.utf8_length(fraction)).as_py())
+        whole: np.ndarray = text.cast(pa.int64()).to_numpy()
+        self.total += float(whole.sum(dtype=np.float64)) + len(whole)
+        self._rescale(min(self.digits, _MOST_DIGITS, int(np.floor(np.log10(_MOST / self.total)))))
+        weight: np.ndarray = whole * 10**self.exponent if self.exponent > 0 else whole // 10**-self.exponent
+        if fraction is not None and self.exponent > 0:
+            shown = pc.utf8_rpad(pc.utf8_slice_codeunits(fraction, 0, self.exponent), self.exponent, "0")
+            weight += shown.cast(pa.int64()).to_numpy()
+        return weight
+
+    def _rescale(self, exponent: int) -> None:
+        """Let `weight` be what was written times another power of ten."""
+        if exponent > self.exponent:
+            self.weight *= 10 ** (exponent - self.exponent)
+        elif exponent < self.exponent:
+            self.weight //= 10 ** (self.exponent - exponent)
+        self.exponent = exponent
 
     def _add_other(self, line: bytes) -> None:
         """Take in a line that has something behind its number, or none."""
         told = None if _COMMENT.match(line) else _LINE.match(line)
         if told:
-            stack = np.frombuffer(bytearray(told[1] + b" "), np.uint8)
-            self._add_stacks(stack, np.array([0]), np.array([len(stack) - 1]), np.array([int(told[2])]))
+            names = _LINE.match(told[1]) if self.has_two else None
+            stack = np.frombuffer(bytearray((names or told)[1] + b" "), np.uint8)
+            weight = self._weights(pa.array([told[2]], pa.binary()))
+            self._add_stacks(stack, np.array([0]), np.array([len(stack) - 1]), weight)
         elif not _COMMENT.match(line):
             self.rejected += 1
             self.example = self.example or line.decode("utf-8", "replace")
@@ -147,7 +197,8 @@ class _Folded:
         known = np.fromiter(map(self._number, names.dictionary.to_pylist()), np.int32, len(names.dictionary))
         stack = self.tree.walk(known[names.indices.to_numpy()], name - np.repeat(first, count))[done - 1]
         if self.tree.count > len(self.weight):
-            self.weight = np.append(self.weight, np.zeros(max(self.tree.count, 1 << 16), np.int64))
+            # By little: twice as much would be the largest of all that is held.
+            self.weight = np.append(self.weight, np.zeros(self.tree.count // 8 + (1 << 16), np.int64))
         np.add.at(self.weight, stack, weight)
 
     def _number(self, text: bytes) -> int:
@@ -170,22 +221,43 @@ class _Folded:
             return self.frames.add("python", source[1], file=source[2], line=int(source[3][:9]))
         return self.frames.add("kernel" if name == "[kernel]" else "native", name)
 
+    def _of_numbers(self) -> list[Problem]:
+        """What must be said of numbers that were not taken as they are."""
+        problems = []
+        if self.has_two:
+            what = "each line has two numbers, as a comparison of two recordings has: the last one is taken"
+            problems.append(Problem(STACKS, "two_numbers", what, "compare recordings with --diff", "the first number"))
+        if self.exponent > 0:
+            what = f"numbers of folded stacks have fractions: all are taken times {10**self.exponent:,}"
+            problems.append(Problem(STACKS, "fractions", what, "compare shares", ""))
+        if self.exponent < 0:
+            what = f"numbers of folded stacks are too large to add up: all are divided by {10**-self.exponent:,}"
+            problems.append(Problem(STACKS, "too_large", what, "compare shares", "what is smaller than that"))
+        elif self.digits > self.exponent:
+            what = f"numbers of folded stacks have {self.digits:,} digits behind the point"
+            lost = f"all but the first {self.exponent:,} of them"
+            problems.append(Problem(STACKS, "fractions_cut", what, "compare shares", lost))
+        return problems
+
     def imported(self, name: str) -> Imported:
         """Everything that was read, as a sample for each stack."""
+        has_weight = self.weight != 0
+        weight, self.weight = self.weight[has_weight], self.weight[:0].copy()
+        stack = np.arange(len(has_weight), dtype=np.int32)[has_weight]
         stacks = self.tree.columns()
-        stack = np.flatnonzero(self.weight).astype(np.int32)
         count = len(stack)
         # What is the same for all takes no memory.
         same = {"at_ns": 0, "track": 0, "count": 1, "kind": _CPU, "state": _USER, "waker": -1}
         samples: dict[str, np.ndarray] = {name: np.broadcast_to(np.int64(value), count) for name, value in same.items()}
         samples |= {name: np.broadcast_to(np.bool_(False), count) for name in ("idle", "exact")}
-        samples |= {"stack": stack, "weight_ns": self.weight[stack]}
+        samples |= {"stack": stack, "weight_ns": weight}
         problems = [
             Problem(
                 STACKS, "no_unit", "folded stacks say neither what they count nor when: their numbers are taken for ns",
                 "compare shares", "times",
             )
         ]  # fmt: skip
+        problems += self._of_numbers()
         if self.rejected:
             lines = "1 line is" if self.rejected == 1 else f"{self.rejected:,} lines are"
             what = f"{lines} no stack with a number, first: {self.example[:200]}"

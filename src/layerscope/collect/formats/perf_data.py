@@ -15,7 +15,16 @@ from layerscope.collect.formats import perf_file
 from layerscope.collect.formats import perf_records as rec
 from layerscope.collect.formats.perf_frames import stacks
 from layerscope.collect.formats.perf_threads import Threads, threads
-from layerscope.collect.formats.perf_waits import Waits, formats_of, is_switch, tracepoint, waits
+from layerscope.collect.formats.perf_waits import (
+    Waits,
+    formats_of,
+    is_off_cpu_event,
+    is_switch,
+    off_cpu_began,
+    tracepoint,
+    waits,
+    with_times,
+)
 from layerscope.collect.formats.perf_weights import weights
 from layerscope.collect.imported import Imported, ImportedProcess, ImportedStacks, ImportedTrack
 from layerscope.model.events import Problem
@@ -25,12 +34,13 @@ MEANING = "perf.data"
 _CPU_CLOCK, _TASK_CLOCK = 0, 1
 _FAULTS = (2, 5, 6)  # all, minor, major
 _CYCLES = 0
-_BPF_OUTPUT, _OFF_CPU = 10, "offcpu-time"
 _KIND_MASK = 0xFFFFFFFF  # of the config of a hardware event: above it the kind of core
 _CPU, _OFFCPU, _FAULT, _NOT_SHOWN = *map(SAMPLE_KINDS.index, ("cpu", "offcpu", "fault")), -1
 _USER, _KERNEL, _PREEMPTED, _OTHER = map(SAMPLE_STATES.index, ("user", "kernel", "preempted", "other"))
 _CLOCKS = {0: "CLOCK_REALTIME", 1: "CLOCK_MONOTONIC", 4: "CLOCK_MONOTONIC_RAW", 7: "CLOCK_BOOTTIME", 11: "CLOCK_TAI"}
 _OWN_CLOCK = "perf's own clock"
+# So long perf may work on its file when the last sample was taken: looking for builds, writing it.
+_LATER_S = 60
 
 
 def recognises(head: bytes) -> bool:
@@ -44,14 +54,16 @@ def read(path: Path) -> Imported:
     decoded = rec.decoded(file)
     known = threads(file)
     samples = decoded.samples
+    samples.time, untimed = with_times(samples.time)
     track = known.tracks(samples.tid, samples.pid, samples.time)
-    found = stacks(file, decoded, known, known.spaces_of(samples.pid, samples.time))
+    spaces = known.spaces_of(samples.pid, samples.time)
+    found = stacks(file, decoded, known, spaces, _zero_s(path, file, samples))
     kinds = _kinds(file)
-    problems = _file_problems(path, file, decoded)
+    problems = _file_problems(path, file, decoded) + untimed
     of_event = np.array(kinds, np.int8)[samples.event]
     shown = np.flatnonzero((of_event >= 0) & ~_is_wait(file, samples))
     pieces = [_columns(file, samples, kinds, track, found.of_sample, shown)]
-    pauses = waits(file, decoded, {one.tid: one.end_ns for one in known.threads if one.end_ns is not None})
+    pauses = waits(file, decoded, known)
     if len(pauses.tid):
         pieces.append(_wait_columns(pauses, samples, known, track, found.of_sample))
     columns = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
@@ -81,7 +93,7 @@ def _kinds(file: perf_file.PerfFile) -> list[int]:
         rank, kind = 0, _NOT_SHOWN
         if event.type == perf_file.SOFTWARE and event.config in _FAULTS:
             kind = _FAULT
-        elif is_switch(event, formats) or _is_off_cpu(event):
+        elif is_switch(event, formats) or is_off_cpu_event(event):
             kind = _OFFCPU
         elif event.type == perf_file.SOFTWARE:
             rank = {_CPU_CLOCK: 5, _TASK_CLOCK: 4}.get(event.config, 0)
@@ -93,14 +105,23 @@ def _kinds(file: perf_file.PerfFile) -> list[int]:
         ranks.append(rank if event.sample_type & rec.TID else 0)
     best = max(ranks, default=0)
     chosen = [number for number, rank in enumerate(ranks) if rank == best > 0]
-    for number in chosen if best == 3 else chosen[:1]:
+    for number in _counted_once(file, chosen) if best == 3 else chosen[:1]:
         kinds[number] = _CPU
     return kinds
 
 
-def _is_off_cpu(event: perf_file.Event) -> bool:
-    """Whether an event is that of `perf record --off-cpu`, whose periods are durations."""
-    return event.type == perf_file.SOFTWARE and event.config == _BPF_OUTPUT and event.name.startswith(_OFF_CPU)
+def _counted_once(file: perf_file.PerfFile, chosen: list[int]) -> list[int]:
+    """Of these events, all cycles, those that count nothing twice: the widest on each kind of core, and what that
+    leaves out."""
+    found = []
+    known: dict[int, set[tuple[str, str]]] = {}
+    for number in sorted(chosen, key=lambda number: -len(file.events[number].counted())):
+        event = file.events[number]
+        counted = known.setdefault(event.config & ~_KIND_MASK, set())
+        if not counted & event.counted():
+            counted |= event.counted()
+            found.append(number)
+    return found
 
 
 def _is_wait(file: perf_file.PerfFile, samples: rec.Samples) -> np.ndarray:
@@ -123,11 +144,13 @@ def _columns(
         if kinds[number] == _CPU:
             weight[mine] = _weights(file.events[number], chosen.taken(mine))
         elif kinds[number] == _OFFCPU:
-            weight[mine] = chosen.period[mine]
+            weight[mine] = np.maximum(chosen.period[mine], 0)
     in_kernel = (chosen.mode == rec.MODE_KERNEL) & (kind == _CPU)
     state = np.where(kind == _OFFCPU, _OTHER, np.where(in_kernel, _KERNEL, _USER)).astype(np.int8)
+    began = off_cpu_began(chosen.time, weight, samples.time)
     return {
-        "at_ns": chosen.time, "track": track[rows], "stack": stack[rows], "weight_ns": weight,
+        "at_ns": np.where(kind == _OFFCPU, began, chosen.time), "track": track[rows], "stack": stack[rows],
+        "weight_ns": weight,
         "count": np.where(kind == _FAULT, np.maximum(chosen.period, 1), 1),
         "kind": kind, "state": state,
         "idle": (chosen.tid == 0) & (kind == _CPU), "exact": kind == _OFFCPU,
@@ -190,6 +213,15 @@ def _about(file: perf_file.PerfFile) -> Imported:
     if at is not None and clock:
         content.realtime_ns, content.realtime_at_ns = at[1], at[2]
     return content
+
+
+def _zero_s(path: Path, file: perf_file.PerfFile, samples: rec.Samples) -> float:
+    """What CLOCK_REALTIME said at zero of the file's clock. Where that is not told, it is taken from when the file was
+    written, and earlier than it was."""
+    at, last_ns = file.clock(), int(samples.time.max(initial=0))
+    if at is not None:
+        return (at[1] - at[2]) / 1e9
+    return path.stat().st_mtime - last_ns / 1e9 - _LATER_S if last_ns else 0.0
 
 
 def _lost(file: perf_file.PerfFile) -> list[tuple[int, int]]:

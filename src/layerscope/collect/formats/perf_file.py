@@ -43,8 +43,8 @@ _HARDWARE = ("cycles", "instructions", "cache-references", "cache-misses", "bran
 _SOFTWARE = ("cpu-clock", "task-clock", "page-faults", "context-switches", "cpu-migrations", "minor-faults",
              "major-faults", "alignment-faults", "emulation-faults", "dummy", "bpf-output")  # fmt: skip
 HARDWARE, SOFTWARE, TRACEPOINT = 0, 1, 2
-_FLAGS = {"exclude_user": 4, "exclude_kernel": 5, "freq": 10, "sample_id_all": 18, "exclude_callchain_user": 22,
-          "use_clockid": 25}  # fmt: skip
+_FLAGS = {"exclude_user": 4, "exclude_kernel": 5, "exclude_hv": 6, "freq": 10, "sample_id_all": 18, "exclude_host": 19,
+          "exclude_guest": 20, "exclude_callchain_user": 22, "use_clockid": 25}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -66,6 +66,14 @@ class Event:
     def has(self, flag: str) -> bool:
         """Whether a flag of perf_event_attr is set: one of _FLAGS."""
         return bool(self.flags >> _FLAGS[flag] & 1)
+
+    def counted(self) -> set[tuple[str, str]]:
+        """Where it counts: on whose side, and of which machine."""
+        return {
+            (side, machine)
+            for side in ("user", "kernel", "hv") if not self.has(f"exclude_{side}")
+            for machine in ("host", "guest") if not self.has(f"exclude_{machine}")
+        }  # fmt: skip
 
 
 @dataclass(slots=True)

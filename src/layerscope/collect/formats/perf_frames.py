@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from layerscope import places
+from layerscope.collect import jit_maps
 from layerscope.collect.formats import perf_file
 from layerscope.collect.formats import perf_records as rec
-from layerscope.collect.formats.perf_threads import ANONYMOUS, Mapping, Object, Threads, builds_of
+from layerscope.collect.formats.perf_threads import ANONYMOUS, Mapping, Object, Space, Threads, builds_of
 from layerscope.collect.formats.stack_tree import JIT, KERNEL, UNKNOWN, Frames, StackTree, unnamed
 from layerscope.host import libraries
 
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
 _KERNEL_OBJECTS = ("[kernel", "[guest.kernel")
 # Instead of the number of a file.
 _IN_NO_FILE, _NOWHERE = -1, -2
-_PT_LOAD = 1
-_PAGE = 4096
+_PT_LOAD, _PF_X = 1, 1
 
 
 @dataclass(slots=True)
@@ -50,8 +51,11 @@ class _Addresses:
     is_kernel: np.ndarray
 
 
-def stacks(file: perf_file.PerfFile, decoded: rec.Decoded, threads: Threads, space: np.ndarray) -> Stacks:
-    """The stacks of all samples; `space` is whose mappings each had, as `Threads.spaces_of` gives it."""
+def stacks(
+    file: perf_file.PerfFile, decoded: rec.Decoded, threads: Threads, space: np.ndarray, zero_s: float
+) -> Stacks:
+    """The stacks of all samples; `space` is whose mappings each had, as `Threads.spaces_of` gives it. `zero_s`: what
+    CLOCK_REALTIME said at zero of the file's clock, or earlier."""
     samples = decoded.samples
     tails, tail = np.unique(samples.tail, return_inverse=True)
     first = np.unique(space.astype(np.int64) << 32 | samples.chain, return_inverse=True)
@@ -61,7 +65,7 @@ def stacks(file: perf_file.PerfFile, decoded: rec.Decoded, threads: Threads, spa
     found = _addresses(
         decoded.chains, owner & 0xFFFFFFFF, owner >> 32, tails[ending >> 3].astype(np.uint64), ending & 7
     )
-    named = _Named(file, threads)
+    named = _Named(file, threads, zero_s)
     numbers = named.numbers(found)
     tree = StackTree()
     # From the outside in, and no two frames of the kernel behind each other that nobody knows.
@@ -109,6 +113,7 @@ class _Named:
 
     file: perf_file.PerfFile
     threads: Threads
+    zero_s: float
     frames: Frames = field(default_factory=Frames)
     kernel: int = 0
     _is_here: bool = False
@@ -129,11 +134,10 @@ class _Named:
         object_, offset = np.full(len(numbers), -1, np.int64), np.zeros(len(numbers), np.uint64)
         for space, mine_ in rec.groups(found.space[user]):
             rows = user[mine_]
-            mappings = sorted(self.threads.spaces[space].mappings.values(), key=lambda one: one.start)
+            mappings = self.threads.spaces[space].mappings
             object_[rows], offset[rows] = _placed(mappings, found.address[rows], objects)
             rows = rows[object_[rows] < 0]
-            pid, is_mapped = self.threads.spaces[space].pid, object_[rows] == _IN_NO_FILE
-            numbers[rows] = self._jit(pid, found.address[rows], is_mapped)
+            numbers[rows] = self._jit(self.threads.spaces[space], found.address[rows], object_[rows] == _IN_NO_FILE)
         placed = user[object_[user] >= 0]
         by_number = list(objects)
         for number, chosen in rec.groups(object_[placed]):
@@ -159,16 +163,18 @@ class _Named:
         ]  # fmt: skip
         return np.array(numbers, np.int64)[row]
 
-    def _jit(self, pid: int, address: np.ndarray, is_mapped: np.ndarray) -> np.ndarray:
+    def _jit(self, space: Space, address: np.ndarray, is_mapped: np.ndarray) -> np.ndarray:
         """Frames of code that lies in no file; what made it may have told its names in perf-PID.map.
 
         What is not even mapped is no code: what a function without a frame pointer had in its place.
         """
         addresses, first, row = np.unique(address, return_index=True, return_inverse=True)
         texts = [""] * len(addresses)
-        names = Path(f"/tmp/perf-{pid}.map")
-        if self._is_here and names.is_file():
-            texts = list(self.symbols.jit(names, addresses).name)
+        if self._is_here and len(addresses):
+            began_s = self.zero_s + self.threads.processes[space.process].start_ns / 1e9
+            with tempfile.TemporaryDirectory() as folder:
+                names = jit_maps.take_one(space.pid, Path(folder), began_s)
+                texts = list(self.symbols.jit(names, addresses).name)
         numbers = [
             self.frames.add("native", text or JIT, object=JIT, address=place)
             if text or is_code
@@ -180,21 +186,27 @@ class _Named:
     def _kernel(self, address: np.ndarray) -> np.ndarray:
         """Frames of the kernel; one for all of it where its functions are not known."""
         addresses, row = np.unique(address, return_inverse=True)
-        shift = self._kernel_shift()
         texts = [""] * len(addresses)
-        if len(addresses) and shift is not None:
-            texts = list(self.symbols.kernel(addresses + np.uint64(shift & (1 << 64) - 1)).name)
+        moved = self._kernel_moved() if len(addresses) else None
+        if moved is not None:
+            own, shift = moved
+            # A kernel that was started again has its modules elsewhere, each by another way.
+            known = np.flatnonzero((shift == 0) | (addresses >= own.start) & (addresses < own.end))
+            found = self.symbols.kernel(addresses[known] + np.uint64(shift & (1 << 64) - 1)).name
+            for place, text in zip(known.tolist(), found, strict=True):
+                texts[place] = text
         numbers = [self.frames.add("kernel", text, object=KERNEL) if text else self.kernel for text in texts]
         return np.array(numbers, np.int64)[row] if len(row) else np.zeros(0, np.int64)
 
-    def _kernel_shift(self) -> int | None:
-        """How much later the kernel lies now than when this was recorded; None: it is another kernel, or not told."""
+    def _kernel_moved(self) -> tuple[Mapping, int] | None:
+        """Where the kernel was when this was recorded, and how much later it lies now; None: it is another kernel, or
+        not told."""
         own = next((one for one in self.threads.kernel if one.object.path.startswith(_KERNEL_OBJECTS)), None)
         if own is None or not _is_this_kernel(self.file.build_ids, self.file.text(perf_file.OSRELEASE)):
             return None
         symbol = own.object.path.rpartition("]")[2]
         place = _kernel_symbol(symbol) if symbol else own.offset
-        return place - own.offset if place and own.offset else None
+        return (own, place - own.offset) if place and own.offset else None
 
     @property
     def symbols(self) -> Symbols:
@@ -248,10 +260,10 @@ def _as_symbols_count(path: str, offset: np.ndarray) -> np.ndarray:
             file.seek(at)
             table = file.read(size * count)
         for number in range(count):
-            kind, _, begin, virtual, _, length, _, _ = struct.unpack_from("<IIQQQQQQ", table, number * size)
-            # The kernel maps whole pages.
-            inside = (offset >= begin // _PAGE * _PAGE) & (offset < begin + length)
-            if kind == _PT_LOAD:
+            kind, flags, begin, virtual, _, length, _, _ = struct.unpack_from("<IIQQQQQQ", table, number * size)
+            # A page that code and data share is mapped for both: only what a segment itself has counts.
+            if kind == _PT_LOAD and flags & _PF_X:
+                inside = (offset >= begin) & (offset < begin + length)
                 address[inside] = offset[inside] - np.uint64(begin) + np.uint64(virtual)
     except (OSError, struct.error, OverflowError):
         pass

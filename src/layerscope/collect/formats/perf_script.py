@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layerscope.collect.formats import perf_waits
+from layerscope.collect.formats.perf_threads import Threads
 from layerscope.collect.formats.perf_weights import weights
 from layerscope.collect.formats.stack_tree import JIT, UNKNOWN, Frames, StackTree, unnamed
 from layerscope.collect.formats.text_chunks import chunks, lines_of, taken
@@ -58,12 +59,18 @@ _NO_MODULE = ("[unknown]", "[vdso]", "[vsyscall]", "[heap]", "[stack]", "[anon]"
 _MAP = re.compile(r"/perf-\d+\.map$|^//anon|^\[anon|^/memfd:|^/dev/zero")
 _ADDRESSES_OF_KERNEL = 0xFFFF800000000000
 _FREQUENCY = re.compile(rb"sample_freq \} = (\d+)|sample_freq = (\d+)|perf record [^\n]*?-F\s*(\d+)")
-_SWITCH = re.compile(rb"prev_pid=(\d+) .*?prev_state=(\S+) ==> .*?next_pid=(\d+)")
-_WOKEN = re.compile(rb"\bpid=(\d+)")
+# As the kernel prints them, and as the plugins of libtraceevent do: NAME:PID [PRIORITY].
+_SWITCH = re.compile(
+    rb"prev_pid=(\d+) .*?prev_state=(\S+) ==> .*?next_pid=(\d+)|"
+    rb":(\d+) \[-?\d+\] (\S+) ==> .*:(\d+) \[-?\d+\]"
+)
+_WOKEN = re.compile(rb"\bpid=(\d+)|:(\d+) \[-?\d+\]")
 _TAB, _HASH, _SPACE = (ord(character) for character in "\t# ")
 _USER, _KERNEL, _PREEMPTED, _OTHER = map(SAMPLE_STATES.index, ("user", "kernel", "preempted", "other"))
 _CPU, _OFFCPU, _FAULT = map(SAMPLE_KINDS.index, ("cpu", "offcpu", "fault"))
 _FAULTS = ("page-faults", "faults", "minor-faults", "major-faults")
+# More nanoseconds than a number of 64 bits has.
+_NO_SECONDS = (1 << 63) // 1_000_000_000
 _FIELDS = ("comm", "pid", "tid", "second", "fraction", "period", "event", "tail")
 
 
@@ -97,6 +104,7 @@ class _Text:
     example: str = ""
     frequency: float = 0.0
     untimed: int = 0
+    untold: int = 0
     _lines: dict[bytes, int] = field(default_factory=dict)
     _in_kernel: list[bool] = field(default_factory=list)
 
@@ -147,6 +155,7 @@ class _Text:
         self.untimed += int(np.count_nonzero(pc.binary_length(fields["second"]).to_numpy() == 0))
         fraction = fields["fraction"].cast(pa.string())
         time = seconds * 1_000_000_000 + _numbers(pc.utf8_rpad(fraction, 9, "0").cast(pa.binary()))
+        time[seconds >= _NO_SECONDS] = -1
         event, event_texts = _coded(fields["event"])
         known = [self.events.setdefault(text, len(self.events)) for text in event_texts]
         tail, tail_texts = _coded(fields["tail"])
@@ -238,6 +247,7 @@ class _Text:
         """Everything that was read."""
         none = np.zeros(0, np.int64)
         columns = {name: np.concatenate(parts or [none]) for name, parts in self.columns.items()}
+        columns["time"], untimed = perf_waits.with_times(columns["time"])
         stacks = self.tree.columns()
         names = [text.decode("utf-8", "replace") for text in self.events]
         kinds = [_kind(name) for name in names]
@@ -250,7 +260,7 @@ class _Text:
         ]
         return Imported(
             tracks=tracks, processes=processes, stacks=ImportedStacks(self.frames.columns, stacks, samples),
-            problems=self._problems(columns, names, kinds, chosen),
+            problems=self._problems(columns, names, kinds, chosen) + untimed,
         )  # fmt: skip
 
     def _processes(self) -> tuple[list[ImportedProcess], list[int]]:
@@ -269,12 +279,14 @@ class _Text:
         self, columns: dict[str, np.ndarray], stacks: dict[str, np.ndarray], names: list[str], kinds: list[int],
         chosen: int,
     ) -> dict[str, np.ndarray]:  # fmt: skip
-        """Columns of the table `samples`: CPU time and faults, then waits."""
+        """Columns of the table `samples`: CPU time, faults and waits with a length of their own, then other waits."""
         kind = np.array(kinds, np.int8)[columns["event"]] if kinds else np.zeros(0, np.int8)
-        shown = np.flatnonzero((columns["event"] == chosen) | (kind == _FAULT))
+        own = [number for number, name in enumerate(names) if perf_waits.is_off_cpu(name)]
+        shown = np.flatnonzero((columns["event"] == chosen) | (kind == _FAULT) | np.isin(columns["event"], own))
         kind, event = kind[shown], columns["event"][shown]
         period = columns["period"][shown]
-        weight = np.zeros(len(shown), np.int64)
+        is_wait = kind == _OFFCPU
+        weight = np.where(is_wait, np.maximum(period, 0), 0)
         mine = np.flatnonzero(event == chosen)
         told = period[mine] if len(mine) and (period[mine] >= 0).all() else None
         is_clock = bool(names) and chosen >= 0 and names[chosen].startswith(("cpu-clock", "task-clock"))
@@ -283,11 +295,14 @@ class _Text:
         stack = columns["stack"][shown]
         inner = np.append(stacks["frame"], -1)[stack]
         in_kernel = np.append(np.array(self._in_kernel, np.bool_), False)[inner] & (kind == _CPU)
+        began = perf_waits.off_cpu_began(time, weight, columns["time"])
         rows = {
-            "at_ns": time, "track": columns["track"][shown].astype(np.int64), "stack": stack, "weight_ns": weight,
+            "at_ns": np.where(is_wait, began, time), "track": columns["track"][shown].astype(np.int64),
+            "stack": stack, "weight_ns": weight,
             "count": np.where(kind == _FAULT, np.maximum(period, 1), 1), "kind": kind,
-            "state": np.where(in_kernel, _KERNEL, _USER).astype(np.int8), "idle": (tid == 0) & (kind == _CPU),
-            "exact": np.zeros(len(shown), np.bool_), "waker": np.full(len(shown), -1, np.int64),
+            "state": np.where(is_wait, _OTHER, np.where(in_kernel, _KERNEL, _USER)).astype(np.int8),
+            "idle": (tid == 0) & (kind == _CPU), "exact": is_wait & (period >= 0),
+            "waker": np.full(len(shown), -1, np.int64),
         }  # fmt: skip
         waiting = self._waits(columns, names, kinds)
         rows = {name: np.concatenate([values, waiting[name]]) for name, values in rows.items()}
@@ -297,27 +312,28 @@ class _Text:
     def _waits(self, columns: dict[str, np.ndarray], names: list[str], kinds: list[int]) -> dict[str, np.ndarray]:
         """Waits: from each switch to when the thread is seen again."""
         found, is_complete = perf_waits.Moments(), False
-        texts = list(self.tails)
         wakes = []
         for number, name in enumerate(names):
             rows = np.flatnonzero(columns["event"] == number)
             time, tid, tail = columns["time"][rows], columns["tid"][rows], columns["tail"][rows]
             bare = name.rpartition(":")[2]
             if bare == "sched_switch":
-                told = [_SWITCH.search(text) for text in texts]
-                before, after = (np.array([int(one[group]) if one else 0 for one in told])[tail] for group in (1, 3))
-                runnable = np.array([bool(one and one[2].startswith(b"R")) for one in told])[tail]
+                told = self._told(_SWITCH, tail)
+                before, after = (np.array([int(one[place]) if one else -1 for one in told])[tail] for place in (0, 2))
+                runnable = np.array([bool(one) and one[1].startswith(b"R") for one in told])[tail]
                 found.add(before, time, perf_waits.OUT, rows, runnable)
                 found.add(after, time, perf_waits.IN)
                 is_complete |= bool((before == 0).any())
             elif bare in perf_waits.WAKES:
-                woken = [_WOKEN.search(text) for text in texts]
-                wakes.append((np.array([int(one[1]) if one else 0 for one in woken])[tail], time, tid))
+                woken = [int(one[0]) if one else -1 for one in self._told(_WOKEN, tail)]
+                wakes.append((np.array(woken)[tail], time, tid))
+            elif perf_waits.is_off_cpu(name):
+                continue
             elif kinds[number] == _OFFCPU:
                 found.add(tid, time, perf_waits.OUT, rows)
             else:
                 found.add(tid, time, perf_waits.SEEN)
-        waits = perf_waits.paired(found, is_complete, {})
+        waits = perf_waits.paired(found, is_complete, Threads())
         waits.waker = perf_waits.wakers(waits, wakes)
         track_of = {int(tid or 0): track for track, (_, tid, _) in enumerate(self.tracks)}
         track = np.array([track_of.get(tid, -1) for tid in waits.tid.tolist()], np.int64)
@@ -336,6 +352,12 @@ class _Text:
             "waker": np.where(waits.waker > 0, waker, -1)[kept],
         }  # fmt: skip
 
+    def _told(self, pattern: re.Pattern[bytes], tail: np.ndarray) -> list[list[bytes]]:
+        """What each tail says in this form; nothing where it says something else, of which those of `tail` count."""
+        found = [pattern.search(text) for text in self.tails]
+        self.untold += int(np.count_nonzero(np.array([one is None for one in found])[tail]))
+        return [[word for word in one.groups() if word is not None] if one else [] for one in found]
+
     def _problems(
         self, columns: dict[str, np.ndarray], names: list[str], kinds: list[int], chosen: int
     ) -> list[Problem]:
@@ -352,6 +374,10 @@ class _Text:
             what = f"samples of other events than CPU time, faults and waits are not shown: {', '.join(left_out)}"
             remedy = "print them alone: perf script, with --filter or another file"
             found.append(Problem(STACKS, "perf_events", what, remedy, "these samples"))
+        if self.untold:
+            what = f"of {self.untold:,} switches and wakes the text does not say whose they are"
+            remedy = "let perf script print it: -F +trace"
+            found.append(Problem(STACKS, "perf_switches", what, remedy, "these waits, and who ended them"))
         if self.untimed:
             what = f"{self.untimed:,} samples have no time"
             found.append(Problem(STACKS, "no_times", what, "let perf script print them: -F +time", "when they were"))
@@ -405,7 +431,8 @@ def _kind(name: str) -> int:
     bare = name.partition(":")[0]
     if bare in _FAULTS:
         return _FAULT
-    return _OFFCPU if bare in ("context-switches", "cs", "offcpu-time") or name.endswith(":sched_switch") else _CPU
+    is_wait = bare in ("context-switches", "cs") or name.endswith(":sched_switch") or perf_waits.is_off_cpu(name)
+    return _OFFCPU if is_wait else _CPU
 
 
 def _cpu_event(names: list[str], kinds: list[int], counts: np.ndarray) -> int:

@@ -7,7 +7,8 @@ then on: a sample is looked up by number and time.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from layerscope.collect.formats.perf_file import PerfFile
 
 _KERNEL_PID = -1
 _MODE_KERNEL, _MODE_GUEST_KERNEL = 1, 4
+_MOST_ADDRESS = (1 << 64) - 1
 _U64 = struct.Struct("<QQQ").unpack_from
 _PIDS = struct.Struct("<ii").unpack_from
 # What has no file, and changes all the time: it does not make other mappings of a process.
@@ -47,25 +49,39 @@ class Mapping:
 
 @dataclass(slots=True)
 class Space:
-    """The mappings of a process from `start_ns` on. None of them overlap."""
+    """The mappings of a process from `start_ns` on, by where they start. None of them overlap."""
 
     pid: int
     process: int
     start_ns: int
-    mappings: dict[int, Mapping] = field(default_factory=dict)
+    mappings: list[Mapping] = field(default_factory=list)
+
+    def _overlapped(self, mapping: Mapping) -> slice:
+        """The place of those mappings that are where `mapping` comes."""
+        first = bisect_right(self.mappings, mapping.start, key=lambda one: one.end)
+        return slice(first, bisect_left(self.mappings, mapping.end, first, key=lambda one: one.start))
 
     def conflicts(self, mapping: Mapping) -> bool:
         """Whether something else was where `mapping` comes: a library that was loaded in place of another."""
-        known = self.mappings.get(mapping.start)
-        if known is not None:
-            return (known.object, known.offset) != (mapping.object, mapping.offset)
-        if mapping.object.path.startswith(ANONYMOUS):
-            return False
+        is_anonymous = mapping.object.path.startswith(ANONYMOUS)
         return any(
-            one.start < mapping.end and mapping.start < one.end and one.object != mapping.object
-            and not one.object.path.startswith(ANONYMOUS)
-            for one in self.mappings.values()
-        )  # fmt: skip
+            (one.object, one.offset) != (mapping.object, mapping.offset)
+            if one.start == mapping.start
+            else one.object != mapping.object and not is_anonymous and not one.object.path.startswith(ANONYMOUS)
+            for one in self.mappings[self._overlapped(mapping)]
+        )
+
+    def put(self, mapping: Mapping) -> None:
+        """Map it; of what was there stays what lies before and behind it."""
+        where = self._overlapped(mapping)
+        pieces = [mapping]
+        for one in self.mappings[where]:
+            if one.start < mapping.start:
+                pieces.insert(0, replace(one, end=mapping.start))
+            if one.end > mapping.end:
+                offset = (one.offset + mapping.end - one.start) & _MOST_ADDRESS
+                pieces.append(replace(one, start=mapping.end, offset=offset))
+        self.mappings[where] = pieces
 
 
 @dataclass(slots=True)
@@ -132,7 +148,7 @@ class Threads:
         is_again = known is not None and self.threads[known].end_ns is not None
         if pid != ppid and pid == tid and (pid not in self._process or is_again):
             self._process.pop(pid, None)
-            mappings = dict(self._space[ppid].mappings) if ppid in self._space else {}
+            mappings = list(self._space[ppid].mappings) if ppid in self._space else []
             self.process(pid, now_ns, ppid)
             self._space[pid].mappings = mappings
         if is_again:
@@ -151,11 +167,10 @@ class Threads:
         self.process(pid, now_ns)
         space = self._space[pid]
         if space.conflicts(mapping):
-            kept = {one.start: one for one in space.mappings.values()
-                    if one.end <= mapping.start or one.start >= mapping.end}  # fmt: skip
-            space = self._open_space(pid, now_ns)
-            space.mappings = kept
-        space.mappings[mapping.start] = mapping
+            before, space = space.mappings, self._open_space(pid, now_ns)
+            space.mappings = list(before)
+        if mapping.start < mapping.end:
+            space.put(mapping)
 
     def _open_space(self, pid: int, now_ns: int) -> Space:
         self._space[pid] = Space(pid, self._process[pid], now_ns)
@@ -168,6 +183,13 @@ class Threads:
             if thread not in self._thread:
                 self.thread(own, thread)
         return _at_time(tid, time, [(one.tid, one.start_ns) for one in self.threads])
+
+    def at(self, tid: np.ndarray, time: np.ndarray) -> np.ndarray:
+        """The thread that had each number at that time, an index into `threads`; -1: nothing tells of it."""
+        found: np.ndarray = np.where(
+            np.isin(tid, list(self._thread)), _at_time(tid, time, [(one.tid, one.start_ns) for one in self.threads]), -1
+        )
+        return found
 
     def spaces_of(self, pid: np.ndarray, time: np.ndarray) -> np.ndarray:
         """The mappings that each sample had, an index into `spaces`."""
@@ -238,15 +260,16 @@ def _take(found: Threads, type_: int, misc: int, content: bytes, now_ns: int, bu
 
 def _mapping(type_: int, misc: int, content: bytes, builds: dict[str, str]) -> Mapping:
     start, length, offset = _U64(content, 16)
+    end = min(start + length, _MOST_ADDRESS)
     if type_ == rec.MMAP:
         path = _text(content[40:])
-        return Mapping(start, start + length, offset, Object(path, builds.get(path, "")))
+        return Mapping(start, end, offset, Object(path, builds.get(path, "")))
     path = _text(content[72:])
     if misc & rec.MMAP_BUILD_ID:
         build = content[44 : 44 + min(content[40], 20)].hex()
-        return Mapping(start, start + length, offset, Object(path, build))
+        return Mapping(start, end, offset, Object(path, build))
     major, minor, inode = struct.unpack_from("<IIQ", content, 40)
-    return Mapping(start, start + length, offset, Object(path, builds.get(path, ""), major << 8 | minor, inode))
+    return Mapping(start, end, offset, Object(path, builds.get(path, ""), major << 8 | minor, inode))
 
 
 def builds_of(content: bytes) -> dict[str, str]:

@@ -16,6 +16,9 @@ import numpy as np
 from layerscope.collect.formats import perf_file
 from layerscope.collect.formats import perf_records as rec
 from layerscope.collect.formats.perf_file import PerfFile
+from layerscope.collect.formats.perf_threads import Threads
+from layerscope.model.events import Problem
+from layerscope.model.layers import STACKS
 
 # Fields of sched_switch and sched_wakeup where the file does not tell its own: name -> (offset, bytes).
 _KNOWN = {
@@ -30,7 +33,8 @@ _FIELD = re.compile(rb"field:[^;]*?(\w+)(?:\[\d*\])?;\s*offset:(\d+);\s*size:(\d
 _STATES = 0xFF
 _NEEDED = {name: set(fields) for name, fields in _KNOWN.items()}
 WAKES = ("sched_wakeup", "sched_waking", "sched_wakeup_new")
-_CONTEXT_SWITCHES = 3
+_CONTEXT_SWITCHES, _BPF_OUTPUT = 3, 10
+_OFF_CPU = "offcpu-time"
 OUT, IN, SEEN = 0, 1, 2
 
 
@@ -85,6 +89,39 @@ def is_switch(event: perf_file.Event, known: Formats) -> bool:
     )
 
 
+def is_off_cpu(name: str) -> bool:
+    """Whether an event of this name is that of `perf record --off-cpu`: its periods are how long waits were."""
+    return name.partition(":")[0] == _OFF_CPU
+
+
+def is_off_cpu_event(event: perf_file.Event) -> bool:
+    """The same of an event in perf.data."""
+    return event.type == perf_file.SOFTWARE and event.config == _BPF_OUTPUT and is_off_cpu(event.name)
+
+
+def off_cpu_began(time: np.ndarray, dur_ns: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """When such waits began: they are told when they end. None began before the first of all `times`."""
+    began: np.ndarray = np.maximum(time - dur_ns, times.min(initial=np.iinfo(np.int64).max))
+    return began
+
+
+def with_times(time: np.ndarray) -> tuple[np.ndarray, list[Problem]]:
+    """The times of samples, and what to say of those that have none: they get the last one.
+
+    perf writes the sums of short waits (--off-cpu) when it ends, with a time of ~0 << 32 that puts them behind all
+    others; as a signed number it is less than 0.
+    """
+    is_none = time < 0
+    count = int(np.count_nonzero(is_none))
+    if not count:
+        return time, []
+    what = f"{count:,} samples have no time of their own: perf writes sums of waits (--off-cpu) when it ends"
+    remedy = "record each switch: --switch-events, or -e sched:sched_switch"
+    return np.where(is_none, time.max(initial=0), time), [
+        Problem(STACKS, "perf_no_own_time", what, remedy, "when these waits were")
+    ]
+
+
 @dataclass(slots=True)
 class Moments:
     """What is known of threads in time: when they leave, come, or were seen on a CPU."""
@@ -108,9 +145,8 @@ class Moments:
         self.preempted.append(np.zeros(count, np.bool_) if preempted is None else preempted)
 
 
-def waits(file: PerfFile, decoded: rec.Decoded, end_of: dict[int, int]) -> Waits:
-    """All waits that `file` tells of. `end_of`: when threads ended, by tid: what they leave their CPU for then is no
-    wait."""
+def waits(file: PerfFile, decoded: rec.Decoded, threads: Threads) -> Waits:
+    """All waits that `file` tells of, whose threads are these."""
     known, samples = formats_of(file), decoded.samples
     found, is_complete = Moments(), False
     for records, rows in rec.of_type(file, rec.SWITCH, rec.SWITCH_CPU_WIDE):
@@ -135,9 +171,9 @@ def waits(file: PerfFile, decoded: rec.Decoded, end_of: dict[int, int]) -> Waits
             wakes.append((fields["pid"][samples.raw[rows]], samples.time[rows], samples.tid[rows]))
         elif is_switch(event, known):
             found.add(samples.tid[rows], samples.time[rows], OUT, rows)
-        elif not name:
+        elif not name and not is_off_cpu_event(event):
             found.add(samples.tid[rows], samples.time[rows], SEEN)
-    result = paired(found, is_complete, end_of)
+    result = paired(found, is_complete, threads)
     result.waker = wakers(result, wakes)
     return result
 
@@ -154,8 +190,9 @@ def _fields(raws: list[bytes], places: dict[str, tuple[int, int]]) -> dict[str, 
     return found
 
 
-def paired(found: Moments, is_complete: bool, end_of: dict[int, int]) -> Waits:
-    """Waits from when a thread left until it came."""
+def paired(found: Moments, is_complete: bool, threads: Threads) -> Waits:
+    """Waits from when a thread left until it came. What `threads` leave their CPU for when they ended is no wait, and
+    another one that has the number of one before it did not come back."""
     none = np.zeros(0, np.int64)
     tid, time = np.concatenate(found.tid or [none]), np.concatenate(found.time or [none])
     what, sample = np.concatenate(found.what or [none]), np.concatenate(found.sample or [none])
@@ -164,10 +201,10 @@ def paired(found: Moments, is_complete: bool, end_of: dict[int, int]) -> Waits:
     chosen = np.flatnonzero((tid > 0) & ~((what == SEEN) & is_complete))
     chosen = chosen[np.lexsort((time[chosen], tid[chosen]))]
     tid, time, what, sample, preempted = (one[chosen] for one in (tid, time, what, sample, preempted))
-    count = len(tid)
+    count, track = len(tid), threads.at(tid, time)
     is_out = what == OUT
     same = np.zeros(count, np.bool_)
-    same[1:] = tid[1:] == tid[:-1]
+    same[1:] = (tid[1:] == tid[:-1]) & (track[1:] == track[:-1])
     # A switch that two sources tell of is one wait; where some are not told, each is one.
     begins = is_out.copy()
     if is_complete:
@@ -179,13 +216,15 @@ def paired(found: Moments, is_complete: bool, end_of: dict[int, int]) -> Waits:
     stack[group[has_stack]] = sample[has_stack]
     forced = np.zeros(len(first), np.bool_)
     forced[group[is_out & preempted]] = True
-    following = _next(~is_out, tid)[first]
+    following = _next(~is_out, np.cumsum(~same))[first]
     if not is_complete:
         following = np.where((first + 1 < count) & (following == first + 1), following, -1)
-    last_ns = int(time.max(initial=0))
+    never_ns = np.iinfo(np.int64).max
+    limits = [never_ns if one.end_ns is None else one.end_ns for one in threads.threads]
+    limit = np.array([*limits, never_ns], np.int64)[track[first]]
     ended = following >= 0
-    end_ns = np.where(ended, time[following], last_ns if is_complete else time[first])
-    limit = np.array([end_of.get(one, np.iinfo(np.int64).max) for one in tid[first].tolist()], np.int64)
+    last = np.minimum(time.max(initial=0), limit) if is_complete else time[first]
+    end_ns = np.where(ended, time[following], last)
     kept = np.flatnonzero(time[first] < limit)
     exact = ended & (what[following] == IN) if count else ended
     dur_ns = np.maximum(end_ns - time[first], 0)

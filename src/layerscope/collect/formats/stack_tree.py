@@ -113,7 +113,11 @@ class StackTree:
     def columns(self) -> dict[str, np.ndarray]:
         """`parent` (-1: none), `frame` and `depth` of every stack. Nothing can be added any more."""
         self._levels.clear()
-        depth = [np.full(len(frame), depth, np.int32) for _, frame, depth in self._rows]
-        columns = {"parent": [row[0] for row in self._rows], "frame": [row[1] for row in self._rows], "depth": depth}
+        lengths = np.array([len(frame) for _, frame, _ in self._rows], np.int64)
+        columns = {"depth": np.repeat(np.array([depth for _, _, depth in self._rows], np.int32), lengths)}
+        parents, frames = [row[0] for row in self._rows], [row[1] for row in self._rows]
         self._rows.clear()
-        return {name: np.concatenate([np.zeros(0, np.int32), *columns.pop(name)]) for name in tuple(columns)}
+        for name, parts in (("parent", parents), ("frame", frames)):
+            columns[name] = np.concatenate([np.zeros(0, np.int32), *parts])
+            parts.clear()
+        return columns

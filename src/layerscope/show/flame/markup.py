@@ -82,15 +82,15 @@ def figure(picture: Picture, drawn: Drawn, is_file: bool) -> str:
     said = sentences(picture, drawn)
     rows = int(drawn.depth.max(initial=-1)) + 2
     height = TOP_PX + rows * ROW_PX + 14 + _NOTE_PX * len(said)
-    title = printable(picture.title)
+    title = _text(picture.title)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" id="layerscope-flame" width="{WIDTH_PX}" height="{height}" '
-        f'viewBox="0 0 {WIDTH_PX} {height}" role="group" aria-label="{_text(title)}">',
-        f"<title>{_text(title)}</title>",
+        f'viewBox="0 0 {WIDTH_PX} {height}" role="group" aria-label="{title}">',
+        f"<title>{title}</title>",
         f"<desc>{_text(_about(picture))}</desc>",
         f"<style>\n{css()}\n{read('viewer.css')}</style>" if is_file else "",
         '<rect class="page" width="100%" height="100%"/>',
-        f'<text class="title" x="10" y="26">{_text(title)}</text>',
+        f'<text class="title" x="10" y="26">{title}</text>',
         f'<text class="about" x="10" y="45">{_text(_about(picture))}</text>',
         f'<foreignObject id="tools" x="10" y="54" width="{WIDTH_PX - 20}" height="30"></foreignObject>',
         _key(picture.graph, drawn),
@@ -167,13 +167,13 @@ def _frame(graph: Graph, number: int) -> dict[str, Any]:
 
 
 def _about(picture: Picture) -> str:
-    parts = (printable(picture.command), whole(picture.graph), picture.chosen)
-    text = " · ".join(part for part in parts if part)
+    parts = (picture.command, whole(picture.graph), picture.chosen)
+    text = printable(" · ".join(part for part in parts if part))
     return text if len(text) <= _LINE_LETTERS else "…" + text[1 - _LINE_LETTERS :]
 
 
 def _text(words: str) -> str:
-    return escape(words).encode("utf-8", "backslashreplace").decode()
+    return escape(printable(words))
 
 
 def _frames(graph: Graph, drawn: Drawn) -> list[str]:

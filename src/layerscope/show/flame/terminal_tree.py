@@ -24,7 +24,7 @@ def text(picture: Picture, drawn: Drawn, width: int | None = None) -> str:
     graph = picture.graph
     about = [whole(graph), *([picture.chosen] if picture.chosen else [])]
     about += [f"change per {graph.compared.per}"] if graph.compared else []
-    lines = [printable(picture.title), "; ".join(about)]
+    lines = [printable(picture.title), printable("; ".join(about))]
     compared = f"{'change':>9}  " if graph.compared else ""
     lines.append(f"{'total':>7} {'own':>7} {'time' if graph.unit == NS else 'count':>10}  {compared}frame")
     below: dict[int, list[int]] = {}
