@@ -181,8 +181,8 @@ def test_a_session_that_is_killed_leaves_the_program_and_a_recording(busy: Busy)
     check_parents(busy.recorded())
 
 
-# Of a program that does nothing but small operators: some thousands of them.
-WRITTEN_BYTES = 30_000
+# Of a program that does nothing but small operators: many thousands of them, behind all names.
+WRITTEN_BYTES = 200_000
 
 
 def written(recording: Path) -> int:

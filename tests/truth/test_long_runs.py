@@ -19,7 +19,7 @@ from tests.recorded import ROOT, TIMEOUT_S, Recorded, ask, layerscope, open_run
 
 pytestmark = pytest.mark.slow
 
-STEPS, INSIDE = 6000, 20
+STEPS, INSIDE = 10_000, 20
 # Every operator is called so often in each step, and no other is.
 PROGRAM = f"""
 import torch
