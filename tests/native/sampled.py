@@ -5,6 +5,7 @@ Only the layout of native/samples.h is known here, and how CPython writes down l
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -235,12 +236,11 @@ def with_children(pid: int) -> Callable[[], list[int]]:
     """`pid` and the processes that it has started, as they are now."""
 
     def now() -> list[int]:
-        found = [pid]
-        for thread in Path(f"/proc/{pid}/task").glob("*/children"):
-            try:
-                found += [int(word) for word in thread.read_text().split()]
-            except OSError:
-                continue
+        found, threads = [pid], Path(f"/proc/{pid}/task")
+        with contextlib.suppress(OSError):  # it ends meanwhile
+            for tid in os.listdir(threads):
+                with contextlib.suppress(OSError):
+                    found += [int(word) for word in (threads / tid / "children").read_text().split()]
         return found
 
     return now
