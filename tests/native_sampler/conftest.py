@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from layerscope.collect.sampler import BINARY
-from tests.native.building import build_driver
+from tests.native.building import build, build_driver
 from tests.native_sampler.sampling import Sampling
 
 HERE = Path(__file__).parent
@@ -30,6 +30,13 @@ def known(native_agent: Path, perf_events: None) -> Iterator[Path]:
     assert BINARY.exists(), f"{BINARY} is not compiled: run `python3 dev.py native`"
     with folder_for_all() as folder:
         yield build_driver(folder, driver=HERE / "known.c").rename(folder / "known")
+
+
+@pytest.fixture(scope="session")
+def plain(perf_events: None) -> Iterator[Path]:
+    """The compiled plain.c, where every user can run it."""
+    with folder_for_all() as folder:
+        yield build(folder / "plain", [HERE / "plain.c"], "-O2", "-fomit-frame-pointer")
 
 
 @pytest.fixture

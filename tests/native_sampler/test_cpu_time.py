@@ -25,13 +25,6 @@ PERF_EVENT_OPEN, EACCES = "298", "13"  # of x86-64, which the sampler is for
 
 
 @pytest.fixture(scope="module")
-def plain(perf_events: None) -> Iterator[Path]:
-    """The compiled plain.c, where every user can run it."""
-    with folder_for_all() as folder:
-        yield build(folder / "plain", [HERE / "plain.c"], "-O2", "-fomit-frame-pointer")
-
-
-@pytest.fixture(scope="module")
 def hands_over(native_agent: Path, perf_events: None) -> Iterator[Path]:
     """The compiled hands_over.c."""
     with folder_for_all() as folder:

@@ -26,13 +26,6 @@ FLAGS = ("-O2", "-fomit-frame-pointer")
 
 
 @pytest.fixture(scope="module")
-def plain(perf_events: None) -> Iterator[Path]:
-    """The compiled plain.c, where every user can run it."""
-    with folder_for_all() as folder:
-        yield build(folder / "plain", [HERE / "plain.c"], *FLAGS)
-
-
-@pytest.fixture(scope="module")
 def plain_static(perf_events: None) -> Iterator[Path]:
     """The same with everything linked into it."""
     with folder_for_all() as folder:
