@@ -31,8 +31,10 @@ uint64_t sm_switched_ns(const sm_thread *t, uint64_t at_ns) {
 }
 
 /* It has used so much CPU time until now, as the system says, which may be a tick of its clock late. From now on its
- * switches tell all of it. */
+ * switches tell all of it, if it is known whether it is on a CPU. */
 void sm_count_from(sm_thread *t, uint64_t all_ns) {
+    if (!t->process->is_followed || (!t->in_ns && !t->out_ns))
+        return;
     uint64_t switched_ns = sm_switched_ns(t, sm.now_ns);
     t->copied_ns = all_ns > t->before_ns + switched_ns ? all_ns - switched_ns : t->before_ns;
     t->is_counted = 1;
@@ -41,12 +43,10 @@ void sm_count_from(sm_thread *t, uint64_t all_ns) {
 /* Of /proc/PID/task/TID/stat, behind the name: fields 10 minflt, 12 majflt, 14 utime, 15 stime (proc_pid_stat(5)). */
 static int read_stat(int32_t pid, int32_t tid, lt_account *into) {
     char text[1024];
-    if (sm_proc(text, sizeof text, "/proc/%d/task/%d/stat", pid, tid) <= 0)
-        return -1;
-    const char *at = strrchr(text, ')');
+    const char *at = sm_stat(text, sizeof text, pid, tid);
     uint64_t minor, major, user, system, tick_ns = 1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK);
     if (!at
-        || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %" SCNu64 " %*u %" SCNu64 " %*u %" SCNu64 " %" SCNu64, &minor,
+        || sscanf(at, " %*c %*d %*d %*d %*d %*d %*u %" SCNu64 " %*u %" SCNu64 " %*u %" SCNu64 " %" SCNu64, &minor,
                   &major, &user, &system) != 4)
         return -1;
     into->faults_minor = minor;
@@ -83,7 +83,7 @@ void sm_account(sm_thread *t, int is_last) {
         read_status(pid, t->tid, a, &is_blocked);
         t->accounted = t->switches + 1;
     }
-    if (ran && !t->is_counted && t->process->is_followed && (t->in_ns || t->out_ns))
+    if (ran && !t->is_counted)
         sm_count_from(t, ran);
     t->read_ns = t->out_ns ? ran : 0;
     t->read_at = t->switches;

@@ -22,8 +22,6 @@
 /* Whoever has the agent hands its area over in the first 20 ms of its CPU time. */
 #define LEAST_CPU_NS 20000000ull
 #define LEAST_AGE_NS 50000000ull
-/* Threads that nothing is known of are asked for less and less often: after this part of the time since it is so. */
-#define ASKED_AGAIN 8u
 #define MOST_PAGES 64u
 #define LEAST_PAGES 16u
 #define MOST_STACK 32768u
@@ -287,11 +285,10 @@ static void begin(sm_process *p) {
         uint64_t none;
         if (t->end_ns)
             continue;
-        if (!t->is_counted && !t->in_ns && !t->out_ns)
-            continue; /* it is asked again */
         if (!t->is_counted)
             sm_count_from(t, sm_ran_ns(p->pid, t->tid, &none, &none));
-        sm_rest(t, sm.now_ns, cpu_ns_at(t, sm.now_ns));
+        if (t->is_counted) /* others are asked again */
+            sm_rest(t, sm.now_ns, cpu_ns_at(t, sm.now_ns));
     }
     sm_space(p, 0); /* as long as it is there */
 }
@@ -303,20 +300,17 @@ static void ask(sm_thread *t) {
     if (!t->in_ns && !t->out_ns && t->asked_ns && ran_ns > t->asked_ns)
         t->in_ns = sm.now_ns;
     t->asked_ns = ran_ns;
-    if (!t->in_ns && !t->out_ns)
-        return;
     sm_count_from(t, ran_ns);
-    if (t->process->is_copied)
+    if (t->is_counted && t->process->is_copied)
         sm_rest(t, sm.now_ns, ran_ns);
 }
 
 static void ask_of(sm_process *p) {
-    if (!p->is_followed || sm.now_ns < p->next_ask_ns)
+    if (!p->is_followed || !sm_may_ask(p))
         return;
     for (sm_thread *t = p->threads; t; t = t->next)
         if (!t->is_counted && !t->end_ns)
             ask(t);
-    p->next_ask_ns = sm.now_ns + (sm.now_ns - p->asked_from_ns) / ASKED_AGAIN;
 }
 
 static int is_due(sm_process *p) {

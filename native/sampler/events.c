@@ -114,8 +114,7 @@ void sm_events_begin(sm_process *p) {
         if (p->has_events)
             sm_events_open(t);
         uint64_t base_ns = t->base_ns ? t->base_ns : sm_ran_ns(p->pid, t->tid, &none, &none);
-        if (sm.has_switches && (t->in_ns || t->out_ns))
-            sm_count_from(t, base_ns);
+        sm_count_from(t, base_ns);
         sm_rest(t, sm.now_ns, base_ns);
     }
 }

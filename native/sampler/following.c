@@ -207,9 +207,8 @@ int sm_follow_tick(void) {
     int found = 0;
     for (sm_process *p = sm_processes(); p; p = p->next) {
         uint64_t since_ns = sm.now_ns - p->asked_from_ns;
-        if (p->is_followed || p->end_ns || since_ns > PATIENCE_NS || sm.now_ns < p->next_ask_ns)
+        if (p->is_followed || p->end_ns || since_ns > PATIENCE_NS || !sm_may_ask(p))
             continue;
-        p->next_ask_ns = sm.now_ns + since_ns / 8;
         int failed = follow_again(p);
         if (since_ns > SAID_NS)
             say_not_followed(p, failed);

@@ -3,6 +3,7 @@
 #include "sampler.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,6 +28,14 @@ int sm_proc(char *into, size_t room, const char *format, ...) {
     return (int)bytes;
 }
 
+/* What stands behind the name in /proc/PID/task/TID/stat: a blank, then field 3 and so on (proc_pid_stat(5)). NULL: it
+ * cannot be read, and errno says why. */
+const char *sm_stat(char *into, size_t room, int32_t pid, int32_t tid) {
+    errno = 0;
+    const char *name = sm_proc(into, room, "/proc/%d/task/%d/stat", pid, tid) > 0 ? strrchr(into, ')') : NULL;
+    return name ? name + 1 : NULL;
+}
+
 /* How many threads the process has; `one` is called with each. */
 int sm_each_task(int32_t pid, void (*one)(int32_t pid, int32_t tid, void *of), void *of) {
     char path[48];
@@ -47,8 +56,8 @@ int sm_each_task(int32_t pid, void (*one)(int32_t pid, int32_t tid, void *of), v
  * began, those that it slept included. */
 uint64_t sm_started_ns(int32_t pid, int32_t tid) {
     char text[1024];
-    const char *at = sm_proc(text, sizeof text, "/proc/%d/task/%d/stat", pid, tid) > 0 ? strrchr(text, ')') : NULL;
-    for (int field = 2; at && field < 22; field++)
+    const char *at = sm_stat(text, sizeof text, pid, tid);
+    for (int field = 3; at && field < 22; field++)
         at = strchr(at + 1, ' ');
     if (!at)
         return 0;

@@ -128,7 +128,7 @@ struct sm_process {
     int has_handler; /* it had one for the signal of samples when it handed its area over */
     int is_left_alone; /* it has the signal for itself */
     int is_copied, has_tried_copies; /* copies.c */
-    uint64_t asked_from_ns, next_ask_ns; /* copies.c: since when something is not known of its threads */
+    uint64_t asked_from_ns, next_ask_ns; /* since when something is not known of its threads, and when to ask */
     sm_copy_event *copy_events; /* in the order of their ids */
     uint32_t copies;
     ls_space *space;
@@ -225,6 +225,7 @@ sm_thread *sm_thread_found(sm_process *process, int32_t tid, uint64_t at_ns, con
 void sm_thread_end(sm_thread *thread, uint64_t at_ns);
 void sm_exec(sm_process *process, uint64_t at_ns);
 void sm_scan(int32_t pid, int32_t ppid, uint64_t at_ns); /* a process that runs, its threads and its children */
+int sm_may_ask(sm_process *process);
 void sm_scan_threads(sm_process *process);
 void sm_sweep(int is_lost);   /* those whose end was not told */
 void sm_reap(void);    /* those that have ended and are told */
@@ -233,6 +234,7 @@ void sm_tell_who(void); /* rows that have changed */
 /* --- proc.c: small files --- */
 
 int sm_proc(char *into, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
+const char *sm_stat(char *into, size_t room, int32_t pid, int32_t tid);
 int sm_each_task(int32_t pid, void (*one)(int32_t pid, int32_t tid, void *of), void *of);
 uint64_t sm_started_ns(int32_t pid, int32_t tid); /* 0: it is gone */
 int sm_read_memory(void *pid, uint64_t address, void *into, size_t bytes); /* an ls_read; `pid`: of an int32_t */

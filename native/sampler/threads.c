@@ -83,7 +83,8 @@ sm_process *sm_process_begin(int32_t pid, int32_t ppid, uint64_t at_ns) {
         return NULL;
     sm_process **bucket = &processes[(uint32_t)pid % BUCKETS];
     *p = (sm_process){.by_pid = *bucket, .next = first, .number = sm.processes++, .pid = pid, .ppid = ppid,
-                      .start_ns = at_ns, .asked_from_ns = sm.now_ns, .is_stale = 1, .is_foreign = is_in_other_namespace(pid)};
+                      .start_ns = at_ns, .asked_from_ns = sm.now_ns, .is_stale = 1,
+                      .is_foreign = is_in_other_namespace(pid)};
     *bucket = p;
     if (first)
         first->previous = p;
@@ -166,12 +167,20 @@ void sm_exec(sm_process *old, uint64_t at_ns) {
 
 /* --- Those that run already --- */
 
+/* What is not known of a process is asked for less and less often: after an eighth of the time since it is so. */
+int sm_may_ask(sm_process *p) {
+    if (sm.now_ns < p->next_ask_ns)
+        return 0;
+    p->next_ask_ns = sm.now_ns + (sm.now_ns - p->asked_from_ns) / 8;
+    return 1;
+}
+
 /* Its end has been told, or is about to be: flag PF_EXITING of field 9 of /proc/PID/task/TID/stat. */
 static int is_leaving(int32_t pid, int32_t tid) {
     char text[256];
     unsigned flags = 0;
-    const char *at = sm_proc(text, sizeof text, "/proc/%d/task/%d/stat", pid, tid) > 0 ? strrchr(text, ')') : NULL;
-    return !at || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) != 1 || flags & 4;
+    const char *at = sm_stat(text, sizeof text, pid, tid);
+    return !at || sscanf(at, " %*c %*d %*d %*d %*d %*d %u", &flags) != 1 || flags & 4;
 }
 
 static void scan_thread(int32_t pid, int32_t tid, void *of) {
@@ -227,11 +236,8 @@ void sm_scan(int32_t pid, int32_t ppid, uint64_t at_ns) {
 
 static int has_ended(const sm_thread *t) {
     char text[256];
-    errno = 0;
-    if (sm_proc(text, sizeof text, "/proc/%d/task/%d/stat", t->process->pid, t->tid) <= 0)
-        return errno == ENOENT || errno == ESRCH;
-    const char *at = strrchr(text, ')');
-    return !at || strchr("ZX", at[2]);
+    const char *at = sm_stat(text, sizeof text, t->process->pid, t->tid);
+    return at ? !!strchr("ZX", at[1]) : errno == ENOENT || errno == ESRCH;
 }
 
 /* Where nobody tells of threads they are looked for; where records were lost, those that they told of. */
