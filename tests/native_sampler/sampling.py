@@ -197,6 +197,15 @@ class Sampling:
         said, _ = process.communicate(timeout=PATIENCE_S)
         return self.end(), [json.loads(line) for line in said.splitlines()]
 
+    def whole(self, *words: str) -> tuple[Sampled, int, str]:
+        """Run a program to its end: the file, which is as it must be, the program's number, and what it printed."""
+        process = self.start(*words)
+        out, _ = process.communicate(timeout=PATIENCE_S)
+        found = self.end()
+        check(found)
+        check_sums(found)
+        return found, process.pid, out
+
     def end(self) -> Sampled:
         """Close the socket; the file when the sampler has ended."""
         self._listener.close()

@@ -40,27 +40,17 @@ def sum_ns(rows: np.ndarray, with_stack: bool = False) -> int:
 def test_to_move_between_cpus_is_no_time_in_the_kernel(sampling: Callable[..., Sampling], plain: Path) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("there is one CPU here")
-    one = sampling()
-    process = one.start(str(plain), "moves", "900")
-    out, _ = process.communicate(timeout=PATIENCE_S)
-    found = one.end()
+    found, pid, out = sampling().whole(str(plain), "moves", "900")
 
-    check(found)
-    check_sums(found)
-    rows = found.of(process.pid, sampled.CPU)
+    rows = found.of(pid, sampled.CPU)
     assert abs(sum_ns(rows) - 900e6) < 45e6
     assert int(rows["kernel_ns"].sum()) < json.loads(out)["system_ns"] + 60e6
 
 
 @once_in_three
 def test_short_children_that_are_in_the_kernel_are_counted(sampling: Callable[..., Sampling], plain: Path) -> None:
-    one = sampling()
-    process = one.start(str(plain), "children", "200")
-    out, _ = process.communicate(timeout=PATIENCE_S)
-    found = one.end()
+    found, _, out = sampling().whole(str(plain), "children", "200")
 
-    check(found)
-    check_sums(found)
     children = [json.loads(line) for line in out.splitlines()]
     assert len(children) == 6
     for child in children:

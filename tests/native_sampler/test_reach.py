@@ -69,16 +69,11 @@ def cpu_of(found: Sampled, pid: int) -> np.ndarray:
 @once_in_three
 def test_a_program_in_c(sampling: Callable[..., Sampling], request, kind: str, user) -> None:
     program: Path = request.getfixturevalue(kind)
-    one = sampling(user)
-    process = one.start(str(program), "split", "1500")
-    out, _ = process.communicate(timeout=PATIENCE_S)
-    found = one.end()
+    found, pid, out = sampling(user).whole(str(program), "split", "1500")
 
-    check(found)
-    check_sums(found)
     assert found.codes() == set()
     said = json.loads(out)
-    rows = cpu_of(found, process.pid)
+    rows = cpu_of(found, pid)
     with_stack = rows[rows["stack"] != sampled.NONE]
     assert with_stack["weight_ns"].sum() > 0.3 * rows["weight_ns"].sum()
     seventy, thirty = (weight_in(found, rows, program, name) for name in ("seventy", "thirty"))
@@ -92,15 +87,10 @@ def test_a_program_in_c(sampling: Callable[..., Sampling], request, kind: str, u
 
 @once_in_three
 def test_its_threads_and_what_it_forks(sampling: Callable[..., Sampling], plain: Path) -> None:
-    one = sampling()
-    process = one.start(str(plain), "threads", "300")
-    out, _ = process.communicate(timeout=PATIENCE_S)
-    found = one.end()
+    found, pid, out = sampling().whole(str(plain), "threads", "300")
 
-    check(found)
-    check_sums(found)
-    for pid, threads in ((process.pid, 4), (json.loads(out)["child"], 1)):
-        rows = cpu_of(found, pid)
+    for number, threads in ((pid, 4), (json.loads(out)["child"], 1)):
+        rows = cpu_of(found, number)
         known = rows[rows["stack"] != sampled.NONE]
         assert len(np.unique(known["thread"])) == threads
         assert known["weight_ns"].sum() > 0.7 * threads * 300e6
@@ -158,13 +148,8 @@ def test_what_a_process_used_before_it_became_another_program_is_told_once(
 
 @once_in_three
 def test_its_page_faults(sampling: Callable[..., Sampling], plain: Path) -> None:
-    one = sampling()
-    process = one.start(str(plain), "faults", "300")
-    out, _ = process.communicate(timeout=PATIENCE_S)
-    found = one.end()
+    found, _, out = sampling().whole(str(plain), "faults", "300")
 
-    check(found)
-    check_sums(found)
     rows = found.samples[found.samples["kind"] == sampled.FAULT]
     measured = json.loads(out)["faults"]
     assert measured > 60_000
@@ -178,13 +163,8 @@ def test_its_page_faults(sampling: Callable[..., Sampling], plain: Path) -> None
 
 @once_in_three
 def test_a_pipeline_of_a_shell(sampling: Callable[..., Sampling], plain: Path) -> None:
-    one = sampling()
-    process = one.start("sh", "-c", f"{plain} writes 300 | {plain} reads 100")
-    process.communicate(timeout=PATIENCE_S)
-    found = one.end()
+    found, _, _ = sampling().whole("sh", "-c", f"{plain} writes 300 | {plain} reads 100")
 
-    check(found)
-    check_sums(found)
     assert weight_in(found, found.samples, plain, "seventy") > 0.5 * 0.7 * 400e6
     waits = found.samples[found.samples["kind"] == sampled.OFFCPU]
     assert waits["weight_ns"][waits["file"] == sampled.PIPE].sum() > 200e6
