@@ -11,6 +11,8 @@ from hypothesis import settings
 
 from layerscope.host import system_calls
 
+from tests.pace import Pace
+
 # How long an example takes is the machine's business.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
@@ -23,6 +25,10 @@ for number, handler in (
         signal.signal(number, handler)
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Pace(), "pace")
 
 
 @pytest.fixture(scope="session")
