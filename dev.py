@@ -12,8 +12,8 @@
 
 It runs on any Python from 3.8 on, to be able to say which Python is missing; layerscope itself needs 3.11.
 Environments live in .envs/: `tool` is ours, `program` stands for the user's, `old-numpy` for an old one of theirs,
-`trainers` for one with the libraries that write the training loop themselves, `numpy-tests` for one that can run
-NumPy's own tests, `torch-VERSION` for another PyTorch.
+`trainers` for one with the libraries that write the training loop themselves, `jax` for JAX, `numpy-tests` for one
+that can run NumPy's own tests, `torch-VERSION` for another PyTorch.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
+import every_test
 import native_build
 from native_build import Failure, NoCompiler
 
@@ -46,6 +47,8 @@ TORCH_SIZE = "183 MiB (192 MB) to download for its CPU build on Linux, about 1 G
 NUMPY_TESTS = ("numpy==2.4.6", "pytest>=9.2", "hypothesis>=6.170")
 
 TRAINERS = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
+
+JAX = "jax==0.10.2"
 
 # The oldest NumPy with a wheel for each Python; 1.23.5 is the one that old frameworks need.
 OLD_NUMPY = {(3, 10): "1.23.5", (3, 11): "1.23.5", (3, 12): "1.26.4", (3, 13): "2.1.0", (3, 14): "2.3.3"}
@@ -129,6 +132,7 @@ class Environment(NamedTuple):
     name: str
     requirements: tuple[str, ...]
     pip_options: tuple[str, ...] = ()
+    also: str = ""  # another environment of the same Python whose libraries it has too
 
     @property
     def folder(self) -> Path:
@@ -142,7 +146,7 @@ class Environment(NamedTuple):
 
     def stamp(self) -> str:
         """Changes when what has to be installed changes; kept in the environment after a complete installation."""
-        wanted = "\n".join(self.requirements)
+        wanted = "\n".join((*self.requirements, self.also))
         if any(requirement.startswith("-e") or requirement == str(ROOT) for requirement in self.requirements):
             # Of pyproject.toml only what pip reads: another lint rule is no reason to install again.
             wanted += (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("\n[tool.ruff]")[0]
@@ -178,13 +182,21 @@ def old_numpy_environment(index_url: str | None = None) -> tuple[Environment, st
     """A profiled program's environment with a NumPy that our own libraries do not import beside; and its Python."""
     python = find_python(newest_first=False)
     version = python_version(python) or (3, 11)
-    numpy = OLD_NUMPY.get(version, OLD_NUMPY[max(OLD_NUMPY)])
-    return Environment("old-numpy", (TORCH, f"numpy=={numpy}"), index_options(index_url)), python
+    numpy = f"numpy=={OLD_NUMPY.get(version, OLD_NUMPY[max(OLD_NUMPY)])}"
+    options = index_options(index_url)
+    if version == python_version(find_python()):
+        return Environment("old-numpy", (numpy,), options, also="program"), python
+    return Environment("old-numpy", (TORCH, numpy), options), python
 
 
 def trainers_environment(index_url: str | None = None) -> Environment:
-    """Hugging Face's and Lightning's trainers."""
-    return Environment("trainers", (TORCH, *TRAINERS), index_options(index_url))
+    """Hugging Face's and Lightning's trainers, with the program's torch."""
+    return Environment("trainers", TRAINERS, index_options(index_url), also="program")
+
+
+def jax_environment(index_url: str | None = None) -> Environment:
+    """JAX for the CPU, whose threads the agent does not know."""
+    return Environment("jax", (JAX,), index_options(index_url))
 
 
 def numpy_tests_environment(index_url: str | None = None) -> Environment:
@@ -198,17 +210,17 @@ def index_options(index_url: str | None) -> tuple[str, ...]:
 
 
 @contextmanager
-def lock() -> Iterator[None]:
+def lock(name: str) -> Iterator[None]:
     """One at a time: two of us installing into one environment would break it."""
     ENVS.mkdir(exist_ok=True)
-    with open(ENVS / "lock", "w", encoding="utf-8") as file:
+    with open(ENVS / f"{name}.lock", "w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def make(environment: Environment, python: str | None = None) -> str:
     """Makes the environment unless it is there; returns its Python."""
-    with lock():
+    with lock(environment.name):
         if environment.is_ready():
             return environment.python
         if not environment.works():
@@ -219,6 +231,8 @@ def make(environment: Environment, python: str | None = None) -> str:
                 [python, "-m", "venv", *options, str(environment.folder)],
                 f"could not make the environment {environment.folder}",
             )
+        if environment.also:
+            add_libraries(environment, ENVS / environment.also)
         say(f"installing into .envs/{environment.name}: {' '.join(environment.requirements)}")
         pip = [environment.python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
         pip += [] if sys.stderr.isatty() else ["--quiet"]  # progress is for people
@@ -229,6 +243,31 @@ def make(environment: Environment, python: str | None = None) -> str:
         )
         (environment.folder / "layerscope-stamp").write_text(environment.stamp(), encoding="utf-8")
     return environment.python
+
+
+def add_libraries(environment: Environment, other: Path) -> None:
+    """Puts the libraries of another environment after its own: a second torch would take minutes and a gigabyte."""
+    for libraries in other.glob("lib/python*/site-packages"):
+        own = environment.folder / libraries.relative_to(other)
+        if own.is_dir():
+            (own / "other-environment.pth").write_text(f"{libraries}\n", encoding="utf-8")
+
+
+def make_all(environments: list[tuple[Environment, str | None]]) -> list[str]:
+    """Makes environments beside each other, after the one whose libraries they have; returns their Pythons."""
+    with ThreadPoolExecutor(len(environments)) as at_once:
+        made = {}
+        for environment, python in environments:
+            before = made.get(environment.also)
+            made[environment.name] = at_once.submit(make_after, before, environment, python)
+        return [future.result() for future in made.values()]
+
+
+def make_after(before: Future[str] | None, environment: Environment, python: str | None) -> str:
+    """Makes an environment when another one is there."""
+    if before:
+        before.result()
+    return make(environment, python)
 
 
 def run_or_fail(command: list[str], sentence: str) -> None:
@@ -316,22 +355,22 @@ def ask_for_torch(yes: bool) -> None:
 
 def setting(index_url: str | None, whole: bool) -> tuple[str, dict[str, str]]:
     """Makes what the quick tests need, or all of them; returns our Python and the tests' environment variables."""
-    tool = make(tool_environment(development=True))
-    variables = {"LAYERSCOPE_TEST_PYTHON": make(program_environment(index_url))}
+    wanted: dict[str, tuple[Environment, str | None]] = {
+        "LAYERSCOPE_TEST_PYTHON": (program_environment(index_url), None)
+    }
     if whole:
-        variables["LAYERSCOPE_TEST_OLD_NUMPY_PYTHON"] = make(*old_numpy_environment(index_url))
-        variables["LAYERSCOPE_TEST_TRAINERS_PYTHON"] = make(trainers_environment(index_url))
-        variables["LAYERSCOPE_TEST_NUMPY_PYTHON"] = make(numpy_tests_environment(index_url))
+        wanted["LAYERSCOPE_TEST_OLD_NUMPY_PYTHON"] = old_numpy_environment(index_url)
+        wanted["LAYERSCOPE_TEST_TRAINERS_PYTHON"] = (trainers_environment(index_url), None)
+        wanted["LAYERSCOPE_TEST_NUMPY_PYTHON"] = (numpy_tests_environment(index_url), None)
+        wanted["LAYERSCOPE_TEST_JAX_PYTHON"] = (jax_environment(index_url), None)
+    tool, *pythons = make_all([(tool_environment(development=True), None), *wanted.values()])
+    variables = dict(zip(wanted, pythons))
     try:
         compile_native(tool)
     except NoCompiler as failure:
         say(str(failure))
         variables["LAYERSCOPE_TEST_NO_AGENT"] = str(failure)
     return tool, {**os.environ, **variables}
-
-
-# Folders of tests that run beside the others: about half of the time of the slow ones.
-BESIDE = ("truth", "native", "native_sampler", "native_interface", "stress")
 
 
 def test(options: argparse.Namespace) -> int:
@@ -350,41 +389,7 @@ def test(options: argparse.Namespace) -> int:
     pytest = [tool, "-m", "pytest", *options.arguments]
     if options.arguments:
         return subprocess.run(pytest, cwd=ROOT, env=variables, check=False).returncode
-    return every_test(pytest, variables)
-
-
-def every_test(pytest: list[str], variables: dict[str, str]) -> int:
-    """The quick tests, then the slow ones in two processes: they wait more than they compute. What failed among others
-    is run once more, alone: what fails twice has failed, and what does not is named."""
-    folders = [f"tests/{name}" for name in BESIDE]
-    parts = {
-        "quick": ["-m", "not slow"],
-        "beside": ["-m", "slow", *folders],
-        "slow": ["-m", "slow", *(f"--ignore={folder}" for folder in folders)],
-    }
-    commands = {name: [*pytest, "-o", f"cache_dir=.pytest_cache/{name}", *part] for name, part in parts.items()}
-
-    def run(name: str, *more: str) -> int:
-        return subprocess.run([*commands[name], *more], cwd=ROOT, env=variables, check=False).returncode
-
-    statuses = {"quick": run("quick")}
-    with tempfile.TemporaryFile() as out:
-        with subprocess.Popen(
-            commands["beside"], cwd=ROOT, env=variables, stdout=out, stderr=subprocess.STDOUT
-        ) as beside:
-            statuses["slow"] = run("slow")
-        statuses["beside"] = beside.returncode
-        out.seek(0)
-        sys.stdout.write(out.read().decode("utf-8", "replace"))
-        sys.stdout.flush()
-    some_failed = 1  # pytest's status; others say that it could not go on
-    for name, status in statuses.items():
-        if status == some_failed:
-            say(f"running once more, alone, what failed of the {name} tests")
-            statuses[name] = run(name, "--last-failed", "--last-failed-no-failures=none", "--maxfail=9")
-            if not statuses[name]:
-                say(f"what failed of the {name} tests (named above) passed when it was alone: mend it nevertheless")
-    return max(statuses.values(), key=abs)
+    return every_test.run(pytest, ROOT, variables, say)
 
 
 def check(options: argparse.Namespace) -> int:
@@ -394,7 +399,7 @@ def check(options: argparse.Namespace) -> int:
         ["ruff", "check", "."],
         ["ruff", "format", "--check", "."],
         ["mypy", "--strict"],
-        ["pytest", "-q", "-m", "not slow"],
+        ["pytest", "-q", *every_test.IN_PARALLEL, "-m", "not slow and not alone"],
     ]
     failed = []
     for module, *arguments in commands:

@@ -5,10 +5,12 @@ Python's standard library alone, on any Python from 3.8 on.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable, Iterator, List, NamedTuple
 
@@ -135,12 +137,42 @@ def compile_part(build: Build, part: Part, compiler: list[str], files: list[Path
     unfinished = build.out / f"{part.target}.{os.getpid()}"
     name = " ".join(word for word in compiler if not word.startswith("-"))
     build.say(f"compiling native/{where.name} with {name}")
-    command = [*compiler, *part.options, "-I", str(build.sources), "-o", str(unfinished), *map(str, files)]
+    failed = f"native/{where.name} does not compile with {name} (its words are above)"
+    with ThreadPoolExecutor(os.cpu_count()) as at_once:
+        objects = list(at_once.map(lambda file: compile_object(build, compiler, file), files))
+    if not all(objects):
+        raise Failure(failed)
+    link = [*compiler, *part.options, "-o", str(unfinished), *map(str, objects), *part.libraries]
     environment = compiler_environment(build.cache)
-    if subprocess.run([*command, *part.libraries], stdout=2, check=False, env=environment).returncode:
+    if subprocess.run(link, stdout=2, check=False, env=environment).returncode:
         unfinished.unlink(missing_ok=True)
-        raise Failure(f"native/{where.name} does not compile with {name} (its words are above)")
+        raise Failure(failed)
     unfinished.replace(build.out / part.target)
+
+
+def compile_object(build: Build, compiler: list[str], file: Path) -> Path | None:
+    """The object of one C file; None where it does not compile. Agent and library have many files in common, so an
+    object whose text after the preprocessor is known is not compiled again."""
+    command = [*compiler, "-I", str(build.sources)]
+    environment = compiler_environment(build.cache)
+    text = subprocess.run([*command, "-E", str(file)], stdout=subprocess.PIPE, check=False, env=environment)
+    if text.returncode:
+        return None
+    known_by = hashlib.sha256(" ".join(compiler).encode() + text.stdout).hexdigest()
+    folder = build.cache.with_name("objects")
+    made = folder / f"{file.stem}-{known_by[:32]}.o"
+    if made.exists():
+        return made
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = made.with_suffix(f".{os.getpid()}")
+    compiled = subprocess.run(
+        [*command, "-c", "-o", str(unfinished), str(file)], stdout=2, check=False, env=environment
+    )
+    if compiled.returncode:
+        unfinished.unlink(missing_ok=True)
+        return None
+    unfinished.replace(made)
+    return made
 
 
 def place_sources(build: Build) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from layerscope.host import system_calls
-
 from tests.pace import Pace
 
 # How long an example takes is the machine's business.
@@ -31,6 +31,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Pace(), "pace")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves repetitions to `dev.py stress`, and puts the files first that take long: the end would wait for them."""
+    if not os.environ.get("LAYERSCOPE_TEST_STRESS"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("stress")])
+        items[:] = [item for item in items if not item.get_closest_marker("stress")]
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
+
+
 @pytest.fixture(scope="session")
 def program_python() -> str:
     """The Python of an environment with PyTorch and NumPy and nothing of ours."""
@@ -47,6 +56,12 @@ def old_numpy_python() -> str:
 def trainers_python() -> str:
     """The Python of an environment with PyTorch, transformers, accelerate and lightning."""
     return _python_from("LAYERSCOPE_TEST_TRAINERS_PYTHON")
+
+
+@pytest.fixture(scope="session")
+def jax_python() -> str:
+    """The Python of an environment with JAX for the CPU."""
+    return _python_from("LAYERSCOPE_TEST_JAX_PYTHON")
 
 
 @pytest.fixture(scope="session")

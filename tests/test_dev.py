@@ -19,6 +19,7 @@ import pytest
 DEV = Path(__file__).resolve().parent.parent / "dev.py"
 
 BUILD = DEV.with_name("native_build.py")
+TESTS = DEV.with_name("every_test.py")
 
 FakeProgram = Callable[[str, str], Path]
 
@@ -63,12 +64,12 @@ def fake_program(empty_path: Path) -> FakeProgram:
     return make
 
 
-@pytest.mark.parametrize("file", [DEV, BUILD], ids=["dev", "native_build"])
+@pytest.mark.parametrize("file", [DEV, BUILD, TESTS], ids=lambda file: file.stem)
 def test_dev_parses_under_python_3_8(file: Path) -> None:
     ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 8))
 
 
-@pytest.mark.parametrize("file", [DEV, BUILD], ids=["dev", "native_build"])
+@pytest.mark.parametrize("file", [DEV, BUILD, TESTS], ids=lambda file: file.stem)
 def test_dev_imports_the_standard_library_only(file: Path) -> None:
     imported = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -77,7 +78,7 @@ def test_dev_imports_the_standard_library_only(file: Path) -> None:
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").split(".")[0])
 
-    assert imported <= {*sys.stdlib_module_names, "native_build"}
+    assert imported <= {*sys.stdlib_module_names, "every_test", "native_build"}
 
 
 def test_dev_names_no_package_index_and_pins_torch() -> None:
@@ -119,11 +120,36 @@ def test_a_newer_python_on_path_is_taken_when_ours_is_too_old(
     assert dev.find_python() == str(good)
 
 
+def test_old_numpy_has_the_torch_of_the_program_where_their_python_is_the_same(
+    dev: ModuleType, fake_program: FakeProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(fake_program("python3", "echo 3 11")))
+
+    environment, _ = dev.old_numpy_environment()
+
+    assert environment.requirements == ("numpy==1.23.5",)
+    assert environment.also == "program"
+
+
+def test_libraries_of_another_environment_come_after_its_own(dev: ModuleType, steps: list[list[str]]) -> None:
+    for name in ("program", "trainers"):
+        (dev.ENVS / name / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    program = dev.Environment("program", ("a",)), "/some/python3"
+    trainers = dev.Environment("trainers", ("b",), also="program"), "/some/python3"
+
+    pythons = dev.make_all([program, trainers])
+
+    assert pythons == [str(dev.ENVS / name / "bin" / "python") for name in ("program", "trainers")]
+    assert [command[-1] for command in steps if "install" in command] == ["a", "b"]
+    line = (dev.ENVS / "trainers/lib/python3.11/site-packages/other-environment.pth").read_text()
+    assert line == f"{dev.ENVS / 'program/lib/python3.11/site-packages'}\n"
+
+
 def test_old_numpy_goes_into_an_old_python_where_there_is_one(
     dev: ModuleType, fake_program: FakeProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(fake_program("python3", "echo 3 13")))
-    assert dev.old_numpy_environment()[0].requirements == ("torch==2.13.0", "numpy==2.1.0")
+    assert dev.old_numpy_environment()[0].requirements == ("numpy==2.1.0",)
 
     old = fake_program("python3.10", "echo 3 10")
 
@@ -362,7 +388,7 @@ import json, sys
 words = sys.argv[1:]
 name = next(word for word in words if word.startswith("cache_dir=")).rpartition("/")[2]
 again = "again" if "--last-failed" in words else "first"
-print(name, again, *(word for word in words if word.startswith(("tests/", "--ignore", "not slow"))), flush=True)
+print(name, again, *words[2:], flush=True)
 sys.exit(json.loads(PLAN).get(f"{name} {again}", 0))
 """
 
@@ -371,12 +397,12 @@ sys.exit(json.loads(PLAN).get(f"{name} {again}", 0))
     ("plan", "status", "again"),
     [
         ({}, 0, []),
-        ({"quick first": 1}, 0, ["quick"]),
-        ({"quick first": 1, "quick again": 1}, 1, ["quick"]),
-        ({"slow first": 1, "beside first": 1}, 0, ["slow", "beside"]),
-        ({"slow first": 1, "beside first": 1, "beside again": 1}, 1, ["slow", "beside"]),
-        ({"beside first": 2}, 2, []),
-        ({"slow first": 137}, 137, []),
+        ({"parallel first": 1}, 0, ["parallel"]),
+        ({"parallel first": 1, "parallel again": 1}, 1, ["parallel"]),
+        ({"parallel first": 1, "alone first": 1}, 0, ["parallel", "alone"]),
+        ({"parallel first": 1, "alone first": 1, "alone again": 1}, 1, ["parallel", "alone"]),
+        ({"alone first": 2}, 2, []),
+        ({"parallel first": 137}, 137, []),
     ],
 )
 def test_every_part_runs_and_what_failed_is_run_once_more(
@@ -384,16 +410,13 @@ def test_every_part_runs_and_what_failed_is_run_once_more(
 ) -> None:
     code = PART.replace("PLAN", repr(json.dumps(plan)))
 
-    assert dev.every_test([sys.executable, "-c", code], dict(os.environ)) == status
+    assert dev.every_test.run([sys.executable, "-c", code], dev.ROOT, dict(os.environ), dev.say) == status
 
     printed = [line for line in capfd.readouterr().out.splitlines() if not line.startswith("dev.py")]
-    assert printed[0] == "quick first not slow"
-    assert set(printed[1:3]) == {
-        " ".join(["slow first", *(f"--ignore=tests/{name}" for name in dev.BESIDE)]),
-        " ".join(["beside first", *(f"tests/{name}" for name in dev.BESIDE)]),
-    }
-    assert [line.split()[0] for line in printed[3:]] == again
-    assert all((DEV.parent / "tests" / name).is_dir() for name in dev.BESIDE)
+    assert printed[0].startswith("parallel first -n 2")
+    assert printed[0].endswith("-m not alone")
+    assert printed[1] == "alone first -m alone"
+    assert [line.split()[0] for line in printed[2:]] == again
 
 
 def test_a_selection_of_ones_own_is_run_as_it_is(dev: ModuleType, commands: list[tuple[list[str], int]]) -> None:

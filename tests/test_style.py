@@ -26,7 +26,7 @@ def tracked() -> list[Path]:
 
 def sources() -> list[Path]:
     """Files in Python and C that somebody has to read."""
-    folders = {"src", "native", "tests", "dev.py", "native_build.py"}
+    folders = {"src", "native", "tests", "dev.py", "every_test.py", "native_build.py"}
     return [
         file for file in tracked()
         if file.relative_to(ROOT).parts[0] in folders and file.suffix in (".py", ".c", ".h")

@@ -23,6 +23,8 @@ from layerscope.collect.sampler import BINARY
 from tests.hostile.settings import mounted
 from tests.native_sampler.sampling import PATIENCE_S, Sampled, Sampling, check
 
+pytestmark = pytest.mark.alone
+
 MAGIC, VERSION = 0x5053534C, 5
 HEADER_BYTES, RING_BYTES = 4096, 64 << 10
 PAD, STACK, CODE = range(3)

@@ -20,6 +20,8 @@ from tests.native.building import build, build_driver
 from tests.native_sampler.conftest import HERE, folder_for_all
 from tests.native_sampler.sampling import MAIN, NOBODY, PATIENCE_S, Sampling, check, check_sums
 
+pytestmark = pytest.mark.alone
+
 REFUSES = HERE.parent / "programs" / "refuses.py"
 PERF_EVENT_OPEN, EACCES = "298", "13"  # of x86-64, which the sampler is for
 

@@ -12,6 +12,8 @@ from layerscope.collect import sampled
 from tests.attempts import once_in_three
 from tests.native_sampler.sampling import NOBODY, Sampling, check, check_sums, function, line_with
 
+pytestmark = pytest.mark.alone
+
 FUTEX, READ, NANOSLEEP = 202, 0, 230
 PERIOD_NS = 10_101_010
 

@@ -20,6 +20,8 @@ from tests.native_sampler.conftest import HERE
 from tests.native_sampler.sampling import NOBODY, PATIENCE_S, Sampling, check, check_sums, function, line_with
 from tests.native_sampler.test_areas import Area, await_consumed
 
+pytestmark = pytest.mark.alone
+
 MB = 1_000_000
 
 

@@ -22,6 +22,8 @@ from tests.native_sampler.conftest import HERE, folder_for_all
 from tests.native_sampler.sampling import NOBODY, PATIENCE_S, Sampled, Sampling, check, check_sums
 from tests.native_sampler.test_areas import Area
 
+pytestmark = pytest.mark.alone
+
 FLAGS = ("-O2", "-fomit-frame-pointer")
 
 

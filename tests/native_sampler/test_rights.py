@@ -15,6 +15,8 @@ from tests.attempts import once_in_three
 from tests.native_sampler.sampling import NOBODY, Sampled, Sampling, check, check_sums, function, line_with
 from tests.rights import needs
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.mark.parametrize("user", [(), NOBODY], ids=["root", "nobody"])
 def test_a_thread_that_moves_is_counted(known, sampling: Callable[..., Sampling], user) -> None:

@@ -14,6 +14,8 @@ from layerscope.collect import sampled
 from tests.attempts import once_in_three
 from tests.native_sampler.sampling import NOBODY, PATIENCE_S, Sampling, check, check_sums, line_with
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.mark.slow
 @once_in_three

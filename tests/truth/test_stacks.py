@@ -18,7 +18,7 @@ from layerscope.cli._open import open_run
 from tests.attempts import once_in_three
 from tests.recorded import Recorded, layerscope
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent", "perf_events")]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.usefixtures("native_agent", "perf_events")]
 
 PROGRAM = Path(__file__).resolve().parent.parent / "programs" / "stacked.py"
 SIGMAS = 5

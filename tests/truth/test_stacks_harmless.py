@@ -13,7 +13,7 @@ import pytest
 from layerscope.cli._open import open_run
 from tests.recorded import Recorded, layerscope
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent", "perf_events")]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.usefixtures("native_agent", "perf_events")]
 
 # Computes with the stack pointer in the middle of `memory`; how many bytes of that have changed.
 LIBRARY = r"""

@@ -16,7 +16,7 @@ from tests.native.building import ROOT
 from tests.recorded import Recorded, layerscope
 from tests.truth.test_stacks import ABOVE
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent", "perf_events")]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.usefixtures("native_agent", "perf_events")]
 
 
 def compile_program(library: Path, target: Path) -> Path:

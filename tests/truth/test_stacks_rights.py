@@ -18,7 +18,7 @@ from tests.recorded import Recorded, layerscope
 from tests.rights import needs
 from tests.truth.test_stacks import ABOVE
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent", "perf_events")]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.usefixtures("native_agent", "perf_events")]
 
 PROGRAM = Path(__file__).resolve().parent.parent / "programs" / "in_kernel.py"
 
