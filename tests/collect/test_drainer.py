@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -305,3 +307,11 @@ def test_totals_go_on_from_what_was_written_and_know_what_is_missing(
 
     assert restored.packed() == whole.packed()
     assert seen.missing_from(whole.packed()).tolist() == rows_of(before.packed()).tolist()
+
+
+def test_the_drainer_starts_without_the_libraries_of_tables() -> None:
+    code = "import sys, layerscope.collect.drainer; print(*{'pyarrow', 'duckdb'} & set(sys.modules))"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == ""

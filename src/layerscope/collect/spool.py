@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import sys
 import zlib
 from collections.abc import Container, Iterator
 from contextlib import suppress
@@ -20,9 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from layerscope.collect import layout
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 # magic, kind, flags, key, count, first, length, checksum of the payload, checksum of the header before it
 _HEADER = struct.Struct("<IHHIIQIII")
@@ -33,6 +38,7 @@ _COMPRESSED, _TRANSPOSED = 1, 2
 _RECORD_BYTES = layout.RECORD.itemsize
 # Below this, zstd's own frame costs more than it saves.
 _COMPRESS_FROM_BYTES = 256
+_ZSTD_LEVEL = 1  # the drainer has no time for more
 
 PROCESS, NAMES, RECORDS, POLL, OPEN, COUNTERS, THREADS, LOSS, TOTALS, END, STRIPPED = range(1, 12)
 # Of a stripped chunk: the number of its spans, before the records that stay.
@@ -112,7 +118,7 @@ def _sealed(chunk: Chunk) -> bytes:
         if chunk.kind == RECORDS:
             payload = np.frombuffer(payload, np.uint8).reshape(-1, _RECORD_BYTES).T.tobytes()
             flags |= _TRANSPOSED
-        payload = struct.pack("<I", len(chunk.payload)) + pa.compress(payload, codec="zstd", asbytes=True)
+        payload = struct.pack("<I", len(chunk.payload)) + zstd.compress(payload, level=_ZSTD_LEVEL)
     about = (_MAGIC, chunk.kind, flags, chunk.key, chunk.count, chunk.first, len(payload), zlib.crc32(payload), 0)
     head = _HEADER.pack(*about)[:-4]
     sealed: bytes = head + struct.pack("<I", zlib.crc32(head)) + payload
@@ -288,8 +294,7 @@ class SpoolReader:
                 if kind not in only:
                     continue
                 if flags & _COMPRESSED:
-                    (plain_length,) = struct.unpack_from("<I", payload)
-                    payload = pa.decompress(payload[4:], plain_length, codec="zstd", asbytes=True)
+                    payload = zstd.decompress(payload[4:])  # before it: its length
                 if flags & _TRANSPOSED:
                     payload = np.frombuffer(payload, np.uint8).reshape(_RECORD_BYTES, -1).T.tobytes()
                 yield Chunk(kind, key, count, first, payload)
