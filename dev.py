@@ -365,6 +365,8 @@ def setting(index_url: str | None, whole: bool) -> tuple[str, dict[str, str]]:
         wanted["LAYERSCOPE_TEST_JAX_PYTHON"] = (jax_environment(index_url), None)
     tool, *pythons = make_all([(tool_environment(development=True), None), *wanted.values()])
     variables = dict(zip(wanted, pythons))
+    # As pip does for whoever installs it; where PYTHONDONTWRITEBYTECODE is set nobody else would.
+    subprocess.run([tool, "-m", "compileall", "-q", "src"], cwd=ROOT, check=False)
     try:
         compile_native(tool)
     except NoCompiler as failure:

@@ -1,0 +1,28 @@
+"""What is repeated by `python3 dev.py stress` alone: every behaviour is tested once in `dev.py test`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+STRESS = bool(os.environ.get("LAYERSCOPE_TEST_STRESS"))
+
+
+def also(values: Iterable[Any], *marks: pytest.MarkDecorator) -> list[Any]:
+    """Parameters of a test that only `dev.py stress` runs: more of what the other parameters show."""
+    return [pytest.param(value, marks=[pytest.mark.stress, *marks]) for value in values]
+
+
+def first(number: int, values: Sequence[T]) -> Sequence[T]:
+    """The first few of `values`; all of them in `dev.py stress`."""
+    return values if STRESS else values[:number]
+
+
+def times(often: int, once: int = 1) -> int:
+    """How often to do what depends on chance: `often` in `dev.py stress`, else `once`."""
+    return often if STRESS else once
