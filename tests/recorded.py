@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,11 +56,16 @@ def layerscope(*words: str, cwd: Path, **more: Any) -> subprocess.CompletedProce
     )  # fmt: skip
 
 
-def record(python: str, program: str, cwd: Path, *arguments: str) -> Recorded:
+# A recording without them costs half as much. What is asked of operators, modules and steps is the same with them:
+# one test a file shows it.
+NO_STACKS = ("--without", "stacks")
+
+
+def record(python: str, program: str, cwd: Path, *arguments: str, options: Sequence[str] = NO_STACKS) -> Recorded:
     """Record `program` (its text, or the path of a file) under `python` in the folder `cwd`."""
     path = Path(program)
     if "\n" in program:
         path = cwd / "program.py"
         path.write_text(program)
-    done = layerscope("run", "-o", "recording", "--", python, str(path), *arguments, cwd=cwd)
+    done = layerscope("run", "-o", "recording", *options, "--", python, str(path), *arguments, cwd=cwd)
     return Recorded(open_run(cwd / "recording.layerscope"), done.returncode, done.stdout, done.stderr)

@@ -23,6 +23,6 @@ def first(number: int, values: Sequence[T]) -> Sequence[T]:
     return values if STRESS else values[:number]
 
 
-def times(often: int, once: int = 1) -> int:
-    """How often to do what depends on chance: `often` in `dev.py stress`, else `once`."""
-    return often if STRESS else once
+def times(often: T, seldom: T) -> T:
+    """How often, or how long: `often` in `dev.py stress`, else `seldom`."""
+    return often if STRESS else seldom

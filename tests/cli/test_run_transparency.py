@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.differential import PROGRAMS, Differential, Outcome, environment, launcher, program
+from tests.repeated import also
 
 QUICK = ("facts.py bare", "exit_status.py 3", "broken_torch.py ImportError")
 HYPOT = {
@@ -51,6 +52,14 @@ HYPOT = {
 }
 
 
+# Each of these differs from another one by its argument alone.
+REPEATED = (
+    "exit_status.py abort", "exit_status.py SIGTERM", "exit_status.py SIGINT", "broken_torch.py ValueError",
+    "closes_all.py 3", "starts_processes.py forkserver", "starts_processes.py subprocess",
+)  # fmt: skip
+SLOWNESS = {words: [] for words in QUICK} | {words: [pytest.mark.stress] for words in REPEATED}
+
+
 @pytest.fixture
 def differential(tmp_path: Path) -> Differential:
     return Differential(tmp_path)
@@ -67,7 +76,7 @@ def only_numbers_differ(outcome: Outcome) -> Outcome:
 
 
 @pytest.mark.parametrize(
-    "words", [pytest.param(words, marks=[] if words in QUICK else pytest.mark.slow) for words in HYPOT]
+    "words", [pytest.param(words, marks=SLOWNESS.get(words, [pytest.mark.slow])) for words in HYPOT]
 )
 def test_a_program_is_the_same_and_its_operators_are_counted(
     words: str, differential: Differential, program_python: str, native_agent: Path
@@ -82,7 +91,7 @@ def test_a_program_is_the_same_and_its_operators_are_counted(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["kineto", "legacy"])
+@pytest.mark.parametrize("how", ["kineto", *also(["legacy"])])
 def test_torchs_own_profiler_counts_the_same_and_ours_stays_complete(
     how: str, differential: Differential, program_python: str, native_agent: Path
 ) -> None:
@@ -103,8 +112,8 @@ def test_torchs_own_profiler_counts_the_same_and_ours_stays_complete(
 @pytest.mark.parametrize(
     "options",
     [
-        *(["-I"], ["-E"], ["-S"], ["-I", "-S"], ["-B"], ["-P"], ["-O"], ["-OO"], ["-s"], ["-u"]),
-        *(["-W", "error"], ["-X", "dev"], ["-X", "utf8"], ["-X", "no_debug_ranges"]),
+        *(["-I"], ["-S"], ["-I", "-S"], ["-OO"], ["-W", "error"], ["-X", "dev"]),
+        *also([["-E"], ["-B"], ["-P"], ["-O"], ["-s"], ["-u"], ["-X", "utf8"], ["-X", "no_debug_ranges"]]),
     ],
     ids=" ".join,
 )
@@ -233,7 +242,7 @@ CUSTOMIZE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sitecustomize", "usercustomize"])
-@pytest.mark.parametrize("what", CUSTOMIZE)
+@pytest.mark.parametrize("what", ["prints", "ends the program", "imports torch", *also(["raises", "lacks something"])])
 def test_the_programs_own_customize_runs(
     kind: str, what: str, differential: Differential, program_python: str, native_agent: Path
 ) -> None:

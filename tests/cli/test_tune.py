@@ -25,6 +25,7 @@ from layerscope.tune.setting import DEFAULT, Setting
 from layerscope.tune.trial import Usual
 from tests.attempts import once_in_three
 from tests.recorded import ROOT, layerscope
+from tests.repeated import also, times
 
 # Each run of the program leaves a line: how it was started.
 WITNESS = """
@@ -108,7 +109,7 @@ def test_a_program_that_only_sleeps_keeps_the_defaults() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGKILL, *also([signal.SIGINT])])
 def test_what_was_measured_is_not_measured_again(number: signal.Signals) -> None:
     words = ["--presets", "--budget", "1", "--no-why", "--objective", "wall"]
     script = program(SLEEPING)
@@ -211,7 +212,7 @@ for _ in range(int(sys.argv[1])):
     model(torch.ones(8, 1, 28, 28)).sum().backward()
     optimizer.step()
 """)
-    words = (program_python, "train.py", "1000000" if steps else "50")
+    words = (program_python, "train.py", str(times(1_000_000, 2000)) if steps else "50")
     wish = _tuning.Wish(
         words, None, None, False, 600.0, (), (), False, (), (), steps, False, None, None, 0, True, True, ()
     )

@@ -146,7 +146,7 @@ def test_many_small_ops_counts_its_operators(program_python: str, threads: int) 
     assert printed.endswith("averages: 0.00 1.00 2.00 3.00 4.00 5.00 6.00 7.00\n")
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 @pytest.mark.parametrize("name", ["mnist_cnn.py", "mnist_mlp.py"])
 def test_the_default_training_learns_the_digits(program_python: str, digits: Path, name: str) -> None:
     printed = run_example(program_python, name, "--data", digits)

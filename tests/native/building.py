@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NATIVE = ROOT / "native"
+OBJECTS = ROOT / ".envs" / "objects"
 AGENT_SOURCES = [*sorted((NATIVE / "agent").glob("*.c")), NATIVE / "stacks" / "python_frames.c"]
 FAKE_TORCH = ROOT / "tests" / "native" / "fake_torch.c"
 MODULES_DRIVER = ROOT / "tests" / "native" / "modules_driver.c"
@@ -26,10 +31,39 @@ def compiler() -> str:
 
 def build(target: Path, sources: list[Path], *flags: str) -> Path:
     """Compile `sources` into `target`."""
-    command = [compiler(), "-std=gnu11", "-I", str(NATIVE), *flags, "-o", str(target), *map(str, sources)]
-    done = subprocess.run([*command, "-ldl", "-lpthread"], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    of_linker = ("-l", "-L", "-Wl,", "-shared", "-rdynamic")
+    compiling = [
+        compiler(),
+        "-std=gnu11",
+        "-I",
+        str(NATIVE),
+        *(flag for flag in flags if not flag.startswith(of_linker)),
+    ]
+    with ThreadPoolExecutor(os.cpu_count()) as at_once:
+        parts = list(at_once.map(lambda source: compiled(source, compiling), sources))
+    run([compiler(), *flags, "-o", str(target), *map(str, parts), "-ldl", "-lpthread"])
     return target
+
+
+def compiled(source: Path, command: list[str]) -> Path:
+    """The object of a source; the same text is compiled once for all tests. What is not C goes to the linker."""
+    if source.suffix != ".c":
+        return source
+    known_by = sha256(" ".join(command).encode() + run([*command, "-E", str(source)]))
+    made = OBJECTS / f"{source.stem}-{known_by.hexdigest()[:32]}.o"
+    if not made.exists():
+        OBJECTS.mkdir(parents=True, exist_ok=True)
+        unfinished = made.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+        run([*command, "-c", "-o", str(unfinished), str(source)])
+        unfinished.replace(made)
+    return made
+
+
+def run(command: list[str]) -> bytes:
+    """What a compiler prints; the test fails with its words."""
+    done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
 
 
 def build_driver(folder: Path, *flags: str, driver: Path = DRIVER) -> Path:

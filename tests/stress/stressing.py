@@ -59,6 +59,16 @@ CASES += [
     )
 ]  # fmt: skip
 PERF_EVENT_OPEN = 298
+# One of those that show the same, for `dev.py test`.
+REPEATED = (
+    "pools-spawn", "pools-forkserver", "short_threads-plain", "urgent-wakeup", "urgent-waited_for", "profilers-virtual",
+    "profilers-real", "profilers-set_profile", "faults-later_exits", "faults-abort", "faults-fpe", "ends-exit",
+    "ends-raises", "ends-os_exit", "ends-abort", "ends-terminate", "executes-main", "spawns-fork", "spawns-system",
+    "native-small", "native-deep", "forks-main",
+)  # fmt: skip
+BY_TIMERS_TOO = ("forks-threads", "signals-busy", "urgent-handler", "native-interrupts")
+FEW = [case for case in CASES if case not in REPEATED and not case.endswith(BY_TIMERS)]
+FEW += [f"{case}{BY_TIMERS}" for case in BY_TIMERS_TOO]
 
 
 class NotHere(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stress.stressing import CASES, Compared, NotHere, Stress
+from tests.stress.stressing import CASES, FEW, Compared, NotHere, Stress
 
 SECONDS = 0.5
 
@@ -15,7 +15,9 @@ def stress(program_python: str, perf_events: None, tmp_path_factory: pytest.Temp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [case if case in FEW else pytest.param(case, marks=pytest.mark.stress) for case in CASES]
+)
 def test_a_hard_program_ends_as_it_does_without_us(case: str, stress: Stress) -> None:
     compared = Compared()
     try:

@@ -13,6 +13,7 @@ import pytest
 
 from layerscope.cli._open import open_run
 from tests.recorded import ROOT, Recorded, record
+from tests.repeated import times
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -50,10 +51,10 @@ while True:
 """
 
 
-def test_two_threads_of_tiny_operators_for_a_minute_lose_nothing_that_is_not_counted(
+def test_two_threads_of_tiny_operators_lose_nothing_that_is_not_counted(
     native_agent: Path, program_python: str, tmp_path: Path
 ) -> None:
-    recorded = record(program_python, TWO_THREADS, tmp_path, "60")
+    recorded = record(program_python, TWO_THREADS, tmp_path, times("60", "15"))
 
     assert recorded.status == 0, recorded.stderr
     # Where others have the CPU or the disk for long the rings overflow (`dev.py bench drain`: nothing, on a quiet one).

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.recorded import Recorded, record
+from tests.repeated import also
 
 pytestmark = pytest.mark.slow
 
@@ -103,7 +104,7 @@ def calls(recorded: Recorded, name: str) -> list[int]:
     return [row["n"] for row in recorded.rows(f"{counted} order by step")]
 
 
-@pytest.mark.parametrize("evaluates", [False, True])
+@pytest.mark.parametrize("evaluates", [True, *also([False])])
 def test_the_trainer_of_transformers(
     native_agent: Path, trainers_python: str, tmp_path: Path, *, evaluates: bool
 ) -> None:
@@ -117,7 +118,7 @@ def test_the_trainer_of_transformers(
     assert outside == (8 if evaluates else 0)
 
 
-@pytest.mark.parametrize(("accumulate", "evaluates"), [(1, False), (1, True), (2, True)])
+@pytest.mark.parametrize(("accumulate", "evaluates"), [(2, True), *also([(1, False), (1, True)])])
 def test_the_trainer_of_lightning(
     native_agent: Path, trainers_python: str, tmp_path: Path, accumulate: int, *, evaluates: bool
 ) -> None:

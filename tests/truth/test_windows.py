@@ -9,7 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from layerscope.cli._open import open_run
-from tests.recorded import Recorded, layerscope
+from tests.recorded import NO_STACKS, Recorded, layerscope
+from tests.repeated import also, first
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +54,8 @@ CASES = (
 def record(python: str, folder: Path, *options: str, loop: str) -> Recorded:
     """Record a loop with these options of `run`."""
     folder.mkdir(exist_ok=True)
-    done = layerscope("run", "-o", "recording", *options, "--", python, str(LOOPS), loop, cwd=folder)
+    words = ["run", "-o", "recording", *NO_STACKS, *options, "--", python, str(LOOPS), loop]
+    done = layerscope(*words, cwd=folder)
     assert done.returncode == 0, done.stderr
     return Recorded(open_run(folder / "recording.layerscope"), done.returncode, done.stdout, done.stderr)
 
@@ -84,10 +86,10 @@ def test_a_window_holds_exactly_its_steps(case: Loop, program_python: str, tmp_p
     assert numbers(whole) == list(range(case.steps))
     in_whole = operators(whole)
 
-    for number, window in enumerate(case.windows):
-        first, last = (int(word) if word else None for word in window.split(":"))
+    for number, window in enumerate(first(1, case.windows[::-1])):
+        begin, last = (int(word) if word else None for word in window.split(":"))
         part = record(program_python, tmp_path / str(number), "--steps", window, *options, loop=case.kind)
-        wanted = range(first or 0, case.steps if last is None else last)
+        wanted = range(begin or 0, case.steps if last is None else last)
         assert part.stdout == whole.stdout
         assert numbers(part) == list(wanted)
         assert operators(part) == Counter({key: n for key, n in in_whole.items() if key[0] in wanted})
@@ -95,7 +97,7 @@ def test_a_window_holds_exactly_its_steps(case: Loop, program_python: str, tmp_p
         assert part.rows("SELECT * FROM gaps") == []
         spans = part.value("SELECT count(*) FROM spans")
         assert spans < whole.value("SELECT count(*) FROM spans")
-        if case.kind in ("gan", "in_backward", "by_hand", "marks") and first:
+        if case.kind in ("gan", "in_backward", "by_hand", "marks") and begin:
             assert part.value("SELECT count(*) FROM spans WHERE step IS NULL") == 0
 
 
@@ -138,14 +140,15 @@ while time.monotonic() - begin < 4 or number < 150:
 
 # With many operators in the optimizer the window opens, mostly, while it is at work. They are no small ones: on a
 # busy machine the drainer may be too late for a million of these in a second, and then not every step is whole.
-@pytest.mark.parametrize("in_optimizer", [0, 400])
+@pytest.mark.parametrize("in_optimizer", [400, *also([0])])
 @pytest.mark.parametrize("options", [("--for", "0.3", "--every", "1"), ("--steps", "20:", "--for", "1")])
 def test_a_window_of_seconds_holds_whole_steps_with_their_numbers(
     options: tuple[str, ...], in_optimizer: int, program_python: str, tmp_path: Path
 ) -> None:
     program = tmp_path / "timed.py"
     program.write_text(TIMED.replace("OPERATORS", str(in_optimizer)))
-    done = layerscope("run", "-o", "recording", *options, "--", program_python, str(program), cwd=tmp_path)
+    words = ["run", "-o", "recording", *NO_STACKS, *options, "--", program_python, str(program)]
+    done = layerscope(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     part = Recorded(open_run(tmp_path / "recording.layerscope"), 0, done.stdout, done.stderr)
 
@@ -184,7 +187,9 @@ def test_workers_of_a_loader_are_recorded_while_the_window_is_open(program_pytho
         program = tmp_path / "program.py"
         program.write_text(WORKERS)
         name = f"recording{len(options)}"
-        done = layerscope("run", "-q", "-o", name, *options, "--", program_python, str(program), cwd=tmp_path)
+        done = layerscope(
+            "run", "-q", "-o", name, *NO_STACKS, *options, "--", program_python, str(program), cwd=tmp_path
+        )
         assert done.returncode == 0, done.stderr
         part = Recorded(open_run(tmp_path / f"{name}.layerscope"), 0, "", "")
         loads = "SELECT count(*) FROM spans JOIN tracks USING (track) WHERE spans.name = 'aten::mul' "

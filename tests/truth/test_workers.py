@@ -8,6 +8,7 @@ import pytest
 
 from tests.differential import PROGRAMS
 from tests.recorded import Recorded, record
+from tests.repeated import also
 
 pytestmark = pytest.mark.slow
 ITEMS, EPOCHS = 64, 2
@@ -36,7 +37,7 @@ def check_nothing_is_lost(recorded: Recorded) -> None:
     assert recorded.rows("SELECT * FROM problems") == []
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("start", ["fork", "spawn", *also(["forkserver"])])
 def test_every_operator_of_a_loaders_workers_is_there(start: str, python: str, tmp_path: Path) -> None:
     recorded = run(python, tmp_path, "workers.py", start, "plain")
 
@@ -86,7 +87,7 @@ def test_a_worker_that_hangs_keeps_nobody(python: str, tmp_path: Path) -> None:
     assert recorded.run.info.program.wall_ns < 15e9  # it hangs for 20 s
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("start", ["fork", *also(["spawn"])])
 def test_every_operator_of_a_pool_that_is_terminated_is_there(start: str, python: str, tmp_path: Path) -> None:
     recorded = run(python, tmp_path, "pool.py", start)
 
