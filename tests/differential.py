@@ -56,7 +56,8 @@ class Outcome:
 class Differential:
     """A folder to run programs in, and the two ways to run them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
+        self.options = options
         self.work = folder / "work"
         self.recording = folder / "rec.layerscope"
         self.layerscope = launcher(folder)
@@ -95,7 +96,7 @@ class Differential:
 
     def recorder(self, quiet: bool = True) -> list[str]:
         """What goes in front of a command to record it."""
-        return [*self.layerscope, "run", *(["-q"] if quiet else []), "-o", str(self.recording), "--"]
+        return [*self.layerscope, "run", *(["-q"] if quiet else []), *self.options, "-o", str(self.recording), "--"]
 
     def same(self, command: Sequence[str | bytes], **more: Any) -> Outcome:
         """Run `command` both ways; fail where they differ; what it did."""

@@ -15,7 +15,8 @@ STRESS = bool(os.environ.get("LAYERSCOPE_TEST_STRESS"))
 
 def also(values: Iterable[Any], *marks: pytest.MarkDecorator) -> list[Any]:
     """Parameters of a test that only `dev.py stress` runs: more of what the other parameters show."""
-    return [pytest.param(value, marks=[pytest.mark.stress, *marks]) for value in values]
+    rows = (value if isinstance(value, tuple) else (value,) for value in values)
+    return [pytest.param(*row, marks=[pytest.mark.stress, *marks]) for row in rows]
 
 
 def first(number: int, values: Sequence[T]) -> Sequence[T]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.differential import PROGRAMS, Differential, Recorded, environment, launcher, program
+from tests.recorded import NO_STACKS
 from tests.repeated import also
 
 pytestmark = pytest.mark.slow
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def differential(tmp_path: Path) -> Differential:
-    return Differential(tmp_path)
+    return Differential(tmp_path, NO_STACKS)
 
 
 @pytest.mark.parametrize(

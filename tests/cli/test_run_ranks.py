@@ -21,7 +21,8 @@ from layerscope.store import ranks
 from layerscope.store.reader import Reader
 from layerscope.store.run import Run
 from tests.differential import PROGRAMS, environment, launcher, program
-from tests.recorded import GLOO_ABORT, ask
+from tests.recorded import GLOO_ABORT, NO_STACKS, ask
+from tests.repeated import also
 
 EXAMPLES = PROGRAMS.parents[1] / "examples"
 TIMEOUT_S = 200
@@ -65,7 +66,7 @@ class Launcher:
         self, *words: str, how: str = "slurm", count: int = 2, run: tuple[str, ...] = (), **more: Any
     ) -> Launched:
         """`srun layerscope run rank.py`: a launcher around layerscope."""
-        recorded = [*self.layerscope, "run", *run, "--", *program(self.python, "rank.py", *words)]
+        recorded = [*self.layerscope, "run", *NO_STACKS, *run, "--", *program(self.python, "rank.py", *words)]
         options = [word for name, value in more.items() for word in (f"--{name}", str(value))]
         return self.execute([*program(self.python, "launches.py", *options, how, str(count)), *recorded])
 
@@ -110,7 +111,7 @@ def test_ranks_of_a_job_are_one_recording_with_one_summary(start: Launcher) -> N
     assert "3 ranks" in kept
 
 
-@pytest.mark.parametrize(("how", "name"), [("openmpi", "rank-4711"), ("mpi", "rank"), ("bare", "rank")])
+@pytest.mark.parametrize(("how", "name"), [("openmpi", "rank-4711"), *also([("mpi", "rank"), ("bare", "rank")])])
 def test_every_launcher_is_understood(how: str, name: str, start: Launcher) -> None:
     done = start.around(how=how)
 

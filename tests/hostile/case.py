@@ -16,9 +16,9 @@ HYPOT = "aten::hypot"
 class Case(Differential):
     """Runs trains.py, or another program, both ways in the same setting."""
 
-    def __init__(self, folder: Path, python: str) -> None:
+    def __init__(self, folder: Path, python: str, options: Sequence[str] = ()) -> None:
         self.everybody_writes = False
-        super().__init__(folder)
+        super().__init__(folder, options)
         self.python = python
         self.stderr = ""
 

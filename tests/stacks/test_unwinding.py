@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.native.building import ROOT, build
+from tests.repeated import times
 from tests.stacks.oracles import HERE, STRICT, UNWINDER, Compared, Oracle, build_cpp
 
 FLAGS = ["-O0", "-O2", "-O3 -fomit-frame-pointer", "-O2 -fno-omit-frame-pointer", "-Os"]
@@ -112,7 +113,11 @@ def test_every_stack_of_a_training_comes_to_the_root(program_python: str, tmp_pa
         while not program.stdout.readline().startswith("epoch 1"):
             assert program.poll() is None
         done = subprocess.run(
-            [str(live), str(program.pid), "2500", "4000"], capture_output=True, text=True, timeout=180, check=True
+            [str(live), str(program.pid), *times(("2500", "4000"), ("600", "4000"))],
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=True,
         )
     finally:
         program.kill()

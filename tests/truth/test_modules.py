@@ -49,7 +49,13 @@ def by_module(recorded: Recorded) -> dict[str, dict[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+# The others have all that is in these.
+REPEATED = ("lstm", "nested", "checkpoint_plain", "double_backward")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.stress if name in REPEATED else ()) for name in NETWORKS]
+)
 def test_every_operator_belongs_to_the_module_that_hooks_and_the_profiler_say(
     python: str, tmp_path: Path, name: str
 ) -> None:
