@@ -7,6 +7,7 @@
     python3 dev.py check        lint, format, types and the quick tests: under two minutes
     python3 dev.py bench        runs the benchmarks
     python3 dev.py stress       runs hard programs, NumPy's tests and torch's bare and recorded (`stress --help`)
+    python3 dev.py golden       records again what tests replay (tests/golden/recordings)
     python3 dev.py docs         writes the generated pages again (`docs --check`: only looks)
     python3 dev.py native       compiles what runs inside the profiled program, and liblayerscope.so
 
@@ -255,19 +256,17 @@ def add_libraries(environment: Environment, other: Path) -> None:
 
 def make_all(environments: list[tuple[Environment, str | None]]) -> list[str]:
     """Makes environments beside each other, after the one whose libraries they have; returns their Pythons."""
+    made: dict[str, Future[str]] = {}
+
+    def make_one(environment: Environment, python: str | None) -> str:
+        if environment.also:
+            made[environment.also].result()
+        return make(environment, python)
+
     with ThreadPoolExecutor(len(environments)) as at_once:
-        made = {}
         for environment, python in environments:
-            before = made.get(environment.also)
-            made[environment.name] = at_once.submit(make_after, before, environment, python)
+            made[environment.name] = at_once.submit(make_one, environment, python)
         return [future.result() for future in made.values()]
-
-
-def make_after(before: Future[str] | None, environment: Environment, python: str | None) -> str:
-    """Makes an environment when another one is there."""
-    if before:
-        before.result()
-    return make(environment, python)
 
 
 def run_or_fail(command: list[str], sentence: str) -> None:
@@ -413,16 +412,22 @@ def check(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """Runs benchmarks/run.py with our Python; the programs it measures run with theirs."""
-    tool, variables = setting(options.index_url, whole=False)
-    command = [tool, str(ROOT / "benchmarks" / "run.py"), *options.arguments]
-    return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
+    return run_script("benchmarks/run.py", options, *setting(options.index_url, whole=False))
 
 
 def stress(options: argparse.Namespace) -> int:
-    """Runs hard programs, NumPy's tests and torch's, each bare and recorded, and says where they differ."""
-    tool, variables = setting(options.index_url, whole=False)
-    variables["LAYERSCOPE_TEST_NUMPY_PYTHON"] = make(numpy_tests_environment(options.index_url))
-    command = [tool, str(ROOT / "tests" / "stress" / "run.py"), *options.arguments]
+    """Runs hard programs bare and recorded, and the repetitions that `test` leaves out."""
+    return run_script("tests/stress/run.py", options, *setting(options.index_url, whole=True))
+
+
+def golden(options: argparse.Namespace) -> int:
+    """Records the programs of tests/golden/recordings again."""
+    return run_script("tests/golden/recordings/make.py", options, *setting(options.index_url, whole=False))
+
+
+def run_script(script: str, options: argparse.Namespace, tool: str, variables: dict[str, str]) -> int:
+    """Runs a file of the repository with our Python."""
+    command = [tool, str(ROOT / script), *options.arguments]
     return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
 
 
@@ -443,9 +448,10 @@ def native(options: argparse.Namespace) -> int:
 
 
 VERBS = {
-    "demo": demo, "test": test, "check": check, "bench": bench, "stress": stress, "docs": docs, "native": native,
+    "demo": demo, "test": test, "check": check, "bench": bench, "stress": stress, "golden": golden,
+    "docs": docs, "native": native,
 }  # fmt: skip
-PASSES_ARGUMENTS_ON = ("test", "bench", "stress", "docs")
+PASSES_ARGUMENTS_ON = ("test", "bench", "stress", "golden", "docs")
 
 
 def parser() -> argparse.ArgumentParser:

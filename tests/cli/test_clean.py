@@ -18,8 +18,8 @@ from layerscope.cli._open import cached_tables, open_run
 from layerscope.cli._spooling import bring_home, divert
 from layerscope.collect import probe
 from layerscope.store.run import Run
-from tests.recorded import record
 from tests.recordings import Recording
+from tests.replayed import replay
 
 OLD_S = time.time() - 40 * 86_400
 
@@ -354,11 +354,8 @@ def test_when_one_cannot_be_removed_the_rest_is_done(folder: Path, capfd: pytest
     assert not second.exists()
 
 
-@pytest.mark.slow
-def test_a_real_recording_goes_without_a_trace(tmp_path: Path, program_python: str, native_agent: Path) -> None:
-    found = record(program_python, "import torch\ntorch.ones(3) + 1\n", tmp_path)
-    (tmp_path / "program.py").unlink()
-    assert found.status == 0
+def test_a_real_recording_goes_without_a_trace(tmp_path: Path) -> None:
+    found = replay("train", tmp_path)
     assert cli.main(["clean", str(found.run.path), "-q"]) == 0
     assert list(tmp_path.iterdir()) == []
 

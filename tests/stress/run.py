@@ -1,6 +1,7 @@
 """`python3 dev.py stress`: hard programs again and again, NumPy's tests and torch's C++ tests, bare and recorded.
 
-Prints a line for each, and where it ended in another way than bare; the status is 1 if anything did.
+Then the tests that `dev.py test` leaves out: repetitions, and those of chance. Prints a line for each, and where it
+ended in another way than bare, or failed; the status is 1 if anything did.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,7 +29,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dev.py stress", description=__doc__)
     parser.add_argument("--seconds", type=float, default=2.0, help="how long a program works in each run (default: 2)")
     parser.add_argument("--runs", type=int, default=3, help="how often each runs, with a seed each (default: 3)")
-    parser.add_argument("--only", metavar="NAME", help="those with NAME in their name; also: numpy, torch")
+    parser.add_argument("--only", metavar="NAME", help="those with NAME in their name; also: numpy, torch, repetitions")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="the first seed (default: random)")
     return parser.parse_args()
 
@@ -84,6 +87,36 @@ def run_torch(folder: Path) -> list[bool]:
     return same
 
 
+def run_repetitions() -> list[bool]:
+    """What `dev.py test` leaves out: more of what its tests show, and those of chance more often or longer."""
+    tests = ROOT / "tests"
+    varied = sorted(
+        str(path)
+        for path in tests.rglob("test_*.py")
+        if re.search(r"repeated import .*\b(first|times)\b", path.read_text())
+    )
+    parts = {"repetitions": ["-m", "stress", str(tests)], "longer tests": ["-m", "not stress", *varied]}
+    same = []
+    for name, words in parts.items():
+        begin = time.monotonic()
+        command = [sys.executable, "-m", "pytest", "-q", "--no-header", *words]
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "LAYERSCOPE_TEST_STRESS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        lines = done.stdout.splitlines()
+        print(f"{name:26} {lines[-1] if lines else done.stderr[-200:]}, {time.monotonic() - begin:.0f} s", flush=True)
+        for line in lines:
+            if line.startswith(("FAILED", "ERROR")):
+                print(f"    {line}", flush=True)
+        same.append(done.returncode == 0)
+    return same
+
+
 def main() -> int:
     """Run what is asked for."""
     options = arguments()
@@ -96,6 +129,8 @@ def main() -> int:
             same.append(run_numpy(Path(folder)))
         if not options.only or options.only in "torch":
             same += run_torch(Path(folder))
+    if not options.only or options.only in "repetitions":
+        same += run_repetitions()
     print(f"{same.count(True)} of {len(same)} end as they do without us")
     return int(not all(same))
 
