@@ -280,11 +280,6 @@ def run_or_fail(command: list[str], sentence: str) -> None:
 # --- The native part -------------------------------------------------------------------------
 
 
-def find_compiler(tool_python: str) -> list[str]:
-    """The first compiler that compiles."""
-    return native_build.find_compiler(tool_python, ENVS / "zig-cache")
-
-
 def compile_native(tool_python: str, strict: bool = True) -> None:
     """Compiles agent, probe and the library for programs in C, where a source is newer."""
     cache = ENVS / "zig-cache"
