@@ -139,7 +139,7 @@ def test_of_a_strangers_process_is_said_what_may_not_be_read(tmp_path: Path, cap
 
 # Everything is imported before the rights are given up: the files may be readable by root alone.
 _AS_NOBODY = """
-import os, sys
+import ctypes, os, sys  # ctypes is asked for AMX; the folder of our Python may be closed to nobody
 from layerscope import cli, units
 from layerscope.cli import platform
 from layerscope.platform import checking, document
