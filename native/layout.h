@@ -108,6 +108,10 @@ typedef struct {
 
 enum { LS_PROBE_PENDING = 0, LS_PROBE_GOOD = 1, LS_PROBE_REFUSED = 2 };
 
+/* Whether torch's switch of oneDNN was on when an operator of this sort was first called. */
+enum { LS_ONEDNN_CONVOLUTION_ON = 1, LS_ONEDNN_CONVOLUTION_OFF = 2, LS_ONEDNN_PRODUCT_ON = 4,
+       LS_ONEDNN_PRODUCT_OFF = 8 };
+
 #define LS_PAGE_BYTES 16384u
 typedef struct {
     uint32_t magic, version;
@@ -124,9 +128,10 @@ typedef struct {
     uint32_t window;         /* written by the drainer: one of the LS_SAID_ values */
     uint32_t window_rule;    /* by which the process counts its steps */
     uint32_t window_is_open;
-    uint8_t pad0[4];
+    uint32_t onednn;           /* LS_ONEDNN_ bits; written once its cap is */
     uint64_t window_opened_ns; /* CLOCK_MONOTONIC; 0: its first step has not come */
-    uint8_t pad[4096 - 120];
+    char onednn_cap[32];       /* what ONEDNN_MAX_CPU_ISA is set to in the process, "": nothing */
+    uint8_t pad[4096 - 152];
     char library[4096]; /* libtorch_cpu.so */
     char command_line[8192];
 } ls_page;

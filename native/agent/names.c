@@ -140,6 +140,7 @@ static void add(slot *s, const char *text, uint32_t length, uint64_t hash) {
     s->length = length;
     s->kind = ls_name_kind(entry + 8);
     atomic_store_explicit(&s->text, entry + 8, memory_order_release);
+    ls_onednn_note(entry + 8);
 }
 
 static void fill(ls_cached_name *into, const slot *s, const char *text, uint32_t length) {

@@ -233,6 +233,7 @@ static int start(void) {
     *(void **)&remove_callback = dlsym(torch, "_ZN2at14removeCallbackEm");
     *(void **)&ls_framework_thread_id = dlsym(torch, "_ZN2at14RecordFunction15currentThreadIdEv");
     *(void **)&ls_framework_backward = dlsym(torch, "_ZN5torch8autograd25get_current_graph_task_idEv");
+    ls_onednn_find(torch);
     dlclose(torch); /* the program has its own reference; ours would only outlive ls_operators_stop */
     if (!name_of || !is_async || !add_callback || !remove_callback)
         return -2;

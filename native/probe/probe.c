@@ -71,8 +71,30 @@ static void **unexpected(void **result, const void *f) {
     return result;
 }
 
+/* The version of oneDNN in this build, "none" where it has none; "" where it does not tell. The function returns a
+ * std::string, whose first word points at its text in both of libstdc++'s layouts; it is never destroyed here. */
+static const char *onednn(void) {
+    static char version[32];
+    char *object[8] = {NULL};
+    void *(*tell)(void *) = NULL;
+    if (torch)
+        *(void **)&tell = dlsym(torch, "_ZN2at18get_mkldnn_versionB5cxx11Ev");
+    if (torch && !tell)
+        *(void **)&tell = dlsym(torch, "_ZN2at18get_mkldnn_versionEv");
+    if (!tell)
+        return "";
+    tell(object);
+    const char *text = object[0] ? strstr(object[0], " v") : NULL;
+    if (!text)
+        return object[0] && strstr(object[0], "not found") ? "none" : "";
+    size_t length = strspn(text + 2, "0123456789.");
+    memcpy(version, text + 2, length < sizeof version ? length : 0);
+    return version;
+}
+
 static int answer(const char *state, const char *why) {
-    printf("{\"state\": \"%s\", \"why\": \"%s\", \"sequence_offset\": %d}\n", state, why, sequence_offset);
+    printf("{\"state\": \"%s\", \"why\": \"%s\", \"sequence_offset\": %d, \"onednn\": \"%s\"}\n", state, why,
+           sequence_offset, strcmp(state, "good") ? "" : onednn());
     fflush(stdout);
     _exit(0); /* the destructors of a half used libtorch are no business of ours */
 }

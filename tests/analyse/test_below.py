@@ -108,7 +108,7 @@ def test_an_operator_has_what_it_asked_for_below_it() -> None:
     workers = {row.name: row.worker for row in operators.rows if not row.below}
     assert workers == {
         "aten::mm": "BLAS",
-        "aten::max_pool2d": "ATen, not in oneDNN",
+        "aten::max_pool2d": "ATen (oneDNN not used)",
         "enumerate(DataLoader)": "",
         "Optimizer.step#SGD.step": "",
     }

@@ -140,8 +140,28 @@ def test_the_real_torch_is_understood(program_python: str) -> None:
     package = Path(done.stdout.strip())
     library = package / "lib" / "libtorch_cpu.so"
     answer = probe.ask(library)
+    ask = [program_python, "-c", "import torch; print(torch.__config__.show())"]
+    config = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
 
     assert (answer.state, answer.why) == ("good", "")
+    assert f"MKL-DNN v{answer.onednn} " in config
     assert answer.sequence_offset > 0
     probe.keep(library, answer)
     assert probe.known(library) == answer
+
+
+@pytest.mark.parametrize("cap", ["", "SSE41"])
+def test_onednn_says_which_instructions_it_uses(program_python: str, cap: str) -> None:
+    find = "import importlib.util, os; print(os.path.dirname(importlib.util.find_spec('torch').origin))"
+    done = subprocess.run([program_python, "-c", find], capture_output=True, text=True, check=True)
+    library = Path(done.stdout.strip()) / "lib" / "libtorch_cpu.so"
+
+    isa = probe.ask_onednn(program_python, library, cap)
+
+    assert isa == "Intel SSE4.1" if cap else isa.startswith("Intel ")
+    assert probe.isa_key(cap) != probe.isa_key("AVX2")
+
+
+def test_a_python_that_has_no_onednn_tells_no_instruction_set(tmp_path: Path, library: Path) -> None:
+    assert probe.ask_onednn("/bin/true", library, "") == ""
+    assert probe.ask_onednn(str(tmp_path / "missing"), library, "AVX2") == ""

@@ -39,6 +39,10 @@ EXPORT uint64_t _ZN2at14RecordFunction15currentThreadIdEv(void) {
     static __thread uint64_t mine;
     return mine ? mine : (mine = ++threads);
 }
+/* torch's switch of oneDNN. */
+EXPORT bool fake_onednn = true;
+EXPORT void *_ZN2at13globalContextEv(void) { return &fake_onednn; }
+EXPORT bool _ZNK2at7Context17userEnabledMkldnnEv(const bool *context) { return *context; }
 EXPORT uint64_t _ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE(callback c) {
     uint64_t free = 0;
     pthread_mutex_lock(&changing);

@@ -46,7 +46,7 @@ def training() -> Recording:
 def test_a_training_run_from_the_header_to_the_next_command() -> None:
     assert text_of(training()) == (
         "layerscope: examples/train.py, exit 0, 2.00 s. 12 steps, the first 2 left out as warm-up.\n"
-        "python 3.11.7, torch 2.13.0+cpu\n"
+        "Python 3.11.7, torch 2.13.0+cpu\n"
         "\n"
         "A step takes 11.1 ms (p50 9.10, p95 29.1)    a step is one call of the optimizer\n"
         "  loading     1.00 ms    9 %  #              steps are steady: no drift, 1 outlier (> 2x), slowest 29.1 ms\n"

@@ -34,7 +34,7 @@ def test_a_training_step_by_kind_of_work_and_what_is_below_its_operators() -> No
         "enumerate(DataLoader)            1.00   10 %      1",
         "aten::mm                         1.00   10 %      1  BLAS",
         "Optimizer.step#SGD.step          1.00   10 %      1",
-        "aten::max_pool2d                 0.50    5 %      1  ATen, not in oneDNN",
+        "aten::max_pool2d                 0.50    5 %      1  ATen (oneDNN not used)",
         "no operator running: Python      2.50   25 %",
         "",
         "Recording cost 1.0 % of the program's CPU inside it (estimated) and 2.7 % beside it (drainer 1.5 %,",

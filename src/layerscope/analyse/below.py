@@ -57,7 +57,7 @@ def worker_of(name: str, blas: str) -> str:
         return blas
     if not name.startswith("aten::"):
         return ""
-    return "ATen, not in oneDNN" if _IN_ONEDNN.search(name) else "ATen"
+    return "ATen (oneDNN not used)" if _IN_ONEDNN.search(name) else "ATen"
 
 
 @dataclass(slots=True)

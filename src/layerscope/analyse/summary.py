@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from layerscope.analyse.below import Below, BelowSums, KindTime, PrimitiveSum, worker_of
 from layerscope.analyse.losses import problems
 from layerscope.analyse.module_times import ModuleTimes, module_times
+from layerscope.analyse.onednn import OneDnn, onednn
 from layerscope.analyse.ranks import SlowestRank, rank_times, slowest_rank
 from layerscope.analyse.resources import (
     Counters,
@@ -122,6 +123,7 @@ class Summary:
     thinned: Thinned | None = None
     has_shapes: bool = False
     functions: TopFunctions | None = None  # where no operators ran
+    onednn: OneDnn | None = None
 
 
 def summarise(reader: Reader) -> Summary:
@@ -135,6 +137,7 @@ def summarise(reader: Reader) -> Summary:
     sums = _sum_up(reader, steps, times, tracks)
     makes_steps = _step_tracks(sums, steps, times, tracks) if sums and times else None
     ranks = rank_times(reader)
+    operators = _operators(sums, steps, times, tracks, info.versions)
     return Summary(
         info=info,
         folder=reader.run.path.name,
@@ -145,7 +148,7 @@ def summarise(reader: Reader) -> Summary:
         limits=limits(counters, info),
         memory=memory_of(counters, steps, info),
         threads=thread_times(reader, steps, times, tracks, makes_steps),
-        operators=_operators(sums, steps, times, tracks, info.versions),
+        operators=operators,
         modules=module_times(reader, sums.self_by_module, _divisor(times)) if sums else None,
         ranks=len(ranks),
         slowest_rank=slowest_rank(ranks),
@@ -155,7 +158,13 @@ def summarise(reader: Reader) -> Summary:
         thinned=what_was_kept(reader),
         has_shapes=has_shapes(reader),
         functions=None if sums else top_functions(reader),
+        onednn=onednn(info.versions, _called(sums), [kind.name for kind in operators.kinds] if operators else []),
     )
+
+
+def _called(sums: _Sums | None) -> list[str]:
+    """The names of what was called in the measured steps."""
+    return [] if sums is None else [str(name) for name in sums.names[np.flatnonzero(sums.calls_by_name)]]
 
 
 @dataclass(slots=True)

@@ -8,10 +8,12 @@ forward thread, and measures what recording one operator costs. The answers are 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
+import re
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from layerscope import __version__, places
@@ -21,6 +23,10 @@ from layerscope.host.libraries import build_id
 _TIMEOUT_S = 60
 # The probe must neither be recorded nor find modules of the program.
 _NOT_FOR_THE_PROBE = ("PYTHONPATH", "LAYERSCOPE_AUTOSTART")
+# By these a program caps the instruction set of oneDNN, the first one before the second; by those it says what it uses.
+_CAPS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+_VERBOSE = ("ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKLDNN_VERBOSE")
+_ISA = re.compile(r"_verbose,(?:v\d+,)?info,cpu,isa:(.*)")
 # In a kept answer: the library that it is about.
 LIBRARY = "library"
 
@@ -31,7 +37,8 @@ class Answer:
 
     `operator_cost_ns` and `backward_cost_ns`: CPU time that recording adds to one span of kind backward, and to one of
     any other kind. PyTorch builds the name of a backward function anew for whoever wants it, which takes longest.
-    `mkl`: the version of MKL in it, empty for none.
+    `mkl`: the version of MKL in it, empty for none. `onednn`: that of oneDNN, "none" for none, empty where it is not
+    known; `onednn_isa`: the instruction set that it says it uses, by `isa_key`.
     """
 
     state: str
@@ -42,6 +49,8 @@ class Answer:
     backward_cost_ns: float = 0.0
     complete: bool = False
     mkl: str = ""
+    onednn: str = ""
+    onednn_isa: dict[str, str] = field(default_factory=dict)
 
 
 def cache_folder() -> Path | None:
@@ -91,7 +100,9 @@ def ask(library: Path) -> Answer:
         if done.returncode != 0:
             return Answer("refused", f"the probe of {library.name} ended with status {done.returncode}")
         reply = json.loads(done.stdout)
-        return Answer(str(reply["state"]), str(reply["why"]), int(reply["sequence_offset"]))
+        return Answer(
+            str(reply["state"]), str(reply["why"]), int(reply["sequence_offset"]), onednn=str(reply["onednn"])
+        )
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
         return Answer("refused", f"the probe of {library.name} did not answer: {error}")
 
@@ -118,3 +129,33 @@ def ask_with_python(python: str, library: Path, answer: Answer, use_tsc: bool) -
     answer.operator_cost_ns, answer.backward_cost_ns = costs
     answer.mkl = mkl
     return answer
+
+
+def isa_key(cap: str) -> str:
+    """What decides which instructions oneDNN uses: the CPU, and the `cap` that the program sets it."""
+    flags = next((line for line in _cpuinfo().splitlines() if line.startswith("flags")), "")
+    return f"{hashlib.sha256(flags.encode()).hexdigest()[:16]} {cap}".rstrip()
+
+
+def _cpuinfo() -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc/cpuinfo").read_text(errors="replace")
+    return ""
+
+
+def ask_onednn(python: str, library: Path, cap: str) -> str:
+    """The instruction set that oneDNN in `library` says it uses on this CPU under `cap`; empty where it tells none."""
+    environment = {name: value for name, value in os.environ.items() if name not in (*_NOT_FOR_THE_PROBE, *_CAPS)}
+    environment |= dict.fromkeys(_VERBOSE, "1")
+    if cap:
+        environment[_CAPS[0]] = environment[_CAPS[1]] = cap
+    command = [python, "-s", str(agent.INSIDE / "probe_onednn.py"), str(library.parent.parent.parent)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return ""
+    found = _ISA.search(done.stdout)
+    return found[1].replace("(R)", "").strip() if found else ""

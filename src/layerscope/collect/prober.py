@@ -10,6 +10,7 @@ import mmap
 import os
 import re
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from layerscope.model.events import Problem
 # has swept the caches. benchmarks/stated.py fits 2.1 to 3.7 us a backward span to three networks where the probe
 # measures 0.95 to 1.0 (AMD EPYC, torch 2.13.0).
 SWEPT_CACHES = 2.5
+# Each page that is looked at until the end holds a descriptor, and a program may start many processes.
+_MOST_WATCHED = 3
 
 
 class Prober:
@@ -35,6 +38,7 @@ class Prober:
         self._answers: dict[Path, probe.Answer] = {}
         self._pages: list[tuple[Path, Any]] = []
         self._late: list[Any] = []  # of processes that do not record yet
+        self._watched: list[_Watched] = []  # the first processes, for what they tell of oneDNN
         self._silent: list[tuple[Any, int]] = []  # of processes that have named no library yet
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -57,6 +61,8 @@ class Prober:
         except OSError:
             python = ""
         self._note_versions(python, library)
+        if len(self._watched) < _MOST_WATCHED:
+            self._watched.append(_Watched(library, python, page))
         if library in self._answers or any(thread.name == str(library) for thread in self._threads):
             self.publish()
             return
@@ -85,8 +91,41 @@ class Prober:
         if answer.state == "good" and python:
             probe.keep(library, probe.ask_with_python(python, library, answer, self._use_tsc))
 
+    def _ask_onednn(self) -> None:
+        """Ask for the instruction set of each library that has been used, under the cap it was used with."""
+        for one in self._watched:
+            answer = self._answers.get(one.library)
+            if not one.told or answer is None or answer.onednn in ("", "none"):
+                continue
+            key, name = probe.isa_key(one.cap), f"oneDNN {one.cap} {one.library}"
+            if key in answer.onednn_isa or not one.python or any(thread.name == name for thread in self._threads):
+                continue
+            thread = threading.Thread(target=self._probe_onednn, args=(one, answer, key), name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _probe_onednn(self, one: _Watched, answer: probe.Answer, key: str) -> None:
+        isa = probe.ask_onednn(one.python, one.library, one.cap)
+        if isa:
+            answer.onednn_isa = {**answer.onednn_isa, key: isa}
+            probe.keep(one.library, answer)
+
+    def _note_onednn(self) -> None:
+        """What is known of oneDNN in the first process that had something to do for it, else in the first one."""
+        one = next((one for one in self._watched if one.told), next(iter(self._watched), None))
+        answer = self._answers.get(one.library) if one else None
+        if one is None or answer is None or not answer.onednn:
+            return
+        self.versions["onednn"] = answer.onednn
+        if answer.onednn == "none" or not one.told:
+            return
+        isa = answer.onednn_isa.get(probe.isa_key(one.cap), "")
+        found = {"onednn_isa": isa, "onednn_max_cpu_isa": one.cap, "onednn_switch": one.switch}
+        self.versions |= {name: text for name, text in found.items() if text}
+
     def publish(self) -> None:
         """Write what is known into the pages of the processes that asked."""
+        self._ask_onednn()
         asking = [pair for pair in self._silent if pair[0][0]["library"]]
         if asking:
             self._silent = [pair for pair in self._silent if not pair[0][0]["library"]]
@@ -118,8 +157,10 @@ class Prober:
 
     def finish(self) -> None:
         """The program has ended: wait for what is still being asked (it is kept for the next run)."""
+        self._ask_onednn()
         for thread in self._threads:
             thread.join(timeout=10)
+        self._note_onednn()
         late = sum(map(_may_be_late, self._late))
         if late:
             self.problems.append(
@@ -141,6 +182,40 @@ class Prober:
                         "update layerscope, or use a torch it knows", "operators of the processes that use it",
                     )
                 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A process, and what its agent tells of oneDNN (native/agent/onednn.c)."""
+
+    library: Path
+    python: str
+    page: Any
+
+    @property
+    def told(self) -> int:
+        """The bits of its page; 0: it has called no operator that oneDNN could do."""
+        return int(self.page["onednn"][0])
+
+    @property
+    def cap(self) -> str:
+        """What ONEDNN_MAX_CPU_ISA was set to; empty where it was not, or to what is no instruction set."""
+        text = bytes(self.page["onednn_cap"][0]).decode("ascii", "replace").upper()
+        return text if re.fullmatch(r"[A-Z0-9_]+", text) else ""
+
+    @property
+    def switch(self) -> str:
+        """For what PyTorch was not to use it: "convolutions off, products on"; empty where it was on for all."""
+        sorts = (
+            ("convolutions", layout.ONEDNN_CONVOLUTION_ON, layout.ONEDNN_CONVOLUTION_OFF),
+            ("products", layout.ONEDNN_PRODUCT_ON, layout.ONEDNN_PRODUCT_OFF),
+        )
+        parts = [
+            f"{name} {'at times' if self.told & on and self.told & off else 'off' if self.told & off else 'on'}"
+            for name, on, off in sorts
+            if self.told & (on | off)
+        ]
+        return ", ".join(parts) if any(not part.endswith(" on") for part in parts) else ""
 
 
 def _may_be_late(page: Any) -> bool:

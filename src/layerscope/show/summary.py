@@ -18,6 +18,7 @@ from layerscope.analyse.tables.operators import EMPTY
 from layerscope.analyse.thinned import Thinned
 from layerscope.model.layers import RANGES
 from layerscope.show.function_lines import function_lines
+from layerscope.show.onednn_line import use_of, version_of
 from layerscope.show.rank_line import rank_line
 from layerscope.show.resource_lines import resource_facts, thread_line
 from layerscope.show.terminal import display_width, printable, problem_sentence, shortened
@@ -76,12 +77,22 @@ def _header(summary: Summary) -> list[str]:
     if steps:
         where = f" in {steps.processes} processes" if steps.processes > 1 else ""
         left += f" {steps.count:,} {_plural(_noun(steps), steps.count)}{where}{_warmup(steps)}."
-    versions = ", ".join(f"{name} {info.versions[name]}" for name in ("python", "torch") if name in info.versions)
+    versions = ", ".join(_versions(summary))
     room = WIDTH - display_width(left)
     window = [f"Only a window was recorded: {info.window}."] if info.window else []
+    use = _wrapped(use_of(summary.onednn)) if summary.onednn else []
     if not versions:
-        return [left, *window]
-    return [*([left + versions.rjust(room)] if len(versions) + 3 <= room else [left, versions]), *window]
+        return [left, *use, *window]
+    return [*([left + versions.rjust(room)] if len(versions) + 3 <= room else [left, versions]), *use, *window]
+
+
+def _versions(summary: Summary) -> Iterator[str]:
+    """Of what the program runs on."""
+    for said, name in (("Python", "python"), ("torch", "torch")):
+        if name in summary.info.versions:
+            yield f"{said} {summary.info.versions[name]}"
+    if summary.onednn:
+        yield version_of(summary.onednn)
 
 
 def _noun(steps: StepTimes) -> str:

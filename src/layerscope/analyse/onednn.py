@@ -1,0 +1,73 @@
+"""What a recording tells of oneDNN: its version, its instruction set, and what it was used for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from layerscope.analyse.below import PRODUCTS
+
+ONEDNN, NOT_ONEDNN = "oneDNN", "not oneDNN"
+CONVOLUTIONS, MATRIX_PRODUCTS = "convolutions", "matrix products"
+# In versions["onednn"]: this build of PyTorch has none (collect/probe.py).
+NONE = "none"
+_CONVOLVES = re.compile(r"aten::_?(slow_|thnn_)?conv(olution|_transpose|_depthwise)?\d?d?(_forward|_backward)?$")
+_CONVOLVES_BY_ONEDNN = re.compile(r"(aten::|mkldnn::)_?(mkldnn_)?convolution(_transpose)?(_pointwise.*)?$")
+_MULTIPLIES_BY_ONEDNN = re.compile(r"(aten::mkldnn_|mkldnn::_?)linear(_pointwise.*)?$")
+# The name of a kind of work (`analyse.below`): matrix products (MKL).
+_KIND = re.compile(r"(convolutions|matrix products) \((\w+)\)")
+_SWITCHED = {"convolutions": CONVOLUTIONS, "products": MATRIX_PRODUCTS}
+
+
+@dataclass(slots=True)
+class OneDnn:
+    """oneDNN in the program. `cap`: what the program set ONEDNN_MAX_CPU_ISA to; `isa`: what oneDNN said it uses.
+
+    `done_by`: by kind of work the libraries that did it, as far as that was recorded, and NOT_ONEDNN where only so
+    much is known. `off`: kinds of work for which PyTorch was told not to use it, True: each time they were first
+    called, False: some of the times.
+    """
+
+    version: str
+    isa: str = ""
+    cap: str = ""
+    done_by: dict[str, list[str]] = field(default_factory=dict)
+    off: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether this build of PyTorch has none."""
+        return self.version == NONE
+
+
+def onednn(versions: Mapping[str, str], called: Iterable[str], kinds: Iterable[str]) -> OneDnn | None:
+    """What is known of it; None where nothing is. `called`: names of operators; `kinds`: the kinds of work."""
+    if not versions.get("onednn"):
+        return None
+    found = OneDnn(versions["onednn"], versions.get("onednn_isa", ""), versions.get("onednn_max_cpu_isa", ""))
+    for part in filter(None, versions.get("onednn_switch", "").split(", ")):
+        work, _, state = part.partition(" ")
+        if work in _SWITCHED and state != "on":
+            found.off[_SWITCHED[work]] = state == "off"
+    done_by: dict[str, set[str]] = {}
+    for kind in kinds:
+        if told := _KIND.fullmatch(kind):
+            done_by.setdefault(told[1], set()).add(told[2])
+    names = set(called)
+    if any(map(_MULTIPLIES_BY_ONEDNN.match, names)):
+        done_by.setdefault(MATRIX_PRODUCTS, set()).add(ONEDNN)
+    _conclude(found, names, done_by)
+    found.done_by = {work: sorted(by, key=lambda one: one != ONEDNN) for work, by in sorted(done_by.items())}
+    return found
+
+
+def _conclude(found: OneDnn, names: set[str], done_by: dict[str, set[str]]) -> None:
+    """Add what follows from the operators that were called."""
+    if any(_CONVOLVES_BY_ONEDNN.match(name) and "mkldnn" in name for name in names):
+        done_by.setdefault(CONVOLUTIONS, set()).add(ONEDNN)
+    elif any(map(_CONVOLVES.match, names)) and CONVOLUTIONS not in done_by:
+        done_by[CONVOLUTIONS] = {NOT_ONEDNN}
+    is_off = found.is_missing or found.off.get(MATRIX_PRODUCTS)
+    if is_off and names & PRODUCTS and MATRIX_PRODUCTS not in done_by:
+        done_by[MATRIX_PRODUCTS] = {NOT_ONEDNN}
