@@ -165,6 +165,49 @@ def test_each_judgement_on_what_was_measured(
     assert not found[0].evidence.endswith(".")
 
 
+def in_rounds(library: str, dtype: str, rounds: tuple[float, ...]) -> tuple[Rate, ...]:
+    """The rates of all, with these rounds of one of them; the best one is its rate."""
+    return tuple(
+        changed(one, rounds=rounds if (one.library, one.dtype) == (library, dtype) else (100.0,) * len(rounds),
+                gflop_per_s=max(rounds) if (one.library, one.dtype) == (library, dtype) else 100.0)
+        if one.threads == 1 else one for one in rates()
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rounds", "is_told"),
+    [
+        ((200.0, 201.0, 202.0, 198.0), True),
+        ((60.0, 220.0, 61.0, 62.0, 90.0, 59.0), False),  # as fast as it can only once: the machine, not the library
+        ((90.0, 260.0, 95.0, 240.0), False),  # varies by more than it differs
+        ((110.0, 111.0, 112.0, 109.0), False),  # too little to matter
+    ],
+)
+def test_a_library_is_slower_only_if_it_is_in_most_rounds(rounds: tuple[float, ...], is_told: bool) -> None:
+    found = checking.judged(seen(AMD, rates=in_rounds("oneDNN", "float32", rounds)))
+
+    (mkl,) = [check for check in found if check.code == "library.mkl"]
+    assert (mkl.state == NOTE, "oneDNN reaches" in mkl.evidence) == (is_told, is_told)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "state", "evidence"),
+    [
+        ((50.0, 51.0, 49.0, 52.0), NOTE, "bfloat16: 52.0 GFLOP/s"),
+        ((200.0, 201.0, 199.0, 202.0), OK, "times as fast as float32"),
+        ((40.0, 130.0, 70.0, 110.0), OK, "GFLOP/s with one thread (oneDNN), 1,540 with 8"),
+    ],
+)
+def test_a_narrow_type_is_compared_only_where_it_differs_by_more_than_it_varies(
+    rounds: tuple[float, ...], state: str, evidence: str
+) -> None:
+    found = checking.judged(seen({}, rates=in_rounds("oneDNN", "bfloat16", rounds)))
+
+    (check,) = [check for check in found if check.code == "speed.bfloat16"]
+    assert (check.state, evidence in check.evidence) == (state, True), check
+    assert ("float32" in check.evidence + check.consequence) == (min(rounds) > 45)
+
+
 def test_where_nothing_was_measured_nothing_is_judged() -> None:
     about = Seen(machine())
     assert [check for check in checking.judged(about) if check.code.startswith(("library.", "speed."))] == []

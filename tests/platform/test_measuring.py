@@ -324,6 +324,47 @@ def test_rounds_go_on_until_two_agree(inside: dict[str, ModuleType]) -> None:
     assert states == [False, False, False, True]
 
 
+def test_one_thread_is_timed_by_its_own_cpu_time(
+    inside: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program that has the CPU for half of the time makes no library look half as fast."""
+    products = inside["measure_products"]
+    wall, cpu = [0.0], [0.0]
+    monkeypatch.setattr(products.time, "perf_counter", lambda: wall[0])
+    monkeypatch.setattr(products.time, "thread_time", lambda: cpu[0])
+
+    def make(size: int) -> Any:
+        def work() -> None:
+            wall[0] += (size / 1024) ** 3 * 0.016
+            cpu[0] += (size / 1024) ** 3 * 0.008
+
+        return work
+
+    speed = 2e-9 * 1024**3 / 0.008
+    for threads, use, expected in ((1, lambda threads: None, speed), (4, lambda threads: None, speed / 2),
+                                   (1, products.nothing, speed / 2)):  # fmt: skip
+        case = products.Case("a product", "x", "float32", threads, make, use)
+        case.run(0.5, 1 << 30, lambda: None)
+        assert case.row()["gflop_per_s"] == pytest.approx(expected)
+        assert case.row()["rounds"] == [pytest.approx(expected)]
+
+
+def test_what_is_compared_has_the_same_size_and_the_same_rounds(inside: dict[str, ModuleType]) -> None:
+    products = inside["measure_products"]
+    mkl = products.Case("a product", "MKL", "float32", 1, None, None)
+    onednn = products.Case("a linear layer", "oneDNN", "float32", 1, None, None, as_large=mkl)
+    many = products.Case("a product", "MKL", "float32", 8, None, None)
+    mkl.size = 768
+    assert onednn.fitting(None, 1 << 30) == 768
+    for case in (mkl, many):
+        case.rounds += [[1.0], [1.0]]
+    onednn.rounds += [[1.0], [2.0]]
+
+    assert products.unsettled([mkl, onednn, many]) == [mkl, onednn]
+    onednn.rounds.append([1.0])
+    assert products.unsettled([mkl, onednn, many]) == []
+
+
 def test_memory_is_really_copied_by_every_thread(inside: dict[str, ModuleType]) -> None:
     import ctypes
 

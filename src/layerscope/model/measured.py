@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
+from statistics import median
 
 import msgspec
 
 # Names of libraries that checks ask for. OpenBLAS and BLIS have that of who brought them too: "OpenBLAS of NumPy".
 ATEN, ONEDNN, MKL, NUMPY, TORCH, CUDA = "ATen", "oneDNN", "MKL", "NumPy", "PyTorch", "CUDA"
+
+# With fewer rounds than this the spread of the runs stands for theirs.
+_FEWEST_ROUNDS = 3
 
 
 class Library(msgspec.Struct, frozen=True):
@@ -30,7 +34,8 @@ class Rate(msgspec.Struct, frozen=True):
     """Matrix products of one data type by one library: the best of `runs`, and the spread of the better half.
 
     `spread` is (its slowest - its fastest) / its fastest, of times, a share. `size`: rows and columns of the square
-    matrices; a product counts 2 x size^3 operations. `by`: the kernel that did it, in the library's word.
+    matrices; a product counts 2 x size^3 operations. `by`: the kernel that did it, in the library's word. `rounds`: the
+    best of each round; those with one thread take turns, so that the rounds of two of them can be compared.
     """
 
     library: str
@@ -41,6 +46,7 @@ class Rate(msgspec.Struct, frozen=True):
     runs: int
     spread: float
     by: str = ""
+    rounds: tuple[float, ...] = ()
 
 
 class Bandwidth(msgspec.Struct, frozen=True):
@@ -86,6 +92,21 @@ def fastest(measured: Measured, dtype: str, threads: int) -> Rate | None:
     """The highest rate that any library reached with just so many threads; None where that was not measured."""
     fitting = [rate for rate in measured.rates if (rate.dtype, rate.threads) == (dtype, threads)]
     return max(fitting, key=lambda rate: rate.gflop_per_s, default=None)
+
+
+def times_as_fast(one: Rate, other: Rate) -> float | None:
+    """How many times as fast as `other` it is; None where that varies by more than it differs from 1.
+
+    Of rounds next to each other, what most of them say: the middle one, against where the middle half of them lies.
+    """
+    pairs = sorted(mine / theirs for mine, theirs in zip(one.rounds, other.rounds, strict=False) if theirs > 0)
+    if len(pairs) >= _FEWEST_ROUNDS:
+        times = median(pairs)
+        low, high = pairs[len(pairs) // 4], pairs[-1 - len(pairs) // 4]
+    else:
+        times = one.gflop_per_s / other.gflop_per_s
+        low, high = times / (1 + one.spread), times * (1 + other.spread)
+    return times if high - low < abs(times - 1) else None
 
 
 def peak(measured: Measured, dtype: str, threads: int) -> float | None:

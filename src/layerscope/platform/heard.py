@@ -75,7 +75,8 @@ class Findings:
     def _rate(self, about: dict[str, Any]) -> None:
         """The later one of the same is that of all rounds. Two ways to one library: the faster one counts."""
         library, kernel = self._by.get(about.pop("case"), ("", ""))
-        found = Rate(**{**about, "library": library or about["library"], "by": kernel})
+        rounds = tuple(map(float, about.get("rounds", ())))
+        found = Rate(**{**about, "library": library or about["library"], "by": kernel, "rounds": rounds})
         key = found.library, found.dtype, found.threads
         if key not in self.rates or self.rates[key].gflop_per_s <= found.gflop_per_s:
             self.rates[key] = found

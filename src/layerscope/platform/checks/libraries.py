@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from layerscope.model.measured import ATEN, MKL, NUMPY, ONEDNN, TORCH, Library, Measured, Rate
+from layerscope.model.measured import ATEN, MKL, NUMPY, ONEDNN, TORCH, Library, Measured, Rate, times_as_fast
 from layerscope.platform.check import NOTE, OK, WARNING, Check, Seen
 from layerscope.platform.measuring import CORE_TYPE, hardware_width_bits, is_narrow
 from layerscope.platform.phrases import listed
@@ -105,7 +105,8 @@ def _slow_mkl(seen: Seen, measured: Measured) -> str:
     own, other = _of_float32(measured, MKL), _of_float32(measured, ONEDNN)
     if seen.machine.cpu.vendor == "GenuineIntel" or own is None or other is None:
         return ""
-    if own.gflop_per_s >= _SLOW_MKL * other.gflop_per_s:
+    times = times_as_fast(own, other)
+    if times is None or times >= _SLOW_MKL:
         return ""
     return f"oneDNN reaches {three_digits(other.gflop_per_s)} GFLOP/s with the same product"
 

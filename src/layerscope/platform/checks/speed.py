@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from layerscope.host.isa import DTYPES
-from layerscope.model.measured import Measured, fastest
+from layerscope.model.measured import Measured, fastest, times_as_fast
 from layerscope.platform.check import NOTE, OK, UNSEEN, WARNING, Check, Seen
 from layerscope.platform.phrases import counted, percent
 from layerscope.units import three_digits
@@ -54,7 +54,9 @@ def _of_type(measured: Measured, dtype: str, counts: Iterable[int]) -> Check | N
     code, subject = f"speed.{dtype}", "products"
     if dtype not in _NARROW or plain is None:
         return Check(code, subject, OK, what)
-    times = one.gflop_per_s / plain.gflop_per_s
+    times = times_as_fast(one, plain)
+    if times is None:
+        return Check(code, subject, OK, what)  # it varies by more than it differs
     if times < _SLOWER:
         how = f"{three_digits(1 / times)} times slower" if times < 0.5 else f"{percent(1 - times)} slower"
         return Check(

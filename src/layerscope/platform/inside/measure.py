@@ -25,7 +25,7 @@ sys.path.pop(0)  # the folder of this script is not for others to import from
 LIBC = ctypes.CDLL(None)
 NAMES = {"numpy": "NumPy", "scipy": "SciPy", "torch": "PyTorch"}
 # Of all seconds; what importing leaves is for products, in so many rounds, no longer than this for each.
-MEMORY_SHARE, ROUNDS, PRODUCT_S = 0.15, 4, 0.4
+MEMORY_SHARE, ROUNDS, PRODUCT_S = 0.15, 6, 0.25
 
 
 def tell(**about):
@@ -116,9 +116,12 @@ def found_cases(asked):
 
 
 def do_products(asked, cases):
-    """Every product several times, some time apart: who disturbs one round may not be there in the next."""
+    """Every product several times, some time apart: who disturbs one round may not be there in the next.
+
+    Every other round is in the opposite order: what is compared has the same neighbours.
+    """
     for number in range(ROUNDS):
-        open_cases = [case for case in cases if not case.is_settled()]
+        open_cases = products.unsettled(cases)[:: -1 if number % 2 else 1]
         seconds = min(PRODUCT_S, asked.left() / (ROUNDS - number) / max(1, len(open_cases)))
         for case in open_cases:
             if asked.left() <= 0 and number:

@@ -20,14 +20,22 @@ ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "int8": 1
 
 class Case:
     """One product of one library. `make(size)` returns what does it once; `use(threads)` sets the threads of the
-    library; in the context `listening()` the library tells who does it; `like`: the same with one thread.
+    library; in the context `listening()` the library tells who does it; `like`: the same with one thread; `as_large`:
+    one that it is compared with, whose size it takes.
+
+    With one thread it is CPU time of that thread that counts: who takes the CPU away in between makes nothing slower.
     """
 
-    def __init__(self, what, owner, dtype, threads, make, use, listening=None, like=None, is_expected=True):
+    def __init__(
+        self, what, owner, dtype, threads, make, use, listening=None, like=None, is_expected=True, as_large=None
+    ):  # fmt: skip
         self.name = f"{what}, {dtype}, {threads} threads"
         self.owner, self.dtype, self.threads = owner, dtype, threads
         self.make, self.use, self.listening, self.is_expected = make, use, listening, is_expected
-        self.like, self.size, self.rounds = like, 0, []
+        self.like, self.as_large, self.size, self.rounds = like, as_large, 0, []
+        # Of a library whose number of threads cannot be set, others may have done a part.
+        is_alone = threads == 1 and use is not nothing
+        self.clock = time.thread_time if is_alone else time.perf_counter
 
     def run(self, seconds, limit_bytes, listened):
         """Repeat it for so long; the first time, find out how large it may be, and who does it."""
@@ -45,19 +53,21 @@ class Case:
         work()
         times = []
         while len(times) < FEWEST or (time.perf_counter() < end and len(times) < MOST):
-            begin = time.perf_counter()
+            begin = self.clock()
             work()
-            times.append(time.perf_counter() - begin)
+            times.append(max(self.clock() - begin, 1e-9))
             if len(times) >= STEADY_RUNS and spread(times) < STEADY:
                 break
         self.rounds.append(times)
 
     def fitting(self, work, limit_bytes):
         """The largest size that is done in time: with several threads, by what one of them reached undisturbed."""
+        if self.as_large and self.as_large.size:
+            return self.as_large.size
         if self.like and self.like.rounds:
             second = (SIZES[0] / self.like.size) ** 3 * min(map(min, self.like.rounds)) / self.threads
         else:
-            second = fastest_of(work)
+            second = fastest_of(work, self.clock)
         # Products of int8 are added up in four bytes.
         item = ITEM_BYTES[self.dtype]
         bytes_each = 3 * item if item > 1 else 6
@@ -77,17 +87,29 @@ class Case:
         times = [one for times in self.rounds for one in times]
         return {
             "case": self.name, "library": self.owner, "dtype": self.dtype, "threads": self.threads, "size": self.size,
-            "gflop_per_s": 2e-9 * self.size**3 / min(times), "runs": len(times), "spread": spread(times),
+            "gflop_per_s": self.rate(times), "runs": len(times), "spread": spread(times),
+            "rounds": list(map(self.rate, self.rounds)),
         }  # fmt: skip
 
+    def rate(self, times):
+        """GFLOP/s of the best."""
+        return 2e-9 * self.size**3 / min(times)
 
-def fastest_of(work):
+
+def unsettled(cases):
+    """Those that go on. Those with one thread are compared, round by round, so they go on together."""
+    alone = [case for case in cases if case.threads == 1]
+    go_on = any(not case.is_settled() for case in alone)
+    return [case for case in cases if (go_on if case.threads == 1 else not case.is_settled())]
+
+
+def fastest_of(work, clock):
     """Seconds of the best of a few runs, the first ones of which are slow."""
     times = []
     while len(times) < FEWEST and sum(times) < PRODUCT_S * FEWEST:
-        begin = time.perf_counter()
+        begin = clock()
         work()
-        times.append(time.perf_counter() - begin)
+        times.append(max(clock() - begin, 1e-9))
     return min(times)
 
 
@@ -157,6 +179,7 @@ def torch_cases(torch, brought, counts):
     if torch.backends.mkldnn.is_available():
         kinds.append(("float32", f"a linear layer of {TORCH}", linear(torch), False))
     blas = next((blas.name(TORCH) for blas in brought if not blas.is_heard()), None)
+    products = {}  # by data type and threads the first of them
     for dtype, what, make, is_expected in kinds:
         # A BLAS that does not tell what it does has products of these types alone.
         owner = blas if blas and dtype in PLAIN else "ATen"
@@ -164,8 +187,9 @@ def torch_cases(torch, brought, counts):
         for count in counts:
             like = Case(
                 what, owner, dtype, count, make, torch.set_num_threads, lambda: Listening(torch, brought), like,
-                is_expected,
+                is_expected, products.get((dtype, count)),
             )  # fmt: skip
+            products.setdefault((dtype, count), like)
             yield like
 
 
