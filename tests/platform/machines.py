@@ -24,6 +24,7 @@ from layerscope.platform.check import Check, Seen
 
 GB = 1_000_000_000
 FLAGS = (
+    "amx_bf16", "amx_int8", "amx_tile",
     "avx", "avx2", "avx512_bf16", "avx512_fp16", "avx512_vnni", "avx512bw", "avx512cd", "avx512dq", "avx512f",
     "avx512vl", "f16c", "fma", "sse4_1", "sse4_2",
 )  # fmt: skip
@@ -42,7 +43,7 @@ WELL = Machine(
         cores=8, smt="off", governor="performance", boost=True, most_mhz=3500, caches={"L2": 1 << 20},
         clocksource="tsc",
     ),
-    isa=Isa("x86_64", FLAGS, SUPPORT, "absent", "x86-64-v4"),
+    isa=Isa("x86_64", FLAGS, SUPPORT, "usable", "x86-64-v4"),
     numa=(Node(0, EIGHT, 64 * GB, 60 * GB, (10,)),),
     cgroup=Cgroup(version=2),
     memory=Memory(64 * GB, 60 * GB, 8 * GB, 0, "always", "madvise", 0, 60, 0),

@@ -117,18 +117,31 @@ CASES = [
     case("dtype.int8", OK, "native: SVE I8MM", isa={"support": (Support("int8", "native", "SVE I8MM"),)}),
     case("instructions", UNSEEN, "the kernel does not list them for riscv64",
          isa={"flags": (), "architecture": "riscv64"}),
-    case("avx512", OK, "F, CD, BW, DQ, VL, VNNI, BF16 and FP16"),
-    case("avx512", OK, "F, CD, BW, DQ and VL; not VNNI, BF16 or FP16",
-         isa={"flags": tuple(flag for flag in FLAGS if not flag.startswith("avx512_"))}),
-    case("avx512", NOTE, "absent", isa={"flags": AVX2}),
-    case("avx512", NOTE, "absent",
+    case("avx2", OK, "the CPU has it and the kernel allows it"),
+    case("avx2", NOTE, "absent: the CPU does not have it, or it is switched off", isa={"flags": ("sse2",)}),
+    case("avx512", OK, "the CPU has F, CD, BW, DQ and VL and the kernel allows it"),
+    *(
+        case(f"avx512.{part}", OK, "the CPU has it and the kernel allows it")
+        for part in ("vnni", "bf16", "fp16")
+    ),
+    *(
+        case(f"avx512.{part}", NOTE, "absent: the CPU does not have it, or it is switched off",
+             isa={"flags": tuple(flag for flag in FLAGS if flag != f"avx512_{part}")})
+        for part in ("vnni", "bf16", "fp16")
+    ),
+    case("avx512", NOTE, "absent: the CPU does not have it", isa={"flags": AVX2}),
+    case("avx512", NOTE, "absent: the hypervisor of this virtual machine does not offer it",
          "if the CPU of the host has it, let the hypervisor pass the CPU on as it is (libvirt: cpu "
          "mode='host-passthrough')", isa={"flags": AVX2}, cpu={"is_virtual": True}),
     case("avx512", WARNING, "only F and CD: BW, DQ and VL are missing", isa={"flags": (*AVX2, "avx512f", "avx512cd")}),
     case("avx512", WARNING, "VL is missing",
          "let the hypervisor pass the CPU on as it is (libvirt: cpu mode='host-passthrough')",
          isa={"flags": tuple(flag for flag in FLAGS if flag != "avx512vl")}, cpu={"is_virtual": True}),
-    case("amx", OK, "usable", isa={"amx": "usable"}),
+    case("amx", OK, "the CPU has it and the kernel gives programs its tiles"),
+    case("amx", NOTE, "absent: the CPU does not have it, or it is switched off", isa={"amx": "absent"}),
+    case("amx", NOTE, "absent: the hypervisor of this virtual machine does not offer it",
+         "if the CPU of the host has it, let the hypervisor pass the CPU on as it is (libvirt: cpu "
+         "mode='host-passthrough')", isa={"amx": "absent"}, cpu={"is_virtual": True}),
     case("amx", WARNING, "no permission for its tiles", "allow arch_prctl in the seccomp profile of the container",
          isa={"amx": "refused"}),
     case("amx", WARNING, "the kernel does not support it", "run Linux 5.16 or newer", isa={"amx": "no kernel support"}),

@@ -44,7 +44,7 @@ def test_the_same_machine_does_not_differ() -> None:
         ({"cpu": {"is_virtual": True}}, "virtual machine", "yes"),
         ({"isa": {"support": SUPPORT[:2]}}, "", ""),
         ({"isa": {"flags": FLAGS[:2]}}, "instructions", "none more"),
-        ({"isa": {"amx": "usable"}}, "AMX", "usable"),
+        ({"isa": {"amx": "refused"}}, "AMX", "refused"),
         ({"memory": {"thp": "never"}}, "huge pages", "never"),
         ({"memory": {"total_bytes": 63 * GB}}, "", ""),
         ({"memory": {"total_bytes": 32 * GB}}, "memory", "32.0 GB"),
