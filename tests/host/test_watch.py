@@ -27,7 +27,7 @@ AFTER = Reading(
 def test_the_difference_of_two_readings() -> None:
     assert watch.difference(BEFORE, AFTER) == Watched(
         seconds=2.0, periods=20, throttled=15, throttled_ns=2 * S, steal_share=0.1, busy_share=0.65, process_cpus=1.5,
-        process_threads=2, faults=60, family_cpus=3.5,
+        process_threads=2, faults=60, family_cpus=3.5, threads_left=3, threads_begun=1, threads_ended=1,
     )  # fmt: skip
 
 
@@ -41,6 +41,7 @@ def test_of_another_process_with_the_same_number_nothing_is_told() -> None:
     found = watch.difference(BEFORE, changed(AFTER, start=78))
 
     assert (found.process_cpus, found.process_threads, found.faults) == (None, None, None)
+    assert (found.threads_left, found.threads_begun, found.threads_ended) == (None, 0, 0)
     assert found.throttled == 15
 
 
@@ -70,7 +71,7 @@ def test_idle_time_that_the_kernel_corrects_is_no_error() -> None:
     found = watch.difference(BEFORE, changed(AFTER, cpu=CpuTime(1100, 499, 19)))
 
     assert (found.steal_share, found.busy_share) == (0.0, 1.0)
-    assert watch.difference(BEFORE, BEFORE) == Watched(0.0, 0, 0, 0, None, None, None, 0, 0)
+    assert watch.difference(BEFORE, BEFORE) == Watched(0.0, 0, 0, 0, None, None, None, 0, 0, threads_left=3)
 
 
 def test_a_process_has_used_what_its_descendants_have(tmp_path: Path) -> None:

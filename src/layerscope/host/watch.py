@@ -23,7 +23,8 @@ class Watched:
     throttled in the largest share of its periods meanwhile. `steal_share`, `busy_share`: of the machine's time.
     `process_cpus`: CPUs that the process used on average (the kernel counts in steps of a hundredth of a second);
     `family_cpus`: the same with all that it started, and what those started; `process_threads`: how many of its threads
-    used any; `faults`: its page faults.
+    used any, of the `threads_left` that it had in the end; `threads_begun`, `threads_ended`: how many of those are new
+    since the first reading, and how many of that one are gone; `faults`: its page faults.
     """
 
     seconds: float
@@ -36,6 +37,9 @@ class Watched:
     process_threads: int | None = None
     faults: int | None = None
     family_cpus: float | None = None
+    threads_left: int | None = None
+    threads_begun: int = 0
+    threads_ended: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,7 @@ def difference(before: Reading, after: Reading) -> Watched:
     # Time of a child that nobody waited for is lost with it: the family has used what the process has, at least.
     family_ns = None if used_ns is None else max(used_ns, _grown(before.family_ns, after.family_ns) or 0)
     steal, busy = _shares(before.cpu, after.cpu)
+    threads = (before.threads_ns.keys(), after.threads_ns.keys()) if is_same and after.threads_ns else None
     return Watched(
         seconds=seconds,
         periods=worst.periods,
@@ -102,6 +107,9 @@ def difference(before: Reading, after: Reading) -> Watched:
         family_cpus=family_ns / 1e9 / seconds if family_ns is not None and seconds > 0 else None,
         process_threads=_busy_threads(before.threads_ns, after.threads_ns) if is_same else None,
         faults=_grown(before.faults, after.faults) if is_same else None,
+        threads_left=len(threads[1]) if threads else None,
+        threads_begun=len(threads[1] - threads[0]) if threads else 0,
+        threads_ended=len(threads[0] - threads[1]) if threads else 0,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from layerscope.host.watch import Watched
 from layerscope.platform.check import NOTE, OK, UNSEEN, WARNING, Check, Seen
 from layerscope.platform.phrases import counted, threads_granted, threads_told
 
@@ -57,7 +58,7 @@ def _living(seen: Seen) -> Check:
         most = _POOLS * cpu.granted + _BESIDE
         number = process.threads
     else:
-        what = f"{working} of its {counted(process.threads, 'thread')} worked, on {granted}"
+        what = f"{_working(process.threads, working, watched)} worked, on {granted}"
         what += "" if used is None else f", and used {counted(round(used, 1), 'CPU')}"
         most = _WORKING * cpu.granted + _WORKING_BESIDE
         number = working
@@ -79,3 +80,12 @@ def _living(seen: Seen) -> Check:
             f"export OMP_NUM_THREADS={threads_granted(cpu)}",
         )  # fmt: skip
     return Check("threads", "threads", OK, what)
+
+
+def _working(threads: int, working: int, watched: Watched | None) -> str:
+    """How many of how many, both counted at the end of the watch: `threads` were there when it was set up."""
+    left = watched.threads_left if watched else None
+    what = f"{working} of its {counted(max(threads, working) if left is None else left, 'thread')}"
+    changes = (("began", watched.threads_begun), ("ended", watched.threads_ended)) if watched else ()
+    told = [f"{number} {verb}" for verb, number in changes if number]
+    return f"{what} ({' and '.join(told)} while it was watched)" if told else what
