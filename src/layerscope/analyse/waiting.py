@@ -8,6 +8,7 @@ The states are `model.layers.WAITS`. From the strongest evidence to the weakest:
 - **`pool`**: a thread of a pool (OpenMP, autograd, PyTorch's own, BLAS, pthreadpool), or one that serves gloo or the
   store of torchrun, that has no work. It is *idle*.
 - **`barrier`**: a thread of an OpenMP team that waits for the others of it, or else inside of the runtime of OpenMP.
+- **`thread`**: in `pthread_join` or `std::thread::join`, waiting for a thread to end.
 - **`sleep`**, **`yield`**: it asked for that.
 - **`pipe`**, **`socket`**, **`file`**, **`event`**: reading, writing or polling one of these.
 - **`lock`**: any other futex.
@@ -29,7 +30,7 @@ from layerscope.model.layers import WAITS
 # What the functions of a stack tell, as bits. Those of a wait lie inside of the innermost one that does WORK; TEAM:
 # the thread belongs to OpenMP. pthreadpool's threads begin in a function that others may call like it too; theirs waits
 # by a system call of its own.
-GIL, BARRIER, POOL, TEAM, OPENMP, WORK, MAIN, PLAIN = 1, 2, 4, 8, 16, 32, 64, 128
+GIL, BARRIER, POOL, TEAM, OPENMP, WORK, MAIN, PLAIN, JOIN = 1, 2, 4, 8, 16, 32, 64, 128, 256
 _EVIDENCE = (
     (GIL, re.compile(r"^(take_gil|PyEval_RestoreThread.*|_PyEval_AcquireLock.*)$")),
     (BARRIER, re.compile(r"barrier|__kmp_(hyper|tree|dist)_|^gomp_.*_wait(_end)?$", re.IGNORECASE)),
@@ -39,6 +40,7 @@ _EVIDENCE = (
     )),
     (MAIN, re.compile(r"^thread_main$")),
     (PLAIN, re.compile(r"^syscall$")),
+    (JOIN, re.compile(r"^_*pthread_(clock|timed)?join(_np|_ex)?(@|$)|^std::j?thread::join\b")),
     (OPENMP, re.compile(r"^(gomp_|GOMP_|__kmp|\[lib(gomp|i?omp5?)[.\]])")),
 )  # fmt: skip
 # What waiting itself goes through, and where threads begin: nothing that a program does with its time.
@@ -103,6 +105,7 @@ def states(
     found[on_futex] = _CODES["lock"]
     in_openmp = evidence_of_stack & (BARRIER | OPENMP) > 0
     found[on_futex & in_openmp] = _CODES["barrier"]
+    found[on_futex & (evidence_of_stack & JOIN > 0)] = _CODES["thread"]
     # A library without names: what does no work inside of it has none to do.
     is_nameless = evidence_of_stack & (OPENMP | BARRIER | WORK) == OPENMP
     is_plain_pool = evidence_of_stack & (MAIN | PLAIN | WORK) == MAIN | PLAIN

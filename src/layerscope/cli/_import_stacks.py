@@ -28,7 +28,10 @@ _NUMBERS = {
 }  # fmt: skip
 _SYSTEM_CALL = re.compile(r"^__(?:x64|ia32|arm64|riscv|s390x|se|do)_(?:sys|compat_sys)_(\w+)")
 _LIBRARY_CALL = re.compile(r"^_*(?:GI_|libc_)*(\w+?)(?:64)?(?:@.*)?$")
-_LOCKS = re.compile(r"^(_*futex_|_*lll_lock|_*pthread_(cond|mutex|rwlock|barrier).*(wait|lock)|sem_(timed|clock)?wait)")
+_LOCKS = re.compile(
+    r"^(_*futex_|_*lll_lock|_*pthread_(cond|mutex|rwlock|barrier).*(wait|lock)|sem_(timed|clock)?wait|"
+    r"_*pthread_(clock|timed)?join)"
+)
 _PAGE_FAULT, _UNKNOWN, _NOTHING = -1, -2, -3
 _FAULTS = re.compile(r"^(asm_)?exc_page_fault|^do_user_addr_fault|^handle_mm_fault|^do_page_fault|^do_mem_abort")
 # What a function of the kernel waits for, as `collect.sampled` numbers it.

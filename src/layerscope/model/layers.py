@@ -46,7 +46,7 @@ SAMPLE_KINDS = ("cpu", "offcpu", "fault")
 # `samples.state` of each kind.
 WAITS = (
     "gil", "lock", "barrier", "pool", "sleep", "yield", "pipe", "socket", "file", "event", "page_fault", "preempted",
-    "child", "other", "unknown",
+    "child", "thread", "other", "unknown",
 )  # fmt: skip
 SAMPLE_STATES = ("user", "kernel", *WAITS)
 # Kinds of `links`: from an operator to the backward function of it, from an operator to a primitive that it asked for,

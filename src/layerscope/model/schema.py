@@ -337,7 +337,7 @@ SAMPLES = Table(
             "state",
             "name",
             "cpu: user, kernel; offcpu: gil, lock, barrier, pool, sleep, yield, pipe, socket, file, event, "
-            "page_fault, preempted, child, other, unknown; fault: user",
+            "page_fault, preempted, child, thread, other, unknown; fault: user",
         ),
         Column("idle", "bool", "a wait for work of a thread of a pool: folded away unless asked for"),
         Column("exact", "bool", "weight_ns was measured from end to end; else it stands for more than was seen"),

@@ -31,6 +31,7 @@ _WAITS = {
     "event": "for events",
     "page_fault": "for pages from disk",
     "child": "for child processes",
+    "thread": "for threads to end",
     "other": "for other things",
     "unknown": "too shortly to see for what",
 }

@@ -26,6 +26,7 @@ _WAITED_FOR = {
     "barrier": "at barriers of OpenMP", "lock": "for locks", "pool": "for work from a pool", "sleep": "asleep",
     "yield": "in yield", "preempted": "for a CPU that others had", "page_fault": "for pages", "file": "for files",
     "pipe": "for pipes", "socket": "for sockets", "event": "for events", "child": "for other processes",
+    "thread": "for threads to end",
     "gil": "for Python's lock (GIL)",
 }  # fmt: skip
 

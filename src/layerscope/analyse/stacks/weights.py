@@ -17,7 +17,8 @@ _WAITS = {
     "gil": "waits for the GIL", "lock": "waits for a lock", "barrier": "waits at a barrier", "pool": "waits for work",
     "sleep": "sleeps", "yield": "yields the CPU", "pipe": "waits for a pipe", "socket": "waits for a socket",
     "file": "waits for a file", "event": "waits for events", "page_fault": "waits for a page",
-    "preempted": "preempted: no CPU was free", "child": "waits for a child", "unknown": "waits: not seen for what",
+    "preempted": "preempted: no CPU was free", "child": "waits for a child",
+    "thread": "waits for a thread to end", "unknown": "waits: not seen for what",
 }  # fmt: skip
 _WAITS_OTHERWISE = "waits"
 # What a thread waits for: so many states, each idle or not; the last one is no wait.

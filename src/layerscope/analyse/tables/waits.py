@@ -1,8 +1,8 @@
 """Waits: what threads waited for, off the CPU: for what, where, how often and how long.
 
 state        gil, lock, barrier (of OpenMP), pool (for work), sleep, yield, pipe, socket, file, event, page_fault,
-             preempted (it could have run, but no CPU was free), child (for a process), other, unknown (most waits of
-             less than 10 ms: nobody saw what for)
+             preempted (it could have run, but no CPU was free), child (for a process), thread (for one to end), other,
+             unknown (most waits of less than 10 ms: nobody saw what for)
 thread       name and id of the thread
 line         innermost line of Python of the program's own, of a library if there is none
 symbol       the native function that it waited in
