@@ -126,7 +126,9 @@ def test_operators_get_the_line_that_most_samples_came_from() -> None:
 
     with opened(recording) as reader:
         assert lines_of_operators(reader) == {
-            "aten::linear": "a.py:9", "aten::mm": "a.py:9", "Custom": "train.py:5", "aten::exp": "c.py:3",
+            ("aten::linear", "Net"): "a.py:9", ("aten::mm", "Net"): "a.py:9", ("Custom", ""): "train.py:5",
+            ("aten::exp", ""): "c.py:3", ("aten::linear", "*"): "a.py:9", ("aten::mm", "*"): "a.py:9",
+            ("Custom", "*"): "train.py:5", ("aten::exp", "*"): "c.py:3",
         }  # fmt: skip
     with opened(Recording()) as reader:
         assert lines_of_operators(reader) == {}
@@ -139,7 +141,10 @@ def test_the_line_of_an_operator_is_the_program_s_own_if_one_is_around_it() -> N
     recording.add_sample(recording.add_stack(f"python relu {library}:7", "operators aten::add"))
 
     with opened(recording) as reader:
-        assert lines_of_operators(reader) == {"aten::relu": "train.py:5", "aten::add": f"{library}:7"}
+        assert lines_of_operators(reader) == {
+            ("aten::relu", ""): "train.py:5", ("aten::add", ""): f"{library}:7",
+            ("aten::relu", "*"): "train.py:5", ("aten::add", "*"): f"{library}:7",
+        }  # fmt: skip
 
 
 # --- laws ------------------------------------------------------------------------------------

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # Where Python and its packages are installed, and code that has no file.
 _OF_A_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3(\.\d+)?/|^<")
 
+# In the place of a module's path: outside of all modules, and wherever it was called.
+OUTSIDE, ANYWHERE = "", "*"
+
 
 @dataclass(frozen=True, slots=True)
 class Innermost:
@@ -71,8 +74,9 @@ def _of_program(frames: Frames) -> Bools:
     return np.array([_OF_A_LIBRARY.search(frame.file) is None for frame in frames.all()], np.bool_)
 
 
-def lines_of_operators(reader: Reader) -> dict[str, str]:
-    """By operator the line of Python, `file:line`, that most of its samples of CPU time were called from.
+def lines_of_operators(reader: Reader) -> dict[tuple[str, str], str]:
+    """By operator and path of the module it ran in the line of Python, `file:line`, that most of its samples of CPU
+    time were called from. The path may be OUTSIDE or ANYWHERE.
 
     That line is the innermost one around the operator that is the program's own, not of a library; of a library where
     there is none. Operators that were in no sample below a line have none.
@@ -91,17 +95,25 @@ def lines_of_operators(reader: Reader) -> dict[str, str]:
     levels, is_python = by_level(tree.parent), layer == PYTHON
     own_line = nearest(tree.parent, is_python & _of_program(frames)[tree.frame], levels)
     line = np.where(own_line >= 0, own_line, nearest(tree.parent, is_python, levels))
+    module = nearest(tree.parent, layer == MODULES, levels)
     # An operator that calls itself is called from where the outermost one is.
     chosen = np.flatnonzero((layer == OPERATORS) & outermost(tree) & (line >= 0))
-    pair = tree.frame[chosen] * len(frames) + tree.frame[line[chosen]]
-    known, at = np.unique(pair, return_inverse=True)
-    sums = summed(len(known), at, tree.totals()[chosen])
-    every = frames.all()
-    best: dict[str, tuple[int, int, str]] = {}
-    for code, (count, weight) in zip(known.tolist(), sums.tolist(), strict=True):
-        operator, place = every[code // len(every)].name, every[code % len(every)].place
-        best[operator] = max(best.get(operator, (0, 0, "")), (count, weight, place))
-    return {operator: place for operator, (_, _, place) in best.items()}
+    in_module = np.where(module[chosen] >= 0, np.append(tree.frame, NONE)[module[chosen]], NONE)
+    rows = np.stack([tree.frame[chosen], in_module, tree.frame[line[chosen]]], axis=1)
+    return _most(frames.all(), rows, tree.totals()[chosen])
+
+
+def _most(every: list[Frame], rows: Ints, weights: Ints) -> dict[tuple[str, str], str]:
+    """By operator and module the line with the most weight, of `rows` of the frames of these three."""
+    known, at = np.unique(rows, axis=0, return_inverse=True)
+    sums: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
+    for row, weight in zip(known.tolist(), summed(len(known), at.ravel(), weights).tolist(), strict=True):
+        operator, place = every[row[0]].name, every[row[2]].place
+        for path in (every[row[1]].name if row[1] >= 0 else OUTSIDE, ANYWHERE):
+            lines = sums.setdefault((operator, path), {})
+            before = lines.get(place, (0, 0))
+            lines[place] = before[0] + weight[0], before[1] + weight[1]
+    return {key: max((weight, place) for place, weight in lines.items())[1] for key, lines in sums.items()}
 
 
 def named(frames: list[Frame], numbers: Ints, none: str) -> list[str]:

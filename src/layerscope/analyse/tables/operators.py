@@ -5,18 +5,22 @@ total_ns     time from their start to their end, added up; a name that calls its
 self_ns      time in which none of their own operators ran; adds up to the busy time of the threads
 self_share   self_ns as a fraction of the self_ns of all operators of the recording
 total_share  total_ns as a fraction of the same sum; more than 1 is possible with several threads
-line         where stacks were recorded: the line of Python that most of its samples were called from
+line         where stacks were recorded: the line of --by line with the most of its self_ns
 avg_ns, min_ns, p50_ns, p99_ns, max_ns
              duration of one call, of those that ended; a percentile is the shortest duration that
              this many of the calls do not exceed, so it is one that really occurred
 
 --by kind tells functions, backward functions, ranges, optimizer steps and loader waits apart,
 --by module the modules of the network they belong to, --by thread the threads they ran on, --by line
-the line of the program that opened a range or first called the module of an operator, --by shape the
-dtypes and shapes of the tensors they were called with (of a recording made with --shapes), --by primitive
-what they asked of oneDNN and MKL, with a column of its own: own_ns is self_ns without the primitives that
-the operator asked for on its own thread. How long each primitive took is in the table primitives. Where a long
-run was thinned, every number but min_ns and max_ns counts a kept call as often as its weight says.
+the line of the program that they were called from, --by shape the dtypes and shapes of the tensors they
+were called with (of a recording made with --shapes), --by primitive what they asked of oneDNN and MKL,
+with a column of its own: own_ns is self_ns without the primitives that the operator asked for on its own
+thread. How long each primitive took is in the table primitives. Where a long run was thinned, every
+number but min_ns and max_ns counts a kept call as often as its weight says.
+
+The line of a range is the one that opened it. Of an operator it is the one that most of its samples in
+the same module were called from; where there are none, the one that first called the module, and outside
+of modules the one of its samples elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +33,8 @@ from layerscope.analyse import thinned
 from layerscope.analyse.percentiles import note_of_open, percentiles
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
 from layerscope.analyse.shapes import NO_TENSORS, shape_texts
-from layerscope.analyse.stacks.places import lines_of_operators
+from layerscope.analyse.stacks.places import ANYWHERE, lines_of_operators
+from layerscope.analyse.stacks.places import OUTSIDE as OUTSIDE_MODULES
 from layerscope.analyse.tables.modules import OUTSIDE
 from layerscope.analyse.tables.primitives import EMPTY as NONE_RECORDED
 from layerscope.analyse.tables.primitives import IMPLEMENTATION
@@ -57,7 +62,7 @@ COLUMNS = (
 BY_COLUMNS = {
     "kind": ResultColumn("kind", "string", "", "function, backward, range, optimizer or loader"),
     "module": ResultColumn("module", "string", "", "path of the module it belongs to"),
-    "line": ResultColumn("line", "string", "", "file and line that opened the range or called the module"),
+    "line": ResultColumn("line", "string", "", "file and line that it was called from"),
     "thread": ResultColumn("thread", "string", "", "name and id of the thread"),
     "shape": ResultColumn("shape", "string", "", "dtypes and shapes of the tensors it was called with"),
     "primitive": ResultColumn("primitive", "string", "", "the primitives that it asked for"),
@@ -84,6 +89,23 @@ _JOINS = {
             FROM (SELECT DISTINCT asked FROM sums) JOIN bits ON asked & (1::UHUGEINT << code) <> 0::UHUGEINT
             GROUP BY asked) USING (asked)""",
 }
+# The line that calls come from, by name and module. `sampled_lines` are those of `lines_of_operators`.
+_LINES = f"""known_lines AS MATERIALIZED (
+        SELECT pairs.*, coalesce(here.line, modules.line, anywhere.line) AS known_line
+        FROM (
+            SELECT name, coalesce(module, -1) AS module_key, line AS opened_by, sum(self_ns * weight) AS spent_ns
+            FROM spans WHERE layer = 'operators' GROUP BY ALL
+        ) pairs
+        LEFT JOIN modules ON module = module_key
+        LEFT JOIN sampled_lines here ON here.called = name AND here.path = coalesce(modules.path, '{OUTSIDE_MODULES}')
+        LEFT JOIN sampled_lines anywhere ON anywhere.called = name AND anywhere.path = '{ANYWHERE}'
+    )"""
+_OF_CALL = """LEFT JOIN (SELECT DISTINCT name, module_key, known_line FROM known_lines) known
+            ON known.name = spans.name AND known.module_key = coalesce(spans.module, -1)"""
+_MOST_LINES = f"""WITH {_LINES}
+    SELECT name AS called, arg_max(line, (line_ns, line)) AS mostly FROM (
+        SELECT name, coalesce(opened_by, known_line) AS line, sum(spent_ns) AS line_ns FROM known_lines GROUP BY ALL
+    ) WHERE line IS NOT NULL GROUP BY name"""
 _SHAPES = "LEFT JOIN shape_texts USING (args)"
 # What an operator asked for is a set of bits, one for each kind and implementation; beyond so many they share the last.
 _MOST_BITS = 127
@@ -112,9 +134,9 @@ _LOSSY_NOTE = (
 )
 _QUERY = """
     WITH {before} calls AS (
-        SELECT spans.* EXCLUDE (module, line), coalesce(module, -1) AS module_key,
-               coalesce(spans.line, modules.line, '{unknown}') AS line {column}
-        FROM spans LEFT JOIN modules USING (module) {texts} WHERE layer = 'operators'
+        SELECT spans.* EXCLUDE (module, line), coalesce(spans.module, -1) AS module_key,
+               {line} AS line {column}
+        FROM spans {texts} WHERE layer = 'operators'
     ),
     percentiles AS ({percentiles}),
     sums AS (
@@ -137,8 +159,11 @@ def build(reader: Reader, by: str | None = None) -> Result:
         query = thinned.QUERY.format(keys=_KEYS[by], join=_JOINS.get(by or "", ""))
         lost = reader.connection().sql("SELECT 1 FROM gaps WHERE reason = 'max_size' LIMIT 1").fetchall()
         return _result(reader, by, query, (*notes, _LOSSY_NOTE if lost else _EXACT_NOTE))
-    column, sums, texts, before = "", "", "", ""
-    if by == "shape":
+    column, sums, texts, before, line = "", "", "", "", "spans.line"
+    if by == "line":
+        _register_lines(reader)
+        before, texts, line = f"{_LINES},", _OF_CALL, f"coalesce(spans.line, known_line, '{NO_LINE}')"
+    elif by == "shape":
         column, texts = f", coalesce(shape, '{NO_TENSORS}') AS shape", _SHAPES
         reader.connection().register("shape_texts", shape_texts(reader))
     elif by == "primitive":
@@ -146,7 +171,7 @@ def build(reader: Reader, by: str | None = None) -> Result:
         column = ", coalesce(asked, 0) AS asked, self_ns - coalesce(below_ns, 0) AS own_ns"
         sums, texts, before = ", sum(own_ns * weight) AS own_ns", _PRIMITIVES, _BELOW
     query = _QUERY.format(
-        keys=_KEYS[by], join=_JOINS.get(by or "", ""), unknown=NO_LINE, percentiles=percentiles(_KEYS[by], weight),
+        keys=_KEYS[by], join=_JOINS.get(by or "", ""), line=line, percentiles=percentiles(_KEYS[by], weight),
         column=column, sums=sums, texts=texts, before=before,
         words=f", coalesce(known, '{NO_PRIMITIVE}') AS primitive" if by == "primitive" else "",
     )  # fmt: skip
@@ -158,14 +183,23 @@ def _result(reader: Reader, by: str | None, query: str, notes: tuple[str, ...]) 
     if by == "primitive":
         place = 1 + next(place for place, column in enumerate(columns) if column.name == "self_ns")
         columns = (*columns[:place], OWN, *columns[place:])
-    if by in (None, "kind") and (lines := lines_of_operators(reader)):
-        known = pa.table({"called": list(lines), "line": list(lines.values())})
-        reader.connection().register("lines_of_operators", known)
-        query = f"SELECT sums.*, line FROM ({query}) sums LEFT JOIN lines_of_operators ON called = name"
+    if by in (None, "kind") and _register_lines(reader):
+        query = f"SELECT sums.*, mostly AS line FROM ({query}) sums LEFT JOIN ({_MOST_LINES}) ON called = name"
         place = next(place for place, column in enumerate(columns) if column.name == "avg_ns")
         columns = (*columns[:place], LINE, *columns[place:])
     relation = reader.connection().sql(query)
     return Result("operators", columns, relation, order=f"self_ns DESC, {_KEYS[by]}", notes=notes)
+
+
+def _register_lines(reader: Reader) -> bool:
+    """Make `sampled_lines` known to questions; whether there are any."""
+    lines = lines_of_operators(reader)
+    called, path = [operator for operator, _ in lines], [path for _, path in lines]
+    text = pa.string()
+    known = pa.table([pa.array(column, text) for column in (called, path, list(lines.values()))],
+                     names=["called", "path", "line"])  # fmt: skip
+    reader.connection().register("sampled_lines", known)
+    return bool(lines)
 
 
 def _extremes(reader: Reader) -> tuple[int, int]:
