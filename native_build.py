@@ -63,11 +63,14 @@ AT_ONCE = ["-Wl,-z,now"]
 
 
 def parts(sources: Path) -> list[Part]:
-    """What is compiled: the agent, the probe, the sampler, the library for programs in C that has the agent inside."""
+    """What is compiled: the agent, what loads it into programs in C++, the probe, the sampler, and the library for
+    programs in C that has the agent inside.
+    """
     # Its thread and its threads' ends are code of the library: it stays where it is when a plug-in that has it goes.
     interface = ["-shared", f"-Wl,--version-script={sources / 'interface' / VISIBLE}", "-Wl,-z,nodelete", *AT_ONCE]
     return [
         Part(["agent", PYTHON_FRAMES], "liblayerscope-agent.so", ["-shared", *AT_ONCE], ["-ldl", "-lpthread"]),
+        Part(["preload"], "liblayerscope-preload.so", ["-shared", *AT_ONCE], ["-ldl"]),
         Part(["probe"], "layerscope-probe", [], ["-ldl"]),
         Part(["interface", "agent", "chunks", PYTHON_FRAMES], "liblayerscope.so", interface, ["-ldl", "-lpthread"]),
         Part(["sampler", "stacks", "chunks"], "layerscope-sampler", [], ["-lpthread"]),

@@ -209,6 +209,8 @@ void ls_name_find(const char *text, ls_cached_name *into);
 int ls_name_known(const char *text, ls_cached_name *into);
 void ls_name_find_arguments(const char *text, ls_cached_name *into);
 const char *ls_name_text(uint32_t id);
+void ls_libtorch_find(char *path);
+void ls_libtorch_start(void);
 void ls_onednn_find(void *torch);
 void ls_onednn_note(const char *name);
 uint32_t ls_name_kind(const char *text);

@@ -10,6 +10,7 @@
 #include "client.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +114,9 @@ LS_EXPORT int ls_door_open(void) {
     decode(text);
     if (!*text)
         return -1;
-    if (ls_prepare(text, "", use_tsc)) {
+    char library[PATH_MAX];
+    ls_libtorch_find(library);
+    if (ls_prepare(text, library, use_tsc)) {
         value_of(settings, "refusals", text, sizeof text);
         decode(text);
         tell_refusal(text);
@@ -124,6 +127,8 @@ LS_EXPORT int ls_door_open(void) {
     set_window(text);
     value_of(settings, "stacks", text, sizeof text);
     start_sampling(text);
+    if (*library)
+        ls_libtorch_start();
     ls_note_cost(cpu_ns() - before);
     return 0;
 }

@@ -260,5 +260,5 @@ def test_a_program_with_nothing_in_it_for_us(differential: Differential, native_
     assert set(recorded.problems()) == {"no_framework"}
     assert recorded.problems()["no_framework"].startswith("/bin/sleep is no Python and has no oneDNN, NVTX or ITT")
     assert "PyTorch" not in recorded.problems()["no_framework"]
-    assert recorded.rows("SELECT DISTINCT remedy FROM problems")[0]["remedy"].startswith("say by layerscope.h or NVTX")
+    assert recorded.rows("SELECT DISTINCT remedy FROM problems")[0]["remedy"].startswith("start a program in C++")
     assert recorded.rows("SELECT count(*) AS n FROM counters")[0]["n"]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect import unreached
+from layerscope.collect import agent, unreached
+from layerscope.collect.preloading import preload
 from tests.differential import environment
 from tests.native.building import build
 
@@ -75,3 +76,36 @@ def test_a_python_that_is_a_script_counts_as_a_python(tmp_path: Path) -> None:
 
     assert "reads PYTHONPATH" in unreached.nobody_came(["python3"], environment(PATH=str(tmp_path))).what
     assert shutil.which("sh") is None or "no Python" in unreached.nobody_came(["sh"], environment()).what
+
+
+def test_what_is_linked_with_pytorch_and_is_no_python_has_the_agent_loaded(
+    tmp_path: Path, native_agent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(tmp_path / "libtorch_cpu.so", [written(tmp_path / "torch.c", "int torch;")], "-shared", "-fPIC")
+    flags = ("-Wl,--no-as-needed", f"-L{tmp_path}", "-ltorch_cpu")
+    uses_torch = built(tmp_path / "uses_torch", READS_NONE, *flags)
+    python = built(tmp_path / "python", "int Py_BytesMain; " + READS_NONE, *flags, "-rdynamic")
+    sanitized = built(tmp_path / "sanitized", "int __asan_init; " + READS_NONE, *flags, "-rdynamic")
+    plain = built(tmp_path / "plain", READS_NONE)
+    ours = str(agent.PRELOAD)
+    told = {agent.SETTINGS: "socket=x"}
+
+    def preloaded(program: Path, **environment: str) -> str | None:
+        found = {**told, **environment}
+        preload([str(program)], found)
+        return found.get("LD_PRELOAD")
+
+    assert [preloaded(program) for program in (uses_torch, python, sanitized, plain)] == [ours, None, None, None]
+    assert preloaded(uses_torch, LD_PRELOAD="/own.so") == f"/own.so:{ours}"
+    spaced = written(tmp_path / "with a space.so", "")
+    monkeypatch.setattr(agent, "PRELOAD", spaced)
+    assert preloaded(uses_torch) is None
+    without: dict[str, str] = {}
+    preload([str(uses_torch)], without)
+    assert without == {}
+    assert "linked with PyTorch, but the agent" in unreached.nobody_came([str(uses_torch)], {}).what
+
+
+def written(path: Path, code: str) -> Path:
+    path.write_text(code)
+    return path

@@ -40,6 +40,7 @@ from layerscope.cli._spooling import bring_home, divert, let_go
 from layerscope.collect import launchers, unreached
 from layerscope.collect.init import stand_aside
 from layerscope.collect.launchers import Launch
+from layerscope.collect.preloading import preload
 from layerscope.collect.program import Program, become, lacks_room
 from layerscope.collect.recorder import Recorder, surviving
 from layerscope.collect.sampled import FILE
@@ -124,6 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
         # Of a launcher outside the numbers are those of its ranks, and they have been looked at.
         environment = session.open_door(() if launch else chosen)
         session.problems += unreached.spare(command, environment, os.environ)
+        preload(command, environment)
         program = Program(command, environment)
         requested.attach(program, environment)
         converter = start_converter(recording, session)

@@ -25,6 +25,7 @@ from layerscope.model.layers import PRIMITIVES, RANGES, STACKS
 
 _HERE = Path(__file__).parent
 LIBRARY = _HERE.parent / "native" / "liblayerscope-agent.so"
+PRELOAD = _HERE.parent / "native" / "liblayerscope-preload.so"
 PROBE = _HERE.parent / "native" / "layerscope-probe"
 INSIDE = _HERE / "inside"
 WITHOUT_IT = "operators, ranges, optimizer steps and loader waits outside of windows of PyTorch's own profiler"

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from layerscope.collect import layout, probe
+from layerscope.host import elf
 from layerscope.host.frameworks import package_version
 from layerscope.model.events import Problem
 
@@ -60,6 +61,8 @@ class Prober:
             python = os.readlink(f"/proc/{pid}/exe")
         except OSError:
             python = ""
+        # A program in C++ is never run to find out more.
+        python = python if python and elf.facts(Path(python)).is_python else ""
         self._note_versions(python, library)
         if len(self._watched) < _MOST_WATCHED:
             self._watched.append(_Watched(library, python, page))

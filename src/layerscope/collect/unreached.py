@@ -47,13 +47,17 @@ def nobody_came(command: list[str], environment: Mapping[str, str]) -> Problem:
     if "Python" in doors or Path(name).name.startswith("python"):
         what = f"no process imported PyTorch by a Python that reads PYTHONPATH ({name} did not), or used oneDNN or NVTX"
         remedy = "run the program with the Python that has torch; python -I, -E and -S keep layerscope out"
+    elif "PyTorch" in doors:
+        what = f"{name} is linked with PyTorch, but the agent of layerscope was not loaded into it"
+        remedy = "see whether something keeps LD_PRELOAD from it, or its folder of libraries from being read"
     elif doors:
         what = f"{name} has {' and '.join(sorted(doors))} in it, but nothing was sent by them"
         remedy = "see whether it computes or marks anything by them; oneDNN may be built without ITT"
     else:
         what = (f"{name} is no Python and has no oneDNN, NVTX or ITT of its own, and nothing that it started "
                 "sent anything")  # fmt: skip
-        remedy = "say by layerscope.h or NVTX what it does: docs/native.md"
+        remedy = ("start a program in C++ that uses PyTorch directly: layerscope run -- ./program; others say by "
+                  "layerscope.h or NVTX what they do: docs/native.md")  # fmt: skip
     return Problem(OPERATORS, "no_framework", what, remedy, EVERYTHING)
 
 
