@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layerscope.analyse.below import worker_of
 from layerscope.analyse.summary import OperatorRow, OperatorTimes, Summary, summarise
 from layerscope.model.schema import TABLES
 from layerscope.store.reader import Reader
@@ -268,3 +269,22 @@ def test_kinds_add_up_to_the_step_whatever_ran(calls: list[tuple[str, int, list[
     spent = sum(sum(below) for _, _, below in calls)
     assert sum(k.ns for k in operators.kinds if k.name == "convolutions (oneDNN)") == pytest.approx(spent)
     assert sum(one.ns for row in operators.rows for one in row.below) == pytest.approx(spent)
+
+
+@pytest.mark.parametrize(
+    ("name", "worker"),
+    [
+        ("aten::_slow_conv2d_forward", "ATen (oneDNN not used)"),
+        ("aten::native_batch_norm", "ATen (oneDNN not used)"),
+        ("aten::conv2d", "ATen"),
+        ("aten::convolution", "ATen"),
+        ("aten::_convolution", "ATen"),
+        ("aten::batch_norm", "ATen"),
+        ("aten::add", "ATen"),
+        ("aten::mm", "MKL"),
+        ("mine::conv", ""),
+    ],
+)
+def test_only_what_does_the_work_itself_is_said_to_do_it_without_onednn(name: str, worker: str) -> None:
+    """A convolution calls the operator that does it, whoever that is: it only dispatches itself."""
+    assert worker_of(name, "MKL") == worker

@@ -34,6 +34,8 @@ PRODUCTS = frozenset(
 )
 # Operators that oneDNN has primitives for, and that PyTorch nevertheless often does itself.
 _IN_ONEDNN = re.compile(r"conv|pool|batch_norm|layer_norm|softmax|relu|gelu|lstm|gru")
+# What these are called for others do, which are operators too.
+_ONLY_CALLS = re.compile(r"aten::(conv\dd|conv_transpose\dd|_?convolution|batch_norm|layer_norm|softmax|log_softmax)$")
 (
     _CONVOLUTION, _ONEDNN_PRODUCT, _MKL_PRODUCT, _REORDER, _OTHER_ONEDNN, _OTHER_MKL, _BLAS, _KERNEL, _LOADER, _REST
 ) = range(10)  # fmt: skip
@@ -57,7 +59,8 @@ def worker_of(name: str, blas: str) -> str:
         return blas
     if not name.startswith("aten::"):
         return ""
-    return "ATen (oneDNN not used)" if _IN_ONEDNN.search(name) else "ATen"
+    is_work_of_onednn = _IN_ONEDNN.search(name) and not _ONLY_CALLS.match(name)
+    return "ATen (oneDNN not used)" if is_work_of_onednn else "ATen"
 
 
 @dataclass(slots=True)
