@@ -12,11 +12,16 @@
 #include <stdint.h>
 
 #define LS_SAMPLES_MAGIC 0x5053534cu /* "LSSP" */
-#define LS_SAMPLES_HEADER 4096u
+#define LS_SAMPLES_HEADER 32768u
 #define LS_SAMPLES_BYTES (4u << 20) /* header and ring */
 /* Of one thread's stack, from its stack pointer on. */
 #define LS_SAMPLES_STACK_MOST (192u << 10)
 #define LS_SAMPLES_FRAMES_MOST 512u
+
+/* Threads that may be sent the signal of samples: a table by thread number, in which one takes the first free place of
+ * those that are meant for it. One for whom there is none is not signalled. */
+#define LS_SIGNALLED_MOST 7168u
+#define LS_SIGNALLED_PROBES 32u
 
 enum {
     LS_SAMPLE_PAD = 0,   /* only `commit` and `bytes` count */
@@ -48,8 +53,19 @@ typedef struct {
     uint64_t foreign; /* signals of others, passed on */
     uint64_t codes;
     uint64_t consumed; /* the reader's cache line */
-    uint8_t pad1[LS_SAMPLES_HEADER - 136];
+    uint8_t pad1[56];
+    /* The thread that started sampling, and when it was put into the table. */
+    uint64_t first_ns;
+    int32_t first_tid;
+    uint32_t signalled_puts; /* how often a thread was put into the table */
+    uint8_t pad2[LS_SAMPLES_HEADER - 208 - LS_SIGNALLED_MOST * sizeof(int32_t)];
+    int32_t signalled[LS_SIGNALLED_MOST]; /* 0: free */
 } ls_samples_header;
+
+/* Where the number of a thread may stand in the table. */
+static inline uint32_t ls_signalled_place(int32_t tid, uint32_t probe) {
+    return ((uint32_t)tid + probe) % LS_SIGNALLED_MOST;
+}
 
 typedef struct {
     uint64_t commit;

@@ -85,8 +85,6 @@ struct ls_thread {
     uint32_t steps_open, step_in, loaders_open; /* step_in: the rule by which a step of the window is open */
     uint32_t optimizers_open, optimizer_names[4];
     int line_is_step; /* `line` is what --step-mark names */
-    uint32_t timer;   /* that tells the thread to take samples of itself (sampling.c); 0: none */
-    void *signal_stack; /* signal_stack.c; NULL: none of ours */
     ls_known_shapes *shapes; /* made when the first ones come */
     char *arguments;         /* of spans that are open, LS_NAME_LIMIT bytes each; made when the first ones come */
     ls_said said;
@@ -257,8 +255,7 @@ extern int (*ls_framework_backward)(void);
 /* sampling.c */
 LS_EXPORT int ls_sampling_start(int hz, int uses_timers);
 LS_EXPORT void ls_sampling_stop(void);
-void ls_sampling_thread_begins(uint32_t *timer, void **signal_stack);
-void ls_sampling_thread_ends(uint32_t *timer, void **signal_stack);
+void ls_sampling_thread_begins(void);
 
 /* windows.c: only where `ls.watching` */
 enum { LS_CALLS_UNSEEN = 0, LS_CALLS_RECORDED = 1, LS_CALLS_COUNTED = 2 };

@@ -133,6 +133,12 @@ ls_samples_header *ls_sampling_area(void) {
     return atomic_load(&is_on) ? area_here(sampled) : NULL;
 }
 
+/* The area of this process whether samples are taken now or not; NULL: it has made none. */
+ls_samples_header *ls_sampling_area_made(void) {
+    ls_samples_header *area = sampled ? atomic_load(&sampled->area) : NULL;
+    return area && area->pid == getpid() ? area : NULL;
+}
+
 /* The program handles the signal from now on: the sampler sends no more, and timers end when they come. */
 void ls_sampling_end_signals(void) {
     ls_samples_header *area = ls_sampling_area();
@@ -199,27 +205,18 @@ static uint32_t timer_make(int32_t tid) {
     return (uint32_t)id + 1;
 }
 
-static void timer_end(uint32_t *timer) {
+void ls_sampling_timer_end(uint32_t *timer) {
     if (*timer)
         syscall(SYS_timer_delete, (int)*timer - 1);
     *timer = 0;
 }
 
-/* A thread of the program is seen by the agent for the first time. */
-void ls_sampling_thread_begins(uint32_t *timer, void **signal_stack) {
-    if (!atomic_load(&is_on) || !ls_sampling_is_signalled())
-        return;
-    *signal_stack = ls_signal_stack_make();
-    if (!ls_sampling_uses_timers)
-        return;
-    int32_t tid = (int32_t)syscall(SYS_gettid);
-    if (tid != sampled->first_tid)
-        *timer = timer_make(tid);
-}
-
-void ls_sampling_thread_ends(uint32_t *timer, void **signal_stack) {
-    timer_end(timer);
-    ls_signal_stack_end(signal_stack);
+/* A thread of the program begins, or is seen by the agent for the first time. */
+void ls_sampling_thread_begins(void) {
+    ls_samples_header *area = ls_sampling_is_signalled() ? ls_sampling_area() : NULL;
+    uint32_t *timer = area ? ls_signal_stack_begin(area) : NULL;
+    if (timer && ls_sampling_uses_timers && !*timer)
+        *timer = timer_make((int32_t)syscall(SYS_gettid));
 }
 
 /* --- Start and stop --- */
@@ -253,14 +250,14 @@ static int begin(int hz, int uses_timers) {
     atomic_store(&is_on, 1);
     if (!ls_sampling_is_signalled())
         return 0;
-    if (ls_disposition_take(on_signal)) {
+    if (ls_disposition_take(on_signal) || ls_signal_stack_prepare()) {
         atomic_store(&is_on, 0);
         return -EINVAL;
     }
-    if (uses_timers) {
-        process->first_tid = (int32_t)syscall(SYS_gettid);
-        process->first_timer = timer_make(process->first_tid);
-    }
+    ls_samples_header *area = area_here(process);
+    area->first_ns = ls_monotonic_ns();
+    area->first_tid = (int32_t)syscall(SYS_gettid);
+    ls_sampling_thread_begins();
     return 0;
 }
 
@@ -284,10 +281,10 @@ LS_EXPORT int ls_sampling_start(int hz, int uses_timers) {
 LS_EXPORT void ls_sampling_stop(void) {
     ls_lock_beginning();
     if (atomic_exchange(&is_on, 0)) {
-        timer_end(&sampled->first_timer);
-        sampled->first_tid = 0;
-        if (ls_sampling_is_signalled())
+        if (ls_sampling_is_signalled()) {
+            ls_signal_stack_give_back();
             ls_disposition_give_back();
+        }
         ls_yama_forbid();
     }
     ls_unlock_beginning();

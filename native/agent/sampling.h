@@ -56,20 +56,21 @@ typedef struct {
     _Alignas(64) ls_samples_header *_Atomic area;
     _Atomic uint32_t is_making_area;
     _Atomic uint32_t busy[LS_SCRATCHES];
-    uint32_t first_timer; /* of the thread `first_tid`, which began; a child has no timers of its parent */
-    int32_t first_tid;
     ls_known_code codes[LS_CODES_MOST];
     ls_scratch scratch[LS_SCRATCHES];
 } ls_sampled_process;
 
 /* sampling.c */
 extern uint32_t ls_sampling_uses_timers, ls_sampling_least_python;
+void ls_sampling_timer_end(uint32_t *timer);
 int ls_sampling_is_signalled(void);
 ls_samples_header *ls_sampling_area(void);
+ls_samples_header *ls_sampling_area_made(void);
 
 /* signal_stack.c */
-void *ls_signal_stack_make(void);
-void ls_signal_stack_end(void **stack);
+int ls_signal_stack_prepare(void);
+void ls_signal_stack_give_back(void);
+uint32_t *ls_signal_stack_begin(ls_samples_header *area);
 
 /* disposition.c: what SIGURG does */
 typedef void ls_handler(int number, siginfo_t *info, void *context);

@@ -291,7 +291,7 @@ static void thread_begin(ls_thread *t) {
     t->ring->h.tid = (int32_t)syscall(SYS_gettid);
     __atomic_store_n(&t->ring->h.depth, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&t->ring->h.track, t->track, __ATOMIC_RELEASE);
-    ls_sampling_thread_begins(&t->timer, &t->signal_stack);
+    ls_sampling_thread_begins();
 }
 
 static void count_without_ring(void) {
@@ -356,7 +356,6 @@ static void thread_end(void *state) {
     ls_this_thread = &ended;
     if (!ls_thread_is_current(t))
         return;
-    ls_sampling_thread_ends(&t->timer, &t->signal_stack);
     ls_nested_abandon(t);
     if (ls_ring_has_room(t, 1)) {
         *ls_ring_next(t) = (ls_record){.start = ls_ticks(), .kind = LS_THREAD_END, .module = t->track};

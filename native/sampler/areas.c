@@ -131,15 +131,61 @@ void sm_area_count(const sm_area *area, lt_quality *sum) {
     is_reading = 0;
 }
 
-/* Whether the program handles the signal of samples itself. */
-int sm_area_has_handler(const sm_area *area) {
-    volatile int has_handler = 0;
+/* What `of_header` says; 0: the memory is gone. Within another reading, that one ends. */
+static uint64_t ask(const sm_area *area, uint64_t (*of_header)(ls_samples_header *, int32_t), int32_t tid) {
+    volatile uint64_t answer = 0;
+    if (area->is_broken)
+        return 0;
+    if (is_reading)
+        return of_header(area->header, tid);
     is_reading = 1;
-    if (!area->is_broken && !sigsetjmp(gone, 1))
-        has_handler = !!__atomic_load_n(&area->header->has_handler, __ATOMIC_ACQUIRE);
+    if (!sigsetjmp(gone, 1))
+        answer = of_header(area->header, tid);
     is_reading = 0;
-    return has_handler;
+    return answer;
 }
+
+static uint64_t has_handler(ls_samples_header *h, int32_t tid) {
+    (void)tid;
+    return __atomic_load_n(&h->has_handler, __ATOMIC_ACQUIRE);
+}
+
+static uint64_t puts_of(ls_samples_header *h, int32_t tid) {
+    (void)tid;
+    return __atomic_load_n(&h->signalled_puts, __ATOMIC_ACQUIRE);
+}
+
+static int32_t *place_of(ls_samples_header *h, int32_t tid) {
+    for (uint32_t probe = 0; probe < LS_SIGNALLED_PROBES; probe++) {
+        int32_t *place = &h->signalled[ls_signalled_place(tid, probe)];
+        if (__atomic_load_n(place, __ATOMIC_ACQUIRE) == tid)
+            return place;
+    }
+    return NULL;
+}
+
+static uint64_t signalled_ns(ls_samples_header *h, int32_t tid) {
+    if (!place_of(h, tid))
+        return 0;
+    return h->first_tid == tid && h->first_ns && h->first_ns < sm.now_ns ? h->first_ns : sm.now_ns;
+}
+
+static uint64_t forget(ls_samples_header *h, int32_t tid) {
+    int32_t *place = place_of(h, tid), expected = tid;
+    return place && __atomic_compare_exchange_n(place, &expected, 0, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+/* Whether the program handles the signal of samples itself. */
+int sm_area_has_handler(const sm_area *area) { return !!ask(area, has_handler, 0); }
+
+/* How often a thread was put into the table of those that may be sent that signal. */
+uint32_t sm_area_puts(const sm_area *area) { return (uint32_t)ask(area, puts_of, 0); }
+
+/* Since when that thread is in there; 0: it is not. Of those that came later: now. */
+uint64_t sm_area_signalled(const sm_area *area, int32_t tid) { return ask(area, signalled_ns, tid); }
+
+/* The thread has ended: its number may be another one's soon. */
+void sm_area_forget(const sm_area *area, int32_t tid) { ask(area, forget, tid); }
 
 uint64_t sm_area_lost(const sm_area *area) {
     return area->header->lost_full + area->header->lost_busy;

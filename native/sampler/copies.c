@@ -1,5 +1,5 @@
 /* Samples of processes whose threads are sent no signal: programs in C, shells, whatever has closed the door behind it,
- * those that handle the signal themselves. No handler answers, so the kernel copies registers and stack itself, at
+ * those that handle the signal themselves; and of single threads that may not be sent it. No handler answers, so the kernel copies registers and stack itself, at
  * events of each thread on each CPU (its CPU time, its page faults), as far as they happen outside of the kernel. They
  * are records in one ring for each CPU, and are unwound as others are.
  *
@@ -22,6 +22,8 @@
 /* Whoever has the agent hands its area over in the first 20 ms of its CPU time. */
 #define LEAST_CPU_NS 20000000ull
 #define LEAST_AGE_NS 50000000ull
+/* Of a thread that is in no table yet: one that shall be gets there before it does anything else. */
+#define LEAST_OF_THREAD_NS 5000000ull
 #define MOST_PAGES 64u
 #define LEAST_PAGES 16u
 #define MOST_STACK 32768u
@@ -136,7 +138,7 @@ static void take_copy(const copy_record *c) {
     const uint8_t *stack = (const uint8_t *)(c + 1);
     const sm_thread *t = sm_thread_at((int32_t)c->tid, c->time);
     uint64_t there = 0;
-    if (!t || !t->process->is_copied || t->process->pid != (int32_t)c->pid || c->abi != PERF_SAMPLE_REGS_ABI_64
+    if (!t || !(t->process->is_copied || t->copies) || t->process->pid != (int32_t)c->pid || c->abi != PERF_SAMPLE_REGS_ABI_64
         || c->stack_bytes > MOST_STACK) {
         sm.quality.samples++;
         sm.quality.lost++;
@@ -192,7 +194,7 @@ uint64_t sm_copies_look(void) {
 
 /* --- Which processes --- */
 
-static int open_event(int32_t tid, uint32_t cpu, int event) {
+static int open_event(int32_t tid, uint32_t cpu, int event, int is_inherited) {
     struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = sm_events_config(event)};
     a.sample_period = sm_events_period(event);
     a.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID;
@@ -201,7 +203,8 @@ static int open_event(int32_t tid, uint32_t cpu, int event) {
     a.sample_stack_user = event == SM_CPU || stack_bytes < FAULT_STACK ? stack_bytes : FAULT_STACK;
     a.disabled = a.exclude_kernel = a.exclude_hv = a.use_clockid = 1;
     a.clockid = CLOCK_MONOTONIC;
-    a.inherit = a.inherit_thread = a.remove_on_exec = 1;
+    a.inherit = a.inherit_thread = is_inherited != 0;
+    a.remove_on_exec = 1;
     int fd = sm_perf_event_open(&a, tid, sm_rings_cpu(cpu));
     if (fd == -EINVAL) {
         a.inherit = a.inherit_thread = a.remove_on_exec = 0;
@@ -234,7 +237,7 @@ static int open_events(sm_process *p, int event) {
     int failed = 0;
     for (const sm_thread *t = p->threads; t && !failed; t = t->next)
         for (uint32_t i = 0; !t->end_ns && i < cpus && !failed; i++) {
-            int fd = rings[i].page ? open_event(t->tid, i, event) : -ENODEV;
+            int fd = rings[i].page ? open_event(t->tid, i, event, 1) : -ENODEV;
             if (fd != -ENODEV && fd != -ESRCH) /* a CPU that was taken away; a thread that has ended */
                 failed = fd < 0 ? fd : keep(p, fd, event);
         }
@@ -271,6 +274,8 @@ static void begin(sm_process *p) {
     p->has_tried_copies = 1;
     if (!is_of_our_user(p))
         return;
+    for (sm_thread *t = p->threads; t; t = t->next)
+        sm_copies_end(t);
     int failed = open_all(p);
     if (failed && !is_said++)
         sm_problem("no_copies", p->pid, "stacks of processes without the agent, such as programs in C",
@@ -301,7 +306,7 @@ static void ask(sm_thread *t) {
         t->in_ns = sm.now_ns;
     t->asked_ns = ran_ns;
     sm_count_from(t, ran_ns);
-    if (t->is_counted && t->process->is_copied)
+    if (t->is_counted && (t->process->is_copied || t->copies))
         sm_rest(t, sm.now_ns, ran_ns);
 }
 
@@ -327,9 +332,56 @@ static int is_due(sm_process *p) {
     return used >= LEAST_CPU_NS;
 }
 
+/* --- Threads of processes that answer to the signal, which may not be sent it themselves (signalled.c) --- */
+
+static int open_of(sm_thread *t) {
+    int failed = open_rings();
+    t->copies = failed ? NULL : calloc(cpus, sizeof *t->copies);
+    for (uint32_t i = 0; t->copies && i < cpus; i++) {
+        int fd = rings[i].page ? open_event(t->tid, i, SM_CPU, 0) : -ENODEV;
+        if (fd >= 0)
+            t->copies[t->copies_count++] = fd;
+        else if (fd != -ENODEV)
+            return fd;
+    }
+    return failed ? failed : t->copies ? 0 : -ENOMEM;
+}
+
+static void begin_of(sm_thread *t) {
+    static int is_said;
+    t->has_tried_copies = 1;
+    int failed = open_of(t);
+    if (failed)
+        sm_copies_end(t);
+    if (failed && failed != -ESRCH && !is_said++)
+        sm_problem("no_copies", t->process->pid, "stacks on a CPU of native threads, such as the workers of a library",
+                   failed == -EMFILE ? "raise the hard limit of open files (ulimit -Hn)" : "raise ulimit -l",
+                   "the kernel does not copy stacks of thread %d of process %d: %s", t->tid, t->process->pid,
+                   strerror(-failed));
+    if (failed)
+        return;
+    t->lost_before = sm.lost_copies;
+    if (t->is_counted)
+        sm_rest(t, sm.now_ns, cpu_ns_at(t, sm.now_ns));
+}
+
+static void tick_of(sm_process *p) {
+    int may_ask = -1;
+    for (sm_thread *t = p->threads; t; t = t->next) {
+        if (t->signalled_ns || t->end_ns)
+            continue;
+        if (!t->is_counted && (may_ask = may_ask < 0 ? sm_may_ask(p) : may_ask))
+            ask(t);
+        if (!t->has_tried_copies && cpu_ns_at(t, sm.now_ns) - t->before_ns >= LEAST_OF_THREAD_NS)
+            begin_of(t);
+    }
+}
+
 void sm_copies_tick(void) {
     for (sm_process *p = sm.has_switches ? sm_processes() : NULL; p; p = p->next)
-        if (p->is_copied)
+        if (p->has_events && !p->end_ns)
+            tick_of(p);
+        else if (p->is_copied)
             ask_of(p);
         else if (is_due(p))
             begin(p);
@@ -339,4 +391,13 @@ void sm_copies_tick(void) {
 void sm_copies_stop(sm_process *p) {
     p->is_copied = 0;
     close_events(p);
+}
+
+/* The thread gets the signal from now on, or has ended. */
+void sm_copies_end(sm_thread *t) {
+    for (uint32_t i = 0; i < t->copies_count; i++)
+        close(t->copies[i]);
+    free(t->copies);
+    t->copies = NULL;
+    t->copies_count = 0;
 }

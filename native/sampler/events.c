@@ -103,8 +103,7 @@ uint64_t sm_events_cpu_ns(const sm_thread *t) {
 
 /* A process has handed its area over: what its threads have used until now has no stack.
  *
- * A signal is safe only where the stack pointer points to a stack. Kernels of oneDNN 2 have other things in it, so
- * where there are no frames of Python to be had, which only the handler can read, nobody is sent any: copies.c. */
+ * Where there are no frames of Python to be had, which only the handler can read, nobody is sent any: copies.c. */
 void sm_events_begin(sm_process *p) {
     p->has_events = !p->uses_timers && !p->has_handler && p->is_signalled;
     for (sm_thread *t = p->threads; t; t = t->next) {
@@ -112,7 +111,7 @@ void sm_events_begin(sm_process *p) {
         if (t->end_ns)
             continue;
         if (p->has_events)
-            sm_events_open(t);
+            sm_signalled_begin(t);
         uint64_t base_ns = t->base_ns ? t->base_ns : sm_ran_ns(p->pid, t->tid, &none, &none);
         sm_count_from(t, base_ns);
         sm_rest(t, sm.now_ns, base_ns);
@@ -122,8 +121,10 @@ void sm_events_begin(sm_process *p) {
 /* Its samples do not come any more. */
 void sm_events_stop(sm_process *p) {
     p->has_events = 0;
-    for (sm_thread *t = p->threads; t; t = t->next)
+    for (sm_thread *t = p->threads; t; t = t->next) {
         sm_events_close(t);
+        sm_copies_end(t);
+    }
 }
 
 /* What can be recorded here, in one line of JSON: 0, or the errno why not. */

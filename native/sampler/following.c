@@ -50,6 +50,7 @@ static sm_process *forked(const task_record *r) {
     if (!p)
         return NULL;
     p->is_followed = p->is_a_fork = 1;
+    p->forked_by = (int32_t)r->ptid;
     if (parent && parent->is_sampled && !p->is_foreign)
         inherit(p, parent);
     return p;
@@ -63,6 +64,7 @@ void sm_follow_forks(const sm_process *parent) {
             continue;
         sm_copies_stop(p);
         inherit(p, parent);
+        sm_signalled_inherit(p);
         sm_events_begin(p);
         sm_follow_forks(p);
     }
@@ -80,8 +82,10 @@ static void begun(const task_record *r) {
     sm_thread *t = sm_thread_begin(p, (int32_t)r->tid, r->time, maker ? maker->name : NULL);
     if (t)
         t->since_birth = t->is_counted = 1;
+    if (t && p->is_a_fork && t->tid == p->pid)
+        sm_signalled_inherit(p);
     if (t && p->has_events)
-        sm_events_open(t);
+        sm_signalled_begin(t);
 }
 
 static void ended(const task_record *r) {
@@ -191,7 +195,7 @@ static int follow_again(sm_process *p) {
 
 static void say_not_followed(sm_process *p, int failed) {
     if (failed && !p->is_refusal_said++)
-        sm_problem("no_switches", p->pid, "exact durations of waits, and threads that live shorter than a second",
+        sm_problem("no_switches", p->pid, "exact durations of waits, threads that live shorter than a second, and stacks of native threads",
                    "allow perf_event_open: sysctl kernel.perf_event_paranoid=2, docker run --cap-add PERFMON",
                    "the kernel does not tell when threads of process %d leave a CPU: %s", p->pid, strerror(-failed));
 }

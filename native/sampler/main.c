@@ -100,6 +100,7 @@ static void round_of(int is_last) {
     sm_follow_take();
     sm_accounts_tick();
     take_areas();
+    sm_signalled_tick();
     sm_copies_tick();
     if (!is_last)
         sm_waits_tick();
@@ -135,15 +136,18 @@ static uint64_t next_write(void) {
 
 static void loop(int socket_fd, int epoll_fd, int32_t parent) {
     uint64_t tick = 0, write = 0, next_knot = 0;
+    int are_new = 0;
     while (!sm.is_over) {
         uint64_t now = sm_clock(CLOCK_MONOTONIC);
-        int timeout = tick > now ? (int)((tick - now + 999999) / 1000000) : 0;
+        uint64_t until = are_new && tick > now + SM_SOON_NS ? now + SM_SOON_NS : tick;
+        int timeout = until > now ? (int)((until - now + 999999) / 1000000) : 0;
         int has_message = sm_rings_wait(epoll_fd, timeout, socket_fd);
         sm.now_ns = sm_clock(CLOCK_MONOTONIC);
         if (has_message)
             receive_all(socket_fd, epoll_fd);
         if (sm.now_ns < tick) {
             sm_follow_take(); /* a new thread is sampled from its beginning on */
+            are_new = sm_signalled_tick();
             continue;
         }
         tick = sm.now_ns + SM_TICK_NS;

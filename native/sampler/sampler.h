@@ -11,6 +11,8 @@
 
 /* How often areas and rings are emptied and waits looked at, and the file is written. */
 #define SM_TICK_NS 10000000ull
+/* A thread that has just begun is about to get a stack for signals. */
+#define SM_SOON_NS 1000000ull
 #define SM_WRITE_NS 250000000ull
 #define SM_WRITE_SLOWER_MOST 5u /* that many times twice as long, as samples are thinned */
 /* Accounts, pools of waits, quality and how far everything is written. A wait that is longer is told in parts. */
@@ -69,6 +71,8 @@ struct sm_thread {
     char name[16];
     int is_told;     /* the file has this row as it is */
     int since_birth; /* we were told when it began */
+    uint64_t signalled_ns;  /* signalled.c: since when it may be sent the signal of samples, 0: it may not */
+    uint32_t seen_puts;     /* how many threads were in the table of its process when it was looked for there */
     /* events.c */
     int events[SM_EVENTS]; /* descriptors, -1: none */
     uint64_t before_ns;    /* CPU time that an earlier program of the thread has used */
@@ -103,6 +107,9 @@ struct sm_thread {
     struct sm_held *held;         /* thinning.c */
     uint64_t lost_before;         /* samples of its process, when its last one came */
     uint64_t asked_ns;            /* copies.c: CPU time when it was asked for */
+    int *copies;                  /* copies.c: descriptors of its own events, one for each CPU; NULL: none */
+    uint32_t copies_count;
+    int has_tried_copies;
     int64_t over_ns;              /* samples.c: CPU time that copies leave for the kernel */
     int has_base;                 /* what it had used before it was sampled is told */
 };
@@ -117,6 +124,7 @@ struct sm_process {
     int is_told;
     int is_followed, is_refusal_said;
     int is_a_fork;  /* it is seen to begin, and is still the program of its parent */
+    int32_t forked_by; /* the thread of its parent */
     int is_sampled; /* it, or the process that forked it, has handed an area over */
     sm_area *area;  /* NULL: not yet, a forked child makes one at its first signal */
     uint32_t python;
@@ -309,6 +317,14 @@ void sm_copies_tick(void);
 uint64_t sm_copies_look(void);
 void sm_copies_take(uint64_t until_ns);
 void sm_copies_stop(sm_process *process);
+void sm_copies_end(sm_thread *thread);
+
+/* --- signalled.c: who may be sent the signal of samples --- */
+
+void sm_signalled_begin(sm_thread *thread);
+void sm_signalled_inherit(sm_process *child);
+void sm_signalled_end(const sm_thread *thread);
+int sm_signalled_tick(void);
 
 /* --- events.c: samples of a thread --- */
 
@@ -338,9 +354,13 @@ void sm_area_take(sm_area *area);
 void sm_area_free(sm_area *area);
 void sm_area_count(const sm_area *area, lt_quality *sum);
 int sm_area_has_handler(const sm_area *area);
+uint32_t sm_area_puts(const sm_area *area);
+uint64_t sm_area_signalled(const sm_area *area, int32_t tid);
+void sm_area_forget(const sm_area *area, int32_t tid);
 int sm_area_is_behind(const sm_area *area);
 uint64_t sm_area_lost(const sm_area *area); /* within sm_area_take */
 void sm_take_sample(sm_process *process, const ls_sample *sample, size_t bytes);
+uint64_t sm_lost_samples(const sm_thread *thread); /* that may have been of this thread */
 void sm_take_code(sm_process *process, const ls_sample_code *code, size_t bytes);
 void sm_take_made(sm_process *process, const ls_sample_made *made, size_t bytes);
 uint32_t sm_made_at(sm_process *process, uint64_t address, uint64_t *offset);

@@ -238,8 +238,9 @@ static uint32_t unwind(sm_process *p, const ls_sample *sample, const uint8_t *st
     return joined;
 }
 
-static uint64_t lost_of(const sm_process *p) {
-    return p->is_copied || !p->area ? sm.lost_copies : sm_area_lost(p->area);
+uint64_t sm_lost_samples(const sm_thread *t) {
+    const sm_process *p = t->process;
+    return p->is_copied || t->copies || !p->area ? sm.lost_copies : sm_area_lost(p->area);
 }
 
 /* Copies are made by a clock for each CPU, so the time between two of them says nothing. All together they leave out
@@ -263,7 +264,7 @@ static void weigh(sm_thread *t, const ls_sample *sample, lt_sample *row) {
     if (passed > alive_ns + sm.period_ns) /* not what a clock of this thread can say */
         passed = 0;
     t->cpu_ns += passed;
-    uint64_t lost = lost_of(t->process);
+    uint64_t lost = sm_lost_samples(t);
     if (lost != t->lost_before && passed > sm.period_ns) {
         lt_sample unknown = sm_sample(t, sample->at_ns, LT_CPU, passed - sm.period_ns);
         sm_tell(t, &unknown);

@@ -126,7 +126,7 @@ sm_thread *sm_thread_found(sm_process *p, int32_t tid, uint64_t at_ns, const cha
     sm_thread *t = sm_thread_begin(p, tid, at_ns, name);
     uint64_t none;
     if (t && p->has_events)
-        sm_events_open(t);
+        sm_signalled_begin(t);
     if (t && p->is_sampled)
         sm_rest(t, sm.now_ns, sm_ran_ns(p->pid, tid, &none, &none));
     return t;
@@ -137,6 +137,7 @@ void sm_thread_end(sm_thread *t, uint64_t at_ns) {
         return;
     t->end_ns = at_ns;
     t->is_told = 0;
+    sm_signalled_end(t);
     if (t->in_ns && t->in_ns < at_ns && !t->out_ns)
         t->ran_ns += at_ns - t->in_ns;
     t->in_ns = 0;
@@ -313,6 +314,7 @@ static void finish_thread(sm_thread *t) {
         sm_tell_held(t);
     }
     sm_events_close(t);
+    sm_copies_end(t);
     if (t->wait_fd >= 0)
         close(t->wait_fd);
     tell_thread(t);

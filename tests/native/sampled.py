@@ -20,7 +20,7 @@ import numpy as np
 
 from tests.native.door import Door
 
-HEADER_BYTES = 4096
+HEADER_BYTES = 32768
 HEADER = np.dtype(
     [
         ("magic", "<u4"), ("version", "<u4"), ("pid", "<i4"), ("capacity", "<u4"), ("process_start", "<u8"),

@@ -191,6 +191,7 @@ static void short_threads(void) {
 }
 
 static void *several_ms(void *barrier) {
+    ls_sampling_thread_begins(); /* as threads that Python begins do */
     pthread_barrier_wait(barrier);
     burn(20 * MS);
     used_ns += now(CLOCK_THREAD_CPUTIME_ID);

@@ -26,7 +26,7 @@ from tests.native_sampler.sampling import PATIENCE_S, Sampled, Sampling, check
 pytestmark = pytest.mark.alone
 
 MAGIC, VERSION = 0x5053534C, 5
-HEADER_BYTES, RING_BYTES = 4096, 64 << 10
+HEADER_BYTES, RING_BYTES = 32768, 64 << 10
 PAD, STACK, CODE = range(3)
 RESERVED_AT = 64
 CONSUMED_AT = 128

@@ -1,0 +1,62 @@
+/* Which threads may be sent the signal of samples: those that have a stack for signals. On a thread without one the kernel
+ * writes what a signal needs where the stack pointer points to, and generated code may have anything in it: matrix
+ * kernels point it into the heap. So a thread gets events only once the agent has put it into the table of its process
+ * (native/agent/signal_stack.c), or, in a forked child, where the thread that forked it was in that of its own; a child
+ * has the stack for signals of that one. The kernel copies the stacks of all others (copies.c). */
+#define _GNU_SOURCE
+#include "sampler.h"
+
+static uint64_t since_ns(sm_thread *t) {
+    const sm_area *area = t->process->area;
+    uint32_t puts = area ? sm_area_puts(area) : 0;
+    if (!area || puts == t->seen_puts)
+        return 0;
+    t->seen_puts = puts;
+    return sm_area_signalled(area, t->tid);
+}
+
+/* A thread of a process that answers to the signal: its events, if it may be sent it. */
+void sm_signalled_begin(sm_thread *t) {
+    t->signalled_ns = t->signalled_ns ? t->signalled_ns : since_ns(t);
+    if (t->signalled_ns)
+        sm_events_open(t);
+}
+
+/* The only thread of a child that was forked has the stack for signals of the thread that did it. */
+void sm_signalled_inherit(sm_process *child) {
+    const sm_thread *by = sm_thread_at(child->forked_by, child->start_ns);
+    sm_thread *t = sm_thread_at(child->pid, child->start_ns);
+    if (t && t->process == child && by && by->signalled_ns && by->signalled_ns <= child->start_ns)
+        t->signalled_ns = child->start_ns;
+}
+
+/* Whoever has the number of this thread next has no stack for signals yet. */
+void sm_signalled_end(const sm_thread *t) {
+    if (t->process->area)
+        sm_area_forget(t->process->area, t->tid);
+}
+
+/* What it has used until now has no stack, or one that the kernel has copied. */
+static void begin_late(sm_thread *t) {
+    uint64_t none;
+    sm_copies_end(t);
+    sm_events_open(t);
+    t->base_ns = sm_ran_ns(t->process->pid, t->tid, &none, &none);
+    t->lost_before = sm_lost_samples(t);
+    sm_rest(t, sm.now_ns, t->base_ns);
+}
+
+/* Those that have been put into their tables since. Whether there are threads that have just begun and are in none. */
+int sm_signalled_tick(void) {
+    int are_new = 0;
+    for (sm_process *p = sm_processes(); p; p = p->next)
+        for (sm_thread *t = p->has_events && p->area ? p->threads : NULL; t; t = t->next) {
+            if (t->signalled_ns || t->end_ns)
+                continue;
+            t->signalled_ns = since_ns(t);
+            if (t->signalled_ns)
+                begin_late(t);
+            are_new |= !t->signalled_ns && sm.now_ns < t->start_ns + SM_TICK_NS;
+        }
+    return are_new;
+}
