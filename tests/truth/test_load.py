@@ -54,7 +54,7 @@ while True:
 def test_two_threads_of_tiny_operators_lose_nothing_that_is_not_counted(
     native_agent: Path, program_python: str, tmp_path: Path
 ) -> None:
-    recorded = record(program_python, TWO_THREADS, tmp_path, times("60", "15"))
+    recorded = record(program_python, TWO_THREADS, tmp_path, times("60", "5"))
 
     assert recorded.status == 0, recorded.stderr
     # Where others have the CPU or the disk for long the rings overflow (`dev.py bench drain`: nothing, on a quiet one).
