@@ -99,6 +99,13 @@ def test_every_column_of_today_is_a_field() -> None:
             id="both directions of an LSTM with four gates, by data and by weights",
         ),
         pytest.param(
+            "cpu,gemm_api,,undef,src_f32::blocked:ab:f0 wei_f32::blocked:ba:f0 dst_f32::blocked:ab:f0,lda:96 ,"
+            "16x64:64x32",
+            Problem("oneDNN", "cpu", "gemm_api", "", "undef", "f32", "src:ab wei:ba dst:ab", "lda:96", "",
+                    "16x64:64x32", 2 * 16 * 64 * 32, 4 * (16 * 64 + 64 * 32 + 16 * 32)),
+            id="gemm_api of 2.7 has attributes and nothing auxiliary",
+        ),
+        pytest.param(
             "cpu,100031,convolution_post_ops,aten::_convolution;aten::relu,data:NCX; filter:OIX;;,"
             "in0_f32:0:strided:variable:8x3x32x32:3072s1024s32s1 in1_f32:1:strided:constant:32x3x3x3:27s9s3s1,"
             "fpm:strict,4096,conv_fwd_t,dnnl_backend",

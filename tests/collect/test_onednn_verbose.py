@@ -27,6 +27,8 @@ LINES = {
     "dst_f32::blocked:ab:f0,scratchpad_mode:user;post_ops:'eltwise_relu;';,,64x128:128x32:64x32,0.25",
     "2.6 with times": "onednn_verbose,1795153485335.777100,exec,cpu,reorder,jit:blk,undef,src_f32::blocked:abcd:f0 "
     "dst_f32::blocked:acdb:f0,,,2x16x14x14,0.25",
+    "2.7 gemm_api": "onednn_verbose,exec,cpu,gemm_api,,undef,src_f32::blocked:ab:f0 wei_f32::blocked:ba:f0 "
+    "dst_f32::blocked:ab:f0,lda:96 ,64x64:64x32,0.25",
     "3.4": "onednn_verbose,primitive,exec,cpu,reorder,jit:blk,undef,src_f32::blocked:abcd::f0 "
     "dst_f32::blocked:acdb::f0,,,2x16x14x14,0.25",
     "3.12": "onednn_verbose,v1,1795153485335.777100,primitive,exec,cpu,gemm_api,,undef,src_s8::blocked:ab:f0 "
@@ -204,6 +206,7 @@ def test_messages_are_no_calls_and_no_faults(tmp_path: Path) -> None:
         "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,src:f32::blocked:a::f0,,,16",
         "onednn_verbose,",
         "onednn_verbose,v1,primitive,juggle,cpu,reorder,jit:uni,undef,src,,,8x8,0.25",
+        LINES["3.12"].removesuffix("x64:64x64,0.25"),
         "MKL_VERBOSE SGEMM(T,N,128",
     ],
 )

@@ -2,7 +2,8 @@
 
 The text is what oneDNN hands to ITT, and what stands in a line of its verbose log between the operation and the time:
 `engine,primitive,implementation,prop_kind,memory descriptors,attributes,auxiliary,problem`. Version 1.0 has no column
-of attributes, the versions before it no engine either. Of MKL it is the call itself: `SGEMM(T,N,128,32,128,...)`.
+of attributes, the versions before it no engine either; `gemm_api` of 2.7 has no auxiliary column. Of MKL it is the
+call itself: `SGEMM(T,N,128,32,128,...)`.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ def _primitive(fields: list[str]) -> Problem:
     descriptors, tail = ",".join(fields[4 : 5 + surplus]), fields[5 + surplus :]
     engine, kind, implementation, prop_kind = (fields + [""] * 3)[:4]
     if len(tail) == 2:
-        tail = ["", *tail]
+        # 1.0 has no column of attributes; `gemm_api` of 2.7 has no auxiliary one.
+        tail = [tail[0], "", tail[1]] if kind == "gemm_api" else ["", *tail]
     attributes, algorithm, problem = (tail + [""] * 3)[:3]
     tensors, dtype, formats = _tensors(descriptors)
     sizes = _sizes(kind, problem)

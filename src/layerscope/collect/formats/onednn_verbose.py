@@ -48,6 +48,8 @@ _INFO, _MESSAGE, _UNKNOWN = 100, 101, 102
 # Columns of a text without its time: with an engine and attributes, of 1.0 without attributes, before it without both.
 _COLUMNS, _COLUMNS_1_0, _COLUMNS_0 = 8, 7, 6
 _ENGINE = re.compile(rb"(?:cpu|gpu|any)(?:2(?:cpu|gpu))?(?::[0-9]+)?,")
+# oneDNN 2.7 writes its `gemm_api` without the auxiliary column; a later line that was cut has no whole shapes.
+_GEMM_2_7 = re.compile(rb"cpu,gemm_api,(?:[^,]*,){4}[0-9]+x[0-9]+:[0-9]+x[0-9]+")
 _TIME = re.compile(rb"[0-9]{1,12}(?:\.[0-9]{0,12})?(?:e[+-]?[0-9]{1,2})?")
 _TIME_AND_JUNK = re.compile(rb"([0-9]{1,12}(?:\.[0-9]{0,12})?(?:e[+-]?[0-9]{1,2})?)[\s\x1b].*", re.DOTALL)
 _COMMA, _NEWLINE, _RETURN, _LETTER_V = (ord(character) for character in ",\n\rv")
@@ -311,6 +313,8 @@ def _operation(word: str) -> tuple[int, int]:
 def _columns(text: bytes) -> int:
     """How many columns a text has; 0 when no version writes so many with what it begins with."""
     count = text.count(b",") + 1
+    if _GEMM_2_7.fullmatch(text):
+        return _COLUMNS
     if _ENGINE.match(text):
         return min(count, _COLUMNS) if count >= _COLUMNS_1_0 else 0
     return _COLUMNS_0 if count >= _COLUMNS_0 else 0

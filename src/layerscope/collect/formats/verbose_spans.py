@@ -285,6 +285,9 @@ def _problems(calls: Calls, has_time: np.ndarray, rejected: int, example: str) -
     if rejected:
         lines = "1 line has" if rejected == 1 else f"{rejected:,} lines have"
         what = f"{lines} a marker of oneDNN or MKL and could not be understood, first: {example[:200]}"
-        remedy = "look whether the log was cut, or written by several processes at once"
+        remedy = (
+            "look at that line: the log was cut there, several processes wrote it at once, or the format is one of a "
+            "version that this layerscope does not read"
+        )
         found.append(Problem(PRIMITIVES, "lines_rejected", what, remedy, "these calls"))
     return found
