@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.cli._open import COMPLETE, cached_tables, open_run
+from layerscope.cli._open import cached_tables, open_run
 from layerscope.errors import ReadError
 from layerscope.model.schema import SCHEMA_VERSION
+from layerscope.store.complete import COMPLETE
 from tests.recorded import ROOT
 from tests.recordings import Recording
 

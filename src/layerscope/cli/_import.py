@@ -35,6 +35,7 @@ from layerscope.host import cgroup
 from layerscope.model.layers import KINDS, LAYER_OF_KIND, SPAN_LAYERS
 from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.model.secrets import mask
+from layerscope.store.complete import COMPLETE
 from layerscope.store.nesting import Keys, TrackNesting
 from layerscope.store.packed import complete_by_rename
 from layerscope.store.run import SUFFIX, Run, RunInfo
@@ -70,7 +71,7 @@ def imported(path: Path) -> Path:
         folder = base / key
         try:
             places.make(base)
-            if not (folder / name / "tables.json").exists():
+            if not (folder / name / COMPLETE).exists():
                 _make(path, format_, base, folder, name)
             places.remember(folder, path)
         except OSError as error:

@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from layerscope import places
-from layerscope.cli._open import COMPLETE, session_lives
+from layerscope.cli._open import session_lives
 from layerscope.collect.probe import LIBRARY
 from layerscope.collect.spool import spools
 from layerscope.errors import ReadError
+from layerscope.store.complete import COMPLETE
 from layerscope.store.run import Run
 
 # A cache that nobody has opened for so long is made again when somebody does.

@@ -10,30 +10,45 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from layerscope import places
 from layerscope.cli._joined import joined_info, joined_session
 from layerscope.collect.spool import raw_bytes, spools
 from layerscope.errors import ReadError
 from layerscope.host import cgroup
+from layerscope.model.layers import OPERATORS
 from layerscope.model.schema import SCHEMA_VERSION
+from layerscope.store.complete import COMPLETE, TablesState, read_state, write_state
 from layerscope.store.packed import is_packed, unpacked
-from layerscope.store.reader import check_tables
+from layerscope.store.reader import all_files, check_tables
 from layerscope.store.run import Run, RunInfo, refuse_newer
 
-COMPLETE = "tables.json"
+
+class _Damaged(ReadError):
+    """A recording whose tables are damaged and that has no raw files to make them from again."""
 
 
 def open_run(path: Path) -> Run:
     """The recording at `path`, ready to be read. ReadError in words when it is none or cannot be read."""
-    run = open_folder(folder_of(path))
+    folder = folder_of(path)
+    try:
+        return _opened(folder)
+    except _Damaged:
+        if folder == path:
+            raise
+        # What a packed recording or another program's file became in the cache is made from it again.
+        shutil.rmtree(folder.parent, ignore_errors=True)
+        return _opened(folder_of(path))
+
+
+def _opened(path: Path) -> Run:
+    run = open_folder(path)
     _note_where_it_is(run)
     if run.is_joined:
         run.info = joined_info(run, session_lives)
@@ -41,28 +56,44 @@ def open_run(path: Path) -> Run:
         return _convert_snapshot(run)
     if run.info.state == "running":
         run.info.state = "killed"
+    damage = []
     for folder in (run.path, *cached_tables(run.info.run_id)):
-        if _is_complete(folder, run.raw):
-            run.tables_path = folder
-            with contextlib.suppress(ReadError):
-                check_tables(run)
-                if folder != run.path:
-                    places.remember(folder, run.path)
-                return run
+        run.tables_path = folder
+        state = _current(folder, run.raw)
+        if state is None:
+            continue
+        try:
+            check_tables(run, state)
+        except ReadError as error:
+            damage.append(str(error))
+            continue
+        if folder != run.path:
+            places.remember(folder, run.path)
+        return run
     if not spools(run.raw):
-        if run.raw.is_symlink():
-            raise ReadError(
-                f"the raw files of {run.path} are still on host {run.info.host.get('name')}: copy "
-                f"{run.raw.readlink()} from there in place of the link {run.raw}"
-            )
-        if _schema_of(run.path) < SCHEMA_VERSION:
-            raise ReadError(
-                f"{run.path} has the tables of an earlier layerscope ({run.info.layerscope}) and no raw files to make "
-                "today's from: read it with that version"
-            )
-        raise ReadError(f"{run.path} has neither complete tables nor raw files: nothing is left to read")
-    run.tables_path = convert(run)
+        _refuse(run, damage)
+    run.tables_path = convert(run, damage)
     return run
+
+
+def _refuse(run: Run, damage: Sequence[str]) -> NoReturn:
+    """Raise the ReadError that says why a recording without raw files cannot be read."""
+    if run.raw.is_symlink():
+        raise ReadError(
+            f"the raw files of {run.path} are still on host {run.info.host.get('name')}: copy "
+            f"{run.raw.readlink()} from there in place of the link {run.raw}"
+        )
+    if damage:
+        raise _Damaged(
+            f"the tables of {run.path} are damaged ({damage[0]}), and there are no raw files to make them from again. "
+            "Copy the recording again from where it was made"
+        )
+    if _schema_of(run.path) < SCHEMA_VERSION:
+        raise ReadError(
+            f"{run.path} has the tables of an earlier layerscope ({run.info.layerscope}) and no raw files to make "
+            "today's from: read it with that version"
+        )
+    raise _Damaged(f"{run.path} has neither complete tables nor raw files: nothing is left to read")
 
 
 def folder_of(path: Path) -> Path:
@@ -84,11 +115,16 @@ def _note_where_it_is(run: Run) -> None:
             places.remember(run.raw.readlink(), run.path)
 
 
-def convert(run: Run) -> Path:
-    """Make the tables of `run` from its raw files, in its folder or in the cache; returns where they are."""
+def convert(run: Run, damage: Sequence[str] = ()) -> Path:
+    """Make the tables of `run` from its raw files, in its folder or in the cache; returns where they are.
+
+    `damage`: what was wrong with its tables before.
+    """
     session = _session(run)
     if run.info.state == "killed" and not session:
         session = {"problems": [_unfinished()]}
+    if damage:
+        session = {**session, "problems": [*session.get("problems", []), _made_again(damage[0])]}
     return _convert_into_first((run.path, *cached_tables(run.info.run_id)), run, session)
 
 
@@ -126,30 +162,24 @@ def convert_into(raw: Path, folder: Path, session: dict[str, Any]) -> Any:
 
 
 def mark_complete(folder: Path, raw: Path, rows: dict[str, int]) -> None:
-    """Say by a file, written by rename, that every table in `folder` is whole, and from how much of `raw`."""
-    temporary = folder / f"{COMPLETE}.tmp"
-    temporary.write_text(json.dumps({"schema": SCHEMA_VERSION, "rows": rows, "raw_bytes": raw_bytes(raw)}))
-    os.replace(temporary, folder / COMPLETE)
+    """Say that every table in `folder` is whole, and from how much of `raw`."""
+    write_state(folder, raw_bytes(raw), rows, all_files(folder))
 
 
-def _is_complete(folder: Path, raw: Path) -> bool:
-    """Whether `folder` holds whole tables, as they are today, of all that `raw` holds now (a dropped `raw` does not
-    count).
+def _current(folder: Path, raw: Path) -> TablesState | None:
+    """What is said of the tables in `folder` if they are whole, as they are today, and of all that `raw` holds now (a
+    dropped `raw` does not count).
     """
-    try:
-        told = json.loads((folder / COMPLETE).read_text())
-        covers = told["raw_bytes"] == raw_bytes(raw) or not spools(raw)
-        return bool(covers and told["schema"] == SCHEMA_VERSION)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+    state = read_state(folder)
+    if state is None or state.schema != SCHEMA_VERSION:
+        return None
+    return state if state.raw_bytes == raw_bytes(raw) or not spools(raw) else None
 
 
 def _schema_of(folder: Path) -> int:
     """The version of the tables in `folder`, if they are whole; else that of today."""
-    try:
-        return int(json.loads((folder / COMPLETE).read_text())["schema"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return SCHEMA_VERSION
+    state = read_state(folder)
+    return state.schema if state else SCHEMA_VERSION
 
 
 def remove_tables(folder: Path) -> None:
@@ -217,9 +247,19 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
+def _made_again(damage: str) -> dict[str, str]:
+    return {
+        "layer": OPERATORS,
+        "code": "tables_damaged",
+        "what": f"the tables of this recording were damaged ({damage}) and were made again from its raw files",
+        "remedy": "nothing to do here; if it happens again, check the disk or how the recording is copied",
+        "lost": "",
+    }
+
+
 def _unfinished() -> dict[str, str]:
     return {
-        "layer": "operators",
+        "layer": OPERATORS,
         "code": "session_killed",
         "what": "layerscope itself was killed before the program ended",
         "remedy": "what had been drained by then is here; let layerscope run to the end of the program",

@@ -138,8 +138,8 @@ def _is_running(run: Run) -> bool:
 
 
 def _is_own(entry: Path) -> bool:
-    from layerscope.cli._open import COMPLETE
     from layerscope.model.schema import TABLES
+    from layerscope.store.complete import COMPLETE
 
     return entry.name in _OWN or entry.name in TABLES or entry.name == COMPLETE or entry.suffix == ".tmp"
 

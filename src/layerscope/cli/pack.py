@@ -84,8 +84,8 @@ def _whole(recording: Run, with_raw: bool) -> dict[str, Path | bytes]:
     """Every file of a recording, its tables from wherever they are; the raw files if they are wanted."""
     import msgspec
 
-    from layerscope.cli._open import COMPLETE
     from layerscope.model.schema import TABLES
+    from layerscope.store.complete import COMPLETE
     from layerscope.store.ranks import LAUNCH
     from layerscope.store.reader import table_files
 
@@ -112,7 +112,8 @@ def _redacted(recording: Run, scratch: Path) -> dict[str, Path | bytes]:
     """The files of a recording without what identifies, which are made in `scratch`."""
     import msgspec
 
-    from layerscope.cli._open import COMPLETE, mark_complete
+    from layerscope.cli._open import mark_complete
+    from layerscope.store.complete import COMPLETE
     from layerscope.store.redacted import redact
 
     info, rows = redact(recording, scratch)

@@ -17,11 +17,12 @@ def unreadable(recording: object, error: Exception) -> ReadError:
             "Close other programs, or set TMPDIR to a folder with room"
         )
     return ReadError(
-        f"{recording} is damaged: {reason}. Remove tables.json in it, and its tables are made again from its raw files"
+        f"{recording} is damaged: {reason}. If it has raw files, remove tables.json in it and its tables are made from "
+        "them again; else copy the recording again from where it was made"
     )
 
 
 def first_line(error: Exception) -> str:
     """DuckDB's own words, without its error class and without the picture of the query."""
-    first = str(error).strip().splitlines()[0]
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
     return re.sub(r"^[A-Z][A-Za-z -]* Error: ", "", first).rstrip("!. ")

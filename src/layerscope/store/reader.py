@@ -6,6 +6,7 @@ answer.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
@@ -21,7 +22,8 @@ import pyarrow.parquet as pq
 
 from layerscope.errors import ReadError
 from layerscope.model.schema import TABLES, Table
-from layerscope.store.failures import unreadable
+from layerscope.store.complete import TablesState, check_files
+from layerscope.store.failures import first_line, unreadable
 from layerscope.store.run import Run
 from layerscope.store.writer import arrow_schema
 
@@ -48,11 +50,12 @@ class Reader:
 
     def has(self, table: str) -> bool:
         """Whether the recording holds at least one row of `table`."""
-        return any(pq.read_metadata(file).num_rows for file in table_files(self.run, table))
+        return self.rows(table) > 0
 
     def rows(self, table: str) -> int:
         """How many rows of `table` the recording holds."""
-        return sum(pq.read_metadata(file).num_rows for file in table_files(self.run, table))
+        with reading(self.run):
+            return sum(pq.read_metadata(file).num_rows for file in table_files(self.run, table))
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:
         """The answer to `sql` as an Arrow table."""
@@ -71,11 +74,10 @@ class Reader:
         """
         files = table_files(self.run, table)
         schema = arrow_schema(TABLES[table])
-        if files:
-            data = pa.concat_tables([pq.ParquetFile(file).read(columns) for file in files], promote_options="default")
-        else:
-            data = schema.empty_table().select(columns)
-        return {key: value for name in columns for key, value in _as_numpy(name, data[name], TABLES[table]).items()}
+        with reading(self.run):
+            parts = [pq.ParquetFile(file).read(columns) for file in files]
+            data = pa.concat_tables(parts, promote_options="default") if parts else schema.empty_table().select(columns)
+            return {key: value for name in columns for key, value in _as_numpy(name, data[name], TABLES[table]).items()}
 
     def files(self, table: str) -> list[Path]:
         """The files of `table`, in the order of time; what was still open at the end of the run is in the last one."""
@@ -92,10 +94,12 @@ class Reader:
         known: dict[str, dict[str, int]] = {c: {} for c in columns if TABLES[table].column(c).type == "name"}
         everything = table_files(self.run, table)
         for file in files if files is not None else reversed(everything) if newest_first else everything:
-            parquet = pq.ParquetFile(file)
+            with reading(self.run):
+                parquet = pq.ParquetFile(file)
             groups = range(parquet.num_row_groups)
             for group in reversed(groups) if newest_first else groups:
-                piece = _row_group(parquet, group, columns, TABLES[table])
+                with reading(self.run):
+                    piece = _row_group(parquet, group, columns, TABLES[table])
                 for name, codes in known.items():
                     own = [codes.setdefault(text, len(codes)) for text in piece[f"{name}.names"].tolist()]
                     if own != list(range(len(own))):
@@ -112,8 +116,12 @@ class Reader:
             # Of what does not fit into memory; DuckDB makes and removes it, otherwise in the working directory.
             spill = Path(tempfile.gettempdir()) / f"layerscope-spill-{os.getpid()}-{secrets.token_hex(4)}"
             self._connection = duckdb.connect(":memory:", config={"threads": 2, "temp_directory": str(spill)})
-            for table in TABLES.values():
-                self._connection.execute(_view(table, table_files(self.run, table.name)))
+            try:
+                for table in TABLES.values():
+                    self._connection.execute(_view(table, table_files(self.run, table.name)))
+            except duckdb.Error as error:
+                self.close()
+                raise unreadable(self.run.path, error) from error
         return self._connection
 
     def confine(self, memory_bytes: int) -> None:
@@ -139,23 +147,58 @@ class Reader:
             self.connection().execute(f"SET {setting}")
 
 
+@contextlib.contextmanager
+def reading(run: Run) -> Iterator[None]:
+    """Around what reads the files of a table: damage that only shows now becomes a ReadError."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise unreadable(run.path, error) from error
+
+
 def table_files(run: Run, table: str) -> list[Path]:
     """The Parquet files of `table`: the finished one, or its parts."""
-    folder = run.tables_path / table
+    return _files(run.tables_path / table)
+
+
+def all_files(folder: Path) -> list[Path]:
+    """The Parquet files of every table in `folder`."""
+    return [file for table in TABLES for file in _files(folder / table)]
+
+
+def _files(folder: Path) -> list[Path]:
     finished = folder / "all.parquet"
     return [finished] if finished.exists() else sorted(folder.glob("part-*.parquet"))
 
 
-def check_tables(run: Run) -> None:
-    """Raise ReadError when a Parquet file of the recording is cut or damaged."""
-    for table in TABLES:
-        for file in table_files(run, table):
-            try:
-                pq.read_metadata(file)
-            except (pa.ArrowInvalid, OSError) as error:
-                raise ReadError(f"{file} is damaged: {error}") from error
+def check_tables(run: Run, state: TablesState | None = None) -> None:
+    """Raise ReadError when a file of the tables is lost, cut, damaged, or has other columns than the schema.
+
+    `state`: what `tables.json` says of the files.
+    """
+    if state is not None:
+        check_files(run.tables_path, state, all_files(run.tables_path))
+    for table in TABLES.values():
+        for file in table_files(run, table.name):
+            _check_columns(table, file)
 
 
+def _check_columns(table: Table, file: Path) -> None:
+    try:
+        found = pq.read_schema(file)
+        # Names of columns are decoded only when they are asked for.
+        types = {field.name: field.type for field in found}
+    except _DAMAGE as error:
+        raise ReadError(f"{file} is damaged: {first_line(error)}") from error
+    for field in arrow_schema(table):
+        if field.name not in types:
+            raise ReadError(f"{file} has no column {field.name}")
+        if types[field.name] != field.type:
+            raise ReadError(f"{file} has a column {field.name} of type {types[field.name]} instead of {field.type}")
+
+
+# What pyarrow raises for a file that is not as it was written.
+_DAMAGE = (pa.ArrowException, OSError, ValueError, KeyError, MemoryError, OverflowError)
 _SQL_TYPES = {
     "int64": "BIGINT",
     "int32": "INTEGER",

@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 from layerscope.model.schema import TABLES
 from layerscope.model.secrets import MASK
-from layerscope.store.reader import table_files
+from layerscope.store.reader import reading, table_files
 from layerscope.store.run import LayerState, Run, RunInfo
 from layerscope.store.writer import arrow_schema, parquet_options
 
@@ -197,7 +197,8 @@ def _mask_of(run: Run) -> Callable[[str], str]:
     texts = [*info.command, info.cwd, str(run.path.absolute()), *info.environment.values()]
     hosts = {str(info.host.get("name", ""))}
     for file in table_files(run, "processes"):
-        data = pq.ParquetFile(file).read(["host", "argv"])
+        with reading(run):
+            data = pq.ParquetFile(file).read(["host", "argv"])
         texts += data["argv"].to_pylist()
         hosts |= set(data["host"].to_pylist())
     words = sorted({*_words(texts), *_words(hosts)}, key=len, reverse=True)
@@ -226,9 +227,11 @@ def _rewrite(run: Run, table: str, folder: Path, change: Callable[[pa.Table], pa
     rows = 0
     with pq.ParquetWriter(target, schema, **options) as writer:
         for file in table_files(run, table):
-            parquet = pq.ParquetFile(file)
+            with reading(run):
+                parquet = pq.ParquetFile(file)
             for group in range(parquet.num_row_groups):
-                data = parquet.read_row_group(group, schema.names).select(schema.names).cast(schema)
+                with reading(run):
+                    data = parquet.read_row_group(group, schema.names).select(schema.names).cast(schema)
                 data = _with_known_text(table, change(data))
                 writer.write_table(data)
                 rows += data.num_rows
@@ -274,7 +277,8 @@ def _names_by_program(run: Run) -> pa.Array:
     """The names of all ranges and their like."""
     names = {""}
     for file in table_files(run, "totals"):
-        data = pq.read_table(file, columns=["kind", "name"])
+        with reading(run):
+            data = pq.read_table(file, columns=["kind", "name"])
         is_one = pc.is_in(data["kind"].cast(pa.string()), value_set=pa.array(_NAMED_BY_PROGRAM))
         names.update(data["name"].cast(pa.string()).filter(is_one).to_pylist())
     return pa.array(sorted(names))
