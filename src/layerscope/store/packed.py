@@ -32,6 +32,7 @@ _COPY_BYTES = 1 << 20
 _MOST_GROWTH = 50
 _MOST_ENTRIES = 200_000
 _REFUSED = re.compile(r"(^/)|(^|/)\.\.?(/|$)|//|[\\\0]")
+_LONGEST_NAME, _LONGEST_PATH = 255, 2_000
 _REMEDY = "Nothing was unpacked. Ask for the file again, or for the folder it was made of"
 
 
@@ -103,12 +104,17 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runtim
 def _checked(path: Path, archive: zipfile.ZipFile) -> tuple[str, list[zipfile.ZipInfo]]:
     """The folder that everything is in, and its files; ReadError when anything is not as we pack it."""
     members = [member for member in archive.infolist() if not member.is_dir()]
-    tops = {PurePosixPath(member.filename).parts[0] for member in members if member.filename}
-    top = next(iter(tops), "")
-    if len(tops) != 1 or not top.endswith(SUFFIX) or f"{top}/run.json" not in archive.namelist():
+    tops = [top for top, _, name in (m.filename.partition("/") for m in members) if name == "run.json"]
+    top = tops[0] if tops else ""
+    if len(set(tops)) != 1 or not top.endswith(SUFFIX):
         raise ReadError(f"{path} is not a packed recording: layerscope pack makes one of a recording")
-    wrong = [member.filename for member in members if _REFUSED.search(member.filename) or not _is_plain(member)]
     names = {member.filename for member in members}
+    folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
+    wrong = [
+        member.filename
+        for member in members
+        if not _is_plain(member) or not _is_name(member.filename, top) or member.filename in folders
+    ]
     if wrong or len(names) != len(members) or len(members) > _MOST_ENTRIES:
         what = f"an entry {wrong[0]!r}" if wrong else "entries"
         raise ReadError(f"{path} holds {what} that no packed recording has. {_REMEDY}")
@@ -116,6 +122,13 @@ def _checked(path: Path, archive: zipfile.ZipFile) -> tuple[str, list[zipfile.Zi
     if size_bytes > _MOST_GROWTH * path.stat().st_size:
         raise ReadError(f"{path} would grow to {size_bytes:,} bytes, more than any recording. {_REMEDY}")
     return top, members
+
+
+def _is_name(name: str, top: str) -> bool:
+    """Whether `name` leads to a file below `top`, and every file system takes it."""
+    parts = [part.encode(errors="surrogatepass") for part in name.split("/")]
+    is_short = max(map(len, parts)) <= _LONGEST_NAME and sum(map(len, parts)) <= _LONGEST_PATH
+    return name.startswith(f"{top}/") and is_short and not _REFUSED.search(name)
 
 
 def _is_plain(member: zipfile.ZipInfo) -> bool:
