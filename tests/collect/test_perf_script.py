@@ -263,3 +263,12 @@ def test_a_text_of_others() -> None:
     assert len(stack_names(content)) == 9
     assert Counter(track.name for track in content.tracks) == {"java": 2, "swapper": 1}
     assert column(content, "weight_ns") == [round(1e9 / 49)] * 9
+
+
+@pytest.mark.parametrize("number", [10**9, 2**31, 2**63, 10**30])
+def test_a_thread_of_a_number_that_no_table_holds_is_a_line_that_is_not_understood(tmp_path: Path, number: int) -> None:
+    head, *_ = HEADS["usual"]
+    heads = (head, head.replace("4242", str(number)), head.replace("4242", f"{number}/4242"))
+    content = read(tmp_path, "".join(one + "\n" + STACK for one in heads))
+    assert [track.tid for track in content.tracks] == [4242]
+    assert "lines_rejected" in codes(content)

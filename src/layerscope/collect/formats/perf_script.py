@@ -29,6 +29,8 @@ from layerscope.model.layers import SAMPLE_KINDS, SAMPLE_STATES, STACKS
 
 MEANING = "what perf script prints"
 _WHO = r"^\s*(?P<comm>{comm})(?:(?P<pid>-?\d+)/)?(?P<tid>-?\d+)\s+"
+# Numbers of processes and threads have seven digits at most; the tables hold so many.
+_LONGEST_NUMBER = 9
 _CPU_FIELD, _FLAGS = r"\[(?P<cpu>\d+)\]\s+", r"(?:[A-Za-z.?][A-Za-z0-9.?]{0,7}\s+)?"
 _TIME = r"(?P<second>\d+)\.(?P<fraction>\d{6,9}):"
 _EVENT = r"(?:(?P<period>\d+)\s+)?(?P<event>[^\s:][^\s]*?):(?:\s(?P<tail>.*))?$"
@@ -50,7 +52,7 @@ _RECOGNISED = re.compile(
     re.MULTILINE,
 )
 _FRAME = re.compile(rb"^\s*([0-9a-f]+)\s+(.*?)(?:\+0x([0-9a-f]+))?(?:\s+\(((?:/|\[)[^\n]*|[^()\s][^()]*)\))?\s*$")
-_LINE = re.compile(rb"^\s+(\S.*):(\d+)\s*$")
+_LINE = re.compile(rb"^\s+(\S.*):(\d{1,9})\s*$")
 _VERSION = re.compile(r"@@?[A-Za-z]\w*_[\w.]+$")
 _INLINED = b"inlined"
 _OTHER_RECORD = b" PERF_RECORD_"
@@ -58,13 +60,13 @@ _MODULE = re.compile(r"^\[(kernel\b.*|guest\.kernel.*|k|[a-z0-9_]+)\]$|/lib/modu
 _NO_MODULE = ("[unknown]", "[vdso]", "[vsyscall]", "[heap]", "[stack]", "[anon]", "[vvar]")
 _MAP = re.compile(r"/perf-\d+\.map$|^//anon|^\[anon|^/memfd:|^/dev/zero")
 _ADDRESSES_OF_KERNEL = 0xFFFF800000000000
-_FREQUENCY = re.compile(rb"sample_freq \} = (\d+)|sample_freq = (\d+)|perf record [^\n]*?-F\s*(\d+)")
+_FREQUENCY = re.compile(rb"sample_freq \} = (\d{1,9})|sample_freq = (\d{1,9})|perf record [^\n]*?-F\s*(\d{1,9})")
 # As the kernel prints them, and as the plugins of libtraceevent do: NAME:PID [PRIORITY].
 _SWITCH = re.compile(
-    rb"prev_pid=(\d+) .*?prev_state=(\S+) ==> .*?next_pid=(\d+)|"
-    rb":(\d+) \[-?\d+\] (\S+) ==> .*:(\d+) \[-?\d+\]"
+    rb"prev_pid=(\d{1,9}) .*?prev_state=(\S+) ==> .*?next_pid=(\d{1,9})(?!\d)|"
+    rb":(\d{1,9}) \[-?\d+\] (\S+) ==> .*:(\d{1,9}) \[-?\d+\]"
 )
-_WOKEN = re.compile(rb"\bpid=(\d+)|:(\d+) \[-?\d+\]")
+_WOKEN = re.compile(rb"\bpid=(\d{1,9})(?!\d)|:(\d{1,9}) \[-?\d+\]")
 _TAB, _HASH, _SPACE = (ord(character) for character in "\t# ")
 _USER, _KERNEL, _PREEMPTED, _OTHER = map(SAMPLE_STATES.index, ("user", "kernel", "preempted", "other"))
 _CPU, _OFFCPU, _FAULT = map(SAMPLE_KINDS.index, ("cpu", "offcpu", "fault"))
@@ -389,15 +391,17 @@ class _Text:
 
 def _head_fields(lines: pa.Array, followed: np.ndarray) -> tuple[pa.StructArray, np.ndarray]:
     """The fields of those lines that are heads of samples, and which are. `followed`: a stack follows."""
-    fits = np.zeros(len(lines), np.bool_)
+    fits, is_taken = np.zeros(len(lines), np.bool_), np.zeros(len(lines), np.bool_)
     rows, parts = [], []
     is_other = pc.match_substring(lines, _OTHER_RECORD).to_numpy(zero_copy_only=False)
     for pattern in (*_HEADS, _BARE):
-        left = np.flatnonzero(~fits & ~is_other & (followed | (pattern != _BARE)))
+        left = np.flatnonzero(~is_taken & ~is_other & (followed | (pattern != _BARE)))
         if not len(left):
             continue
         found = pc.extract_regex(lines.take(pa.array(left)), pattern)
-        good = found.is_valid().to_numpy(zero_copy_only=False)
+        is_head = found.is_valid()
+        is_taken[left[is_head.to_numpy(zero_copy_only=False)]] = True
+        good = pc.fill_null(pc.and_(is_head, _has_short_numbers(found)), False).to_numpy(zero_copy_only=False)
         fits[left[good]] = True
         rows.append(left[good])
         found = found.filter(pa.array(good))
@@ -410,6 +414,12 @@ def _head_fields(lines: pa.Array, followed: np.ndarray) -> tuple[pa.StructArray,
         return pa.StructArray.from_arrays([pa.array([], pa.binary())] * len(_FIELDS), list(_FIELDS)), fits
     order = np.argsort(np.concatenate(rows), kind="stable")
     return pa.concat_arrays(parts).take(pa.array(order)), fits
+
+
+def _has_short_numbers(fields: pa.StructArray) -> pa.Array:
+    """Whether the tables can hold the numbers of the process and the thread."""
+    longest = (pc.binary_length(pc.struct_field(fields, name)) for name in ("pid", "tid"))
+    return pc.less_equal(pc.max_element_wise(*longest), _LONGEST_NUMBER)
 
 
 def _coded(texts: pa.Array) -> tuple[np.ndarray, list[bytes]]:
