@@ -98,7 +98,18 @@ def test_what_a_folder_was_made_from_is_remembered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "note", [None, b"", b"\xff", b"[1]", b'{"path": "/a"}', b'{"path": 1, "host": 2, "used_s": ""}']
+    "note",
+    [
+        None,
+        b"",
+        b"\xff",
+        b"[1]",
+        b'{"path": "/a"}',
+        b'{"path": 1, "host": 2, "used_s": ""}',
+        b'{"path": "/a\\u0000", "host": "h", "used_s": 1}',
+        b'{"path": "/a", "host": "h", "used_s": 1%s}' % (b"0" * 400),
+        b"[" * 100_000,
+    ],
 )
 def test_a_note_that_makes_no_sense_is_none(note: bytes | None, tmp_path: Path) -> None:
     if note is not None:

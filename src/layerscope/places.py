@@ -120,11 +120,13 @@ def remember(folder: Path, origin: Path) -> None:
 
 def origin(folder: Path) -> Origin | None:
     """What `remember` noted in `folder`; None when nothing readable is there."""
+    from layerscope.model.stored_json import decoded
+
     try:
-        told = json.loads((folder / ORIGIN).read_text())
-        return Origin(str(told["path"]), str(told["host"]), float(told["used_s"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        found = decoded((folder / ORIGIN).read_bytes(), Origin)
+    except (OSError, ValueError):
         return None
+    return found if "\0" not in found.path else None
 
 
 def _temporary_base() -> Path:

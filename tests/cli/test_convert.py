@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from layerscope.cli._conversion import RunConversion, read_session
+from layerscope.cli._conversion import RunConversion
 from layerscope.collect import spool
 from layerscope.collect.link import own_command
+from layerscope.collect.raw_json import read_session
 from layerscope.store.reader import Reader
 from layerscope.store.run import Run
 from tests.cli.raw_file import BACKWARD, LOADER, OPTIMIZER, RANGE, REALTIME_OFFSET_NS, RawFile, ticks

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect import perf, spool
+from layerscope.collect import perf, raw_json, spool
 from layerscope.collect.formats import perf_data
 from tests.collect.test_perf_data import column
 
@@ -46,7 +46,7 @@ def test_a_perf_that_fails_is_a_problem(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.slow
 def test_its_file_takes_a_part_of_what_the_recording_may(tmp_path: Path) -> None:
     need_perf()
-    (tmp_path / spool.OPTIONS).write_text(json.dumps({spool.MAX_SIZE: 500_000}))
+    (tmp_path / raw_json.OPTIONS).write_text(json.dumps({spool.MAX_SIZE: 500_000}))
     recorder = perf.Perf(tmp_path)
     if not recorder.start():
         pytest.skip(recorder.problems[-1].what)

@@ -34,7 +34,7 @@ def library(tmp_path: Path) -> Path:
 
 def test_an_answer_is_kept_for_this_build_and_no_other(library: Path, tmp_path: Path, cache: Path) -> None:
     assert probe.known(library) is None
-    answer = Answer("good", "", 200, 304, 31.5, True)
+    answer = Answer("good", "", 200, 304, 31.5, complete=True)
     probe.keep(library, answer)
     other = tmp_path / "other.so"
     build(other, [FAKE_TORCH], "-shared", "-fPIC", "-Wl,--build-id=0xabcdef")
@@ -45,7 +45,20 @@ def test_an_answer_is_kept_for_this_build_and_no_other(library: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", "7", '{"state": "good", "more": 1}', '{"why": "x"}', "null", "\xff"]
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "7",
+        '{"state": "good", "more": 1}',
+        '{"why": "x"}',
+        "null",
+        "\xff",
+        '{"state": 1}',
+        '{"state": "good", "sequence_offset": "8"}',
+        "[" * 100_000,
+    ],
 )
 def test_a_kept_answer_that_makes_no_sense_is_asked_again(library: Path, cache: Path, content: str) -> None:
     probe.keep(library, Answer("good"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from layerscope.cli._conversion import RunConversion
-from layerscope.collect import spool
+from layerscope.collect import raw_json
 from layerscope.store.run import Run
 from tests.native.door import Door
 from tests.recorded import ask
@@ -67,7 +67,7 @@ class Drive:
         self.fake_torch = fake_torch
         self.folder = folder
         self.python = sys.executable
-        self.options: dict[str, Any] = {}  # of the recording (`spool.OPTIONS`)
+        self.options: dict[str, Any] = {}  # of the recording (`raw_json.Options`)
 
     def start(self, lines: str, door: Door) -> subprocess.Popen[str]:
         """Start a process that runs `lines`."""
@@ -87,7 +87,7 @@ class Drive:
     def finish(self, door: Door, pid: int, status: int, stdout: str = "", stderr: str = "") -> Driven:
         """Close the door and convert what came through it."""
         door.close()
-        (door.raw / spool.OPTIONS).write_text(json.dumps(self.options))
+        (door.raw / raw_json.OPTIONS).write_text(json.dumps(self.options))
         run = Run.create(self.folder / "driven.layerscope", run_info())
         RunConversion(door.raw, run.tables_path).finish({"pid": pid})
         return Driven(door, run, pid, status, stdout, stderr)

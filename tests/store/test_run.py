@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from layerscope.errors import ReadError, RunError, UsageError
 from layerscope.model.schema import SCHEMA_VERSION
+from layerscope.store.ranks import LAUNCH, read_launch
 from layerscope.store.run import ExitState, LayerState, Run, RunInfo, TableState, free_name, newest
 from tests.recordings import run_info
 
@@ -167,3 +168,22 @@ def test_the_newest_recording_is_the_one_that_was_saved_last(tmp_path: Path) -> 
 def test_no_recording_names_the_command_that_makes_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no recording in .*\. Make one: layerscope run train\.py"):
         newest(tmp_path)
+
+
+@pytest.mark.parametrize("number", [2**63, 10**30, -(10**30), 1.5, "1", None])
+def test_a_number_that_no_table_can_hold_is_damage(run: Run, number: object) -> None:
+    content = json.loads((run.path / "run.json").read_text())
+    (run.path / "run.json").write_text(json.dumps(content | {"start_ns": number}))
+
+    with pytest.raises(ReadError, match=r"run\.json is damaged"):
+        Run.open(run.path)
+
+
+@pytest.mark.parametrize("size", ["-1", "1e3", str(10**18), '"4"', "[" * 100_000])
+def test_a_launch_that_cannot_be_meant_is_none(tmp_path: Path, size: str) -> None:
+    whole = '{"key": "k", "launcher": "l", "job": "j", "world_size": 4}'
+    (tmp_path / LAUNCH).write_text(whole)
+    assert read_launch(tmp_path)
+    (tmp_path / LAUNCH).write_text(whole.replace("4", size))
+
+    assert read_launch(tmp_path) is None

@@ -110,7 +110,9 @@ def test_a_journal_of_another_question_is_refused(tmp_path: Path, name: str, val
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("content", [b"hello\n", b"{}\n", b"[1]\n", b"\x00\xff\n", b'{"question": 3}\n'])
+@pytest.mark.parametrize(
+    "content", [b"hello\n", b"{}\n", b"[1]\n", b"\x00\xff\n", b'{"question": 3}\n', b"[" * 100_000 + b"\n"]
+)
 def test_what_is_no_journal_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(content)

@@ -7,10 +7,10 @@ text had no room for is "...".
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from layerscope.errors import UsageError
+from layerscope.model.stored_json import decoded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,7 @@ def has_shapes(reader: Reader) -> bool:
 def words(text: str) -> str:
     """The tensors of one text of arguments."""
     try:
-        told = json.loads(text)
+        told = decoded(text.encode(), dict[str, Any])
         if told["shapes"] is None:
             return NOT_KNOWN
         tensors = [_input(shape, dtype) for shape, dtype in zip(told["shapes"], told["dtypes"], strict=True)]

@@ -6,9 +6,9 @@ converts beside a running program, after it, and an old recording again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from layerscope.cli._spans import BACKWARD, EXECUTE, LAYERS, MODULE
 from layerscope.cli._stacks import Stacks
 from layerscope.cli._texts import ProcessTexts, Texts
 from layerscope.cli._windows import problems as missed_windows
-from layerscope.collect import spool, windows
+from layerscope.collect import raw_json, spool, windows
 from layerscope.collect.layers.operators import Decoder
 from layerscope.model.clocks import Elsewhere, Identity
 from layerscope.model.layers import KINDS, LAYER_OF_KIND, OPERATORS, SPAN_LAYERS
@@ -66,7 +66,7 @@ class RunConversion:
         self._tracks = TrackKeys()
         self._texts = Texts()
         self._totals = Totals()
-        options = spool.read_options(raw)
+        options = raw_json.read_options(raw)
         self._window = windows.of_options(options)
         self._limits = limits = limits_of(options, memory_bytes)
         self._stripped: set[Path] = set()
@@ -353,15 +353,7 @@ class RunConversion:
         small.rows["gaps"].extend(self.stacks.gap_rows())
         small.add_texts()
         small.rows["problems"].extend([*session.get("problems", []), *self._unmatched(), *self._windows_missed()])
+        small.rows["problems"].extend(asdict(problem) for problem in raw_json.damage(self.raw))
         small.rows["problems"].extend([*self._not_kept(), *self.stacks.problems()])
         small.add_problems(list(self.processes.values()))
         self.rows.update(small.write(self.tables))
-
-
-def read_session(raw: Path) -> dict[str, Any]:
-    """What the session left for the converter; empty when it never came to its end."""
-    try:
-        session: dict[str, Any] = json.loads((raw / "session.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return session

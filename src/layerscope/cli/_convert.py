@@ -68,15 +68,16 @@ def convert_while_growing(raw: Path, tables: Path, run_id: str) -> RunConversion
     """The finished conversion of `raw`: in `tables`, or in the cache when the disk there is full."""
     # Imported here: the verb's file must load fast for `layerscope --help`.
     from layerscope import places
-    from layerscope.cli._conversion import RunConversion, read_session
+    from layerscope.cli._conversion import RunConversion
     from layerscope.cli._open import cached_tables, convert_into, mark_complete, remove_tables
     from layerscope.collect import spool
+    from layerscope.collect.raw_json import read_options, read_session
     from layerscope.host import cgroup
 
     limits = cgroup.facts()
     conversion = RunConversion(raw, tables, memory_bytes=limits.memory_most_bytes)
     try:
-        if not is_small(limits) and not spool.read_options(raw).get(spool.LATE):
+        if not is_small(limits) and not read_options(raw).get(spool.LATE):
             _follow(conversion)
         select.select([sys.stdin], [], [])
         conversion.finish(read_session(raw), keeps_within_size=True)

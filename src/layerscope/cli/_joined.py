@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from layerscope.collect import host_clocks, spool
+from layerscope.collect.raw_json import read_session
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
 from layerscope.store import ranks
@@ -21,8 +22,6 @@ def joined_session(run: Run, is_alive: Callable[[Run], bool]) -> dict[str, Any]:
     Beside the `problems`: by folder of the rank, its own session in `ranks`, and in `shifts_ns` what puts its times
     on the clock of the first one's host.
     """
-    from layerscope.cli._conversion import read_session
-
     parts = ranks.parts(run.path)
     shifts_ns, problems = host_clocks.shifts({rank: part.raw for rank, part in parts.items()})
     sessions = {rank: read_session(part.raw) for rank, part in parts.items()}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -19,13 +18,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from layerscope import places
 from layerscope.cli._open import session_lives
-from layerscope.collect.probe import LIBRARY
 from layerscope.collect.spool import spools
 from layerscope.errors import ReadError
+from layerscope.model.stored_json import PathText, decoded
 from layerscope.store.complete import COMPLETE
 from layerscope.store.run import Run
+
+
+class _KeptAnswer(msgspec.Struct):
+    library: PathText
+
 
 # A cache that nobody has opened for so long is made again when somebody does.
 UNUSED_DAYS = 30
@@ -192,9 +198,8 @@ def _answers(least_s: float) -> Iterator[Leftover]:
     for cache in places.caches(places.PROBE):
         for file in _entries(cache):
             try:
-                told = json.loads(file.read_bytes())
-                library = str(told[LIBRARY])
-            except (OSError, ValueError, TypeError, KeyError):
+                library = decoded(file.read_bytes(), _KeptAnswer).library
+            except (OSError, ValueError):
                 if _age_s(file) > _DRAFT_S and file.suffix in (".tmp", ".json"):
                     yield Leftover("probe answer", file, "it is damaged, or of an older layerscope")
                 continue

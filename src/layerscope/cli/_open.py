@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from layerscope import places
 from layerscope.cli._joined import joined_info, joined_session
+from layerscope.collect.raw_json import read_session
 from layerscope.collect.spool import raw_bytes, spools
 from layerscope.errors import ReadError
 from layerscope.host import cgroup
@@ -145,8 +146,6 @@ def _convert_into_first(folders: Sequence[Path], run: Run, session: dict[str, An
 
 def _session(run: Run) -> dict[str, Any]:
     """What the session left, or those of all ranks."""
-    from layerscope.cli._conversion import read_session
-
     return joined_session(run, session_lives) if run.is_joined else read_session(run.raw)
 
 

@@ -5,7 +5,6 @@ Used by `_epochs`, which knows the spans of a stretch, and by `_parts`, which wr
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +17,7 @@ from layerscope.collect.formats.onednn_problem import Problem, parse
 from layerscope.collect.weaving import NAME_BYTES
 from layerscope.model.layers import LINKS, OPERATORS, PRIMITIVES, SPAN_LAYERS
 from layerscope.model.schema import TABLES
+from layerscope.model.stored_json import decoded
 from layerscope.store.sharing import Executions, find_primaries
 from layerscope.store.writer import to_arrow
 
@@ -175,7 +175,7 @@ class PrimitiveRows:
 def _problem_of(text: str) -> tuple[Problem | None, bool | None]:
     """What the arguments of a primitive say: the problem, and whether the cache of the library had it."""
     try:
-        told = json.loads(text)
+        told = decoded(text.encode(), dict[str, Any])
     except ValueError:
         return None, None
     hit = {"hit": True, "miss": False}.get(str(told.get("cache")))

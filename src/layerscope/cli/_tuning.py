@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import secrets
@@ -23,7 +22,7 @@ from layerscope.host import machine
 from layerscope.host.machine import Machine
 from layerscope.tune import objective as objectives
 from layerscope.tune import supervised, why
-from layerscope.tune.journal import Journal, Question
+from layerscope.tune.journal import Journal, Question, kept_options
 from layerscope.tune.measurement import OTHER_OUTPUT, Measurement
 from layerscope.tune.objective import Objective
 from layerscope.tune.paired import Interval, interval
@@ -225,8 +224,8 @@ def _times(wish: Wish, run_s: float, race_s: float) -> dict[str, str]:
     decides as it did.
     """
     if wish.resume:
-        with suppress(OSError, ValueError, KeyError, TypeError), open(wish.resume, "rb") as file:
-            kept = json.loads(file.readline())["question"]["options"]
+        kept = kept_options(Path(wish.resume))
+        with suppress(ValueError, KeyError):
             return {name: f"{float(kept[name]):.3f}" for name in ("run_s", "race_s")}
     return {"run_s": f"{run_s:.3f}", "race_s": f"{max(race_s, 0.0):.3f}"}
 

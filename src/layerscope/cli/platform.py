@@ -92,15 +92,14 @@ def _look(arguments: argparse.Namespace) -> Seen:
 
 def _other(name: str) -> Side:
     """The machine that `name` tells of: a file of --json, or the host of a recording."""
-    import msgspec
-
+    from layerscope.model.stored_json import decoded
     from layerscope.platform import document
 
     path = Path(name)
     if path.is_file() and path.name != "run.json" and not path.name.endswith(".zip"):
         try:
-            data = msgspec.json.decode(path.read_bytes())
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            data = decoded(path.read_bytes(), object)
+        except ValueError as error:
             what = f"{name} is not JSON ({error}). Make it there: layerscope platform --json > there.json"
             raise ReadError(what) from error
         return document.side(data if isinstance(data, dict) else {}, name)

@@ -42,11 +42,11 @@ from layerscope.collect.init import stand_aside
 from layerscope.collect.launchers import Launch
 from layerscope.collect.preloading import preload
 from layerscope.collect.program import Program, become, lacks_room
+from layerscope.collect.raw_json import OPTIONS, SESSION
 from layerscope.collect.recorder import Recorder, surviving
 from layerscope.collect.sampled import FILE
 from layerscope.collect.session import Ended, Session
 from layerscope.collect.shapes import prepare as prepare_shapes
-from layerscope.collect.spool import OPTIONS
 from layerscope.collect.stock_windows import NOT_AS_ASKED
 from layerscope.collect.windows import Window
 from layerscope.errors import LayerscopeError, RunError, UsageError
@@ -381,7 +381,7 @@ def finish(
         "problems": [asdict(problem) for problem in session.problems],
     }
     with contextlib.suppress(OSError):
-        (recording.raw / "session.json").write_text(json.dumps(about), encoding="utf-8")
+        (recording.raw / SESSION).write_text(json.dumps(about), encoding="utf-8")
     converted = end_of_converter(converter, session)
     stays = bring_home(recording)
     if stays:

@@ -29,6 +29,7 @@ import numpy as np
 from layerscope.collect import layout, spool
 from layerscope.collect.agent import clock_reading
 from layerscope.collect.layers import counters
+from layerscope.collect.raw_json import read_options
 from layerscope.collect.sums import Totals
 from layerscope.collect.windows import Steering
 from layerscope.host.clock import ahead_ns, monotonic_clock
@@ -191,7 +192,7 @@ class Drainer:
         self.disk_full_ns: list[list[int]] = []  # [from, to] on CLOCK_MONOTONIC
         self.host = os.uname().nodename
         self.windows = Steering(raw)
-        options = spool.read_options(raw)
+        options = read_options(raw)
         self.most_bytes = LAST_RESORT_SHARE * spool.most_bytes(options)
         self.options = options
         self.is_full = False

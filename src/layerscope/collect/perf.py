@@ -15,7 +15,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from layerscope.collect.spool import read_options, stacks_bytes
+from layerscope.collect.raw_json import read_options
+from layerscope.collect.spool import stacks_bytes
 from layerscope.host import kernel
 from layerscope.model.events import Problem
 

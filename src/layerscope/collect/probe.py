@@ -13,12 +13,16 @@ import json
 import os
 import re
 import subprocess
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from layerscope import __version__, places
 from layerscope.collect import agent
 from layerscope.host.libraries import build_id
+from layerscope.model.stored_json import decoded
 
 _TIMEOUT_S = 60
 # The probe must neither be recorded nor find modules of the program.
@@ -72,9 +76,12 @@ def known(library: Path) -> Answer | None:
     """The kept answer for `library`; None when it was never asked."""
     file = _cache_file(library)
     try:
-        told = json.loads(file.read_text()) if file else None
-        return Answer(**{key: value for key, value in told.items() if key != LIBRARY}) if told else None
-    except (OSError, ValueError, TypeError, AttributeError):
+        told = decoded(file.read_bytes(), dict[str, Any]) if file else {}
+        told.pop(LIBRARY, None)
+        # Another layerscope may know more, and mean something else by the rest.
+        is_ours = told and told.keys() <= {one.name for one in fields(Answer)}
+        return msgspec.convert(told, Answer) if is_ours else None
+    except (OSError, ValueError):
         return None
 
 

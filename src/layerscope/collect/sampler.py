@@ -22,7 +22,8 @@ from pathlib import Path
 from layerscope.collect.agent import LIBRARY
 from layerscope.collect.layout import MESSAGE, MESSAGE_MAGIC
 from layerscope.collect.link import Message, open_log
-from layerscope.collect.spool import read_options, stacks_bytes
+from layerscope.collect.raw_json import read_options
+from layerscope.collect.spool import stacks_bytes
 from layerscope.model.events import Problem
 from layerscope.model.layers import STACKS
 

@@ -25,6 +25,7 @@ from layerscope.collect import agent
 from layerscope.host.frameworks import program_python
 from layerscope.host.libraries import build_id
 from layerscope.model.events import Problem
+from layerscope.model.stored_json import decoded
 
 SOURCE = agent.LIBRARY.with_name("shapes.cpp")
 CODE = "shapes_not_built"
@@ -156,8 +157,8 @@ def _kept(folder: Path, library: Path) -> Shapes | None:
         facts = path.lstat()
         if facts.st_uid != os.getuid() or path.is_symlink():
             return None
-        cost_ns = float(json.loads((folder / "shapes.json").read_text())["cost_ns"])
-    except (OSError, ValueError, KeyError, TypeError):
+        cost_ns = decoded((folder / "shapes.json").read_bytes(), dict[str, float])["cost_ns"]
+    except (OSError, ValueError, KeyError):
         return None
     places.remember(folder, library)
     return Shapes(str(library), str(path), cost_ns)

@@ -9,7 +9,6 @@ go, everything else stays, so that the rest can be read as before and it is know
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 import sys
@@ -227,25 +226,13 @@ def spools(raw: Path) -> list[Path]:
     return sorted([*raw.glob("*/spool"), *raw.glob("*/raw/*/spool")])
 
 
-# Beside the raw files: what the user asked for and every conversion must know.
-OPTIONS = "options.json"
+# In the file of options (`raw_json.Options`).
 MAX_SIZE, FULL = "max_size", "full"
 # Some spans are known only after the program: nothing is converted before.
 LATE = "late"
 MAX_SIZE_BYTES, LEAST_SIZE_BYTES = 2_000_000_000, 4_000_000
 # A sample takes 56 bytes there, and 10 in the tables.
 STACKS_SHARE = 0.2
-
-
-def read_options(raw: Path) -> dict[str, Any]:
-    """What the user asked for when the recording was made; of several ranks, of one."""
-    for file in sorted([*raw.glob(OPTIONS), *raw.glob(f"*/raw/{OPTIONS}")]):
-        try:
-            options: dict[str, Any] = json.loads(file.read_text())
-            return options
-        except (OSError, ValueError):
-            continue
-    return {}
 
 
 class SpoolReader:

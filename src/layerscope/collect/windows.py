@@ -7,7 +7,6 @@ process pages whether the window is open.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from layerscope.collect import layout
-from layerscope.collect.spool import OPTIONS
+from layerscope.collect.raw_json import read_options
 
-# In the file of options (`spool.OPTIONS`).
+# In the file of options (`raw_json.Options`).
 KEY = "window"
 
 
@@ -65,10 +64,7 @@ def _steps(first: int, last: int) -> str:
 
 def read(raw: Path) -> Window | None:
     """The window of the recording whose raw files are in `raw`."""
-    try:
-        return of_options(json.loads((raw / OPTIONS).read_text()))
-    except (OSError, ValueError):
-        return None
+    return of_options(read_options(raw))
 
 
 def of_options(options: dict[str, Any]) -> Window | None:

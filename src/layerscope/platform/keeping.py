@@ -14,6 +14,7 @@ from layerscope import places
 from layerscope.host import machine
 from layerscope.host.machine import Machine
 from layerscope.model.measured import TORCH, Measured
+from layerscope.model.stored_json import decoded
 
 # Of one kind of machine: as many Pythons, or builds of torch, as somebody may have in use.
 _MOST = 8
@@ -45,8 +46,8 @@ def kept(here: Machine, python: str = "") -> Measured | None:
     """
     for folder in places.caches(places.PLATFORM):
         for path in _newest_first(folder, here):
-            with contextlib.suppress(OSError, msgspec.MsgspecError):
-                found = msgspec.json.decode(path.read_bytes(), type=Measured)
+            with contextlib.suppress(OSError, ValueError):
+                found = decoded(path.read_bytes(), Measured)
                 if not python or found.python == python:
                     return found
     return None

@@ -13,6 +13,7 @@ import msgspec
 
 from layerscope.errors import ReadError
 from layerscope.model.schema import SCHEMA_VERSION
+from layerscope.model.stored_json import Size, decoded
 
 COMPLETE = "tables.json"
 # Checksums are read at half a second a gigabyte. Of what is larger, the largest files are judged by size and columns.
@@ -23,16 +24,16 @@ _READ_BYTES = 1 << 20
 class FileState(msgspec.Struct):
     """A file of a table: its size, and the CRC-32 of its bytes."""
 
-    size_bytes: int
-    crc32: int
+    size_bytes: Size
+    crc32: Size
 
 
 class TablesState(msgspec.Struct):
     """What stands in `tables.json`. `raw_bytes`: how much of the raw files the tables were made of."""
 
-    schema: int
-    raw_bytes: int = 0
-    rows: dict[str, int] = {}
+    schema: Size
+    raw_bytes: Size = 0
+    rows: dict[str, Size] = {}
     files: dict[str, FileState] = {}
 
 
@@ -48,7 +49,7 @@ def write_state(folder: Path, raw_bytes: int, rows: dict[str, int], files: Itera
 def read_state(folder: Path) -> TablesState | None:
     """What `tables.json` in `folder` says; None when there is none, or none that can be read."""
     try:
-        return msgspec.json.decode((folder / COMPLETE).read_bytes(), type=TablesState)
+        return decoded((folder / COMPLETE).read_bytes(), TablesState)
     except (OSError, ValueError):
         return None
 

@@ -14,11 +14,12 @@ import secrets
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from layerscope.errors import ReadError, RunError
+from layerscope.model.stored_json import Int32, decoded
 from layerscope.store.run import RANKS, ExitState, LayerState, ProgramState, RecordingCost, Run, RunInfo
 
 LAUNCH = "launch.json"
@@ -30,8 +31,8 @@ class LaunchInfo(msgspec.Struct):
     key: str
     launcher: str
     job: str
-    world_size: int
-    recorded: list[int] | None = None
+    world_size: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+    recorded: list[Int32] | None = None
 
     def expected(self) -> list[int]:
         """The ranks that should have a recording."""
@@ -79,8 +80,8 @@ def _make(path: Path, launch: LaunchInfo, info: RunInfo) -> None:
 def read_launch(path: Path) -> LaunchInfo | None:
     """The launch that the recording at `path` belongs to; None when it is no recording of several ranks."""
     try:
-        return msgspec.json.decode((path / LAUNCH).read_bytes(), type=LaunchInfo)
-    except (OSError, msgspec.DecodeError):
+        return decoded((path / LAUNCH).read_bytes(), LaunchInfo)
+    except (OSError, ValueError):
         return None
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from layerscope.errors import ReadError, RunError, UsageError
 from layerscope.model.schema import SCHEMA_VERSION
+from layerscope.model.stored_json import Int64, decoded
 
 SUFFIX = ".layerscope"
 # A recording in one file (store/packed.py).
@@ -26,8 +27,8 @@ RANKS = "ranks"
 class ExitState(msgspec.Struct):
     """How the program ended: an exit `code`, or the `signal` that ended it."""
 
-    code: int | None = None
-    signal: int | None = None
+    code: Int64 | None = None
+    signal: Int64 | None = None
 
 
 class LayerState(msgspec.Struct):
@@ -39,45 +40,45 @@ class LayerState(msgspec.Struct):
     name: str
     state: str
     problem: str = ""
-    records: int = 0
-    dropped: int = 0
-    cpu_ns: int = 0
-    bytes: int = 0
-    rate_hz: int = 0
+    records: Int64 = 0
+    dropped: Int64 = 0
+    cpu_ns: Int64 = 0
+    bytes: Int64 = 0
+    rate_hz: Int64 = 0
 
 
 class TableState(msgspec.Struct):
     """A finished table and its number of rows."""
 
     name: str
-    rows: int
+    rows: Int64
 
 
 class RecordingCost(msgspec.Struct):
     """CPU time of our own processes beside the program, and what the recording takes on disk."""
 
-    session_cpu_ns: int = 0
-    drainer_cpu_ns: int = 0
-    converter_cpu_ns: int = 0
-    raw_bytes: int = 0
-    tables_bytes: int = 0
-    sampler_cpu_ns: int = 0
+    session_cpu_ns: Int64 = 0
+    drainer_cpu_ns: Int64 = 0
+    converter_cpu_ns: Int64 = 0
+    raw_bytes: Int64 = 0
+    tables_bytes: Int64 = 0
+    sampler_cpu_ns: Int64 = 0
 
 
 class ProgramState(msgspec.Struct):
     """Resources of the program itself, as the kernel accounted them at its end (wait4)."""
 
-    wall_ns: int = 0
-    user_ns: int = 0
-    system_ns: int = 0
-    max_rss_bytes: int = 0
-    faults_minor: int = 0
-    faults_major: int = 0
+    wall_ns: Int64 = 0
+    user_ns: Int64 = 0
+    system_ns: Int64 = 0
+    max_rss_bytes: Int64 = 0
+    faults_minor: Int64 = 0
+    faults_major: Int64 = 0
     # As all of these with its children that it has waited for; None: not known.
-    switches_voluntary: int | None = None
-    switches_forced: int | None = None
-    storage_read_bytes: int | None = None
-    storage_written_bytes: int | None = None
+    switches_voluntary: Int64 | None = None
+    switches_forced: Int64 | None = None
+    storage_read_bytes: Int64 | None = None
+    storage_written_bytes: Int64 | None = None
 
 
 class RunInfo(msgspec.Struct):
@@ -86,7 +87,7 @@ class RunInfo(msgspec.Struct):
     `host`: the facts about the machine, as host/machine.py writes them; of an imported trace at most its name.
     """
 
-    schema: int
+    schema: Int64
     layerscope: str
     run_id: str
     state: str
@@ -95,8 +96,8 @@ class RunInfo(msgspec.Struct):
     environment: dict[str, str]
     host: dict[str, Any]
     started_utc: str
-    start_ns: int = 0
-    session_pid: int = 0
+    start_ns: Int64 = 0
+    session_pid: Int64 = 0
     finished_utc: str = ""
     exit: ExitState = msgspec.field(default_factory=ExitState)
     layers: list[LayerState] = []
@@ -172,8 +173,8 @@ class Run:
             raise ReadError(f"{path} is not a layerscope recording: {file.name}: {error.strerror}") from error
         refuse_newer(path, data)
         try:
-            info = msgspec.json.decode(data, type=RunInfo)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            info = decoded(data, RunInfo)
+        except ValueError as error:
             raise ReadError(f"{file} is damaged ({error}). The raw files beside it are untouched") from error
         return cls(path, info)
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from layerscope.errors import ReadError, RunError
+from layerscope.model.stored_json import decoded
 from layerscope.tune.measurement import Measurement
 from layerscope.tune.setting import Setting
 
@@ -36,6 +37,10 @@ class Question:
     commands: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Head(msgspec.Struct, frozen=True):
+    question: dict[str, Any]
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -112,11 +117,11 @@ def _entries(path: Path, content: bytes, question: Question) -> list[_Entry]:
         return []
     first, *rest = content.splitlines()
     try:
-        asked = json.loads(first)["question"]
+        asked = decoded(first, _Head).question
         due = json.loads(json.dumps(asdict(question), default=list))
         differing = [name for name in due if asked.get(name) != due[name]]
-        entries = [] if differing else [msgspec.convert(json.loads(line), _Entry) for line in rest]
-    except (ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
+        entries = [] if differing else [decoded(line, _Entry) for line in rest]
+    except ValueError as error:
         raise ReadError(f"{path} is no journal of layerscope tune, or it is damaged; {_REMEDY}") from error
     if differing:
         name = differing[0]
@@ -125,6 +130,15 @@ def _entries(path: Path, content: bytes, question: Question) -> list[_Entry]:
             f"{_short(due[name])}; {_REMEDY}"
         )
     return entries
+
+
+def kept_options(path: Path) -> dict[str, str]:
+    """The options of the command line that the journal at `path` was begun with; empty when there is none to read."""
+    try:
+        with path.open("rb") as file:
+            return msgspec.convert(decoded(file.readline(), _Head).question.get("options", {}), dict[str, str])
+    except (OSError, ValueError):
+        return {}
 
 
 def _short(value: object) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 from layerscope.errors import ReadError
 from layerscope.model.clocks import Conversion, Identity
 from layerscope.model.layers import KINDS
+from layerscope.model.stored_json import decoded
 
 FUNCTION, BACKWARD, RANGE = (KINDS.index(kind) for kind in ("function", "backward", "range"))
 OPTIMIZER, LOADER = KINDS.index("optimizer"), KINDS.index("loader")
@@ -193,7 +194,10 @@ def _unfinished(rows: list[_Event]) -> np.ndarray:
 
 def _shape_text(shapes: bytes, types: bytes) -> str:
     """Both lists as JSON, with the names that torch gives its dtypes in Python."""
-    sizes, kinds = json.loads(shapes), json.loads(types)
+    try:
+        sizes, kinds = decoded(shapes, list[Any]), decoded(types, list[str])
+    except ValueError:
+        return json.dumps({"shapes": None})
     kinds += [""] * (len(sizes) - len(kinds))
     of_tensors = [size if kind in DTYPES else None for size, kind in zip(sizes, kinds, strict=False)]
     return json.dumps({"shapes": of_tensors, "dtypes": [DTYPES.get(kind, kind or None) for kind in kinds]})

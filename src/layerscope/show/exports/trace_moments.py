@@ -153,7 +153,7 @@ def _valid_json(text: str, more: dict[str, Any] | None = None) -> str:
         if more and isinstance(value, dict):
             value |= {name: one for name, one in more.items() if one is not None and name not in value}
         return msgspec.json.encode(value).decode()
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return msgspec.json.encode(text).decode()
 
 
