@@ -19,6 +19,7 @@ from typing import NoReturn, Protocol, cast
 from layerscope import __version__
 from layerscope.errors import LayerscopeError, UsageError
 from layerscope.places import settle_temporary
+from layerscope.show import screen
 
 INTERRUPTED = 130
 # What a shell reports for a program that SIGPIPE ended, as it does for `cat big | head`.
@@ -54,11 +55,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     _never_fail_to_print()
     if argv is None:
         _leave_the_programs_folders()
+    with screen.guarded():
+        return _status(argv)
+
+
+def _status(argv: Sequence[str] | None) -> int:
+    """Run one command; its exit status, and one sentence where it fails."""
     try:
         status = _dispatch(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()
     except LayerscopeError as error:
-        print(f"layerscope: {error}", file=sys.stderr)
+        screen.tell(f"layerscope: {error}")
         return error.status
     except BrokenPipeError:
         _discard_output()
@@ -66,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         _discard_output()
         about = f"{error.filename}: " if error.filename else "cannot write the output: "
-        print(f"layerscope: {about}{error.strerror}", file=sys.stderr)
+        screen.tell(f"layerscope: {about}{error.strerror}")
         return LayerscopeError.status
     except KeyboardInterrupt:
         return INTERRUPTED

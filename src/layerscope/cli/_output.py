@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from layerscope.show import screen
+
 if TYPE_CHECKING:
     from layerscope.analyse.result import Result
     from layerscope.model.events import Problem
@@ -38,7 +40,7 @@ def say_problems(problems: Iterable[Problem], arguments: argparse.Namespace, not
 
     if not arguments.quiet:
         for sentence in (*map(terminal.problem_sentence, problems), *notes):
-            print(f"layerscope: {sentence}", file=sys.stderr)
+            screen.tell(f"layerscope: {sentence}")
 
 
 def write(result: Result, arguments: argparse.Namespace, command: str, run: str) -> None:

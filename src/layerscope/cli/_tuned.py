@@ -9,7 +9,7 @@ import sys
 from layerscope.analyse.result import BYTES, COUNT, NS, RATIO, Result, ResultColumn, of_rows
 from layerscope.cli._tuning import Plan, Tuned
 from layerscope.cli._tuning_progress import shown
-from layerscope.show import json_output, terminal, tune_page
+from layerscope.show import json_output, screen, terminal, tune_page
 from layerscope.show.exports import whole_or_nothing
 from layerscope.tune.elimination import FEWEST_ROUNDS
 from layerscope.tune.final import PAIRS
@@ -71,10 +71,10 @@ def write(tuned: Tuned, arguments: argparse.Namespace) -> int:
             tune_page.write(page(tuned, line), stream)
     if tuned.is_interrupted:
         if not arguments.quiet:
-            print(f"layerscope: to go on: {_resume_line(tuned)}", file=sys.stderr)
+            screen.tell(f"layerscope: to go on: {_resume_line(tuned)}")
         return INTERRUPTED
     if arguments.html is not None and not arguments.quiet:
-        print(f"layerscope: {arguments.html} shows every run: open it in a browser", file=sys.stderr)
+        screen.tell(f"layerscope: {arguments.html} shows every run: open it in a browser")
     return NO_ANSWER if tuned.outcome.verdict == REFUSED else 0
 
 
@@ -84,12 +84,13 @@ def _write_text(
     readable = columns[:-1]
     if rows:
         terminal.write(of_rows("settings", readable, [row[:-1] for row in rows]), sys.stdout)
-        print()
-    print(terminal.printable(said[0]))
+        screen.line("")
+    screen.line(said[0])
     if line:
-        print(f"\n    {line}\n")
+        for text in ("", f"    {line}", ""):
+            screen.line(text)
     for sentence in said[1:]:
-        print(terminal.printable(sentence))
+        screen.line(sentence)
 
 
 def _print(result: Result, arguments: argparse.Namespace, run: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from layerscope import units
-from layerscope.show.terminal import printable, shortened
+from layerscope.show.screen import printable, styled
+from layerscope.show.terminal import shortened
 from layerscope.tune.objective import Objective
 from layerscope.tune.track import FINAL, Progress
 
@@ -55,7 +56,8 @@ class Teller:
 
     def _write(self, text: str) -> None:
         if not self._quiet:
-            sys.stderr.write(text)
+            # Everything in it is printable but for the sequence that clears the line.
+            styled(sys.stderr).write(text)
             sys.stderr.flush()
 
 

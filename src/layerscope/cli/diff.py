@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from layerscope.cli import _output
 from layerscope.errors import UsageError
+from layerscope.show import screen
 
 if TYPE_CHECKING:
     from layerscope.analyse.diff.conditions import Judgement
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         result = select(made.result(view, right.connection()), arguments.where, arguments.sort, top)
         _write(result, judgements, arguments, f"{paths[0]} {paths[1]}")
     if not (arguments.quiet or arguments.markdown or _output.is_for_machines(arguments)):
-        print(f"Next: {_next_command(a, b, view)}", file=sys.stderr)
+        screen.tell(f"Next: {_next_command(a, b, view)}")
     return FAILED if any(judgement.failed for judgement in judgements) else 0
 
 

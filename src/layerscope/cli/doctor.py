@@ -16,6 +16,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from layerscope.show import screen
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `doctor`."""
@@ -47,6 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
         from layerscope.show import checklist
 
         checklist.write(rows, sys.stdout)
-        print("Next: layerscope run train.py", file=sys.stderr)
+        screen.tell("Next: layerscope run train.py")
     reaches = states[_checks.OPERATORS] != _checks.NO and states.get("arguments") != _checks.NO
     return 0 if reaches else 1

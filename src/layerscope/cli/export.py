@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layerscope.errors import UsageError
+from layerscope.show import screen
 
 if TYPE_CHECKING:
     from layerscope.show.exports import Exported
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             _print_json(reader, recording, path, exported)
         elif not arguments.quiet:
             _print(reader, path, exported)
-            print(f"Next: {module.OPEN}", file=sys.stderr)
+            screen.tell(f"Next: {module.OPEN}")
     return 0
 
 
@@ -85,11 +86,11 @@ def _print(reader: Reader, path: Path, exported: Exported) -> None:
     from layerscope.units import size
 
     for sentence in (*map(terminal.problem_sentence, problems(reader)), *exported.notes):
-        print(f"layerscope: {sentence}", file=sys.stderr)
+        screen.tell(f"layerscope: {sentence}")
     spans = "1 span" if exported.spans == 1 else f"{exported.spans:,} spans"
     if exported.crossing:
         spans += f", {exported.crossing:,} of them on a track beside their thread because they cross others"
-    print(f"{path}: {spans}, {size(path.stat().st_size)}", file=sys.stderr)
+    screen.tell(f"{path}: {spans}, {size(path.stat().st_size)}")
 
 
 def _run_and_file(words: list[str]) -> tuple[str | None, Path]:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layerscope.errors import UsageError
+from layerscope.show import screen
 
 if TYPE_CHECKING:
     from layerscope.analyse.result import Result
@@ -106,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
             _output.say_problems(problems(reader), arguments)
             _print_tree(picture)
         if not (arguments.quiet or arguments.json):
-            print(f"Next: {_next_command(arguments, look)}", file=sys.stderr)
+            screen.tell(f"Next: {_next_command(arguments, look)}")
     return 0
 
 
@@ -204,7 +205,7 @@ def _write_file(reader: Reader, picture: Picture, path: Path, arguments: argpars
         return
     _output.say_problems(problems(reader), arguments, picture.notes)
     if not arguments.quiet:
-        print(f"{arguments.output}: {written.frames:,} frames, {size(taken)}", file=sys.stderr)
+        screen.tell(f"{arguments.output}: {written.frames:,} frames, {size(taken)}")
 
 
 def _rows(graph: Graph) -> Result:

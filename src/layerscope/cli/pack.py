@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layerscope.errors import UsageError
+from layerscope.show import screen
 
 if TYPE_CHECKING:
     from layerscope.store.run import Run
@@ -60,8 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
         entries = _redacted(recording, Path(scratch)) if arguments.redact else _whole(recording, not arguments.drop_raw)
         packed.pack(entries, target, name + SUFFIX)
     if not arguments.quiet:
-        print(f"{target.name}: {units.size(target.stat().st_size)}, {_content(entries, arguments.redact)}")
-        print(f"Next: layerscope table {shlex.quote(arguments.output or target.name)} operators", file=sys.stderr)
+        screen.line(f"{target.name}: {units.size(target.stat().st_size)}, {_content(entries, arguments.redact)}")
+        screen.tell(f"Next: layerscope table {shlex.quote(arguments.output or target.name)} operators")
     return 0
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerscope.errors import ReadError, UsageError
+from layerscope.show import screen
 
 if TYPE_CHECKING:
     from layerscope.platform.check import Check, Seen
@@ -78,7 +79,7 @@ def _look(arguments: argparse.Namespace) -> Seen:
     here = machine.facts(pid=arguments.pid)
     if seconds and sys.stderr.isatty() and not arguments.quiet:
         whom = "the machine" if arguments.pid is None else f"process {arguments.pid}"
-        print(f"layerscope: watching {whom} for {seconds:g} s", file=sys.stderr)
+        screen.tell(f"layerscope: watching {whom} for {seconds:g} s")
     watched = watch.watch(seconds, pid=arguments.pid) if seconds else None
     measured = None
     if arguments.measure:
@@ -121,12 +122,12 @@ def _print(found: list[Check], seen: Seen) -> None:
     from layerscope.platform import checking
     from layerscope.show import checklist
 
-    print(_headline(seen))
+    screen.line(_headline(seen))
     rows = [(check.subject, check.state, _said(check), check.remedy) for check in checking.worst_first(found)]
     checklist.write(rows, sys.stdout)
-    print(checking.count_sentence(found))
+    screen.line(checking.count_sentence(found))
     sys.stdout.flush()
-    print(f"Next: {_next_command(seen)}", file=sys.stderr)
+    screen.tell(f"Next: {_next_command(seen)}")
 
 
 def _said(check: Check) -> str:
@@ -135,7 +136,8 @@ def _said(check: Check) -> str:
 
 def _headline(seen: Seen) -> str:
     """Which machine this is about, and which process."""
-    from layerscope.show.terminal import printable, shortened
+    from layerscope.show.screen import printable
+    from layerscope.show.terminal import shortened
 
     machine = seen.machine
     parts = [machine.name, machine.cpu.model or machine.isa.architecture, f"Linux {machine.kernel.release}"]

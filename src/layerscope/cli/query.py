@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from layerscope.cli import _output
 from layerscope.errors import UsageError
+from layerscope.show import screen
 
 if TYPE_CHECKING:
     from layerscope.analyse.question import Answer
@@ -66,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             _output.write(question.shown(reader, sql, _memory_bytes(), top), arguments, "query", str(path))
     if sql is None and not (arguments.quiet or for_machines):
-        print('Next: layerscope query "SELECT * FROM steps"', file=sys.stderr)
+        screen.tell('Next: layerscope query "SELECT * FROM steps"')
     return 0
 
 

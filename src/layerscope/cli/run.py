@@ -56,6 +56,7 @@ from layerscope.model.layers import COUNTERS, OPERATORS, STACKS
 from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.model.secrets import kept_environment, mask
 from layerscope.platform import keeping
+from layerscope.show.screen import printable
 from layerscope.store.run import (
     RANKS,
     SUFFIX,
@@ -288,7 +289,7 @@ def create(
                 "Choose a place with -o"
             ) from other
         if not quiet:
-            say(f"layerscope: {_text(_cwd())} cannot be written ({reason}): recording into {recording.path}\n")
+            say(f"layerscope: {_text(_cwd())} cannot be written ({reason}): recording into {_shown(recording.path)}\n")
         return recording
 
 
@@ -474,9 +475,9 @@ def folder_bytes(folder: Path) -> int:
 
 def _shown(path: Path) -> str:
     try:
-        return str(path.relative_to(_cwd()))
+        return printable(str(path.relative_to(_cwd())))
     except ValueError:
-        return str(path)
+        return printable(str(path))
 
 
 def _cwd() -> str:

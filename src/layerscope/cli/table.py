@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from layerscope.cli import _output
 from layerscope.errors import UsageError
+from layerscope.show import screen
 
 if TYPE_CHECKING:
     from layerscope.analyse.tables import TableModule
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         result = tables.build(reader, name, arguments.by)
         _output.write(select(result, arguments.where, arguments.sort, top), arguments, "table", str(path))
     if not (arguments.quiet or for_machines):
-        print(f"Next: {_next_command(module, where, arguments.by)}", file=sys.stderr)
+        screen.tell(f"Next: {_next_command(module, where, arguments.by)}")
     return 0
 
 

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TextIO
 
-from layerscope.show.terminal import printable
+from layerscope.show.screen import printable
 
 _WIDTHS = (9, 14)
 

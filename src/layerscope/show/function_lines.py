@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from layerscope import units
 from layerscope.analyse.top_functions import TopFunctions
-from layerscope.show.terminal import display_width, printable, shortened
+from layerscope.show.screen import printable
+from layerscope.show.terminal import display_width, shortened
 
 _HEADING = "Function (self time)"
 _NAME = 62

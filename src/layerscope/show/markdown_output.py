@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import TextIO
 
 from layerscope.analyse.result import Result
-from layerscope.show.terminal import column_cells, printable, problem_sentence
+from layerscope.show.screen import printable
+from layerscope.show.terminal import column_cells, problem_sentence
 
 # What Markdown, the HTML in it, or the formulas that some pages typeset would obey.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@$])")

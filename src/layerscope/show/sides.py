@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TextIO
 
-from layerscope.show.terminal import printable
+from layerscope.show.screen import printable
 
 _GAP = 2
 _SUBJECT_MOST = 24

@@ -21,7 +21,8 @@ from layerscope.show.function_lines import function_lines
 from layerscope.show.onednn_line import use_of, version_of
 from layerscope.show.rank_line import rank_line
 from layerscope.show.resource_lines import resource_facts, thread_line
-from layerscope.show.terminal import display_width, printable, problem_sentence, shortened
+from layerscope.show.screen import printable
+from layerscope.show.terminal import display_width, problem_sentence, shortened
 from layerscope.store.run import RunInfo
 
 WIDTH = 108

@@ -25,6 +25,7 @@ from layerscope.analyse.result import (
     ResultColumn,
 )
 from layerscope.model.events import Problem
+from layerscope.show.screen import printable, styled
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -42,7 +43,7 @@ def write(result: Result, stream: TextIO) -> None:
         return
     from rich.console import Console
 
-    console = Console(file=stream, highlight=False)
+    console = Console(file=styled(stream), highlight=False)
     for line in _styled(result, console.width):
         console.print(line, soft_wrap=True)
 
@@ -59,11 +60,6 @@ def problem_sentence(problem: Problem) -> str:
         return printable(f"About {problem.layer}: {problem.what}{remedy}.")
     verb = "Lost" if problem.code.startswith("lost_") else "Not recorded"
     return printable(f"{verb}: {problem.lost}, because {problem.what}{remedy}.")
-
-
-def printable(value: str) -> str:
-    """`value` on one line: a name may hold any character, a terminal must not obey it."""
-    return value if value.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
 
 
 def display_width(value: str) -> int:
@@ -90,8 +86,9 @@ def shortened(value: str, width: int) -> str:
 def _styled(result: Result, width: int) -> Iterable[Text]:
     from rich.text import Text
 
+    # Cells are printable; so is everything else from here on.
     styles = {"heading": "bold", "totals": "bold", "problem": "yellow", "note": "dim"}
-    return (Text(line, style=styles.get(role, ""), no_wrap=True) for role, line in _lines(result, width))
+    return (Text(printable(line), style=styles.get(role, ""), no_wrap=True) for role, line in _lines(result, width))
 
 
 def _lines(result: Result, width: int | None) -> Iterable[tuple[str, str]]:
@@ -138,7 +135,7 @@ class _Layout:
             made = column_cells(column, values, row_units, result.origin_ns)
             totals.append(made.pop() if column.name in result.totals else "")
             cells.append(made)
-        headings = [column.name for column in columns]
+        headings = [printable(column.name) for column in columns]
         widths = [
             max(map(display_width, (heading, total, *column)))
             for heading, total, column in zip(headings, totals, cells, strict=True)
@@ -219,7 +216,7 @@ def _cell(value: Any, unit: str, per: str = "") -> str:
         return f"<0.01 {unit}" if 0 < value < 0.005 else f"{units.three_digits(value)} {unit}"
     if unit == COUNT:
         return (f"{value:,}" if isinstance(value, int) else units.three_digits(value)) + (f" {per}" if per else "")
-    return str(value)
+    return printable(str(value))
 
 
 def _aligned(cells: list[str]) -> list[str]:

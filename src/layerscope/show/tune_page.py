@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import IO
 
-from layerscope.show.terminal import printable
+from layerscope.show.screen import printable
 
 _WIDTH, _LABEL, _RIGHT, _ROW, _TOP = 1100, 330, 30, 30, 56
 _LETTER_PX = 7.0

@@ -12,7 +12,7 @@ from layerscope.analyse.stacks.graphs import Graph
 from layerscope.show.flame import Picture, Written
 from layerscope.show.flame.markup import amount, as_json, figure, read
 from layerscope.show.flame.palette import css
-from layerscope.show.terminal import printable
+from layerscope.show.screen import printable
 
 SUFFIX = ".html"
 OPEN = "open it in a browser: click a frame to zoom, / searches, Escape resets"

@@ -21,7 +21,7 @@ from layerscope.analyse.stacks.sampled import CPU, OFFCPU, PAGEFAULTS, WALL
 from layerscope.model.layers import OPERATORS, PRIMITIVES
 from layerscope.show.flame import Picture
 from layerscope.show.flame.palette import css
-from layerscope.show.terminal import printable
+from layerscope.show.screen import printable
 
 ROW_PX = 18
 TOP_PX = 116

@@ -11,7 +11,8 @@ from layerscope.analyse.stacks.drawn import Drawn
 from layerscope.analyse.stacks.graphs import Graph
 from layerscope.show.flame import Picture
 from layerscope.show.flame.markup import amount, what_is_gone, whole
-from layerscope.show.terminal import printable, shortened
+from layerscope.show.screen import printable
+from layerscope.show.terminal import shortened
 
 LEAST_SHARE = 0.01
 _NEARLY_ALL = 0.95
