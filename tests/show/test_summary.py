@@ -49,7 +49,7 @@ def test_a_training_run_from_the_header_to_the_next_command() -> None:
         "Python 3.11.7, torch 2.13.0+cpu\n"
         "\n"
         "A step takes 11.1 ms (p50 9.10, p95 29.1)    a step is one call of the optimizer\n"
-        "  loading     1.00 ms    9 %  #              steps are steady: no drift, 1 outlier (> 2x), slowest 29.1 ms\n"
+        "  loading     1.00 ms    9 %  #              no drift; 1 of 10 steps above 2x the median, up to 29.1 ms\n"
         "  forward     6.00 ms   54 %  ######         CPU 22.2 ms a step: 2.0 of 4 CPUs busy, 5.55 ms in the kernel\n"
         "  backward    3.00 ms   27 %  ###            page faults 333 a step, none from disk\n"
         "  optimizer   1.00 ms    9 %  #              memory 351 MB at the end, not growing\n"
@@ -248,6 +248,13 @@ def test_slower_steps_are_called_slower() -> None:
         recording.add_step(number, 100 * MS * number, (0, 10 * MS + number // 6 * 4 * MS, 0, 0, 0))
 
     assert "steps are 40 % slower in the last third, no outliers" in text_of(recording)
+
+
+def test_steps_with_outliers_are_not_called_steady() -> None:
+    text = text_of(training())
+
+    assert "no drift; 1 of 10 steps above 2x the median, up to 29.1 ms" in text
+    assert "steady" not in text
 
 
 def test_no_line_is_wider_than_a_page() -> None:

@@ -45,8 +45,6 @@ _LEAST_SHOWN = 0.005  # of a unit: less would be written as 0.00
 # A median further than this from the mean is worth saying, and so is self time outside the steps.
 _SKEWED = 0.1
 _WORTH_SAYING = 0.1
-# With more of the steps than this twice as long as the median, nobody would call them steady.
-_MANY_OUTLIERS = 0.1
 # Shares that add up to more than this come from threads that ran operators at the same time.
 _OVERLAP = 1.02
 _MOST_THREADS = 8
@@ -238,14 +236,17 @@ def _steady(steps: StepTimes | None) -> str:
         return ""
     if steps.drift is None:
         return f"too few {_noun(steps)}s to say whether they are steady"
-    outliers = f"{steps.outliers:,} {_plural('outlier', steps.outliers)} (> 2x)" if steps.outliers else "no outliers"
-    if abs(steps.drift - 1) > _SKEWED:
-        trend = f"{_percent(abs(steps.drift - 1))} {'slower' if steps.drift > 1 else 'faster'}"
-        return f"{_noun(steps)}s are {trend} in the last third, {outliers}"
-    is_new = steps.outliers and _noun(steps) == "step"  # of requests the 99th percentile is said
-    slowest = f", slowest {units.duration(steps.slowest_ns)}" if is_new else ""
-    how = "vary" if steps.outliers > _MANY_OUTLIERS * (steps.count - steps.warmup) else "are steady"
-    return f"{_noun(steps)}s {how}: no drift, {outliers}{slowest}"
+    noun, measured = _noun(steps), steps.count - steps.warmup
+    trend = f"{noun}s are {_percent(abs(steps.drift - 1))} {'slower' if steps.drift > 1 else 'faster'}"
+    drifts = abs(steps.drift - 1) > _SKEWED
+    if not steps.outliers:
+        return f"{trend} in the last third, no outliers" if drifts else f"{noun}s are steady: no drift, no outliers"
+    counted = f"{steps.outliers:,} of {measured:,}"
+    if drifts:
+        return f"{trend} in the last third, {counted} above 2x the median"
+    # Of requests the 99th percentile is said.
+    slowest = f", up to {units.duration(steps.slowest_ns)}" if noun == "step" else ""
+    return f"no drift; {counted} {_plural(noun, measured)} above 2x the median{slowest}"
 
 
 def _modules(summary: Summary) -> list[str]:
