@@ -42,7 +42,9 @@ enum {
 };
 enum { LS_MARK_MARKER = 0, LS_MARK_STEP = 1, LS_MARK_PAUSED = 2, LS_MARK_RESUMED = 3, LS_MARK_PROBLEM = 4,
        LS_MARK_OPENED = 5, LS_MARK_CLOSED = 6, LS_MARK_NAMED = 7 /* seq: a thread's tid, and this is its name */,
-       LS_MARK_BEGINS = 8, LS_MARK_ENDS = 9 /* a step where steps are only counted: `seq` and `end` as of OPENED */ };
+       LS_MARK_BEGINS = 8, LS_MARK_ENDS = 9 /* a step where steps are only counted: `seq` and `end` as of OPENED */,
+       LS_MARK_RAISED = 10 /* an outermost call of a module ended here by this exception; end: name of the operator that
+                              raised it, 0: none did */ };
 /* The rules of steps (analyse/rules) from the weakest on; NAMED: what --step-mark names. LS_MARK_OPENED has in `seq`
  * the step that begins there, LS_MARK_CLOSED the first one that is not in the window, -1: none, and both in `end` one
  * of these, the LS_WINDOW_BY_TIME and LS_WINDOW_WAS_CLOSED bits, and the optimizer's instance << LS_WINDOW_INSTANCE,

@@ -80,6 +80,8 @@ struct ls_thread {
     uint32_t over;            /* the thread has ended, and spans of it are open */
     void *learning;           /* the line that Python is asked about for this thread (lines.c) */
     const void *module_object;
+    uint64_t failed_since;    /* when the operator began that has just ended by an exception */
+    uint32_t failed, raised_as; /* its name, 0: none; the exception that ends a call of a module, 0: none does */
     uint32_t calls;                             /* of modules that are open, while windows are looked for (windows.c) */
     uint32_t worked, raised, noted;             /* an operator ran; a range ends by an exception; optimizer instance */
     uint32_t steps_open, step_in, loaders_open; /* step_in: the rule by which a step of the window is open */

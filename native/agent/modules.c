@@ -23,9 +23,18 @@ typedef struct {
 static known_module *known;
 static uint32_t mask, used;
 
-static ls_function_hook hook;
-static void *resolver;
-static int active;
+/* A Python function that takes a module, and whose calls are spans. A module is known once for each of them: by its
+ * address and this much more, less than objects lie apart. */
+typedef struct {
+    ls_function_hook hook;
+    void *resolver;
+    uintptr_t key;
+    int active;
+} called;
+static called calls, generations = {.key = 8};
+static void *raised;
+
+static const void *key_of(const called *by, const void *module) { return (const char *)module + by->key; }
 
 static uint32_t place_of(const void *module) {
     return (uint32_t)(((uint64_t)(uintptr_t)module >> 4) * 0x9e3779b97f4a7c15u >> 32);
@@ -92,11 +101,14 @@ LS_EXPORT int ls_module_learn(const void *module, const char *text) {
 /* The module is gone; another object may get its address. The callback of a weak reference, GIL held. */
 LS_EXPORT void ls_module_forget(const void *module, const void *reference) {
     (void)reference;
-    known_module *m = find(module);
-    if (!m)
-        return;
-    free(m->text);
-    *m = (known_module){.module = GONE};
+    const called *all[] = {&calls, &generations};
+    for (int i = 0; i < 2; i++) {
+        known_module *m = find(key_of(all[i], module));
+        if (!m)
+            continue;
+        free(m->text);
+        *m = (known_module){.module = GONE};
+    }
 }
 
 /* The number of the text of a module; 0: nobody could tell what it is. */
@@ -124,8 +136,22 @@ static ls_context *enter(ls_thread *t, uint32_t name) {
     return c;
 }
 
+static void write_failure(ls_thread *t, uint64_t now) {
+    uint32_t name = t->raised_as;
+    t->raised_as = 0;
+    if (!ls_ring_has_room(t, LS_ANY_SPAN)) {
+        ls_ring_lose(t, 0);
+        return;
+    }
+    ls_record *r = ls_ring_next(t);
+    *r = (ls_record){.start = now, .end = t->failed, .name = name, .module = LS_MARK_RAISED, .kind = LS_MARK};
+    ls_ring_publish(t);
+}
+
 static void write_call(ls_thread *t, const ls_context *c) {
     uint64_t now = ls_ticks();
+    if (LS_UNLIKELY(t->raised_as))
+        write_failure(t, now); /* at the time at which the call ends: that tells whose it is */
     if (!ls_ring_has_room(t, LS_ANY_SPAN)) {
         ls_ring_lose(t, 0);
         return;
@@ -166,73 +192,113 @@ static void leave(ls_context *c, uint64_t serial, const void *outer) {
 }
 
 /* What is known of a module that is called, learned now at its first call. 0: an exception of the program's is set. */
-static int look_up(ls_thread **t, const void *module, known_module **m) {
+static int look_up(const called *by, ls_thread **t, const void *module, known_module **m) {
     *t = ls_thread_here();
-    *m = *t ? find(module) : NULL;
+    *m = *t ? find(key_of(by, module)) : NULL;
     if (*t && LS_UNLIKELY(!*m)) {
-        if (!ls_python_call(resolver, module, (*t)->module_object))
+        if (!ls_python_call(by->resolver, module, (*t)->module_object))
             return 0;
         *t = ls_thread_here(); /* Python code has run: it may have forked */
-        *m = find(module);
+        *m = find(key_of(by, module));
     }
     return 1;
 }
 
-static void *call_recorded(void *callable, void *const *arguments, size_t count, void *keywords) {
+/* The exception that is set ends a call of a module: this is what it says. Called from Python, GIL held. */
+LS_EXPORT void ls_module_raised(const char *text) {
+    ls_thread *t = ls_this_thread;
+    if (!ls.wiped || !ls_thread_is_current(t))
+        return;
+    ls_cached_name name;
+    ls_name_find(text, &name);
+    t->raised_as = name.id;
+}
+
+static void *call_recorded(const called *by, void *callable, void *const *arguments, size_t count, void *keywords) {
     ls_thread *t = NULL;
     known_module *m = NULL;
-    if (active && ls_argument_count(count) && !look_up(&t, arguments[0], &m))
+    if (by->active && ls_argument_count(count) && !look_up(by, &t, arguments[0], &m))
         return NULL;
     ls_context *c = t ? enter(t, name_of(m)) : NULL;
     if (!c)
-        return hook.original(callable, arguments, count, keywords);
+        return by->hook.original(callable, arguments, count, keywords);
     const void *outer = t->module_object;
     t->module_object = arguments[0];
     uint64_t serial = c->serial;
-    void *result = hook.original(callable, arguments, count, keywords);
+    int is_outermost = !c->around;
+    if (is_outermost)
+        t->failed = t->raised_as = 0;
+    void *result = by->hook.original(callable, arguments, count, keywords);
+    if (LS_UNLIKELY(!result) && is_outermost && raised)
+        ls_python_tell_error(raised);
     leave(c, serial, outer);
     return result;
 }
 
 /* Where only a window is recorded, a call may be the step at which it opens. */
-static void *call_watched(void *callable, void *const *arguments, size_t count, void *keywords) {
-    int seen = active && ls_argument_count(count) ? ls_window_sees_calls() : LS_CALLS_UNSEEN;
+static void *call_watched(const called *by, void *callable, void *const *arguments, size_t count, void *keywords) {
+    int seen = by->active && ls_argument_count(count) ? ls_window_sees_calls() : LS_CALLS_UNSEEN;
     ls_thread *t = NULL;
     known_module *m = NULL;
-    if (seen == LS_CALLS_COUNTED && !look_up(&t, arguments[0], &m))
+    if (seen == LS_CALLS_COUNTED && !look_up(by, &t, arguments[0], &m))
         return NULL;
     int is_step = t ? ls_window_call_begins(t, name_of(m), m ? m->text : NULL) : 0;
     int is_recorded = seen != LS_CALLS_UNSEEN && ls_window_is_open();
-    void *result = (is_recorded ? call_recorded : hook.original)(callable, arguments, count, keywords);
+    void *result = is_recorded ? call_recorded(by, callable, arguments, count, keywords)
+                               : by->hook.original(callable, arguments, count, keywords);
     if (t && t == ls_this_thread && ls_thread_is_current(t))
         ls_window_call_ended(t, is_step);
     return result;
 }
 
-static void *call_module(void *callable, void *const *arguments, size_t count, void *keywords) {
+static void *call(const called *by, void *callable, void *const *arguments, size_t count, void *keywords) {
     if (LS_UNLIKELY(LS_LOAD(ls.watching)))
-        return call_watched(callable, arguments, count, keywords);
-    return call_recorded(callable, arguments, count, keywords);
+        return call_watched(by, callable, arguments, count, keywords);
+    return call_recorded(by, callable, arguments, count, keywords);
+}
+
+static void *call_module(void *callable, void *const *arguments, size_t count, void *keywords) {
+    return call(&calls, callable, arguments, count, keywords);
+}
+
+static void *call_generate(void *callable, void *const *arguments, size_t count, void *keywords) {
+    return call(&generations, callable, arguments, count, keywords);
+}
+
+static int start(called *by, void *function, void *resolve, ls_vectorcall ours) {
+    if (!ls.page || !ls.wiped)
+        return -3;
+    if (!ls_function_is_hooked(&by->hook, ours) && ls_hook_function(&by->hook, function, resolve, ours))
+        return -1;
+    if (by->resolver != resolve)
+        ls_python_keep(resolve);
+    by->resolver = resolve;
+    by->active = 1;
+    return 0;
 }
 
 /* Record calls of modules: `function` is torch.nn.Module.__call__, `resolve(module, outer)` learns a module that is
  * called for the first time, `outer` being the one whose call it runs in, or absent. Both are kept for good: calls
  * go on while the interpreter takes itself apart.
  * 0: recording; -1: this Python is not understood; -3: ls_prepare was not called or failed. GIL held. */
-LS_EXPORT int ls_modules_start(void *function, void *resolve) {
-    if (!ls.page || !ls.wiped)
-        return -3;
-    if (!ls_function_is_hooked(&hook, call_module) && ls_hook_function(&hook, function, resolve, call_module))
-        return -1;
-    if (resolver != resolve)
-        ls_python_keep(resolve);
-    resolver = resolve;
-    active = 1;
-    return 0;
+LS_EXPORT int ls_modules_start(void *function, void *resolve) { return start(&calls, function, resolve, call_module); }
+
+/* The same for a method that calls a module again and again, as one that generates text does; `resolve` learns the
+ * module's address + 8. */
+LS_EXPORT int ls_generations_start(void *function, void *resolve) {
+    return start(&generations, function, resolve, call_generate);
+}
+
+/* `tell(class, value)` is asked for the text of an exception that ends an outermost call, and gives it to
+ * ls_module_raised. It is kept for good. GIL held. */
+LS_EXPORT void ls_modules_tell_errors(void *tell) {
+    ls_python_keep(tell);
+    raised = tell;
 }
 
 /* Calls that begin from now on are not recorded; those that are open still are. GIL held. */
 LS_EXPORT void ls_modules_stop(void) {
-    active = 0;
-    ls_unhook_function(&hook, call_module);
+    calls.active = generations.active = 0;
+    ls_unhook_function(&calls.hook, call_module);
+    ls_unhook_function(&generations.hook, call_generate);
 }

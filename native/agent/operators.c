@@ -17,6 +17,7 @@ enum { SCOPE_BACKWARD = 1, SCOPE_BUILD_FEATURE = 5, SCOPE_USER = 7, SCOPES = 10 
 
 static const char *(*name_of)(const void *record_function);
 static bool (*is_async)(const void *record_function);
+static int (*uncaught_exceptions)(void); /* of C++ on this thread; NULL: the library does not know */
 static uint64_t (*add_callback)(callback);
 static void (*remove_callback)(uint64_t handle);
 static uint64_t handles[4]; /* operators, backward functions, ranges; operators now and then */
@@ -111,6 +112,17 @@ static inline void write_span(ls_thread *t, const void *record_function, const l
         take_offsets();
 }
 
+/* An operator inside a module has ended. The innermost one that ended by an exception is kept until another ends well:
+ * then somebody has caught it. */
+static void note_failure(ls_thread *t, const ls_context *c) {
+    if (!uncaught_exceptions || !uncaught_exceptions()) {
+        t->failed = 0;
+    } else if (!t->failed || t->failed_since < c->start) {
+        t->failed = c->name;
+        t->failed_since = c->start;
+    }
+}
+
 static void end(const void *record_function, void *context) {
     const ls_context *c = context;
     if (!c || LS_UNLIKELY(!ls.wiped || !ls_thread_is_current(c->owner))) {
@@ -123,6 +135,8 @@ static void end(const void *record_function, void *context) {
     int here = ls_is_here(t, c);
     if (t)
         write_span(t, record_function, c, now, here);
+    if (here && t->modules)
+        note_failure(t, c);
     if (LS_UNLIKELY(c->around != LS_IS_NO_STEP))
         ls_window_ended(c->owner, c->around);
     ls_close(t, c, here);
@@ -234,6 +248,7 @@ static int start(void) {
     *(void **)&ls_framework_thread_id = dlsym(torch, "_ZN2at14RecordFunction15currentThreadIdEv");
     *(void **)&ls_framework_backward = dlsym(torch, "_ZN5torch8autograd25get_current_graph_task_idEv");
     ls_onednn_find(torch);
+    *(void **)&uncaught_exceptions = dlsym(torch, "_ZSt19uncaught_exceptionsv");
     dlclose(torch); /* the program has its own reference; ours would only outlive ls_operators_stop */
     if (!name_of || !is_async || !add_callback || !remove_callback)
         return -2;

@@ -142,6 +142,22 @@ int ls_python_call(void *callable, const void *first, const void *second) {
     return 1;
 }
 
+/* Call a function of ours with the class and, if it has one, the value of the exception that is set, and that stays
+ * set. What a signal handler of the program raises meanwhile takes its place. */
+void ls_python_tell_error(void *callable) {
+    void *error[3];
+    fetch_error(&error[0], &error[1], &error[2]);
+    if (!error[0])
+        return;
+    if (ls_python_call(callable, error[0], error[1])) {
+        restore_error(error[0], error[1], error[2]);
+        return;
+    }
+    for (int i = 0; i < 3; i++)
+        if (error[i])
+            decrease(error[i]);
+}
+
 /* The code and the line that the interpreter is at: of whoever called us. NULL: not known. The code is borrowed. */
 const void *ls_calling_line(int *line) {
     void *frame = current_frame && code_of_frame && line_of_frame ? current_frame() : NULL;

@@ -24,6 +24,7 @@ static inline int ls_function_is_hooked(const ls_function_hook *hook, ls_vectorc
 int ls_hook_function(ls_function_hook *hook, void *function, void *like, ls_vectorcall ours);
 void ls_unhook_function(ls_function_hook *hook, ls_vectorcall ours);
 int ls_python_call(void *callable, const void *first, const void *second);
+void ls_python_tell_error(void *callable);
 const void *ls_calling_line(int *line);
 void ls_python_keep(const void *object);
 

@@ -9,8 +9,8 @@ from layerscope.model.secrets import kept_environment
 
 @pytest.mark.parametrize(
     "name",
-    ["OMP_NUM_THREADS", "ONEDNN_VERBOSE", "TORCH_LOGS", "MALLOC_ARENA_MAX", "XLA_FLAGS", "TF_ENABLE_ONEDNN_OPTS", "RANK",
-     "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "LD_PRELOAD"],
+    ["OMP_NUM_THREADS", "ONEDNN_VERBOSE", "TORCH_LOGS", "MALLOC_ARENA_MAX", "XLA_FLAGS", "TF_ENABLE_ONEDNN_OPTS",
+     "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "LD_PRELOAD"],
 )  # fmt: skip
 def test_what_changes_speed_or_names_a_rank_is_kept(name: str) -> None:
     assert kept_environment({name: "1"}) == {name: "1"}

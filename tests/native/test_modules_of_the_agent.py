@@ -242,6 +242,76 @@ make("Other")(lambda: op("called"))
     assert modules(driven) == each * 4 + [("outside", None), ("called", None)]
 
 
+def test_an_exception_that_ends_an_outermost_call_is_marked_at_its_end(drive: Drive) -> None:
+    driven = drive(
+        STAND_IN
+        + """
+held.ls_module_raised.argtypes = [ctypes.c_char_p]
+held.ls_modules_tell_errors.argtypes = [ctypes.py_object]
+def tell(kind, value=None):
+    held.ls_module_raised(f"{kind.__name__}: {value}".encode())
+def fail():
+    op("inside")
+    raise ValueError("no")
+def catch():
+    try:
+        inner(fail)
+    except ValueError:
+        pass
+watch()
+held.ls_modules_tell_errors(tell)
+net, inner = make("Net"), make("Net.inner")
+net(catch)  # nobody outside has seen it
+for body in (fail, lambda: inner(fail)):
+    try:
+        net(body)
+        assert False
+    except ValueError as error:
+        assert str(error) == "no"
+net()
+"""
+    )
+    assert (driven.status, driven.stderr) == (0, "")
+    marked = driven.rows(
+        "SELECT m.name, s.name AS call, s.span FROM marks m JOIN spans s ON s.track = m.track "
+        "AND s.start_ns + s.dur_ns = m.at_ns AND s.name = 'Net' WHERE m.kind = 'raised' ORDER BY at_ns"
+    )
+    assert [(row["name"], row["call"]) for row in marked] == [("ValueError: no", "Net")] * 2
+    assert driven.rows("SELECT count(*) AS n FROM marks") == [{"n": 2}]
+
+
+def test_what_generates_is_one_call_around_those_of_its_module(drive: Drive) -> None:
+    driven = drive(
+        STAND_IN
+        + """
+held.ls_generations_start.argtypes = [ctypes.py_object, ctypes.py_object]
+def generate(self, tokens):
+    for _ in range(tokens):
+        self(lambda: op("token"))
+    op("between")
+Module.generate = lambda *all, **words: generate(*all, **words)  # as what decorates it calls it
+def resolve_generate(module, outer=None):
+    held.ls_module_learn(id(module) + 8, f"{module.name}.generate\\nModule\\nfile.py:1".encode())
+watch()
+assert held.ls_generations_start(generate, resolve_generate) == 0
+net = make("Net")
+for _ in range(3):
+    net.generate(tokens=4)
+net(lambda: op("alone"))
+held.ls_module_forget(id(net), None)
+net.name = "Other"
+net.generate(1)
+held.ls_modules_stop()
+net.generate(1)
+"""
+    )
+    each = [*[("token", "Net")] * 4, ("between", "Net.generate")]
+    last = [("token", "Other"), ("between", "Other.generate"), ("token", None), ("between", None)]
+    assert modules(driven) == [*each * 3, ("alone", "Net"), *last]
+    inside = driven.rows("SELECT p.name FROM spans s LEFT JOIN spans p ON p.span = s.parent WHERE s.name = 'Net'")
+    assert [row["name"] for row in inside] == ["Net.generate"] * 12 + [None]
+
+
 def test_calls_deeper_than_what_is_kept_are_counted(drive: Drive) -> None:
     driven = drive(
         STAND_IN

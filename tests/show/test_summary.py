@@ -290,6 +290,61 @@ def served(rule: str = "request", backward_ns: int = 0) -> Recording:
     return recording
 
 
+def test_requests_that_an_exception_ended_are_not_measured_and_say_what_failed() -> None:
+    recording = served()
+    recording.rows["args"] = [{"args": 0, "json": '{"operator": "aten::addmm"}'}]
+    said = "RuntimeError: mat1 and mat2 shapes cannot be multiplied"
+    for number in (3, 4, 8):
+        step = recording.rows["steps"][number]
+        step["dur_ns"] += 500 * MS
+        step["other_ns"] += 500 * MS
+        mark = {"kind": "raised", "name": said if number < 5 else "ValueError", "args": 0 if number < 5 else None}
+        at_ns = step["start_ns"] + step["dur_ns"]
+        recording.rows.setdefault("marks", []).append({"track": recording.thread, "at_ns": at_ns, **mark})
+    caught = {"track": recording.thread, "at_ns": S + MS, "kind": "raised", "name": "KeyError", "args": None}
+    recording.rows["marks"].append(caught)
+
+    text = text_of(recording)
+
+    assert "12 requests, the first left out as warm-up; 3 failed and left out." in text
+    assert "A request takes 12.0 ms (p95 12.0, p99 12.0)" in text
+    assert f"Failed: 2 requests in aten::addmm: {said}\n" in text
+    assert "Failed: 1 request, in no operator: ValueError\n" in text
+    assert "Failed: 1 forward pass, in no operator: KeyError\n" in text
+
+
+def test_if_every_request_fails_they_are_measured() -> None:
+    recording = served()
+    recording.rows["marks"] = [
+        {"track": 0, "at_ns": step["start_ns"] + step["dur_ns"], "kind": "raised", "name": "ValueError", "args": None}
+        for step in recording.rows["steps"]
+    ]
+
+    assert "12 requests, the first left out as warm-up; 11 failed." in text_of(recording)
+
+
+def test_a_request_that_generates_says_how_fast_its_tokens_come() -> None:
+    recording = Recording()
+    recording.rows["modules"] = [
+        {"module": 0, "parent": None, "path": "GPT", "class": "GPT"},
+        {"module": 1, "parent": 0, "path": "GPT.generate", "class": "GPT"},
+    ]
+    for number in range(4):
+        start_ns = S + number * 100 * MS
+        recording.add_step(number, start_ns, (0, 50 * MS, 0, 0, 0), rule="request", warmup=number == 0)
+        of_modules: dict[str, Any] = {"layer": "modules", "kind": "module", "step": number}
+        whole = recording.add_span("GPT.generate", start_ns, 50 * MS, module=1, **of_modules)
+        for token in range(9):  # 8 ms to the end of the first one, then one every 5 ms
+            at_ns = start_ns + (MS if token == 0 else 4 * MS + 5 * token * MS)
+            recording.add_span("GPT", at_ns, 7 * MS if token == 0 else 4 * MS, parent=whole, module=0, **of_modules)
+    lines = text_of(recording).splitlines()
+
+    told = [line for line in lines if "GPT.generate" in line or "token" in line]
+    assert told[0].endswith("a request is one call of GPT.generate")
+    assert told[1].endswith("9 tokens a request, 180 a second")
+    assert told[2].endswith("the first token takes 8.00 ms, each further one 5.00 ms")
+
+
 def test_requests_are_called_requests() -> None:
     lines = text_of(served()).splitlines()
 

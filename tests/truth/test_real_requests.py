@@ -67,6 +67,35 @@ for thread in threads:
 """
 )
 
+FAILING = (
+    MODEL
+    + """
+for width in (32, 32, 31, 32, 31, 32, 32, 32):
+    try:
+        net(torch.randn(4, width))
+    except RuntimeError:
+        pass
+class Strict(nn.Module):
+    def forward(self, x):
+        torch.relu(x)
+        raise ValueError("never\\nsecond line")
+try:
+    Strict()(torch.randn(2))
+except ValueError:
+    pass
+"""
+)
+
+GENERATE = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+torch.set_num_threads(1)
+config = GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=50, n_positions=64, bos_token_id=1, eos_token_id=None)
+model = GPT2LMHeadModel(config).eval()
+for _ in range(4):
+    model.generate(torch.randint(0, 50, (2, 5)), max_new_tokens=6, do_sample=False, pad_token_id=0)
+"""
+
 BY_HAND = (
     MODEL
     + """
@@ -121,6 +150,34 @@ def test_each_pass_of_an_inference_loop_is_a_request(native_agent: Path, program
     assert "12 requests, the first left out as warm-up." in recorded.stderr
     assert "A request takes " in recorded.stderr
     assert "functional ops in Net.forward" in recorded.stderr
+
+
+def test_a_forward_that_raises_is_a_failed_request_and_names_the_operator(
+    native_agent: Path, program_python: str, tmp_path: Path
+) -> None:
+    recorded = record(program_python, FAILING, tmp_path)
+
+    raised = recorded.rows(
+        "select name, json from marks left join args using (args) where kind = 'raised' order by at_ns"
+    )
+    assert [row["json"] for row in raised] == ['{"operator": "aten::addmm"}'] * 2 + [None]
+    assert raised[0]["name"].startswith("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x31 and 32x64)")
+    assert raised[2]["name"] == "ValueError: never"
+    assert "8 requests, the first left out as warm-up; 2 failed and left out." in recorded.stderr
+    assert "Failed: 2 requests in aten::addmm: RuntimeError: mat1 and mat2 shapes cannot be" in recorded.stderr
+    assert "in no operator: ValueError: never" in recorded.stderr
+
+
+def test_a_call_of_generate_is_one_request_and_its_passes_are_the_tokens(
+    native_agent: Path, trainers_python: str, tmp_path: Path
+) -> None:
+    recorded = record(trainers_python, GENERATE, tmp_path)
+
+    assert len(requests(recorded)) == 4
+    counted = "select count(*) n from spans where name = 'GPT2LMHeadModel' and layer = 'modules' group by step"
+    assert [row["n"] for row in recorded.rows(f"{counted} order by step")] == [6] * 4
+    assert "a request is one call of GPT2LMHeadModel.generate" in recorded.stderr
+    assert "6 tokens a request, " in recorded.stderr
 
 
 def test_an_encoder_and_the_calls_of_its_decoder_are_one_request(

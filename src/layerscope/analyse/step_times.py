@@ -1,7 +1,9 @@
 """How long the steps of a recording take, and which of its spans lie in the steps that are measured.
 
-Steps that are warm-up are not measured. Where processes have steps by different rules, only those by the strongest one
-are: beside the training, a process that only evaluates is another program.
+Steps that are warm-up are not measured, and neither are requests that failed: they took the time of something else.
+Of a thinned recording these are, because the sums that are kept of it hold them too. Where processes have steps by
+different rules, only those by the strongest one are: beside the training, a process that only evaluates is another
+program.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.analyse.failures import Failure, raised_marks
+from layerscope.analyse.thinned import is_thinned
 from layerscope.model.layers import PHASES
 from layerscope.store.reader import Reader
 
@@ -35,7 +39,8 @@ class StepTimes:
     the median process.
 
     `per_second` counts the measured steps between the first one's start and the last one's end, `at_once` those that
-    run at the same time, at most.
+    run at the same time, at most. `failed`: how many requests, beside the warm-up, an exception ended; `left_out`:
+    whether they are not measured.
     """
 
     rule: str
@@ -52,6 +57,13 @@ class StepTimes:
     drift: float | None
     per_second: float
     at_once: int
+    failed: int = 0
+    left_out: bool = False
+
+    @property
+    def measured(self) -> int:
+        """How many steps the figures are of."""
+        return self.count - self.warmup - self.failed * self.left_out
 
 
 class MeasuredSteps:
@@ -64,7 +76,14 @@ class MeasuredSteps:
         self._all_processes: list[int] = np.unique(columns["process"]).tolist()
         self.rule, chosen = _strongest(columns)
         self.columns = {name: values if name.endswith(".names") else values[chosen] for name, values in columns.items()}
-        self.measured = ~self.columns["warmup"].astype(np.bool_)
+        is_warmup = self.columns["warmup"].astype(np.bool_)
+        raised = raised_marks(reader)
+        ending = raised.ending(self.columns["start_ns"] + self.columns["dur_ns"], self.columns["process"])
+        failed = (ending >= 0) & (self.rule == "request")
+        self.failures: list[Failure] = raised.summed(ending[failed])
+        self.warmup, self.failed = int(np.count_nonzero(is_warmup)), int(np.count_nonzero(failed & ~is_warmup))
+        self.leaves_out = bool((~failed & ~is_warmup).any()) and not is_thinned(reader)
+        self.measured = ~is_warmup & ~(failed & self.leaves_out)
         self.processes: list[int] = np.unique(self.columns["process"]).tolist()
         start = self.columns["start_ns"][self.measured]
         end = start + self.columns["dur_ns"][self.measured]
@@ -82,7 +101,9 @@ class MeasuredSteps:
         return StepTimes(
             rule=self.rule,
             count=len(self.measured),
-            warmup=int(np.count_nonzero(~self.measured)),
+            warmup=self.warmup,
+            failed=self.failed,
+            left_out=self.leaves_out,
             processes=len(self.processes),
             mean_ns=float(dur_ns.mean()),
             p50_ns=median,

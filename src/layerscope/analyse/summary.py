@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layerscope.analyse.below import Below, BelowSums, KindTime, PrimitiveSum, worker_of
+from layerscope.analyse.failures import Failure
+from layerscope.analyse.generation import Generation, generation
 from layerscope.analyse.losses import problems
 from layerscope.analyse.module_times import ModuleTimes, module_times
 from layerscope.analyse.onednn import OneDnn, onednn
@@ -124,6 +126,8 @@ class Summary:
     has_shapes: bool = False
     functions: TopFunctions | None = None  # where no operators ran
     onednn: OneDnn | None = None
+    failures: list[Failure] = field(default_factory=list)
+    generation: Generation | None = None
 
 
 def summarise(reader: Reader) -> Summary:
@@ -159,6 +163,8 @@ def summarise(reader: Reader) -> Summary:
         has_shapes=has_shapes(reader),
         functions=None if sums else top_functions(reader),
         onednn=onednn(info.versions, _called(sums), [kind.name for kind in operators.kinds] if operators else []),
+        failures=steps.failures,
+        generation=generation(reader, steps),
     )
 
 
@@ -187,7 +193,7 @@ class _Sums:
 
 def _divisor(times: StepTimes | None) -> int:
     """What sums are divided by: the measured steps, or 1 for the whole run."""
-    return times.count - times.warmup if times else 1
+    return times.measured if times else 1
 
 
 def _operators(

@@ -5,6 +5,7 @@ Used by `_conversion` when a recording is complete.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -192,7 +193,7 @@ class SmallTables:
                 "at_ns": records["start"].astype(np.int64),
                 "kind": np.array([*MARKS, "marker"], object)[np.minimum(records["module"], len(MARKS))],
                 "name": names[text_row],
-                "args": process.texts.domains(records["name"]).astype(np.int64),
+                "args": _arguments_of_marks(process, records),
             }
         )
 
@@ -266,3 +267,12 @@ def _readings(decoder: Decoder) -> list[Row]:
         rows.append({"clock": "tsc", "its": tsc, "run_ns": run_ns, "error_ns": error_ns})
         rows.append({"clock": "realtime", "its": realtime_ns, "run_ns": run_ns, "error_ns": error_ns})
     return rows
+
+
+def _arguments_of_marks(process: Process, records: np.ndarray) -> np.ndarray:
+    """The keys of their arguments: the domain of a marker, the operator that raised an exception."""
+    args = process.texts.domains(records["name"]).astype(np.int64)
+    for at in np.flatnonzero((records["module"] == layout.MARK_RAISED) & (records["end"] > 0)).tolist():
+        operator = {"operator": _text(process, int(records["end"][at]))}
+        args[at] = process.texts.texts.arguments(json.dumps(operator, ensure_ascii=False))
+    return args

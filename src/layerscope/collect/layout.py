@@ -26,6 +26,7 @@ FIRST_SPECIAL = COUNTER  # the kinds below are spans
 EXTRA_FORWARD_THREAD, EXTRA_ELSEWHERE, EXTRA_OPTIMIZER, EXTRA_LINE, EXTRA_ARGS = 1, 2, 3, 4, 5
 MARK_STEP, MARK_PROBLEM, MARK_OPENED, MARK_CLOSED, MARK_NAMED = 1, 4, 5, 6, 7
 MARK_BEGINS, MARK_ENDS = 8, 9  # of a step, where steps are only counted
+MARK_RAISED = 10  # a call of a module ended by an exception
 # Of MARK_OPENED and MARK_CLOSED: the rule that counts the steps, bits, and where the instance of the optimizer begins.
 RULE_NONE, RULE_REQUEST, RULE_LOADER, RULE_OPTIMIZER, RULE_MARK, RULE_NAMED = range(6)
 WINDOW_BY_TIME, WINDOW_WAS_CLOSED, WINDOW_INSTANCE = 64, 128, 8

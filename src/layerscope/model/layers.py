@@ -53,6 +53,8 @@ SAMPLE_STATES = ("user", "kernel", *WAITS)
 # from a primitive to the part of it that ran on another thread.
 LINKS = ("forward_backward", "operator_primitive", "primitive_share")
 # What the record of a mark says in its field `module`.
-MARKS = ("marker", "step", "paused", "resumed", "problem", "opened", "closed")
+MARKS = (
+    "marker", "step", "paused", "resumed", "problem", "opened", "closed", "named", "begins", "ends", "raised",
+)  # fmt: skip
 
 PHASES = ("loading", "forward", "backward", "optimizer", "other")

@@ -155,13 +155,15 @@ ARGS = Table(
 
 MARKS = Table(
     "marks",
-    "Moments that the program marked.",
+    "Moments that the program marked, and where a call of a module ended by an exception.",
     (
         Column("track", "int32", "the track that marked it"),
         Column("at_ns", "int64", "when", "ns"),
-        Column("kind", "name", "marker, step, paused, resumed, opened or closed (a window of --steps or --after)"),
-        Column("name", "name", "name"),
-        Column("args", "int64", "key of its arguments", nullable=True),
+        Column(
+            "kind", "name", "marker, step, paused, resumed, opened or closed (a window of --steps or --after), raised"
+        ),
+        Column("name", "name", "name; of raised: what the exception says"),
+        Column("args", "int64", "key of its arguments; of raised: the operator that raised it", nullable=True),
     ),
 )
 

@@ -201,6 +201,11 @@ class Steering:
         modules = self._modules()
         if modules is not None:  # they were stopped before
             modules[0].ls_modules_start(*modules[1:])
+            hook = self._door.hook
+            if hook["state"]["generate"] is not None:
+                modules[0].ls_generations_start(*hook["state"]["generate"])
+            else:  # it may have been imported meanwhile
+                hook["watch_generate"]()
 
     def _modules(self) -> Any:
         """What records calls of modules, once it has begun: the agent, and what it wants to start again."""

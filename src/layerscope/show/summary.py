@@ -11,6 +11,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 from layerscope import units
+from layerscope.analyse.failures import Failure
+from layerscope.analyse.generation import Generation
 from layerscope.analyse.module_times import ModuleRow, ModuleTimes
 from layerscope.analyse.step_times import StepTimes
 from layerscope.analyse.summary import Cost, OpenOperators, OperatorRow, OperatorTimes, Summary
@@ -40,6 +42,7 @@ _RULES = {
     "request": "one pass through the modules",
 }
 _MODULE = 24
+_METHOD = 40
 _LEAST_BELOW = 0.01  # of an operator's time: less of what is below it is not worth its room
 _LEAST_SHOWN = 0.005  # of a unit: less would be written as 0.00
 # A median further than this from the mean is worth saying, and so is self time outside the steps.
@@ -48,6 +51,7 @@ _WORTH_SAYING = 0.1
 # Shares that add up to more than this come from threads that ran operators at the same time.
 _OVERLAP = 1.02
 _MOST_THREADS = 8
+_MOST_FAILURES = 3
 _SHARE_OF_A_LONG_RUN = 1.0
 _HEADING = "Operator (self time)"
 _IDLE = "no operator running: Python"
@@ -57,6 +61,7 @@ def text(summary: Summary) -> str:
     """The whole summary."""
     noun = _noun(summary.steps) if summary.steps else ""
     overview = [*_overview(summary, noun), *_modules(summary), *_wrapped(thread_line(summary, noun))]
+    overview += _failures(summary.failures)
     if summary.slowest_rank:
         overview += _wrapped(f"By rank: {rank_line(summary.slowest_rank)}")
     blocks = [_header(summary), overview, _operators(summary), _losses(summary), _closing(summary)]
@@ -75,7 +80,7 @@ def _header(summary: Summary) -> list[str]:
     left = f"layerscope: {', '.join(what)}."
     if steps:
         where = f" in {steps.processes} processes" if steps.processes > 1 else ""
-        left += f" {steps.count:,} {_plural(_noun(steps), steps.count)}{where}{_warmup(steps)}."
+        left += f" {steps.count:,} {_plural(_noun(steps), steps.count)}{where}{_warmup(steps)}{_failed(steps)}."
     versions = ", ".join(_versions(summary))
     room = WIDTH - display_width(left)
     window = [f"Only a window was recorded: {info.window}."] if info.window else []
@@ -105,6 +110,30 @@ def _warmup(steps: StepTimes) -> str:
     if steps.processes > 1:
         return f", {steps.warmup} of them, the first of each process, left out as warm-up"
     return ", the first left out as warm-up" if steps.warmup == 1 else f", the first {steps.warmup} left out as warm-up"
+
+
+def _failed(steps: StepTimes) -> str:
+    """A request that an exception ended is none that was served."""
+    if not steps.failed:
+        return ""
+    return f"; {steps.failed:,} failed{' and left out' if steps.left_out else ''}"
+
+
+def _failures(failures: list[Failure]) -> list[str]:
+    """Which exceptions ended calls of modules, most calls first."""
+    lines = []
+    for failure in failures[:_MOST_FAILURES]:
+        what = f"{failure.calls:,} {_plural('forward pass', failure.calls)}"
+        if failure.requests == failure.calls:
+            what = f"{failure.calls:,} {_plural('request', failure.calls)}"
+        where = f" in {failure.operator}" if failure.operator else ", in no operator"
+        lines += _wrapped(printable(f"Failed: {what}{where}: {failure.exception}"))
+    more = sum(failure.calls for failure in failures[_MOST_FAILURES:])
+    if more:
+        lines.append(
+            f"Failed: {more:,} more by other exceptions: layerscope query \"from marks where kind = 'raised'\""
+        )
+    return lines
 
 
 def _program(command: list[str]) -> str:
@@ -144,7 +173,7 @@ def _overview(summary: Summary, noun: str) -> list[str]:
         if kinds:
             return [reason, *_side_by_side(kinds, facts)]
         return [reason, *(f"  {fact}" for fact in facts)] if summary.operators else [f"  {fact}" for fact in facts]
-    right = [*_what_a_step_is(summary.steps, summary.modules), *facts]
+    right = [*_what_a_step_is(summary.steps, summary.modules, summary.generation), *facts]
     if kinds:
         return [*_step_and_phases(summary.steps), *_side_by_side(kinds, right)]
     return _side_by_side([_step_line(summary.steps), *_phases(summary.steps)], right)
@@ -183,17 +212,31 @@ def _kinds(times: OperatorTimes | None) -> list[str]:
     ]
 
 
-def _what_a_step_is(steps: StepTimes, modules: ModuleTimes | None) -> Iterator[str]:
+def _what_a_step_is(
+    steps: StepTimes, modules: ModuleTimes | None, generation: Generation | None = None
+) -> Iterator[str]:
     if steps.rule not in _RULES:
         return
     what = _RULES[steps.rule]
     if steps.rule == "request" and modules and modules.root:
         what = f"one call of {shortened(printable(modules.root), _MODULE)}"
+    if generation and generation.requests == steps.measured:
+        what = f"one call of {shortened(printable(generation.method), _METHOD)}"
     yield f"a {_noun(steps)} is {what}"
     if _noun(steps) == "request":
         typical = f", half of them within {units.duration(steps.p50_ns)}" if _is_skewed(steps) else ""
         at_once = f", up to {steps.at_once} at a time" if steps.at_once > 1 else ""
         yield f"{units.three_digits(steps.per_second)} requests a second{at_once}{typical}"
+    if generation:
+        yield from _tokens(generation)
+
+
+def _tokens(generation: Generation) -> Iterator[str]:
+    """How fast a model generates; a pass of it is a token of each sequence."""
+    passes = units.amount(generation.passes)
+    yield f"{passes} {_plural('token', generation.passes)} a request, {units.amount(generation.per_second)} a second"
+    further = f", each further one {units.duration(generation.further_ns)}" if generation.further_ns else ""
+    yield f"the first token takes {units.duration(generation.first_ns)}{further}"
 
 
 def _step_line(steps: StepTimes) -> str:
@@ -236,7 +279,7 @@ def _steady(steps: StepTimes | None) -> str:
         return ""
     if steps.drift is None:
         return f"too few {_noun(steps)}s to say whether they are steady"
-    noun, measured = _noun(steps), steps.count - steps.warmup
+    noun, measured = _noun(steps), steps.measured
     trend = f"{noun}s are {_percent(abs(steps.drift - 1))} {'slower' if steps.drift > 1 else 'faster'}"
     drifts = abs(steps.drift - 1) > _SKEWED
     if not steps.outliers:
@@ -433,4 +476,4 @@ def _cost_percent(share: float) -> str:
 
 
 def _plural(noun: str, number: float) -> str:
-    return noun if number == 1 else f"{noun}s"
+    return noun if number == 1 else f"{noun}{'es' if noun.endswith('s') else 's'}"

@@ -16,13 +16,17 @@ cpus_used      CPU time of all threads of its process in it divided by dur_ns: 2
 of_median      dur_ns divided by the median of the steps of its process that are not warm-up:
                2 is a step that took twice as long as usual
 warmup         left out of the averages, because the first steps set things up
+raised         the exception that ended it, of a request that failed
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from layerscope.analyse.by_step import cpu_ns_within
+from layerscope.analyse.failures import raised_marks
 from layerscope.analyse.result import NS, RATIO, Result, ResultColumn
 
 if TYPE_CHECKING:
@@ -44,6 +48,7 @@ COLUMNS = (
     ResultColumn("cpus_used", "float64", RATIO, "CPU time in it divided by dur_ns"),
     ResultColumn("of_median", "float64", RATIO, "dur_ns divided by the median of its process"),
     ResultColumn("warmup", "bool", "", "left out of the averages"),
+    ResultColumn("raised", "string", "", "the exception that ended it"),
 )
 TOP = 0
 EMPTY = "No steps were found: nothing was marked, no optimizer stepped, no data loader was read, no module was called."
@@ -54,7 +59,7 @@ _QUERY = """
         SELECT process, coalesce(median(dur_ns) FILTER (NOT warmup), median(dur_ns)) AS median_ns
         FROM steps GROUP BY process
     )
-    SELECT steps.*, used_ns / nullif(dur_ns, 0) AS cpus_used, dur_ns / nullif(median_ns, 0) AS of_median
+    SELECT steps.*, raised, used_ns / nullif(dur_ns, 0) AS cpus_used, dur_ns / nullif(median_ns, 0) AS of_median
     FROM steps JOIN typical USING (process) JOIN used_by_step USING (process, step)"""
 
 
@@ -62,10 +67,13 @@ def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each step, in the order of time."""
     import pyarrow as pa
 
-    steps = reader.arrays("steps", ["process", "step", "start_ns", "dur_ns"])
+    steps = reader.arrays("steps", ["process", "step", "start_ns", "dur_ns", "rule"])
     tracks = reader.arrays("tracks", ["track", "process", "name"])
     start_ns, end_ns = steps["start_ns"], steps["start_ns"] + steps["dur_ns"]
     used_ns = cpu_ns_within(reader, tracks, steps["process"], start_ns, end_ns)
     used = {"process": steps["process"], "step": steps["step"], "used_ns": pa.array(used_ns, mask=used_ns < 0)}
+    raised = raised_marks(reader)
+    ending = np.where(steps["rule.names"][steps["rule"]] == "request", raised.ending(end_ns, steps["process"]), -1)
+    used["raised"] = pa.array([raised.exception[at] if at >= 0 else None for at in ending.tolist()], pa.string())
     reader.connection().register("used_by_step", pa.table(used))
     return Result("steps", COLUMNS, reader.connection().sql(_QUERY), order="start_ns, process, step")

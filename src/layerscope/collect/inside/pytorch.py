@@ -8,6 +8,7 @@ import time
 
 MARK_PROBLEM = 4  # native/layout.h
 state = {"agent": None, "optimizers": 0, "hook": None, "modules": None, "lines": None, "rank_is_known": False}
+state["generate"] = None
 state["shapes"] = None  # True: they are read; False: they cannot be
 state["mkl"] = False
 state["steps"] = None  # what watches them where only some are recorded
@@ -118,6 +119,14 @@ def watch_modules():
     if state["modules"] is None and settings.get("modules", True):  # noqa: F821
         part = part_of("pytorch_modules")
         state["modules"] = part["watch"](settings["library"], sys.modules["torch"])  # noqa: F821
+        state["watch_generate"] = part["watch_generate"]
+    watch_generate()
+
+
+def watch_generate():
+    """Record what generates text as one call; its passes are parts of it. Called whenever it may have come."""
+    if state["modules"] is not None and state["generate"] is None:
+        state["generate"] = state["watch_generate"](state["modules"])
 
 
 def watch_mkl(agent):

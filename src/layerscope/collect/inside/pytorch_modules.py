@@ -12,10 +12,13 @@ import weakref
 
 MOST_BYTES = 700  # of a path; a name takes 1 KiB, and class and line follow
 MOST_FRAMES = 50
+GENERATE = 8  # native/agent/modules.c: a module's method `generate` is known by the module's address and this
+MOST_MESSAGE = 300  # bytes of what an exception says
 MOST_SEARCHES = 8  # of a module's whole tree for one that was put there after its first call
 MARK_PROBLEM = 4  # native/layout.h
 # What Python itself knows of an object: no code of the program's runs, whatever its classes say.
 dict_of_class, name_of_class, bases_of = (type.__dict__[name].__get__ for name in ("__dict__", "__name__", "__mro__"))
+arguments_of_exception = BaseException.__dict__["args"].__get__
 SWEEP_AT = 1000  # modules known before those that are gone are looked for the first time
 
 
@@ -52,14 +55,16 @@ class Numbers:
 
 
 class Paths:
-    """Learns the modules of this process; `learn(address, text)` and `forget(address, reference)` are the agent's.
+    """Learns the modules of this process; `learn(address, text)`, `forget(address, reference)` and `raised(text)` are
+    the agent's.
 
     When a module goes, C forgets it at once: no Python code of ours runs in the program's garbage collection.
     """
 
-    def __init__(self, learn, forget, own_folder):
+    def __init__(self, learn, forget, raised, own_folder):
         self.learn = learn
         self.forget = forget
+        self.raised = raised
         self.own_folder = own_folder
         self.own_files = (own_folder, Paths.resolve.__code__.co_filename)
         self.known = {}  # address of a module -> weak reference to it, its path
@@ -79,6 +84,34 @@ class Paths:
         except RecursionError:
             pass
         except Exception as error:  # it is the program's call that would fail
+            if self.is_of_program(error):
+                raise
+
+    def resolve_generate(self, module, outer=None):
+        """Learn the method `generate` of `module`, as `resolve` learns its calls: they are parts of it."""
+        try:
+            path = self.path(module) or self.find(module, outer)
+            text = "\n".join((cut(path, MOST_BYTES) + ".generate", class_name(module), self.line(sys._getframe(1))))
+            self.learn(id(module) + GENERATE, text.encode("utf-8", "backslashreplace"))
+        except RecursionError:
+            pass
+        except Exception as error:  # as above
+            if self.is_of_program(error):
+                raise
+
+    def tell_error(self, kind, value=None):
+        """Give the agent what an exception says that ends a call of the program's; `value` may be a text still."""
+        try:
+            said = (value,) if isinstance(value, str) else value
+            if isinstance(value, BaseException):
+                said = arguments_of_exception(value)
+            first = said[0] if isinstance(said, tuple) and said else None
+            words = str(first).strip().split("\n", 1)[0] if type(first) in (str, int, float) else ""
+            text = name_of_class(kind) + (": " + words if words else "")
+            self.raised(cut(text, MOST_MESSAGE).encode("utf-8", "backslashreplace"))
+        except RecursionError:
+            pass
+        except Exception as error:  # as above
             if self.is_of_program(error):
                 raise
 
@@ -205,14 +238,20 @@ def watch(library, torch):
     agent = ctypes.PyDLL(library)  # keeps the GIL: the agent's table of modules is guarded by it
     agent.ls_module_learn.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
     agent.ls_module_forget.argtypes = [ctypes.c_void_p, ctypes.py_object]
-    agent.ls_modules_start.argtypes = agent.ls_python_set_compiler.argtypes = [ctypes.py_object, ctypes.py_object]
+    agent.ls_module_raised.argtypes = [ctypes.c_char_p]
+    agent.ls_modules_tell_errors.argtypes = [ctypes.py_object]
+    agent.ls_module_raised.restype = agent.ls_modules_tell_errors.restype = None
+    for taking_two in (agent.ls_modules_start, agent.ls_generations_start, agent.ls_python_set_compiler):
+        taking_two.argtypes = [ctypes.py_object, ctypes.py_object]
     agent.ls_python_set_compiler.restype = None
     function = torch.nn.Module.__dict__.get("__call__")
     reason = why_not(function)
     if not reason:
-        paths = Paths(agent.ls_module_learn, agent.ls_module_forget, torch.__file__.rpartition("/")[0] + "/")
+        own_folder = torch.__file__.rpartition("/")[0] + "/"
+        paths = Paths(agent.ls_module_learn, agent.ls_module_forget, agent.ls_module_raised, own_folder)
         resolve = paths.resolve
         if agent.ls_modules_start(function, resolve) == 0:
+            agent.ls_modules_tell_errors(paths.tell_error)
             dynamo = getattr(torch._C, "_dynamo", None)
             set_compiler = getattr(getattr(dynamo, "eval_frame", None), "set_eval_frame", None)
             if set_compiler is not None:
@@ -221,6 +260,23 @@ def watch(library, torch):
         reason = "this build of Python does not keep functions as CPython does"
     agent.ls_mark(f"modules_refused\n{reason}".encode(), MARK_PROBLEM, 0)
     return None
+
+
+def watch_generate(modules):
+    """Have the agent record `generate` of transformers, if the program has it and modules are recorded.
+
+    None: there is none yet. What decorates it calls it in a way that reaches the agent, as the program itself does not
+    under Python 3.11.
+    """
+    agent, _, resolve = modules
+    mixin = getattr(sys.modules.get("transformers.generation.utils"), "GenerationMixin", None)
+    function = getattr(mixin, "__dict__", {}).get("generate")
+    function = getattr(function, "__wrapped__", function)
+    if type(function) is not type(why_not):
+        return None
+    resolve_generate = resolve.__self__.resolve_generate
+    agent.ls_generations_start(function, resolve_generate)
+    return function, resolve_generate
 
 
 def why_not(function):

@@ -7,6 +7,8 @@ without it, and runs the program's own sitecustomize if there is one.
 import sys
 
 SETTINGS = {}
+# What is looked at when it has been imported, beside torch, and the function in pytorch.py that does.
+LATER = {"transformers.generation.utils": "watch_generate"}
 
 
 def _as_machinery(function):
@@ -33,7 +35,8 @@ class _Finder(object):
         self.busy = set()  # threads that are in here already
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch" and not self.pending:
+        is_later = self.hook is not None and self.wanted and name in LATER
+        if name != "torch" and not self.pending and not is_later:
             return None
         from _thread import get_ident
 
@@ -44,22 +47,22 @@ class _Finder(object):
         try:
             if self.pending:
                 self.try_start()
-            return self.find(path, target) if name == "torch" else None
+            return self.find(name, path, target) if name == "torch" or is_later else None
         finally:
             self.busy.discard(thread)
 
-    def find(self, path, target):
+    def find(self, name, path, target):
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
             if finder is self or find is None:
                 continue
-            spec = find("torch", path, target)
+            spec = find(name, path, target)
             if spec is not None:
-                self.watch(spec.loader)
+                self.watch(name, spec.loader)
                 return spec
         return None
 
-    def watch(self, loader):
+    def watch(self, name, loader):
         """Have one call of this loader's exec_module go through us. The program sees its own loader."""
         if isinstance(loader, type) or not hasattr(loader, "exec_module"):
             return
@@ -74,9 +77,13 @@ class _Finder(object):
                     loader.exec_module = before
             except AttributeError:
                 pass
-            self.prepare(module)
+            if name == "torch":
+                self.prepare(module)
             loader.exec_module(module)
-            self.try_start()
+            if name == "torch":
+                self.try_start()
+            else:
+                self.look_at(name)
 
         try:
             loader.exec_module = _as_machinery(exec_module)
@@ -121,6 +128,12 @@ class _Finder(object):
                 symlink(why, "%s/refused-%d" % (SETTINGS["refusals"], getpid()))
             except OSError:
                 pass
+
+    def look_at(self, name):
+        try:
+            self.hook[LATER[name]]()
+        except Exception:
+            pass
 
     def try_start(self):
         try:

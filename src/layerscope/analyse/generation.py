@@ -1,0 +1,90 @@
+"""How fast a model generates: the passes of a method `generate`, which are the parts of a request.
+
+`generate` of transformers calls its model once for each token of every sequence (of a draft that is checked, once for
+several). A request that it makes is all of that call. Its first token is there when the first pass has ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerscope.analyse.step_times import Array, Arrays, MeasuredSteps
+from layerscope.model.layers import MODULES
+from layerscope.store.reader import Reader
+
+GENERATE = ".generate"
+_COLUMNS = ("span", "parent", "layer", "name", "start_ns", "dur_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The passes in the measured requests of one method. `first_ns`: from the begin of a request to the end of its
+    first pass, in the median; `further_ns`: from the end of one pass to that of the next, 0 where there is but one."""
+
+    method: str
+    requests: int
+    passes: float
+    first_ns: float
+    further_ns: float
+    per_second: float
+
+
+def generation(reader: Reader, steps: MeasuredSteps) -> Generation | None:
+    """Of the method that begins most of the measured requests; None: there is none, or what it calls is not known."""
+    if steps.rule != "request":
+        return None
+    paths = {str(path) for path in reader.arrays("modules", ["path"])["path"].tolist()}
+    methods = sorted(path for path in paths if path.endswith(GENERATE))
+    if not methods:
+        return None
+    calls = _calls(reader, methods)
+    starts = steps.columns["start_ns"][steps.measured]
+    best: Generation | None = None
+    for method in methods:
+        found = _of_method(method, calls, starts)
+        if found and (best is None or found.requests > best.requests):
+            best = found
+    return best
+
+
+def _calls(reader: Reader, methods: list[str]) -> Arrays:
+    """The calls of these methods and of their modules."""
+    wanted = [*methods, *(method.removesuffix(GENERATE) for method in methods)]
+    parts: list[Arrays] = []
+    for spans in reader.pieces("spans", list(_COLUMNS)):
+        is_call = (spans["layer.names"] == MODULES)[spans["layer"]] & np.isin(spans["name.names"], wanted)[
+            spans["name"]
+        ]
+        rows = np.flatnonzero(is_call)
+        part = {name: spans[name][rows] for name in ("span", "parent", "start_ns", "dur_ns")}
+        parts.append({**part, "name": spans["name.names"][spans["name"][rows]].astype(object)})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+
+
+def _of_method(method: str, calls: Arrays, starts: Array) -> Generation | None:
+    if not calls:
+        return None
+    of_method = np.flatnonzero((calls["name"] == method) & np.isin(calls["start_ns"], starts))
+    of_method = of_method[np.argsort(calls["span"][of_method])]
+    passes = np.flatnonzero(calls["name"] == method.removesuffix(GENERATE))
+    passes = passes[np.isin(calls["parent"][passes], calls["span"][of_method])]
+    if not len(passes):
+        return None
+    request = np.searchsorted(calls["span"][of_method], calls["parent"][passes])
+    ends = calls["start_ns"][passes] + calls["dur_ns"][passes]
+    order = np.lexsort((ends, request))
+    request, ends = request[order], ends[order]
+    with_passes, first = np.unique(request, return_index=True)
+    last = np.append(first[1:], len(request)) - 1
+    further = len(request) - len(with_passes)
+    begun_ns = calls["start_ns"][of_method][with_passes]
+    return Generation(
+        method,
+        len(with_passes),
+        len(request) / len(with_passes),
+        float(np.median(ends[first] - begun_ns)),
+        float((ends[last] - ends[first]).sum()) / further if further else 0.0,
+        1e9 * len(request) / max(int(calls["dur_ns"][of_method][with_passes].sum()), 1),
+    )
