@@ -211,7 +211,7 @@ def test_a_full_disk(small_disk: Path, differential: Differential, program_pytho
     assert (outcome.status, outcome.stdout, outcome.stderr) == (6, b"done\n", b"")
 
 
-@pytest.mark.parametrize("left_bytes", [0, 4096, 16384, 65536])
+@pytest.mark.parametrize("left_bytes", [0, 4096, 32768, 65536])
 def test_a_disk_that_is_full_from_the_start(left_bytes: int, small_disk: Path, tmp_path: Path) -> None:
     """Without room for a recording that is said before anything runs; with too little, the program runs."""
     (small_disk / "work").mkdir()

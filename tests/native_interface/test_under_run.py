@@ -33,6 +33,16 @@ def test_everything_goes_into_the_recording_of_run_from_the_start_on(drive_under
     assert driven.lost() == 0
 
 
+def test_marked_steps_alone_are_steps(drive_under_run: Drive) -> None:
+    driven = drive_under_run(*["step"] * 4)
+    assert driven.status == 0
+    assert driven.spans() == []
+    steps = layerscope("table", str(driven.folder / "recording.layerscope"), "steps", "--json", cwd=driven.folder)
+    table = json.loads(steps.stdout)
+    rule = [column["name"] for column in table["columns"]].index("rule")
+    assert [row[rule] for row in table["rows"]] == ["mark"] * 3
+
+
 def test_a_killed_program_loses_nothing(drive_under_run: Drive) -> None:
     driven = drive_under_run("push - open", "many - short 5000", "kill")
     assert [span["unfinished"] for span in driven.spans() if span["name"] == "open"] == [True]

@@ -1,7 +1,7 @@
 """Prints what a program can see of itself, as JSON: run with and without the recorder, it must be the same.
 
-Left out is what differs between any two runs (ids, times), and the two stated differences: the variables by which
-layerscope comes in, and that SIGURG is handled.
+Left out is what differs between any two runs (ids, times), and what README.md says that differs: the variables by which
+layerscope comes in, its two entries of sys.meta_path, the parent process, and that SIGURG is handled.
 """
 
 import atexit
@@ -95,6 +95,11 @@ def signal_facts():
     return {"handlers": handlers, "mask": mask, "timers": [signal.getitimer(which) for which in range(3)]}
 
 
+def is_ours(finder):
+    """Whether this entry of sys.meta_path is one of the two that layerscope adds."""
+    return getattr(finder, "is_layerscope_door", False) or type(finder).__name__ == "_Library"
+
+
 def python_facts():
     return {
         "path": sys.path,
@@ -103,6 +108,7 @@ def python_facts():
         "flags": str(sys.flags),
         "executable": sys.executable,
         "modules": sorted(sys.modules),
+        "meta path": [type(finder).__name__ for finder in sys.meta_path if not is_ours(finder)],
         "path hooks": len(sys.path_hooks),
         "importer cache": sorted(sys.path_importer_cache),
         "builtins": sorted(set(dir(builtins)) - {"_"}),

@@ -203,6 +203,7 @@ class RunConversion:
             process.backward += int(np.count_nonzero(is_backward & (rows["unfinished"] == 0)))
             elsewhere = is_backward & (rows["forward_thread"] != 0)
             thread[elsewhere] = rows["forward_thread"][elsewhere]
+        process.has_spans = True
         process.has_scopes |= bool(((kind >= FIRST_SCOPE) & (kind <= MODULE)).any())
         self._epochs.add(
             {

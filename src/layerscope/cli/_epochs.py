@@ -37,6 +37,8 @@ GRADIENT_SUM = "AccumulateGrad"
 # The columns of a span that say what the steps are.
 OF_STEPS = ("track", "depth", "start_ns", "dur_ns", "kind_code", "name_code", "seq", "line_code", "optimizer")
 _EVER = np.iinfo(np.int64).max
+_NO_ROWS = np.zeros(0, np.intp)
+_NO_SPANS: Columns = {name: np.zeros(0, np.int64) for name in (*OF_STEPS, "span")}
 
 
 class Epochs:
@@ -67,6 +69,8 @@ class Epochs:
 
     def close(self, processes: Iterable[Process], process_of: np.ndarray, last: bool = False) -> None:
         """Make a part of what is complete; `process_of`: the process of each track. `last`: of everything."""
+        if last:
+            self._marked_alone(processes)
         if not self._waiting:
             return
         columns, self._waiting = joined(self._waiting), []
@@ -138,6 +142,12 @@ class Epochs:
             return self._span_columns(process, chosen, from_ns, end_ns)
 
         return process.stepping.advance(outline, prepare, end_ns, last, patient)
+
+    def _marked_alone(self, processes: Iterable[Process]) -> None:
+        """The steps of processes that marked them and recorded no span."""
+        for process in processes:
+            if process.decoder.has_step_marks and not process.has_spans and not process.is_side:
+                self._stretch(process, _NO_SPANS, _NO_ROWS, _NO_ROWS, 0)
 
     def _most_waiting(self, spans: int, processes: int) -> int:
         """How many spans of a process may wait for the end of a step; of several together, twice as many."""

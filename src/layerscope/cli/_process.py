@@ -65,6 +65,7 @@ class Process:
     nesting: dict[int, TrackNesting] = field(default_factory=dict)
     stepping: Stepping = field(default_factory=Stepping)
     windows: ProcessWindows = field(default_factory=ProcessWindows)  # what of it was recorded, if not all was
+    has_spans: bool = False  # one at least was taken into the tables
     has_scopes: bool = False  # something that could make steps was recorded
     is_side: bool = False  # its requests are none: another process has steps of a stronger rule
     backward: int = 0  # number of its backward functions

@@ -271,7 +271,7 @@ def create(
     info.window = window.says() if window else ""
     if output:
         path = Path(output if output.endswith(SUFFIX) else output + SUFFIX).absolute()
-        return _create_named(path, output, info, launch, chosen)
+        return _create_named(path, info, launch, chosen)
     stem = Path(_text(program_name(command))).name.removesuffix(".py") or "program"
     try:
         here = Path.cwd()
@@ -310,7 +310,7 @@ def _first_info(command: list[str]) -> RunInfo:
     )
 
 
-def _create_named(path: Path, output: str, info: RunInfo, launch: Launch | None, chosen: Sequence[int]) -> Run:
+def _create_named(path: Path, info: RunInfo, launch: Launch | None, chosen: Sequence[int]) -> Run:
     """The recording at `path`, as -o names it."""
     if not _is_utf8(path):
         raise UsageError(f"the recording {_text(str(path))} must have a name in UTF-8. Choose another with -o")
@@ -319,7 +319,7 @@ def _create_named(path: Path, output: str, info: RunInfo, launch: Launch | None,
 
         return create_named(path, launch, chosen, info)
     if path.exists():
-        raise UsageError(f"{output} exists already. Remove it, or choose another name with -o")
+        raise UsageError(f"{_text(str(path))} exists already. Remove it, or choose another name with -o")
     return _create(path, info)
 
 
