@@ -150,7 +150,7 @@ typedef struct {
                       class in two lines, and in a third the file:line of its first call; the name of a task,
                       frame, event, counter or mark may have its domain in a second line. */
 
-enum { LS_SEND_PROCESS = 1, LS_SEND_RING = 2, LS_SEND_NAMES = 3, LS_SEND_SAMPLES = 4 /* samples.h */ };
+enum { LS_SEND_PROCESS = 1, LS_SEND_RING = 2, LS_SEND_NAMES = 3, LS_SEND_SAMPLES = 4 /* samples.h */, LS_SEND_END = 5 };
 typedef struct {
     uint32_t magic, type;
     int32_t pid;

@@ -6,12 +6,14 @@
  *
  * MOST_BYTES is what the files may take, 0: as much as there is; GENERATION how many samplers were there before.
  * SOCKET is a descriptor, SOCK_SEQPACKET, of ls_message with a memfd each; type 0, without one, names the program. A
- * message comes back when its memory is not needed any more. The end of the socket is ours. The last line on stdout is
- * JSON: cpu_ns and what was done. */
+ * message comes back when its memory is not needed any more. LS_SEND_END is the end of the recording; where the socket
+ * ends without it the session was killed, and the end is that of the program. The last line on stdout is JSON: cpu_ns
+ * and what was done. */
 #define _GNU_SOURCE
 #include "sampler.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +33,8 @@
 
 sm_globals sm;
 static int socket_to_session = -1;
+static int program_fd = -1; /* a pidfd, where the kernel has them */
+static int is_orphan;       /* the session was killed */
 
 /* --- Messages --- */
 
@@ -41,6 +45,9 @@ void sm_let_go(const ls_message *m) {
 
 static void begin(const ls_message *m, int epoll_fd) {
     sm.main_pid = m->pid;
+    if (program_fd >= 0)
+        close(program_fd);
+    program_fd = (int)syscall(SYS_pidfd_open, m->pid, 0);
     sm.start_ns = m->process_start ? m->process_start : sm.now_ns;
     sm_scan(m->pid, 0, sm.start_ns);
     sm_rings_poll(epoll_fd);
@@ -69,6 +76,7 @@ static int receive(int socket_fd, int epoll_fd) {
     int is_ours = bytes == sizeof m && m.magic == LS_MESSAGE_MAGIC;
     if (is_ours && m.type == MAIN)
         begin(&m, epoll_fd);
+    sm.is_over |= is_ours && m.type == LS_SEND_END;
     if (is_ours && m.type == LS_SEND_SAMPLES && count == 1) {
         sm_follow_take(); /* what became of that process before it handed its area over */
         sm_area_add(&m, fds[0]);
@@ -85,7 +93,15 @@ static void receive_all(int socket_fd, int epoll_fd) {
     int more = 0;
     while (!more)
         more = receive(socket_fd, epoll_fd);
-    sm.is_over |= more < 0;
+    if (more < 0) {
+        is_orphan = 1;
+        epoll_ctl(epoll_fd, EPOLL_CTL_DEL, socket_fd, NULL);
+    }
+}
+
+static int program_lives(void) {
+    struct pollfd program = {.fd = program_fd, .events = POLLIN};
+    return program_fd >= 0 && poll(&program, 1, 0) == 0;
 }
 
 /* --- Rounds --- */
@@ -151,6 +167,7 @@ static void loop(int socket_fd, int epoll_fd, int32_t parent) {
             continue;
         }
         tick = sm.now_ns + SM_TICK_NS;
+        sm.is_over |= is_orphan && !program_lives();
         round_of(0);
         if (sm_follow_tick()) {
             sm_rings_poll(epoll_fd);
@@ -159,7 +176,7 @@ static void loop(int socket_fd, int epoll_fd, int32_t parent) {
         if (sm.now_ns >= next_knot) {
             next_knot = sm.now_ns + SM_KNOT_NS;
             knot(0);
-            sm.is_over |= (int32_t)getppid() != parent;
+            is_orphan |= (int32_t)getppid() != parent;
         }
         if (sm.now_ns >= write || sm_is_writing_due()) {
             write = next_write();

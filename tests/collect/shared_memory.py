@@ -12,6 +12,7 @@ import numpy as np
 
 from layerscope.collect import layout
 from layerscope.collect.drainer import Drainer
+from layerscope.collect.link import END
 
 START = 12345
 
@@ -98,7 +99,8 @@ class Session:
             self.give(layout.SEND_RING if isinstance(part, Ring) else layout.SEND_NAMES, part.fd)
 
     def run_to_the_end(self, drainer: Drainer) -> None:
-        """Close the session's end and let the drainer take everything once more."""
+        """End it as the session does, and let the drainer take everything once more."""
+        self.ours.send(json.dumps({"type": END}).encode())
         self.ours.shutdown(socket.SHUT_WR)
         drainer.run()
         for process in drainer.processes.values():

@@ -46,6 +46,15 @@ class Busy:
     def program(self) -> int:
         return next(pid for pid in children(self.process.pid) if command_line(pid).startswith(self.python))
 
+    def operators(self) -> int:
+        """How many operators a table of the recording has."""
+        shown = subprocess.run(
+            [*self.differential.layerscope, "table", str(self.differential.recording), "operators", "--csv"],
+            capture_output=True, text=True, check=False, env=environment(),
+        )  # fmt: skip
+        assert shown.returncode == 0, shown.stderr
+        return next(int(line.split(",")[1]) for line in shown.stdout.splitlines() if line.startswith("aten::hypot,"))
+
     def end(self) -> int:
         """Let the program end; how many operators it says it made."""
         out, err = self.process.communicate(b"\n", timeout=PATIENCE_S)
@@ -157,29 +166,40 @@ def test_a_drainer_that_is_stopped_for_ever_is_replaced_at_the_end(busy: Busy) -
     check_replaced(busy)
 
 
-def test_a_session_that_is_killed_leaves_the_program_and_a_recording(busy: Busy) -> None:
-    """What the program prints and how it ends can no longer be seen by us; that it goes on can."""
+def test_drainers_that_are_killed_again_and_again_lose_what_is_counted(busy: Busy) -> None:
+    """The third within some seconds is not replaced at once; the rings are emptied at the end all the same."""
+    last = 0
+    for _ in range(3):
+        last = busy.drainer(other_than=last)
+        time.sleep(0.5)
+        os.kill(last, signal.SIGKILL)
+    time.sleep(1)
+    check_replaced(busy)
+
+
+def test_a_session_that_is_killed_leaves_the_program_and_its_whole_recording(busy: Busy) -> None:
+    """What the program prints and how it ends can no longer be seen by us; the drainer and the converter go on."""
     time.sleep(0.7)
     pid = busy.program()
+    ours = [child for child in children(busy.process.pid) if child != pid]
     busy.process.kill()
     busy.process.wait()
+    time.sleep(0.5)
+    assert busy.operators() > 0  # of a recording that grows still
     assert busy.process.stdin
     busy.process.stdin.write(b"\n")
     busy.process.stdin.flush()
     assert busy.process.stdout
     made = int(busy.process.stdout.read())
     end = time.monotonic() + PATIENCE_S
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
+    while any(b"layerscope" in command_line(child) for child in ours) and time.monotonic() < end:
         time.sleep(0.05)
 
-    shown = subprocess.run(
-        [*busy.differential.layerscope, "table", str(busy.differential.recording), "operators", "--csv"],
-        capture_output=True, text=True, check=False, env=environment(),
-    )  # fmt: skip
-    assert shown.returncode == 0, shown.stderr
-    count = next(int(line.split(",")[1]) for line in shown.stdout.splitlines() if line.startswith("aten::hypot,"))
-    assert 0 < count <= made
-    check_parents(busy.recorded())
+    assert busy.operators() == made
+    recorded = busy.recorded()
+    assert made_and_lost(recorded) == (expected(made), 0)
+    assert recorded.problems()["session_killed"].endswith("its other processes went on")
+    check_parents(recorded)
 
 
 # Of a program that does nothing but small operators: many thousands of them, behind all names.

@@ -4,6 +4,7 @@ hand over, answers the probe's question, and passes everything on to a drainer.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -22,6 +23,7 @@ import numpy as np
 
 from layerscope.collect import layout
 from layerscope.collect.drainer import Drainer
+from layerscope.collect.link import END
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Where tests/native/fake_torch.c keeps the two members that the agent reads by offset.
@@ -163,6 +165,8 @@ class Door:
         if self._listener.fileno() >= 0:
             self.stop_listening()
         if self._control is not None:
+            with contextlib.suppress(OSError):  # it was killed
+                self._control.send(json.dumps({"type": END}).encode())
             self._control.shutdown(socket.SHUT_WR)
         if self._thread is not None and self._thread.ident is not None:
             self._thread.join(PATIENCE_S)

@@ -207,7 +207,12 @@ class Sampling:
         return found, process.pid, out
 
     def end(self) -> Sampled:
-        """Close the socket; the file when the sampler has ended."""
+        """End it as the session does; the file when the sampler has ended."""
+        self.send(layout.SEND_END, 0, 0)
+        return self.ended()
+
+    def ended(self) -> Sampled:
+        """Close the socket, as a session that is killed does; the file when the sampler has ended."""
         self._listener.close()
         self.control.close()
         out, complaint = self.process.communicate(timeout=PATIENCE_S)

@@ -334,6 +334,7 @@ def test_a_full_disk_keeps_what_is_there(owner, tmp_path: Path) -> None:
                 await_consumed(area)
             if number == 200:
                 await_sample(one)
+        one.send(layout.SEND_END, 0, 0)
         one.control.close()
         out, _ = one.process.communicate(timeout=PATIENCE_S)
         one.kill()

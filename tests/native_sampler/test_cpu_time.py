@@ -155,3 +155,17 @@ def test_thinning_keeps_the_sum_of_each_kind(tmp_path: Path) -> None:
     told = ran(tmp_path, "thinned")
     assert told[0::2] == told[1::2]
     assert all(told)
+
+
+def test_a_killed_session_leaves_the_sampler_to_the_end_of_the_program(
+    sampling: Callable[..., Sampling], plain: Path
+) -> None:
+    one = sampling()
+    process = one.start(str(plain), "moves", "900")
+    one.control.close()
+    process.communicate(timeout=PATIENCE_S)
+    found = one.ended()
+
+    check(found)
+    check_sums(found)
+    assert abs(sum_ns(found.of(process.pid, sampled.CPU)) - 900e6) < 45e6

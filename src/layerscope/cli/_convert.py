@@ -1,6 +1,7 @@
 """Convert the raw files of a recording into tables while they grow (internal).
 
-Started beside the program; standard input closes when the recording is complete. Prints one line of JSON.
+Started beside the program. On standard input the session says that the recording is complete; where it was killed,
+standard input closes when the drainer has ended. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from layerscope.cli._conversion import RunConversion
@@ -41,26 +42,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Convert until standard input closes, then finish."""
+    """Convert until the recording is complete, then finish."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    conversion = convert_while_growing(arguments.raw, arguments.tables, arguments.run_id)
+    from layerscope.cli._open import growing
+
+    with growing(arguments.raw):
+        conversion = convert_while_growing(arguments.raw, arguments.tables, arguments.run_id)
     decoders = [process.decoder for process in conversion.processes.values()]
-    print(
-        json.dumps(
-            {
-                "cpu_ns": time.process_time_ns(),
-                "rows": conversion.rows,
-                "tables": str(conversion.tables),
-                "records": sum(decoder.records for decoder in decoders),
-                "dropped": sum(loss.lost for decoder in decoders for loss in decoder.losses),
-                "agent_cpu_ns": sum(decoder.final.get("agent_cpu_ns", 0) for decoder in decoders),
-                "backward": sum(process.backward for process in conversion.processes.values()),
-                "thinned": conversion.parts.most_weight,
-                "sampled": conversion.stacks.counts(),
-            }
-        )
-    )
+    answer = {
+        "cpu_ns": time.process_time_ns(),
+        "rows": conversion.rows,
+        "tables": str(conversion.tables),
+        "records": sum(decoder.records for decoder in decoders),
+        "dropped": sum(loss.lost for decoder in decoders for loss in decoder.losses),
+        "agent_cpu_ns": sum(decoder.final.get("agent_cpu_ns", 0) for decoder in decoders),
+        "backward": sum(process.backward for process in conversion.processes.values()),
+        "thinned": conversion.parts.most_weight,
+        "sampled": conversion.stacks.counts(),
+    }
+    with contextlib.suppress(OSError):  # nobody reads it when the session was killed
+        os.write(1, json.dumps(answer).encode())
     return 0
 
 
@@ -71,26 +73,37 @@ def convert_while_growing(raw: Path, tables: Path, run_id: str) -> RunConversion
     from layerscope.cli._conversion import RunConversion
     from layerscope.cli._open import cached_tables, convert_into, mark_complete, remove_tables
     from layerscope.collect import spool
-    from layerscope.collect.raw_json import read_options, read_session
+    from layerscope.collect.raw_json import read_options
     from layerscope.host import cgroup
 
     limits = cgroup.facts()
+    session = None
     conversion = RunConversion(raw, tables, memory_bytes=limits.memory_most_bytes)
     try:
         if not is_small(limits) and not read_options(raw).get(spool.LATE):
             _follow(conversion)
-        select.select([sys.stdin], [], [])
-        conversion.finish(read_session(raw), keeps_within_size=True)
+        session = _end_of_session(raw)
+        conversion.finish(session, keeps_within_size=True)
         mark_complete(tables, raw, conversion.rows)
         return conversion
     except OSError:
         remove_tables(tables)
-    select.select([sys.stdin], [], [])
+    session = _end_of_session(raw) if session is None else session
     folder = next(iter(cached_tables(run_id)))
     places.make(folder)
     places.remember(folder, tables)
-    remade: RunConversion = convert_into(raw, folder, read_session(raw))
+    remade: RunConversion = convert_into(raw, folder, session)
     return remade
+
+
+def _end_of_session(raw: Path) -> dict[str, Any]:
+    """Wait for the end of the recording; what the session left, or that it was killed."""
+    from layerscope.cli._open import unfinished
+    from layerscope.collect.raw_json import read_session
+
+    has_said_so = os.read(sys.stdin.fileno(), 1)
+    session = read_session(raw)
+    return session if session or has_said_so else {"problems": [unfinished()]}
 
 
 def is_small(limits: Cgroup) -> bool:

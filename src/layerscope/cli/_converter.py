@@ -14,6 +14,8 @@ from layerscope.model.layers import OPERATORS
 from layerscope.store.run import Run
 
 NOT_CONVERTED = "not_converted"
+# What it reads when the session has come to its end; where nothing comes, the session was killed.
+THE_END = b"end\n"
 _LATER = "the raw files are kept: any `layerscope table` converts them again"
 
 
@@ -22,7 +24,12 @@ def start_converter(recording: Run, session: Recorder) -> subprocess.Popen[bytes
     command = own_command("layerscope", "_convert", str(recording.raw), str(recording.path), recording.info.run_id)
     log = open_log(recording.raw, "converter")
     try:
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, process_group=0)
+        converter = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, process_group=0
+        )
+        # It waits for this to close where the session is killed, and the drainer goes on.
+        session.link.kept_open = converter.stdin.fileno() if converter.stdin else None
+        return converter
     except OSError as error:
         session.problems.append(_problem(f"the converter could not be started ({error.strerror})"))
         return None
@@ -38,7 +45,7 @@ def converted(converter: subprocess.Popen[bytes] | None, session: Recorder) -> d
     nothing = {"rows": {}, "tables": "", "sampled": sampled, **dict.fromkeys(numbers, 0)}
     if converter is None:
         return nothing
-    out, _ = converter.communicate()
+    out, _ = converter.communicate(THE_END)
     try:
         told: dict[str, Any] = json.loads(out)
     except ValueError:

@@ -53,7 +53,7 @@ def _opened(path: Path) -> Run:
     _note_where_it_is(run)
     if run.is_joined:
         run.info = joined_info(run, session_lives)
-    if run.info.state == "running" and (run.is_joined or session_lives(run)):
+    if run.info.state == "running" and (run.is_joined or session_lives(run) or is_growing(run.raw)):
         return _convert_snapshot(run)
     if run.info.state == "running":
         run.info.state = "killed"
@@ -123,7 +123,7 @@ def convert(run: Run, damage: Sequence[str] = ()) -> Path:
     """
     session = _session(run)
     if run.info.state == "killed" and not session:
-        session = {"problems": [_unfinished()]}
+        session = {"problems": [unfinished()]}
     if damage:
         session = {**session, "problems": [*session.get("problems", []), _made_again(damage[0])]}
     return _convert_into_first((run.path, *cached_tables(run.info.run_id)), run, session)
@@ -229,6 +229,35 @@ def session_lives(run: Run) -> bool:
     return b"layerscope" in words and run.info.host.get("name") == os.uname().nodename
 
 
+@contextlib.contextmanager
+def growing(raw: Path) -> Iterator[None]:
+    """While it is made into tables by a converter, whose session may be killed meanwhile."""
+    folder = -1
+    with contextlib.suppress(OSError):  # a file system without locks: then only the session says so
+        folder = os.open(raw, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        yield
+    finally:
+        if folder >= 0:
+            os.close(folder)
+
+
+def is_growing(raw: Path) -> bool:
+    """Whether a converter is at work on `raw`."""
+    try:
+        folder = os.open(raw, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    finally:
+        os.close(folder)
+    return False
+
+
 def _convert_snapshot(run: Run) -> Run:
     """A recording that still grows: what is there now, in the cache, made anew at each opening."""
     session = _session(run) if run.is_joined else {}
@@ -256,7 +285,8 @@ def _made_again(damage: str) -> dict[str, str]:
     }
 
 
-def _unfinished() -> dict[str, str]:
+def unfinished() -> dict[str, str]:
+    """What to say of a recording that ends where the session was killed."""
     return {
         "layer": OPERATORS,
         "code": "session_killed",

@@ -3,7 +3,7 @@
 It runs at normal priority and does nothing else: it copies, seals, counts. (At nice 19 beside two
 busy cores a drainer loses most of what it should take.) The session hands it every memfd that the
 program's processes give away, and takes over when it dies: a second drainer gets the same memory
-and goes on where `consumed` says.
+and goes on where `consumed` says. A drainer whose session was killed goes on to the end of the program.
 
 usage: python -m layerscope.collect.drainer CONTROL_FD RAW_FOLDER
 """
@@ -29,10 +29,12 @@ import numpy as np
 from layerscope.collect import layout, spool
 from layerscope.collect.agent import clock_reading
 from layerscope.collect.layers import counters
-from layerscope.collect.raw_json import read_options
+from layerscope.collect.link import END
+from layerscope.collect.raw_json import SESSION, read_options
 from layerscope.collect.sums import Totals
 from layerscope.collect.windows import Steering
 from layerscope.host.clock import ahead_ns, monotonic_clock
+from layerscope.model.layers import OPERATORS
 from layerscope.model.secrets import mask
 
 # A ring holds 97,792 records: at 1.2 M operators a second, the most one thread was seen to make, 81 ms.
@@ -180,10 +182,12 @@ class Process:
 
 
 class Drainer:
-    """Takes memory from the control socket and empties it until the socket closes."""
+    """Takes memory from the control socket and empties it until the session says that this is the end."""
 
     def __init__(self, control: socket.socket, raw: Path) -> None:
         self.control = control
+        self.is_over = False
+        self.is_orphan = False  # the session was killed
         self.raw = raw
         self.processes: dict[tuple[int, int], Process] = {}
         self.main: Process | None = None
@@ -200,15 +204,13 @@ class Drainer:
         self._keep_reserve()
 
     def run(self) -> None:
-        """Poll until the session closes the control socket, then take everything once more."""
+        """Poll to the end of the session or, when that is killed, of the program; then take everything once more."""
         next_knot = 0.0
-        open_for_business = True
-        while open_for_business:
-            self.control.settimeout(POLL_S)
-            open_for_business = self._receive()
+        while not self.is_over:
+            self._listen()
             self.windows.advance(self.processes.values())
             now = time.monotonic()
-            at_knot = now >= next_knot or not open_for_business
+            at_knot = now >= next_knot or self.is_over
             if at_knot:
                 next_knot = now + KNOT_S
                 if self.is_full or self.fresh_bytes > spool.segment_bytes(self.options) / 4:
@@ -216,11 +218,35 @@ class Drainer:
             for key, process in list(self.processes.items()):
                 gone = at_knot and process.is_gone()
                 self._drain(process, at_knot)
-                if gone and open_for_business and self._finish(process):
+                if gone and not self.is_over and self._finish(process):
                     self._forget(key, process)
         self._release_reserve()
         for process in self.processes.values():
             self._finish(process)
+        if self.is_orphan:
+            self._leave_word()
+
+    def _listen(self) -> None:
+        """Take what the session sends, for the time of a poll."""
+        if self.is_orphan:
+            time.sleep(POLL_S)
+            self.is_over = self.main is None or self.main.is_gone()
+            return
+        self.control.settimeout(POLL_S)
+        self.is_orphan = not self._receive() and not self.is_over
+
+    def _leave_word(self) -> None:
+        """Say in the place of the session how it ended."""
+        what = "layerscope itself was killed before the program ended; its other processes went on"
+        problem = {
+            "layer": OPERATORS,
+            "code": "session_killed",
+            "what": what,
+            "remedy": "let layerscope run to the end of the program",
+            "lost": "threads and processes that began after that moment, and how the program ended",
+        }
+        with contextlib.suppress(OSError):
+            (self.raw / SESSION).write_text(json.dumps({"problems": [problem]}))
 
     def _keep_reserve(self) -> None:
         """Hold back some space, so that a full disk still takes the account of what was lost."""
@@ -232,7 +258,7 @@ class Drainer:
             (self.raw / RESERVE).unlink()
 
     def _receive(self) -> bool:
-        """Everything that waits on the control socket. False: the session has closed it."""
+        """Everything that waits on the control socket. False: nothing more will come."""
         while True:
             try:
                 data, fds, _, _ = socket.recv_fds(self.control, 4096, 1)
@@ -250,6 +276,9 @@ class Drainer:
             self.control.settimeout(0)
 
     def _register(self, message: dict[str, Any], fd: int) -> None:
+        self.is_over |= message["type"] == END
+        if message["type"] == END:
+            return
         if message["type"] == "main":
             self.windows.start_ns = message["start_ns"]
             self.main = self._begin((message["pid"], 0), message["pid"], message["start_ns"])
@@ -442,7 +471,8 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     raw = Path(sys.argv[2])
     Drainer(control, raw).run()
-    print(json.dumps({"cpu_ns": time.process_time_ns()}))
+    with contextlib.suppress(OSError):  # nobody reads it when the session was killed
+        os.write(1, json.dumps({"cpu_ns": time.process_time_ns()}).encode())
 
 
 if __name__ == "__main__":

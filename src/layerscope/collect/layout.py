@@ -87,5 +87,5 @@ NAMES = np.dtype(
     }
 )
 
-SEND_PROCESS, SEND_RING, SEND_NAMES, SEND_SAMPLES = 1, 2, 3, 4
+SEND_PROCESS, SEND_RING, SEND_NAMES, SEND_SAMPLES, SEND_END = 1, 2, 3, 4, 5
 MESSAGE = struct.Struct("<IIiIQ")  # magic, type, pid, index, process_start

@@ -20,12 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from layerscope.collect.layout import SEND_RING
+from layerscope.collect.restarts import Restarts
 from layerscope.model.events import Problem
 
 # The drainer takes everything once more when the program has ended; a stopped one must not keep the prompt.
 _PATIENCE_S = 10.0
-_MOST_DRAINERS = 3
+# At the end so many more are tried before the session takes the rest by itself.
+_MORE_AT_THE_END = 1
 _FLUSH_POLL_S = 0.01
+# The type of the last message to a drainer. A socket that ends without it means that we were killed.
+END = "end"
 # Of the header of a ring, as collect/layout.py has it: `published` to `consumed`.
 _COUNTS = struct.Struct("<Q56xQ")
 _COUNTS_OFFSET = 64
@@ -70,7 +74,11 @@ class DrainerLink:
         self.raw = raw
         self.drainers = 0
         self.cpu_ns = 0
+        # Inherited by every drainer: its other end closes when we and the drainer have ended.
+        self.kept_open: int | None = None
         self._problems = problems
+        self._restarts = Restarts()
+        self._was_started = False
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._main: Message = {}
@@ -83,20 +91,24 @@ class DrainerLink:
     def start(self) -> None:
         """Start a drainer and queue all that is known for it: nothing for the first, everything for a later one."""
         with self._lock:
+            self._was_started = True
+            self._restarts.note_start()
             if self._control is not None:
                 self._control.close()
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            inherited = [theirs.fileno()] if self.kept_open is None else [theirs.fileno(), self.kept_open]
             command = own_command("layerscope.collect.drainer", str(theirs.fileno()), self._folder())
             log = open_log(self.raw, "drainer")
             try:
                 self._process = subprocess.Popen(
-                    command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    command, pass_fds=inherited, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                     stderr=log, process_group=0,
                 )  # fmt: skip
             except OSError as error:
                 self._process, self._control = None, None
                 ours.close()
-                self._say("no_drainer", f"the drainer could not be started ({error.strerror}): nothing was recorded")
+                what = f"a drainer could not be started ({error.strerror})"
+                self._say("no_drainer", what, "raise ulimit -u", "what did not fit into the rings, as `gaps` counts it")
                 return
             finally:
                 theirs.close()
@@ -105,8 +117,12 @@ class DrainerLink:
             ours.setblocking(False)
             self._control = ours
             self.drainers += 1
-            everything = [pair for handed in self._kept.values() for pair in handed]
-            self._untold = collections.deque(([(self._main, -1)] if self._main else []) + everything)
+            self._untold = collections.deque(self._everything())
+
+    def _everything(self) -> list[tuple[Message, int]]:
+        """All that a drainer must know, in order."""
+        handed = [pair for pairs in self._kept.values() for pair in pairs]
+        return [(self._main, -1), *handed] if self._main else handed
 
     def _folder(self) -> str:
         """Where the raw files lie: not by a link in the recording, whose file system may go away."""
@@ -157,8 +173,7 @@ class DrainerLink:
     def flush(self, patience_s: float) -> bool:
         """Wait until the drainer has taken what the rings hold now; False when it did not in that time."""
         with self._lock:
-            rings = [fd for handed in self._kept.values() for message, fd in handed if message["type"] == SEND_RING]
-            ends = {fd: ring_counts(fd)[0] for fd in rings}
+            ends = {fd: ring_counts(fd)[0] for fd in self._rings()}
         give_up = time.monotonic() + patience_s
         while ends and time.monotonic() < give_up:
             with self._lock:
@@ -169,34 +184,35 @@ class DrainerLink:
         return not ends
 
     def watch(self) -> None:
-        """Replace a drainer that has ended."""
+        """Replace a drainer that has ended, at once as long as that does not happen again and again."""
         with self._lock:
-            if self._process is None or self._process.poll() is None or self.drainers >= _MOST_DRAINERS:
+            lives = self._process is not None and self._process.poll() is None
+            if lives or not self._was_started or not self._restarts.may_start():
                 return
-            self._restarted(f"ended in the middle of the run (status {self._process.returncode})")
+            self._restarted("ended in the middle of the run")
         self.pump()
 
-    def _restarted(self, what: str) -> None:
-        if self._process is not None and self._process.stdout is not None:
-            self._process.stdout.close()
-        self._say(
-            "drainer_restarted", f"the drainer {what}",
-            "nothing to do: another one went on; `gaps` counts what did not fit into the rings meanwhile", "",
-        )  # fmt: skip
+    def _restarted(self, how: str) -> None:
+        if self._process is not None:
+            what = self._restarts.note_end("the drainer", f"{how} (status {self._process.returncode})")
+            remedy = "nothing to do: another one went on; `gaps` counts what did not fit into the rings meanwhile"
+            self._say("drainer_restarted", what, remedy, "")
+            if self._process.stdout is not None:
+                self._process.stdout.close()
         self.start()
 
     def end(self) -> None:
-        """Let the drainer take the rest. One that is gone or does not answer is replaced for that."""
-        self.watch()
-        while self._process is not None:
-            if self._finished():
+        """Let the drainer take the rest. One that is gone or does not answer is replaced, at last by ourselves."""
+        more = _MORE_AT_THE_END
+        while self._was_started and not self._finished():
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
+            if not more:
+                self._drain_here()
                 break
-            self._process.kill()
-            self._process.wait()
-            if self.drainers >= _MOST_DRAINERS:
-                self._say("drainer_lost", "no drainer came to its end: the last poll is missing")
-                break
-            self._restarted(f"did not answer for {_PATIENCE_S:.0f} s at the end")
+            more -= 1
+            self._restarted("did not come to its end")
         if self._control is not None:
             self._control.close()
         for handed in self._kept.values():
@@ -206,22 +222,48 @@ class DrainerLink:
 
     def _finished(self) -> bool:
         """Whether the drainer took everything and said what that cost."""
-        assert self._process is not None
+        if self._process is None:
+            return False
         try:
             if self._control is not None:
                 self._control.settimeout(_PATIENCE_S)
-                while self._untold:
-                    message, fd = self._untold.popleft()
-                    socket.send_fds(self._control, [json.dumps(message).encode()], [fd] if fd >= 0 else [])
-                self._control.shutdown(socket.SHUT_WR)
+                _send_all(self._control, self._untold)
             out, _ = self._process.communicate(timeout=_PATIENCE_S)
             self.cpu_ns += int(json.loads(out)["cpu_ns"])
         except (OSError, subprocess.TimeoutExpired, ValueError, KeyError):
             return False
         return True
 
-    def _say(
-        self, code: str, what: str, remedy: str = "record again; the drainer must not be stopped or killed",
-        lost: str = "up to 0.2 s at the end",
-    ) -> None:  # fmt: skip
+    def _drain_here(self) -> None:
+        """Be the drainer for the rest: no other one lived long enough."""
+        from layerscope.collect.drainer import Drainer
+
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        everything = collections.deque(self._everything())
+        with ours, theirs:
+            sender = threading.Thread(target=_send_all, args=(ours, everything), daemon=True)
+            sender.start()
+            try:
+                Drainer(theirs, Path(self._folder())).run()
+            except (OSError, ValueError) as error:
+                left = sum(published - taken for published, taken in map(ring_counts, self._rings()))
+                what = f"no drainer came to its end ({error})"
+                self._say("drainer_lost", what, "record again", f"{left:,} records that were still in the rings")
+            sender.join()
+
+    def _rings(self) -> list[int]:
+        return [fd for handed in self._kept.values() for message, fd in handed if message["type"] == SEND_RING]
+
+    def _say(self, code: str, what: str, remedy: str, lost: str) -> None:
+        """A problem; it takes the place of an earlier one of the same kind."""
+        self._problems[:] = [problem for problem in self._problems if problem.code != code]
         self._problems.append(Problem("operators", code, what, remedy, lost))
+
+
+def _send_all(control: socket.socket, messages: collections.deque[tuple[Message, int]]) -> None:
+    """Send these, and that it was all."""
+    while messages:
+        message, fd = messages.popleft()
+        socket.send_fds(control, [json.dumps(message).encode()], [fd] if fd >= 0 else [])
+    control.send(json.dumps({"type": END}).encode())
+    control.shutdown(socket.SHUT_WR)

@@ -20,9 +20,10 @@ import threading
 from pathlib import Path
 
 from layerscope.collect.agent import LIBRARY
-from layerscope.collect.layout import MESSAGE, MESSAGE_MAGIC
+from layerscope.collect.layout import MESSAGE, MESSAGE_MAGIC, SEND_END
 from layerscope.collect.link import Message, open_log
 from layerscope.collect.raw_json import read_options
+from layerscope.collect.restarts import Restarts
 from layerscope.collect.spool import stacks_bytes
 from layerscope.model.events import Problem
 from layerscope.model.layers import STACKS
@@ -35,7 +36,6 @@ _CHECK_S = 10.0
 _FEWEST_FILES = 64
 # At the end it reads all that is left; a stopped one must not keep the prompt.
 _PATIENCE_S = 10.0
-_MOST_SAMPLERS = 3
 # The message that names the program; of the others, what layout.SEND_SAMPLES says.
 _MAIN = 0
 _ALLOW = (
@@ -68,6 +68,7 @@ class Sampler:
         self.samplers = 0
         self.uses_timers = False
         self._problems = problems
+        self._restarts = Restarts()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._resolved = ""
@@ -116,6 +117,7 @@ class Sampler:
     def _begin(self) -> bool:
         """Start a sampler and queue all that is known for it: nothing for the first, everything for a later one."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._restarts.note_start()
         words = [theirs.fileno(), self._resolved, self.hz, stacks_bytes(read_options(self.raw)), self.samplers]
         log = open_log(self.raw, "sampler")
         try:
@@ -196,14 +198,16 @@ class Sampler:
     def watch(self) -> None:
         """Replace a sampler that has ended. Call it every second or so, and when a child has ended."""
         with self._lock:
-            if self._process is None or self._process.poll() is None or self.samplers >= _MOST_SAMPLERS:
+            if self._process is None or self._process.poll() is None or not self._restarts.may_start():
                 return
-            what = f"the sampler of stacks ended in the middle of the run (status {self._process.returncode})"
+            how = f"ended in the middle of the run (status {self._process.returncode})"
+            what = self._restarts.note_end("the sampler of stacks", how)
             if self._process.stdout is not None:
                 self._process.stdout.close()
             self._hang_up()
             remedy = "nothing to do: another one went on; `gaps` has the time between"
             lost = "stacks and waits of that time, and of up to a quarter of a second before"
+            self._problems[:] = [known for known in self._problems if known.code != "sampler_restarted"]
             self._problems.append(Problem(STACKS, "sampler_restarted", what, remedy, lost))
             self._begin()
         self.pump()
@@ -228,6 +232,7 @@ class Sampler:
             packed, fd = self._untold.popleft()
             socket.send_fds(self._control, [packed], [fd] if fd >= 0 else [])
         if self._control is not None:
+            self._control.send(MESSAGE.pack(MESSAGE_MAGIC, SEND_END, 0, 0, 0))
             # Not closed: with something in it that was not read, the other end would lose what was sent.
             self._control.shutdown(socket.SHUT_WR)
 
