@@ -264,3 +264,38 @@ def test_an_alarm_that_was_set_before_is_the_programs(differential: Differential
 
     assert differential.run([*before, *command]).status == -signal.SIGALRM
     assert differential.run([*before, *differential.recorder(), *command]).status == -signal.SIGALRM
+
+
+# Sent at that moment to the group and to the session, and how often the program has to hear of it.
+STARTING = [
+    (signal.SIGTERM, "killpg", -signal.SIGTERM),
+    (signal.SIGINT, "killpg", -signal.SIGINT),
+    (signal.SIGTERM, "kill", -signal.SIGTERM),
+    (signal.SIGWINCH, "killpg", 0),
+]
+
+
+@pytest.mark.parametrize(("number", "sent_by", "status"), STARTING)
+def test_a_signal_that_comes_while_the_program_starts(
+    number: signal.Signals, sent_by: str, status: int, differential: Differential
+) -> None:
+    """Between the fork of the witness and that of the program: the group has it, the program does not exist yet."""
+    script = Path(differential.layerscope[-1])
+    start, _, end = script.read_text().partition("from layerscope.cli")
+    patch = f"""
+import os
+from layerscope.collect.program import Witness
+begins = Witness.start
+def start(self):
+    begins(self)
+    os.{sent_by}({"0" if sent_by == "killpg" else "os.getpid()"}, {int(number)})
+Witness.start = start
+"""
+    script.write_text(f"{start}{patch}from layerscope.cli{end}")
+
+    done = subprocess.run(
+        [*differential.recorder(), "sh", "-c", "sleep 1; echo done"], cwd=differential.work, capture_output=True,
+        env=environment(), timeout=PATIENCE_S, process_group=0, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout) == (status, b"" if status else b"done\n"), done.stderr

@@ -20,7 +20,7 @@ import signal
 import struct
 import subprocess
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, replace
 from typing import NoReturn
 
@@ -36,7 +36,7 @@ FORWARDED = frozenset(signal.valid_signals()) - _OURS
 WATCHED = FORWARDED | {signal.SIGCHLD}
 _PATIENCE_S = 1.0
 _ANSWER_MS = 200
-_ANSWER_BYTES = 16  # a bit for each of the signals 1 to 64
+_SET_BYTES = 16  # a bit for each of the signals 1 to 64
 _USAGE = struct.Struct("<9q")
 # getrusage(2): blocks of storage are counted in units of this size, whatever its device has.
 _BLOCK_BYTES = 512
@@ -84,7 +84,8 @@ class Program:
         self._children_ignored = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
         self._mask: set[int] = set()
         self._witness = Witness()
-        self._at_exec = mmap.mmap(-1, _USAGE.size)  # shared with the child
+        # Shared with the child: what it had used before its exec, and the signals that it got instead of us.
+        self._at_exec = mmap.mmap(-1, _USAGE.size + _SET_BYTES)
         if self._children_ignored:
             # With SIGCHLD ignored nobody can wait for a child: neither we for the program nor for our own.
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -100,6 +101,7 @@ class Program:
         self._witness.start()
         try:
             self.pid = self._spawn(self.command)
+            self._drop_what_it_has()
             self._let_go_of_streams()
         except OSError as error:
             self.release()
@@ -115,7 +117,7 @@ class Program:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads; ours only run NumPy's
             try:
-                child = subprocess.Popen(command, env=self._environment, close_fds=False, preexec_fn=self._before_exec)
+                child = subprocess.Popen(command, env=self._environment, close_fds=False, preexec_fn=self._as_child)
             except OSError as error:
                 path = shutil.which(command[0])
                 if error.errno != errno.ENOEXEC or path is None or _is_binary(path):
@@ -124,18 +126,36 @@ class Program:
         child.returncode = 0  # it is ours to wait for: the object must not
         return child.pid
 
+    def _as_child(self) -> None:
+        """What the child does before its exec. Signals are still blocked."""
+        missed = _pending(os.getppid()) & ~_bits(signal.sigpending())
+        self._at_exec[_USAGE.size :] = missed.to_bytes(_SET_BYTES, "little")
+        for number in FORWARDED:
+            if missed >> number & 1:
+                os.kill(os.getpid(), number)
+        self._before_exec()
+
+    def _drop_what_it_has(self) -> None:
+        """Signals that came before the fork the child has sent to itself: they must not come twice."""
+        missed = int.from_bytes(self._at_exec[_USAGE.size :], "little")
+        for number in FORWARDED:
+            if missed >> number & 1 and (came := signal.sigtimedwait({number}, 0)) is not None:
+                self._witness.saw(came)
+
     def _before_exec(self) -> None:
         for number, stream in self.streams.items():
             os.dup2(stream, number)
         resource.setrlimit(resource.RLIMIT_NOFILE, self._descriptors)
         if self._children_ignored:
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        if callable(signal.getsignal(signal.SIGINT)):  # Python's own, which would only remember that it came
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-        self._at_exec[:] = _USAGE.pack(*astuple(Usage.of(resource.getrusage(resource.RUSAGE_SELF))))
+        self._at_exec[: _USAGE.size] = _USAGE.pack(*astuple(Usage.of(resource.getrusage(resource.RUSAGE_SELF))))
 
     def own_usage(self, whole: resource.struct_rusage) -> Usage:
         """What the program used of this, which the system counts from our fork on: as a copy of us it was large."""
-        used, before = Usage.of(whole), Usage(*_USAGE.unpack(self._at_exec))
+        used, before = Usage.of(whole), Usage(*_USAGE.unpack(self._at_exec[: _USAGE.size]))
         is_larger = used.max_rss_bytes > before.max_rss_bytes + _GROWS_BYTES
         grown = Usage(*(max(now - then, 0) for now, then in zip(astuple(used), astuple(before), strict=True)))
         return replace(grown, max_rss_bytes=used.max_rss_bytes if is_larger else 0)
@@ -161,6 +181,21 @@ class Program:
         while signal.sigtimedwait(FORWARDED, 0) is not None:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+
+def _bits(signals: Iterable[int]) -> int:
+    return sum(1 << number for number in set(signals))
+
+
+def _pending(pid: int) -> int:
+    """A bit for each signal to be forwarded that waits for `pid`; none where the system does not say."""
+    waiting = 0
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as status:
+        for line in status:
+            name, _, value = line.partition(":")
+            if name in ("SigPnd", "ShdPnd"):
+                waiting |= int(value, 16) << 1  # its lowest bit is signal 1
+    return waiting & _bits(FORWARDED)
 
 
 def become(command: list[str]) -> NoReturn:
@@ -221,7 +256,7 @@ class Witness:
             poll.register(self._answer, select.POLLIN)
             if not poll.poll(_ANSWER_MS):
                 raise TimeoutError
-            self._seen |= int.from_bytes(os.read(self._answer, _ANSWER_BYTES), "little")
+            self._seen |= int.from_bytes(os.read(self._answer, _SET_BYTES), "little")
         except OSError:
             return came.si_code > 0  # it is gone: a guess; what the kernel sends by itself mostly goes to groups
         # It may have told us of one already that we have not come to.
@@ -258,7 +293,7 @@ def _be_witness(question: int, reply: int) -> None:
             came = 0
             while (one := signal.sigtimedwait(signal.valid_signals(), 0)) is not None:
                 came |= 1 << one.si_signo
-            os.write(reply, came.to_bytes(_ANSWER_BYTES, "little"))
+            os.write(reply, came.to_bytes(_SET_BYTES, "little"))
     finally:
         os._exit(0)
 
