@@ -8,6 +8,16 @@ LayerscopeError          status 125
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The name among `known` that somebody who typed `word` may have meant, as a question; empty if none is near."""
+    import difflib  # only where somebody mistyped
+
+    near = difflib.get_close_matches(word.casefold(), known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
 
 class LayerscopeError(Exception):
     """A failure of layerscope itself: what happened, what is kept, the remedy, in one sentence."""

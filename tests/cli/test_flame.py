@@ -108,7 +108,7 @@ def test_every_option_reaches_the_picture(folder: Path, capsys: pytest.CaptureFi
     [
         (
             ["--kind", "gpu"],
-            "there is no kind 'gpu'. The kinds are cpu, offcpu, wall, operators, primitives, pagefaults",
+            "there is no kind 'gpu'. Did you mean 'cpu'? The kinds are cpu, offcpu, wall, operators, primitives, pagef",
         ),
         (["--by", "core"], "a flame graph cannot be shown by 'core'. Possible here: thread, process, rank"),
         (["--layers", "cobol"], "there is no layer of frames 'cobol'. They are python, modules, "),
@@ -160,7 +160,7 @@ def test_losses_are_said_first(folder: Path, capsys: pytest.CaptureFixture[str])
 
     assert cli.main(["flame", "lossy"]) == 0
     printed = capsys.readouterr().err
-    assert "Not recorded: 12 threads, because threads were missed; wait less." in printed
+    assert "Not everything was recorded (stacks): `layerscope summary` says why." in printed
     assert "Lost: 1,204 records" in printed
     assert len(asked(capsys, "lossy")["problems"]) == 2
 

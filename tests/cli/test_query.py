@@ -57,7 +57,7 @@ def test_times_are_for_people_in_text(capsys: pytest.CaptureFixture[str]) -> Non
     assert cli.main(["query", "SELECT name, start_ns, dur_ns, 5 AS x_bytes, 0.5 AS a_share FROM spans", "--top=3"]) == 0
 
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Not recorded: ranges, because nobody marked any; mark some."
+    assert lines[0] == "Not everything was recorded (ranges): `layerscope summary` says why."
     assert [" ".join(line.split()) for line in lines[1:]] == [
         "name start_ns dur_ns x_bytes a_share",
         "op0 0.000000 s 0 ns 5 bytes 50.0 %",
@@ -73,7 +73,7 @@ def test_comma_separated_values_are_all_rows_as_they_are(capsys: pytest.CaptureF
     printed = capsys.readouterr()
     assert printed.out.splitlines()[:2] == ["span,dur_ns", "59,59000"]
     assert len(printed.out.splitlines()) == 61
-    assert printed.err == "layerscope: Not recorded: ranges, because nobody marked any; mark some.\n"
+    assert printed.err == "layerscope: Not everything was recorded (ranges): `layerscope summary` says why.\n"
 
 
 @pytest.mark.parametrize(

@@ -393,10 +393,10 @@ def test_layers_can_be_left_out(native_agent: Path, program_python: str, tmp_pat
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--layers", "+nothing"], "there is no layer nothing"),
+        (["--layers", "+module"], "there is no layer 'module'. Did you mean 'modules'? The layers are operators, "),
         (["--layers", "modules,+mkl"], "either all names have a sign or none"),
-        (["--layers", "modules"], "operators cannot be left out"),
-        (["--without", "counters"], "counters cannot be left out"),
+        (["--layers=-operators"], "operators are always recorded and cannot be left out"),
+        (["--without", "counters"], "counters are always recorded and cannot be left out"),
         (["--layers", "+verbose", "--without", "primitives"], "Leave out one of the two"),
     ],
 )

@@ -67,17 +67,28 @@ def test_the_recording_may_stand_before_or_after_and_without_its_suffix(
 
 
 def test_the_next_command_is_about_the_same_recording(capsys: pytest.CaptureFixture[str]) -> None:
-    cli.main(["table", "train", "spans"])
-
-    assert capsys.readouterr().err == "Next: layerscope table train steps\n"
-    cli.main(["table", "train", "primitives"])
-    assert capsys.readouterr().err == "Next: layerscope table train primitives --by shape\n"
-
-
-def test_the_next_command_is_not_the_same_again(capsys: pytest.CaptureFixture[str]) -> None:
-    cli.main(["table", "train", "primitives", "--by", "shape"])
+    cli.main(["table", "train", "operators"])
 
     assert capsys.readouterr().err == "Next: layerscope table train spans\n"
+
+
+@pytest.mark.parametrize("table", ["spans", "primitives", "functions"])
+def test_the_next_command_shows_something(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """This recording has neither steps nor primitives nor samples."""
+    cli.main(["table", "train", table])
+
+    assert capsys.readouterr().err == "Next: layerscope summary train\n"
+
+
+def test_the_next_command_is_not_the_same_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recording = Recording()
+    recording.add_primitive("convolution", 20, 90, None, {})
+    recording.write(folder / "network.layerscope")
+
+    cli.main(["table", "network", "primitives"])
+    assert capsys.readouterr().err == "Next: layerscope table network primitives --by shape\n"
+    cli.main(["table", "network", "primitives", "--by", "shape"])
+    assert capsys.readouterr().err == "Next: layerscope table network spans\n"
 
 
 def test_the_newest_recording_is_taken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,7 +160,7 @@ def test_where_sort_and_top_are_passed_on(capsys: pytest.CaptureFixture[str]) ->
         (["table", "operators", "--csv", "--json"], "not allowed with argument --csv"),
         (["table", "operators", "--colour"], "unrecognized arguments: --colour. See layerscope table --help"),
         (["table", "operators", "--qui"], "unrecognized arguments: --qui"),
-        (["tabel"], "there is no command 'tabel'. The commands are "),
+        (["tabel"], "there is no command 'tabel'. Did you mean 'table'? The commands are "),
         (["os"], "there is no command 'os'. The commands are "),
         (["_open"], "there is no command '_open'. The commands are "),
         (["--colour"], "unrecognized arguments: --colour. See layerscope --help"),

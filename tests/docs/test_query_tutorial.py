@@ -41,7 +41,7 @@ def test_the_tutorial_runs(
     page = (ROOT / "docs" / "query.md").read_text()
     questions = re.findall(r"^```sql\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     lines = re.findall(r"^layerscope (query.*?)(?:  #.*)?$", page, re.MULTILINE)
-    assert record(program_python, PROGRAM, tmp_path).status == 0
+    assert record(program_python, PROGRAM, tmp_path, options=()).status == 0
     (tmp_path / "recording.layerscope").rename(tmp_path / "train.layerscope")
     monkeypatch.chdir(tmp_path)
 

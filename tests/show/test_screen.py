@@ -79,6 +79,8 @@ def on_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         ["query", f'SELECT name AS "{HOSTILE}" FROM spans', "--json"],
         ["query", f'SELECT name AS "{HOSTILE}" FROM spans', "--csv"],
         ["flame", "--kind", "operators"],
+        ["summary"],
+        ["list"],
         ["export", "train", f"{HOSTILE}.json"],
         ["pack", "train", "-o", HOSTILE],
         ["table", f"./{HOSTILE}", "operators"],
@@ -95,7 +97,7 @@ def test_a_terminal_gets_nothing_that_it_would_obey_but_our_colours(command: lis
 def test_our_colours_stay_and_names_get_none(on_terminal: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    shown, _ = on_terminal("table", "operators")
+    shown, _ = on_terminal("query", "SELECT name FROM spans")
 
     assert "\x1b[1m" in shown
     assert "\\x9b31m" in shown

@@ -121,10 +121,19 @@ def test_problems_come_first_and_notes_last() -> None:
 
     lines = terminal.text(result_of(recording, "operators", top=1)).splitlines()
 
-    assert lines[0] == "Not recorded: modules, because torch is too old; update it."
-    assert lines[1].startswith("Lost: 1 record on 1 thread, because the ring of their thread was full")
+    assert lines[0].startswith("Lost: 1 record on 1 thread, because the ring of their thread was full")
+    assert lines[1] == "Not everything was recorded (modules): `layerscope summary` says why."
     assert lines[2].startswith("name ")
     assert lines[-1] == "1 more rows; --top 0 shows all."
+
+
+def test_an_empty_table_says_everything() -> None:
+    recording = Recording()
+    recording.add_problem("modules", "torch is too old", "update it", lost="modules")
+
+    lines = terminal.text(result_of(recording, "modules")).splitlines()
+
+    assert lines[0] == "Not recorded: modules, because torch is too old; update it."
 
 
 def test_a_problem_without_a_remedy_ends_after_the_reason() -> None:

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from layerscope.errors import UsageError
+from layerscope.errors import UsageError, did_you_mean
 from layerscope.model.events import Problem
 from layerscope.store.failures import first_line, unreadable
 
@@ -102,7 +103,8 @@ class Result:
         for column in self.columns:
             if column.name == name:
                 return column
-        raise UsageError(f"table {self.name} has no column {name!r}. {self.known_columns()}")
+        meant = did_you_mean(name, (column.name for column in self.columns))
+        raise UsageError(f"table {self.name} has no column {name!r}.{meant} {self.known_columns()}")
 
     def known_columns(self) -> str:
         """The columns, as the end of an error message."""
@@ -149,7 +151,10 @@ def select(result: Result, where: str | None = None, sort: str | None = None, to
     except duckdb.Error as error:
         if where is None or isinstance(error, (duckdb.IOException, duckdb.OutOfMemoryException)):
             raise unreadable("the recording", error) from error
-        raise UsageError(f"--where {where!r} cannot be used: {first_line(error)}. {result.known_columns()}") from error
+        reason = first_line(error)
+        missing = re.search('column "(.+?)" not found', reason)
+        meant = did_you_mean(missing[1], (column.name for column in result.columns)) if missing else ""
+        raise UsageError(f"--where {where!r} cannot be used: {reason}.{meant} {result.known_columns()}") from error
 
 
 def _narrowed(result: Result, where: str | None, top: int) -> Result:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import NoReturn, Protocol, cast
 
 from layerscope import __version__
-from layerscope.errors import LayerscopeError, UsageError
+from layerscope.errors import LayerscopeError, UsageError, did_you_mean
 from layerscope.places import settle_temporary
 from layerscope.show import screen
 
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _status(argv: Sequence[str] | None) -> int:
     """Run one command; its exit status, and one sentence where it fails."""
     try:
-        status = _dispatch(sys.argv[1:] if argv is None else list(argv))
+        status = _dispatch(sys.argv[1:] if argv is None else [*argv])
         sys.stdout.flush()
     except LayerscopeError as error:
         screen.tell(f"layerscope: {error}")
@@ -122,7 +122,9 @@ def _load(name: str) -> Verb:
             module = importlib.import_module(f"{__name__}.{name}")
         if hasattr(module, "configure") and hasattr(module, "run"):
             return cast(Verb, module)
-    raise UsageError(f"there is no command {name!r}. The commands are {', '.join(verbs())}")
+    raise UsageError(
+        f"there is no command {name!r}.{did_you_mean(name, verbs())} The commands are {', '.join(verbs())}"
+    )
 
 
 @contextlib.contextmanager

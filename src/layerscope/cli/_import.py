@@ -110,6 +110,7 @@ def _info(path: Path, content: Imported, key: str) -> RunInfo:
         environment=content.environment, host={"name": content.host} if content.host else {},
         started_utc=datetime.fromtimestamp(began_s, UTC).isoformat(timespec="seconds"),
         start_ns=_extent(content)[0], versions=content.versions,
+        imported_from=path.name,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from layerscope.show import screen
@@ -34,12 +34,14 @@ def is_for_machines(arguments: argparse.Namespace) -> bool:
     return bool(arguments.csv or arguments.json)
 
 
-def say_problems(problems: Iterable[Problem], arguments: argparse.Namespace, notes: Iterable[str] = ()) -> None:
+def say_problems(
+    problems: Collection[Problem], arguments: argparse.Namespace, notes: Iterable[str] = (), is_empty: bool = False
+) -> None:
     """Print on stderr what must be said beside rows that have no place for it, unless --quiet."""
     from layerscope.show import terminal
 
     if not arguments.quiet:
-        for sentence in (*map(terminal.problem_sentence, problems), *notes):
+        for sentence in (*terminal.problem_lines(problems, is_empty), *notes):
             screen.tell(f"layerscope: {sentence}")
 
 
@@ -52,6 +54,6 @@ def write(result: Result, arguments: argparse.Namespace, command: str, run: str)
         json_output.write(result, sys.stdout.buffer, command, run)
     elif arguments.csv:
         csv_output.write(result, sys.stdout)
-        say_problems(result.problems, arguments, result.sentences)
+        say_problems(result.problems, arguments, result.sentences, not result.rows)
     else:
         terminal.write(result, sys.stdout)

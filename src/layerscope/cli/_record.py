@@ -98,11 +98,12 @@ class Beside:
     def _create(self, command: list[str]) -> Run:
         """The recording, named after what the program asked for or after the program."""
         from layerscope.cli import run as recording_verb
+        from layerscope.cli._command import program_name
         from layerscope.errors import LayerscopeError
         from layerscope.model.secrets import kept_environment, mask
         from layerscope.store.run import free_name
 
-        stem = self._about["stem"] or Path(recording_verb.program_name(command)).name.removesuffix(".py") or "program"
+        stem = self._about["stem"] or Path(program_name(command)).name.removesuffix(".py") or "program"
         try:
             path = free_name(Path(self._about["folder"]), stem)
             recording = recording_verb.create(str(path), command, quiet=True)

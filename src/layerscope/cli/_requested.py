@@ -15,7 +15,7 @@ from layerscope.collect.recorder import surviving
 from layerscope.collect.sampler import HZ, MOST_HZ, Sampler
 from layerscope.collect.session import Session
 from layerscope.collect.spool import LATE
-from layerscope.errors import UsageError
+from layerscope.errors import UsageError, did_you_mean
 from layerscope.model.layers import COUNTERS, MODULES, OPERATORS, PRIMITIVES, RANGES, STACKS
 
 VERBOSE, MKL, PERF = "verbose", "mkl", "perf"
@@ -33,9 +33,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
         "--layers", metavar="LIST", default="",
-        help=f"record these layers, or with + and - these more or less: {', '.join([*_DEFAULT, *_ON_REQUEST])}",
+        help="record these layers beside operators and counters, or with + and - these more or less: "
+        f"{', '.join([*_DEFAULT, *_ON_REQUEST])}",
     )  # fmt: skip
-    parser.add_argument("--without", metavar="LIST", default="", help="do not record these layers: --layers -NAME")
+    parser.add_argument(
+        "--without", metavar="LIST", default="", help="do not record these layers, as --layers=-NAME does not"
+    )
     parser.add_argument(
         "--rate", metavar="HZ",
         help=f"how many samples of its stack are taken in a second that a thread is on a CPU (default {HZ})",
@@ -51,12 +54,13 @@ def layers_of(arguments: argparse.Namespace) -> frozenset[str]:
             f"--layers {arguments.layers}: either all names have a sign or none, such as +{VERBOSE},-{MODULES}"
         )
     chosen = set(_DEFAULT if signed or not words else map(_layer, words))
-    for word in signed:
-        (chosen.add if word[0] == "+" else chosen.discard)(_layer(word[1:]))
-    chosen -= set(map(_layer, _words(arguments.without)))
-    missing = [name for name in _ALWAYS if name not in chosen]
-    if missing:
-        raise UsageError(f"{missing[0]} cannot be left out: add them to --layers, or leave --without {missing[0]} out")
+    chosen |= {_layer(word[1:]) for word in signed if word[0] == "+"}
+    left_out = [word[1:] for word in signed if word[0] == "-"] + _words(arguments.without)
+    for name in left_out:
+        if name in _ALWAYS:
+            raise UsageError(f"{name} are always recorded and cannot be left out: all other layers belong to them")
+    chosen -= set(map(_layer, left_out))
+    chosen |= set(_ALWAYS)
     if PRIMITIVES not in chosen and VERBOSE in chosen:
         raise UsageError(f"{VERBOSE} are {PRIMITIVES} too. Leave out one of the two options")
     return frozenset(chosen)
@@ -148,5 +152,6 @@ def _words(text: str) -> list[str]:
 
 def _layer(name: str) -> str:
     if name not in (*_DEFAULT, *_ON_REQUEST):
-        raise UsageError(f"there is no layer {name}. There are {', '.join([*_DEFAULT, *_ON_REQUEST])}")
+        known = [*_DEFAULT, *_ON_REQUEST]
+        raise UsageError(f"there is no layer {name!r}.{did_you_mean(name, known)} The layers are {', '.join(known)}")
     return name

@@ -247,7 +247,7 @@ def _question(wish: Wish, here: Machine, tried: Space, times: dict[str, str]) ->
 
 def _files(program: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """What is started, and the script."""
-    from layerscope.cli.run import program_name
+    from layerscope.cli._command import program_name
 
     for word in dict.fromkeys((shutil.which(program[0]) or program[0], program_name(list(program)))):
         with suppress(OSError):
@@ -258,7 +258,7 @@ def _journal_path(wish: Wish) -> tuple[Path, bool]:
     """Where the journal is kept, and whether it goes when there is an answer."""
     if named := wish.resume or wish.journal:
         return Path(named), False
-    from layerscope.cli.run import program_name
+    from layerscope.cli._command import program_name
 
     stem = Path(program_name(list(wish.program))).name.removesuffix(".py") or "program"
     folder = Path.cwd() if os.access(Path.cwd(), os.W_OK) else places.temporary()

@@ -85,7 +85,7 @@ def _print(reader: Reader, path: Path, exported: Exported) -> None:
     from layerscope.show import terminal
     from layerscope.units import size
 
-    for sentence in (*map(terminal.problem_sentence, problems(reader)), *exported.notes):
+    for sentence in (*terminal.problem_lines(problems(reader)), *exported.notes):
         screen.tell(f"layerscope: {sentence}")
     spans = "1 span" if exported.spans == 1 else f"{exported.spans:,} spans"
     if exported.crossing:

@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerscope.errors import UsageError
+from layerscope.errors import UsageError, did_you_mean
 from layerscope.show import screen
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ def _look(arguments: argparse.Namespace) -> Look:
     from layerscope.analyse.stacks.shown import layers_called
 
     if arguments.kind not in _KINDS:
-        raise UsageError(f"there is no kind {arguments.kind!r}. The kinds are {', '.join(_KINDS)}")
+        meant = did_you_mean(arguments.kind, _KINDS)
+        raise UsageError(f"there is no kind {arguments.kind!r}.{meant} The kinds are {', '.join(_KINDS)}")
     if arguments.by not in (None, _LINE, *BY):
         possible = ", ".join((*BY, _LINE))
         raise UsageError(f"a flame graph cannot be shown by {arguments.by!r}. Possible here: {possible}")

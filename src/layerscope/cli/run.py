@@ -5,7 +5,8 @@ active environment. The program keeps its standard streams, its exit status and 
 comes on stderr after its end, and lies in the recording as summary.txt.
 
     layerscope run train.py --epochs 3
-    layerscope run -o first -- python -m package.train
+    layerscope run -o first -m package.train --epochs 3
+    layerscope run -- ./server --port 8000
 
 Ranks that a launcher starts inside (`layerscope run -- torchrun train.py`) are processes of one recording. Where the
 launcher starts layerscope itself (`srun layerscope run train.py`), every rank records into one folder, and the first
@@ -33,6 +34,7 @@ from typing import Any
 
 from layerscope import __version__, places
 from layerscope.cli import _requested, _size, _window
+from layerscope.cli._command import program_command, program_name
 from layerscope.cli._converter import converted as end_of_converter
 from layerscope.cli._converter import start_converter, why_not_converted
 from layerscope.cli._requests import Requests
@@ -50,7 +52,7 @@ from layerscope.collect.shapes import prepare as prepare_shapes
 from layerscope.collect.stock_windows import NOT_AS_ASKED
 from layerscope.collect.windows import Window
 from layerscope.errors import LayerscopeError, RunError, UsageError
-from layerscope.host import frameworks, machine
+from layerscope.host import machine
 from layerscope.model.events import Problem
 from layerscope.model.layers import COUNTERS, OPERATORS, STACKS
 from layerscope.model.schema import SCHEMA_VERSION
@@ -73,6 +75,26 @@ from layerscope.store.run import (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
+    _configure_options(parser)
+    parser.add_argument("program", metavar="PROGRAM", help="a .py file, any command, or -m and a module of Python")
+    rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
+    rest.required = False  # else it is named where no program is
+
+
+def prepared(words: list[str]) -> list[str]:
+    """The words behind `run`, with a `--` in front of the program where that is `-m MODULE`."""
+    at = words.index("-m") if "-m" in words else 0
+    options = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    _configure_options(options)
+    try:
+        _, others = options.parse_known_args(words[:at])
+    except argparse.ArgumentError:
+        return words
+    is_program = words[at : at + 1] == ["-m"] and not others
+    return [*words[:at], "--", *words[at:]] if is_program else words
+
+
+def _configure_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="NAME", help="the recording (default: the program, then -2)")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing, not even the summary")
     parser.add_argument("--ranks", metavar="LIST", help="record only these ranks, such as 0,3-5; the others run bare")
@@ -91,9 +113,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _requested.configure(parser)
     _window.configure(parser)
     _size.configure(parser)
-    parser.add_argument("program", metavar="PROGRAM", help="a .py file or any command")
-    rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
-    rest.required = False  # else it is named where no program is
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -222,40 +241,6 @@ def say(text: str) -> None:
     except OSError:
         # What stays in the buffer would make the interpreter exit with a status of its own.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-
-
-def program_command(words: list[str]) -> tuple[list[str], str]:
-    """What to execute for `words`, and for a bare .py file which Python was chosen."""
-    if words[0] == "--":
-        words = words[1:]
-    if not words:
-        raise UsageError("no program is named. For example: layerscope run train.py")
-    if words[0].endswith(".py"):
-        if not Path(words[0]).exists():
-            raise RunError(f"there is no file {words[0]}", 127)
-        python, where = frameworks.program_python(os.environ)
-        return [python, *words], where
-    return words, ""
-
-
-# Options of Python whose value is a word of its own.
-_TAKE_A_WORD = ("-W", "-X")
-
-
-def program_name(command: list[str]) -> str:
-    """What a person calls the program: the script a Python runs, or the command itself."""
-    if Path(command[0]).name.startswith("python"):
-        words = iter(command[1:])
-        for word in words:
-            if word == "-c":
-                break
-            if not word.startswith("-"):
-                return word
-            if word == "-m" or word in _TAKE_A_WORD:
-                name = next(words, command[0])
-                if word == "-m":
-                    return name
-    return command[0]
 
 
 def create(

@@ -19,8 +19,16 @@ from layerscope.cli import _output
 from layerscope.errors import UsageError
 from layerscope.show import screen
 
+_SUMMARY = "layerscope summary"
+# What of a recording a table shows, where that is not its spans.
+_SHOWN = {
+    "counters": "counters", "functions": "samples", "lines": "samples", "symbols": "samples", "waits": "samples",
+    "modules": "modules", "primitives": "primitives", "steps": "steps", "processes": "processes", "threads": "tracks",
+}  # fmt: skip
+
 if TYPE_CHECKING:
     from layerscope.analyse.tables import TableModule
+    from layerscope.store.reader import Reader
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,10 +59,12 @@ def run(arguments: argparse.Namespace) -> int:
     for_machines = _output.is_for_machines(arguments)
     top = module.TOP if arguments.top is None and not for_machines else arguments.top
     with Reader(open_run(path)) as reader:
-        result = tables.build(reader, name, arguments.by)
-        _output.write(select(result, arguments.where, arguments.sort, top), arguments, "table", str(path))
+        result = select(tables.build(reader, name, arguments.by), arguments.where, arguments.sort, top)
+        _output.write(result, arguments, "table", str(path))
+        following = _next_command(module, arguments.by) if result.rows else _SUMMARY
+        following = following if _has_rows(reader, following) else _SUMMARY
     if not (arguments.quiet or for_machines):
-        screen.tell(f"Next: {_next_command(module, where, arguments.by)}")
+        screen.tell(f"Next: {_of(where, following)}")
     return 0
 
 
@@ -79,10 +89,25 @@ def _is_recording(name: str) -> bool:
     return bool(recordings_called(name)) or Path(name).is_file()
 
 
-def _next_command(module: TableModule, run: str | None, by: str | None) -> str:
-    """The next command, about the same recording as this one, and not this one again."""
-    following = module.NEXT if not by or not module.NEXT.endswith(f" --by {by}") else "layerscope table spans"
-    return following.replace("table ", f"table {shlex.quote(run)} ", 1) if run else following
+def _next_command(module: TableModule, by: str | None) -> str:
+    """The next command: not this one again."""
+    return module.NEXT if not by or not module.NEXT.endswith(f" --by {by}") else "layerscope table spans"
+
+
+def _has_rows(reader: Reader, command: str) -> bool:
+    """Whether the recording holds what `command` shows."""
+    words = command.split()
+    needed = [_SHOWN.get(words[2], "spans")] if words[1] == "table" else []
+    needed += ["modules"] if command.endswith("--by module") else []
+    return all(map(reader.has, needed))
+
+
+def _of(run: str | None, command: str) -> str:
+    """`command`, about the recording that was named."""
+    if run is None:
+        return command
+    name, verb, *others = command.split(" ")
+    return " ".join([name, verb, shlex.quote(run), *others])
 
 
 def _possible(tables: ModuleType) -> str:

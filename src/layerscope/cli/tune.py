@@ -82,7 +82,7 @@ def prepared(words: list[str]) -> list[str]:
 def run(arguments: argparse.Namespace) -> int:
     """Tune; 0 when there is an answer."""
     from layerscope.cli import _tuned, _tuning
-    from layerscope.cli.run import program_command
+    from layerscope.cli._command import program_command
 
     command, _ = program_command([arguments.program, *arguments.arguments])
     wish = _wish(arguments, tuple(command))

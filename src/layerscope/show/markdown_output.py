@@ -8,7 +8,7 @@ from typing import TextIO
 
 from layerscope.analyse.result import Result
 from layerscope.show.screen import printable
-from layerscope.show.terminal import column_cells, problem_sentence
+from layerscope.show.terminal import column_cells, problem_lines
 
 # What Markdown, the HTML in it, or the formulas that some pages typeset would obey.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@$])")
@@ -22,7 +22,7 @@ def write(result: Result, stream: TextIO, heading: str, first: Iterable[str] = (
 def text(result: Result, heading: str, first: Iterable[str] = ()) -> str:
     """`result` as the text of a comment."""
     blocks = [[f"### {_escaped(heading)}"], [f"- {_escaped(sentence)}" for sentence in first], _table(result)]
-    below = [*map(problem_sentence, result.problems), *result.sentences]
+    below = [*problem_lines(result.problems, not result.rows), *result.sentences]
     if result.left_out:
         below.insert(0, f"{result.left_out:,} more rows.")
     blocks.append([f"- {_escaped(sentence)}" for sentence in below])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import textwrap
 from collections.abc import Iterator
@@ -57,20 +58,20 @@ _HEADING = "Operator (self time)"
 _IDLE = "no operator running: Python"
 
 
-def text(summary: Summary) -> str:
+def text(summary: Summary, run: str = "") -> str:
     """The whole summary."""
     noun = _noun(summary.steps) if summary.steps else ""
     overview = [*_overview(summary, noun), *_modules(summary), *_wrapped(thread_line(summary, noun))]
     overview += _failures(summary.failures)
     if summary.slowest_rank:
         overview += _wrapped(f"By rank: {rank_line(summary.slowest_rank)}")
-    blocks = [_header(summary), overview, _operators(summary), _losses(summary), _closing(summary)]
+    blocks = [_header(summary), overview, _operators(summary), _losses(summary), _closing(summary, run)]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
 def _header(summary: Summary) -> list[str]:
     info, steps = summary.info, summary.steps
-    what = [_program(info.command), _ending(info)]
+    what = [printable(info.imported_from)] if info.imported_from else [_program(info.command), _ending(info)]
     if info.program.wall_ns:
         what.append(units.duration(info.program.wall_ns))
     if summary.ranks > 1:
@@ -166,10 +167,13 @@ def _ending(info: RunInfo) -> str:
 
 def _overview(summary: Summary, noun: str) -> list[str]:
     """On the left the phases of a step, on the right what else is known about it."""
-    facts = [fact for fact in (_steady(summary.steps), *resource_facts(summary, noun)) if fact]
+    own = () if summary.info.imported_from else resource_facts(summary, noun)
+    facts = [fact for fact in (_steady(summary.steps), *own) if fact]
     kinds = _kinds(summary.operators)
     if summary.steps is None:
         reason = "No step was found (no optimizer, data loader, module call or mark): figures are of the whole run."
+        if summary.info.imported_from:
+            return [*kinds, *facts]
         if kinds:
             return [reason, *_side_by_side(kinds, facts)]
         return [reason, *(f"  {fact}" for fact in facts)] if summary.operators else [f"  {fact}" for fact in facts]
@@ -416,7 +420,7 @@ def _open(thread: OpenOperators) -> list[str]:
     return _wrapped(printable(f"  {thread.thread}: {' > '.join(thread.names)}"), "    ")
 
 
-def _closing(summary: Summary) -> list[str]:
+def _closing(summary: Summary, run: str) -> list[str]:
     following = _OPERATORS_COMMAND if summary.operators else "layerscope table processes"
     if summary.functions:
         following = f"layerscope table {summary.functions.table}"
@@ -427,7 +431,10 @@ def _closing(summary: Summary) -> list[str]:
     is_lossy = any(problem.code.startswith("lost_") for problem in summary.problems)
     by_weight = summary.operators is not None and summary.operators.layer == RANGES
     kept = _wrapped(_kept(summary.thinned, is_lossy, by_weight)) if summary.thinned else []
-    return [*kept, *_wrapped(f"Recording cost {_cost(summary.cost)}; {size}"), f"Next: {following}"]
+    cost = [] if summary.info.imported_from else _wrapped(f"Recording cost {_cost(summary.cost)}; {size}")
+    if run:
+        following = following.replace("table ", f"table {shlex.quote(run)} ", 1)
+    return [*kept, *cost, f"Next: {following}"]
 
 
 def _kept(thinned: Thinned, is_lossy: bool, by_weight: bool = False) -> str:

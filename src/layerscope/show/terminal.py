@@ -6,7 +6,7 @@ Cells carry their unit (`2.92 ms`), headings are the column names that `--sort` 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -62,6 +62,19 @@ def problem_sentence(problem: Problem) -> str:
     return printable(f"{verb}: {problem.lost}, because {problem.what}{remedy}.")
 
 
+def problem_lines(problems: Collection[Problem], is_empty: bool = False) -> list[str]:
+    """What is said of `problems` beside a table: losses, which its numbers lack; where to read about the others.
+
+    Beside a table that `is_empty` all of them are said: one may be the reason.
+    """
+    lost = [problem for problem in problems if is_empty or problem.code.startswith("lost_")]
+    layers = sorted({problem.layer for problem in problems if problem.lost and problem not in lost})
+    lines = [problem_sentence(problem) for problem in lost]
+    if layers:
+        lines.append(printable(f"Not everything was recorded ({', '.join(layers)}): `layerscope summary` says why."))
+    return lines
+
+
 def display_width(value: str) -> int:
     """How many columns of a terminal `value` takes."""
     if value.isascii():
@@ -93,8 +106,8 @@ def _styled(result: Result, width: int) -> Iterable[Text]:
 
 def _lines(result: Result, width: int | None) -> Iterable[tuple[str, str]]:
     """Every line with its role: problem, heading, row, totals or note."""
-    for problem in result.problems:
-        yield "problem", problem_sentence(problem)
+    for line in problem_lines(result.problems, not result.rows):
+        yield "problem", line
     if result.rows:
         layout = _Layout.of(result, width)
         yield "heading", layout.line(layout.headings)

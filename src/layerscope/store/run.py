@@ -107,6 +107,7 @@ class RunInfo(msgspec.Struct):
     cost: RecordingCost = msgspec.field(default_factory=RecordingCost)
     program: ProgramState = msgspec.field(default_factory=ProgramState)
     versions: dict[str, str] = {}
+    imported_from: str = ""  # the file of another program that this was made from
 
     def host_fact(self, *names: str) -> Any:
         """What `host` says under these names, one inside the other; None where it does not."""

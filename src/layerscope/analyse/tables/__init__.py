@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from layerscope.analyse.losses import problems
-from layerscope.errors import UsageError
+from layerscope.errors import UsageError, did_you_mean
 from layerscope.store.failures import unreadable
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ def names() -> list[str]:
 def load(name: str) -> TableModule:
     """The module of the table `name`; UsageError that lists the tables when there is none."""
     if name not in names():
-        raise UsageError(f"there is no table {name!r}. The tables are {', '.join(names())}")
+        raise UsageError(
+            f"there is no table {name!r}.{did_you_mean(name, names())} The tables are {', '.join(names())}"
+        )
     return cast(TableModule, importlib.import_module(f"{__name__}.{name}"))
 
 
@@ -71,4 +73,4 @@ def _refusal(name: str, module: TableModule, by: str) -> str:
     possible = f"Possible here: --by {', --by '.join(module.BY)}" if module.BY else "This table has no --by"
     if by in module.REFUSED:
         return f"{name} cannot be shown by {by}: {module.REFUSED[by]}. {possible}"
-    return f"{name} cannot be shown by {by!r}. {possible}"
+    return f"{name} cannot be shown by {by!r}.{did_you_mean(by, module.BY)} {possible}"

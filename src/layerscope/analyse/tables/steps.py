@@ -52,7 +52,7 @@ COLUMNS = (
 )
 TOP = 0
 EMPTY = "No steps were found: nothing was marked, no optimizer stepped, no data loader was read, no module was called."
-NEXT = 'layerscope table steps --where "of_median > 2"'
+NEXT = "layerscope table steps --sort dur_ns"
 
 _QUERY = """
     WITH typical AS (

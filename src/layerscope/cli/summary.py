@@ -1,0 +1,31 @@
+"""Print the summary of a recording again: what its program did, where the time went and what could not be recorded.
+
+RUN is a folder made by `layerscope run`, with or without its suffix, a packed recording, a log of the verbose modes of
+oneDNN and MKL, a perf.data, the text of `perf script`, or folded stacks; left out, it is the newest recording here.
+
+    layerscope summary
+    layerscope summary dnnl_verbose.log
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `summary`."""
+    parser.add_argument("recording", metavar="RUN", nargs="?", help="the recording (default: the newest one here)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print it."""
+    from layerscope.analyse.summary import summarise
+    from layerscope.cli._open import open_run
+    from layerscope.show.summary import text
+    from layerscope.store.reader import Reader
+    from layerscope.store.run import find_run
+
+    with Reader(open_run(find_run(arguments.recording))) as reader:
+        sys.stdout.write(text(summarise(reader), arguments.recording or ""))
+    return 0
