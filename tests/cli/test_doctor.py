@@ -18,6 +18,7 @@ from layerscope.cli._checks import LIMITED, NO, OK, Check, Program
 from layerscope.collect import agent, probe
 from layerscope.host.cgroup import Cgroup
 from layerscope.host.kernel import Kernel
+from layerscope.platform import rights
 from layerscope.show import checklist
 from tests.recorded import ROOT
 
@@ -183,7 +184,19 @@ def test_what_keeps_stacks_away_is_said(tmp_path: Path) -> None:
     assert (locked.state, locked.remedy) == (LIMITED, "sysctl kernel.yama.ptrace_scope=1 at boot")
 
 
-def test_what_needs_rights_is_said_with_the_remedy() -> None:
+def test_root_is_not_told_to_be_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    refused = {"cpu_clock": 0, "switches": 0, "wakers": 13, "kernel": 0}
+
+    check = _checks.inside_the_kernel(lambda: refused)
+
+    assert check.remedy == "give this root CAP_PERFMON: docker run --cap-add PERFMON IMAGE"
+    assert rights.see_process() == ""
+
+
+def test_what_needs_rights_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
     def told(wakers: int, inside: int) -> Check:
         return _checks.inside_the_kernel(lambda: {"cpu_clock": 0, "switches": 0, "wakers": wakers, "kernel": inside})
 

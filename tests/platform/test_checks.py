@@ -370,8 +370,9 @@ COMMANDS = re.compile(r"(export|unset|sysctl|numactl|taskset|cpupower|echo|ls|to
 
 @pytest.mark.parametrize(("code", "state", "evidence", "remedy", "about"), CASES)
 def test_each_check_says_how_it_stands(
-    code: str, state: str, evidence: str, remedy: str, about: dict[str, Any]
+    code: str, state: str, evidence: str, remedy: str, about: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     found = judged(code, seen(**about))
 
     assert evidence in found.evidence

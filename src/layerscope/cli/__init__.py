@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import importlib.util
 import os
 import pkgutil
 import sys
@@ -81,7 +82,7 @@ def _status(argv: Sequence[str] | None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line with every verb; made for `--help` and the documentation."""
+    """The whole command line with every verb; made for the documentation."""
     whole = _top()
     commands = whole.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
     for name in verbs():
@@ -93,6 +94,25 @@ def parser() -> argparse.ArgumentParser:
     return whole
 
 
+def _listing() -> _Parser:
+    """The commands and what each is for, without their options: no command is imported."""
+    whole = _top()
+    commands = whole.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
+    for name in verbs():
+        commands.add_parser(name, help=_summary(name))
+    return whole
+
+
+def _summary(name: str) -> str:
+    """The first line of the docstring of the file that is the command."""
+    spec = importlib.util.find_spec(f"{__name__}.{name}")
+    first = ""
+    if spec is not None and spec.origin is not None:
+        with open(spec.origin, encoding="utf-8") as file:
+            first = file.readline()
+    return first.strip().strip('"').rstrip(".")
+
+
 def verbs() -> list[str]:
     """The names of the commands that are listed."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
@@ -100,10 +120,10 @@ def verbs() -> list[str]:
 
 def _dispatch(argv: list[str]) -> int:
     if not argv:
-        parser().print_help()
+        _listing().print_help()
         return 0
     if argv[0].startswith("-"):
-        parser().parse_args(argv)
+        _listing().parse_args(argv)
         raise UsageError(f"the command comes first. The commands are {', '.join(verbs())}")
     verb = _load(argv[0])
     one = _Parser(prog=f"layerscope {argv[0]}", description=_described(verb)[1])

@@ -300,7 +300,7 @@ def inside_the_kernel(ask: Callable[[], dict[str, int]]) -> Check:
     if not told["wakers"] and not told["kernel"]:
         return Check(subject, OK, "functions of the kernel on the stacks, and who ends each wait")
     lost = ["who ends a wait is not told"] * bool(told["wakers"])
-    remedy = "record as root"
+    remedy = rights.see_everything()
     if told["kernel"]:
         lost.append("time in the kernel is one frame")
         remedy += f", or for frames: {rights.KERNEL_FRAMES}"

@@ -77,7 +77,7 @@ class Perf:
             if self._started(way):
                 if missing:
                     what = f"perf may not record the whole machine: {self._error}"
-                    remedy = "run as root, or sudo sysctl kernel.perf_event_paranoid=-1"
+                    remedy = "run as root, or " * bool(os.geteuid()) + "sysctl kernel.perf_event_paranoid=-1"
                     self.problems.append(Problem(LAYER, "perf_narrow", what, remedy, missing))
                 return True
         what = f"perf cannot record: {self._error}"

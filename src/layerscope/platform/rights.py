@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 KERNEL_FRAMES = "sysctl kernel.perf_event_paranoid=1 kernel.kptr_restrict=0"
 FILTER = "allow it in the seccomp profile of the container"
 
@@ -9,6 +11,16 @@ FILTER = "allow it in the seccomp profile of the container"
 def events(is_container: bool) -> str:
     """What lets perf_event_open be called. In a container the capability passes the setting and the usual filter."""
     return "docker run --cap-add PERFMON IMAGE" if is_container else "sysctl kernel.perf_event_paranoid=2"
+
+
+def see_everything() -> str:
+    """What lets the kernel and other programs be recorded too. Who is root already lacks the capability."""
+    return "record as root" if os.geteuid() else "give this root CAP_PERFMON: docker run --cap-add PERFMON IMAGE"
+
+
+def see_process() -> str:
+    """What lets a process be read; empty for root, who is refused by something else."""
+    return "run this as root, or as its user" if os.geteuid() else ""
 
 
 def ptrace(scope: int) -> str:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from layerscope.host import runtimes
+from layerscope.platform import rights
 from layerscope.platform.check import NOTE, OK, UNSEEN, WARNING, Check, Seen
 from layerscope.platform.phrases import listed
 
@@ -21,7 +22,7 @@ def check(seen: Seen) -> Iterator[Check]:
     if process is None:
         return
     if not process.libraries:
-        yield Check("allocator", "allocator", UNSEEN, _unread(process.unread), "", "run this as root, or as its user")
+        yield Check("allocator", "allocator", UNSEEN, _unread(process.unread), "", rights.see_process())
         return
     missing = _not_loaded(seen.variables.get("LD_PRELOAD", ""), process.libraries)
     found = replacements(process.libraries)

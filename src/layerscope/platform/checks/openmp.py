@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from layerscope.host import runtimes
 from layerscope.host.runtimes import BLAS, OPENMP, Runtime
+from layerscope.platform import rights
 from layerscope.platform.check import NOTE, OK, UNSEEN, WARNING, Check, Seen
 from layerscope.platform.phrases import listed
 
@@ -30,7 +31,7 @@ def check(seen: Seen) -> Iterator[Check]:
         return
     if not process.libraries:
         reason = next((word for word in process.unread if word.startswith("maps")), "no library is loaded")
-        remedy = "run this as root, or as its user" if process.unread else ""
+        remedy = rights.see_process() if process.unread else ""
         yield Check("openmp", "OpenMP", UNSEEN, f"the libraries of process {process.pid}: {reason}", "", remedy)
         return
     found = runtimes.told_apart(process.libraries)

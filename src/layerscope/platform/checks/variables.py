@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from layerscope.platform import rights
 from layerscope.platform.check import NOTE, OK, UNSEEN, WARNING, Check, Seen
 from layerscope.platform.checks.allocator import replacements
 from layerscope.platform.phrases import listed
@@ -75,7 +76,7 @@ def check(seen: Seen) -> Iterator[Check]:
     process = seen.machine.process
     hidden = [word for word in process.unread if word.startswith("environ")] if process else []
     if hidden:
-        yield Check("variables", "variables", UNSEEN, hidden[0], "", "run this as root, or as its user")
+        yield Check("variables", "variables", UNSEEN, hidden[0], "", rights.see_process())
         return
     found = [
         *_unread(seen), *_of_malloc(seen), *_caps(seen), *_blas(seen), *_numbers(seen.variables), *_binding(seen),
