@@ -83,15 +83,15 @@ def test_the_folder_of_the_door_holds_nothing_else(tmp_path: Path) -> None:
     assert [path.name for path in DOOR.parent.glob("*.py")] == ["sitecustomize.py"]
 
 
-def test_what_differs_in_a_program_is_what_the_readme_says(tmp_path: Path) -> None:
+def test_what_differs_in_a_program_is_what_the_page_says(tmp_path: Path) -> None:
     door = agent.make_door(tmp_path / "door", "name", True)
     asks = "import sys; print(*(getattr(finder, '__name__', type(finder).__name__) for finder in sys.meta_path))"
     bare, opened = (
         subprocess.run([sys.executable, "-c", asks], capture_output=True, env=variables, text=True, check=True)
         for variables in (environment(), environment(PYTHONPATH=str(door)))
     )
-    readme = Path(__file__).resolve().parents[2] / "README.md"
-    said = " ".join(readme.read_text().partition("What differs:")[2].partition("\n- ")[0].split())
+    page = Path(__file__).resolve().parents[2] / "docs" / "recording.md"
+    said = " ".join(page.read_text().partition("What differs:")[2].partition("\n- ")[0].split())
 
     first, *others, last = opened.stdout.split()
     assert (first, others, last) == ("_Finder", bare.stdout.split(), "_Library")

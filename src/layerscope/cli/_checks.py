@@ -244,7 +244,7 @@ def ranges(problem: Problem | None) -> Check:
 def c_interface(native: Path) -> Check:
     """Whether programs in C can be built with layerscope.h, and where it is."""
     if not (native / "liblayerscope.so").exists():
-        remedy = "install a C compiler (for example gcc), then: python3 dev.py native"
+        remedy = f"install a C compiler (for example gcc), then: {agent.BUILD_AGAIN}"
         return Check("C interface", LIMITED, "liblayerscope.so was not compiled", remedy)
     return Check("C interface", OK, f"headers in {_text(native / 'include')}, liblayerscope.so in {_text(native)}")
 
@@ -274,7 +274,7 @@ def stacks(here: kernel.Kernel, refused: dict[str, str], native: Path) -> Check:
     """Stacks of threads."""
     subject = "stacks"
     if not (native / sampler.BINARY.name).exists():
-        return Check(subject, NO, "the sampler was not compiled", "install gcc, then: python3 dev.py native")
+        return Check(subject, NO, "the sampler was not compiled", f"install gcc, then: {agent.BUILD_AGAIN}")
     if "process_vm_readv" in refused:
         scope = "" if here.ptrace_scope is None else f", ptrace_scope is {here.ptrace_scope}"
         what = f"process_vm_readv is refused ({refused['process_vm_readv']}{scope}): no stack can be read"

@@ -28,6 +28,9 @@ LIBRARY = _HERE.parent / "native" / "liblayerscope-agent.so"
 PRELOAD = _HERE.parent / "native" / "liblayerscope-preload.so"
 PROBE = _HERE.parent / "native" / "layerscope-probe"
 INSIDE = _HERE / "inside"
+# How the native part is compiled: in a clone, or where layerscope was installed.
+_IS_CLONE = (_HERE.parents[2] / "dev.py").exists()
+BUILD_AGAIN = "python3 dev.py native" if _IS_CLONE else "install layerscope again (pip install --force-reinstall)"
 WITHOUT_IT = "operators, ranges, optimizer steps and loader waits outside of windows of PyTorch's own profiler"
 # Where libraries that use ITT (oneDNN is one) and NVTX look for their collector, and where ours finds its settings.
 ITT, NVTX, SETTINGS = "INTEL_LIBITTNOTIFY64", "NVTX_INJECTION64_PATH", "LAYERSCOPE_AGENT"
@@ -58,7 +61,7 @@ def check() -> Problem | None:
             "operators",
             "agent_not_built",
             "the native agent of layerscope was not compiled",
-            "install a C compiler (for example gcc), then: python3 dev.py native",
+            f"install a C compiler (for example gcc), then: {BUILD_AGAIN}",
             WITHOUT_IT,
         )
     if _library() is None:
@@ -66,7 +69,7 @@ def check() -> Problem | None:
             "operators",
             "agent_does_not_load",
             f"{LIBRARY.name} does not load here or is of another version",
-            "compile it again on this machine: remove it, then: python3 dev.py native",
+            f"compile it again on this machine: remove it, then: {BUILD_AGAIN}",
             WITHOUT_IT,
         )
     return None

@@ -58,7 +58,7 @@ class Session(TypedDict, total=False):
 
     pid: Int32
     end_ns: Int64
-    exit: Int32
+    exit: Int32 | None  # null: nobody waited for the program
     problems: list[ProblemFields]
 
 

@@ -19,7 +19,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from layerscope.collect.agent import LIBRARY
+from layerscope.collect.agent import BUILD_AGAIN, LIBRARY
 from layerscope.collect.layout import MESSAGE, MESSAGE_MAGIC, SEND_END
 from layerscope.collect.link import Message, open_log
 from layerscope.collect.raw_json import read_options
@@ -93,7 +93,7 @@ class Sampler:
             refused = rights()["cpu_clock"]
         except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
             what = f"the sampler of stacks does not run here: {error}"
-            return Problem(STACKS, "no_sampler", what, "build it: python3 dev.py native", "all stacks and waits")
+            return Problem(STACKS, "no_sampler", what, f"build it: {BUILD_AGAIN}", "all stacks and waits")
         self.uses_timers = bool(refused)
         if not refused:
             return None

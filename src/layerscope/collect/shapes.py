@@ -111,7 +111,7 @@ def find_library(python: str) -> Path:
 def build(python: str, library: Path, say: Callable[[str], None] | None = None) -> Shapes:
     """What reads shapes with `library`: the kept one, else compiled, checked and kept. CannotBuild when it fails."""
     if not SOURCE.exists() or not agent.LIBRARY.exists():
-        remedy = "install a C compiler (for example gcc), then: python3 dev.py native"
+        remedy = f"install a C compiler (for example gcc), then: {agent.BUILD_AGAIN}"
         raise CannotBuild("the native part of layerscope is missing", remedy)
     with _folder_for(library) as folder:
         kept = _kept(folder, library)
