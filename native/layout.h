@@ -133,7 +133,8 @@ typedef struct {
     uint32_t onednn;           /* LS_ONEDNN_ bits; written once its cap is */
     uint64_t window_opened_ns; /* CLOCK_MONOTONIC; 0: its first step has not come */
     char onednn_cap[32];       /* what ONEDNN_MAX_CPU_ISA is set to in the process, "": nothing */
-    uint8_t pad[4096 - 152];
+    uint64_t window_steps;     /* how many have begun, where a window is asked for */
+    uint8_t pad[4096 - 160];
     char library[4096]; /* libtorch_cpu.so */
     char command_line[8192];
 } ls_page;

@@ -99,6 +99,7 @@ void ls_window_arrive(uint32_t rule, int64_t number) {
     uint64_t bits = w->is_open ? 0 : LS_WINDOW_WAS_CLOSED;
     LS_STORE(w->rule, rule);
     w->number = number;
+    LS_STORE(ls.page->window_steps, (uint64_t)number + 1);
     int is_in = ls_window_contains(number);
     int64_t until = is_stronger || number < w->until ? number : w->until;
     int is_next = is_in && w->is_in && !is_stronger && number >= w->until; /* a step outlasts what is between windows */
@@ -200,6 +201,7 @@ void ls_windows_begin(int forked) {
     LS_STORE(ls.attention, !w->is_open || ls_window_names_operators());
     LS_STORE(ls.page->window_is_open, (uint32_t)w->is_open);
     LS_STORE(ls.page->window_opened_ns, w->is_in ? ls_monotonic_ns() : 0);
+    LS_STORE(ls.page->window_steps, 0);
 }
 
 /* Record only the steps [first, last) and those each `every` steps later (0: once); `last` -1: without end. `by_time`:

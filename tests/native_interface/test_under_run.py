@@ -43,6 +43,14 @@ def test_marked_steps_alone_are_steps(drive_under_run: Drive) -> None:
     assert [row[rule] for row in table["rows"]] == ["mark"] * 3
 
 
+def test_a_window_that_the_program_ends_in_is_said(tmp_path: Path, driver: Path) -> None:
+    done = layerscope("run", "-o", "recording", "--steps", "2:40", "--", str(driver), *["step"] * 6, cwd=tmp_path)
+    assert done.returncode == 0
+    said = "the program ended before the window (steps 2 to 39): step 5 was the last to begin."
+    assert said in " ".join(done.stderr.split())
+    assert "Not recorded" not in done.stderr
+
+
 def test_a_killed_program_loses_nothing(drive_under_run: Drive) -> None:
     driven = drive_under_run("push - open", "many - short 5000", "kill")
     assert [span["unfinished"] for span in driven.spans() if span["name"] == "open"] == [True]

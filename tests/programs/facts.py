@@ -1,7 +1,7 @@
 """Prints what a program can see of itself, as JSON: run with and without the recorder, it must be the same.
 
-Left out is what differs between any two runs (ids, times), and what docs/recording.md says that differs: the
-variables by which layerscope comes in, its two entries of sys.meta_path, the parent process, and that SIGURG is handled.
+Left out is what differs between any two runs (ids, times), and what docs/recording.md says that differs: the variables
+by which layerscope comes in, its two entries of sys.meta_path, the parent process, and that SIGURG is handled.
 """
 
 import atexit

@@ -203,7 +203,7 @@ def test_workers_of_a_loader_are_recorded_while_the_window_is_open(program_pytho
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--steps", "100:110"), "came to step 100"),
+        (("--steps", "100:110"), "came to step 100: step"),
         (("--after", "500", "--for", "1"), "because nothing ran in the window (from 500 s on, for 1 s)"),
     ],
 )

@@ -330,7 +330,8 @@ class RunConversion:
             (one.decoder.about.get("pid", 0), one.windows.known(one.decoder.window_marks), one.stepping.starts())
             for one in self.processes.values()
         ]
-        return missed_windows(self._window, about, self.parts.rows > 0)
+        begun = max((one.decoder.final.get("window_steps", 0) for one in self.processes.values()), default=0)
+        return missed_windows(self._window, about, self.parts.rows > 0, begun)
 
     def _not_kept(self) -> list[dict[str, Any]]:
         """What is not there any more so that the recording stays within its size."""

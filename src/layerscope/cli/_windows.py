@@ -101,13 +101,21 @@ def _closed(window: Found, at_ns: int, number: int, bits: int) -> Found:
     return replace(window, close_ns=at_ns, optimizer=instance, steps=number - window.first)
 
 
-def problems(asked: Window | None, found: list[tuple[int, Windows, np.ndarray]], has_spans: bool) -> list[Row]:
-    """What is not as it was asked for; `found`: of each process its pid, its windows and the starts of its steps."""
+def problems(
+    asked: Window | None, found: list[tuple[int, Windows, np.ndarray]], has_spans: bool, begun: int = 0
+) -> list[Row]:
+    """What is not as it was asked for.
+
+    `found`: of each process its pid, its windows and the starts of its steps; `begun`: the most steps that one began.
+    """
     if asked is None:
         return []
     rows = []
-    if not has_spans and (asked.first or not asked.is_of_steps):
-        rows.append(_never_opened(asked))
+    is_open = has_spans or any(windows.known for _, windows, _ in found)
+    if not is_open and (asked.first or not asked.is_of_steps):
+        rows.append(_never_opened(asked, begun))
+    elif asked.last is not None and not asked.every and 0 < begun < asked.last:
+        rows.append(_ended_inside(asked, begun))
     for pid, windows, starts in found:
         if not windows.known:
             continue
@@ -126,13 +134,22 @@ def _differs(window: Found, starts: np.ndarray) -> bool:
     return int(((starts >= window.open_ns) & (starts <= window.close_ns)).sum()) != window.steps
 
 
-def _never_opened(asked: Window) -> Row:
+def _never_opened(asked: Window, begun: int) -> Row:
     what, remedy = f"nothing ran in the window ({asked.says()}) that could be recorded", "choose another one"
     if asked.first is not None:
         what, remedy = f"no recorded process of the program came to step {asked.first:,}", "choose earlier ones"
+        what += f": step {begun - 1:,} was the last to begin" if begun else ""
     return {
         "layer": OPERATORS, "code": "window_never_opened", "what": what,
         "remedy": f"{remedy}; `layerscope run` without a window shows what there is", "lost": "everything",
+    }  # fmt: skip
+
+
+def _ended_inside(asked: Window, begun: int) -> Row:
+    return {
+        "layer": OPERATORS, "code": "window_cut",
+        "what": f"the program ended before the window ({asked.says()}): step {begun - 1:,} was the last to begin",
+        "remedy": "", "lost": "",
     }  # fmt: skip
 
 

@@ -57,7 +57,7 @@ RESERVE_BYTES = 256 << 10
 # What the process page counts, under the names that the last chunk of a spool has.
 PAGE_COUNTS = (
     "lost_without_ring", "lost_without_ring_first", "lost_without_ring_last", "lost_names", "callbacks",
-    "agent_cpu_ns",
+    "agent_cpu_ns", "window_steps",
 )  # fmt: skip
 _SYS_SCHED_SETATTR = 314
 

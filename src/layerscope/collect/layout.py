@@ -63,14 +63,14 @@ PAGE = np.dtype(
             "forward_thread_offset", "lost_without_ring", "lost_names", "lost_without_ring_first",
             "lost_without_ring_last", "agent_cpu_ns", "rings", "callbacks", "rank",
             "world_size", "window", "window_rule", "window_is_open", "onednn",
-            "window_opened_ns", "onednn_cap", "library", "command_line",
+            "window_opened_ns", "onednn_cap", "window_steps", "library", "command_line",
         ],
         "formats": [
             "<u4", "<u4", "<i4", "<i4", "<u8", "<u4", "<i4", "<i4", "<i4", "<u8", "<u8", "<u8", "<u8", "<u8",
-            "<u4", "<u4", "<i4", "<i4", "<u4", "<u4", "<u4", "<u4", "<u8", "S32", "S4096", "S8192",
+            "<u4", "<u4", "<i4", "<i4", "<u4", "<u4", "<u4", "<u4", "<u8", "S32", "<u8", "S4096", "S8192",
         ],
         "offsets": [
-            0, 4, 8, 12, 16, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 84, 88, 92, 96, 100, 104, 108, 112, 120, 4096,
+            0, 4, 8, 12, 16, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 84, 88, 92, 96, 100, 104, 108, 112, 120, 152, 4096,
             8192,
         ],
         "itemsize": PAGE_BYTES,
