@@ -106,7 +106,7 @@ def made_and_lost(recorded: Recorded) -> tuple[int, int]:
     """Spans of the loops that are there, and the number of those that are counted as lost."""
     names = ", ".join(f"'{name}'" for name in PER_ROUND)
     rows = recorded.rows(f"SELECT count(*) AS n FROM spans WHERE name IN ({names}) AND NOT unfinished")
-    return rows[0]["n"], int(sum(recorded.gaps().values()))
+    return rows[0]["n"], sum(lost or 0 for lost in recorded.gaps().values())  # of stacks none is known
 
 
 def expected(made: int) -> int:

@@ -53,6 +53,20 @@ def test_native_frames_are_shown_where_nothing_else_comes_further_in() -> None:
     }
 
 
+def test_files_of_one_name_are_told_apart_by_the_shortest_end_of_their_paths() -> None:
+    recording = sampled(
+        (("python main /job/train.py:1", "python step /job/model/utils.py:2"), 5),
+        (("python main /job/train.py:1", "python step /job/data/utils.py:2"), 3),
+        (("python main /job/train.py:1", "python step /lib/data/utils.py:2"), 2),
+    )
+
+    assert stacks_of(graph_of(recording)) == {
+        "main (train.py) > step (model/utils.py)": 5,
+        "main (train.py) > step (job/data/utils.py)": 3,
+        "main (train.py) > step (lib/data/utils.py)": 2,
+    }
+
+
 def test_the_import_system_is_left_out_as_in_tracebacks() -> None:
     find = "python _find_and_load <frozen importlib._bootstrap>:1176"
     recording = sampled((("python <module> a.py:1", find, "python <module> b.py:2"), 5), ((MAIN[0], find), 2))

@@ -23,12 +23,16 @@ NO_LINE = -1
 
 
 class Frame(NamedTuple):
-    """What is drawn as one. `file`: of Python its source, of native code its library; empty where nobody knows."""
+    """What is drawn as one. `file`: of Python its source, of native code its library; empty where nobody knows.
+
+    `short_file`: the end of `file` that tells it from others, where that is more than its last part.
+    """
 
     layer: int
     name: str
     file: str = ""
     line: int = NO_LINE
+    short_file: str = ""
 
     @property
     def label(self) -> str:
@@ -36,12 +40,31 @@ class Frame(NamedTuple):
         if not self.file:
             return self.name
         line = f":{self.line}" if self.line >= 0 else ""
-        return f"{self.name} ({self.file.rpartition('/')[2]}{line})"
+        return f"{self.name} ({self.short_file or self.file.rpartition('/')[2]}{line})"
 
     @property
     def place(self) -> str:
         """Its file, with the line if it has one."""
         return f"{self.file}:{self.line}" if self.line >= 0 else self.file
+
+
+def told_apart(frames: list[Frame]) -> list[Frame]:
+    """`frames`, where files with the same last part of their path get the shortest end of it that differs."""
+    called: dict[str, set[str]] = {}
+    for frame in frames:
+        called.setdefault(frame.file.rpartition("/")[2], set()).add(frame.file)
+    short = {file: _shortest(file, files) for files in called.values() if len(files) > 1 for file in files}
+    return [frame._replace(short_file=short.get(frame.file, "")) for frame in frames]
+
+
+def _shortest(file: str, files: set[str]) -> str:
+    """The last parts of the path `file`, as many as it takes for no other of `files` to have them."""
+    parts = file.split("/")
+    for count in range(2, len(parts) + 1):
+        end = "/".join(parts[-count:])
+        if not any(other.endswith("/" + end) for other in files if other != file):
+            return end
+    return file
 
 
 @dataclass(slots=True)

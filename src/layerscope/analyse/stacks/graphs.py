@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from layerscope.analyse import thinned
 from layerscope.analyse.result import COUNT, NS
 from layerscope.analyse.stacks import sampled, spans
-from layerscope.analyse.stacks.frames import NO_LINE, PYTHON, Frame, Frames
+from layerscope.analyse.stacks.frames import NO_LINE, PYTHON, Frame, Frames, told_apart
 from layerscope.analyse.stacks.groups import STEP, Groups
 from layerscope.analyse.stacks.sampled import CPU, OFFCPU, PAGEFAULTS, WALL, Choice
 from layerscope.analyse.stacks.shown import folded
@@ -162,7 +162,9 @@ def _graph(frames: Frames, nodes: _Nodes, look: Look, compared: Compared | None 
     upright, _ = merged(up, frame, own, len(frames))
     tree = inverted(upright, len(frames), look.least) if look.is_inverted else upright
     unit = COUNT if look.kind == PAGEFAULTS else NS
-    return Graph(look.kind, unit, frames.all(), tree, upright, look.is_inverted, lines, notes, compared, look.by)
+    return Graph(
+        look.kind, unit, told_apart(frames.all()), tree, upright, look.is_inverted, lines, notes, compared, look.by
+    )
 
 
 def _nothing(look: Look) -> str:
