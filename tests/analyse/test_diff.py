@@ -95,7 +95,9 @@ def test_the_overview_has_the_step_its_phases_and_then_the_largest_changes() -> 
     ]  # fmt: skip
     step, mm, new, old, add = (found[index] for index in (0, 6, 7, 8, 9))
     assert (step["a_ns"], step["b_ns"], step["change_ns"], step["verdict"]) == (1205, 1407, 202, "slower")
-    assert (mm["change"], mm["low"], mm["high"], mm["verdict"]) == pytest.approx((0.2, 0.2, 0.2, "slower"))
+    assert (mm["change"], mm["change_low"], mm["change_high"], mm["verdict"]) == pytest.approx(
+        (0.2, 0.2, 0.2, "slower")
+    )
     assert (new["verdict"], new["a_ns"], new["change"], new["a_calls"], new["b_calls"]) == ("added", 0, None, 0, 1)
     assert (old["verdict"], old["b_ns"], old["change"]) == ("gone", 0, -1)
     assert add["verdict"] == "no measurable difference"
@@ -178,7 +180,7 @@ def test_without_steps_the_run_is_compared_and_nothing_is_sure() -> None:
 
     found = rows(a, b)
 
-    assert [(row["what"], row["verdict"], row["low_ns"]) for row in found] == [
+    assert [(row["what"], row["verdict"], row["change_low_ns"]) for row in found] == [
         ("run", "not repeated", None),
         ("operator", "not repeated", None),
     ]
@@ -331,9 +333,11 @@ def noisy(level: float, seed: int) -> Recording:
 def test_a_condition_fails_only_when_the_whole_interval_lies_above_its_limit() -> None:
     a, b = noisy(10**6, 1), noisy(1.1 * 10**6, 2)
     (mm,) = rows(a, b, "operators")
-    assert 0.05 < mm["low"] < mm["change"] < mm["high"] < 0.15
+    assert 0.05 < mm["change_low"] < mm["change"] < mm["change_high"] < 0.15
 
-    below, between, above = (100 * limit for limit in (mm["low"] - 0.001, mm["low"] + 0.001, mm["high"] + 0.01))
+    below, between, above = (
+        100 * limit for limit in (mm["change_low"] - 0.001, mm["change_low"] + 0.001, mm["change_high"] + 0.01)
+    )
 
     assert judged(a, b, f"operator:mm>{below}%").failed
     assert not judged(a, b, f"operator:mm>{between}%").failed
@@ -405,7 +409,7 @@ def test_a_recording_does_not_differ_from_itself(recording: Recording, statistic
 
     assert {row["verdict"] for row in found} <= {"no measurable difference", "not repeated"}
     assert all(row["change_ns"] == 0 for row in found)
-    assert all(row["low_ns"] <= 0 <= row["high_ns"] for row in found if row["low_ns"] is not None)
+    assert all(row["change_low_ns"] <= 0 <= row["change_high_ns"] for row in found if row["change_low_ns"] is not None)
 
 
 @pytest.mark.slow
@@ -420,7 +424,7 @@ def test_a_comparison_mirrors_its_reverse(a: Recording, b: Recording, statistic:
         other = back[key]
         assert row["verdict"] == OPPOSITE[other["verdict"]]
         assert (row["a_ns"], row["b_ns"], row["change_ns"]) == (other["b_ns"], other["a_ns"], -other["change_ns"])
-        for limit, opposite in (("low_ns", "high_ns"), ("high_ns", "low_ns")):
+        for limit, opposite in (("change_low_ns", "change_high_ns"), ("change_high_ns", "change_low_ns")):
             assert row[limit] == (None if other[opposite] is None else -other[opposite])
 
 

@@ -55,8 +55,8 @@ def test_rows_are_chosen_as_in_every_table(capsys: pytest.CaptureFixture[str]) -
     assert [row["name"] for row in table] == ["aten::add", "aten::mm", "new_"]
     assert table[1] == {
         "what": "operator", "name": "aten::mm", "a_ns": "1000", "b_ns": "1300", "change_ns": "300", "change": "0.3",
-        "low": "0.3", "high": "0.3", "verdict": "slower", "a_calls": "1.0", "b_calls": "1.0",
-        "low_ns": "300", "high_ns": "300",
+        "change_low": "0.3", "change_high": "0.3", "verdict": "slower", "a_calls": "1.0", "b_calls": "1.0",
+        "change_low_ns": "300", "change_high_ns": "300",
     }  # fmt: skip
 
 

@@ -80,7 +80,7 @@ def test_a_setting_that_is_better_is_found_and_its_line_starts_the_program_like_
     assert default["state"] == "default"
     assert "one-thread" in best["setting"] or len(os.sched_getaffinity(0)) == 1
     assert 0 < best["ratio"] < 0.98
-    assert best["low"] <= best["ratio"] <= best["high"]
+    assert best["ratio_low"] <= best["ratio"] <= best["ratio_high"]
     assert answer["notes"][0].startswith(f"{best['setting']} is better: 0.")
 
     measured = [run for run in runs() if run[0]["OMP_NUM_THREADS"] == "1"]

@@ -46,4 +46,4 @@ def test_the_row_has_the_ratio_as_it_was_measured() -> None:
     one = tuned(THREADS, metric="x")
     row = dict(zip([column.name for column in _tuned._columns(one.objective)],
                    _tuned._row(one, one.outcome.standings[0]), strict=True))  # fmt: skip
-    assert (row["ratio"], row["low"], row["high"]) == (4.0, 2.0, 5.0)
+    assert (row["ratio"], row["ratio_low"], row["ratio_high"]) == (4.0, 2.0, 5.0)

@@ -1,5 +1,5 @@
-"""The functions that took most CPU time, for recordings in which no operators ran: of Python, or, where most of the
-time is in none, of native code.
+"""The functions that took most CPU time, for recordings in which no operators ran: of the program's own files; where
+most of the time is in none of them, all of Python; else those of native code.
 """
 
 from __future__ import annotations
@@ -39,15 +39,18 @@ class TopFunctions:
 
 def top_functions(reader: Reader) -> TopFunctions | None:
     """None where nothing was sampled on a CPU."""
-    for module, name in ((functions, "functions"), (symbols, "symbols")):
-        rows = [row for row in module.build(reader).data.to_pylist() if row["self_ns"]]
-        named = [row for row in rows if row["file"] is not None] if module is functions else rows
+    tables = (
+        (functions.build_mine, "functions --mine"), (functions.build, "functions"), (symbols.build, "symbols"),
+    )  # fmt: skip
+    for build, name in tables:
+        rows = [row for row in build(reader).data.to_pylist() if row["self_ns"]]
         if not rows:
             return None
-        if module is symbols or sum(row["self_share"] for row in named) > _OUTSIDE_MOST:
+        named = rows if build is symbols.build else [row for row in rows if row["file"] is not None]
+        if build is symbols.build or sum(row["self_share"] for row in named) > _OUTSIDE_MOST:
             return TopFunctions(tuple(_row(row) for row in rows[:MOST]), name)
     return None
 
 
 def _row(row: Mapping[str, Any]) -> FunctionRow:
-    return FunctionRow(row["name"], row["self_ns"], row["self_share"], row["low"], row["high"])
+    return FunctionRow(row["name"], row["self_ns"], row["self_share"], row["self_share_low"], row["self_share_high"])

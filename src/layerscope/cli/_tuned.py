@@ -108,8 +108,8 @@ def _columns(objective: Objective) -> tuple[ResultColumn, ...]:
         ResultColumn("rounds", "int64", COUNT, "rounds of the race that it was in"),
         ResultColumn("value", "float64", _UNITS.get(objective.unit, ""), f"median of {objective.name}"),
         ResultColumn("ratio", "float64", RATIO, "value in parts of the defaults beside it"),
-        ResultColumn("low", "float64", RATIO, "where ratio lies with 95 %: from here"),
-        ResultColumn("high", "float64", RATIO, "to here"),
+        ResultColumn("ratio_low", "float64", RATIO, "ratio lies with 95 % between this"),
+        ResultColumn("ratio_high", "float64", RATIO, "and this"),
         ResultColumn("why", "string", "", "why it is out or disqualified"),
         ResultColumn("command", "string", "", "how the program is started with it"),
     )

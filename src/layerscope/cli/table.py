@@ -40,6 +40,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"the tables:\n{listed}"
     parser.add_argument("words", nargs="*", metavar="[RUN] NAME", help="a recording, and which table of it")
     parser.add_argument("--by", metavar="WHAT", help=f"one row for each WHAT; {_possible(tables)}")
+    parser.add_argument(
+        "--mine", action="store_true",
+        help="functions, lines: of the program's own files alone, with what libraries did for them",
+    )  # fmt: skip
     _output.add_choice(parser, top="spans: 15, else all; --csv, --json: all")
     _output.add_format(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="do not name the next command")
@@ -59,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     for_machines = _output.is_for_machines(arguments)
     top = module.TOP if arguments.top is None and not for_machines else arguments.top
     with Reader(open_run(path)) as reader:
-        result = select(tables.build(reader, name, arguments.by), arguments.where, arguments.sort, top)
+        result = select(tables.build(reader, name, arguments.by, arguments.mine), arguments.where, arguments.sort, top)
         _output.write(result, arguments, "table", str(path))
         following = _next_command(module, arguments.by) if result.rows else _SUMMARY
         following = following if _has_rows(reader, following) else _SUMMARY

@@ -11,7 +11,8 @@ import pytest
 from layerscope.analyse import tables
 from layerscope.analyse.result import Result
 from layerscope.analyse.stacks.by_frame import effective_samples, interval
-from tests.analyse.stacks.made import opened, partly_in_kernel, random_recording
+from layerscope.errors import UsageError
+from tests.analyse.stacks.made import opened, partly_in_kernel, random_recording, sampled
 from tests.recordings import Recording
 
 MAIN = ("native start libc.so", "python <module> train.py:9", "python main train.py:5")
@@ -217,9 +218,9 @@ def test_a_sample_that_was_partly_in_the_kernel_is_one() -> None:
 
     low, high = (float(one) for ends in interval(np.array([0.5]), 100) for one in ends)
     for table in ("functions", "lines"):
-        found = rows(recording, table, None, "self_share", "samples", "low", "high")[:2]
+        found = rows(recording, table, None, "self_share", "samples", "self_share_low", "self_share_high")[:2]
         assert found == [(0.5, 50, pytest.approx(low), pytest.approx(high))] * 2
-    names = ("name", "self_share", "samples", "low", "high")
+    names = ("name", "self_share", "samples", "self_share_low", "self_share_high")
     assert rows(recording, "symbols", None, *names) == [
         (name, 0.5, 100, pytest.approx(low), pytest.approx(high)) for name in ("copy", "[kernel]")
     ]
@@ -238,3 +239,27 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
         inside += int(low[0] <= 0.2 <= high[0])
     # 475 of 500 are expected; four standard deviations are 20.
     assert abs(inside - 475) < 4 * math.sqrt(500 * 0.95 * 0.05)
+
+
+def test_mine_counts_what_libraries_do_for_the_line_that_called_them() -> None:
+    library = "python loads /usr/lib/python3.11/json/__init__.py:299"
+    recording = sampled(
+        (("python main /job/train.py:9", "python read /job/data.py:4", library), 5),
+        (("python main /job/train.py:9", "python read /job/data.py:4"), 1),
+        (("python main /job/train.py:9", library), 3),
+        ((library,), 2),
+    )
+
+    def mine(table: str, *columns: str) -> list[tuple[Any, ...]]:
+        with opened(recording) as reader:
+            found = tables.build(reader, table, is_mine=True).data.to_pylist()
+        return [tuple(row[column] for column in columns) for row in found]
+
+    assert mine("functions", "name", "self_ns") == [
+        ("read", 6), ("main", 3), ("outside the program's own files", 2),
+    ]  # fmt: skip
+    assert mine("lines", "line", "self_ns") == [
+        ("/job/data.py:4", 6), ("/job/train.py:9", 3), ("outside the program's own files", 2),
+    ]  # fmt: skip
+    with opened(recording) as reader, pytest.raises(UsageError, match="symbols has no --mine"):
+        tables.build(reader, "symbols", is_mine=True)

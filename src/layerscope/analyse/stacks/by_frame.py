@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of_arrow
 from layerscope.analyse.stacks.frames import KERNEL, NATIVE, NO_LINE, OTHER, PYTHON, Frame, Frames
-from layerscope.analyse.stacks.places import innermost, is_seen
+from layerscope.analyse.stacks.places import innermost, is_seen, of_program
 from layerscope.analyse.stacks.sampled import WALL, Choice, Samples, Stacks, read_samples, read_stacks
 from layerscope.analyse.stacks.tree import (
     NONE,
@@ -48,14 +48,15 @@ _OUTSIDE = {
     SYMBOLS: Frame(OTHER, "outside native code"),
     OBJECTS: Frame(OTHER, "", "outside native code"),
 }
+_OTHERS = Frame(OTHER, "outside the program's own files")
 _UNKNOWN = Frame(OTHER, UNKNOWN)
 # 95 % of a normal distribution.
 _SURE = 1.96
 TIMES = (
     ResultColumn("self_ns", "int64", NS, "CPU time in it and in nothing that it called"),
     ResultColumn("self_share", "float64", SHARE, "self_ns as a fraction of all CPU time of the recording"),
-    ResultColumn("low", "float64", SHARE, "where self_share lies with 95 %: from here"),
-    ResultColumn("high", "float64", SHARE, "to here"),
+    ResultColumn("self_share_low", "float64", SHARE, "self_share lies with 95 % between this"),
+    ResultColumn("self_share_high", "float64", SHARE, "and this"),
     ResultColumn("total_ns", "int64", NS, "CPU time in it and in what it called"),
     ResultColumn("total_share", "float64", SHARE, "total_ns as a fraction of all CPU time of the recording"),
     ResultColumn("wait_ns", "int64", NS, "time it waited off the CPU, in nothing that it called"),
@@ -103,22 +104,25 @@ def _whole_samples(samples: Samples) -> Ints:
     return np.bincount(np.cumsum(is_last) - is_last, samples.weight[is_cpu]).astype(np.int64)
 
 
-def build(reader: Reader, what: str, columns: tuple[ResultColumn, ...], by: str | None) -> Result:
+def build(
+    reader: Reader, what: str, columns: tuple[ResultColumn, ...], by: str | None, is_mine: bool = False
+) -> Result:
     """One row for each function, line, symbol or object, or for each of them and `by`; most time of its own first.
 
     `columns`: those before the times. They are called after fields of the frame: name, file, line, function, object.
+    `is_mine`: only what lies in files of the program; what it calls in libraries counts for the line that called it.
     """
     frames = Frames()
     stacks = read_stacks(reader, frames)
     samples = read_samples(reader, stacks, frames, WALL, Choice(), with_place=True)
     group, texts = _groups(reader, stacks, samples, frames, by)
-    counted = _counted(what, stacks, samples, frames, group)
+    counted = _counted(what, stacks, samples, frames, group, is_mine)
     cpu = samples.weight[~samples.is_wait]
     whole = max(int(cpu.sum()), 1)
     share = counted.own[:, 0] / whole
     low, high = interval(share, effective_samples(_whole_samples(samples)))
     values: dict[str, Any] = {
-        "self_ns": counted.own[:, 0], "self_share": share, "low": low, "high": high,
+        "self_ns": counted.own[:, 0], "self_share": share, "self_share_low": low, "self_share_high": high,
         "total_ns": counted.totals[:, 0], "total_share": counted.totals[:, 0] / whole,
         "wait_ns": counted.own[:, 2], "samples": counted.own[:, 1],
     }  # fmt: skip
@@ -157,14 +161,18 @@ def _identity(what: str, frame: Frame) -> Frame:
     return frame if what == LINES else frame._replace(line=NO_LINE)
 
 
-def _counted(what: str, stacks: Stacks, samples: Samples, frames: Frames, group: Ints) -> _Counted:
+def _counted(
+    what: str, stacks: Stacks, samples: Samples, frames: Frames, group: Ints, is_mine: bool = False
+) -> _Counted:
     """Weights by group and by what frames are counted as."""
     layers = (PYTHON,) if what in (FUNCTIONS, LINES) else (NATIVE, KERNEL)
     wanted = np.isin(stacks.layer, layers)
+    if is_mine and len(wanted):
+        wanted &= of_program(frames)[stacks.frame]
     levels = by_level(stacks.up)
     every = frames.all()
     own_frames = Frames()
-    outside = own_frames.number(_OUTSIDE[what])
+    outside = own_frames.number(_OTHERS if is_mine else _OUTSIDE[what])
     unknown = own_frames.number(_UNKNOWN if what != OBJECTS else Frame(OTHER, "", UNKNOWN))
     code = own_frames.numbers(_identity(what, frame) if frame.layer in layers else _OUTSIDE[what] for frame in every)
     size = len(stacks.up)

@@ -56,7 +56,7 @@ def innermost(stacks: Stacks, frames: Frames) -> Innermost:
         return np.where(found >= 0, np.append(stacks.frame, NONE)[found], NONE)
 
     is_python = stacks.layer == PYTHON
-    own_line = frame_of(is_python & _of_program(frames)[stacks.frame])
+    own_line = frame_of(is_python & of_program(frames)[stacks.frame])
     leaf = np.isin(stacks.layer, (NATIVE, KERNEL))
     return Innermost(
         np.where(own_line >= 0, own_line, frame_of(is_python)), frame_of(stacks.layer == MODULES),
@@ -69,7 +69,7 @@ def is_seen(stacks: Stacks, levels: list[Ints]) -> Bools:
     return nearest(stacks.up, np.isin(stacks.layer, (PYTHON, NATIVE)), levels) >= 0
 
 
-def _of_program(frames: Frames) -> Bools:
+def of_program(frames: Frames) -> Bools:
     """By frame: whether its file is none of a library's."""
     return np.array([_OF_A_LIBRARY.search(frame.file) is None for frame in frames.all()], np.bool_)
 
@@ -93,7 +93,7 @@ def lines_of_operators(reader: Reader) -> dict[tuple[str, str], str]:
     tree, _ = merged(stacks.up, stacks.frame, own, len(frames))
     layer = frames.layers()[tree.frame] if len(tree) else tree.frame
     levels, is_python = by_level(tree.parent), layer == PYTHON
-    own_line = nearest(tree.parent, is_python & _of_program(frames)[tree.frame], levels)
+    own_line = nearest(tree.parent, is_python & of_program(frames)[tree.frame], levels)
     line = np.where(own_line >= 0, own_line, nearest(tree.parent, is_python, levels))
     module = nearest(tree.parent, layer == MODULES, levels)
     # An operator that calls itself is called from where the outermost one is.

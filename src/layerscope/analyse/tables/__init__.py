@@ -55,15 +55,18 @@ def load(name: str) -> TableModule:
     return cast(TableModule, importlib.import_module(f"{__name__}.{name}"))
 
 
-def build(reader: Reader, name: str, by: str | None = None) -> Result:
-    """The table `name`, with what the recording lacks beside it."""
+def build(reader: Reader, name: str, by: str | None = None, is_mine: bool = False) -> Result:
+    """The table `name`, with what the recording lacks beside it. `is_mine`: of the program's own files alone."""
     import duckdb
 
     module = load(name)
     if by is not None and by not in module.BY:
         raise UsageError(_refusal(name, module, by))
+    build_it = getattr(module, "build_mine", None) if is_mine else module.build
+    if build_it is None:
+        raise UsageError(f"{name} has no --mine: it is for the tables functions and lines")
     try:
-        result = module.build(reader, by)
+        result = build_it(reader, by)
     except duckdb.Error as error:
         raise unreadable(reader.run.path, error) from error
     return replace(result, empty=module.EMPTY, problems=problems(reader), origin_ns=reader.run.info.start_ns)

@@ -4,7 +4,8 @@ name         name of the function
 object       the library or program it lies in; [jit] is code that was made at run time
 self_ns      CPU time in it and in no function that it called
 self_share   self_ns as a fraction of all CPU time of the recording
-low, high    self_share lies between these with 95 %: it was sampled. 100 samples know a time to 20 %, 10,000 to 2 %
+self_share_low, self_share_high
+             self_share lies between these with 95 %: it was sampled. 100 samples know a time to 20 %, 10,000 to 2 %
 total_ns     CPU time in it and in what it called, Python too; a function that calls itself counts once
 total_share  total_ns as a fraction of all CPU time of the recording
 wait_ns      time it waited off the CPU, in no function that it called; without idle waits of threads of pools
