@@ -209,13 +209,34 @@ def test_a_race_keeps_to_its_budget(seed: int, minutes: float, cv: float, count:
 
 def test_a_budget_that_is_too_short_for_anything_says_how_long_it_takes() -> None:
     simulated = Simulated(run_s=40.0)
-    outcome = simulated.race([SIXTEEN[:8]], minutes=5, run_s=40.0)
+    outcome = simulated.race([SIXTEEN[:8]], minutes=2, run_s=40.0)
     assert outcome.verdict == REFUSED
     assert not simulated.runs
-    assert outcome.notes == (
-        "a run takes 40 s, so a budget of 5 min is too short: to try one setting takes 10.7 min, all 8 of the first "
-        "stage 31.3 min",
+    assert outcome.notes[-1] == (
+        "a run takes 40 s, so a budget of 2 min is too short: to try one setting takes 2.67 min, all 8 of the first "
+        "stage 31.3 min"
     )
+
+
+def test_a_budget_that_is_too_short_for_a_race_compares_the_first_setting_with_a_wide_interval() -> None:
+    simulated = Simulated(run_s=40.0, cv=0.05)
+    outcome = simulated.race([SIXTEEN[:8]], minutes=5, run_s=40.0)
+    assert outcome.verdict == NO_DIFFERENCE
+    assert outcome.final is not None
+    assert (outcome.final.setting.name, outcome.final.rounds) == ("s0", 3)
+    assert outcome.final.low is not None
+    assert outcome.final.high is not None
+    assert outcome.final.low < 1 < outcome.final.high
+    assert outcome.notes[0] == "the budget was too short to try s1, s2, s3, s4, s5, s6, s7"
+    assert any("left 3 pairs for the final comparison" in note for note in outcome.notes)
+
+
+def test_settings_that_are_as_good_as_the_winner_are_named() -> None:
+    outcome = Simulated({"one": 0.5, "same": 0.5}, cv=0.1).race([settings("one", "same", "other")], minutes=60)
+    assert outcome.verdict == FASTER
+    assert outcome.winner is not None
+    (tie,) = {"one", "same"} - {outcome.winner.name}
+    assert f"not told apart from {outcome.winner.name} in the race: {tie}" in outcome.notes
 
 
 def test_a_budget_that_is_too_short_for_all_tries_the_first_and_names_the_others() -> None:
@@ -248,7 +269,7 @@ def test_nothing_to_try_is_no_difference() -> None:
     assert (outcome.verdict, outcome.measurements) == (NO_DIFFERENCE, ())
 
 
-def test_contention_is_told_and_refused_only_where_it_hides_everything() -> None:
+def test_contention_is_told_where_it_hides_everything() -> None:
     def busy(measurement: Measurement) -> Measurement:
         return replace(measurement, pressure=80.0, load=1.5)
 
@@ -261,9 +282,9 @@ def test_contention_is_told_and_refused_only_where_it_hides_everything() -> None
     assert any("as busy as that" in note for note in clear.notes)
     blind = [outcome for seed in range(12) if (outcome := said(1.5, 1.0, seed)).final is not None]
     assert blind
-    refused = [outcome for outcome in blind if outcome.verdict == REFUSED]
-    assert len(refused) >= len(blind) - 1  # by chance one may look faster
-    assert all("too busy to tell" in outcome.notes[-1] for outcome in refused)
+    hidden = [outcome for outcome in blind if "too busy to tell" in outcome.notes[-1]]
+    assert len(hidden) >= len(blind) - 1  # by chance one may look faster
+    assert all(outcome.verdict == NO_DIFFERENCE for outcome in hidden)
 
 
 RACES = times(200, 60)
@@ -278,8 +299,8 @@ def chosen(cv: float, times: dict[str, float], runs: int, minutes: float, stage:
 
 @pytest.mark.slow
 def test_the_truly_best_of_sixteen_wins_in_spite_of_noise() -> None:
-    # Where it is chosen in 97.5 % of all, fewer than 95 % of 200 happen once in 70 times; seeds are fixed.
-    assert chosen(0.4, {"best": 0.5}, RACES, minutes=15).count("best") >= 0.95 * RACES
+    # Where it is chosen in 97.5 % of all, fewer than 190 of 200, or 56 of 60, happen once in 70 times; seeds are fixed.
+    assert chosen(0.4, {"best": 0.5}, RACES, minutes=15).count("best") >= times(190, 56)
 
 
 @pytest.mark.slow

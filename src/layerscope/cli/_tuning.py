@@ -26,7 +26,7 @@ from layerscope.tune.journal import Journal, Question, kept_options
 from layerscope.tune.measurement import OTHER_OUTPUT, Measurement
 from layerscope.tune.objective import Objective
 from layerscope.tune.paired import Interval, interval
-from layerscope.tune.race import REFUSED, Outcome, race
+from layerscope.tune.race import REFUSED, Outcome, needed, race
 from layerscope.tune.setting import DEFAULT, Place, Setting
 from layerscope.tune.space import Space, Varied, space
 from layerscope.tune.track import Refused
@@ -128,6 +128,9 @@ def tune(wish: Wish) -> Tuned:
     objective = _objective(wish, usual)
     tried = space(_place(wish, here, usual), wish.varied)
     teller.done(_timed(usual, objective, wish))
+    if tried.stages:
+        budget = f"the budget is {wish.budget_s / 60:.3g} min (--budget)"
+        teller.say(f"{needed(float(times['run_s']), len(tried.stages[0].settings))}; {budget}")
     path, is_ours = _journal_path(wish)
     journal = Journal(path, _question(wish, here, tried, times))
     try:

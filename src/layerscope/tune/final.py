@@ -16,6 +16,8 @@ from layerscope.tune.setting import DEFAULT, Setting
 from layerscope.tune.track import FINAL, Track
 
 PAIRS, MOST_PAIRS, FEWEST_PAIRS = 10, 30, 5
+# With fewer there is no interval. So few are made only where the budget has no room for more.
+LEAST_PAIRS = 2
 _ERROR = 0.05
 _TWO_LOOKS = 1.5
 
@@ -53,7 +55,8 @@ def run(track: Track, setting: Setting) -> Final | None:
     track.racing = [DEFAULT, setting]
     pair_s = track.cost_s(DEFAULT) + track.cost_s(setting)
     affordable = int(track.left_s / pair_s) if pair_s > 0 else MOST_PAIRS
-    most = min(MOST_PAIRS, max(FEWEST_PAIRS, affordable))
+    fewest = FEWEST_PAIRS if track.measurements else LEAST_PAIRS
+    most = min(MOST_PAIRS, max(fewest, affordable))
     looks = [PAIRS, most] if most >= PAIRS * _TWO_LOOKS else [most]
     ratios: list[float] = []
     values: list[float] = []
@@ -63,7 +66,7 @@ def run(track: Track, setting: Setting) -> Final | None:
             return None
         values.append(made[0])
         ratios.append(made[0] / made[1])
-        is_out_of_time = pair + 1 >= FEWEST_PAIRS and track.left_s < pair_s
+        is_out_of_time = pair + 1 >= fewest and track.left_s < pair_s
         if len(ratios) in looks or is_out_of_time:
             found = interval(ratios, 1 - _ERROR / len(looks))
             decided = Final(setting, len(ratios), statistics.median(values), found)

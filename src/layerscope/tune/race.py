@@ -6,7 +6,8 @@ the end the best one and the defaults run in pairs, in random order within each 
 whoever leads a race of many was also lucky in it.
 
 Under contention the comparison stays fair, since all run beside the same others, but it holds for a machine as busy as
-that: so it is told. It is refused only where a busy machine is why nothing was found: see `_busy`.
+that: so it is told, and so is a busy machine that may be why nothing was found: see `_busy`. A budget that is too short
+for rounds goes into pairs of the first setting and the defaults: the interval is wide, and says so.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from layerscope.tune.track import (
 
 __all__ = [
     "DEFAULT_ROW", "DISQUALIFIED", "FASTER", "FINAL", "IN_RACE", "LEADS", "NO_DIFFERENCE", "OUT", "RACE", "REFUSED",
-    "Outcome", "Progress", "Runner", "Standing", "race",
+    "Outcome", "Progress", "Runner", "Standing", "needed", "race",
 ]  # fmt: skip
 
 FASTER, NO_DIFFERENCE, REFUSED = "faster", "no difference", "refused"
@@ -122,27 +123,38 @@ def _stages(track: Track, stages: Sequence[Sequence[Setting]]) -> Setting | None
         if len(entered) > len(kept):
             rest = sum(len(later) + 1 for later in stages[number + 1 :])
             base = _stage(track, entered, base, (len(entered) + 1) / (len(entered) + 1 + rest))
+        elif number == 0 and fresh:
+            return _first_alone(track, fresh)
     return base if base != DEFAULT else _most_promising(track)
 
 
 def _affordable(track: Track, fresh: list[Setting], kept: int, *, is_first: bool) -> list[Setting]:
-    """The first of the settings, as many as there is time for with the fewest rounds; Refused for none at all."""
+    """The first of the settings, as many as there is time for with the fewest rounds."""
     run_s = track.cost_s(DEFAULT)
     if not run_s or not fresh:
         return fresh
     left_s = track.left_s - final.reserve_s(track, final.FEWEST_PAIRS if is_first else final.PAIRS)
     fit = max(0, int(left_s / (run_s * FEWEST_ROUNDS)) - 1 - kept)
-    if is_first and not fit:
-        least_s, all_s = (
-            run_s * (FEWEST_ROUNDS * (settings + 1) + 2 * pairs)
-            for settings, pairs in ((1, final.FEWEST_PAIRS), (len(fresh), final.PAIRS))
-        )
-        raise Refused(
-            f"a run takes {run_s:.3g} s, so a budget of {track.budget_s / 60:.3g} min is too short: to try one setting "
-            f"takes {least_s / 60:.3g} min, all {len(fresh)} of the first stage {all_s / 60:.3g} min"
-        )
-    track.untried += [setting.name for setting in fresh[fit:]]
+    track.untried += [setting.name for setting in fresh[max(fit, is_first) :]]
     return fresh[:fit]
+
+
+def _first_alone(track: Track, fresh: list[Setting]) -> Setting:
+    """There is no time for a race: the first of the settings goes to the final. Refused where not even that fits."""
+    run_s = track.cost_s(DEFAULT)
+    if track.left_s < 2 * final.LEAST_PAIRS * run_s:
+        raise Refused(
+            f"a run takes {run_s:.3g} s, so a budget of {track.budget_s / 60:.3g} min is too short: "
+            f"{needed(run_s, len(fresh))}"
+        )
+    track.enter(fresh[:1])
+    return fresh[0]
+
+
+def needed(run_s: float, settings: int) -> str:
+    """What budget a first stage of so many settings needs, in words: for one of them, and for all."""
+    least_s, all_s = 2 * final.LEAST_PAIRS * run_s, run_s * (FEWEST_ROUNDS * (settings + 1) + 2 * final.PAIRS)
+    return f"to try one setting takes {least_s / 60:.3g} min, all {settings} of the first stage {all_s / 60:.3g} min"
 
 
 def _stage(track: Track, entered: list[Setting], base: Setting, share: float) -> Setting:
@@ -229,10 +241,10 @@ def _outcome(track: Track, decided: Final | None, cpus: float) -> Outcome:
     notes = [*_notes(track), *_busy_notes(track, decided, cpus)]
     if opposite := disagreement(track.measurements, track.settings):
         notes.append(opposite)
-    if refusal := _busy(track, decided, cpus):
-        return _made(track, REFUSED, decided, [*notes, refusal])
     if not is_faster:
-        notes.append(_nothing_found(track, decided))
+        notes.append(_busy(track, decided, cpus) or _nothing_found(track, decided))
+    elif decided is not None and (ties := _ties(track, decided)):
+        notes.append(f"not told apart from {decided.setting.name} in the race: {', '.join(ties)}")
     return _made(track, FASTER if is_faster else NO_DIFFERENCE, decided, notes)
 
 
@@ -252,8 +264,8 @@ def _busy_notes(track: Track, decided: Final | None, cpus: float) -> list[str]:
 
 
 def _busy(track: Track, decided: Final | None, cpus: float) -> str:
-    """Why the race is refused: nearly all rounds were contended, times were compared, and the final could not have
-    shown a gain of a quarter. Empty where it is not."""
+    """That a busy machine is why nothing was found, empty where it is not: nearly all rounds were contended, times were
+    compared, and the final could not have shown a gain of a quarter."""
     busy, rounds = contention.rounds(track.measurements, cpus)
     is_busy = track.objective.is_time and rounds > 0 and busy >= contention.NEARLY_ALL * rounds
     if not is_busy or decided is None or decided.is_faster or _sight(decided) < _BLIND:
@@ -262,6 +274,19 @@ def _busy(track: Track, decided: Final | None, cpus: float) -> str:
         f"the machine is too busy to tell: the final comparison could not have shown a gain of less than "
         f"{_sight(decided):.0%}; try again when it is quiet, or compare CPU time (--objective cpu)"
     )
+
+
+def _ties(track: Track, decided: Final) -> list[str]:
+    """Who was in the race to its end beside the winner, with an interval that holds the winner's ratio there."""
+    rows = {row.setting.name: row for row in _standings(track)}
+    winner = rows[decided.setting.name]
+    if winner.ratio is None:
+        return []
+    return [
+        name for name, row in rows.items()
+        if row is not winner and row.state == IN_RACE and row.low is not None and row.high is not None
+        and row.low <= winner.ratio <= row.high
+    ]  # fmt: skip
 
 
 def _sight(decided: Final) -> float:
