@@ -137,6 +137,8 @@ def test_what_is_left_of_a_long_run_whose_recorder_was_killed_is_read(program_py
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         running.wait()
+    while any(Path(f"/proc/{pid}").exists() for pid in ours) and time.monotonic() < give_up:
+        time.sleep(0.05)
     run = open_run(raw.parent)
     (known,) = ask(run, "SELECT sum(count)::BIGINT AS spans FROM totals WHERE step_class <> 'unknown'")
     (kept,) = ask(run, "SELECT sum(weight)::BIGINT AS spans FROM spans")

@@ -459,10 +459,9 @@ def folder_bytes(folder: Path) -> int:
 
 
 def _shown(path: Path) -> str:
-    try:
-        return printable(str(path.relative_to(_cwd())))
-    except ValueError:
-        return printable(str(path))
+    here = _cwd()
+    is_below = here not in ("", "/") and path.is_relative_to(here)
+    return printable(str(path.relative_to(here) if is_below else path))
 
 
 def _cwd() -> str:

@@ -108,7 +108,7 @@ def ask(library: Path) -> Answer:
             return Answer("refused", f"the probe of {library.name} ended with status {done.returncode}")
         reply = json.loads(done.stdout)
         return Answer(
-            str(reply["state"]), str(reply["why"]), int(reply["sequence_offset"]), onednn=str(reply["onednn"])
+            str(reply["state"]), str(reply["why"]), int(reply["sequence_offset"]), onednn=str(reply.get("onednn", ""))
         )
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
         return Answer("refused", f"the probe of {library.name} did not answer: {error}")
