@@ -1,4 +1,4 @@
-"""Counts what the tests themselves cost: wall and CPU time by folder, printed at the end, so that growth is seen."""
+"""Counts what the tests themselves cost, by folder and by file, printed at the end, so that growth is seen."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
+FILES_SHOWN = 25
+
 
 @dataclass
 class Spent:
@@ -19,6 +21,12 @@ class Spent:
     tests: int = 0
     wall_s: float = 0.0
     cpu_s: float = 0.0
+
+    def add(self, report: pytest.TestReport) -> None:
+        """Count one phase of a test: its setup, its call or its teardown."""
+        self.tests += report.when == "call"
+        self.wall_s += report.duration
+        self.cpu_s += getattr(report, "cpu_s", 0.0)
 
 
 def cpu_seconds() -> float:
@@ -32,6 +40,8 @@ class Pace:
 
     def __init__(self) -> None:
         self.by_folder: dict[str, Spent] = defaultdict(Spent)
+        self.by_file: dict[str, Spent] = defaultdict(Spent)
+        self.total = Spent()
         self.began_s = time.monotonic()
         self.before_s = 0.0
 
@@ -49,27 +59,35 @@ class Pace:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        spent = self.by_folder[folder_of(report.nodeid)]
-        spent.tests += report.when == "call"
-        spent.wall_s += report.duration
-        spent.cpu_s += getattr(report, "cpu_s", 0.0)
+        file = report.nodeid.split("::")[0]
+        for spent in (self.by_folder[folder_of(file)], self.by_file[file], self.total):
+            spent.add(report)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        total = Spent()
-        for spent in self.by_folder.values():
-            total.tests += spent.tests
-            total.wall_s += spent.wall_s
-            total.cpu_s += spent.cpu_s
         terminalreporter.section("cost by folder")
-        terminalreporter.write_line(f"{'folder':<24}{'tests':>7}{'wall s':>10}{'CPU s':>10}")
-        rows = sorted(self.by_folder.items(), key=lambda row: -row[1].cpu_s)
-        for folder, spent in [*rows, ("all", total)]:
-            terminalreporter.write_line(f"{folder:<24}{spent.tests:>7}{spent.wall_s:>10.1f}{spent.cpu_s:>10.1f}")
+        for line in table("folder", [*costliest(self.by_folder), ("all", self.total)]):
+            terminalreporter.write_line(line)
+        terminalreporter.section(f"cost by file, the {FILES_SHOWN} largest")
+        for line in table("file", costliest(self.by_file)[:FILES_SHOWN]):
+            terminalreporter.write_line(line)
         elapsed_s = time.monotonic() - self.began_s
         terminalreporter.write_line(f"elapsed {elapsed_s / 60:.1f} minutes")
 
 
-def folder_of(nodeid: str) -> str:
+def costliest(spent: dict[str, Spent]) -> list[tuple[str, Spent]]:
+    """The rows by CPU time, the largest first."""
+    return sorted(spent.items(), key=lambda row: -row[1].cpu_s)
+
+
+def table(title: str, rows: list[tuple[str, Spent]]) -> list[str]:
+    """The lines of a table of costs."""
+    width = max(24, *(len(name) for name, _ in rows)) + 1
+    lines = [f"{title:<{width}}{'tests':>7}{'wall s':>10}{'CPU s':>10}"]
+    for name, spent in rows:
+        lines.append(f"{name:<{width}}{spent.tests:>7}{spent.wall_s:>10.1f}{spent.cpu_s:>10.1f}")
+    return lines
+
+
+def folder_of(file: str) -> str:
     """`cli` for tests/cli/test_run.py; a file that lies in tests itself is a row of its own."""
-    parts = PurePosixPath(nodeid.split("::")[0]).parts
-    return "/".join(parts[1:2])
+    return "/".join(PurePosixPath(file).parts[1:2])

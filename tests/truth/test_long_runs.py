@@ -38,7 +38,7 @@ MAX_SIZE = 4_000_000
 
 def run(python: str, cwd: Path, *options: str) -> Recorded:
     (cwd / "program.py").write_text(PROGRAM)
-    done = layerscope("run", "--without", "stacks", *options, "-o", "run", "--", python, "program.py", cwd=cwd)
+    done = layerscope("run", *options, "-o", "run", "--", python, "program.py", cwd=cwd)
     return Recorded(open_run(cwd / "run.layerscope"), done.returncode, done.stdout, done.stderr)
 
 

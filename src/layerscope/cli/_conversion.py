@@ -106,7 +106,7 @@ class RunConversion:
                 continue
             if process.decoder.waiting >= min(BATCH_RECORDS, self._limits.epoch_spans, share):
                 self._take(process)
-                if self._epochs.is_full and not self.stacks.is_behind(process.read_until_ns):
+                if self._epochs.is_full:
                     self._close_epoch()
                 return True
             if count >= BATCH_CHUNKS:

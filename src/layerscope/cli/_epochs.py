@@ -56,6 +56,7 @@ class Epochs:
         self._waiting: list[Columns] = []
         self._count = 0
         self._close_at = limits.epoch_spans
+        self._until_ns = _EVER  # of the samples that this epoch is joined with
 
     def add(self, columns: Columns) -> None:
         """Take in ended spans, as `RunConversion` makes them."""
@@ -73,7 +74,11 @@ class Epochs:
             self._marked_alone(processes)
         if not self._waiting:
             return
-        columns, self._waiting = joined(self._waiting), []
+        columns, held = self._held_back(joined(self._waiting), last)
+        self._waiting = [held]
+        if not len(columns["span"]):
+            self._close_at = self._count + self._limits.epoch_spans
+            return
         known = {process.number: process for process in processes}
         groups = dict(by_process(process_of[columns["track"]]))
         outer = without_inner_operators(columns)
@@ -103,14 +108,24 @@ class Epochs:
             until[number] = known[number], stretch.cut_ns, stretch.assign
             done[mine] = True
         complete, left = np.flatnonzero(done), np.flatnonzero(~done)
-        self._waiting = [taken({name: columns[name] for name in columns if name not in OF_THE_END}, left)]
+        waiting = taken({name: columns[name] for name in columns if name not in OF_THE_END}, left)
+        self._waiting = [waiting, held]
         if len(complete):
             columns = taken(columns, in_order(columns, complete))
             self._write(columns, units, until, process_of, main_tracks)
-        self._count = len(left)
+        self._count = len(left) + len(held["span"])
         del columns
         self._parts.make_room()
         self._close_at = self._count + self._limits.epoch_spans
+
+    def _held_back(self, columns: Columns, last: bool) -> tuple[Columns, Columns]:
+        """The spans for which all samples are known, and those that wait for more; not too many of them."""
+        self._until_ns = _EVER if last else self._stacks.known_until_ns()
+        is_held = columns["start_ns"] >= self._until_ns
+        if np.count_nonzero(is_held) > PATIENCE * self._limits.epoch_spans:
+            self._until_ns = _EVER
+            is_held[:] = False
+        return taken(columns, np.flatnonzero(~is_held)), taken(columns, np.flatnonzero(is_held))
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -122,7 +137,7 @@ class Epochs:
         `most`: how many spans of it may wait; 0: nothing more will come.
         """
         last = not most
-        end_ns = _EVER if last else process.decoder.clock_end_ns
+        end_ns = _EVER if last else min(process.decoder.clock_end_ns, self._until_ns)
         has_marks = bool(self.step_mark) or process.decoder.has_step_marks
         if process.is_side or not (process.has_scopes or has_marks):
             return Stretch(end_ns, NO_STEPS)

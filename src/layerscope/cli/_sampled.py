@@ -74,9 +74,10 @@ class Sampled:
                     rows["at_ns"] += np.uint64(self.shift_ns % (1 << 64))
                 known.append(rows)
 
-    def is_behind(self, now_ns: int) -> bool:
-        """Whether samples from before this time of the run may still come."""
-        return bool(self.file.settings) and not self.file.ended and self.file.until_ns + self.shift_ns < now_ns
+    def known_until_ns(self) -> int:
+        """The time of the run before which no more samples will come."""
+        is_growing = self.file.settings and not self.file.ended
+        return self.file.until_ns + self.shift_ns if is_growing else EVER
 
     def _add_stacks(self, rows: np.ndarray) -> None:
         fusion, evidence = self.stacks.fusion, self.stacks.evidence

@@ -73,10 +73,10 @@ class Stacks:
         """What the table of samples takes so far."""
         return self._writer.size_bytes
 
-    def is_behind(self, now_ns: int) -> bool:
-        """Whether samples from before this time may still come."""
+    def known_until_ns(self) -> int:
+        """The time before which no more samples will come."""
         self.advance()
-        return any(source.is_behind(now_ns) for source in self._sources.values())
+        return min((source.known_until_ns() for source in self._sources.values()), default=EVER)
 
     # -- fusion ------------------------------------------------------------------------------------
 
