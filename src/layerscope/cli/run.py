@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import importlib
 import json
 import os
 import resource
@@ -218,10 +219,9 @@ def say_summary(recording: Run, session: Recorder, launch: Launch | None, chosen
 
 def import_readers() -> None:
     """Import what the summary needs while the program runs: the prompt comes back sooner."""
-    with contextlib.suppress(ImportError):
-        import layerscope.analyse.summary
-        import layerscope.show.summary
-        import layerscope.store.reader  # noqa: F401
+    for name in ("layerscope.analyse.summary", "layerscope.show.summary", "layerscope.store.reader"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def reserve_streams() -> None:
