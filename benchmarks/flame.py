@@ -11,11 +11,11 @@ from measuring.intervals import median
 from measuring.report import Report, at_most, interval
 from measuring.runs import Setting, execute, interleave
 
-from layerscope.cli._open import mark_complete
+from layerscope.ingest.open import mark_complete
 from layerscope.model.layers import FRAME_LAYERS
 from layerscope.model.schema import SCHEMA_VERSION
-from layerscope.store.run import Run, RunInfo
-from layerscope.store.writer import write_columns
+from layerscope.recording.run import Run, RunInfo
+from layerscope.recording.writer import write_columns
 
 # Seconds of CPU, and bytes, where there is a promise.
 TARGETS = {"tables": (2.0, None), "folded text": (8.0, 200 << 20)}

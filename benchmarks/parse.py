@@ -22,7 +22,7 @@ _LINE = (
     "mb{batch}_ic32oc64_ih32oh16kh3sh2dh0ph1_iw32ow16kw3sw2dw0pw1,{ms:.6g}\n"
 )
 _READ = (
-    "import sys; from pathlib import Path; from layerscope.collect.formats import onednn_verbose; "
+    "import sys; from pathlib import Path; from layerscope.sources import onednn_verbose; "
     "sys.exit(len(onednn_verbose.read(Path(sys.argv[1])).kind) != int(sys.argv[2]))"
 )
 

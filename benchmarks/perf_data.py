@@ -19,7 +19,7 @@ FIELDS = "comm,pid,tid,time,event,period,ip,sym,dso"
 _READ = """
 import sys
 from pathlib import Path
-from layerscope.collect.formats import perf_data, perf_script
+from layerscope.sources import perf_data, perf_script
 read = {"data": perf_data.read, "text": perf_script.read}[sys.argv[1]]
 print(len(read(Path(sys.argv[2])).stacks.samples["at_ns"]))
 """

@@ -14,8 +14,8 @@ from measuring.report import Report, Table, at_most, interval
 from measuring.runs import BenchmarkError, Setting, execute, interleave, plain, recorded
 from overhead import Sample, arguments, run_plain, sample
 
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIENTS = ROOT / "tests" / "native"

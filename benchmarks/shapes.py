@@ -11,7 +11,7 @@ from measuring.report import Report, Table, at_most, interval
 from measuring.runs import BenchmarkError, Setting, interleave, plain, recorded
 from overhead import Sample, arguments, run_plain, sample
 
-from layerscope.store.reader import Reader
+from layerscope.recording.reader import Reader
 
 OPTIONS = ("--shapes",)
 TARGETS = {"tiny": 1.25, "mlp": 1.05, "cnn": 1.05}

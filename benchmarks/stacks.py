@@ -16,8 +16,8 @@ from measuring.intervals import median, median_ratio, ratio_of_medians
 from measuring.report import Report, Table, at_least, at_most, interval
 from measuring.runs import PROGRAMS, Setting, execute, interleave, plain, recorded
 
-from layerscope.collect.layers.stacks import SampledFile
-from layerscope.store.run import Run
+from layerscope.recording.run import Run
+from layerscope.sources.raw.stacks import SampledFile
 
 # A program, its arguments, its steps (a second or so of CPU).
 WORKLOADS = {

@@ -10,7 +10,7 @@ from measuring.intervals import mean_difference
 from measuring.report import Report, Table, at_most, interval
 from measuring.runs import Setting, execute, interleave, last_words, recorded
 
-from layerscope.collect import agent
+from layerscope.capture import agent
 
 IMPORT_MS, DOOR_MS = 40.0, 6.0
 MANY = 2  # a start is short: twice the pairs of the other benchmarks

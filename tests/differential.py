@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 PROGRAMS = Path(__file__).resolve().parent / "programs"

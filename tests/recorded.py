@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from layerscope.cli._open import open_run
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
+from layerscope.ingest.open import open_run
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 300

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.cli._open import open_run
+from layerscope.ingest.open import open_run
 from tests.recorded import Recorded, layerscope
 
 needs_compiler = pytest.mark.skipif(

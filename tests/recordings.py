@@ -7,17 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from layerscope.cli._open import mark_complete
+from layerscope.ingest.open import mark_complete
 from layerscope.model.schema import SCHEMA_VERSION
-from layerscope.store.run import (
-    ExitState,
-    LayerState,
-    ProgramState,
-    RecordingCost,
-    Run,
-    RunInfo,
-)
-from layerscope.store.writer import write_rows
+from layerscope.recording.run import ExitState, LayerState, ProgramState, RecordingCost, Run, RunInfo
+from layerscope.recording.writer import write_rows
 
 MS = 1_000_000
 S = 1_000_000_000

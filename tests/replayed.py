@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from layerscope.cli._open import open_run
+from layerscope.ingest.open import open_run
 from tests.recorded import Recorded
 
 RECORDINGS = Path(__file__).resolve().parent / "golden" / "recordings"

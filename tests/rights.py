@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from layerscope.collect.sampler import BINARY
+from layerscope.capture.sampler import BINARY
 
 
 def needs(*rights: str) -> None:

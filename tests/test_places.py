@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope import places
+from layerscope.model import cache
 
 
 @pytest.fixture(autouse=True)
@@ -28,13 +28,13 @@ def temporary(tmp_path: Path) -> Path:
 
 
 def test_the_cache_comes_before_the_temporary_folder_and_nothing_is_made_yet(home: Path, tmp_path: Path) -> None:
-    assert places.caches("tables") == [home / ".cache/layerscope/tables", temporary(tmp_path) / "tables"]
+    assert cache.caches("tables") == [home / ".cache/layerscope/tables", temporary(tmp_path) / "tables"]
     assert not any(home.iterdir())
 
 
 def test_the_named_cache_comes_before_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert places.caches("probe")[0] == tmp_path / "cache/layerscope/probe"
+    assert cache.caches("probe")[0] == tmp_path / "cache/layerscope/probe"
 
 
 @pytest.mark.parametrize(
@@ -49,15 +49,15 @@ def test_without_a_home_there_is_the_temporary_folder(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert places.caches("tables") == [temporary(tmp_path) / "tables"]
+    assert cache.caches("tables") == [temporary(tmp_path) / "tables"]
 
 
 def test_what_is_made_is_for_us_alone(home: Path) -> None:
-    folder = places.caches("tables")[0] / "4711"
-    places.make(folder)
+    folder = cache.caches("tables")[0] / "4711"
+    cache.make(folder)
     made = [folder, folder.parent, folder.parent.parent, home / ".cache"]
     assert {stat.S_IMODE(each.stat().st_mode) for each in made} == {0o700}
-    places.make(folder)  # a second time is no error
+    cache.make(folder)  # a second time is no error
 
 
 @pytest.mark.parametrize("at", ["", "packed"])
@@ -65,34 +65,34 @@ def test_a_folder_that_others_may_write_is_left_out(at: str, home: Path, tmp_pat
     planted = home / ".cache/layerscope" / at
     planted.mkdir(parents=True)
     planted.chmod(0o777)
-    assert places.caches("packed") == [temporary(tmp_path) / "packed"]
+    assert cache.caches("packed") == [temporary(tmp_path) / "packed"]
     with pytest.raises(PermissionError):
-        places.make(home / ".cache/layerscope/packed")
+        cache.make(home / ".cache/layerscope/packed")
 
 
 def test_a_link_is_left_out(home: Path, tmp_path: Path) -> None:
     (home / ".cache").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (home / ".cache/layerscope").symlink_to(tmp_path / "elsewhere")
-    assert places.caches("packed") == [temporary(tmp_path) / "packed"]
+    assert cache.caches("packed") == [temporary(tmp_path) / "packed"]
 
 
 def test_with_nothing_to_trust_there_is_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOME")
     temporary(tmp_path).write_text("somebody was here first")
-    assert places.caches("packed") == []
-    other = places.temporary()
+    assert cache.caches("packed") == []
+    other = cache.temporary()
     assert other.parent == tmp_path / "temporary"
     assert stat.S_IMODE(other.stat().st_mode) == 0o700
 
 
 def test_the_temporary_folder_is_always_the_same(tmp_path: Path) -> None:
-    assert places.temporary() == places.temporary() == temporary(tmp_path)
+    assert cache.temporary() == cache.temporary() == temporary(tmp_path)
 
 
 def test_what_a_folder_was_made_from_is_remembered(tmp_path: Path) -> None:
-    places.remember(tmp_path, tmp_path / "größer\n.layerscope")
-    found = places.origin(tmp_path)
+    cache.remember(tmp_path, tmp_path / "größer\n.layerscope")
+    found = cache.origin(tmp_path)
     assert found
     assert (found.path, found.is_here) == (str(tmp_path / "größer\n.layerscope"), True)
 
@@ -113,8 +113,8 @@ def test_what_a_folder_was_made_from_is_remembered(tmp_path: Path) -> None:
 )
 def test_a_note_that_makes_no_sense_is_none(note: bytes | None, tmp_path: Path) -> None:
     if note is not None:
-        (tmp_path / places.ORIGIN).write_bytes(note)
-    assert places.origin(tmp_path) is None
+        (tmp_path / cache.ORIGIN).write_bytes(note)
+    assert cache.origin(tmp_path) is None
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -126,7 +126,7 @@ def test_the_working_folder_is_no_temporary_one_unless_it_is_named(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     for variable in ("TMPDIR", "TEMP", "TMP"):
         monkeypatch.setenv(variable, str(tmp_path) if named else "/nowhere")
-    places.settle_temporary()
+    cache.settle_temporary()
     assert tempfile.gettempdir() == (str(tmp_path) if named else "/dev/shm")
 
 
@@ -136,5 +136,5 @@ def test_without_any_temporary_folder_there_is_shared_memory(monkeypatch: pytest
 
     monkeypatch.setattr("tempfile._get_default_tempdir", none)
     monkeypatch.setattr("tempfile.tempdir", None)
-    places.settle_temporary()
+    cache.settle_temporary()
     assert tempfile.gettempdir() == "/dev/shm"

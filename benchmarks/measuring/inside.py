@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.store.reader import Reader
+from layerscope.recording.reader import Reader
 from measuring.intervals import Interval, mean_difference, mean_increase
 from measuring.runs import BenchmarkError, Setting, last_words, plain, recorded
 

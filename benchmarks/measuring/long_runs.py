@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from layerscope.collect.spool import MAX_SIZE_BYTES
-from layerscope.store.reader import Reader
+from layerscope.rawfile.raw_file import MAX_SIZE_BYTES
+from layerscope.recording.reader import Reader
 from measuring.course import Course, Samples, course, settled_ns, thinned
 from measuring.plot import Panel, draw
 from measuring.report import Report, Table, at_most, mib, percent

@@ -19,8 +19,9 @@ from typing import Any
 
 import psutil
 
-from layerscope.collect import probe, spool
-from layerscope.store.run import Run
+from layerscope.capture import probe
+from layerscope.rawfile import raw_file
+from layerscope.recording.run import Run
 from measuring.watch import Watch
 
 HERE = Path(__file__).resolve().parent
@@ -194,8 +195,8 @@ def last_words(run: Run) -> dict[str, Any]:
     """What the drainer wrote about a program of one process: clock, agent_cpu_ns and more."""
     found: dict[str, Any] = {}
     for path in run.raw.glob("*/spool"):
-        for chunk in spool.SpoolReader(path).chunks():
-            if chunk.kind in (spool.PROCESS, spool.LOSS):
+        for chunk in raw_file.SpoolReader(path).chunks():
+            if chunk.kind in (raw_file.PROCESS, raw_file.LOSS):
                 found |= json.loads(chunk.payload)
     return found
 

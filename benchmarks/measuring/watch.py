@@ -12,9 +12,9 @@ from pathlib import Path
 
 import psutil
 
-from layerscope.collect.layers.counters import process_clock
+from layerscope.capture.counters import process_clock
 
-ROLES = {"layerscope.collect.drainer": "drainer", "_convert": "converter", "probe_pytorch.py": "probe"}
+ROLES = {"layerscope.capture.drainer": "drainer", "_convert": "converter", "probe_pytorch.py": "probe"}
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 /* The door into a process without Python, or with a Python that came to nothing of ours: the first library that uses
- * ITT or NVTX loads us, and LAYERSCOPE_AGENT (collect/agent.py writes it) says how the recorder is reached.
+ * ITT or NVTX loads us, and LAYERSCOPE_AGENT (capture/agent.py writes it) says how the recorder is reached.
  *
  *     socket=NAME;tsc=0|1;ranks=0,3;window=first:last:every:by_time:mark;stacks=hz:timers;refusals=FOLDER
  *

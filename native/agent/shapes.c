@@ -13,7 +13,7 @@
 /* For those beyond: known to be unknown, which the tables can count. */
 #define UNKNOWN "{\"shapes\": null, \"dtypes\": null}"
 
-/* Code and reason of a problem (cli/_small_tables.py). */
+/* Code and reason of a problem (ingest/small_tables.py). */
 #define FULL "shapes_full\nit has more than 100,000 different shapes of inputs: those of later ones are not known"
 
 uint64_t (*ls_shapes_hash_of)(const void *record_function);

@@ -167,7 +167,7 @@ static int32_t number_in(const char *variable) {
 }
 
 /* Which rank of how many a launcher has made this process: torchrun, Open MPI, PMIx, PMI (MPICH), Slurm. A rank counts
- * only together with the size of its world (docs/ranks.md); `collect/launchers.py` has the same list. */
+ * only together with the size of its world (docs/ranks.md); `capture/launchers.py` has the same list. */
 int ls_rank(int32_t *rank, int32_t *world_size) {
     static const char *const pairs[][2] = {
         {"RANK", "WORLD_SIZE"},         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},

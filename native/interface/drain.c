@@ -1,5 +1,5 @@
 /* What is written of a process at each poll: the same chunks, in the same order, as the drainer beside a program
- * writes them (collect/drainer.py). Runs in the thread of process.c alone. */
+ * writes them (capture/drainer.py). Runs in the thread of process.c alone. */
 #define _GNU_SOURCE
 #include "interface.h"
 

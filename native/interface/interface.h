@@ -115,7 +115,7 @@ typedef struct {
 void li_sums_add(li_sums *sums, const ls_record *records, size_t count);
 void li_sums_add_to(li_text *text, const li_sums *sums);
 
-/* --- The raw file of a process (space.c; ../chunks, the format: collect/spool.py) --- */
+/* --- The raw file of a process (space.c; ../chunks, the format: rawfile/raw_file.py) --- */
 
 enum { LI_PROCESS = 1, LI_NAMES = 2, LI_RECORDS = 3, LI_POLL = 4, LI_OPEN = 5, LI_COUNTERS = 6, LI_THREADS = 7,
        LI_LOSS = 8, LI_TOTALS = 9, LI_END = 10, LI_STRIPPED = 11 };

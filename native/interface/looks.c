@@ -8,7 +8,7 @@
 
 #define LOOKS_AT_A_NAME 3u
 #define UNSYNCHRONISED __attribute__((no_sanitize("thread")))
-/* Names of counters: their place in collect/layers/counters.py. */
+/* Names of counters: their place in capture/counters.py. */
 enum { CPU_NS, USER_NS, SYSTEM_NS, FAULTS_MINOR, FAULTS_MAJOR, RSS_BYTES, THREADS, COUNTERS };
 
 /* --- Open spans --- */

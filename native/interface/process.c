@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* As the drainer beside a program does it (collect/drainer.py). */
+/* As the drainer beside a program does it (capture/drainer.py). */
 #define POLL_NS 10000000u
 #define KNOT_NS 200000000u
 #define STACK_BYTES (512u << 10)

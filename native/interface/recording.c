@@ -1,5 +1,5 @@
 /* The recording of the program's own: its folder, and the files that say what it is. What they hold is what
- * store/run.py and cli/run.py write. */
+ * recording/run.py and cli/run.py write. */
 #define _GNU_SOURCE
 #include "interface.h"
 

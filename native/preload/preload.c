@@ -1,4 +1,4 @@
-/* Preloaded into a program in C++ that is linked with PyTorch (collect/preloading.py): loads the agent, which lies beside
+/* Preloaded into a program in C++ that is linked with PyTorch (capture/preloading.py): loads the agent, which lies beside
  * this file, and opens its door. The agent itself is never preloaded: what is shows its functions to every library of the
  * program, and names such as `Initialize` may be theirs. This file shows none. */
 #define _GNU_SOURCE

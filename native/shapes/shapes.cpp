@@ -1,5 +1,5 @@
 // What the inputs of an operator look like: their shapes and dtypes, as a hash and as JSON text. The one part that
-// needs the headers of PyTorch: `collect/shapes.py` compiles this file against those of the program's own torch, tries
+// needs the headers of PyTorch: `capture/shapes.py` compiles this file against those of the program's own torch, tries
 // the result out in a throw-away process, and the agent (native/agent/shapes.c) calls it as an operator begins.
 //
 // Nothing here allocates, holds a reference, calls Python or lets an exception out.

@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from layerscope.api.run import OpenedRun
     from layerscope.profiler.recorded import Recorded
-    from layerscope.reading import OpenedRun
 
 __version__ = "0.1.0"
 __all__ = ["open_run", "record", "step"]
@@ -42,7 +42,7 @@ def open_run(path: str, since_ns: int = 0, until_ns: int | None = None) -> Opene
     ImportError in a sentence where the libraries that read recordings are missing.
     """
     try:
-        from layerscope.reading import OpenedRun, find_run
+        from layerscope.api.run import OpenedRun, find_run
     except ImportError as error:
         raise ImportError(
             f"this Python cannot read recordings: {error}. Install layerscope with its libraries here, or read the "
@@ -53,6 +53,6 @@ def open_run(path: str, since_ns: int = 0, until_ns: int | None = None) -> Opene
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext layerscope`: adds the cell magic `%%layerscope`."""
-    from layerscope.notebook import register
+    from layerscope.api.notebook import register
 
     register(shell)

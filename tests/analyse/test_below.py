@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layerscope.analyse.below import worker_of
 from layerscope.analyse.summary import OperatorRow, OperatorTimes, Summary, summarise
+from layerscope.analyse.work_breakdown import worker_of
 from layerscope.model.schema import TABLES
-from layerscope.store.reader import Reader
-from layerscope.store.writer import TableWriter
+from layerscope.recording.reader import Reader
+from layerscope.recording.writer import TableWriter
 from tests.analyse.test_primitives import CONVOLUTION, REORDER
 from tests.recordings import MS, Recording, S
 

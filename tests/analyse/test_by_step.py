@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerscope.analyse.by_step import UNKNOWN, cpu_ns_within, grown_within
-from layerscope.store.reader import Reader
+from layerscope.recording.reader import Reader
 from tests.recordings import MS, Recording
 
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from layerscope.analyse import diff
 from layerscope.analyse.diff import conditions
 from layerscope.analyse.result import select
-from layerscope.errors import UsageError
-from layerscope.store.reader import Reader
-from layerscope.store.run import ProgramState
+from layerscope.model.errors import UsageError
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import ProgramState
 from tests.recordings import MS, Recording
 
 # Each example takes a good part of a second: a failing one is good enough as it is.

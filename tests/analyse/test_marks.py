@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.analyse.steps import find_steps
+from layerscope.ingest.steps import find_steps
 from tests.analyse.test_steps import SPAN
 from tests.analyse.traces import Trace, check_laws, check_truth, make_columns
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from layerscope.analyse.steps import find_steps
+from layerscope.ingest.steps import find_steps
 from tests.analyse.traces import NODE, Trace, assert_assigns_truth, check_truth
 
 

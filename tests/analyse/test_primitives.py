@@ -11,8 +11,8 @@ import pytest
 from layerscope.analyse import tables
 from layerscope.analyse.result import Result
 from layerscope.analyse.tables import primitives as tables_primitives
-from layerscope.errors import UsageError
-from layerscope.store.reader import Reader
+from layerscope.model.errors import UsageError
+from layerscope.recording.reader import Reader
 from tests.recordings import Recording
 
 CONVOLUTION = {"implementation": "jit:avx512_core", "dtype": "f32", "problem": "mb8_ic3oc32", "threads": 2}

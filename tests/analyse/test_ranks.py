@@ -8,7 +8,7 @@ import pytest
 
 from layerscope.analyse import tables
 from layerscope.analyse.ranks import rank_times, slowest_rank
-from layerscope.store.reader import Reader
+from layerscope.recording.reader import Reader
 from tests.recordings import MS, Recording
 
 ALL_REDUCE = "gloo:all_reduce"

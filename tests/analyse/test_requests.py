@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from layerscope.analyse.lines import Window
-from layerscope.analyse.phases import EARLIEST
-from layerscope.analyse.steps import find_steps
+from layerscope.ingest.lines import Window
+from layerscope.ingest.phases import EARLIEST
+from layerscope.ingest.steps import find_steps
 from layerscope.model.layers import PHASES
 from tests.analyse.traces import Trace, check_laws, check_truth
 

@@ -11,9 +11,9 @@ import pytest
 from layerscope.analyse import tables
 from layerscope.analyse.shapes import words
 from layerscope.analyse.summary import summarise
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
+from layerscope.recording.reader import Reader
 from layerscope.show import summary
-from layerscope.store.reader import Reader
 from tests.recordings import Recording
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.analyse.steps import Steps, find_steps
+from layerscope.ingest.steps import Steps, find_steps
 from layerscope.model.layers import KINDS
 from tests.analyse.traces import (
     SINGLE,

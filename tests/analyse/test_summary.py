@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layerscope.analyse.summary import Summary, summarise
-from layerscope.store.reader import Reader
-from layerscope.store.run import ExitState, LayerState, ProgramState, RecordingCost
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import ExitState, LayerState, ProgramState, RecordingCost
 from tests.recordings import MS, Recording, S
 
 STEP = (1 * MS, 4 * MS, 3 * MS, 1 * MS, 1 * MS)

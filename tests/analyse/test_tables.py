@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from layerscope.analyse import tables
 from layerscope.analyse.result import Result, select
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from layerscope.model.schema import TABLES
-from layerscope.store.reader import Reader
-from layerscope.store.writer import TableWriter
+from layerscope.recording.reader import Reader
+from layerscope.recording.writer import TableWriter
 from tests.recordings import MS, Recording, S
 
 

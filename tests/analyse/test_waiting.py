@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from layerscope.analyse.waiting import TEAM, WORK, deeper, evidence, states
-from layerscope.collect import sampled
+from layerscope.ingest.waiting import TEAM, WORK, deeper, evidence, states
 from layerscope.model.layers import WAITS
+from layerscope.rawfile import sampler_file
 
 FUTEX, READ, POLL, EPOLL, NANOSLEEP, YIELD, WAIT4 = 202, 0, 7, 232, 35, 24, 61
 VFORK, OPENAT, GETDENTS64, PAUSE = 58, 257, 217, 34
 
 
-def state(system_call: int, *functions: str, file: int = sampled.NO_FILE, preempted: bool = False) -> str:
+def state(system_call: int, *functions: str, file: int = sampler_file.NO_FILE, preempted: bool = False) -> str:
     """The state of one wait with these functions on its stack."""
     told = 0
     for name in functions:
@@ -61,12 +61,12 @@ def test_a_futex_is_what_the_functions_say(functions: tuple[str, ...], expected:
 @pytest.mark.parametrize(
     ("system_call", "file", "expected"),
     [
-        (READ, sampled.PIPE, "pipe"), (READ, sampled.SOCKET, "socket"), (READ, sampled.REGULAR, "file"),
-        (READ, sampled.TERMINAL, "file"), (POLL, sampled.NO_FILE, "event"), (POLL, sampled.PIPE, "pipe"),
-        (EPOLL, sampled.EVENT, "event"), (NANOSLEEP, sampled.NO_FILE, "sleep"), (YIELD, sampled.NO_FILE, "yield"),
-        (WAIT4, sampled.NO_FILE, "child"), (sampled.NO_SYSTEM_CALL, sampled.NO_FILE, "page_fault"),
-        (VFORK, sampled.NO_FILE, "child"), (OPENAT, sampled.NO_FILE, "file"), (GETDENTS64, sampled.REGULAR, "file"),
-        (sampled.UNKNOWN_SYSTEM_CALL, sampled.NO_FILE, "unknown"), (PAUSE, sampled.NO_FILE, "other"),
+        (READ, sampler_file.PIPE, "pipe"), (READ, sampler_file.SOCKET, "socket"), (READ, sampler_file.REGULAR, "file"),
+        (READ, sampler_file.TERMINAL, "file"), (POLL, sampler_file.NO_FILE, "event"), (POLL, sampler_file.PIPE, "pipe"),
+        (EPOLL, sampler_file.EVENT, "event"), (NANOSLEEP, sampler_file.NO_FILE, "sleep"), (YIELD, sampler_file.NO_FILE, "yield"),
+        (WAIT4, sampler_file.NO_FILE, "child"), (sampler_file.NO_SYSTEM_CALL, sampler_file.NO_FILE, "page_fault"),
+        (VFORK, sampler_file.NO_FILE, "child"), (OPENAT, sampler_file.NO_FILE, "file"), (GETDENTS64, sampler_file.REGULAR, "file"),
+        (sampler_file.UNKNOWN_SYSTEM_CALL, sampler_file.NO_FILE, "unknown"), (PAUSE, sampler_file.NO_FILE, "other"),
     ],
 )  # fmt: skip
 def test_other_system_calls_are_what_they_are_called_with(system_call: int, file: int, expected: str) -> None:
@@ -74,11 +74,13 @@ def test_other_system_calls_are_what_they_are_called_with(system_call: int, file
 
 
 def test_a_thread_that_serves_a_library_is_idle_while_it_polls_and_one_of_the_program_is_not() -> None:
-    assert state(EPOLL, "start_thread", "gloo::transport::tcp::Loop::run", "epoll_wait", file=sampled.EVENT) == "pool"
+    assert (
+        state(EPOLL, "start_thread", "gloo::transport::tcp::Loop::run", "epoll_wait", file=sampler_file.EVENT) == "pool"
+    )
     serves = ("start_thread", "c10d::detail::LibUVStoreDaemon::run", "uv_run", "uv__io_poll", "epoll_pwait")
-    assert state(EPOLL, *serves, file=sampled.EVENT) == "pool"
-    assert state(EPOLL, "main", "uv_run", "uv__io_poll", "epoll_pwait", file=sampled.EVENT) == "event"
-    assert state(READ, "gloo::transport::tcp::Loop::run", "read", file=sampled.SOCKET) == "socket"
+    assert state(EPOLL, *serves, file=sampler_file.EVENT) == "pool"
+    assert state(EPOLL, "main", "uv_run", "uv__io_poll", "epoll_pwait", file=sampler_file.EVENT) == "event"
+    assert state(READ, "gloo::transport::tcp::Loop::run", "read", file=sampler_file.SOCKET) == "socket"
 
 
 def test_a_thread_that_openmp_began_belongs_to_its_team_and_one_that_calls_it_does_not() -> None:

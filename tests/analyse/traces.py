@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import strategies as st
 
-from layerscope.analyse.steps import SpanColumns, Steps, find_steps
+from layerscope.ingest.steps import SpanColumns, Steps, find_steps
 from layerscope.model.layers import KINDS, PHASES
 
 NODE = "autograd::engine::evaluate_function: MmBackward0"

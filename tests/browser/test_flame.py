@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from layerscope import cli
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from tests.browser import chromium
 from tests.recordings import MS, Recording
 

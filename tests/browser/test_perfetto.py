@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from layerscope.show import exports
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
 from tests.browser import chromium, perfetto
 from tests.recorded import record
 from tests.recordings import MS, Recording

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.collect import layout, spool
-from layerscope.collect.layers import counters
+from layerscope.capture import counters
+from layerscope.rawfile import layout, raw_file
 
 FUNCTION, BACKWARD, RANGE, OPTIMIZER, LOADER, MODULE, TASK, FRAME, EVENT, EXECUTE, CREATE = range(11)
 TICKS_PER_NS = 3
@@ -29,7 +29,7 @@ class RawFile:
         self.pid = pid
         self.tsc = tsc
         self.path = raw / f"machine-one-{pid}-{start_ns}" / "spool"
-        self._file = spool.SpoolWriter(self.path)
+        self._file = raw_file.SpoolWriter(self.path)
         self._names: dict[str, int] = {}
         self._segment_bytes = 0
         self._first: dict[int, int] = {}
@@ -40,7 +40,7 @@ class RawFile:
             "clock": "tsc" if tsc else "monotonic",
             "argv": ["python", "t.py"],
         }
-        self.write(spool.PROCESS, json.dumps(described | about).encode())
+        self.write(raw_file.PROCESS, json.dumps(described | about).encode())
 
     def write(self, kind: int, payload: bytes, key: int = 0, count: int = 0, first: int = 0) -> None:
         """One chunk."""
@@ -53,7 +53,7 @@ class RawFile:
     def poll(self, run_ns: int, error_ns: int = 5) -> None:
         """The drainer compared the clocks."""
         reading = [ticks(run_ns), run_ns, run_ns + REALTIME_OFFSET_NS, error_ns]
-        self.write(spool.POLL, np.array(reading, "<i8").tobytes())
+        self.write(raw_file.POLL, np.array(reading, "<i8").tobytes())
 
     def number(self, name: str) -> int:
         """The number of a name; written out at its first use."""
@@ -62,7 +62,7 @@ class RawFile:
             text = name.encode()
             entry = self._names[name].to_bytes(4, "little") + len(text).to_bytes(4, "little") + text
             entry += bytes(8 + (len(text) + 1 + 7 & ~7) - len(entry))
-            self.write(spool.NAMES, entry, 0, 0, self._segment_bytes)
+            self.write(raw_file.NAMES, entry, 0, 0, self._segment_bytes)
             self._segment_bytes += len(entry)
         return self._names[name]
 
@@ -110,7 +110,7 @@ class RawFile:
     def records(self, ring: int, records: list[tuple], first: int | None = None) -> None:
         """A chunk of the records of one ring."""
         at = self._first.get(ring, 0) if first is None else first
-        self.write(spool.RECORDS, np.array(records, layout.RECORD).tobytes(), ring, len(records), at)
+        self.write(raw_file.RECORDS, np.array(records, layout.RECORD).tobytes(), ring, len(records), at)
         self._first[ring] = at + len(records)
 
     def open_spans(self, ring: int, track: int, tid: int, spans: list[tuple[int, str, int, bool]]) -> None:
@@ -118,22 +118,22 @@ class RawFile:
         slots = [(self.clock(start), 2 * i + 2 + over, self.number(name), kind) for i, (start, name, kind, over) in
                  enumerate(spans)]  # fmt: skip
         head = np.array([track, tid], "<u8").tobytes()
-        self.write(spool.OPEN, head + np.array(slots, layout.OPEN).tobytes(), ring, len(slots))
+        self.write(raw_file.OPEN, head + np.array(slots, layout.OPEN).tobytes(), ring, len(slots))
 
     def sample(self, at_ns: int, *values: int) -> None:
         """A reading of the process counters."""
         rows = np.zeros(len(values), counters.SAMPLE)
         rows["at_ns"], rows["counter"], rows["value"] = at_ns, np.arange(len(values)), values
-        self.write(spool.COUNTERS, rows.tobytes())
+        self.write(raw_file.COUNTERS, rows.tobytes())
 
     def threads(self, names: dict[int, str]) -> None:
         """Names of threads."""
-        self.write(spool.THREADS, json.dumps(names).encode())
+        self.write(raw_file.THREADS, json.dumps(names).encode())
 
     def sums(self) -> None:
         """The exact sums so far."""
         rows = [[kind, name, *sums] for (kind, name), sums in self.counts.items()]
-        self.write(spool.TOTALS, np.array(rows, "<i8").tobytes())
+        self.write(raw_file.TOTALS, np.array(rows, "<i8").tobytes())
 
     def rotate(self) -> None:
         """Go on in the next segment."""
@@ -143,6 +143,6 @@ class RawFile:
         """The drainer's last word, at `run_ns`; a loss: ring, left, full, deep, first ns, last ns."""
         told = [[*loss[:4], self.clock(loss[4]), self.clock(loss[5])] for loss in losses or []]
         self.sums()
-        self.write(spool.LOSS, json.dumps({"losses": told, "disk_full_ns": [], "alive": False} | about).encode())
+        self.write(raw_file.LOSS, json.dumps({"losses": told, "disk_full_ns": [], "alive": False} | about).encode())
         self.poll(run_ns)
-        self.write(spool.END, b"{}")
+        self.write(raw_file.END, b"{}")

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from layerscope.model.schema import TABLES
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from tests.recordings import MS, Recording
 
 SECRETS = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from layerscope.cli._open import convert
-from layerscope.store.run import Run
+from layerscope.ingest.open import convert
+from layerscope.recording.run import Run
 from tests.cli.raw_file import LOADER, OPTIMIZER, RawFile
 from tests.recordings import Recording, run_info
 

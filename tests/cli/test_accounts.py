@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from layerscope.cli._accounts import totals_of_threads
-from layerscope.collect import sampled
+from layerscope.ingest.accounts import totals_of_threads
+from layerscope.rawfile import sampler_file
 
 
 def test_what_nobody_read_of_a_short_thread_is_not_nothing() -> None:
-    accounts = np.zeros(3, sampled.ACCOUNT)
+    accounts = np.zeros(3, sampler_file.ACCOUNT)
     accounts["thread"], accounts["at_ns"] = [0, 0, 1], [5, 9, 7]
     accounts["run_ns"] = [100, 250, 42]
     accounts["faults_minor"], accounts["delay_ns"] = [3, 3, 0], [0, 8, 0]

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from layerscope import cli, places
-from layerscope.cli._open import cached_tables, open_run
-from layerscope.cli._spooling import bring_home, divert
-from layerscope.collect import probe
-from layerscope.store.run import Run
+from layerscope import cli
+from layerscope.capture import probe
+from layerscope.ingest.open import cached_tables, open_run
+from layerscope.model import cache as cache_module
+from layerscope.recording.run import Run
+from layerscope.session.spooling import bring_home, divert
 from tests.recordings import Recording
 from tests.replayed import replay
 
@@ -40,17 +41,17 @@ def with_raw(run: Run) -> Run:
 def in_cache(run: Run, used_s: float | None = None) -> Path:
     """The tables of `run` in the cache, last used at `used_s`."""
     folder = cached_tables(run.info.run_id)[0]
-    places.make(folder)
+    cache_module.make(folder)
     (folder / "tables.json").write_text("{}" * 50)
-    places.remember(folder, run.path)
+    cache_module.remember(folder, run.path)
     if used_s is not None:
         used_long_ago(folder, used_s)
     return folder
 
 
 def used_long_ago(folder: Path, used_s: float = OLD_S) -> None:
-    note = json.loads((folder / places.ORIGIN).read_text())
-    (folder / places.ORIGIN).write_text(json.dumps({**note, "used_s": used_s}))
+    note = json.loads((folder / cache_module.ORIGIN).read_text())
+    (folder / cache_module.ORIGIN).write_text(json.dumps({**note, "used_s": used_s}))
 
 
 def cleaned(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[dict[str, Any], list[str]]:
@@ -177,7 +178,7 @@ def test_raw_files_of_a_recording_that_is_gone_go(
     assert not place.exists()
     cleaned(capfd)
     assert cleaned(capfd) == ({}, ["There is nothing to remove."])
-    assert not list((tmp_path / "home").rglob(places.ORIGIN))
+    assert not list((tmp_path / "home").rglob(cache_module.ORIGIN))
 
 
 def test_raw_files_that_came_home_leave_nothing(
@@ -226,10 +227,10 @@ def test_what_is_not_ours_stays(folder: Path, tmp_path: Path, capfd: pytest.Capt
     (temporary / f"layerscope-{os.getuid()}" / "train.layerscope").mkdir()
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").write_text("precious")
-    places.make(cache / "tables")
+    cache_module.make(cache / "tables")
     (cache / "tables" / "link").symlink_to(tmp_path / "precious")
     (temporary / "layerscope-0123456789abcde0").symlink_to(tmp_path / "precious")
-    places.make(cache / "tables" / "unknown")
+    cache_module.make(cache / "tables" / "unknown")
     run = recorded(folder, run_id="x")
     tables = in_cache(run)
     (tables / "link").symlink_to(tmp_path / "precious")
@@ -276,7 +277,7 @@ def test_a_named_recording_goes_with_all_that_belongs_to_it(
     other = recorded(folder, "other", run_id="other")
     tables, others = in_cache(run), in_cache(other)
     place = diverted(folder, run, tmp_path / "elsewhere")
-    notes = [cache / run.info.run_id for cache in places.caches(places.SPOOLS)[:1]]
+    notes = [cache / run.info.run_id for cache in cache_module.caches(cache_module.SPOOLS)[:1]]
 
     assert set(cleaned(capfd, "train", "--dry-run")[0]) == {str(path) for path in (run.path, tables, place, *notes)}
     assert run.path.exists()
@@ -364,7 +365,7 @@ def test_what_machines_reached_goes_when_it_is_old(
     folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cache = tmp_path / "home/.cache/layerscope/platform"
-    places.make(cache)
+    cache_module.make(cache)
     for name, age_s in (("new.json", 0.0), ("old.json", 40 * 86_400.0), ("half.7.tmp", 7_200.0), ("fresh.8.tmp", 0.0)):
         (cache / name).write_text("{}")
         os.utime(cache / name, (time.time() - age_s,) * 2)

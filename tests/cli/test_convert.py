@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from layerscope.cli._conversion import RunConversion
-from layerscope.collect import spool
-from layerscope.collect.link import own_command
-from layerscope.collect.raw_json import read_session
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
+from layerscope.capture.link import own_command
+from layerscope.ingest.conversion import RunConversion
+from layerscope.rawfile import raw_file
+from layerscope.rawfile.json_files import read_session
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from tests.cli.raw_file import BACKWARD, LOADER, OPTIMIZER, RANGE, REALTIME_OFFSET_NS, RawFile, ticks
 from tests.recordings import run_info
 
@@ -160,7 +160,7 @@ def test_what_was_open_at_the_end_is_unfinished_and_never_told_twice(raw: Path) 
 def test_a_twin_whose_record_went_with_an_earlier_batch_is_dropped_too(
     raw: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("layerscope.cli._conversion.BATCH_RECORDS", 1)
+    monkeypatch.setattr("layerscope.ingest.conversion.BATCH_RECORDS", 1)
     file = RawFile(raw, 100)
     file.poll(10)
     file.records(0, [*file.thread_begin(100, 100, 1), *file.span(200, 300, 0, "twin")])
@@ -213,9 +213,9 @@ def test_a_drainer_that_died_before_it_could_say_so_counts_nothing_twice(raw: Pa
     file.poll(10)
     begin, first = file.thread_begin(100, 100, 1), file.span(200, 300, 0, "first")
     file.records(0, begin + first)
-    names = next(chunk for chunk in spool.SpoolReader(file.path).chunks() if chunk.kind == spool.NAMES).payload
+    names = next(chunk for chunk in raw_file.SpoolReader(file.path).chunks() if chunk.kind == raw_file.NAMES).payload
     second = b"\x02\0\0\0\x06\0\0\0second\0\0"
-    file.write(spool.NAMES, names + second, 0, 0, 0)
+    file.write(raw_file.NAMES, names + second, 0, 0, 0)
     file._names["second"], file._segment_bytes = 2, len(names + second)
     file.records(0, begin + first + file.span(400, 600, 0, "second"), first=0)
     file.records(0, file.span(700, 800, 0, "third"))
@@ -229,13 +229,13 @@ def test_a_drainer_that_died_before_it_could_say_so_counts_nothing_twice(raw: Pa
 
 def test_a_name_that_arrives_after_its_first_span_is_waited_for(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new segment of names travels another way than the records that use it."""
-    monkeypatch.setattr("layerscope.cli._conversion.BATCH_RECORDS", 1)
+    monkeypatch.setattr("layerscope.ingest.conversion.BATCH_RECORDS", 1)
     file = RawFile(raw, 100)
     file.poll(10)
     file._names["late"] = 1
     file.records(0, [*file.thread_begin(100, 100, 1), *file.span(200, 300, 0, "late")])
     file.poll(1000)
-    file.write(spool.NAMES, b"\x01\0\0\0\x04\0\0\0late\0\0\0\0", 0, 0, 0)
+    file.write(raw_file.NAMES, b"\x01\0\0\0\x04\0\0\0late\0\0\0\0", 0, 0, 0)
     file.poll(1500)
     file.end(2000)
 

@@ -12,11 +12,11 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from layerscope.cli import _conversion
-from layerscope.cli._conversion import RunConversion
-from layerscope.cli._limits import Limits
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
+from layerscope.ingest import conversion as conversion_module
+from layerscope.ingest.conversion import RunConversion
+from layerscope.ingest.limits import Limits
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from tests.cli.raw_file import RawFile
 from tests.recordings import run_info
 from tests.store.threads import Span, threads
@@ -132,7 +132,7 @@ pieces = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 600)), max_size=10
 def test_a_file_that_grows_gives_the_same_tables_as_one_that_is_complete(
     recorded: list[tuple[list[Thread], bool]], growth: list[tuple[int, int]], batch: int
 ) -> None:
-    with folder() as name, patch.object(_conversion, "BATCH_RECORDS", batch):
+    with folder() as name, patch.object(conversion_module, "BATCH_RECORDS", batch):
         raw = Path(name) / "raw"
         for number, (several, tsc) in enumerate(recorded):
             write_process(raw, 100 * (number + 1), several, tsc)
@@ -152,8 +152,8 @@ def test_the_size_of_batches_and_epochs_changes_no_span(
         write_process(raw, 100, several, tsc)
         one_batch = convert(raw, Path(name) / "one")
         with (
-            patch.object(_conversion, "BATCH_RECORDS", batch),
-            patch.object(_conversion, "limits_of", lambda *_: Limits(epoch_spans=epoch)),
+            patch.object(conversion_module, "BATCH_RECORDS", batch),
+            patch.object(conversion_module, "limits_of", lambda *_: Limits(epoch_spans=epoch)),
         ):
             many = convert(raw, Path(name) / "many")
         assert differences(without_steps(many), without_steps(one_batch)) == []

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect import spool
-from layerscope.collect.layers import counters
+from layerscope.capture import counters
+from layerscope.rawfile import raw_file
 from tests.cli.raw_file import BACKWARD, EVENT, MODULE, OPTIMIZER, RANGE, TASK, RawFile
 from tests.cli.test_convert import STEP, Converted
 
@@ -189,7 +189,7 @@ def test_what_a_control_group_used_is_on_a_track_of_its_own_and_what_was_not_rea
         file = RawFile(raw, pid)
         file.poll(0)
         values = {"cpu_ns": 7} | ({"throttled": 2, "throttled_ns": 900} if pid == 100 else {})
-        file.write(spool.COUNTERS, counters.packed(500, values))
+        file.write(raw_file.COUNTERS, counters.packed(500, values))
         file.end(1000, unread=unread)
     made = Converted(raw)
 

@@ -12,13 +12,13 @@ import pytest
 from layerscope.analyse import thinned
 from layerscope.analyse.aggregates import aggregates
 from layerscope.analyse.tables import modules, operators, processes, threads
-from layerscope.cli import _conversion
-from layerscope.cli._conversion import RunConversion
-from layerscope.cli._limits import NEVER, Limits
-from layerscope.collect import spool
-from layerscope.store import thinning
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
+from layerscope.ingest import conversion as conversion_module
+from layerscope.ingest import thinning
+from layerscope.ingest.conversion import RunConversion
+from layerscope.ingest.limits import NEVER, Limits
+from layerscope.rawfile import raw_file
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from tests.cli import long_run
 from tests.cli.raw_file import RawFile
 from tests.recorded import ask
@@ -42,8 +42,8 @@ def converted(raw: Path, folder: Path, limits: Limits | None = None) -> Run:
     run = Run.create(folder, run_info())
     whole = Limits(NEVER, NEVER, NEVER, NEVER, NEVER)
     with (
-        patch.object(_conversion, "limits_of", lambda *_: limits or whole),
-        patch.object(_conversion, "BATCH_RECORDS", 100),
+        patch.object(conversion_module, "limits_of", lambda *_: limits or whole),
+        patch.object(conversion_module, "BATCH_RECORDS", 100),
     ):
         RunConversion(raw, run.tables_path).finish({})
     return run
@@ -270,7 +270,7 @@ def test_what_was_stripped_is_in_the_sums_also_of_a_recording_that_was_killed(tm
         if part == 0:
             file.sums()
             file.rotate()
-    assert spool.strip(spool.segments(file.path)[0]) > 0
+    assert raw_file.strip(raw_file.segments(file.path)[0]) > 0
     run = converted(tmp_path / "raw", tmp_path / "run")
 
     sums = "SELECT step_class, count, total_ns FROM totals ORDER BY count"
@@ -288,14 +288,14 @@ def test_raw_files_of_processes_that_have_ended_make_room(tmp_path: Path) -> Non
         long_run.optimizer(loop, STEPS)
         loop.end()
     full = converted(raw, tmp_path / "full")
-    before = spool.raw_bytes(raw)
+    before = raw_file.raw_bytes(raw)
     run = Run.create(tmp_path / "run", run_info())
     most = before // 2 + sum(file.stat().st_size for file in (full.path / "spans").iterdir())
-    with patch.object(_conversion, "limits_of", lambda *_: Limits(NEVER, NEVER, NEVER, NEVER, most)):
+    with patch.object(conversion_module, "limits_of", lambda *_: Limits(NEVER, NEVER, NEVER, NEVER, most)):
         conversion = RunConversion(raw, run.tables_path)
         conversion.advance()
         conversion.keep_within_size()
-        assert 0 < spool.raw_bytes(raw) < before
+        assert 0 < raw_file.raw_bytes(raw) < before
         assert conversion.backlog_share() == 0
         conversion.finish({"pid": 100}, keeps_within_size=True)
 
@@ -353,14 +353,14 @@ def test_what_is_stripped_while_it_is_read_is_read_to_the_end(tmp_path: Path) ->
     loop.end()
     full = converted(tmp_path / "raw", tmp_path / "full")
     run = Run.create(tmp_path / "run", run_info())
-    with patch.object(_conversion, "BATCH_RECORDS", 100):
+    with patch.object(conversion_module, "BATCH_RECORDS", 100):
         conversion = RunConversion(tmp_path / "raw", run.tables_path)
         take, left = conversion._take, iter(range(5))
 
         def stripping(process: Any, last: bool = False) -> None:
             take(process, last)
             if next(left, 0) == 4:  # another process keeps the recording within its size
-                assert spool.strip(spool.segments(loop.file.path)[0]) > 0
+                assert raw_file.strip(raw_file.segments(loop.file.path)[0]) > 0
 
         with patch.object(conversion, "_take", stripping):
             conversion.finish({})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from layerscope.cli._limits import Limits
+from layerscope.ingest.limits import Limits
 from tests.cli.raw_file import BACKWARD, CREATE, EXECUTE, MODULE, OPTIMIZER, TASK, RawFile
 from tests.cli.test_convert import STEP, Converted
 
@@ -99,7 +99,7 @@ def test_a_share_may_end_before_what_it_is_a_share_of_is_known(
     epoch_spans: int, raw: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without steps an epoch ends anywhere. The last thread asks for its own: nothing else is open then."""
-    monkeypatch.setattr("layerscope.cli._conversion.limits_of", lambda *_: Limits(epoch_spans=epoch_spans))
+    monkeypatch.setattr("layerscope.ingest.conversion.limits_of", lambda *_: Limits(epoch_spans=epoch_spans))
     file = RawFile(raw, 100)
     file.poll(0)
     for track in range(3):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from layerscope.collect import sampled
+from layerscope.rawfile import sampler_file
 from tests.cli.raw_file import BACKWARD, EXECUTE, MODULE, RawFile
 from tests.cli.sampler_file import SamplerFile
 from tests.cli.test_convert import Converted, iteration
@@ -119,11 +119,18 @@ def test_waits_have_their_reason_and_page_faults_their_number(raw: Path) -> None
     stacks.thread(0, MAIN, 400)
     stack = stacks.stack("py:train", "wait")
     stacks.wait(1100, 0, stack, 50, FUTEX)
-    stacks.wait(1200, 0, stack, 60, READ, file=sampled.PIPE)
+    stacks.wait(1200, 0, stack, 60, READ, file=sampler_file.PIPE)
     stacks.wait(1300, 0, stack, 70, SLEEP, flags=0)
-    stacks.wait(1400, 0, stack, 80, sampled.NO_SYSTEM_CALL)
-    stacks.wait(1500, 0, sampled.NONE, 90, sampled.UNKNOWN_SYSTEM_CALL, flags=sampled.EXACT | sampled.PREEMPTED)
-    stacks.wait(1550, 0, stack, 95, POLL, file=sampled.SOCKET)
+    stacks.wait(1400, 0, stack, 80, sampler_file.NO_SYSTEM_CALL)
+    stacks.wait(
+        1500,
+        0,
+        sampler_file.NONE,
+        90,
+        sampler_file.UNKNOWN_SYSTEM_CALL,
+        flags=sampler_file.EXACT | sampler_file.PREEMPTED,
+    )
+    stacks.wait(1550, 0, stack, 95, POLL, file=sampler_file.SOCKET)
     stacks.faults(1600, 0, stack, 509)
     stacks.end(20_000)
 
@@ -143,8 +150,8 @@ def test_a_long_wait_that_came_in_parts_is_one(raw: Path) -> None:
     stacks.thread(0, MAIN, 400)
     stacks.thread(1, WORKER, 400)
     stack, other = stacks.stack("py:train", "wait"), stacks.stack("py:train")
-    goes_on = sampled.EXACT | sampled.UNFINISHED
-    for at_ns, dur_ns, flags in ((1000, 100, goes_on), (1100, 100, goes_on), (1200, 30, sampled.EXACT)):
+    goes_on = sampler_file.EXACT | sampler_file.UNFINISHED
+    for at_ns, dur_ns, flags in ((1000, 100, goes_on), (1100, 100, goes_on), (1200, 30, sampler_file.EXACT)):
         stacks.wait(at_ns, 0, stack, dur_ns, FUTEX, flags=flags)
         stacks.wait(at_ns, 1, stack, dur_ns, FUTEX, flags=flags)
     stacks.wait(1230, 0, stack, 5, FUTEX)  # begins where that one ended, which did not go on
@@ -356,7 +363,7 @@ def test_samples_of_a_program_without_spans_and_of_a_cut_file_are_there(raw: Pat
     stacks.thread(0, MAIN, 400)
     for at_ns in range(1000, 1100, 10):
         stacks.cpu(at_ns, 0, stacks.stack("py:main", "py:work"), 10)
-    whole = raw / sampled.FILE
+    whole = raw / sampler_file.FILE
     whole.write_bytes(whole.read_bytes()[:-20])  # the sampler was killed in the middle of its last sample
     made = Converted(raw)
 

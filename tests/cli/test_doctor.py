@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 
 from layerscope import cli
-from layerscope.cli import _checks
-from layerscope.cli._checks import LIMITED, NO, OK, Check, Program
-from layerscope.collect import agent, probe
+from layerscope.capture import agent, probe
+from layerscope.checks import recording, rights
+from layerscope.checks.recording import LIMITED, NO, OK, Check, Program
 from layerscope.host.cgroup import Cgroup
 from layerscope.host.kernel import Kernel
-from layerscope.platform import rights
 from layerscope.show import checklist
 from tests.recorded import ROOT
 
@@ -36,7 +35,7 @@ def told(capfd: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dic
 
 @pytest.fixture(scope="module")
 def program(program_python: str) -> Program:
-    return _checks.find_program([program_python])
+    return recording.find_program([program_python])
 
 
 @pytest.mark.slow
@@ -55,7 +54,7 @@ def test_a_python_with_torch_can_be_recorded_at_a_measured_cost(
     assert states["other layers"] == NO
     assert all(row["remedy"] for row in found.values() if row["state"] == LIMITED and row["subject"] != "clock")
     assert list(folder.iterdir()) == []
-    assert probe.known(Path(os.path.realpath(_checks.find_program([program_python]).library or "")))
+    assert probe.known(Path(os.path.realpath(recording.find_program([program_python]).library or "")))
 
 
 def test_a_python_without_torch_cannot(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -89,7 +88,7 @@ def test_quiet_prints_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) 
     ],
 )  # fmt: skip
 def test_options_that_keep_layerscope_out_are_seen(words: str, option: str) -> None:
-    assert _checks.keeps_us_out(words.split()) == option
+    assert recording.keeps_us_out(words.split()) == option
 
 
 def test_a_python_that_ignores_our_variable_cannot_be_recorded(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -99,11 +98,11 @@ def test_a_python_that_ignores_our_variable_cannot_be_recorded(folder: Path, cap
 
 def test_without_the_agent_windows_are_left(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent, "LIBRARY", tmp_path / "missing.so")
-    found = _checks.operators(program, {})
+    found = recording.operators(program, {})
     assert found.state == LIMITED
     assert found.what.startswith("the native agent of layerscope was not compiled: only windows of PyTorch's own")
     assert "install a C compiler" in found.remedy
-    checks = {check.subject: check for check in _checks.all_checks([program.python])}
+    checks = {check.subject: check for check in recording.all_checks([program.python])}
     assert (checks["modules"].state, checks["shapes"].state) == (NO, NO)
     assert (checks["primitives"].state, checks["ranges"].state) == (NO, LIMITED)
     assert "install a C compiler" in checks["primitives"].remedy
@@ -112,75 +111,75 @@ def test_without_the_agent_windows_are_left(program: Program, tmp_path: Path, mo
 def test_a_collector_of_the_users_own_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in (agent.ITT, agent.NVTX):
         monkeypatch.delenv(variable, raising=False)
-    assert (_checks.primitives(None).state, _checks.ranges(None).state) == (OK, OK)
+    assert (recording.primitives(None).state, recording.ranges(None).state) == (OK, OK)
     monkeypatch.setenv(agent.NVTX, "/opt/nsight.so")
-    assert _checks.primitives(None).state == OK
-    assert _checks.ranges(None).remedy == "unset NVTX_INJECTION64_PATH"
+    assert recording.primitives(None).state == OK
+    assert recording.ranges(None).remedy == "unset NVTX_INJECTION64_PATH"
     monkeypatch.setenv(agent.ITT, "/opt/vtune.so")
-    assert _checks.primitives(None).remedy.startswith("unset INTEL_LIBITTNOTIFY64")
-    assert _checks.ranges(None).what.startswith("your own NVTX_INJECTION64_PATH and INTEL_LIBITTNOTIFY64 get ")
+    assert recording.primitives(None).remedy.startswith("unset INTEL_LIBITTNOTIFY64")
+    assert recording.ranges(None).what.startswith("your own NVTX_INJECTION64_PATH and INTEL_LIBITTNOTIFY64 get ")
 
 
 @pytest.mark.parametrize("call", ["memory", "socket"])
 def test_a_filter_leaves_windows(call: str, program: Program, native_agent: Path) -> None:
-    found = _checks.operators(program, {call: FILTERED})
+    found = recording.operators(program, {call: FILTERED})
     assert (found.state, FILTERED in found.what, "seccomp" in found.remedy) == (LIMITED, True, True)
-    refused = _checks.hand_over({call: FILTERED})
+    refused = recording.hand_over({call: FILTERED})
     assert (refused.subject, refused.state) == ("hand-over", NO)
-    assert _checks.hand_over({"perf_event_open": FILTERED}).state == OK
+    assert recording.hand_over({"perf_event_open": FILTERED}).state == OK
 
 
 def test_a_torch_that_is_not_understood_is_limited(
     folder: Path, program: Program, native_agent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe, "ask", lambda library: probe.Answer("refused", "its callbacks differ"))
-    found = _checks.operators(program, {})
+    found = recording.operators(program, {})
     assert (found.state, "is not understood (its callbacks differ)" in found.what) == (LIMITED, True)
 
 
 def test_only_some_pythons_have_modules(program: Program) -> None:
-    assert _checks.modules(program).state == OK
+    assert recording.modules(program).state == OK
     for changed in ({"python": "3.14.0"}, {"python": "3.7.9"}, {"gil": False}, {"kind": "PyPy"}):
         other = Program(program.python, "", {**program.about, **changed})
-        assert _checks.modules(other).state == NO
+        assert recording.modules(other).state == NO
 
 
 def test_without_a_compiler_shapes_say_so(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("CXX", raising=False)
-    assert _checks.compiler(program).remedy == "install g++"
+    assert recording.compiler(program).remedy == "install g++"
 
 
 def test_small_machines_are_limited() -> None:
-    assert _checks.memory_here(Cgroup(2, 512_000_000, 0, 0.5), 400_000_000) == Check(
+    assert recording.memory_here(Cgroup(2, 512_000_000, 0, 0.5), 400_000_000) == Check(
         "memory", LIMITED,
         "400 MB are left of the 512 MB of this control group; the recorder takes up to 300 MB, and 3 MB a thread",
         "give the job 1 GB more, or convert the recording elsewhere",
     )  # fmt: skip
-    assert _checks.memory_here(Cgroup(), 8_000_000_000) == Check("memory", OK, "8.00 GB are left")
-    assert _checks.cpus(0.5, 8).state == LIMITED
-    assert _checks.cpus(2, 8) == Check("cpus", OK, "2 of 8 CPUs")
-    assert _checks.time_source(False, True).state == LIMITED
+    assert recording.memory_here(Cgroup(), 8_000_000_000) == Check("memory", OK, "8.00 GB are left")
+    assert recording.cpus(0.5, 8).state == LIMITED
+    assert recording.cpus(2, 8) == Check("cpus", OK, "2 of 8 CPUs")
+    assert recording.time_source(False, True).state == LIMITED
 
 
 def test_layers_that_do_not_exist_are_not_promised() -> None:
-    found = _checks.not_yet()
+    found = recording.not_yet()
     assert found.state == NO
     assert "this version cannot record them" in found.what
 
 
 def test_what_keeps_stacks_away_is_said(tmp_path: Path) -> None:
     here = Kernel(4, 1, "filter", True, True)
-    assert _checks.stacks(here, {}, tmp_path).remedy == "install gcc, then: python3 dev.py native"
+    assert recording.stacks(here, {}, tmp_path).remedy == "install gcc, then: python3 dev.py native"
     (tmp_path / "layerscope-sampler").touch()
-    unread = _checks.stacks(here, {"process_vm_readv": FILTERED}, tmp_path)
+    unread = recording.stacks(here, {"process_vm_readv": FILTERED}, tmp_path)
     assert unread.state == NO
     assert "ptrace_scope is 1" in unread.what
-    timers = _checks.stacks(here, {"perf_event_open": FILTERED}, tmp_path)
+    timers = recording.stacks(here, {"perf_event_open": FILTERED}, tmp_path)
     assert timers.state == LIMITED
     assert "perf_event_open is refused (perf_event_paranoid is 4)" in timers.what
-    assert _checks.stacks(here, {}, tmp_path).state == OK
-    locked = _checks.stacks(Kernel(2, 3, "", False, False), {}, tmp_path)
+    assert recording.stacks(here, {}, tmp_path).state == OK
+    locked = recording.stacks(Kernel(2, 3, "", False, False), {}, tmp_path)
     assert (locked.state, locked.remedy) == (LIMITED, "sysctl kernel.yama.ptrace_scope=1 at boot")
 
 
@@ -188,7 +187,7 @@ def test_root_is_not_told_to_be_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     refused = {"cpu_clock": 0, "switches": 0, "wakers": 13, "kernel": 0}
 
-    check = _checks.inside_the_kernel(lambda: refused)
+    check = recording.inside_the_kernel(lambda: refused)
 
     assert check.remedy == "give this root CAP_PERFMON: docker run --cap-add PERFMON IMAGE"
     assert rights.see_process() == ""
@@ -198,7 +197,7 @@ def test_what_needs_rights_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
     def told(wakers: int, inside: int) -> Check:
-        return _checks.inside_the_kernel(lambda: {"cpu_clock": 0, "switches": 0, "wakers": wakers, "kernel": inside})
+        return recording.inside_the_kernel(lambda: {"cpu_clock": 0, "switches": 0, "wakers": wakers, "kernel": inside})
 
     assert told(0, 0).state == OK
     assert told(13, 0) == Check("kernel", LIMITED, "who ends a wait is not told", "record as root")
@@ -209,21 +208,21 @@ def test_what_needs_rights_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPat
     def fails() -> dict[str, int]:
         raise FileNotFoundError
 
-    assert _checks.inside_the_kernel(fails).state == NO
+    assert recording.inside_the_kernel(fails).state == NO
 
 
 def test_places_that_cannot_be_written_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _checks.recordings(tmp_path).state in (OK, LIMITED)
-    assert _checks.recordings(None).remedy == "choose a place with -o"
+    assert recording.recordings(tmp_path).state in (OK, LIMITED)
+    assert recording.recordings(None).remedy == "choose a place with -o"
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert _checks.recordings(tmp_path).what.startswith(f"{tmp_path} cannot be written: recordings go to")
-    assert _checks.temporary_files(tmp_path).remedy == "set TMPDIR"
+    assert recording.recordings(tmp_path).what.startswith(f"{tmp_path} cannot be written: recordings go to")
+    assert recording.temporary_files(tmp_path).remedy == "set TMPDIR"
 
 
 def test_a_remote_folder_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_checks.filesystems, "kind", lambda _: "nfs4")
-    monkeypatch.setattr(_checks.filesystems, "is_remote", lambda _: True)
-    assert "(nfs4): a network, so raw files lie in" in _checks.recordings(tmp_path).what
+    monkeypatch.setattr(recording.filesystems, "kind", lambda _: "nfs4")
+    monkeypatch.setattr(recording.filesystems, "is_remote", lambda _: True)
+    assert "(nfs4): a network, so raw files lie in" in recording.recordings(tmp_path).what
 
 
 HOSTILE = """

@@ -16,12 +16,12 @@ from typing import IO, Any
 import pytest
 
 from layerscope import cli
-from layerscope.errors import RunError
+from layerscope.model.errors import RunError
 from layerscope.model.layers import CUMULATIVE
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from layerscope.show import exports
 from layerscope.show.exports import chrome_json
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
 from tests.recorded import ROOT, record
 from tests.recordings import MS, Recording
 from tests.show.exported import depths, read_fxt, read_json

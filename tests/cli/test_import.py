@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from layerscope import cli
-from layerscope.cli._limits import Limits
-from layerscope.cli._open import open_run
-from layerscope.errors import ReadError
-from layerscope.store.reader import Reader
+from layerscope.ingest.limits import Limits
+from layerscope.ingest.open import open_run
+from layerscope.model.errors import ReadError
+from layerscope.recording.reader import Reader
 
 LOG = """started
 mkldnn_verbose,info,Intel(R) MKL-DNN v0.19.0 (Git Hash 41bee20d),Intel(R) AVX512
@@ -119,7 +119,7 @@ def test_what_lies_in_a_partition_of_a_graph_stays_with_it(
     epoch_spans: int, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many calls are looked at in one go."""
-    monkeypatch.setattr("layerscope.cli._import.limits_of", lambda *_: Limits(epoch_spans=epoch_spans))
+    monkeypatch.setattr("layerscope.ingest.foreign.limits_of", lambda *_: Limits(epoch_spans=epoch_spans))
     inner = LOG.splitlines()[-1]
     partition = "onednn_verbose,v1,graph,exec,cpu,1,matmul_post_ops,a;b,,in0,fpm:strict,d,3"
     log.write_text("\n".join([inner, inner, partition] * 10))

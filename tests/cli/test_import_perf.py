@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from layerscope import cli
-from layerscope.cli._open import open_run
-from layerscope.collect.formats import perf_file, perf_records
-from layerscope.store.reader import Reader
+from layerscope.ingest.open import open_run
+from layerscope.recording.reader import Reader
+from layerscope.sources import perf_file, perf_records
 from tests.collect import perf_writer as pw
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "perf"
@@ -65,7 +65,7 @@ def test_tables_in_parts_hold_the_same(name: str, monkeypatch: pytest.MonkeyPatc
     questions = [f"SELECT * FROM {table} ORDER BY ALL" for table in ("frames", "stacks", "samples")]
     whole = [rows(Path(name), question) for question in questions]
     Path(name).touch()
-    monkeypatch.setattr("layerscope.cli._import_stacks._PART_ROWS", 2)
+    monkeypatch.setattr("layerscope.ingest.foreign_stacks._PART_ROWS", 2)
     assert [rows(Path(name), question) for question in questions] == whole
 
 

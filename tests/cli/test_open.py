@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.cli._open import cached_tables, open_run
-from layerscope.errors import ReadError
+from layerscope.ingest.open import cached_tables, open_run
+from layerscope.model.errors import ReadError
 from layerscope.model.schema import SCHEMA_VERSION
-from layerscope.store.complete import COMPLETE
+from layerscope.recording.complete import COMPLETE
 from tests.recorded import ROOT
 from tests.recordings import Recording
 
@@ -35,7 +35,7 @@ def test_a_recording_that_lost_its_run_json_has_the_same_id_at_every_opening(tmp
     spool.parent.mkdir(parents=True)
     spool.touch()
     code = (
-        "import sys; from pathlib import Path; from layerscope.cli._open import open_folder; "
+        "import sys; from pathlib import Path; from layerscope.ingest.open import open_folder; "
         "print(open_folder(Path(sys.argv[1])).info.run_id)"
     )
     answers = {

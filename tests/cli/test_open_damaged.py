@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from layerscope import cli
-from layerscope.cli._open import open_run
-from layerscope.errors import ReadError
-from layerscope.store.complete import COMPLETE
-from layerscope.store.reader import Reader, table_files
-from layerscope.store.run import Run
+from layerscope.ingest.open import open_run
+from layerscope.model.errors import ReadError
+from layerscope.recording.complete import COMPLETE
+from layerscope.recording.reader import Reader, table_files
+from layerscope.recording.run import Run
 from tests.cli.small_recording import write_tables_only, write_with_raw
 
 pytestmark = pytest.mark.usefixtures("folder")

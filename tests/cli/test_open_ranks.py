@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from layerscope.cli import _ranked
-from layerscope.cli._open import open_run
-from layerscope.collect import spool
-from layerscope.errors import ReadError
-from layerscope.store import ranks
-from layerscope.store.run import ExitState, ProgramState, Run
+from layerscope.ingest.open import open_run
+from layerscope.model.errors import ReadError
+from layerscope.rawfile import raw_file
+from layerscope.recording import ranks
+from layerscope.recording.run import ExitState, ProgramState, Run
+from layerscope.session import ranked
 from tests.cli.raw_file import RawFile, ticks
 from tests.cli.sampler_file import SamplerFile
 from tests.recorded import ask
@@ -43,7 +43,7 @@ class Node(RawFile):
         """A reading; what the realtime clock of the node was set forward by counts."""
         here = self.here(at_ns)
         reading = [ticks(here), here, NOW_NS + at_ns + self.step_ns, 5]
-        self.write(spool.POLL, np.array(reading, "<i8").tobytes())
+        self.write(raw_file.POLL, np.array(reading, "<i8").tobytes())
 
     def work(self, times: list[int], name: str, tid: int) -> None:
         """An operator of one millisecond at each of `times`, the readings around them, and the end."""
@@ -56,10 +56,10 @@ class Node(RawFile):
     def finish(self, at_ns: int) -> None:
         """The drainer's last word."""
         rows = [[kind, name, *sums] for (kind, name), sums in self.counts.items()]
-        self.write(spool.TOTALS, np.array(rows, "<i8").tobytes())
-        self.write(spool.LOSS, b'{"losses": [], "disk_full_ns": [], "alive": false}')
+        self.write(raw_file.TOTALS, np.array(rows, "<i8").tobytes())
+        self.write(raw_file.LOSS, b'{"losses": [], "disk_full_ns": [], "alive": false}')
         self.read_clocks(at_ns)
-        self.write(spool.END, b"{}")
+        self.write(raw_file.END, b"{}")
 
 
 class Job:
@@ -258,15 +258,15 @@ def test_a_rank_that_comes_later_is_in_the_next_opening(tmp_path: Path) -> None:
 def test_at_its_end_the_first_rank_reads_all_unless_that_takes_long(
     most_bytes: int, is_read: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_ranked, "PATIENCE_S", 0.2)
-    monkeypatch.setattr(_ranked, "_JOIN_AT_ONCE_BYTES", most_bytes)
+    monkeypatch.setattr(ranked, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(ranked, "_JOIN_AT_ONCE_BYTES", most_bytes)
     job, *nodes = two_nodes(tmp_path)
     for node in nodes:
         node.read_clocks(0)
         node.work([S], "op", 77)
         node.finish(2 * S)
     job.rank(2, "two", state="running")
-    together = _ranked.read_together(ranks.parts(job.path)[0])
+    together = ranked.read_together(ranks.parts(job.path)[0])
 
     assert (together is not None) is is_read
     assert Run.open(job.path).info.state == "finished"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from layerscope import cli
-from layerscope.cli._open import open_run
-from layerscope.store.run import Run
+from layerscope.ingest.open import open_run
+from layerscope.recording.run import Run
 from tests.cli.raw_file import RawFile
 from tests.cli.secretive import content, write_secretive
 from tests.recordings import Recording, run_info

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from layerscope import cli
-from layerscope.cli._open import open_run
-from layerscope.errors import ReadError
+from layerscope.ingest.open import open_run
+from layerscope.model.errors import ReadError
 from tests.cli.secretive import content, write_secretive
 
 pytestmark = pytest.mark.usefixtures("folder")

@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from layerscope import cli
-from layerscope.cli._open import open_run
+from layerscope.ingest.open import open_run
 from layerscope.model.schema import TABLES
-from layerscope.store import redacted
+from layerscope.recording import redacted
 from tests.cli.secretive import SECRETS, content, everything_in, secretive, write_secretive
 from tests.recorded import layerscope, record
 from tests.recordings import Recording

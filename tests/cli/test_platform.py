@@ -15,11 +15,11 @@ import msgspec
 import pytest
 
 from layerscope import cli
+from layerscope.checks import document, measurements
 from layerscope.host import machine as machines
 from layerscope.host.machine import Machine
 from layerscope.model.measured import Measured, Rate
 from layerscope.model.schema import SCHEMA_VERSION
-from layerscope.platform import document, measuring
 from tests.platform.machines import EIGHT, WELL, machine, seen
 from tests.recorded import record
 
@@ -159,7 +159,7 @@ def test_what_is_measured_is_shown_and_kept_in_json(
         asked.append(python)
         return Measured(python, "2026-01-01T00:00:00Z", 1.0, (), (Rate("MKL", "float32", 1, 1024, 120.0, 9, 0.01),), ())
 
-    monkeypatch.setattr(measuring, "measure", measure)
+    monkeypatch.setattr(measurements, "measure", measure)
     monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
     found = told(capfd, "--measure")
     assert asked == [os.path.join(sys.prefix, "bin", "python")]

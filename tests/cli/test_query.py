@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from layerscope import cli
-from layerscope.cli._open import open_run
+from layerscope.ingest.open import open_run
 from layerscope.model.schema import TABLES
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from tests.recorded import ROOT
 from tests.recordings import MS, Recording
 
@@ -113,11 +113,11 @@ def test_two_columns_of_one_name_are_both_there(capfd: pytest.CaptureFixture[str
 
 
 def test_an_answer_without_rows_says_so(capfd: pytest.CaptureFixture[str]) -> None:
-    question = "SELECT name FROM spans WHERE false"
-    assert asked(capfd, question)["rows"] == []
-    assert cli.main(["query", question]) == 0
+    sql_query = "SELECT name FROM spans WHERE false"
+    assert asked(capfd, sql_query)["rows"] == []
+    assert cli.main(["query", sql_query]) == 0
     assert capfd.readouterr().out.splitlines()[1:] == ["The answer has no rows."]
-    assert cli.main(["query", question, "--csv", "-q"]) == 0
+    assert cli.main(["query", sql_query, "--csv", "-q"]) == 0
     assert capfd.readouterr() == ("name\n", "")
 
 
@@ -186,13 +186,13 @@ def test_a_wrong_question_is_one_sentence(words: list[str], sentence: str, capsy
     ],
 )  # fmt: skip
 def test_a_question_reaches_nothing_but_the_recording(
-    question: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sql_query: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("a,b\n1,treasure\n")
     before = sorted(tmp_path.rglob("*"))
 
-    assert cli.main(["query", question.format(secret=secret, folder=folder), "--json"]) == 125
+    assert cli.main(["query", sql_query.format(secret=secret, folder=folder), "--json"]) == 125
 
     printed = capsys.readouterr()
     assert "treasure" not in printed.out + printed.err
@@ -207,11 +207,11 @@ def test_a_recording_stays_as_it_is(recording: Run) -> None:
 
 
 def test_what_does_not_fit_into_memory_goes_to_disk_and_leaves_nothing_there(recording: Run, tmp_path: Path) -> None:
-    from layerscope.analyse import question
+    from layerscope.analyse import sql_query
 
     with Reader(open_run(recording.path)) as reader:
         sql = "SELECT i, hash(i)::DOUBLE AS h FROM range(6000000) t(i) ORDER BY h"
-        answer = question.ask(reader, sql, memory_bytes=60_000_000)
+        answer = sql_query.ask(reader, sql, memory_bytes=60_000_000)
         assert sum(piece.num_rows for piece in answer.pieces) == 6_000_000
     assert list((tmp_path / "temporary").iterdir()) == []
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.cli import _requests
-from layerscope.cli._requests import Requests, Trace
-from layerscope.collect.recorder import Recorder
-from layerscope.store.run import Run
+from layerscope.capture.recorder import Recorder
+from layerscope.recording.run import Run
+from layerscope.session import requests as requests_module
+from layerscope.session.requests import Requests, Trace
 from tests.recordings import run_info
 
 PATIENCE_S = 60
@@ -31,7 +31,7 @@ def recorder(tmp_path: Path, native_agent: Path) -> Recorder:
 def test_whoever_waits_behind_another_answer_hears_that_it_is_coming(
     recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_requests, "STILL_HERE_S", 0.01)
+    monkeypatch.setattr(requests_module, "STILL_HERE_S", 0.01)
     run = Run.create(tmp_path / "mine.layerscope", run_info())
     requests = Requests(run, recorder)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

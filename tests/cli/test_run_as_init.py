@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect.init import gets_orphans
+from layerscope.capture.init import gets_orphans
 from tests.differential import Differential, environment, program
 
 PATIENCE_S = 60

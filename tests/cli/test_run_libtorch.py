@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect import agent
+from layerscope.capture import agent
 from tests.native.building import build
 from tests.recorded import Recorded, layerscope, open_run
 

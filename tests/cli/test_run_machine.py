@@ -12,7 +12,7 @@ import pytest
 
 from layerscope.cli import run
 from layerscope.host import machine
-from layerscope.store.run import Run, RunInfo
+from layerscope.recording.run import Run, RunInfo
 
 
 def test_a_recording_keeps_all_facts_and_its_name_first() -> None:

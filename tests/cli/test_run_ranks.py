@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from layerscope.analyse import tables
-from layerscope.cli._open import open_run
-from layerscope.store import ranks
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
+from layerscope.ingest.open import open_run
+from layerscope.recording import ranks
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from tests.differential import PROGRAMS, environment, launcher, program
 from tests.recorded import GLOO_ABORT, NO_STACKS, ask
 from tests.repeated import also

@@ -284,7 +284,7 @@ def test_a_signal_that_comes_while_the_program_starts(
     start, _, end = script.read_text().partition("from layerscope.cli")
     patch = f"""
 import os
-from layerscope.collect.program import Witness
+from layerscope.capture.program import Witness
 begins = Witness.start
 def start(self):
     begins(self)

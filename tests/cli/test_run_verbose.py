@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.cli._open import open_run
-from layerscope.collect.verbose_tap import Filter
+from layerscope.capture.verbose_tap import Filter
+from layerscope.ingest.open import open_run
 from tests.cli.test_run_signals import counts, terminal
 from tests.differential import Differential, environment, program
 from tests.recorded import Recorded, layerscope

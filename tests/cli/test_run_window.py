@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.cli import _window
-from layerscope.collect import layout
-from layerscope.collect.windows import Steering, Window, state_at
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
+from layerscope.rawfile import layout
+from layerscope.rawfile.windows import Steering, Window, state_at
+from layerscope.session import window_options
 from tests.recorded import layerscope
 
 
 def window(*words: str) -> Window | None:
     """What these options ask for."""
     parser = argparse.ArgumentParser(exit_on_error=False)
-    _window.configure(parser)
-    return _window.window_of(parser.parse_args(words))
+    window_options.configure(parser)
+    return window_options.window_of(parser.parse_args(words))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from layerscope.cli._texts import ProcessTexts, Texts
+from layerscope.ingest.string_table import ProcessTexts, Texts
 
 NET, CONV = "Net\nNet\n/a/train.py:9", "Net.body.conv\nConv2d\n/a/train.py:5"
 

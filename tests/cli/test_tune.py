@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 
 from layerscope import cli
-from layerscope.cli import _tuning, _tuning_progress
 from layerscope.cli import tune as tune_verb
-from layerscope.tune import objective, output, why
+from layerscope.tune import objective, output, progress, session, why
 from layerscope.tune.measurement import Measurement
 from layerscope.tune.race import Outcome
 from layerscope.tune.setting import DEFAULT, Setting
@@ -213,13 +212,13 @@ for _ in range(int(sys.argv[1])):
     optimizer.step()
 """)
     words = (program_python, "train.py", str(times(1_000_000, 2000)) if steps else "50")
-    wish = _tuning.Wish(
+    wish = session.Wish(
         words, None, None, False, 600.0, (), (), False, (), (), steps, False, None, None, 0, True, True, ()
     )
     usual = Usual((Measurement("default", -1, 10.0, 1.0, 1),), True, "optimizer", (), 1, output.expected("", ""))
     outcome = Outcome("faster", DEFAULT, (), None, ())
-    tuned = _tuning.Tuned(wish, objective.objective("cpu", True), usual, outcome, ())
-    found = [_tuning._recorded(tuned, one) for one in (DEFAULT, Setting("threads=1", {"OMP_NUM_THREADS": "1"}))]
+    tuned = session.Tuned(wish, objective.objective("cpu", True), usual, outcome, ())
+    found = [session._recorded(tuned, one) for one in (DEFAULT, Setting("threads=1", {"OMP_NUM_THREADS": "1"}))]
 
     for one in found:
         assert one.per_step
@@ -313,15 +312,15 @@ def test_a_terminal_has_one_line_that_is_rewritten(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    teller = _tuning_progress.Teller(quiet=False)
+    teller = progress.Teller(quiet=False)
     teller.now("one")
     teller.now("two\x1b[31m")
     teller.say("three")
     teller.now("four")
     teller.done("")
-    clear = _tuning_progress._CLEAR
+    clear = progress._CLEAR
     assert capsys.readouterr().err == (
         f"{clear}layerscope: one{clear}layerscope: two\\x1b[31m{clear}layerscope: three\n{clear}layerscope: four{clear}"
     )
-    _tuning_progress.Teller(quiet=True).say("nothing")
+    progress.Teller(quiet=True).say("nothing")
     assert capsys.readouterr().err == ""

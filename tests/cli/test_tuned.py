@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from layerscope.cli import _tuned
-from layerscope.tune import objective
+from layerscope.tune import answer, objective
 from layerscope.tune.race import FASTER, LEADS, NO_DIFFERENCE, Outcome, Standing
 from layerscope.tune.setting import Setting
 
@@ -26,11 +25,11 @@ def tuned(setting: Setting, *, verdict: str = FASTER, metric: str | None = None)
 
 
 def test_a_rate_that_is_four_times_as_large_is_said_so() -> None:
-    assert _tuned.verdict(tuned(THREADS, metric="x")).startswith(
+    assert answer.verdict(tuned(THREADS, metric="x")).startswith(
         "threads=1 is better: 4.00 [2.00, 5.00] of the defaults"
     )
-    assert _tuned.verdict(tuned(THREADS)).startswith("threads=1 is better: 0.25 [0.20, 0.50] of the defaults")
-    nothing = _tuned.verdict(tuned(THREADS, verdict=NO_DIFFERENCE, metric="x"))
+    assert answer.verdict(tuned(THREADS)).startswith("threads=1 is better: 0.25 [0.20, 0.50] of the defaults")
+    nothing = answer.verdict(tuned(THREADS, verdict=NO_DIFFERENCE, metric="x"))
     assert nothing.endswith("The best one, threads=1: 4.00 [2.00, 5.00] of the defaults.")
 
 
@@ -39,11 +38,11 @@ def test_a_rate_that_is_four_times_as_large_is_said_so() -> None:
     (SMALL_BATCH, "images/s", False),
 ])  # fmt: skip
 def test_a_winner_that_may_do_less_work_is_called_that(setting: Setting, metric: str | None, warns: bool) -> None:
-    assert ("Whether it does the same work is not known" in _tuned.verdict(tuned(setting, metric=metric))) is warns
+    assert ("Whether it does the same work is not known" in answer.verdict(tuned(setting, metric=metric))) is warns
 
 
 def test_the_row_has_the_ratio_as_it_was_measured() -> None:
     one = tuned(THREADS, metric="x")
-    row = dict(zip([column.name for column in _tuned._columns(one.objective)],
-                   _tuned._row(one, one.outcome.standings[0]), strict=True))  # fmt: skip
+    row = dict(zip([column.name for column in answer._columns(one.objective)],
+                   answer._row(one, one.outcome.standings[0]), strict=True))  # fmt: skip
     assert (row["ratio"], row["ratio_low"], row["ratio_high"]) == (4.0, 2.0, 5.0)

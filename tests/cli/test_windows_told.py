@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from layerscope.analyse.phases import EARLIEST
-from layerscope.cli._windows import windows_of
-from layerscope.collect import layout
-from layerscope.collect.windows import Window
+from layerscope.ingest.phases import EARLIEST
+from layerscope.ingest.windows import windows_of
+from layerscope.rawfile import layout
+from layerscope.rawfile.windows import Window
 
 WAS_CLOSED = layout.WINDOW_WAS_CLOSED
 Mark = tuple[int, int, int, int]

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.collect import layout
-from layerscope.collect.drainer import Drainer
-from layerscope.collect.link import END
+from layerscope.capture.drainer import Drainer
+from layerscope.capture.link import END
+from layerscope.rawfile import layout
 
 START = 12345
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from layerscope.collect.layers import counters
+from layerscope.capture import counters
 
 
 def values(pid: int) -> dict[str, int]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from layerscope.cli._open import open_run
-from layerscope.collect import agent
+from layerscope.capture import agent
+from layerscope.ingest.open import open_run
 from tests.native.clients import build_client
 from tests.recorded import Recorded, layerscope, record
 

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.collect import layout, spool
-from layerscope.collect.drainer import Drainer
-from layerscope.collect.drainer import Ring as SeenRing
-from layerscope.collect.layers.operators import Decoder
-from layerscope.collect.sums import Totals, rows_of
+from layerscope.capture.drainer import Drainer
+from layerscope.capture.drainer import Ring as SeenRing
+from layerscope.rawfile import layout, raw_file
+from layerscope.rawfile.sums import Totals, rows_of
+from layerscope.sources.raw.decoder import Decoder
 from tests.collect.shared_memory import Names, Page, Ring, Session
 
 
@@ -31,15 +31,17 @@ def session() -> Iterator[Session]:
     made.close()
 
 
-def chunks(raw: Path) -> list[spool.Chunk]:
+def chunks(raw: Path) -> list[raw_file.Chunk]:
     (file,) = raw.glob("*/spool")
-    return list(spool.SpoolReader(file).chunks())
+    return list(raw_file.SpoolReader(file).chunks())
 
 
 def ordinals(raw: Path, ring: int = 0) -> list[int]:
     """The `seq` of every record in the raw file: its place in the order of all that were ever written."""
     parts = [
-        np.frombuffer(c.payload, layout.RECORD)["seq"] for c in chunks(raw) if c.kind == spool.RECORDS and c.key == ring
+        np.frombuffer(c.payload, layout.RECORD)["seq"]
+        for c in chunks(raw)
+        if c.kind == raw_file.RECORDS and c.key == ring
     ]
     found: list[int] = np.concatenate(parts).tolist() if parts else []
     return found
@@ -72,7 +74,12 @@ def test_records_names_and_open_spans_are_in_the_raw_file(tmp_path: Path, sessio
     assert int(ring.header["closed"][0]) == 1
     assert int(ring.header["consumed"][0]) == 10
     kinds = [chunk.kind for chunk in chunks(tmp_path)]
-    assert kinds.index(spool.NAMES) < kinds.index(spool.RECORDS) < kinds.index(spool.OPEN) < kinds.index(spool.END)
+    assert (
+        kinds.index(raw_file.NAMES)
+        < kinds.index(raw_file.RECORDS)
+        < kinds.index(raw_file.OPEN)
+        < kinds.index(raw_file.END)
+    )
 
 
 @pytest.mark.parametrize("first", [0, 5, layout.RING_RECORDS - 7, 3 * layout.RING_RECORDS, 2**33 + 11])
@@ -85,7 +92,7 @@ def test_a_ring_that_goes_round_is_taken_in_order(tmp_path: Path, session: Sessi
     session.run_to_the_end(Drainer(session.theirs, tmp_path))
 
     assert ordinals(tmp_path) == np.arange(first, first + count).astype(np.int32).tolist()
-    (records,) = [chunk for chunk in chunks(tmp_path) if chunk.kind == spool.RECORDS]
+    (records,) = [chunk for chunk in chunks(tmp_path) if chunk.kind == raw_file.RECORDS]
     assert (records.first, records.count) == (first, count)
 
 
@@ -121,7 +128,7 @@ def test_two_processes_have_two_files(tmp_path: Path, session: Session) -> None:
 
     files = {path.parent.name.split("-")[-2]: path for path in tmp_path.glob("*/spool")}
     counts = {
-        int(pid): sum(c.count for c in spool.SpoolReader(path).chunks() if c.kind == spool.RECORDS)
+        int(pid): sum(c.count for c in raw_file.SpoolReader(path).chunks() if c.kind == raw_file.RECORDS)
         for pid, path in files.items()
     }
     assert counts == {os.getpid(): 3, os.getppid(): 4}
@@ -197,11 +204,11 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.refuses: set[int] = set()
-        self.write = spool.SpoolWriter.write
-        monkeypatch.setattr(spool.SpoolWriter, "write", lambda *words, **more: self.take(*words, **more))
-        monkeypatch.setattr("layerscope.collect.drainer.DISK_RETRY_S", 0.0)
+        self.write = raw_file.SpoolWriter.write
+        monkeypatch.setattr(raw_file.SpoolWriter, "write", lambda *words, **more: self.take(*words, **more))
+        monkeypatch.setattr("layerscope.capture.drainer.DISK_RETRY_S", 0.0)
 
-    def take(self, writer: spool.SpoolWriter, kind: int, *words: Any, **more: Any) -> None:
+    def take(self, writer: raw_file.SpoolWriter, kind: int, *words: Any, **more: Any) -> None:
         if kind in self.refuses:
             raise OSError(errno.ENOSPC, "No space left on device")
         self.write(writer, kind, *words, **more)
@@ -217,12 +224,12 @@ def test_what_a_full_disk_does_not_take_stays_in_the_ring_and_comes_later(
     session.give_all(Page(), ring, names)
     assert drainer._receive()
     (process,) = drainer.processes.values()
-    disk.refuses = {spool.RECORDS, spool.NAMES}
+    disk.refuses = {raw_file.RECORDS, raw_file.NAMES}
     names.add(1, "late")
     ring.put(10)
     drainer._drain(process, True)
     assert int(ring.header["consumed"][0]) == 0
-    disk.refuses = {spool.RECORDS}
+    disk.refuses = {raw_file.RECORDS}
     drainer._drain(process, True)
     assert int(ring.header["consumed"][0]) == 0
     disk.refuses = set()
@@ -235,7 +242,7 @@ def test_what_a_full_disk_does_not_take_stays_in_the_ring_and_comes_later(
     assert not decoder.losses
 
 
-@pytest.mark.parametrize("kind", [spool.TOTALS, spool.LOSS, spool.OPEN, spool.END])
+@pytest.mark.parametrize("kind", [raw_file.TOTALS, raw_file.LOSS, raw_file.OPEN, raw_file.END])
 def test_a_last_word_that_does_not_fit_is_said_again_in_full(
     tmp_path: Path, session: Session, monkeypatch: pytest.MonkeyPatch, kind: int
 ) -> None:
@@ -310,7 +317,7 @@ def test_totals_go_on_from_what_was_written_and_know_what_is_missing(
 
 
 def test_the_drainer_starts_without_the_libraries_of_tables() -> None:
-    code = "import sys, layerscope.collect.drainer; print(*{'pyarrow', 'duckdb'} & set(sys.modules))"
+    code = "import sys, layerscope.capture.drainer; print(*{'pyarrow', 'duckdb'} & set(sys.modules))"
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect import agent
+from layerscope.capture import agent
 from tests.differential import PROGRAMS, Differential, environment, program
 
 DOOR = agent.INSIDE / "door" / "sitecustomize.py"

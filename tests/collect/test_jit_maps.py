@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect import jit_maps
-from layerscope.collect.jit_maps import FOLDER, take
+from layerscope.rawfile import jit_maps
+from layerscope.rawfile.jit_maps import FOLDER, take
 
 LINES = "7f0000001000 100 jit_uni_reorder_kernel_f32.1\n"
 

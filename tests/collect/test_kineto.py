@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.collect.formats import kineto
-from layerscope.errors import ReadError
 from layerscope.model.clocks import Conversion
+from layerscope.model.errors import ReadError
 from layerscope.model.layers import KINDS
+from layerscope.sources import kineto
 
 NAMES = ['quote " in', "back\\slash", "tab\t\x01control", "ümläut ☃", "", "x" * 2000, "}],", '",\n"pid": 7']
 

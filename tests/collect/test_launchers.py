@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from layerscope.collect.launchers import Launch, batch_job, find, read_ranks
-from layerscope.errors import UsageError
+from layerscope.capture.launchers import Launch, batch_job, find, read_ranks
+from layerscope.model.errors import UsageError
 
 TORCHRUN = {
     "RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "GROUP_RANK": "0", "LOCAL_WORLD_SIZE": "4",

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.collect import agent, layout
+from layerscope.capture import agent
+from layerscope.rawfile import layout
 from tests.native.building import build
 
 STRUCTS = {

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.collect import layout, link, spool
-from layerscope.collect.link import DrainerLink
-from layerscope.collect.restarts import Restarts
+from layerscope.capture import link
+from layerscope.capture.link import DrainerLink
+from layerscope.capture.restarts import Restarts
 from layerscope.model.events import Problem
+from layerscope.rawfile import layout, raw_file
 from tests.collect.shared_memory import START, Page, Ring
 
 
@@ -29,10 +30,10 @@ def test_where_every_drainer_dies_the_session_takes_the_rest(tmp_path: Path, mon
     held.end()
 
     (file,) = tmp_path.glob("*/spool")
-    chunks = list(spool.SpoolReader(file).chunks())
-    taken = [np.frombuffer(chunk.payload, layout.RECORD)["seq"] for chunk in chunks if chunk.kind == spool.RECORDS]
+    chunks = list(raw_file.SpoolReader(file).chunks())
+    taken = [np.frombuffer(chunk.payload, layout.RECORD)["seq"] for chunk in chunks if chunk.kind == raw_file.RECORDS]
     assert np.concatenate(taken).tolist() == list(range(1000))
-    assert chunks[-1].kind == spool.END
+    assert chunks[-1].kind == raw_file.END
     assert [problem.code for problem in problems] == ["drainer_restarted"]
     assert problems[0].what == "the drainer did not come to its end (status 1)"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.collect.formats.onednn_problem import Problem, name_of, parse
+from layerscope.sources.onednn_problem import Problem, name_of, parse
 
 CONVOLUTION = (
     "cpu,convolution,jit:avx512_core,{prop},src:f32:a:blocked:abcd::f0 wei:f32:a:blocked:Acdb16a::f0 "

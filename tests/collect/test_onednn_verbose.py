@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layerscope.collect.formats import known, onednn_verbose
-from layerscope.collect.imported import Imported
 from layerscope.model.layers import KINDS
+from layerscope.sources import known, onednn_verbose
+from layerscope.sources.imported import Imported
 
 # A line of each version, its operation, its name and its milliseconds.
 LINES = {

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.collect import layout, spool
-from layerscope.collect.layers.operators import Decoder
+from layerscope.rawfile import layout, raw_file
+from layerscope.sources.raw.decoder import Decoder
 from tests.cli.raw_file import BACKWARD, OPTIMIZER, RawFile, ticks
 
 
@@ -18,7 +18,7 @@ class Written:
     def __init__(self, folder: Path) -> None:
         self.file = RawFile(folder, 100)
         self.decoder = Decoder()
-        self._reader = spool.SpoolReader(self.file.path)
+        self._reader = raw_file.SpoolReader(self.file.path)
 
     def read(self) -> Decoder:
         for chunk in self._reader.chunks():
@@ -134,16 +134,16 @@ def test_names_of_two_drainers_are_taken_once_and_completely(written: Written) -
         b"\x03\0\0\0\x01\0\0\0c" + bytes(7),
     ]
     write = written.file.write
-    write(spool.NAMES, entries[0], 0, 0, 0)
-    write(spool.NAMES, entries[0] + entries[1], 0, 0, 0)
-    write(spool.NAMES, entries[2], 0, 0, 32)
-    write(spool.NAMES, b"\x05\0\0\0\x01\0\0\0e" + bytes(7), 1, 0, 0)
+    write(raw_file.NAMES, entries[0], 0, 0, 0)
+    write(raw_file.NAMES, entries[0] + entries[1], 0, 0, 0)
+    write(raw_file.NAMES, entries[2], 0, 0, 32)
+    write(raw_file.NAMES, b"\x05\0\0\0\x01\0\0\0e" + bytes(7), 1, 0, 0)
 
     assert written.read().names == ["(other names)", "a", "b", "c", "(name lost)", "e"]
 
 
 def test_names_that_never_come_do_not_keep_spans_for_ever(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("layerscope.collect.layers.operators._WAIT_FOR_NAMES_SPANS", 3)
+    monkeypatch.setattr("layerscope.sources.raw.decoder._WAIT_FOR_NAMES_SPANS", 3)
     file = written.file
     file._names["late"] = 40
     file.poll(10)
@@ -162,11 +162,11 @@ def test_the_clock_becomes_the_tsc_when_the_agent_speaks_up(tmp_path: Path) -> N
     file.poll(100)
     file.poll(200)
     file.tsc = True
-    file.write(spool.PROCESS, b'{"clock": "tsc", "argv": [""], "library": "lib"}')
+    file.write(raw_file.PROCESS, b'{"clock": "tsc", "argv": [""], "library": "lib"}')
     file.records(0, [*file.thread_begin(150, 100, 1), *file.span(150, 180, 0, "a")])
     file.poll(300)
     decoder = Decoder()
-    for chunk in spool.SpoolReader(file.path).chunks():
+    for chunk in raw_file.SpoolReader(file.path).chunks():
         decoder.add(chunk)
 
     ((_, rows),) = decoder.batches()

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from layerscope.collect.formats import perf_data, perf_file, perf_records, perf_threads
-from layerscope.collect.imported import Imported
-from layerscope.errors import ReadError
+from layerscope.model.errors import ReadError
 from layerscope.model.layers import SAMPLE_KINDS, SAMPLE_STATES
+from layerscope.sources import perf_data, perf_file, perf_records, perf_threads
+from layerscope.sources.imported import Imported
 from tests.collect import perf_writer as pw
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "perf"

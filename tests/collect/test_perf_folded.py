@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from layerscope.collect.formats import folded, known
-from layerscope.collect.imported import Imported
 from layerscope.show.flame import Picture, formats
+from layerscope.sources import folded, known
+from layerscope.sources.imported import Imported
 from tests.analyse.stacks.made import compared, sampled
 from tests.collect.test_perf_data import codes, column, stack_names
 
@@ -63,7 +63,7 @@ def test_what_is_no_stack_is_counted(tmp_path: Path) -> None:
 def test_a_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
     text = "".join(f"main;f{number % 7};g{number % 5};h{number} {number}\n" for number in range(100))
     whole = sums(read(tmp_path, text))
-    monkeypatch.setattr("layerscope.collect.formats.text_chunks.CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr("layerscope.sources.text_chunks.CHUNK_BYTES", chunk_bytes)
     assert sums(read(tmp_path, text)) == whole == {
         ("main", f"f{number % 7}", f"g{number % 5}", f"h{number}"): number for number in range(1, 100)
     }  # fmt: skip
@@ -83,7 +83,7 @@ def test_stacks_that_begin_alike(
     rows = sorted(rows) if is_sorted else rows
     expected = Counter(map(tuple, rows))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("layerscope.collect.formats.text_chunks.CHUNK_BYTES", chunk_bytes)
+        patch.setattr("layerscope.sources.text_chunks.CHUNK_BYTES", chunk_bytes)
         content = read(tmp_path, "".join(f"{';'.join(names)} 1\n" for names in rows))
     assert sums(content) == expected
     assert content.stacks is not None
@@ -117,7 +117,7 @@ def test_fractions_and_large_numbers_keep_their_shares(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int, numbers: list[str], expected: list[int],
     said: str | None,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("layerscope.collect.formats.text_chunks.CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr("layerscope.sources.text_chunks.CHUNK_BYTES", chunk_bytes)
     text = "".join(f"main;f{place} {number}\n" for place, number in enumerate(numbers))
     content = read(tmp_path, text)
     assert sums(content) == {("main", f"f{place}"): weight for place, weight in enumerate(expected) if weight}
@@ -135,7 +135,7 @@ def test_the_sum_of_one_stack_stays_a_number(tmp_path: Path, numbers: int) -> No
 def test_of_two_numbers_the_last_one_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
 ) -> None:
-    monkeypatch.setattr("layerscope.collect.formats.text_chunks.CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr("layerscope.sources.text_chunks.CHUNK_BYTES", chunk_bytes)
     content = read(tmp_path, "main;f 10 20\nmain;g h 5 7.5\nmain;f 10 3\t\nmain 9 0\n")
     assert sums(content) == {("main", "f"): 230, ("main", "g h"): 75}
     assert codes(content) == {"no_unit", "two_numbers", "fractions"}

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect import jit_maps
-from layerscope.collect.formats import perf_file
-from layerscope.collect.imported import Imported
+from layerscope.rawfile import jit_maps
+from layerscope.sources import perf_file
+from layerscope.sources.imported import Imported
 from tests.collect import perf_writer as pw
 from tests.collect.test_perf_data import EXE, LIB, OTHER, read, stack_names
 
@@ -154,9 +154,9 @@ def test_of_an_earlier_boot_only_the_kernel_itself_is_where_it_was(
 ) -> None:
     """Not its modules: their addresses are those of other modules now."""
     (tmp_path / "kallsyms").write_text(SYMBOLS)
-    monkeypatch.setattr("layerscope.collect.symbols.kernel_table.KALLSYMS", tmp_path / "kallsyms")
-    monkeypatch.setattr("layerscope.collect.formats.perf_frames._kernel_symbol", lambda _: 0xFFFFFFFF91000000)
-    monkeypatch.setattr("layerscope.collect.formats.perf_frames._is_this_kernel", lambda *_: True)
+    monkeypatch.setattr("layerscope.symbols.kernel_table.KALLSYMS", tmp_path / "kallsyms")
+    monkeypatch.setattr("layerscope.sources.perf_frames._kernel_symbol", lambda _: 0xFFFFFFFF91000000)
+    monkeypatch.setattr("layerscope.sources.perf_frames._is_this_kernel", lambda *_: True)
     writer = pw.Writer()
     writer.event()
     writer.map(-1, text, 0x1000000, text, b"[kernel.kallsyms]_text", misc=1)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect import perf, raw_json, spool
-from layerscope.collect.formats import perf_data
+from layerscope.capture import perf
+from layerscope.rawfile import json_files, raw_file
+from layerscope.sources import perf_data
 from tests.collect.test_perf_data import column
 
 BUSY = "import time, sys\nwhile time.process_time() < 0.5: pass\ntime.sleep(0.05)"
@@ -46,7 +47,7 @@ def test_a_perf_that_fails_is_a_problem(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.slow
 def test_its_file_takes_a_part_of_what_the_recording_may(tmp_path: Path) -> None:
     need_perf()
-    (tmp_path / raw_json.OPTIONS).write_text(json.dumps({spool.MAX_SIZE: 500_000}))
+    (tmp_path / json_files.OPTIONS).write_text(json.dumps({raw_file.MAX_SIZE: 500_000}))
     recorder = perf.Perf(tmp_path)
     if not recorder.start():
         pytest.skip(recorder.problems[-1].what)

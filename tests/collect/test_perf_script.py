@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from layerscope.collect.formats import known, perf_data, perf_script
-from layerscope.collect.imported import Imported
 from layerscope.model.layers import SAMPLE_KINDS, SAMPLE_STATES
+from layerscope.sources import known, perf_data, perf_script
+from layerscope.sources.imported import Imported
 from tests.collect.test_perf_data import GOLDEN, codes, column, stack_names
 from tests.collect.test_perf_waits import waits_of
 
@@ -224,7 +224,7 @@ def test_text_and_data_tell_the_same(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("chunk_bytes", [16, 100, 1000, 1 << 20])
 def test_a_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
     whole = perf_script.read(GOLDEN / "file.txt")
-    monkeypatch.setattr("layerscope.collect.formats.text_chunks.CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr("layerscope.sources.text_chunks.CHUNK_BYTES", chunk_bytes)
     packed = tmp_path / "file.txt.gz"
     packed.write_bytes(gzip.compress((GOLDEN / "file.txt").read_bytes()))
     for path in (GOLDEN / "file.txt", packed):

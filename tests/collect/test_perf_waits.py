@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect.formats import perf_data, perf_file
-from layerscope.collect.imported import Imported
 from layerscope.model.layers import SAMPLE_STATES
+from layerscope.sources import perf_data, perf_file
+from layerscope.sources.imported import Imported
 from tests.collect import perf_writer as pw
 from tests.collect.test_perf_data import EXE, GOLDEN, OFFCPU, OTHER, codes, column, read, stack_names, usual
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect import agent, probe
-from layerscope.collect.probe import Answer
+from layerscope.capture import agent, probe
+from layerscope.capture.probe import Answer
 from tests.native.building import FAKE_TORCH, build
 
 CONSTRUCTORS = """

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect import layout, probe
-from layerscope.collect.probe import Answer
-from layerscope.collect.prober import Prober
+from layerscope.capture import probe
+from layerscope.capture.probe import Answer
+from layerscope.capture.prober import Prober
+from layerscope.rawfile import layout
 from tests.collect.shared_memory import Page
 
 

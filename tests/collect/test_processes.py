@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from layerscope.collect import drainer as drainer_module
-from layerscope.collect import spool
-from layerscope.collect.drainer import Drainer
+from layerscope.capture import drainer as drainer_module
+from layerscope.capture.drainer import Drainer
 from layerscope.host.clock import monotonic_clock
+from layerscope.rawfile import raw_file
 from tests.collect.shared_memory import Page, Ring, Session
 
 PR_SET_NAME = 15
@@ -27,10 +27,10 @@ def session() -> Iterator[Session]:
     made.close()
 
 
-def told(raw: Path, kind: int = spool.PROCESS) -> list[dict[str, Any]]:
+def told(raw: Path, kind: int = raw_file.PROCESS) -> list[dict[str, Any]]:
     """What the chunks of a kind say, in order."""
     (file,) = raw.glob("*/spool")
-    return [json.loads(chunk.payload) for chunk in spool.SpoolReader(file).chunks(only=(kind,))]
+    return [json.loads(chunk.payload) for chunk in raw_file.SpoolReader(file).chunks(only=(kind,))]
 
 
 def ranks(raw: Path) -> list[tuple[int | None, int | None]]:

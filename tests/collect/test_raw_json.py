@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.cli._open import open_run
-from layerscope.collect.raw_json import OPTIONS, SESSION, damage, read_options, read_session
-from layerscope.collect.windows import Window, of_options
-from layerscope.store.complete import COMPLETE
-from layerscope.store.reader import Reader
+from layerscope.ingest.open import open_run
+from layerscope.rawfile.json_files import OPTIONS, SESSION, damage, read_options, read_session
+from layerscope.rawfile.windows import Window, of_options
+from layerscope.recording.complete import COMPLETE
+from layerscope.recording.reader import Reader
 from tests.cli.small_recording import write_with_raw
 
 JSON = st.recursive(

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.cli._open import open_run
-from layerscope.collect import sampled
-from layerscope.collect import sampler as module
-from layerscope.collect.layers.stacks import SampledFile
-from layerscope.collect.layout import SEND_SAMPLES
-from layerscope.collect.sampler import Sampler
+from layerscope.capture import sampler as module
+from layerscope.capture.sampler import Sampler
+from layerscope.ingest.open import open_run
 from layerscope.model.events import Problem
+from layerscope.rawfile import sampler_file
+from layerscope.rawfile.layout import SEND_SAMPLES
+from layerscope.sources.raw.stacks import SampledFile
 from tests.attempts import once_in_three
 from tests.native_sampler.sampling import Sampled, check, check_sums
 from tests.recorded import ROOT, ask, layerscope
@@ -70,7 +70,7 @@ def test_nothing_is_said_where_all_can_be_recorded(perf_events: None, tmp_path: 
     sampler.end()
     assert problems == []
     assert sampler.cpu_ns > 0
-    file = SampledFile(tmp_path / sampled.FILE)
+    file = SampledFile(tmp_path / sampler_file.FILE)
     file.advance()
     assert file.ended
     assert [int(row["pid"]) for row in file.processes.values()] == [program.pid]
@@ -111,7 +111,7 @@ def wait_for(path: Path, condition: Callable[[Sampled], bool]) -> None:
 
 
 def has_stacks(found: Sampled) -> bool:
-    return bool((found.samples["stack"] != sampled.NONE).any())
+    return bool((found.samples["stack"] != sampler_file.NONE).any())
 
 
 @pytest.mark.slow
@@ -135,15 +135,15 @@ def test_a_sampler_that_is_killed_is_replaced(perf_events: None, tmp_path: Path)
     sampler.end()
 
     assert [problem.code for problem in problems] == ["sampler_restarted"]
-    assert [path.name for path, _ in sampled.files(tmp_path)] == ["stacks", "stacks.1"]
-    first, second = (samples_of(path) for path, _ in sampled.files(tmp_path))
+    assert [path.name for path, _ in sampler_file.files(tmp_path)] == ["stacks", "stacks.1"]
+    first, second = (samples_of(path) for path, _ in sampler_file.files(tmp_path))
     assert first.file.ended
     assert second.file.ended
     gap_ns = second.file.gap_ns
     assert gap_ns
     assert first.file.gap_ns is None
     assert gap_ns[0] < gap_ns[1]
-    sums = [int(one.samples["weight_ns"][one.samples["kind"] == sampled.CPU].sum()) for one in (first, second)]
+    sums = [int(one.samples["weight_ns"][one.samples["kind"] == sampler_file.CPU].sum()) for one in (first, second)]
     used_ns = (usage.ru_utime + usage.ru_stime) * 1e9
     # Without the correction the second file would tell the time of the first once more.
     assert abs(sum(sums) - used_ns) < min(sums) / 2
@@ -175,7 +175,7 @@ def test_a_recording_with_a_sampler_that_was_killed(perf_events: None, program_p
     folder = tmp_path / "recording.layerscope"
     second = samples_of(folder / "raw" / "stacks.1")
     check(second)
-    rows = second.samples[(second.samples["kind"] == sampled.CPU) & (second.samples["stack"] != sampled.NONE)]
+    rows = second.samples[(second.samples["kind"] == sampler_file.CPU) & (second.samples["stack"] != sampler_file.NONE)]
     inside = ["of_program" in python(second, row) for row in rows]
     assert sum(inside) > 0.8 * len(rows)
     run = open_run(folder)
@@ -228,7 +228,7 @@ def test_without_its_program_there_are_no_stacks(tmp_path: Path, monkeypatch) ->
 
 
 def recorded(folder: Path) -> Sampled:
-    found = Sampled(SampledFile(folder / "recording.layerscope" / "raw" / sampled.FILE), {})
+    found = Sampled(SampledFile(folder / "recording.layerscope" / "raw" / sampler_file.FILE), {})
     check(found)
     return found
 
@@ -252,7 +252,7 @@ def test_a_program_in_python_with_children(perf_events: None, program_python: st
     assert done.returncode == 3, done.stderr
     found = recorded(tmp_path)
     assert found.codes() == set()
-    rows = found.samples[(found.samples["kind"] == sampled.CPU) & (found.samples["stack"] != sampled.NONE)]
+    rows = found.samples[(found.samples["kind"] == sampler_file.CPU) & (found.samples["stack"] != sampler_file.NONE)]
     inner = np.array(
         [next((n for n in chain if n.startswith("of_")), "") for chain in (python(found, r) for r in rows)]
     )
@@ -269,7 +269,7 @@ def test_a_program_in_python_with_children(perf_events: None, program_python: st
 
 def python(found: Sampled, row: np.void) -> list[str]:
     """The functions of Python in the stack of a sample, the innermost first."""
-    chain = [frame for frame in found.chain(int(row["stack"])) if frame["kind"] == sampled.PYTHON]
+    chain = [frame for frame in found.chain(int(row["stack"])) if frame["kind"] == sampler_file.PYTHON]
     return [found.file.codes[frame["of"]].name for frame in chain]
 
 
@@ -288,11 +288,11 @@ def test_where_the_kernel_gives_no_events_timers_take_their_place(
 
     assert done.returncode == 0, done.stderr
     found = recorded(tmp_path)
-    rows = found.samples[(found.samples["kind"] == sampled.CPU) & (found.samples["stack"] != sampled.NONE)]
+    rows = found.samples[(found.samples["kind"] == sampler_file.CPU) & (found.samples["stack"] != sampler_file.NONE)]
     inside = ["burn" in python(found, row) for row in rows]
     assert rows["weight_ns"][inside].sum() > 500e6
-    waits = found.samples[found.samples["kind"] == sampled.OFFCPU]
-    assert (waits["flags"] & sampled.EXACT == 0).all()
+    waits = found.samples[found.samples["kind"] == sampler_file.OFFCPU]
+    assert (waits["flags"] & sampler_file.EXACT == 0).all()
     assert waits["weight_ns"][waits["system_call"] == 230].sum() > 200e6
     run = open_run(tmp_path / "recording.layerscope")
     said = {row["code"]: row for row in ask(run, "SELECT * FROM problems WHERE layer = 'stacks'")}
@@ -318,8 +318,8 @@ def test_a_program_that_keeps_the_agent_out(perf_events: None, program_python: s
 
     found = recorded(tmp_path)
     assert found.codes() == set()
-    rows = found.samples[(found.samples["kind"] == sampled.CPU) & (found.samples["stack"] != sampled.NONE)]
-    known = [any(frame["kind"] == sampled.NATIVE for frame in found.chain(int(row["stack"]))) for row in rows]
+    rows = found.samples[(found.samples["kind"] == sampler_file.CPU) & (found.samples["stack"] != sampler_file.NONE)]
+    known = [any(frame["kind"] == sampler_file.NATIVE for frame in found.chain(int(row["stack"]))) for row in rows]
     assert rows["weight_ns"][np.array(known, bool)].sum() > 500e6
     quality = found.file.quality
     assert quality["to_root"] >= 0.95 * quality["samples"]
@@ -357,7 +357,7 @@ def test_the_rate_is_as_asked(perf_events: None, tmp_path: Path) -> None:
 
     found = recorded(tmp_path)
     assert found.file.settings["hz"] == 997
-    rows = found.samples[(found.samples["kind"] == sampled.CPU) & (found.samples["stack"] != sampled.NONE)]
+    rows = found.samples[(found.samples["kind"] == sampler_file.CPU) & (found.samples["stack"] != sampler_file.NONE)]
     user_ns = rows["weight_ns"] - rows["kernel_ns"]
     assert len(rows) > 0.4 * user_ns.sum() / 1e9 * 997
     layers = {layer.name: layer for layer in open_run(tmp_path / "recording.layerscope").info.layers}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect import agent
+from layerscope.capture import agent
 from tests.differential import Differential, Recorded, environment, program
 from tests.repeated import also
 
@@ -38,7 +38,7 @@ class Busy:
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             for pid in children(self.process.pid):
-                if b"layerscope.collect.drainer" in command_line(pid) and pid != other_than:
+                if b"layerscope.capture.drainer" in command_line(pid) and pid != other_than:
                     return pid
             time.sleep(0.05)
         raise AssertionError("no drainer")
@@ -343,16 +343,16 @@ def test_a_stopped_drainer_and_more_threads_than_its_socket_holds(
     [
         "layerscope.analyse.summary.summarise",
         "layerscope.cli.run.finish",
-        "layerscope.collect.link.DrainerLink.pump",
-        "layerscope.collect.prober.Prober.take",
+        "layerscope.capture.link.DrainerLink.pump",
+        "layerscope.capture.prober.Prober.take",
         *also(
             [
                 "layerscope.show.summary.text",
-                "layerscope.collect.link.DrainerLink.watch",
-                "layerscope.collect.link.DrainerLink.end",
-                "layerscope.collect.link.DrainerLink.keep",
-                "layerscope.collect.prober.Prober.publish",
-                "layerscope.collect.prober.Prober.finish",
+                "layerscope.capture.link.DrainerLink.watch",
+                "layerscope.capture.link.DrainerLink.end",
+                "layerscope.capture.link.DrainerLink.keep",
+                "layerscope.capture.prober.Prober.publish",
+                "layerscope.capture.prober.Prober.finish",
             ]
         ),
     ],
@@ -383,7 +383,7 @@ def test_an_answer_that_comes_too_late_is_said(tmp_path: Path, program_python: s
     slow.chmod(0o755)
     script = Path(differential.layerscope[-1])
     start, _, end = script.read_text().partition("from layerscope.cli")
-    patch = f"import pathlib\nimport layerscope.collect.agent as agent\nagent.PROBE = pathlib.Path({str(slow)!r})\n"
+    patch = f"import pathlib\nimport layerscope.capture.agent as agent\nagent.PROBE = pathlib.Path({str(slow)!r})\n"
     script.write_text(f"{start}{patch}from layerscope.cli{end}")
 
     variables = environment(XDG_CACHE_HOME=str(tmp_path / "empty"))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from layerscope import places
-from layerscope.collect import shapes
-from layerscope.collect.shapes import CannotBuild
+from layerscope.capture import shapes
+from layerscope.capture.shapes import CannotBuild
+from layerscope.model import cache as cache_module
 from layerscope.model.events import Problem
 from tests.recorded_shapes import needs_compiler
 from tests.repeated import also
@@ -124,7 +124,7 @@ def test_of_many_ranks_that_start_at_once_one_compiles(program_python: str, monk
 
 
 def test_without_a_place_to_keep_it_nothing_is_compiled(program_python: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "caches", lambda kind: [])
+    monkeypatch.setattr(cache_module, "caches", lambda kind: [])
 
     with pytest.raises(CannotBuild, match="there is no place to keep what is compiled"):
         shapes.build(program_python, shapes.find_library(program_python))

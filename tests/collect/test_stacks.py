@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.collect import sampled
-from layerscope.collect.layers.stacks import SampledFile
+from layerscope.rawfile import sampler_file
+from layerscope.sources.raw.stacks import SampledFile
 from tests.cli.sampler_file import SamplerFile
 from tests.native.building import NATIVE, build
 
 STRUCTURES = {
-    "lt_object": sampled.OBJECT, "lt_process": sampled.PROCESS, "lt_thread": sampled.THREAD, "lt_code": sampled.CODE,
-    "lt_frame": sampled.FRAME, "lt_stack": sampled.STACK, "lt_sample": sampled.SAMPLE, "lt_account": sampled.ACCOUNT,
-    "lt_quality": sampled.QUALITY_OF,
+    "lt_object": sampler_file.OBJECT, "lt_process": sampler_file.PROCESS, "lt_thread": sampler_file.THREAD, "lt_code": sampler_file.CODE,
+    "lt_frame": sampler_file.FRAME, "lt_stack": sampler_file.STACK, "lt_sample": sampler_file.SAMPLE, "lt_account": sampler_file.ACCOUNT,
+    "lt_quality": sampler_file.QUALITY_OF,
 }  # fmt: skip
 
 
@@ -55,8 +55,8 @@ def test_the_numbers_are_those_of_the_sampler() -> None:
               "QUALITY", "POLL", "PROBLEMS", "END", "NATIVE", "PYTHON", "JIT", "KERNEL", "CUT", "OFFCPU", "FAULT",
               "EXACT", "PREEMPTED", "NO_SPLICE", "UNFINISHED", "NO_FILE", "PIPE", "SOCKET", "TERMINAL", "EVENT",
               "CPU")  # fmt: skip
-    assert {name: told[f"LT_{name}"] for name in chunks} == {name: getattr(sampled, name) for name in chunks}
-    assert told["LT_FILE"] == sampled.REGULAR
+    assert {name: told[f"LT_{name}"] for name in chunks} == {name: getattr(sampler_file, name) for name in chunks}
+    assert told["LT_FILE"] == sampler_file.REGULAR
 
 
 def known_file(folder: Path) -> Path:
@@ -65,7 +65,7 @@ def known_file(folder: Path) -> Path:
     for at_ns in range(0, 500, 10):
         file.cpu(at_ns, 0, file.stack("py:main", f"py:f{at_ns % 50}"), 5)
     file.end(1000)
-    return folder / sampled.FILE
+    return folder / sampler_file.FILE
 
 
 def test_a_file_is_read_as_it_grows(tmp_path: Path) -> None:
@@ -76,17 +76,17 @@ def test_a_file_is_read_as_it_grows(tmp_path: Path) -> None:
     for end in range(0, len(whole) + 1, 997):
         (tmp_path / "growing").write_bytes(whole[:end])
         growing.advance()
-        times += growing.take(sampled.SAMPLES)["at_ns"].tolist()
+        times += growing.take(sampler_file.SAMPLES)["at_ns"].tolist()
     (tmp_path / "growing").write_bytes(whole)
     growing.advance()
-    times += growing.take(sampled.SAMPLES)["at_ns"].tolist()
+    times += growing.take(sampler_file.SAMPLES)["at_ns"].tolist()
 
     assert times == list(range(0, 500, 10))
     assert growing.ended
     assert (growing.until_ns, growing.settings["hz"]) == (1000, 99)
     assert [code.name for code in growing.codes][:2] == ["main", "f0"]
     assert growing.objects[0].path == "/usr/lib/libnothing.so"
-    assert len(growing.take(sampled.SAMPLES)) == 0
+    assert len(growing.take(sampler_file.SAMPLES)) == 0
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +103,10 @@ def test_any_cut_opens_up_to_the_cut(known_bytes: bytes, data: st.DataObject) ->
         file = SampledFile(path)
         file.advance()
 
-    samples = file.take(sampled.SAMPLES)
+    samples = file.take(sampler_file.SAMPLES)
     assert samples["at_ns"].tolist() == list(range(0, 500, 10))[: len(samples)]
     assert len(samples) == 50 or not file.ended
-    stacks, frames = file.take(sampled.STACKS), file.take(sampled.FRAMES)
+    stacks, frames = file.take(sampler_file.STACKS), file.take(sampler_file.FRAMES)
     # What a row names has been written before it.
     assert np.all(samples["stack"] < len(stacks))
     assert np.all(stacks["frame"] < len(frames))

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from layerscope.cli._open import open_run
-from layerscope.collect import agent, stock_windows
+from layerscope.capture import agent
+from layerscope.ingest.open import open_run
+from layerscope.session import stock_windows
 from tests.differential import PROGRAMS, SOURCE, environment
 from tests.recorded import Recorded
 from tests.repeated import also

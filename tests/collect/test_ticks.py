@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from layerscope.collect import layout
-from layerscope.collect.layers.ticks import Ticks, uneven
+from layerscope.rawfile import layout
+from layerscope.sources.raw.ticks import Ticks, uneven
 
 MS = 1_000_000
 PER_NS = 3

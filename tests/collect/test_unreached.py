@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect import agent, unreached
-from layerscope.collect.preloading import preload
+from layerscope.capture import agent, unreached
+from layerscope.capture.preloading import preload
 from tests.differential import environment
 from tests.native.building import build
 

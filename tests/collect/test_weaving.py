@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.collect import spool, verbose
-from layerscope.collect.layers.around import owners, read_processes
-from layerscope.collect.layers.verbose import place
-from layerscope.collect.weaving import OF_NO_THREAD, LateSpans, weave
+from layerscope.capture import verbose
+from layerscope.rawfile import raw_file as raw_file_module
+from layerscope.session.around import owners, read_processes
+from layerscope.session.verbose import place
+from layerscope.session.weaving import OF_NO_THREAD, LateSpans, weave
 from tests.cli.raw_file import CREATE, EXECUTE, FUNCTION, TASK, RawFile
 
 SECOND_NS = 1_000_000_000
@@ -48,7 +49,7 @@ def test_late_spans_are_read_between_the_others(tmp_path: Path, tsc: bool) -> No
     weave(path, process.decoder, late)
 
     (after,) = read_processes(tmp_path, 1000) or []
-    assert len(spool.segments(path)) == 2
+    assert len(raw_file_module.segments(path)) == 2
     assert not list(path.parent.glob("woven*"))
     names = np.array(after.decoder.names)[after.spans["name"]]
     woven = after.spans[names == "convolution"]

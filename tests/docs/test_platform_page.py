@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from layerscope import cli
-from layerscope.platform import checking
+from layerscope.checks import judge
 from tests.cpu_groups import spinning
 from tests.platform.machines import LIBRARIES, seen
 from tests.recorded import ROOT
@@ -44,5 +44,5 @@ def test_every_line_that_checks_print_is_explained() -> None:
         process={"libraries": (*LIBRARIES, "/usr/lib/libopenblas.so.0")},
     )  # fmt: skip
     explained = " ".join(re.findall(r"^\| ([^|]+) \|", PAGE, re.MULTILINE))
-    for check in checking.judged(about):
+    for check in judge.judged(about):
         assert check.subject in explained, check.subject

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from layerscope import cli
-from layerscope.collect import spool
-from layerscope.store.reader import Reader
+from layerscope.rawfile import raw_file
+from layerscope.recording.reader import Reader
 from tests.recorded import Recorded
 from tests.replayed import RECORDINGS, replay
 from tests.test_style import PRIVATE
@@ -137,8 +137,8 @@ def test_time_on_the_cpu_and_waits_are_in_their_functions(threads: Recorded) -> 
 def test_it_names_nothing_of_the_machine_that_made_it(name: str, request: pytest.FixtureRequest) -> None:
     """In the bytes of every chunk, and in what the tables say."""
     texts = [(RECORDINGS / name / "run.json").read_text()]
-    for path in spool.spools(RECORDINGS / name / "raw"):
-        texts += [chunk.payload.decode("latin-1") for chunk in spool.SpoolReader(path).chunks()]
+    for path in raw_file.spools(RECORDINGS / name / "raw"):
+        texts += [chunk.payload.decode("latin-1") for chunk in raw_file.SpoolReader(path).chunks()]
     run: Recorded = request.getfixturevalue(name)
     with Reader(run.run) as reader:
         for table in ("frames", "processes", "modules", "problems"):

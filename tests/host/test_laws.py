@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layerscope.errors import ReadError
 from layerscope.host import files, machine, process, runtimes, watch
 from layerscope.host.cgroup import Throttling
+from layerscope.model.errors import ReadError
 
 PID = 7
 READ = (

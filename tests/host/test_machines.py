@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from layerscope.errors import ReadError
 from layerscope.host import files, isa, machine, runtimes
 from layerscope.host.machine import Machine
+from layerscope.model.errors import ReadError
 from tests.host import machines
 
 VNNI, AMX = ("avx512_vnni",), ("amx_tile", "amx_bf16", "amx_int8")

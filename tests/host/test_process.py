@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from layerscope.errors import ReadError
 from layerscope.host import process, runtimes
+from layerscope.model.errors import ReadError
 
 HERE = Path("/")
 SLEEPS = "import ctypes, sys, time; print('ready', flush=True); time.sleep(60)"

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from layerscope.cli._open import open_run
-from layerscope.collect import layout, spool
-from layerscope.store.run import Run
+from layerscope.ingest.open import open_run
+from layerscope.rawfile import layout, raw_file
+from layerscope.recording.run import Run
 from tests.differential import PROGRAMS, Differential
 from tests.hostile.case import Case
 from tests.hostile.settings import namespace
@@ -58,41 +58,41 @@ def healthy(tmp_path_factory: pytest.TempPathFactory, program_python: str, nativ
 
 
 def _uses_tsc(recording: Path) -> bool:
-    return any(b'"tsc"' in chunk.payload for path in spool.spools(recording / "raw")
-               for chunk in spool.SpoolReader(path).chunks([spool.PROCESS]))  # fmt: skip
+    return any(b'"tsc"' in chunk.payload for path in raw_file.spools(recording / "raw")
+               for chunk in raw_file.SpoolReader(path).chunks([raw_file.PROCESS]))  # fmt: skip
 
 
-def rewritten(recording: Path, into: Path, change: Callable[[list[spool.Chunk]], list[spool.Chunk]]) -> Run:
+def rewritten(recording: Path, into: Path, change: Callable[[list[raw_file.Chunk]], list[raw_file.Chunk]]) -> Run:
     """A copy of `recording` whose raw files hold what `change` makes of their chunks, converted again."""
     shutil.copytree(recording, into)
     (into / "tables.json").unlink()
-    for path in spool.spools(into / "raw"):
-        chunks = list(spool.SpoolReader(path).chunks())
+    for path in raw_file.spools(into / "raw"):
+        chunks = list(raw_file.SpoolReader(path).chunks())
         path.unlink()
-        writer = spool.SpoolWriter(path)
+        writer = raw_file.SpoolWriter(path)
         for chunk in change(chunks):
             writer.write(chunk.kind, chunk.payload, chunk.key, chunk.count, chunk.first)
         writer.close()
     return open_run(into)
 
 
-def with_payload(chunk: spool.Chunk, payload: np.ndarray) -> spool.Chunk:
-    return spool.Chunk(chunk.kind, chunk.key, chunk.count, chunk.first, payload.tobytes())
+def with_payload(chunk: raw_file.Chunk, payload: np.ndarray) -> raw_file.Chunk:
+    return raw_file.Chunk(chunk.kind, chunk.key, chunk.count, chunk.first, payload.tobytes())
 
 
-def ticks_changed(chunks: list[spool.Chunk], change: Change) -> list[spool.Chunk]:
+def ticks_changed(chunks: list[raw_file.Chunk], change: Change) -> list[raw_file.Chunk]:
     """What a machine would have written whose counter does what `change` says, from the middle of the records on."""
-    records = [np.frombuffer(chunk.payload, layout.RECORD) for chunk in chunks if chunk.kind == spool.RECORDS]
+    records = [np.frombuffer(chunk.payload, layout.RECORD) for chunk in chunks if chunk.kind == raw_file.RECORDS]
     middle = int(np.median(np.concatenate([rows["end"][rows["kind"] < layout.FIRST_SPECIAL] for rows in records])))
     return [_tick_changed(chunk, change, middle) for chunk in chunks]
 
 
-def _tick_changed(chunk: spool.Chunk, change: Change, middle: int) -> spool.Chunk:
-    if chunk.kind == spool.POLL:
+def _tick_changed(chunk: raw_file.Chunk, change: Change, middle: int) -> raw_file.Chunk:
+    if chunk.kind == raw_file.POLL:
         reading = np.frombuffer(chunk.payload, "<i8").copy()
         reading[:1] = change(reading[:1], middle)
         return with_payload(chunk, reading)
-    if chunk.kind != spool.RECORDS:
+    if chunk.kind != raw_file.RECORDS:
         return chunk
     rows = np.frombuffer(chunk.payload, layout.RECORD).copy()
     spans = rows["kind"] < layout.FIRST_SPECIAL
@@ -145,8 +145,8 @@ def test_a_wrong_counter_keeps_the_order_of_things_and_is_said(how: str, healthy
 def test_a_wall_clock_that_is_set_changes_no_time(shift_s: int, healthy: Path, tmp_path: Path) -> None:
     """Times are on CLOCK_MONOTONIC; an export, which has the wall clock's, says by how much it was set."""
 
-    def change(chunks: list[spool.Chunk]) -> list[spool.Chunk]:
-        polls = [index for index, chunk in enumerate(chunks) if chunk.kind == spool.POLL]
+    def change(chunks: list[raw_file.Chunk]) -> list[raw_file.Chunk]:
+        polls = [index for index, chunk in enumerate(chunks) if chunk.kind == raw_file.POLL]
         for index in polls[len(polls) // 2 :]:
             reading = np.frombuffer(chunks[index].payload, "<i8").copy()
             reading[2] += shift_s * 10**9
@@ -166,7 +166,7 @@ def without_counter(case: Case) -> None:
     """From now on as on a machine whose kernel does not trust the counter."""
     script = Path(case.layerscope[-1])
     start, _, end = script.read_text().partition("from layerscope.cli")
-    patch = "import layerscope.collect.recorder as recorder\nrecorder.tsc_is_usable = lambda: False\n"
+    patch = "import layerscope.capture.recorder as recorder\nrecorder.tsc_is_usable = lambda: False\n"
     script.write_text(f"{start}{patch}from layerscope.cli{end}")
 
 

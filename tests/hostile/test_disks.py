@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.cli._open import open_run
-from layerscope.collect.spool import RECORDS, SpoolReader, spools
+from layerscope.ingest.open import open_run
+from layerscope.rawfile.raw_file import RECORDS, SpoolReader, spools
 from tests.differential import PROGRAMS, environment
 from tests.hostile.case import HYPOT, Case
 from tests.hostile.settings import mounted

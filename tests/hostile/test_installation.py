@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect.agent import LIBRARY
+from layerscope.capture.agent import LIBRARY
 from tests.differential import PROGRAMS, SOURCE, environment
 from tests.hostile.case import STEPS, Case
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from layerscope.cli._open import open_run
+from layerscope.ingest.open import open_run
 from tests.differential import PROGRAMS, environment, program
 from tests.hostile.case import HYPOT, STEPS, Case
 from tests.hostile.settings import WITHOUT_A_NAME, Cgroup, limited, refusing, user

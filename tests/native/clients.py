@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from layerscope.collect import agent
+from layerscope.capture import agent
 from tests.native.building import AGENT_SOURCES, build
 from tests.native.door import Door
 from tests.native.driven import Drive, Driven

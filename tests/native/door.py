@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.collect import layout
-from layerscope.collect.drainer import Drainer
-from layerscope.collect.link import END
+from layerscope.capture.drainer import Drainer
+from layerscope.capture.link import END
+from layerscope.rawfile import layout
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Where tests/native/fake_torch.c keeps the two members that the agent reads by offset.
@@ -95,7 +95,7 @@ class Door:
     def start_drainer(self) -> subprocess.Popen[bytes]:
         """Start a real drainer process, as the session does: a later one is told everything again."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "layerscope.collect.drainer", str(theirs.fileno()), str(self.raw)]
+        command = [sys.executable, "-m", "layerscope.capture.drainer", str(theirs.fileno()), str(self.raw)]
         drainer = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(ROOT / "src")},

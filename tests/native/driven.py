@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from layerscope.cli._conversion import RunConversion
-from layerscope.collect import raw_json
-from layerscope.store.run import Run
+from layerscope.ingest.conversion import RunConversion
+from layerscope.rawfile import json_files
+from layerscope.recording.run import Run
 from tests.native.door import Door
 from tests.recorded import ask
 from tests.recordings import run_info
@@ -87,7 +87,7 @@ class Drive:
     def finish(self, door: Door, pid: int, status: int, stdout: str = "", stderr: str = "") -> Driven:
         """Close the door and convert what came through it."""
         door.close()
-        (door.raw / raw_json.OPTIONS).write_text(json.dumps(self.options))
+        (door.raw / json_files.OPTIONS).write_text(json.dumps(self.options))
         run = Run.create(self.folder / "driven.layerscope", run_info())
         RunConversion(door.raw, run.tables_path).finish({"pid": pid})
         return Driven(door, run, pid, status, stdout, stderr)

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.cli._conversion import RunConversion
-from layerscope.collect import layout, spool
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
+from layerscope.ingest.conversion import RunConversion
+from layerscope.rawfile import layout, raw_file
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from tests.native.door import Door
 from tests.recordings import run_info
 from tests.repeated import also
@@ -112,9 +112,9 @@ def killed(driver: Path, folder: Path, threads: int, after_s: float, lagging: bo
     published = {int(header["index"]): int(header["published"]) for header in handed.headers()}
     door.close()
     (file,) = door.raw.glob("*/spool")
-    chunks = list(spool.SpoolReader(file).chunks())
+    chunks = list(raw_file.SpoolReader(file).chunks())
     for ring, until in published.items():
-        records = [chunk for chunk in chunks if chunk.kind == spool.RECORDS and chunk.key == ring]
+        records = [chunk for chunk in chunks if chunk.kind == raw_file.RECORDS and chunk.key == ring]
         assert [chunk.first for chunk in records] == np.cumsum([0] + [chunk.count for chunk in records])[:-1].tolist()
         assert sum(chunk.count for chunk in records) == until
         if not until:

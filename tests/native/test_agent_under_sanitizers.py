@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.cli._conversion import RunConversion
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
+from layerscope.ingest.conversion import RunConversion
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from tests.native.building import build_sanitized
 from tests.native.door import Door
 from tests.recordings import run_info

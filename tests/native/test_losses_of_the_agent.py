@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from layerscope.collect import layout
+from layerscope.rawfile import layout
 from tests.native.door import Door
 from tests.native.driven import Drive
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.cli._conversion import RunConversion
-from layerscope.store.run import Run
+from layerscope.ingest.conversion import RunConversion
+from layerscope.recording.run import Run
 from tests.native.building import MODULES_DRIVER, build_driver, build_sanitized
 from tests.native.door import Door
 from tests.native.driven import Drive, Driven

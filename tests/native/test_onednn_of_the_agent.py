@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from layerscope.collect import layout
+from layerscope.rawfile import layout
 from tests.native.driven import Drive
 
 SWITCH = "switch = ctypes.c_bool.in_dll(torch, 'fake_onednn')\n"

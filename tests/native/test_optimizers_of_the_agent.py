@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layerscope.collect import layout
+from layerscope.rawfile import layout
 from tests.native.door import Door
 from tests.native.driven import Drive
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect import agent
+from layerscope.capture import agent
 from tests.native.door import Door
 from tests.native.sampled import TIMER, Ticker, areas, open_event, with_children
 from tests.native.test_sampling_python import TEXT, VERSIONS, python_of

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from layerscope.collect import layout
+from layerscope.rawfile import layout
 from tests.native.door import Door
 from tests.native.driven import Drive
 from tests.native.windows import BEGINS, CLOSED, INSIDE, LOADER, MARK, NAMED, OPENED, OPTIMIZER, run

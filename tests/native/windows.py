@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from layerscope.collect import layout
+from layerscope.rawfile import layout
 from tests.native.door import Door
 from tests.native.driven import Drive, Driven
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from layerscope.cli._open import open_run
+from layerscope.ingest.open import open_run
 from tests.recorded import ask, layerscope
 
 TIMEOUT_S = 120

@@ -92,9 +92,9 @@ def test_numbers_are_the_same_everywhere() -> None:
 
 
 def test_chunks_have_the_numbers_of_the_raw_format() -> None:
-    from layerscope.collect import spool
+    from layerscope.rawfile import raw_file
 
     own = (ROOT / "native" / "interface" / "interface.h").read_text()
-    kinds = {name: int(number) for name, number in re.findall(r"LI_(\w+) = (\d+)", own) if hasattr(spool, name)}
+    kinds = {name: int(number) for name, number in re.findall(r"LI_(\w+) = (\d+)", own) if hasattr(raw_file, name)}
     assert len(kinds) == 11
-    assert kinds == {name: getattr(spool, name) for name in kinds}
+    assert kinds == {name: getattr(raw_file, name) for name in kinds}

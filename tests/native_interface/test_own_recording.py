@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.cli._open import open_run
+from layerscope.ingest.open import open_run
 from layerscope.model.secrets import kept_environment, mask
 from tests.hostile.settings import mounted
 from tests.languages import german

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect.agent import LIBRARY
+from layerscope.capture.agent import LIBRARY
 from tests.native.door import Door
 from tests.native_interface.driven import Drive
 from tests.recorded import layerscope

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.collect.sampler import BINARY
+from layerscope.capture.sampler import BINARY
 from tests.native.building import build, build_driver
 from tests.native_sampler.sampling import Sampling
 

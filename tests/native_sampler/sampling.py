@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.collect import layout, sampled
-from layerscope.collect.layers.stacks import SampledFile
-from layerscope.collect.sampler import BINARY
+from layerscope.capture.sampler import BINARY
+from layerscope.rawfile import layout, sampler_file
+from layerscope.sources.raw.stacks import SampledFile
 
 MAIN = 0
 PATIENCE_S = 120
@@ -41,13 +41,13 @@ class Sampled:
 
     def __post_init__(self) -> None:
         self.file.advance()
-        kinds = (sampled.FRAMES, sampled.STACKS, sampled.SAMPLES, sampled.ACCOUNTS)
+        kinds = (sampler_file.FRAMES, sampler_file.STACKS, sampler_file.SAMPLES, sampler_file.ACCOUNTS)
         self.frames, self.stacks, self.samples, self.accounts = map(self.file.take, kinds)
 
     def chain(self, stack: int) -> list[np.void]:
         """The frames of a stack, the leaf first."""
         found = []
-        while stack != sampled.NONE:
+        while stack != sampler_file.NONE:
             row = self.stacks[stack]
             found.append(self.frames[row["frame"]])
             stack = int(row["parent"])
@@ -56,7 +56,7 @@ class Sampled:
     def passes(self, stack: int, first: int, last: int) -> bool:
         """Whether a native frame of the stack lies in the function of the program from `first` to `last`."""
         for frame in self.chain(stack):
-            if frame["kind"] == sampled.NATIVE and first <= frame["address"] < last:
+            if frame["kind"] == sampler_file.NATIVE and first <= frame["address"] < last:
                 path = self.file.objects[frame["of"]].path
                 if Path(path).name == "known":
                     return True
@@ -92,18 +92,18 @@ def check(found: Sampled) -> None:
     assert list(file.processes) == list(range(len(file.processes)))
     assert (found.stacks["stack"] == np.arange(len(found.stacks))).all()
     assert (found.frames["frame"] == np.arange(len(found.frames))).all()
-    inner = found.stacks["parent"] != sampled.NONE
+    inner = found.stacks["parent"] != sampler_file.NONE
     assert (found.stacks["parent"][inner] < found.stacks["stack"][inner]).all()
     assert (found.stacks["depth"][inner] == found.stacks["depth"][found.stacks["parent"][inner]] + 1).all()
     assert (found.stacks["frame"] < len(found.frames)).all()
-    known = samples["stack"] != sampled.NONE
+    known = samples["stack"] != sampler_file.NONE
     assert (samples["stack"][known] < len(found.stacks)).all()
     assert (samples["thread"] < len(file.threads)).all()
     assert (samples["kernel_ns"] <= samples["weight_ns"]).all()
-    for kind, count in ((sampled.NATIVE, len(file.objects)), (sampled.PYTHON, len(file.codes))):
+    for kind, count in ((sampler_file.NATIVE, len(file.objects)), (sampler_file.PYTHON, len(file.codes))):
         assert (found.frames["of"][found.frames["kind"] == kind] < count).all()
     for number in np.unique(samples["thread"]):
-        waits = samples[(samples["thread"] == number) & (samples["flags"] & sampled.EXACT > 0)]
+        waits = samples[(samples["thread"] == number) & (samples["flags"] & sampler_file.EXACT > 0)]
         waits = waits[np.argsort(waits["at_ns"], kind="stable")]
         assert (waits["at_ns"][1:] >= waits["at_ns"][:-1] + waits["weight_ns"][:-1]).all(), "exact waits overlap"
 
@@ -111,7 +111,7 @@ def check(found: Sampled) -> None:
 def check_sums(found: Sampled) -> None:
     """The CPU time of each thread that was followed from its beginning on is the sum of its samples."""
     last = {int(row["thread"]): int(row["run_ns"]) for row in found.accounts}
-    cpu = found.samples[found.samples["kind"] == sampled.CPU]
+    cpu = found.samples[found.samples["kind"] == sampler_file.CPU]
     sums = np.bincount(cpu["thread"], cpu["weight_ns"], len(found.file.threads)).astype(np.int64)
     assert last
     assert {thread: (int(sums[thread]), run_ns) for thread, run_ns in last.items() if sums[thread] != run_ns} == {}
@@ -180,10 +180,10 @@ class Sampling:
     def start_known(self, known: Path, mode: str, number: int = 0, **environment: str) -> subprocess.Popen[str]:
         """Start the program `known`, which begins with its work when it is sampled."""
         process = self.start(str(known), self.door, mode, str(number), **environment)
-        file = SampledFile(self.raw / sampled.FILE)
+        file = SampledFile(self.raw / sampler_file.FILE)
         give_up = time.monotonic() + PATIENCE_S
         # The first row is the CPU time that it had used before.
-        while not len(file.take(sampled.SAMPLES)) and time.monotonic() < give_up:
+        while not len(file.take(sampler_file.SAMPLES)) and time.monotonic() < give_up:
             time.sleep(0.02)
             file.advance()
         assert process.stdin
@@ -217,7 +217,7 @@ class Sampling:
         self.control.close()
         out, complaint = self.process.communicate(timeout=PATIENCE_S)
         assert (self.process.returncode, complaint) == (0, "")
-        return Sampled(SampledFile(self.raw / sampled.FILE), json.loads(out.splitlines()[-1]))
+        return Sampled(SampledFile(self.raw / sampler_file.FILE), json.loads(out.splitlines()[-1]))
 
     def kill(self) -> None:
         """End what is left of it."""

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layerscope.collect import layout, sampled
-from layerscope.collect.layers.stacks import SampledFile
-from layerscope.collect.sampler import BINARY
+from layerscope.capture.sampler import BINARY
+from layerscope.rawfile import layout, sampler_file
+from layerscope.sources.raw.stacks import SampledFile
 from tests.hostile.settings import mounted
 from tests.native_sampler.sampling import PATIENCE_S, Sampled, Sampling, check
 
@@ -105,17 +105,19 @@ def await_consumed(area: Area) -> None:
 
 def await_sample(sampling: Sampling) -> None:
     """Until a sample is in the file."""
-    file = SampledFile(sampling.raw / sampled.FILE)
+    file = SampledFile(sampling.raw / sampler_file.FILE)
     give_up = time.monotonic() + PATIENCE_S
-    while not len(file.take(sampled.SAMPLES)) and time.monotonic() < give_up:
+    while not len(file.take(sampler_file.SAMPLES)) and time.monotonic() < give_up:
         time.sleep(0.02)
         file.advance()
 
 
 def names(found: Sampled) -> list[list[str]]:
     """The frames of Python of each sample that has a stack, the outermost first."""
-    stacks = [row["stack"] for row in found.samples if row["kind"] == sampled.CPU and row["stack"] != sampled.NONE]
-    chains = [[f for f in found.chain(int(stack)) if f["kind"] == sampled.PYTHON] for stack in stacks]
+    stacks = [
+        row["stack"] for row in found.samples if row["kind"] == sampler_file.CPU and row["stack"] != sampler_file.NONE
+    ]
+    chains = [[f for f in found.chain(int(stack)) if f["kind"] == sampler_file.PYTHON] for stack in stacks]
     return [[found.file.codes[frame["of"]].name for frame in reversed(chain)] for chain in chains]
 
 
@@ -135,7 +137,7 @@ def test_records_arrive_in_their_order_round_after_round(owner, sampling: Callab
     check(found)
     assert names(found) == [["outer", "inner"]] * 2000
     assert found.file.quality["lost"] == 0
-    assert (found.frames["address"][found.frames["kind"] == sampled.PYTHON] == [4, 8]).all()
+    assert (found.frames["address"][found.frames["kind"] == sampler_file.PYTHON] == [4, 8]).all()
 
 
 def test_a_record_that_is_never_published_is_passed(owner, sampling: Callable[..., Sampling]) -> None:
@@ -217,7 +219,7 @@ def test_memory_that_is_cut_short_ends_its_area_alone(owner, sampling: Callable[
     hand_over(one, area)
     await_consumed(area)
     os.ftruncate(area.fd, 0)
-    file = SampledFile(one.raw / sampled.FILE)
+    file = SampledFile(one.raw / sampler_file.FILE)
     give_up = time.monotonic() + PATIENCE_S
     while not file.problems and time.monotonic() < give_up:
         time.sleep(0.05)
@@ -340,8 +342,8 @@ def test_a_full_disk_keeps_what_is_there(owner, tmp_path: Path) -> None:
         one.kill()
 
         assert one.process.returncode == 0
-        found = Sampled(SampledFile(one.raw / sampled.FILE), json.loads(out.splitlines()[-1]))
+        found = Sampled(SampledFile(one.raw / sampler_file.FILE), json.loads(out.splitlines()[-1]))
         assert not found.file.is_damaged
         assert 0 < len(found.samples) < 20_000
         assert found.told["dropped"] > 0
-        assert (found.samples["stack"][found.samples["stack"] != sampled.NONE] < len(found.stacks)).all()
+        assert (found.samples["stack"][found.samples["stack"] != sampler_file.NONE] < len(found.stacks)).all()

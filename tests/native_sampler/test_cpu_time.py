@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.collect import sampled
+from layerscope.rawfile import sampler_file
 from tests.attempts import once_in_three
 from tests.native.building import build, build_driver
 from tests.native_sampler.conftest import HERE, folder_for_all
@@ -35,7 +35,7 @@ def hands_over(native_agent: Path, perf_events: None) -> Iterator[Path]:
 
 def sum_ns(rows: np.ndarray, with_stack: bool = False) -> int:
     """The weight of samples, or of those among them that have a stack."""
-    return int(rows["weight_ns"][rows["stack"] != sampled.NONE].sum() if with_stack else rows["weight_ns"].sum())
+    return int(rows["weight_ns"][rows["stack"] != sampler_file.NONE].sum() if with_stack else rows["weight_ns"].sum())
 
 
 @once_in_three
@@ -44,7 +44,7 @@ def test_to_move_between_cpus_is_no_time_in_the_kernel(sampling: Callable[..., S
         pytest.skip("there is one CPU here")
     found, pid, out = sampling().whole(str(plain), "moves", "900")
 
-    rows = found.of(pid, sampled.CPU)
+    rows = found.of(pid, sampler_file.CPU)
     assert abs(sum_ns(rows) - 900e6) < 45e6
     assert int(rows["kernel_ns"].sum()) < json.loads(out)["system_ns"] + 60e6
 
@@ -56,7 +56,7 @@ def test_short_children_that_are_in_the_kernel_are_counted(sampling: Callable[..
     children = [json.loads(line) for line in out.splitlines()]
     assert len(children) == 6
     for child in children:
-        assert abs(sum_ns(found.of(child["pid"], sampled.CPU)) - child["used_ns"]) < 10e6
+        assert abs(sum_ns(found.of(child["pid"], sampler_file.CPU)) - child["used_ns"]) < 10e6
 
 
 @once_in_three
@@ -68,7 +68,7 @@ def test_an_area_that_comes_late_tells_nothing_twice(sampling: Callable[..., Sam
     check(found)
     check_sums(found)
     said = json.loads(out)
-    rows = found.of(said["tid"], sampled.CPU)
+    rows = found.of(said["tid"], sampler_file.CPU)
     assert abs(sum_ns(rows) - said["used_ns"]) < 20e6
     assert sum_ns(rows, with_stack=True) > 0.7 * 400e6
 
@@ -82,7 +82,7 @@ def test_a_thread_that_is_found_late_has_its_weight(sampling: Callable[..., Samp
 
     check(found)
     said = json.loads(out)
-    rows = found.of(said["tid"], sampled.CPU)
+    rows = found.of(said["tid"], sampler_file.CPU)
     assert abs(sum_ns(rows) - said["used_ns"]) < 100e6
     assert sum_ns(rows, with_stack=True) > 0.3 * said["used_ns"]
 
@@ -102,7 +102,7 @@ def test_what_a_program_uses_that_another_one_becomes_is_told_once(
     check_sums(found)
     used_ns = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e9
     earlier, later = (sum_ns(found.samples[found.samples["thread"] == number]) for number in (0, 1))
-    rows = found.of(process.pid, sampled.CPU)
+    rows = found.of(process.pid, sampler_file.CPU)
     assert abs(sum_ns(rows) - used_ns) < 10e6
     assert abs(sum_ns(rows[rows["thread"] == 1]) - 300e6) < 10e6
     assert min(earlier, later) > 0
@@ -121,8 +121,8 @@ def test_a_program_that_becomes_our_user_is_sampled(sampling: Callable[..., Samp
 
     check(found)
     assert found.codes() == set()
-    assert abs(sum_ns(found.of(process.pid, sampled.CPU)) - 400e6) < 40e6
-    assert sum_ns(found.of(process.pid, sampled.CPU), with_stack=True) > 0.7 * 400e6
+    assert abs(sum_ns(found.of(process.pid, sampler_file.CPU)) - 400e6) < 40e6
+    assert sum_ns(found.of(process.pid, sampler_file.CPU), with_stack=True) > 0.7 * 400e6
 
 
 def test_few_descriptors_cost_no_rows(sampling: Callable[..., Sampling], hands_over: Path) -> None:
@@ -134,7 +134,7 @@ def test_few_descriptors_cost_no_rows(sampling: Callable[..., Sampling], hands_o
     check(found)
     assert found.told["dropped"] == 0
     assert "disk_full" not in found.codes()
-    waits = found.samples[found.samples["kind"] == sampled.OFFCPU]
+    waits = found.samples[found.samples["kind"] == sampler_file.OFFCPU]
     if not found.told["lost_records"]:
         assert sum_ns(waits) > 0.9 * 120 * 1.5e9
 
@@ -168,4 +168,4 @@ def test_a_killed_session_leaves_the_sampler_to_the_end_of_the_program(
 
     check(found)
     check_sums(found)
-    assert abs(sum_ns(found.of(process.pid, sampled.CPU)) - 900e6) < 45e6
+    assert abs(sum_ns(found.of(process.pid, sampler_file.CPU)) - 900e6) < 45e6

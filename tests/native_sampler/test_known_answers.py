@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from layerscope.collect import sampled
+from layerscope.rawfile import sampler_file
 from tests.attempts import once_in_three
 from tests.native_sampler.sampling import NOBODY, Sampling, check, check_sums, function, line_with
 
@@ -31,7 +31,7 @@ def test_cpu_time_of_two_functions(known, sampling: Callable[..., Sampling], use
     check(found)
     check_sums(found)
     measured = line_with(said, "sixty_ns")
-    rows = found.of(measured["tid"], sampled.CPU)
+    rows = found.of(measured["tid"], sampler_file.CPU)
     sixty, sixty_ns = found.weight_in(rows, function(said, "sixty"))
     forty, forty_ns = found.weight_in(rows, function(said, "forty"))
     share = measured["sixty_ns"] / (measured["sixty_ns"] + measured["forty_ns"])
@@ -55,7 +55,7 @@ def test_waits_are_as_long_as_the_threads_themselves_measured(known, sampling: C
     check_sums(found)
     for what, place, call in (("sleeper", "sleep_under_lock", NANOSLEEP), ("waiter", "wait_for_lock", FUTEX)):
         measured = line_with(said, "what", what)
-        rows = found.of(measured["tid"], sampled.OFFCPU)
+        rows = found.of(measured["tid"], sampler_file.OFFCPU)
         rows = rows[(rows["at_ns"] >= measured["begun"]) & (rows["at_ns"] < measured["ended"])]
         # What the thread was off a CPU is the time that passed less its CPU time: two clocks that it read itself.
         off_ns = int(rows["weight_ns"].sum())
@@ -63,20 +63,20 @@ def test_waits_are_as_long_as_the_threads_themselves_measured(known, sampling: C
         count, in_place_ns = found.weight_in(rows, function(said, place))
         # A wait has a stack if the sampler got a CPU while it lasted.
         assert in_place_ns >= 0.4 * 20 * 50e6, (what, count)
-        long = rows[(rows["flags"] & sampled.EXACT > 0) & (rows["weight_ns"] > 30e6)]
+        long = rows[(rows["flags"] & sampler_file.EXACT > 0) & (rows["weight_ns"] > 30e6)]
         assert len(long) >= 8
         assert set(long["system_call"]) == {call}
-        assert set(long["file"]) == {sampled.NO_FILE}
+        assert set(long["file"]) == {sampler_file.NO_FILE}
 
 
-@pytest.mark.parametrize(("mode", "kind"), [("pipe", sampled.PIPE), ("socket", sampled.SOCKET)])
+@pytest.mark.parametrize(("mode", "kind"), [("pipe", sampler_file.PIPE), ("socket", sampler_file.SOCKET)])
 @once_in_three
 def test_what_a_thread_waits_for(known, sampling: Callable[..., Sampling], mode: str, kind: int) -> None:
     found, said = sampling().run(known, mode)
 
     check(found)
-    rows = found.of(line_with(said, "what", "reader")["tid"], sampled.OFFCPU)
-    long = rows[(rows["flags"] & sampled.EXACT > 0) & (rows["weight_ns"] > 30e6)]
+    rows = found.of(line_with(said, "what", "reader")["tid"], sampler_file.OFFCPU)
+    long = rows[(rows["flags"] & sampler_file.EXACT > 0) & (rows["weight_ns"] > 30e6)]
     assert len(long) >= 2
     assert set(long["system_call"]) == {READ}
     assert set(long["file"]) == {kind}
@@ -87,7 +87,7 @@ def test_page_faults(known, sampling: Callable[..., Sampling]) -> None:
     found, said = sampling().run(known, "faults", 60_000)
 
     check(found)
-    rows = found.samples[found.samples["kind"] == sampled.FAULT]
+    rows = found.samples[found.samples["kind"] == sampler_file.FAULT]
     inside = [found.passes(int(row["stack"]), *list(function(said, "touch").values())[1:]) for row in rows]
     counted = int(rows["count"][np.array(inside, bool)].sum())
     measured = line_with(said, "faults")["faults"]

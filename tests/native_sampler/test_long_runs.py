@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.collect import layout, sampled
+from layerscope.rawfile import layout, sampler_file
 from tests.attempts import once_in_three
 from tests.native.building import NATIVE, build
 from tests.native_sampler.conftest import HERE
@@ -75,11 +75,11 @@ def test_a_real_run_within_little(known, sampling: Callable[..., Sampling]) -> N
 
     check(found)
     check_sums(found)
-    cpu = found.samples[found.samples["kind"] == sampled.CPU]
+    cpu = found.samples[found.samples["kind"] == sampler_file.CPU]
     assert len(cpu) < 0.5 * found.told["samples"]
     assert int(cpu["count"].sum()) >= found.told["samples"]
     tid = line_with(said, "tid")["tid"]
-    rows = found.of(tid, sampled.CPU)
+    rows = found.of(tid, sampler_file.CPU)
     sixty, forty = (found.weight_in(rows, function(said, name))[1] for name in ("sixty", "forty"))
     measured = line_with(said, "sixty_ns")
     share = measured["sixty_ns"] / (measured["sixty_ns"] + measured["forty_ns"])
@@ -125,7 +125,7 @@ def test_what_was_lost_is_not_the_kernels(sampling: Callable[..., Sampling], los
     found = one.end()
 
     check(found)
-    rows = found.samples[(found.samples["kind"] == sampled.CPU) & (found.samples["weight_ns"] > 15_000_000)]
+    rows = found.samples[(found.samples["kind"] == sampler_file.CPU) & (found.samples["weight_ns"] > 15_000_000)]
     (row,) = rows
     assert int(row["weight_ns"]) in range(185_000_000, 202_000_000)
     assert (int(row["kernel_ns"]) > 0.9 * int(row["weight_ns"])) == (lost == 0)

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.collect import layout, sampled
-from layerscope.collect.layers.stacks import SampledFile
+from layerscope.rawfile import layout, sampler_file
+from layerscope.sources.raw.stacks import SampledFile
 from tests.attempts import once_in_three
 from tests.native.building import build
 from tests.native_sampler.conftest import HERE, folder_for_all
@@ -48,9 +48,9 @@ def weight_in(found: Sampled, rows: np.ndarray, program: Path, name: str, of: st
     """The weight, or another column, of those that have a function of the program in their stack, added up."""
     first, last = functions(program)[name]
     total = 0
-    for row in rows[rows["stack"] != sampled.NONE]:
+    for row in rows[rows["stack"] != sampler_file.NONE]:
         total += int(row[of]) * any(
-            frame["kind"] == sampled.NATIVE
+            frame["kind"] == sampler_file.NATIVE
             and first <= frame["address"] < last
             and Path(found.file.objects[frame["of"]].path).name == program.name
             for frame in found.chain(int(row["stack"]))
@@ -63,7 +63,7 @@ def cpu_of(found: Sampled, pid: int) -> np.ndarray:
     processes = {number for number, row in found.file.processes.items() if row["pid"] == pid}
     threads = [number for number, row in found.file.threads.items() if int(row["process"]) in processes]
     rows = found.samples[np.isin(found.samples["thread"], threads)]
-    return rows[rows["kind"] == sampled.CPU]
+    return rows[rows["kind"] == sampler_file.CPU]
 
 
 @pytest.mark.parametrize("user", [(), NOBODY], ids=["root", "nobody"])
@@ -76,7 +76,7 @@ def test_a_program_in_c(sampling: Callable[..., Sampling], request, kind: str, u
     assert found.codes() == set()
     said = json.loads(out)
     rows = cpu_of(found, pid)
-    with_stack = rows[rows["stack"] != sampled.NONE]
+    with_stack = rows[rows["stack"] != sampler_file.NONE]
     assert with_stack["weight_ns"].sum() > 0.3 * rows["weight_ns"].sum()
     seventy, thirty = (weight_in(found, rows, program, name) for name in ("seventy", "thirty"))
     assert seventy + thirty > 0.95 * with_stack["weight_ns"].sum()
@@ -93,7 +93,7 @@ def test_its_threads_and_what_it_forks(sampling: Callable[..., Sampling], plain:
 
     for number, threads in ((pid, 4), (json.loads(out)["child"], 1)):
         rows = cpu_of(found, number)
-        known = rows[rows["stack"] != sampled.NONE]
+        known = rows[rows["stack"] != sampler_file.NONE]
         assert len(np.unique(known["thread"])) == threads
         assert known["weight_ns"].sum() > 0.7 * threads * 300e6
 
@@ -119,7 +119,7 @@ def test_a_program_that_never_leaves_its_cpu(sampling: Callable[..., Sampling], 
     for thread in np.unique(rows["thread"]):
         of_it = rows[rows["thread"] == thread]
         assert 285e6 < of_it["weight_ns"].sum() < 345e6
-        assert of_it["weight_ns"][of_it["stack"] != sampled.NONE].sum() > 0.7 * 300e6
+        assert of_it["weight_ns"][of_it["stack"] != sampler_file.NONE].sum() > 0.7 * 300e6
 
 
 @once_in_three
@@ -137,7 +137,7 @@ def test_what_a_process_used_before_it_became_another_program_is_told_once(
     check(found)
     check_sums(found)
     used_ns = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e9
-    rows = found.samples[found.samples["kind"] == sampled.CPU]
+    rows = found.samples[found.samples["kind"] == sampler_file.CPU]
     assert abs(int(rows["weight_ns"].sum()) - used_ns) < 0.05 * used_ns
     (earlier, later) = (
         int(rows["weight_ns"][rows["thread"] == number].sum())
@@ -152,7 +152,7 @@ def test_what_a_process_used_before_it_became_another_program_is_told_once(
 def test_its_page_faults(sampling: Callable[..., Sampling], plain: Path) -> None:
     found, _, out = sampling().whole(str(plain), "faults", "300")
 
-    rows = found.samples[found.samples["kind"] == sampled.FAULT]
+    rows = found.samples[found.samples["kind"] == sampler_file.FAULT]
     measured = json.loads(out)["faults"]
     assert measured > 60_000
     counted = weight_in(found, rows, plain, "touch", "count")
@@ -168,8 +168,8 @@ def test_a_pipeline_of_a_shell(sampling: Callable[..., Sampling], plain: Path) -
     found, _, _ = sampling().whole("sh", "-c", f"{plain} writes 300 | {plain} reads 100")
 
     assert weight_in(found, found.samples, plain, "seventy") > 0.5 * 0.7 * 400e6
-    waits = found.samples[found.samples["kind"] == sampled.OFFCPU]
-    assert waits["weight_ns"][waits["file"] == sampled.PIPE].sum() > 200e6
+    waits = found.samples[found.samples["kind"] == sampler_file.OFFCPU]
+    assert waits["weight_ns"][waits["file"] == sampler_file.PIPE].sum() > 200e6
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
@@ -189,13 +189,13 @@ def test_an_area_takes_its_place(sampling: Callable[..., Sampling], plain: Path)
     """A process that hands its area over late: from then on the kernel copies nothing, and no time is told twice."""
     one = sampling(NOBODY)  # who gets no stacks of the kernel
     process = one.start(str(plain), "split", "2500")
-    file = SampledFile(one.raw / sampled.FILE)
-    rows = file.take(sampled.SAMPLES)
+    file = SampledFile(one.raw / sampler_file.FILE)
+    rows = file.take(sampler_file.SAMPLES)
     give_up = time.monotonic() + PATIENCE_S
-    while not (rows["stack"] != sampled.NONE).any() and time.monotonic() < give_up:
+    while not (rows["stack"] != sampler_file.NONE).any() and time.monotonic() < give_up:
         time.sleep(0.05)
         file.advance()
-        rows = file.take(sampled.SAMPLES)
+        rows = file.take(sampler_file.SAMPLES)
     handed_ns = time.monotonic_ns()
     area = Area(process.pid)
     one.send(layout.SEND_SAMPLES, process.pid, 1, [area.fd])
@@ -204,7 +204,7 @@ def test_an_area_takes_its_place(sampling: Callable[..., Sampling], plain: Path)
 
     check(found)
     check_sums(found)
-    known = found.samples[(found.samples["kind"] == sampled.CPU) & (found.samples["stack"] != sampled.NONE)]
+    known = found.samples[(found.samples["kind"] == sampler_file.CPU) & (found.samples["stack"] != sampler_file.NONE)]
     assert len(known)
     assert (known["at_ns"] < handed_ns + 500_000_000).all()
     assert found.file.quality["samples"] < 200

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from layerscope.collect import sampled
-from layerscope.collect.symbols.kernel_table import KernelTable
+from layerscope.rawfile import sampler_file
+from layerscope.symbols.kernel_table import KernelTable
 from tests.attempts import once_in_three
 from tests.native_sampler.sampling import NOBODY, Sampled, Sampling, check, check_sums, function, line_with
 from tests.rights import needs
@@ -40,16 +40,16 @@ def test_who_releases_a_lock_ends_the_waits_for_it(known, sampling: Callable[...
     check_sums(found)
     assert found.file.settings["wakers"] is True
     sleeper, waiter = (line_with(said, "what", what) for what in ("sleeper", "waiter"))
-    rows = found.of(waiter["tid"], sampled.OFFCPU)
-    long = rows[(rows["flags"] & sampled.EXACT > 0) & (rows["weight_ns"] > 30e6)]
+    rows = found.of(waiter["tid"], sampler_file.OFFCPU)
+    long = rows[(rows["flags"] & sampler_file.EXACT > 0) & (rows["weight_ns"] > 30e6)]
     assert len(long) >= 6
     assert set(long["waker"]) == set(found.threads(sleeper["tid"]))
     # A timer ends a sleep: nobody does.
-    slept = found.of(sleeper["tid"], sampled.OFFCPU)
-    slept = slept[(slept["flags"] & sampled.EXACT > 0) & (slept["weight_ns"] > 30e6)]
+    slept = found.of(sleeper["tid"], sampler_file.OFFCPU)
+    slept = slept[(slept["flags"] & sampler_file.EXACT > 0) & (slept["weight_ns"] > 30e6)]
     slept = slept[slept["at_ns"] > sleeper["begun"]]
     assert len(slept) >= 6
-    assert set(slept["waker"]) == {sampled.NONE}
+    assert set(slept["waker"]) == {sampler_file.NONE}
 
 
 @once_in_three
@@ -57,15 +57,15 @@ def test_who_writes_into_a_pipe_ends_the_read(known, sampling: Callable[..., Sam
     needs("wakers")
     found, said = sampling().run(known, "pipe")
 
-    rows = found.of(line_with(said, "what", "reader")["tid"], sampled.OFFCPU)
-    long = rows[(rows["flags"] & sampled.EXACT > 0) & (rows["weight_ns"] > 30e6)]
+    rows = found.of(line_with(said, "what", "reader")["tid"], sampler_file.OFFCPU)
+    long = rows[(rows["flags"] & sampler_file.EXACT > 0) & (rows["weight_ns"] > 30e6)]
     assert len(long) >= 2
     assert {found.file.threads[int(one)]["tid"] for one in long["waker"]} == {found.file.processes[0]["pid"]}
 
 
 def functions_of_the_kernel(found: Sampled, row: np.void, table: KernelTable) -> list[str]:
     """Those of a sample, the innermost first."""
-    inside = [frame["address"] for frame in found.chain(int(row["stack"])) if frame["kind"] == sampled.KERNEL]
+    inside = [frame["address"] for frame in found.chain(int(row["stack"])) if frame["kind"] == sampler_file.KERNEL]
     return table.names(np.array(inside, np.uint64))
 
 
@@ -81,7 +81,7 @@ def test_functions_of_the_kernel_are_below_those_that_asked(known, sampling: Cal
     check(found)
     check_sums(found)
     half_ns = line_with(said, "half_ns")["half_ns"]
-    rows = found.of(line_with(said, "half_ns")["tid"], sampled.CPU)
+    rows = found.of(line_with(said, "half_ns")["tid"], sampler_file.CPU)
     ask, fill, touch = (function(said, name) for name in ("ask", "fill", "touch"))
     below: dict[str, Counter[str]] = {"ask": Counter(), "fill": Counter()}
     for row in rows[rows["kernel_ns"] > 0]:
@@ -107,6 +107,6 @@ def test_without_rights_nothing_of_it_is_asked_for(known, sampling: Callable[...
     check(found)
     check_sums(found)
     assert (found.file.settings["wakers"], found.file.settings["kernel"]) == (False, False)
-    assert set(found.samples["waker"]) == {sampled.NONE}
-    assert not (found.frames["kind"] == sampled.KERNEL).any()
+    assert set(found.samples["waker"]) == {sampler_file.NONE}
+    assert not (found.frames["kind"] == sampler_file.KERNEL).any()
     assert found.codes() == set()

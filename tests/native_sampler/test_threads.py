@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from layerscope.collect import sampled
+from layerscope.rawfile import sampler_file
 from tests.attempts import once_in_three
 from tests.native_sampler.sampling import NOBODY, PATIENCE_S, Sampling, check, check_sums, line_with
 
@@ -28,7 +28,7 @@ def test_a_thousand_threads_of_a_millisecond(known, sampling: Callable[..., Samp
     lost = found.told["lost_records"]  # where the machine is too busy to empty the kernel's rings in time
     assert len(found.file.threads) == 1001 or (lost and len(found.file.threads) > 1)
     assert all(row["end_ns"] > row["start_ns"] for row in found.file.threads.values())
-    others = found.samples[(found.samples["thread"] > 0) & (found.samples["kind"] == sampled.CPU)]
+    others = found.samples[(found.samples["thread"] > 0) & (found.samples["kind"] == sampler_file.CPU)]
     # What is left of a thread after it has read its clock is its own end.
     assert lost or used_ns * 0.95 <= others["weight_ns"].sum() <= used_ns * 1.5
 
@@ -44,11 +44,11 @@ def test_five_hundred_threads_at_once(known, sampling: Callable[..., Sampling], 
     used_ns = line_with(said, "used_ns")["used_ns"]
     lost = found.told["lost_records"]  # where the machine is too busy to empty the kernel's rings in time
     assert len(found.file.threads) == 501 or (lost and len(found.file.threads) > 1)
-    others = found.samples[(found.samples["thread"] > 0) & (found.samples["kind"] == sampled.CPU)]
+    others = found.samples[(found.samples["thread"] > 0) & (found.samples["kind"] == sampler_file.CPU)]
     assert lost or used_ns * 0.95 <= others["weight_ns"].sum() <= used_ns * 1.5
     assert found.codes() <= {"samples_dropped", "switches_lost"}
     # 20 ms each: of most of them a period has passed.
-    sampled_threads = np.unique(others["thread"][others["stack"] != sampled.NONE])
+    sampled_threads = np.unique(others["thread"][others["stack"] != sampler_file.NONE])
     assert lost or found.codes() or len(sampled_threads) > 400
 
 
@@ -60,8 +60,8 @@ def test_a_forked_child_is_sampled_from_its_beginning(known, sampling: Callable[
     check_sums(found)
     child = line_with(said, "child")["child"]
     assert [row["pid"] for row in found.file.processes.values()].count(child) == 1
-    rows = found.of(child, sampled.CPU)
-    known_ns = int(rows["weight_ns"][rows["stack"] != sampled.NONE].sum())
+    rows = found.of(child, sampler_file.CPU)
+    known_ns = int(rows["weight_ns"][rows["stack"] != sampler_file.NONE].sum())
     assert known_ns >= 100e6
 
 
@@ -83,8 +83,8 @@ def test_a_child_that_is_told_of_before_its_parent(known, sampling: Callable[...
     check(found)
     check_sums(found)
     child = line_with([json.loads(line) for line in said.splitlines()], "child")["child"]
-    rows = found.of(child, sampled.CPU)
-    assert int(rows["weight_ns"][rows["stack"] != sampled.NONE].sum()) >= 400e6
+    rows = found.of(child, sampler_file.CPU)
+    assert int(rows["weight_ns"][rows["stack"] != sampler_file.NONE].sum()) >= 400e6
     # Those that the kernel copies instead come without one.
     assert found.file.quality["signals"] >= 20
 
@@ -95,18 +95,18 @@ def test_a_program_that_is_killed_keeps_what_was_sampled(known, sampling: Callab
 
     check(found)
     check_sums(found)
-    cpu = found.samples[found.samples["kind"] == sampled.CPU]
-    assert cpu["weight_ns"][cpu["stack"] != sampled.NONE].sum() >= 100e6
+    cpu = found.samples[found.samples["kind"] == sampler_file.CPU]
+    assert cpu["weight_ns"][cpu["stack"] != sampler_file.NONE].sum() >= 100e6
 
 
 def test_a_sampler_that_is_killed_leaves_a_readable_file(known, sampling: Callable[..., Sampling]) -> None:
-    from layerscope.collect.layers.stacks import SampledFile
+    from layerscope.sources.raw.stacks import SampledFile
 
     one = sampling()
     program = one.start_known(known, "burn", 1200)
-    file = SampledFile(one.raw / sampled.FILE)
+    file = SampledFile(one.raw / sampler_file.FILE)
     give_up = time.monotonic() + PATIENCE_S
-    while not len(file.take(sampled.SAMPLES)) and time.monotonic() < give_up:
+    while not len(file.take(sampler_file.SAMPLES)) and time.monotonic() < give_up:
         time.sleep(0.05)
         file.advance()
     one.process.kill()
@@ -144,8 +144,8 @@ def test_timers_of_the_program_without_events(known, sampling: Callable[..., Sam
     found, _ = sampling().run(known, "burn", 400, TIMERS="1")
 
     check(found)
-    cpu = found.samples[found.samples["kind"] == sampled.CPU]
-    with_stack = cpu[cpu["stack"] != sampled.NONE]
+    cpu = found.samples[found.samples["kind"] == sampler_file.CPU]
+    with_stack = cpu[cpu["stack"] != sampler_file.NONE]
     # But for what is left at the end, which the kernel's own clock may tell of.
     assert (with_stack["kernel_ns"][:-1] == 0).all()
     assert with_stack["weight_ns"].sum() >= 200e6

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from layerscope.checks import judge
+from layerscope.checks.check import Check, Seen
 from layerscope.host.cgroup import Cgroup
 from layerscope.host.cpu import Cpu
 from layerscope.host.gpu import Gpus
@@ -19,8 +21,6 @@ from layerscope.host.noise import Noise
 from layerscope.host.numa import Node
 from layerscope.host.process import Process
 from layerscope.host.watch import Watched
-from layerscope.platform import checking
-from layerscope.platform.check import Check, Seen
 
 GB = 1_000_000_000
 FLAGS = (
@@ -99,6 +99,6 @@ def case(code: str, state: str, evidence: str, remedy: str = "", **about: Any) -
 
 def judged(code: str, about: Seen) -> Check:
     """What the check `code` says about it."""
-    found = [check for check in checking.judged(about) if check.code == code]
+    found = [check for check in judge.judged(about) if check.code == code]
     assert len(found) == 1, f"{code} is said {len(found)} times"
     return found[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layerscope.platform.check import NOTE, OK, UNSEEN
+from layerscope.checks.check import NOTE, OK, UNSEEN
 from tests.platform.machines import case
 
 CASES = [

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from layerscope.checks import judge
+from layerscope.checks.check import ERROR, NOTE, OK, STATES, UNSEEN, WARNING, Check
 from layerscope.host.gpu import Gpus
 from layerscope.host.isa import Support
 from layerscope.host.numa import Node
-from layerscope.platform import checking, checks
-from layerscope.platform.check import ERROR, NOTE, OK, STATES, UNSEEN, WARNING, Check
 from tests.platform import profiling_cases
 from tests.platform.machines import EIGHT, FLAGS, GB, LIBRARIES, SUPPORT, case, judged, seen
 
@@ -384,9 +384,9 @@ def test_each_check_says_how_it_stands(
 
 
 def test_where_all_is_well_every_check_says_so() -> None:
-    found = checking.judged(seen())
+    found = judge.judged(seen())
     assert {check.code: check.evidence for check in found if check.state != OK} == {}
-    watched = checking.judged(seen(watched={}, process={}))
+    watched = judge.judged(seen(watched={}, process={}))
     assert {check.code: check.evidence for check in watched if check.state != OK} == {}
 
 
@@ -399,7 +399,7 @@ def test_every_check_of_ours_is_tried_well_and_not_well() -> None:
         assert found & {NOTE, WARNING, ERROR} or code in ONLY_WELL, code
         assert OK in found or ONLY_BAD.fullmatch(code), code
     about = seen(watched={}, process={"libraries": (*LIBRARIES, "/usr/lib/libopenblas.so.0")}, isa={"amx": "usable"})
-    assert {check.code for check in checking.judged(about)} - {"gpu", "libraries", "speed"} <= set(states)
+    assert {check.code for check in judge.judged(about)} - {"gpu", "libraries", "speed"} <= set(states)
 
 
 @pytest.mark.parametrize("command", sorted({str(given.values[3]) for given in CASES} - {""}))
@@ -414,7 +414,7 @@ def test_every_remedy_that_is_a_command_can_be_pasted(command: str) -> None:
 
 
 def test_the_files_of_the_folder_are_the_checks() -> None:
-    modules = checking.modules()
+    modules = judge.modules()
     assert [module.ORDER for module in modules] == sorted(module.ORDER for module in modules)
     assert {module.__name__.rpartition(".")[2] for module in modules} >= {
         "threads",
@@ -427,10 +427,10 @@ def test_the_files_of_the_folder_are_the_checks() -> None:
 
 def test_the_worst_comes_first_and_is_counted() -> None:
     found = [Check(state, state, state, "x") for state in (OK, UNSEEN, NOTE, WARNING, ERROR, WARNING)]
-    assert [check.state for check in checking.worst_first(found)] == [ERROR, WARNING, WARNING, NOTE, OK, UNSEEN]
-    assert checking.count_sentence(found) == "1 error, 2 warnings, 1 note, 1 ok, 1 unseen"
-    assert checking.totals(found) == {OK: 1, NOTE: 1, WARNING: 2, ERROR: 1, UNSEEN: 1}
-    assert set(checking.totals([])) == set(STATES)
+    assert [check.state for check in judge.worst_first(found)] == [ERROR, WARNING, WARNING, NOTE, OK, UNSEEN]
+    assert judge.count_sentence(found) == "1 error, 2 warnings, 1 note, 1 ok, 1 unseen"
+    assert judge.totals(found) == {OK: 1, NOTE: 1, WARNING: 2, ERROR: 1, UNSEEN: 1}
+    assert set(judge.totals([])) == set(STATES)
 
 
 @pytest.mark.parametrize(
@@ -439,7 +439,7 @@ def test_the_worst_comes_first_and_is_counted() -> None:
 )
 def test_a_level_fails_for_what_is_as_bad_or_worse(state: str, fails_on: list[str]) -> None:
     found = [Check("x", "x", OK, "x"), Check("x", "x", state, "x")]
-    assert [level for level in (WARNING, ERROR) if checking.fails(found, level)] == fails_on
+    assert [level for level in (WARNING, ERROR) if judge.fails(found, level)] == fails_on
 
 
 ODD: dict[type, tuple[Any, ...]] = {
@@ -460,7 +460,7 @@ def test_no_fact_that_is_missing_or_odd_breaks_a_check(section: str) -> None:
         for other in (None, *odd) if _may_be_none(about, field) else odd:
             given = {"process": {}, "watched": {}, "cgroup": LIMITED}
             given[section] = {**given.get(section, {}), field: other}
-            found = checking.judged(seen(**given))
+            found = judge.judged(seen(**given))
             assert {check.state for check in found} <= set(STATES)
             assert all(check.evidence for check in found), (field, other)
             codes = [check.code for check in found]
@@ -485,5 +485,5 @@ def test_a_machine_that_tells_nothing_breaks_no_check() -> None:
         watched=dict.fromkeys(("process_threads", "process_cpus", "busy_share", "steal_share", "faults")),
     )  # fmt: skip
     assert about.machine.gpus == Gpus()
-    found = checking.judged(about)
+    found = judge.judged(about)
     assert {check.state for check in found} <= {OK, UNSEEN}

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
+from layerscope.checks import judge
+from layerscope.checks.check import Seen
+from layerscope.checks.compare import Side, differences
 from layerscope.host.gpu import Gpu
 from layerscope.model.measured import Bandwidth, Library, Measured, Rate
-from layerscope.platform import checking
-from layerscope.platform.check import Seen
-from layerscope.platform.comparing import Side, differences
 from tests.platform.machines import FLAGS, GB, SUPPORT, WELL, machine
 
 
 def side(measured: Measured | None = None, **changes: Any) -> Side:
     made = machine(**changes)
-    return Side(made, tuple(checking.judged(Seen(made, None, measured))), measured)
+    return Side(made, tuple(judge.judged(Seen(made, None, measured))), measured)
 
 
 def measured(gflop_per_s: float, gbyte_per_s: float, chose: str = "SkylakeX") -> Measured:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from layerscope.checks import judge
+from layerscope.checks.check import NOTE, OK, UNSEEN, WARNING, Check, Seen
 from layerscope.host import machine as machines
-from layerscope.platform import checking
-from layerscope.platform.check import NOTE, OK, UNSEEN, WARNING, Check, Seen
 from tests.host.machines import NAMES, unpack
 from tests.host.test_machines import CHECKER, SUPPORT
 
@@ -26,7 +26,7 @@ STATES = {"n": OK, "e": NOTE, "a": NOTE}
 def checks(name: str, folder: Path) -> list[Check]:
     root, pid = unpack(name, folder)
     machine = machines.facts(root, pid)
-    return checking.judged(Seen(machine, variables=machine.process.variables if machine.process else {}))
+    return judge.judged(Seen(machine, variables=machine.process.variables if machine.process else {}))
 
 
 def text(found: list[Check]) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from layerscope.checks.measured_output import Findings, executed
 from layerscope.model.measured import Library, Rate
-from layerscope.platform.heard import Findings, executed
 
 HEADER_3 = """\
 onednn_verbose,v1,info,oneDNN v3.12.0 (commit 80afa71049cd69a3df32adcccb623b12cd7baa22)

@@ -12,11 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from layerscope import places
+from layerscope.checks import judge, kept_measurements
+from layerscope.checks.check import ERROR, NOTE, OK, UNSEEN, WARNING, Check, Seen
+from layerscope.checks.vectors import width_bits
 from layerscope.host import machine as machines
 from layerscope.host.gpu import Gpu, Gpus
 from layerscope.host.machine import Machine
 from layerscope.host.numa import Node
+from layerscope.model import cache
 from layerscope.model.measured import (
     Bandwidth,
     Library,
@@ -27,9 +30,6 @@ from layerscope.model.measured import (
     fastest,
     peak,
 )  # fmt: skip
-from layerscope.platform import checking, keeping
-from layerscope.platform.check import ERROR, NOTE, OK, UNSEEN, WARNING, Check, Seen
-from layerscope.platform.vectors import width_bits
 from tests.platform.machines import GB, changed, machine
 
 LIBRARIES = (
@@ -167,7 +167,7 @@ FAST_ONEDNN = {"rates": rates(oneDNN_float32=2.0)}
 def test_each_judgement_on_what_was_measured(
     code: str, state: str, evidence: str, consequence: str, remedy: str, about: dict[str, Any], fields: dict[str, Any]
 ) -> None:
-    found = [check for check in checking.judged(seen(about, **fields)) if check.code == code]
+    found = [check for check in judge.judged(seen(about, **fields)) if check.code == code]
 
     assert len(found) == 1
     assert (found[0].state, evidence in found[0].evidence) == (state, True), found[0]
@@ -197,7 +197,7 @@ def in_rounds(library: str, dtype: str, rounds: tuple[float, ...]) -> tuple[Rate
     ],
 )
 def test_a_library_is_slower_only_if_it_is_in_most_rounds(rounds: tuple[float, ...], is_told: bool) -> None:
-    found = checking.judged(seen(AMD, rates=in_rounds("oneDNN", "float32", rounds)))
+    found = judge.judged(seen(AMD, rates=in_rounds("oneDNN", "float32", rounds)))
 
     (mkl,) = [check for check in found if check.code == "library.mkl"]
     assert (mkl.state == NOTE, "oneDNN reaches" in mkl.evidence) == (is_told, is_told)
@@ -214,7 +214,7 @@ def test_a_library_is_slower_only_if_it_is_in_most_rounds(rounds: tuple[float, .
 def test_a_narrow_type_is_compared_only_where_it_differs_by_more_than_it_varies(
     rounds: tuple[float, ...], state: str, evidence: str
 ) -> None:
-    found = checking.judged(seen({}, rates=in_rounds("oneDNN", "bfloat16", rounds)))
+    found = judge.judged(seen({}, rates=in_rounds("oneDNN", "bfloat16", rounds)))
 
     (check,) = [check for check in found if check.code == "speed.bfloat16"]
     assert (check.state, evidence in check.evidence) == (state, True), check
@@ -223,11 +223,11 @@ def test_a_narrow_type_is_compared_only_where_it_differs_by_more_than_it_varies(
 
 def test_where_nothing_was_measured_nothing_is_judged() -> None:
     about = Seen(machine())
-    assert [check for check in checking.judged(about) if check.code.startswith(("library.", "speed."))] == []
+    assert [check for check in judge.judged(about) if check.code.startswith(("library.", "speed."))] == []
 
 
 def test_with_everything_as_it_should_be_all_is_well() -> None:
-    found = {check.code: check for check in checking.judged(seen({}))}
+    found = {check.code: check for check in judge.judged(seen({}))}
     measured = {code for code in found if code.startswith(("library.", "speed."))}
     assert {code: found[code].evidence for code in measured if found[code].state != OK} == {}
     assert {"library.aten", "library.mkl", "speed.int8", "speed.float64", "speed.memory"} <= measured
@@ -273,20 +273,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def test_what_was_measured_is_kept_for_such_a_machine(here: Machine) -> None:
-    assert keeping.kept(here) is None
-    keeping.keep(here, MEASURED)
+    assert kept_measurements.kept(here) is None
+    kept_measurements.keep(here, MEASURED)
 
-    assert keeping.kept(here) == MEASURED
-    assert keeping.kept(here, "/opt/venv/bin/python") == MEASURED
-    assert keeping.kept(here, "/usr/bin/python3") is None
-    assert keeping.kept(machine(cpu={"granted": 4.0})) is None
-    assert keeping.kept(machine(cpu={"model": "Another"})) is None
+    assert kept_measurements.kept(here) == MEASURED
+    assert kept_measurements.kept(here, "/opt/venv/bin/python") == MEASURED
+    assert kept_measurements.kept(here, "/usr/bin/python3") is None
+    assert kept_measurements.kept(machine(cpu={"granted": 4.0})) is None
+    assert kept_measurements.kept(machine(cpu={"model": "Another"})) is None
 
 
 def test_a_recording_keeps_it_with_the_facts_about_the_machine(here: Machine) -> None:
-    assert keeping.as_host(here) == machines.as_json(here)
-    keeping.keep(here, MEASURED)
-    told = json.loads(json.dumps(keeping.as_host(here)))
+    assert kept_measurements.as_host(here) == machines.as_json(here)
+    kept_measurements.keep(here, MEASURED)
+    told = json.loads(json.dumps(kept_measurements.as_host(here)))
 
     assert machines.of_json(told) == here
     assert msgspec.convert(told["measured"], Measured) == MEASURED
@@ -294,39 +294,39 @@ def test_a_recording_keeps_it_with_the_facts_about_the_machine(here: Machine) ->
 
 def test_the_newest_counts_and_few_are_kept(here: Machine) -> None:
     for number in range(20):
-        for path in places.caches(places.PLATFORM)[0].glob("*"):  # a file system may not tell moments apart
+        for path in cache.caches(cache.PLATFORM)[0].glob("*"):  # a file system may not tell moments apart
             os.utime(path, (path.stat().st_mtime - 10,) * 2)
-        keeping.keep(here, changed(MEASURED, python=f"/env{number}/bin/python"))
-        newest = keeping.kept(here)
+        kept_measurements.keep(here, changed(MEASURED, python=f"/env{number}/bin/python"))
+        newest = kept_measurements.kept(here)
         assert newest is not None
         assert newest.python == f"/env{number}/bin/python"
-    assert len(list(places.caches(places.PLATFORM)[0].iterdir())) == 8
+    assert len(list(cache.caches(cache.PLATFORM)[0].iterdir())) == 8
 
 
 def test_another_build_of_torch_is_another_entry_and_the_same_one_replaces(here: Machine) -> None:
     for version, seconds in (("2.13.0", 1.0), ("2.12.0", 2.0), ("2.13.0", 3.0)):
         libraries = with_library("PyTorch", version=version)
-        keeping.keep(here, changed(MEASURED, libraries=libraries, seconds=seconds))
-    kept = [msgspec.json.decode(path.read_bytes()) for path in places.caches(places.PLATFORM)[0].iterdir()]
+        kept_measurements.keep(here, changed(MEASURED, libraries=libraries, seconds=seconds))
+    kept = [msgspec.json.decode(path.read_bytes()) for path in cache.caches(cache.PLATFORM)[0].iterdir()]
     assert sorted(one["seconds"] for one in kept) == [2.0, 3.0]
 
 
 def test_a_damaged_entry_is_passed_over_and_one_without_products_is_not_kept(here: Machine) -> None:
-    keeping.keep(here, MEASURED)
-    path = next(places.caches(places.PLATFORM)[0].iterdir())
+    kept_measurements.keep(here, MEASURED)
+    path = next(cache.caches(cache.PLATFORM)[0].iterdir())
     older = path.with_name(path.name[:17] + "0" * 16 + ".json")
     for damaged in (b"", b"{}", b'{"python": 3}', b"\xff"):
         older.write_bytes(damaged)
-        assert keeping.kept(here) == MEASURED
-    keeping.keep(here, changed(MEASURED, python="/other", rates=()))
-    assert keeping.kept(here, "/other") is None
+        assert kept_measurements.kept(here) == MEASURED
+    kept_measurements.keep(here, changed(MEASURED, python="/other", rates=()))
+    assert kept_measurements.kept(here, "/other") is None
 
 
 def test_without_a_place_nothing_is_kept(here: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "caches", lambda kind: [])
-    keeping.keep(here, MEASURED)
+    monkeypatch.setattr(cache, "caches", lambda kind: [])
+    kept_measurements.keep(here, MEASURED)
 
-    assert keeping.kept(here) is None
+    assert kept_measurements.kept(here) is None
 
 
 NODES = (Node(0, (0, 1, 2, 3), 32 * GB, 5 * GB, (10, 21)), Node(1, (4, 5, 6, 7), 32 * GB, 30 * GB, (21, 10)))
@@ -341,7 +341,7 @@ def gpu_checks(gpus: Gpus, cuda: str = "", variables: dict[str, str] | None = No
     libraries = (*LIBRARIES, Library("CUDA", cuda, "")) if cuda else LIBRARIES
     here = changed(machine(**about), gpus=gpus)
     measured = changed(MEASURED, libraries=libraries)
-    found = [one for one in checking.judged(Seen(here, None, measured, variables or {})) if one.code.startswith("gpu")]
+    found = [one for one in judge.judged(Seen(here, None, measured, variables or {})) if one.code.startswith("gpu")]
     assert len({one.code for one in found}) == len(found)
     for one in found:
         assert bool(one.consequence) == (one.state not in (OK, UNSEEN))

@@ -14,31 +14,31 @@ from typing import Any
 
 import pytest
 
+from layerscope.checks import measurements
+from layerscope.checks.measured_output import Findings
+from layerscope.checks.measurements import measure
 from layerscope.host import machine as machines
 from layerscope.host import memory
 from layerscope.model.measured import Library, Measured, bandwidth, peak
-from layerscope.platform import measuring
-from layerscope.platform.heard import Findings
-from layerscope.platform.measuring import measure
 from tests.attempts import once_in_three
 from tests.platform.machines import machine
 
-INSIDE = measuring.SCRIPT.parent
+INSIDE = measurements.SCRIPT.parent
 HERE = machines.facts()
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in measuring.CAPS:
+    for name in measurements.CAPS:
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is copied: what is tested is something else."""
-    monkeypatch.setattr(measuring, "_ARRAY_BYTES", 1 << 20)
-    monkeypatch.setattr(measuring, "last_caches_bytes", lambda allowed: 0)
+    monkeypatch.setattr(measurements, "_ARRAY_BYTES", 1 << 20)
+    monkeypatch.setattr(measurements, "last_caches_bytes", lambda allowed: 0)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def whole(program_python: str, tmp_path_factory: pytest.TempPathFactory) -> Meas
     """The machine and the libraries of the program's Python, measured as a user has it done."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        for name in measuring.CAPS:
+        for name in measurements.CAPS:
             patch.delenv(name, raising=False)
         return measure(program_python, 25.0)
 
@@ -147,17 +147,17 @@ def test_an_old_numpy_has_other_names_inside(old_numpy_python: str, small: None)
 def test_a_core_type_is_tried_where_the_cpu_is_taken_for_a_narrower_one(
     program_python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not set(measuring._WIDE_FLAGS) <= set(HERE.isa.flags):
+    if not set(measurements._WIDE_FLAGS) <= set(HERE.isa.flags):
         pytest.skip("this CPU has no AVX-512")
     found = Findings()
     found.libraries["OpenBLAS of NumPy"] = Library("OpenBLAS of NumPy", "0.3.31", "Haswell", 256)
     asked = program_python, {"PATH": "/usr/bin:/bin"}, HERE, found, time.monotonic() + 60
 
-    (tried,) = measuring._try_core_type(*asked)
+    (tried,) = measurements._try_core_type(*asked)
     assert (tried.variable, tried.value, tried.dtype) == ("OPENBLAS_CORETYPE", "SkylakeX", "float32")
     assert min(tried.gflop_per_s, tried.without_gflop_per_s) > 0.1
-    monkeypatch.setattr(measuring, "_WIDE_TYPE", "NoSuchCore")
-    assert measuring._try_core_type(*asked) == ()
+    monkeypatch.setattr(measurements, "_WIDE_TYPE", "NoSuchCore")
+    assert measurements._try_core_type(*asked) == ()
 
 
 def test_a_python_without_anything_has_memory(tmp_path: Path, small: None) -> None:
@@ -198,7 +198,7 @@ def test_a_package_that_kills_the_process_is_left_out_the_next_time(tmp_path: Pa
 
 
 def test_a_python_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "GRACE_S", 0.2)
+    monkeypatch.setattr(measurements, "GRACE_S", 0.2)
     hangs = script(tmp_path / "python", """echo 'layerscope {"begin": "import torch"}'""", "exec sleep 60")
     found = measure(hangs, 1.2)
 
@@ -244,8 +244,8 @@ def test_the_child_sees_neither_our_variables_nor_logs_that_would_disturb(
 def task(left: int, caches: int, granted: float, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[str]]:
     problems: list[str] = []
     monkeypatch.setattr(memory, "available_bytes", lambda: left)
-    monkeypatch.setattr(measuring, "last_caches_bytes", lambda allowed: caches)
-    return measuring._task(machine(cpu={"granted": granted}), 5.0, problems), problems
+    monkeypatch.setattr(measurements, "last_caches_bytes", lambda allowed: caches)
+    return measurements._task(machine(cpu={"granted": granted}), 5.0, problems), problems
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def task(left: int, caches: int, granted: float, monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_hardware_threads_of_a_core_are_measured_besides_one_a_core(facts: dict[str, Any], counts: list[int]) -> None:
-    assert measuring._thread_counts(machine(cpu=facts).cpu) == counts
+    assert measurements._thread_counts(machine(cpu=facts).cpu) == counts
 
 
 def test_arrays_are_larger_than_all_caches_and_fit_into_a_small_group(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,9 +289,9 @@ def test_last_caches_are_counted_once_for_all_that_share_them(tmp_path: Path) ->
             (folder / "size").write_text(f"{size}\n")
             (folder / "shared_cpu_list").write_text("0-1\n" if number < 2 else "2-3\n")
 
-    assert measuring.last_caches_bytes((0, 1), tmp_path) == 16 << 20
-    assert measuring.last_caches_bytes((1, 2, 3), tmp_path) == 32 << 20
-    assert measuring.last_caches_bytes((9,), tmp_path) == 0
+    assert measurements.last_caches_bytes((0, 1), tmp_path) == 16 << 20
+    assert measurements.last_caches_bytes((1, 2, 3), tmp_path) == 32 << 20
+    assert measurements.last_caches_bytes((9,), tmp_path) == 0
 
 
 def test_the_rate_is_that_of_the_best_run(inside: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from layerscope import cli, units
+from layerscope import cli
+from layerscope.model import units
 from tests.cpu_groups import CpuGroup, spinning
 
 PATIENCE_S = 60.0
@@ -142,7 +143,7 @@ _AS_NOBODY = """
 import ctypes, os, sys  # ctypes is asked for AMX; the folder of our Python may be closed to nobody
 from layerscope import cli, units
 from layerscope.cli import platform
-from layerscope.platform import checking, document
+from layerscope.checks import checking, document
 from layerscope.show import json_output, terminal
 from layerscope.host import watch, machine
 from layerscope.analyse import result

@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from layerscope.cli._open import open_run
-from layerscope.store.run import Run
+from layerscope.ingest.open import open_run
+from layerscope.recording.run import Run
 from tests.differential import environment
 from tests.recorded import ROOT, TIMEOUT_S, Recorded
 

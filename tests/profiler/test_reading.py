@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import layerscope
-from layerscope.errors import ReadError, UsageError
+from layerscope.model.errors import ReadError, UsageError
 from tests.profiler import library
 from tests.recorded import TIMEOUT_S
 

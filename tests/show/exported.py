@@ -15,8 +15,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from layerscope.model.schema import TABLES
-from layerscope.store.run import Run
-from layerscope.store.writer import TableWriter
+from layerscope.recording.run import Run
+from layerscope.recording.writer import TableWriter
 from tests.recordings import Recording
 
 NAMES = ["aten::mm", "a", "ä → 漢字 🙂", 'say "no" \\ /', "line\nbreak\ttab\x01\x7f", "x" * 1000, "</script>", "%d%s"]

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from layerscope.show import exports
 from layerscope.show.exports.span_rows import COLUMNS
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
 from tests.recordings import Recording
 from tests.show.exported import REALTIME_NS, recordings, write_pieces
 

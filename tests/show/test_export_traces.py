@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import Run
 from layerscope.show import exports
 from layerscope.show.exports import fxt
-from layerscope.store.reader import Reader
-from layerscope.store.run import Run
 from tests.recordings import MS, Recording, S
 from tests.show.exported import (
     NAMES,

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layerscope import units
 from layerscope.analyse import tables
 from layerscope.analyse.result import Result, select
+from layerscope.model import units
 from layerscope.model.schema import SCHEMA_VERSION
+from layerscope.recording.reader import Reader
 from layerscope.show import csv_output, json_output, terminal
-from layerscope.store.reader import Reader
 from tests.recordings import Recording
 
 

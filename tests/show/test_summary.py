@@ -10,9 +10,9 @@ import pytest
 
 from layerscope.analyse.summary import summarise
 from layerscope.analyse.thinned import Thinned
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import ExitState, LayerState, ProgramState, RecordingCost
 from layerscope.show import summary as show
-from layerscope.store.reader import Reader
-from layerscope.store.run import ExitState, LayerState, ProgramState, RecordingCost
 from tests.recordings import MS, Recording, S
 
 

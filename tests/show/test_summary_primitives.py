@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from layerscope.analyse.below import Below
 from layerscope.analyse.summary import OperatorRow
+from layerscope.analyse.work_breakdown import Below
 from layerscope.show import summary as show
 from tests.analyse.test_below import training
 from tests.recordings import MS, Recording, S

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from layerscope.analyse import tables
 from layerscope.analyse.result import GBYTE_PER_S, Result, ResultColumn, select
 from layerscope.model.events import Problem
+from layerscope.recording.reader import Reader
 from layerscope.show import terminal
-from layerscope.store.reader import Reader
 from tests.recordings import MS, Recording, S
 
 LONG = "autograd::engine::evaluate_function: ConvolutionBackward0"

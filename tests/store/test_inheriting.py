@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.store.inheriting import inherit
-from layerscope.store.linking import key_of, link
+from layerscope.ingest.autograd_links import key_of, link
+from layerscope.ingest.module_attribution import inherit
 
 TRACK = 3
 NO_MODULE = -1

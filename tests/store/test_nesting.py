@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.store.nesting import Keys, TrackNesting
+from layerscope.ingest.parents import Keys, TrackNesting
 from tests.store.threads import Span, threads
 
 LAYERS = 3

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.errors import ReadError
+from layerscope.model.errors import ReadError
 from layerscope.model.schema import TABLES
-from layerscope.store.reader import Reader, check_tables, table_files
-from layerscope.store.run import Run
-from layerscope.store.writer import TableWriter
+from layerscope.recording.reader import Reader, check_tables, table_files
+from layerscope.recording.run import Run
+from layerscope.recording.writer import TableWriter
 from tests.recordings import Recording, run_info
 
 

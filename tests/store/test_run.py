@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.errors import ReadError, RunError, UsageError
+from layerscope.model.errors import ReadError, RunError, UsageError
 from layerscope.model.schema import SCHEMA_VERSION
-from layerscope.store.ranks import LAUNCH, read_launch
-from layerscope.store.run import ExitState, LayerState, Run, RunInfo, TableState, free_name, newest
+from layerscope.recording.ranks import LAUNCH, read_launch
+from layerscope.recording.run import ExitState, LayerState, Run, RunInfo, TableState, free_name, newest
 from tests.recordings import run_info
 
 

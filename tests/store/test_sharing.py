@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.store.sharing import Executions, find_primaries
+from layerscope.ingest.primitive_shares import Executions, find_primaries
 
 Row = tuple[int, int, int, str, bool]
 

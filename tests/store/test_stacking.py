@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.store.stacking import NONE, Fusion, Tree, chains_of, innermost
+from layerscope.ingest.stack_tree import NONE, Fusion, Tree, chains_of, innermost
 
 
 @st.composite

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from layerscope.model.schema import TABLES
-from layerscope.store.reader import Reader, table_files
-from layerscope.store.run import Run
-from layerscope.store.writer import TableWriter, arrow_schema, codes_to_names, to_arrow, write_rows
+from layerscope.recording.reader import Reader, table_files
+from layerscope.recording.run import Run
+from layerscope.recording.writer import TableWriter, arrow_schema, codes_to_names, to_arrow, write_rows
 from tests.recordings import run_info
 
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from layerscope import cli
-from layerscope.cli._open import open_run
-from layerscope.errors import LayerscopeError
-from layerscope.store.reader import Reader
+from layerscope.ingest.open import open_run
+from layerscope.model.errors import LayerscopeError
+from layerscope.recording.reader import Reader
 
 PATIENCE_S = 60
 # Exit statuses that commands have: done, found something, failed with a sentence, wrong words.

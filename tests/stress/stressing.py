@@ -14,7 +14,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from layerscope.errors import LayerscopeError
+from layerscope.model.errors import LayerscopeError
 from tests.differential import PROGRAMS as OTHER_PROGRAMS
 from tests.differential import Differential, Outcome, environment
 

@@ -24,7 +24,7 @@ from tests.collect.test_session_faults import busy as busy  # the fixture
 
 pytestmark = pytest.mark.stress
 
-NAMES = {"drainer": b"layerscope.collect.drainer", "converter": b"_convert", "sampler": b"layerscope-sampler"}
+NAMES = {"drainer": b"layerscope.capture.drainer", "converter": b"_convert", "sampler": b"layerscope-sampler"}
 
 
 def ours(busy: Busy, who: str) -> int | None:

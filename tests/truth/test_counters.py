@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from layerscope.cli._open import open_run
+from layerscope.ingest.open import open_run
 from tests.attempts import once_in_three
 from tests.cpu_groups import CpuGroup
 from tests.recorded import Recorded, layerscope

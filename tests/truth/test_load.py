@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.cli._open import open_run
+from layerscope.ingest.open import open_run
 from tests.recorded import ROOT, Recorded, record
 from tests.repeated import times
 
@@ -86,7 +86,7 @@ def test_program_and_drainer_killed_together_lose_the_last_poll_at_most_and_say_
     assert session.stdout.readline() == "started\n"
     time.sleep(1.5)
     children = {_words(pid): pid for pid in _children(session.pid)}
-    drainer = next(pid for words, pid in children.items() if "layerscope.collect.drainer" in words)
+    drainer = next(pid for words, pid in children.items() if "layerscope.capture.drainer" in words)
     program = next(pid for words, pid in children.items() if words == f"{program_python} program.py")
     killed_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     os.kill(drainer, signal.SIGKILL)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from layerscope.cli.run import folder_bytes
-from layerscope.collect import spool
-from layerscope.store.reader import check_tables
+from layerscope.rawfile import raw_file
+from layerscope.recording.reader import check_tables
 from tests.recorded import ROOT, TIMEOUT_S, Recorded, ask, layerscope, open_run
 
 pytestmark = pytest.mark.slow
@@ -100,7 +100,8 @@ def has_removed(raw: Path) -> bool:
     """Whether spans were taken out of the raw files."""
     with contextlib.suppress(OSError):
         return any(
-            spool.STRIPPED in {chunk.kind for chunk in spool.SpoolReader(path).chunks()} for path in spool.spools(raw)
+            raw_file.STRIPPED in {chunk.kind for chunk in raw_file.SpoolReader(path).chunks()}
+            for path in raw_file.spools(raw)
         )
     return False
 

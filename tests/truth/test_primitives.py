@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.cli._open import open_run
+from layerscope.ingest.open import open_run
 from tests.recorded import ROOT, Recorded, layerscope
 
 pytestmark = pytest.mark.slow

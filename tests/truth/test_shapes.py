@@ -12,8 +12,8 @@ import pytest
 
 from layerscope.analyse import tables
 from layerscope.analyse.result import select
-from layerscope.cli._open import open_run
-from layerscope.store.reader import Reader
+from layerscope.ingest.open import open_run
+from layerscope.recording.reader import Reader
 from tests.differential import Differential, program
 from tests.recorded import ROOT, Recorded, ask, layerscope
 from tests.recorded_shapes import needs_compiler, record_with_shapes

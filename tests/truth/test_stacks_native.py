@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.cli._open import open_run
+from layerscope.ingest.open import open_run
 from tests.attempts import once_in_three
 from tests.native.building import ROOT
 from tests.recorded import Recorded, layerscope

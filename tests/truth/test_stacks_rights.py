@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from layerscope.analyse import tables
-from layerscope.cli._open import open_run
-from layerscope.collect.symbols.kernel_table import KernelTable
-from layerscope.store.reader import Reader
+from layerscope.ingest.open import open_run
+from layerscope.recording.reader import Reader
+from layerscope.symbols.kernel_table import KernelTable
 from tests.attempts import once_in_three
 from tests.recorded import Recorded, layerscope
 from tests.rights import needs

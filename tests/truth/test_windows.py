@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from layerscope.cli._open import open_run
+from layerscope.ingest.open import open_run
 from tests.recorded import NO_STACKS, Recorded, layerscope
 from tests.repeated import also, first
 

@@ -99,7 +99,7 @@ def test_every_operator_of_a_pool_that_is_terminated_is_there(start: str, python
 
 def test_the_processes_of_a_loader_are_known_by_what_they_are_for(python: str, tmp_path: Path) -> None:
     from layerscope.analyse import tables
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
     recorded = run(python, tmp_path, "workers.py", "fork", "plain")
 

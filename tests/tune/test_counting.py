@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.collect import layout, spool
-from layerscope.collect.layers import counters
+from layerscope.capture import counters
+from layerscope.rawfile import layout, raw_file
 from layerscope.tune import counting, guard
 
 MS = 1_000_000
@@ -24,13 +24,13 @@ def raw(folder: Path, marks: list[Mark], cpu_ms: list[tuple[int, int]] = [], nam
     for record, (at_ms, what, number, code) in zip(records[1:], marks, strict=True):
         record["start"], record["module"], record["seq"], record["end"] = at_ms * MS, what, number, code
         record["kind"] = layout.MARK
-    writer = spool.SpoolWriter(folder / name / "spool")
-    writer.write(spool.PROCESS, b'{"pid": 1, "start_ns": 0, "clock": "monotonic"}')
-    writer.write(spool.RECORDS, records.tobytes(), key=0, count=len(records))
+    writer = raw_file.SpoolWriter(folder / name / "spool")
+    writer.write(raw_file.PROCESS, b'{"pid": 1, "start_ns": 0, "clock": "monotonic"}')
+    writer.write(raw_file.RECORDS, records.tobytes(), key=0, count=len(records))
     for at_ms, spent_ms in cpu_ms:
-        writer.write(spool.COUNTERS, counters.packed(at_ms * MS, {"cpu_ns": spent_ms * MS}))
-    writer.write(spool.POLL, np.array([10**12, 10**12, 10**12, 0], "<i8").tobytes())
-    writer.write(spool.END, b"{}")
+        writer.write(raw_file.COUNTERS, counters.packed(at_ms * MS, {"cpu_ns": spent_ms * MS}))
+    writer.write(raw_file.POLL, np.array([10**12, 10**12, 10**12, 0], "<i8").tobytes())
+    writer.write(raw_file.END, b"{}")
     writer.close()
     return folder
 

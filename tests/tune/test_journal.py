@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from layerscope.errors import ReadError, RunError
+from layerscope.model.errors import ReadError, RunError
 from layerscope.tune.journal import Journal
 from layerscope.tune.measurement import FAILED, Measurement
 from layerscope.tune.race import Outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from layerscope.tune.measurement import Measurement
 from layerscope.tune.objective import NAMES, disagreement, metric, objective
 from layerscope.tune.setting import DEFAULT, Setting

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.errors import UsageError
 from layerscope.host import elf
 from layerscope.host.machine import Machine
 from layerscope.host.numa import Node
+from layerscope.model.errors import UsageError
 from layerscope.tune import libraries
 from layerscope.tune.setting import Place, Setting
 from layerscope.tune.space import MOST_CANDIDATES, Space, Varied, parse_all, parse_vary, space

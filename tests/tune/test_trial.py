@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.errors import RunError, UsageError
+from layerscope.model.errors import RunError, UsageError
 from layerscope.tune import guard, supervised, tree, trial
 from layerscope.tune.measurement import FAILED, HUNG, MEMORY, OTHER_OUTPUT
 from layerscope.tune.setting import DEFAULT, Setting

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.store.reader import Reader
+from layerscope.recording.reader import Reader
 from layerscope.tune import why
 from tests.recordings import MS, Recording
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from layerscope.model.layers import MODULES, OPERATORS, PRIMITIVES, PROCESS_COUNTERS, SYSTEM_COUNTERS
-from layerscope.store.reader import Reader
+from layerscope.recording.reader import Reader
 
 OPERATOR = "operator"
 MODULE = "module"

@@ -10,7 +10,7 @@ from layerscope.analyse.step_times import Array, Arrays, Int64s, process_of_trac
 from layerscope.model.layers import PROCESS_COUNTERS
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 Readings = dict[tuple[int, str], tuple[Int64s, Int64s]]
 UNKNOWN = -1

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from layerscope.store.reader import Reader
+from layerscope.recording.reader import Reader
 
 RAISED = "raised"
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from layerscope.analyse.step_times import Array, Arrays, MeasuredSteps
 from layerscope.model.layers import MODULES
-from layerscope.store.reader import Reader
+from layerscope.recording.reader import Reader
 
 GENERATE = ".generate"
 _COLUMNS = ("span", "parent", "layer", "name", "start_ns", "dur_ns")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from layerscope.model.events import Problem
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 _REASONS = {
     "ring_full": "the ring of their thread was full: the drainer was slower than the program",

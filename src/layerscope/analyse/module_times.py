@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from layerscope.store.reader import Reader
+from layerscope.recording.reader import Reader
 
 TOP = 5
 # Up to this many are told apart one by one.

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from layerscope.analyse.below import PRODUCTS
+from layerscope.analyse.work_breakdown import PRODUCTS
 
 ONEDNN, NOT_ONEDNN = "oneDNN", "not oneDNN"
 CONVOLUTIONS, MATRIX_PRODUCTS = "convolutions", "matrix products"
-# In versions["onednn"]: this build of PyTorch has none (collect/probe.py).
+# In versions["onednn"]: this build of PyTorch has none (capture/probe.py).
 NONE = "none"
 _CONVOLVES = re.compile(r"aten::_?(slow_|thnn_)?conv(olution|_transpose|_depthwise)?\d?d?(_forward|_backward)?$")
 _CONVOLVES_BY_ONEDNN = re.compile(r"(aten::|mkldnn::)_?(mkldnn_)?convolution(_transpose)?(_pointwise.*)?$")

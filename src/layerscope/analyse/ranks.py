@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from layerscope.analyse.step_times import MeasuredSteps, process_of_tracks
 from layerscope.analyse.thinned import is_thinned
-from layerscope.store.reader import Reader
+from layerscope.recording.reader import Reader
 
 # Collectives that nobody leaves before all have arrived. On a GPU the name stands for the launch only.
 _COLLECTIVE = re.compile(

@@ -13,8 +13,8 @@ import numpy as np
 from layerscope.analyse.by_step import system_readings
 from layerscope.analyse.step_times import FEWEST_FOR_DRIFT, Arrays, MeasuredSteps, StepTimes
 from layerscope.model.layers import GROUP_COUNTERS
-from layerscope.store.reader import Reader
-from layerscope.store.run import RunInfo
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import RunInfo
 
 # The medians of the first and of the last third differ by more than this: a growth.
 GROWTH = 0.05

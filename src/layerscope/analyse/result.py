@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from layerscope.errors import UsageError, did_you_mean
+from layerscope.model.errors import UsageError, did_you_mean
 from layerscope.model.events import Problem
-from layerscope.store.failures import first_line, unreadable
+from layerscope.recording.failures import first_line, unreadable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from layerscope.model.stored_json import decoded
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 _BEGIN = '{"shapes"'
 NO_TENSORS = "no tensors"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from layerscope.analyse.failures import Failure, raised_marks
 from layerscope.analyse.thinned import is_thinned
 from layerscope.model.layers import PHASES
-from layerscope.store.reader import Reader
+from layerscope.recording.reader import Reader
 
 # Fewer steps than this say nothing about a trend.
 FEWEST_FOR_DRIFT = 9

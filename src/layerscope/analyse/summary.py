@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from layerscope.analyse.below import Below, BelowSums, KindTime, PrimitiveSum, worker_of
 from layerscope.analyse.failures import Failure
 from layerscope.analyse.generation import Generation, generation
 from layerscope.analyse.losses import problems
@@ -36,10 +35,11 @@ from layerscope.analyse.step_times import Array, Arrays, Bools, MeasuredSteps, S
 from layerscope.analyse.thinned import Corrections, Thinned, is_thinned, summed, what_was_kept, whole_and_outside
 from layerscope.analyse.thread_times import ThreadTimes, thread_times
 from layerscope.analyse.top_functions import TopFunctions, top_functions
+from layerscope.analyse.work_breakdown import Below, BelowSums, KindTime, PrimitiveSum, worker_of
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS, PRIMITIVES, RANGES
-from layerscope.store.reader import Reader
-from layerscope.store.run import RunInfo
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import RunInfo
 
 TOP = 10
 

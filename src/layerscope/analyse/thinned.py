@@ -18,7 +18,7 @@ from layerscope.model.layers import OPERATORS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerscope.analyse.step_times import Arrays, Bools, Int64s, MeasuredSteps, StepTimes, process_of_tracks
-from layerscope.store.reader import Reader
+from layerscope.recording.reader import Reader
 
 # Where samples tell less of the time than this, shares of it would mislead.
 _LEAST_TOLD = 0.5

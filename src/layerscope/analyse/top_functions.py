@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from layerscope.analyse.tables import functions, symbols
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 MOST = 10
 # Of all CPU time: when more of it is in no function of Python, those of native code say more.

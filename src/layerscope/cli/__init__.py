@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from typing import NoReturn, Protocol, cast
 
 from layerscope import __version__
-from layerscope.errors import LayerscopeError, UsageError, did_you_mean
-from layerscope.places import settle_temporary
+from layerscope.model.cache import settle_temporary
+from layerscope.model.errors import LayerscopeError, UsageError, did_you_mean
 from layerscope.show import screen
 
 INTERRUPTED = 130

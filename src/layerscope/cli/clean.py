@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerscope.errors import RunError, UsageError
+from layerscope.model.errors import RunError, UsageError
 
 if TYPE_CHECKING:
     from layerscope.analyse.result import Result
-    from layerscope.cli._leftovers import Leftover
-    from layerscope.store.run import Run
+    from layerscope.recording.run import Run
+    from layerscope.session.leftovers import Leftover
 
 # What lies in the folder of a recording, beside its tables.
 _OWN = {"run.json", "raw", "raw.tmp", "ranks", "launch.json", "summary.txt", ".gitignore", ".lock"}
@@ -50,12 +50,12 @@ class _Removed:
 
 def run(arguments: argparse.Namespace) -> int:
     """Remove, and print what."""
-    from layerscope.cli import _leftovers
+    from layerscope.session import leftovers
 
     if arguments.recordings:
         found = [part for name in arguments.recordings for part in _recording(name)]
     else:
-        found = list(_leftovers.find(arguments.all))
+        found = list(leftovers.find(arguments.all))
     rows = [_remove(leftover, arguments.dry_run) for leftover in found if not leftover.kept]
     kept = [leftover for leftover in found if leftover.kept]
     if arguments.json:
@@ -74,10 +74,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _remove(leftover: Leftover, dry_run: bool) -> _Removed:
-    from layerscope.cli import _leftovers
+    from layerscope.session import leftovers
 
     try:
-        row = _Removed(leftover, _leftovers.size_bytes(leftover.path))
+        row = _Removed(leftover, leftovers.size_bytes(leftover.path))
     except OSError:
         return _Removed(leftover, 0)  # somebody else was faster
     if dry_run:
@@ -86,7 +86,7 @@ def _remove(leftover: Leftover, dry_run: bool) -> _Removed:
         # At once under another name: nobody finds half a recording.
         gone = leftover.path.with_name(f".{leftover.path.name}-{secrets.token_hex(4)}")
         os.rename(leftover.path, gone)
-        _leftovers.remove(gone)
+        leftovers.remove(gone)
     except OSError as error:
         row.failed = error.strerror or str(error)
     return row
@@ -94,11 +94,11 @@ def _remove(leftover: Leftover, dry_run: bool) -> _Removed:
 
 def _recording(name: str) -> list[Leftover]:
     """A recording with what belongs to it elsewhere. UsageError when it is none, or is being made."""
-    from layerscope.cli import _leftovers
-    from layerscope.cli._leftovers import Leftover
-    from layerscope.cli._open import open_folder
-    from layerscope.store import packed
-    from layerscope.store.run import PACKED, find_run
+    from layerscope.ingest.open import open_folder
+    from layerscope.recording import packed
+    from layerscope.recording.run import PACKED, find_run
+    from layerscope.session import leftovers
+    from layerscope.session.leftovers import Leftover
 
     path = find_run(name).absolute()
     if path.is_symlink():
@@ -116,9 +116,9 @@ def _recording(name: str) -> list[Leftover]:
         what = f"{path} holds {strange[0]}, which is no part of a recording"
         raise UsageError(f"{what}. Move it away first; nothing was removed")
     parts = [run, *_ranks(run)]
-    raws = [raw for part in parts if (raw := _leftovers.raw_folder_of(part))]
-    tables = [folder for part in parts for folder in _leftovers.tables_of(part.info.run_id)]
-    notes = [note for part in parts for note in _leftovers.notes_of(part.info.run_id)]
+    raws = [raw for part in parts if (raw := leftovers.raw_folder_of(part))]
+    tables = [folder for part in parts for folder in leftovers.tables_of(part.info.run_id)]
+    notes = [note for part in parts for note in leftovers.notes_of(part.info.run_id)]
     elsewhere = [*(("raw files", raw) for raw in raws), *(("tables", folder) for folder in tables)]
     elsewhere += [("note", note) for note in notes]
     return [Leftover("recording", path, asked), *(Leftover(what, place, f"of {path}") for what, place in elsewhere)]
@@ -126,27 +126,27 @@ def _recording(name: str) -> list[Leftover]:
 
 def _ranks(run: Run) -> list[Run]:
     """The recordings of the ranks in this one."""
-    from layerscope.store import ranks
+    from layerscope.recording import ranks
 
     return list(ranks.parts(run.path).values()) if run.is_joined else []
 
 
 def _is_running(run: Run) -> bool:
-    from layerscope.cli._open import session_lives
+    from layerscope.ingest.open import session_lives
 
     return any(part.info.state == "running" and session_lives(part) for part in _ranks(run) or [run])
 
 
 def _is_own(entry: Path) -> bool:
     from layerscope.model.schema import TABLES
-    from layerscope.store.complete import COMPLETE
+    from layerscope.recording.complete import COMPLETE
 
     return entry.name in _OWN or entry.name in TABLES or entry.name == COMPLETE or entry.suffix == ".tmp"
 
 
 def _result(rows: list[_Removed], kept: list[Leftover], dry_run: bool) -> Result:
-    from layerscope import units
     from layerscope.analyse.result import BYTES, ResultColumn, of_rows
+    from layerscope.model import units
 
     columns = (
         ResultColumn("what", "string", "", "kind of thing"),

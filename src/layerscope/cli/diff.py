@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from layerscope.cli import _output
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from layerscope.show import screen
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
     from layerscope.analyse.diff import conditions
     from layerscope.analyse.diff.intervals import MEAN, MEDIAN
     from layerscope.analyse.result import select
-    from layerscope.cli._open import open_run
-    from layerscope.store.reader import Reader
-    from layerscope.store.run import find_run
+    from layerscope.ingest.open import open_run
+    from layerscope.recording.reader import Reader
+    from layerscope.recording.run import find_run
 
     a, b, view = _sides_and_view(arguments.words, tuple(diff.VIEWS))
     asked = [conditions.parse(text) for text in arguments.fail_if]

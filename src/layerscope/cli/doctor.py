@@ -30,13 +30,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the checks; 1 when operators cannot be recorded."""
-    from layerscope.cli import _checks
+    from layerscope.checks import recording
 
     words = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     rows: list[tuple[str, ...]] = []
     states: dict[str, str] = {}
-    for check in _checks.all_checks(words):
-        rows.append(_checks.as_row(check))
+    for check in recording.all_checks(words):
+        rows.append(recording.as_row(check))
         states.setdefault(check.subject, check.state)
     if arguments.json:
         from layerscope.analyse.result import ResultColumn, of_rows
@@ -50,5 +50,5 @@ def run(arguments: argparse.Namespace) -> int:
 
         checklist.write(rows, sys.stdout)
         screen.tell("Next: layerscope run train.py")
-    reaches = states[_checks.OPERATORS] != _checks.NO and states.get("arguments") != _checks.NO
+    reaches = states[recording.OPERATORS] != recording.NO and states.get("arguments") != recording.NO
     return 0 if reaches else 1

@@ -13,12 +13,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from layerscope.show import screen
 
 if TYPE_CHECKING:
+    from layerscope.recording.reader import Reader
     from layerscope.show.exports import Exported
-    from layerscope.store.reader import Reader
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,10 +38,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the file that `arguments` ask for."""
-    from layerscope.cli._open import open_run
+    from layerscope.ingest.open import open_run
+    from layerscope.recording.reader import Reader
+    from layerscope.recording.run import find_run
     from layerscope.show import exports
-    from layerscope.store.reader import Reader
-    from layerscope.store.run import find_run
 
     where, path = _run_and_file(arguments.words)
     module = exports.format_of(path)
@@ -82,8 +82,8 @@ def _print_json(reader: Reader, recording: Path, path: Path, exported: Exported)
 
 def _print(reader: Reader, path: Path, exported: Exported) -> None:
     from layerscope.analyse.losses import problems
+    from layerscope.model.units import size
     from layerscope.show import terminal
-    from layerscope.units import size
 
     for sentence in (*terminal.problem_lines(problems(reader)), *exported.notes):
         screen.tell(f"layerscope: {sentence}")

@@ -24,15 +24,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerscope.errors import UsageError, did_you_mean
+from layerscope.model.errors import UsageError, did_you_mean
 from layerscope.show import screen
 
 if TYPE_CHECKING:
     from layerscope.analyse.result import Result
     from layerscope.analyse.stacks.graphs import Graph, Look
-    from layerscope.analyse.stacks.sampled import Choice
+    from layerscope.analyse.stacks.sample_reader import Choice
+    from layerscope.recording.reader import Reader
     from layerscope.show.flame import Picture
-    from layerscope.store.reader import Reader
 
 _KINDS = ("cpu", "offcpu", "wall", "operators", "primitives", "pagefaults")
 _LINE = "line"
@@ -75,15 +75,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Draw the flame graph that `arguments` ask for."""
-    from layerscope.cli._memory import let_arrow_give_back
+    from layerscope.ingest.heap import let_arrow_give_back
 
     let_arrow_give_back()
     from layerscope.analyse.losses import problems
     from layerscope.cli import _output
-    from layerscope.cli._open import open_run
+    from layerscope.ingest.open import open_run
+    from layerscope.recording.reader import Reader
+    from layerscope.recording.run import find_run
     from layerscope.show.flame import Picture, format_of
-    from layerscope.store.reader import Reader
-    from layerscope.store.run import find_run
 
     look = _look(arguments)
     format_ = format_of(arguments.output) if arguments.output else None
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
         _check_place(arguments.output, arguments.force)
     path = find_run(arguments.run_name)
     if not (arguments.json if format_ is None else not format_.IS_CUT):
-        from layerscope.analyse.stacks.drawn import THINNEST
+        from layerscope.analyse.stacks.flame_layout import THINNEST
 
         look = replace(look, least=THINNEST)
     with Reader(open_run(path)) as reader:
@@ -113,9 +113,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _look(arguments: argparse.Namespace) -> Look:
     """What the options ask for; UsageError for what there is not."""
+    from layerscope.analyse.stacks.frame_filter import layers_called
     from layerscope.analyse.stacks.graphs import Look
     from layerscope.analyse.stacks.groups import BY
-    from layerscope.analyse.stacks.shown import layers_called
 
     if arguments.kind not in _KINDS:
         meant = did_you_mean(arguments.kind, _KINDS)
@@ -129,7 +129,7 @@ def _look(arguments: argparse.Namespace) -> Look:
 
 
 def _choice(arguments: argparse.Namespace) -> Choice:
-    from layerscope.analyse.stacks.sampled import Choice
+    from layerscope.analyse.stacks.sample_reader import Choice
 
     steps = seconds = None
     if arguments.step is not None:
@@ -149,9 +149,9 @@ def _choice(arguments: argparse.Namespace) -> Choice:
 
 def _graph(reader: Reader, look: Look, other: str | None) -> Graph:
     from layerscope.analyse.stacks import graphs
-    from layerscope.cli._open import open_run
-    from layerscope.store.reader import Reader
-    from layerscope.store.run import find_run
+    from layerscope.ingest.open import open_run
+    from layerscope.recording.reader import Reader
+    from layerscope.recording.run import find_run
 
     if other is None:
         return graphs.build(reader, look)
@@ -186,9 +186,9 @@ def _write_file(reader: Reader, picture: Picture, path: Path, arguments: argpars
     from layerscope.analyse.losses import problems
     from layerscope.analyse.result import BYTES, COUNT, ResultColumn, of_rows
     from layerscope.cli import _output
+    from layerscope.model.units import size
     from layerscope.show.exports import whole_or_nothing
     from layerscope.show.flame import format_of
-    from layerscope.units import size
 
     with whole_or_nothing(arguments.output) as stream:
         written = format_of(arguments.output).write(picture, stream)
@@ -211,7 +211,7 @@ def _write_file(reader: Reader, picture: Picture, path: Path, arguments: argpars
 
 def _rows(graph: Graph) -> Result:
     """Every node of the tree as a row."""
-    from layerscope.analyse.stacks.drawn import table
+    from layerscope.analyse.stacks.flame_layout import table
 
     return table(graph)
 
@@ -225,7 +225,7 @@ def _print_json(result: Result, reader: Reader, path: Path) -> None:
 
 
 def _print_tree(picture: Picture) -> None:
-    from layerscope.analyse.stacks.drawn import draw
+    from layerscope.analyse.stacks.flame_layout import draw
     from layerscope.show.flame import terminal_tree
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

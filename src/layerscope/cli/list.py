@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerscope.errors import LayerscopeError, UsageError
+from layerscope.model.errors import LayerscopeError, UsageError
 
 if TYPE_CHECKING:
     from layerscope.analyse.result import Result
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _result(folder: Path) -> Result:
     from layerscope.analyse.result import BYTES, NS, ResultColumn, of_rows
-    from layerscope.store.run import PACKED, SUFFIX
+    from layerscope.recording.run import PACKED, SUFFIX
 
     columns = (
         ResultColumn("recording", "string", "", "its name"),
@@ -65,9 +65,9 @@ def _result(folder: Path) -> Result:
 
 
 def _of_folder(path: Path) -> _Row:
-    from layerscope.cli._open import is_growing, session_lives
     from layerscope.cli.run import folder_bytes
-    from layerscope.store.run import SUFFIX, Run
+    from layerscope.ingest.open import is_growing, session_lives
+    from layerscope.recording.run import SUFFIX, Run
 
     name, size = _text(path.name.removesuffix(SUFFIX)), folder_bytes(path)
     try:

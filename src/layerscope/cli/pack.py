@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from layerscope.show import screen
 
 if TYPE_CHECKING:
-    from layerscope.store.run import Run
+    from layerscope.recording.run import Run
 
 # What a redacted recording is called inside the file: its own name may say too much.
 _NAMELESS = "recording"
@@ -43,10 +43,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Pack the recording that `arguments` ask for."""
-    from layerscope import units
-    from layerscope.cli._open import open_run
-    from layerscope.store import packed
-    from layerscope.store.run import SUFFIX, find_run
+    from layerscope.ingest.open import open_run
+    from layerscope.model import units
+    from layerscope.recording import packed
+    from layerscope.recording.run import SUFFIX, find_run
 
     source = find_run(arguments.recording)
     target = _target(arguments.output, source)
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _target(output: str | None, source: Path) -> Path:
     """The file to write; `-o question` means question.layerscope.zip."""
-    from layerscope.store.run import PACKED, SUFFIX
+    from layerscope.recording.run import PACKED, SUFFIX
 
     if output is None:
         return Path.cwd() / (source.name.removesuffix(PACKED).removesuffix(SUFFIX) + PACKED)
@@ -85,9 +85,9 @@ def _whole(recording: Run, with_raw: bool) -> dict[str, Path | bytes]:
     import msgspec
 
     from layerscope.model.schema import TABLES
-    from layerscope.store.complete import COMPLETE
-    from layerscope.store.ranks import LAUNCH
-    from layerscope.store.reader import table_files
+    from layerscope.recording.complete import COMPLETE
+    from layerscope.recording.ranks import LAUNCH
+    from layerscope.recording.reader import table_files
 
     tables = recording.tables_path
     entries: dict[str, Path | bytes] = {"run.json": msgspec.json.format(msgspec.json.encode(recording.info), indent=1)}
@@ -112,9 +112,9 @@ def _redacted(recording: Run, scratch: Path) -> dict[str, Path | bytes]:
     """The files of a recording without what identifies, which are made in `scratch`."""
     import msgspec
 
-    from layerscope.cli._open import mark_complete
-    from layerscope.store.complete import COMPLETE
-    from layerscope.store.redacted import redact
+    from layerscope.ingest.open import mark_complete
+    from layerscope.recording.complete import COMPLETE
+    from layerscope.recording.redacted import redact
 
     info, rows = redact(recording, scratch)
     mark_complete(scratch, scratch / "raw", rows)

@@ -22,12 +22,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerscope.errors import ReadError, UsageError
+from layerscope.model.errors import ReadError, UsageError
 from layerscope.show import screen
 
 if TYPE_CHECKING:
-    from layerscope.platform.check import Check, Seen
-    from layerscope.platform.comparing import Difference, Side
+    from layerscope.checks.check import Check, Seen
+    from layerscope.checks.compare import Difference, Side
 
 FAILED = 1
 _WATCH_S, _LONGEST_S = 5.0, 86_400.0
@@ -52,26 +52,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the checks, or what differs; 1 if --fail-on says so."""
-    from layerscope.platform import checking
+    from layerscope.checks import judge
 
     there = _other(arguments.compare) if arguments.compare else None
     seen = _look(arguments)
-    found = checking.judged(seen)
+    found = judge.judged(seen)
     if there is not None:
-        from layerscope.platform.comparing import Side, differences
+        from layerscope.checks.compare import Side, differences
 
         _print_differences(differences(Side(seen.machine, tuple(found), seen.measured), there), seen, there, arguments)
     elif arguments.json:
         _print_json(found, seen)
     elif not arguments.quiet:
         _print(found, seen)
-    return FAILED if arguments.fail_on and checking.fails(found, arguments.fail_on) else 0
+    return FAILED if arguments.fail_on and judge.fails(found, arguments.fail_on) else 0
 
 
 def _look(arguments: argparse.Namespace) -> Seen:
     """Everything that was asked for."""
+    from layerscope.checks.check import Seen
     from layerscope.host import machine, process, watch
-    from layerscope.platform.check import Seen
 
     seconds = arguments.watch if arguments.watch is not None else _WATCH_S if arguments.pid is not None else 0.0
     if not (0 <= seconds <= _LONGEST_S):  # nan too
@@ -83,18 +83,18 @@ def _look(arguments: argparse.Namespace) -> Seen:
     watched = watch.watch(seconds, pid=arguments.pid) if seconds else None
     measured = None
     if arguments.measure:
+        from layerscope.checks import measurements
         from layerscope.host import frameworks
-        from layerscope.platform import measuring
 
-        measured = measuring.measure(frameworks.program_python(os.environ)[0], machine=here)
+        measured = measurements.measure(frameworks.program_python(os.environ)[0], machine=here)
     variables = here.process.variables if here.process is not None else process.variables(_shell())
     return Seen(here, watched, measured, variables)
 
 
 def _other(name: str) -> Side:
     """The machine that `name` tells of: a file of --json, or the host of a recording."""
+    from layerscope.checks import document
     from layerscope.model.stored_json import decoded
-    from layerscope.platform import document
 
     path = Path(name)
     if path.is_file() and path.name != "run.json" and not path.name.endswith(".zip"):
@@ -104,9 +104,9 @@ def _other(name: str) -> Side:
             what = f"{name} is not JSON ({error}). Make it there: layerscope platform --json > there.json"
             raise ReadError(what) from error
         return document.side(data if isinstance(data, dict) else {}, name)
-    from layerscope.cli._joined import joined_info
-    from layerscope.cli._open import folder_of, open_folder, session_lives
-    from layerscope.store.run import find_run
+    from layerscope.ingest.open import folder_of, open_folder, session_lives
+    from layerscope.ingest.ranks import joined_info
+    from layerscope.recording.run import find_run
 
     run = open_folder(folder_of(find_run(name)))
     info = joined_info(run, session_lives) if run.is_joined else run.info
@@ -119,13 +119,13 @@ def _shell() -> str:
 
 
 def _print(found: list[Check], seen: Seen) -> None:
-    from layerscope.platform import checking
+    from layerscope.checks import judge
     from layerscope.show import checklist
 
     screen.line(_headline(seen))
-    rows = [(check.subject, check.state, _said(check), check.remedy) for check in checking.worst_first(found)]
+    rows = [(check.subject, check.state, _said(check), check.remedy) for check in judge.worst_first(found)]
     checklist.write(rows, sys.stdout)
-    screen.line(checking.count_sentence(found))
+    screen.line(judge.count_sentence(found))
     sys.stdout.flush()
     screen.tell(f"Next: {_next_command(seen)}")
 
@@ -155,9 +155,9 @@ def _next_command(seen: Seen) -> str:
 
 
 def _print_json(found: list[Check], seen: Seen) -> None:
-    from layerscope.platform import checking, document
+    from layerscope.checks import document, judge
 
-    more = {"totals": checking.totals(found), **document.facts(seen)}
+    more = {"totals": judge.totals(found), **document.facts(seen)}
     _write_json("checks", document.COLUMNS, [document.row(check) for check in found], more)
 
 
@@ -171,7 +171,7 @@ def _write_json(table: str, names: Sequence[str], rows: Sequence[Sequence[str]],
 
 
 def _print_differences(found: list[Difference], seen: Seen, there: Side, arguments: argparse.Namespace) -> None:
-    from layerscope.platform import document
+    from layerscope.checks import document
 
     rows = [(difference.subject, difference.here, difference.there, difference.why) for difference in found]
     names = ("subject", "here", "there", "why")

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layerscope.cli import _output
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from layerscope.show import screen
 
 if TYPE_CHECKING:
-    from layerscope.analyse.question import Answer
-    from layerscope.store.reader import Reader
+    from layerscope.analyse.sql_query import Answer
+    from layerscope.recording.reader import Reader
 
 # Rows that are printed without --top: a screen.
 _TOP = 40
@@ -48,10 +48,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the answer to the question in `arguments`."""
-    from layerscope.analyse import question
-    from layerscope.cli._open import open_run
-    from layerscope.store.reader import Reader
-    from layerscope.store.run import find_run
+    from layerscope.analyse import sql_query
+    from layerscope.ingest.open import open_run
+    from layerscope.recording.reader import Reader
+    from layerscope.recording.run import find_run
 
     sql, where = _question_and_run(arguments)
     for_machines = _output.is_for_machines(arguments)
@@ -61,11 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
     path = find_run(where)
     with Reader(open_run(path)) as reader:
         if sql is None:
-            _output.write(question.tables(reader), arguments, "query", str(path))
+            _output.write(sql_query.tables(reader), arguments, "query", str(path))
         elif for_machines:
-            _stream(question.ask(reader, sql, _memory_bytes(), top), reader, arguments, str(path))
+            _stream(sql_query.ask(reader, sql, _memory_bytes(), top), reader, arguments, str(path))
         else:
-            _output.write(question.shown(reader, sql, _memory_bytes(), top), arguments, "query", str(path))
+            _output.write(sql_query.shown(reader, sql, _memory_bytes(), top), arguments, "query", str(path))
     if sql is None and not (arguments.quiet or for_machines):
         screen.tell('Next: layerscope query "SELECT * FROM steps"')
     return 0
@@ -87,7 +87,7 @@ def _stream(answer: Answer, reader: Reader, arguments: argparse.Namespace, run: 
 
 def _question_and_run(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
     """The question (None: list the tables) and the recording (None: the newest), in either order."""
-    from layerscope.store.run import recordings_called
+    from layerscope.recording.run import recordings_called
 
     words = arguments.words
     if len(words) > 2:

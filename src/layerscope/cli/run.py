@@ -33,34 +33,26 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from layerscope import __version__, places
-from layerscope.cli import _requested, _size, _window
-from layerscope.cli._command import program_command, program_name
-from layerscope.cli._converter import converted as end_of_converter
-from layerscope.cli._converter import start_converter, why_not_converted
-from layerscope.cli._requests import Requests
-from layerscope.cli._spooling import bring_home, divert, let_go
-from layerscope.collect import launchers, unreached
-from layerscope.collect.init import stand_aside
-from layerscope.collect.launchers import Launch
-from layerscope.collect.preloading import preload
-from layerscope.collect.program import Program, become, lacks_room
-from layerscope.collect.raw_json import OPTIONS, SESSION
-from layerscope.collect.recorder import Recorder, surviving
-from layerscope.collect.sampled import FILE
-from layerscope.collect.session import Ended, Session
-from layerscope.collect.shapes import prepare as prepare_shapes
-from layerscope.collect.stock_windows import NOT_AS_ASKED
-from layerscope.collect.windows import Window
-from layerscope.errors import LayerscopeError, RunError, UsageError
+from layerscope import __version__
+from layerscope.capture import launchers, unreached
+from layerscope.capture.init import stand_aside
+from layerscope.capture.launchers import Launch
+from layerscope.capture.preloading import preload
+from layerscope.capture.program import Program, become, lacks_room
+from layerscope.capture.recorder import Recorder, surviving
+from layerscope.capture.shapes import prepare as prepare_shapes
+from layerscope.checks import kept_measurements
 from layerscope.host import machine
+from layerscope.model import cache
+from layerscope.model.errors import LayerscopeError, RunError, UsageError
 from layerscope.model.events import Problem
 from layerscope.model.layers import COUNTERS, OPERATORS, STACKS
 from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.model.secrets import kept_environment, mask
-from layerscope.platform import keeping
-from layerscope.show.screen import printable
-from layerscope.store.run import (
+from layerscope.rawfile.json_files import OPTIONS, SESSION
+from layerscope.rawfile.sampler_file import FILE
+from layerscope.rawfile.windows import Window
+from layerscope.recording.run import (
     RANKS,
     SUFFIX,
     ExitState,
@@ -72,6 +64,15 @@ from layerscope.store.run import (
     TableState,
     free_name,
 )
+from layerscope.session import layer_options, size_options, window_options
+from layerscope.session.command import program_command, program_name
+from layerscope.session.converter import converted as end_of_converter
+from layerscope.session.converter import start_converter, why_not_converted
+from layerscope.session.requests import Requests
+from layerscope.session.session import Ended, Session
+from layerscope.session.spooling import bring_home, divert, let_go
+from layerscope.session.stock_windows import NOT_AS_ASKED
+from layerscope.show.screen import printable
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -111,9 +112,9 @@ def _configure_options(parser: argparse.ArgumentParser) -> None:
         "--step-mark", metavar="WHAT",
         help="what one step is: the name of a range, a module (Net.encoder) or an operator, or FILE:LINE of a range",
     )  # fmt: skip
-    _requested.configure(parser)
-    _window.configure(parser)
-    _size.configure(parser)
+    layer_options.configure(parser)
+    window_options.configure(parser)
+    size_options.configure(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -121,10 +122,10 @@ def run(arguments: argparse.Namespace) -> int:
     stand_aside()
     reserve_streams()
     command, python = program_command([arguments.program, *arguments.arguments])
-    window = _window.window_of(arguments)
-    layers = _requested.layers_of(arguments)
-    rate_hz = _requested.rate_of(arguments, layers)
-    options = _size.options_of(arguments) | _requested.options_of(layers)
+    window = window_options.window_of(arguments)
+    layers = layer_options.layers_of(arguments)
+    rate_hz = layer_options.rate_of(arguments, layers)
+    options = size_options.options_of(arguments) | layer_options.options_of(layers)
     launch = launchers.find(os.environ)
     chosen = launchers.read_ranks(arguments.ranks) if arguments.ranks else ()
     if launch and chosen and launch.rank not in chosen:
@@ -137,7 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
     session.shapes = shapes
     session.window = window.told(arguments.step_mark or "") if window else None
     session.problems += problems
-    requested = _requested.Requested(layers, session, rate_hz)
+    requested = layer_options.Requested(layers, session, rate_hz)
     requests = Requests(recording, session)
     converter = None
     try:
@@ -198,7 +199,7 @@ def speaks(launch: Launch | None, chosen: Sequence[int]) -> bool:
     """Whether it is for us to print: of several ranks the first does."""
     if launch is None:
         return True
-    from layerscope.cli._ranked import is_first
+    from layerscope.session.ranked import is_first
 
     return is_first(launch, chosen)
 
@@ -209,7 +210,7 @@ def say_summary(recording: Run, session: Recorder, launch: Launch | None, chosen
     if launch is None:
         summarise(recording, quiet, unread)
     elif speaks(launch, chosen):
-        from layerscope.cli._ranked import read_together
+        from layerscope.session.ranked import read_together
 
         together = read_together(recording)
         if together is None and not quiet:
@@ -219,7 +220,7 @@ def say_summary(recording: Run, session: Recorder, launch: Launch | None, chosen
 
 def import_readers() -> None:
     """Import what the summary needs while the program runs: the prompt comes back sooner."""
-    for name in ("layerscope.analyse.summary", "layerscope.show.summary", "layerscope.store.reader"):
+    for name in ("layerscope.analyse.summary", "layerscope.show.summary", "layerscope.recording.reader"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 
@@ -267,7 +268,7 @@ def create(
         why = error.__cause__ or error
         reason = why.strerror if isinstance(why, OSError) else why
         try:
-            recording = _create_in(places.temporary(), stem, info, launch, chosen)
+            recording = _create_in(cache.temporary(), stem, info, launch, chosen)
         except OSError as other:
             raise RunError(
                 f"cannot make the recording in {_text(_cwd())}: {reason}; nor elsewhere: {other.strerror}. "
@@ -288,7 +289,7 @@ def _first_info(command: list[str]) -> RunInfo:
         command=[_text(word) for word in mask(command)],
         cwd=_text(_cwd()),
         environment=kept_environment(os.environ),
-        host={**keeping.as_host(machine.facts(ask=False)), "name": os.uname().nodename},
+        host={**kept_measurements.as_host(machine.facts(ask=False)), "name": os.uname().nodename},
         started_utc=_now(),
         start_ns=time.clock_gettime_ns(time.CLOCK_MONOTONIC),
         session_pid=os.getpid(),
@@ -300,7 +301,7 @@ def _create_named(path: Path, info: RunInfo, launch: Launch | None, chosen: Sequ
     if not _is_utf8(path):
         raise UsageError(f"the recording {_text(str(path))} must have a name in UTF-8. Choose another with -o")
     if launch is not None:
-        from layerscope.cli._ranked import create_named
+        from layerscope.session.ranked import create_named
 
         return create_named(path, launch, chosen, info)
     if path.exists():
@@ -311,7 +312,7 @@ def _create_named(path: Path, info: RunInfo, launch: Launch | None, chosen: Sequ
 def _create_in(folder: Path, stem: str, info: RunInfo, launch: Launch | None, chosen: Sequence[int]) -> Run:
     """A recording in `folder` under the first name that is free; in a batch job its number belongs to the name."""
     if launch is not None:
-        from layerscope.cli._ranked import create_here
+        from layerscope.session.ranked import create_here
 
         return create_here(folder, stem, launch, chosen, info)
     job = launchers.batch_job(os.environ)
@@ -418,8 +419,8 @@ def _layers(session: Recorder, converted: dict[str, Any], recording: Run) -> lis
 def summarise(recording: Run, quiet: bool, unread: str = "") -> None:
     """Print the summary on stderr and keep it in the recording. `unread`: why its tables cannot be read."""
     from layerscope.analyse.summary import summarise as find_summary
+    from layerscope.recording.reader import Reader
     from layerscope.show.summary import text as render
-    from layerscope.store.reader import Reader
 
     if not unread:
         try:

@@ -21,10 +21,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print it."""
     from layerscope.analyse.summary import summarise
-    from layerscope.cli._open import open_run
+    from layerscope.ingest.open import open_run
+    from layerscope.recording.reader import Reader
+    from layerscope.recording.run import find_run
     from layerscope.show.summary import text
-    from layerscope.store.reader import Reader
-    from layerscope.store.run import find_run
 
     with Reader(open_run(find_run(arguments.recording))) as reader:
         sys.stdout.write(text(summarise(reader), arguments.recording or ""))

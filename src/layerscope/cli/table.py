@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from layerscope.cli import _output
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from layerscope.show import screen
 
 _SUMMARY = "layerscope summary"
@@ -28,7 +28,7 @@ _SHOWN = {
 
 if TYPE_CHECKING:
     from layerscope.analyse.tables import TableModule
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,9 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the table that `arguments` ask for."""
     from layerscope.analyse import tables
     from layerscope.analyse.result import select
-    from layerscope.cli._open import open_run
-    from layerscope.store.reader import Reader
-    from layerscope.store.run import find_run
+    from layerscope.ingest.open import open_run
+    from layerscope.recording.reader import Reader
+    from layerscope.recording.run import find_run
 
     where, name = _run_and_name(arguments.words, tables.names())
     module = tables.load(name)
@@ -88,7 +88,7 @@ def _run_and_name(words: list[str], known: list[str]) -> tuple[str | None, str]:
 
 
 def _is_recording(name: str) -> bool:
-    from layerscope.store.run import recordings_called
+    from layerscope.recording.run import recordings_called
 
     return bool(recordings_called(name)) or Path(name).is_file()
 

@@ -23,10 +23,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from layerscope.cli._tuning import Wish
+    from layerscope.tune.session import Wish
 
 _BUDGET_MIN = 10.0
 
@@ -81,23 +81,23 @@ def prepared(words: list[str]) -> list[str]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Tune; 0 when there is an answer."""
-    from layerscope.cli import _tuned, _tuning
-    from layerscope.cli._command import program_command
+    from layerscope.session.command import program_command
+    from layerscope.tune import answer, session
 
     command, _ = program_command([arguments.program, *arguments.arguments])
     wish = _wish(arguments, tuple(command))
     if arguments.dry_run:
-        _tuned.write_plan(_tuning.plan(wish), arguments)
+        answer.write_plan(session.plan(wish), arguments)
         return 0
-    tuned = _tuning.tune(wish)
+    tuned = session.tune(wish)
     sys.stdout.flush()
-    return _tuned.write(tuned, arguments)
+    return answer.write(tuned, arguments)
 
 
 def _wish(arguments: argparse.Namespace, program: tuple[str, ...]) -> Wish:
     """What the arguments ask for. UsageError when it makes no sense."""
-    from layerscope.cli._tuning import Wish
     from layerscope.tune import objective, space, what_if
+    from layerscope.tune.session import Wish
 
     objective.objective(arguments.objective, has_steps=True)
     if arguments.metric is None and (arguments.more_is_better or arguments.less_is_better):

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from layerscope.errors import ReadError
 from layerscope.host import cgroup, cpu, cpuinfo, files, gpu, isa, kernel, memory, noise, numa, process
 from layerscope.host.cgroup import Cgroup
 from layerscope.host.cpu import Cpu
@@ -23,6 +22,7 @@ from layerscope.host.memory import Memory
 from layerscope.host.noise import Noise
 from layerscope.host.numa import Node
 from layerscope.host.process import Process
+from layerscope.model.errors import ReadError
 
 
 class Machine(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from layerscope.errors import ReadError
 from layerscope.host import files
+from layerscope.model.errors import ReadError
 from layerscope.model.secrets import mask
 
 # Variables that say how a deep-learning program uses the machine: a name, or its beginning with a `*`.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from layerscope import units
 from layerscope.analyse.top_functions import TopFunctions
+from layerscope.model import units
 from layerscope.show.screen import printable
 from layerscope.show.terminal import display_width, shortened
 

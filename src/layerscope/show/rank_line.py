@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from layerscope import units
 from layerscope.analyse.ranks import SLOWER, SlowestRank
+from layerscope.model import units
 
 
 def rank_line(slowest: SlowestRank) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from layerscope import units
 from layerscope.analyse.resources import Limits, Memory, Switches
 from layerscope.analyse.summary import Summary
+from layerscope.model import units
 
 # Shares of a thread's time, and bytes of a run, below which there is nothing to say.
 _LEAST_SHARE = 0.01

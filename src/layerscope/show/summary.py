@@ -11,7 +11,6 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
-from layerscope import units
 from layerscope.analyse.failures import Failure
 from layerscope.analyse.generation import Generation
 from layerscope.analyse.module_times import ModuleRow, ModuleTimes
@@ -19,14 +18,15 @@ from layerscope.analyse.step_times import StepTimes
 from layerscope.analyse.summary import Cost, OpenOperators, OperatorRow, OperatorTimes, Summary
 from layerscope.analyse.tables.operators import EMPTY
 from layerscope.analyse.thinned import Thinned
+from layerscope.model import units
 from layerscope.model.layers import RANGES
+from layerscope.recording.run import RunInfo
 from layerscope.show.function_lines import function_lines
 from layerscope.show.onednn_line import use_of, version_of
 from layerscope.show.rank_line import rank_line
 from layerscope.show.resource_lines import resource_facts, thread_line
 from layerscope.show.screen import printable
 from layerscope.show.terminal import display_width, problem_sentence, shortened
-from layerscope.store.run import RunInfo
 
 WIDTH = 108
 _BAR = 12

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from layerscope import units
 from layerscope.analyse.result import (
     BY_ROW,
     BY_ROW_PER_S,
@@ -24,6 +23,7 @@ from layerscope.analyse.result import (
     Result,
     ResultColumn,
 )
+from layerscope.model import units
 from layerscope.model.events import Problem
 from layerscope.show.screen import printable, styled
 

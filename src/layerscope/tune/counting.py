@@ -1,6 +1,6 @@
 """Steps of a program that is timed and not recorded: our agent in it marks where each begins, and keeps nothing else.
 
-What a step is say the rules of `layerscope.analyse.steps`, counted as they happen (`native/agent/steps.c`): outside of
+What a step is say the rules of `layerscope.ingest.steps`, counted as they happen (`native/agent/steps.c`): outside of
 windows PyTorch does not even call us for operators. A step by an optimizer or a mark ends where the next one begins,
 with what lies between them; by a loader it ends where the next batch is asked for; a request ends where the last call
 of a module in it returns. The first one, of which the begin is not known, is none.
@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from layerscope.analyse.steps import warmup
-from layerscope.collect import agent, layout, spool
-from layerscope.collect.layers import counters
-from layerscope.collect.layers.operators import Decoder
-from layerscope.collect.windows import Window
+from layerscope.capture import agent, counters
+from layerscope.ingest.steps import warmup
+from layerscope.rawfile import layout, raw_file
+from layerscope.rawfile.windows import Window
+from layerscope.sources.raw.decoder import Decoder
 
 # It holds no step, so that nothing is recorded: the agent then says where each step begins (native/agent/windows.c).
 EVERY_STEP = Window(first=1, last=1)
@@ -50,7 +50,7 @@ def without_collectors(environment: dict[str, str], before: Mapping[str, str]) -
 
 def read(raw: Path) -> Counted | None:
     """The steps in the raw files below `raw`; None where there are none."""
-    decoders = [_decoded(path) for path in spool.spools(raw)]
+    decoders = [_decoded(path) for path in raw_file.spools(raw)]
     found = [(rule, begins, ends) for decoder in decoders for rule, begins, ends in [_steps(decoder)] if len(begins)]
     if not found:
         return None
@@ -76,14 +76,14 @@ class LiveSteps:
 
     def __init__(self, raw: Path) -> None:
         self._raw = raw
-        self._readers: dict[Path, spool.SpoolReader] = {}
+        self._readers: dict[Path, raw_file.SpoolReader] = {}
         self._most: dict[Path, tuple[int, int]] = {}  # the strongest rule, and by it the highest number of a step
 
     def count(self) -> int:
         """How many steps have begun in the process that has made most by the strongest rule."""
-        for path in spool.spools(self._raw):
-            reader = self._readers.setdefault(path, spool.SpoolReader(path))
-            for chunk in reader.chunks({spool.RECORDS}):
+        for path in raw_file.spools(self._raw):
+            reader = self._readers.setdefault(path, raw_file.SpoolReader(path))
+            for chunk in reader.chunks({raw_file.RECORDS}):
                 records = np.frombuffer(chunk.payload, layout.RECORD)
                 marks = records[(records["kind"] == layout.MARK) & (records["module"] == layout.MARK_BEGINS)]
                 for rule, number in zip((marks["end"] & _RULE_BITS).tolist(), marks["seq"].tolist(), strict=True):
@@ -93,7 +93,7 @@ class LiveSteps:
 
 def _decoded(path: Path) -> Decoder:
     decoder = Decoder()
-    for chunk in spool.SpoolReader(path).chunks():
+    for chunk in raw_file.SpoolReader(path).chunks():
         decoder.add(chunk)
     for _ in decoder.batches(last=True):
         pass

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from layerscope.errors import ReadError, RunError
+from layerscope.model.errors import ReadError, RunError
 from layerscope.model.stored_json import decoded
 from layerscope.tune.measurement import Measurement
 from layerscope.tune.setting import Setting

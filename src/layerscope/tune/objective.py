@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from layerscope.tune.measurement import Measurement
 from layerscope.tune.paired import interval
 from layerscope.tune.setting import DEFAULT, Setting

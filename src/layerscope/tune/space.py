@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from layerscope.tune import choices, presets
 from layerscope.tune.choices import threads
 from layerscope.tune.setting import DEFAULT, Place, Setting

@@ -20,9 +20,9 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from layerscope.collect.program import Program, Usage
-from layerscope.errors import RunError
+from layerscope.capture.program import Program, Usage
 from layerscope.host import noise
+from layerscope.model.errors import RunError
 from layerscope.tune import guard, tree
 from layerscope.tune.setting import Setting
 
@@ -205,7 +205,7 @@ def _plain(task: Task, answer: Answer) -> Usage:
 
 def _recorded(task: Task, answer: Answer) -> Usage:
     """With marks where steps begin, and nothing else of our recorder."""
-    from layerscope.collect.session import Session
+    from layerscope.session.session import Session
     from layerscope.tune.counting import EVERY_STEP, without_collectors
 
     raw = Path(task.folder) / RAW

@@ -23,10 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
-from layerscope.collect import agent
-from layerscope.collect.link import own_command
-from layerscope.errors import RunError, UsageError
+from layerscope.capture import agent
+from layerscope.capture.link import own_command
 from layerscope.host import noise
+from layerscope.model.errors import RunError, UsageError
 from layerscope.tune import counting, guard, output, supervised, tree
 from layerscope.tune.measurement import FAILED, HUNG, MEMORY, OTHER_OUTPUT, Measurement
 from layerscope.tune.setting import DEFAULT, Setting

@@ -5,7 +5,7 @@ From outside only what a library reads from a variable can be changed. The rest 
 
 from __future__ import annotations
 
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from layerscope.tune.setting import Setting
 
 # oneDNN (ONEDNN_DEFAULT_FPMATH_MODE) and NVIDIA's libraries (NVIDIA_TF32_OVERRIDE) document these.

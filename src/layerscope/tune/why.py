@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from layerscope import units
 from layerscope.analyse import tables
 from layerscope.analyse.summary import Summary, summarise
-from layerscope.store.reader import Reader
+from layerscope.model import units
+from layerscope.recording.reader import Reader
 
 # Runtimes of OpenMP. They compute nothing: a thread on a CPU in one of them waits for others there, or hands out work.
 _OPENMP = re.compile(r"(?:^|/)lib(gomp|iomp5|omp)\b")

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.analyse.stacks import drawn, graphs
+from layerscope.analyse.stacks import flame_layout, graphs
 from layerscope.analyse.stacks.graphs import Graph, Look
 from layerscope.model.layers import PHASES
-from layerscope.store.reader import Reader
+from layerscope.recording.reader import Reader
 from tests.recordings import MS, Recording
 
 MAIN = ("python <module> train.py:9", "python main train.py:5")
@@ -81,7 +81,7 @@ def partly_in_kernel(samples: int) -> Recording:
 
 
 def changes(graph: Graph) -> dict[str, float]:
-    made = drawn.draw(graph)
+    made = flame_layout.draw(graph)
     return {
         graph.frames[int(frame)].label: float(change) for frame, change in zip(made.frame, made.change, strict=True)
     }

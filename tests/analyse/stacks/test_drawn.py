@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layerscope.analyse.stacks import drawn, graphs
-from layerscope.analyse.stacks.drawn import Drawn
+from layerscope.analyse.stacks import flame_layout, graphs
+from layerscope.analyse.stacks.flame_layout import Drawn
+from layerscope.analyse.stacks.frame_filter import layers_called
 from layerscope.analyse.stacks.graphs import Look
-from layerscope.analyse.stacks.places import lines_of_operators
-from layerscope.analyse.stacks.sampled import Choice
-from layerscope.analyse.stacks.shown import layers_called
-from layerscope.errors import UsageError
+from layerscope.analyse.stacks.innermost import lines_of_operators
+from layerscope.analyse.stacks.sample_reader import Choice
+from layerscope.model.errors import UsageError
 from layerscope.model.layers import WAITS
 from tests.analyse.stacks.made import (
     MAIN,
@@ -47,7 +47,7 @@ def check_layout(made: Drawn) -> None:
 
 
 def test_siblings_are_drawn_the_heaviest_first() -> None:
-    made = drawn.draw(
+    made = flame_layout.draw(
         graph_of(sampled((("python a x.py:1",), 1), (("python b x.py:1",), 5), (("python c x.py:1",), 3)))
     )
 
@@ -59,17 +59,17 @@ def test_siblings_are_drawn_the_heaviest_first() -> None:
 
 def test_what_is_too_thin_is_counted_and_not_drawn() -> None:
     recording = sampled((("python big x.py:1",), 12_000 * 100), (("python small x.py:1", "python inner x.py:2"), 99))
-    made = drawn.draw(graph_of(recording))
+    made = flame_layout.draw(graph_of(recording))
     assert (len(made.node), made.left_out) == (1, 1)
 
     recording = sampled((("python big x.py:1",), 12_000 * 100 - 100), (("python small x.py:1",), 100))
-    made = drawn.draw(graph_of(recording))
+    made = flame_layout.draw(graph_of(recording))
     assert (len(made.node), made.left_out, made.thinnest_px) == (2, 0, pytest.approx(0.1))
 
 
 def test_there_are_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawn, "MOST_DRAWN", 50)
-    made = drawn.draw(graph_of(wide(100)))
+    monkeypatch.setattr(flame_layout, "MOST_DRAWN", 50)
+    made = flame_layout.draw(graph_of(wide(100)))
 
     assert len(made.node) <= 50
     assert len(made.node) + made.left_out == 100
@@ -79,7 +79,7 @@ def test_there_are_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_rows_of_a_tree_add_up() -> None:
     graph = graph_of(many())
-    table = drawn.table(graph)
+    table = flame_layout.table(graph)
 
     assert sum(table.data["own_ns"].to_pylist()) == graph.whole == (1 << 24) - 1
     roots = [row for row in table.data.to_pylist() if row["parent"] is None]
@@ -92,7 +92,7 @@ def test_a_sample_that_was_partly_in_the_kernel_counts_once_in_every_frame(by: s
     graph = graph_of(partly_in_kernel(100), Look(by=by))
 
     assert graph.tree.whole().tolist() == [1000 * MS, 100]
-    made = drawn.draw(graph)
+    made = flame_layout.draw(graph)
     found = {
         graph.frames[frame].label: count for frame, count in zip(made.frame.tolist(), made.count.tolist(), strict=True)
     }
@@ -103,7 +103,7 @@ def test_of_a_comparison_a_sample_that_was_partly_in_the_kernel_is_one() -> None
     # 28 samples more: less than 1.96 times the root of 228, and more than that of 114.
     graph = compared(partly_in_kernel(128), partly_in_kernel(100))
 
-    assert not drawn.draw(graph).sure.any()
+    assert not flame_layout.draw(graph).sure.any()
 
 
 # --- lines of operators ----------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_whatever_is_shown_the_whole_is_that_of_the_table(
                 continue
             graph = graphs.build(reader, look)
             assert graph.whole == wanted
-            made = drawn.draw(graph)
+            made = flame_layout.draw(graph)
             assert made.whole == wanted
             assert made.total[made.parent < 0].sum() <= wanted
             check_layout(made)

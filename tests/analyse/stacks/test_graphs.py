@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layerscope.analyse import tables
-from layerscope.analyse.stacks import drawn, graphs
+from layerscope.analyse.stacks import flame_layout, graphs
+from layerscope.analyse.stacks.frame_filter import layers_called
 from layerscope.analyse.stacks.graphs import Look
-from layerscope.analyse.stacks.sampled import Choice
-from layerscope.analyse.stacks.shown import layers_called
-from layerscope.errors import UsageError
+from layerscope.analyse.stacks.sample_reader import Choice
+from layerscope.model.errors import UsageError
 from layerscope.model.layers import PHASES, WAITS
-from layerscope.store.reader import Reader
-from layerscope.store.run import ProgramState
+from layerscope.recording.reader import Reader
+from layerscope.recording.run import ProgramState
 from tests.analyse.stacks.made import (
     MAIN,
     changes,
@@ -286,7 +286,7 @@ def test_inverted_stacks_have_the_innermost_frame_first() -> None:
 
     graph = graph_of(recording, Look(is_inverted=True))
     assert stacks_of(graph) == {"g (a.py) > f (a.py)": 3, "g (a.py)": 4}
-    heaviest = {graph.frames[one.frame].label: (one.own, one.total) for one in drawn.heaviest(graph)}
+    heaviest = {graph.frames[one.frame].label: (one.own, one.total) for one in flame_layout.heaviest(graph)}
     assert heaviest == {"g (a.py)": (7, 7), "f (a.py)": (0, 3)}
 
 
@@ -301,14 +301,14 @@ def test_a_comparison_is_per_measured_step() -> None:
     assert graph.whole == 110
     found = changes(graph)
     assert (found["f (a.py)"], found["new (a.py)"]) == (100 / 2 - 120 / 4, 5)
-    (gone,) = drawn.vanished(graph)
+    (gone,) = flame_layout.vanished(graph)
     assert [graph.frames[frame].label for frame in gone.path] == [
         "<module> (train.py)",
         "main (train.py)",
         "old (a.py)",
     ]
     assert (gone.weight, gone.per) == (2.0, "step")
-    changed = {graph.frames[one.frame].label: one.change for one in drawn.heaviest(graph)}
+    changed = {graph.frames[one.frame].label: one.change for one in flame_layout.heaviest(graph)}
     assert list(changed.items())[:3] == [("f (a.py)", 20.0), ("new (a.py)", 5.0), ("old (a.py)", -2.0)]
 
 
@@ -370,7 +370,7 @@ def test_what_is_chosen_is_divided_by_the_steps_or_the_time_in_it(
     assert graph.compared is not None
     assert (graph.compared.units, graph.compared.units_before) == pytest.approx(units)
     assert changes(graph)["f (a.py)"] == pytest.approx(0, abs=1)
-    assert not drawn.draw(graph).sure.any()
+    assert not flame_layout.draw(graph).sure.any()
 
 
 @pytest.mark.parametrize(
@@ -413,18 +413,18 @@ def test_a_change_is_sure_only_beyond_the_chance_of_sampling() -> None:
         return stepped([(name, 10 * MS, n % 100) for name, count in counts.items() for n in range(count)], 100)
 
     graph = compared(of({"much": 100, "little": 110, "same": 100}), of({"much": 50, "little": 100, "same": 100}))
-    made = drawn.draw(graph)
+    made = flame_layout.draw(graph)
     sure = {graph.frames[int(frame)].label: bool(is_sure) for frame, is_sure in zip(made.frame, made.sure, strict=True)}
     assert (sure["much (a.py)"], sure["little (a.py)"], sure["same (a.py)"]) == (True, False, False)
 
 
 def test_nothing_changed_between_a_recording_and_itself() -> None:
     graph = compared(many(), many())
-    made = drawn.draw(graph)
+    made = flame_layout.draw(graph)
 
     assert not made.change.any()
     assert not made.sure.any()
-    assert drawn.vanished(graph) == []
+    assert flame_layout.vanished(graph) == []
     assert (graph.tree.own[:, :2] == graph.tree.own[:, 2:]).all()
 
 
@@ -434,7 +434,7 @@ def test_spans_are_compared_exactly() -> None:
     before.add_span("aten::mm", 0, 200)
 
     graph = compared(after, before, Look("operators"))
-    made = drawn.draw(graph)
+    made = flame_layout.draw(graph)
     assert (made.change.tolist(), made.sure.tolist()) == ([50.0], [True])  # per second of 2 s
 
 
@@ -487,7 +487,7 @@ def test_by_keeps_every_weight(by: str, kind: str) -> None:
 def test_steps_stand_in_their_order() -> None:
     graph = graph_of(stepped([("f", 1, 0), ("f", 5, 1), ("f", 3, 2)], steps=3), Look(by="step"))
 
-    made = drawn.draw(graph)
+    made = flame_layout.draw(graph)
     roots = np.flatnonzero(made.depth == 0)
     in_order = made.frame[roots[np.argsort(made.start[roots])]].tolist()
     assert [graph.frames[frame].label for frame in in_order] == ["step 0", "step 1", "step 2"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from layerscope.analyse import tables
-from layerscope.analyse.stacks.sampled import is_inside
+from layerscope.analyse.stacks.sample_reader import is_inside
 from tests.analyse.stacks.made import opened
 from tests.recordings import Recording
 

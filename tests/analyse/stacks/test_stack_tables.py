@@ -11,7 +11,7 @@ import pytest
 from layerscope.analyse import tables
 from layerscope.analyse.result import Result
 from layerscope.analyse.stacks.by_frame import effective_samples, interval
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from tests.analyse.stacks.made import opened, partly_in_kernel, random_recording, sampled
 from tests.recordings import Recording
 

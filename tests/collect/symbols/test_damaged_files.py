@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from layerscope.collect.symbols import Symbols, dwarf_units, line_program
-from layerscope.collect.symbols.elf_file import Content, Damaged, Elf
-from layerscope.collect.symbols.line_program import LINE
+from layerscope.symbols import Symbols, dwarf_units, line_program
+from layerscope.symbols.elf_file import Content, Damaged, Elf
+from layerscope.symbols.line_program import LINE
 from tests.collect.symbols.elf_programs import addresses_in, output, program, tool
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layerscope.collect.symbols import demangling
-from layerscope.collect.symbols.demangling import Demangler
+from layerscope.symbols import demangling
+from layerscope.symbols.demangling import Demangler
 from tests.collect.symbols.elf_programs import functions, output, tool
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.cli import _leftovers
-from layerscope.collect.symbols import Symbols, kept, objects
-from layerscope.collect.symbols.kept import Kept
-from layerscope.collect.symbols.symbol_table import ROW, is_sound
+from layerscope.session import leftovers
+from layerscope.symbols import Symbols, kept, objects
+from layerscope.symbols.kept import Kept
+from layerscope.symbols.symbol_table import ROW, is_sound
 from tests.collect.symbols.elf_programs import addresses_in, output, program, tool
 
 
@@ -107,7 +107,7 @@ def test_clean_removes_what_nobody_uses(folder: Path, tmp_path: Path, monkeypatc
 
     def found(everything: bool) -> set[str]:
         # Where the home cannot be written, names are kept among the temporary files: those are of other runs.
-        return {one.path.name for one in _leftovers.find(everything) if one.path.parent == folder}
+        return {one.path.name for one in leftovers.find(everything) if one.path.parent == folder}
 
     assert found(everything=False) == {"key0-1.npy", "half.tmp"}
     assert found(everything=True) == {"key0-1.npy", "key1-1.npy", "half.tmp"}

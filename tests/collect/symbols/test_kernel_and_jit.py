@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.collect.symbols import Symbols, kernel_table, perf_map
-from layerscope.collect.symbols.kernel_table import KernelTable
+from layerscope.symbols import Symbols, kernel_table, perf_map
+from layerscope.symbols.kernel_table import KernelTable
 
 KALLSYMS = """ffffffff81000000 T _stext
 ffffffff81000000 T startup_64

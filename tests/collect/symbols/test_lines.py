@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.collect.symbols import Symbols, dwarf_lines
+from layerscope.symbols import Symbols, dwarf_lines
 from tests.collect.symbols.elf_programs import addresses_in, lines, output, program, rows, tool
 
 BUILDS = [

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.collect.symbols import code_lines
+from layerscope.symbols import code_lines
 
 # For every function of the standard library: its first line, its table, and the line of each instruction.
 DUMP = """

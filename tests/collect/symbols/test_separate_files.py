@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.collect.symbols import Named, Symbols, separate
+from layerscope.symbols import Named, Symbols, separate
 from tests.collect.symbols.elf_programs import addresses_in, output, program, tool
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.collect.symbols import short
+from layerscope.symbols import short
 
 
 @pytest.mark.parametrize(

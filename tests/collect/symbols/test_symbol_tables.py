@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.collect.symbols import Symbols, symbol_table
-from layerscope.collect.symbols.elf_file import Content, Damaged, Elf, opened, vdso
-from layerscope.collect.symbols.symbol_table import ROW, Table
+from layerscope.symbols import Symbols, symbol_table
+from layerscope.symbols.elf_file import Content, Damaged, Elf, opened, vdso
+from layerscope.symbols.symbol_table import ROW, Table
 from tests.collect.symbols.elf_programs import functions, output, program, tool
 
 

@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from layerscope.analyse.stacks import drawn
+from layerscope.analyse.stacks import flame_layout
 from layerscope.analyse.stacks.graphs import Graph, Look
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from layerscope.show.flame import Picture, format_of, formats, terminal_tree
 from tests.analyse.stacks.made import compared, graph_of, sampled, stacks_of, stepped
 from tests.recordings import MS
@@ -175,7 +175,7 @@ def test_colours_of_a_comparison_say_how_much() -> None:
 
 def text_of(graph: Graph, width: int | None = None, chosen: str = "") -> str:
     return terminal_tree.text(
-        Picture(graph, "CPU time: train", "python train.py", chosen, ("a note",)), drawn.draw(graph), width
+        Picture(graph, "CPU time: train", "python train.py", chosen, ("a note",)), flame_layout.draw(graph), width
     )
 
 
@@ -226,8 +226,8 @@ def test_kinds_say_what_the_whole_is() -> None:
 def test_pictures_are_drawn_without_the_whole_of_an_inverted_tree() -> None:
     recording = sampled((("python f a.py:1", "python g a.py:2"), 3), (("python g a.py:2",), 10**6))
     whole = graph_of(recording, Look(is_inverted=True))
-    cut = graph_of(recording, Look(is_inverted=True, least=drawn.THINNEST))
-    assert drawn.draw(whole).total.tolist() == drawn.draw(cut).total.tolist()
+    cut = graph_of(recording, Look(is_inverted=True, least=flame_layout.THINNEST))
+    assert flame_layout.draw(whole).total.tolist() == flame_layout.draw(cut).total.tolist()
 
 
 def test_the_wheel_would_have_the_scripts() -> None:

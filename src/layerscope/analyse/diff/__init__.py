@@ -28,10 +28,10 @@ from layerscope.analyse.diff.quantities import MODULE, OPERATOR, PHASE, RUN, STE
 from layerscope.analyse.losses import problems
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
 from layerscope.model.events import Problem
-from layerscope.store.failures import unreadable
+from layerscope.recording.failures import unreadable
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 OVERVIEW = "overview"
 # What each view shows, in this order.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from layerscope.analyse.diff import Diff, Rows
 from layerscope.analyse.diff.quantities import MODULE, OPERATOR, PHASE, RUN, STEP
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 
 _FORM = re.compile(r"^\s*(?P<name>.+?)\s*>\s*(?P<limit>\d+(?:\.\d+)?)\s*%\s*$", re.DOTALL)
 _FORMS = "step>5%, phase.backward>10%, operator:aten::mm>20% or module:Net.conv1>10%"

@@ -20,7 +20,7 @@ from layerscope.analyse.step_times import RULES
 from layerscope.model.layers import PHASES
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 STEP, PHASE, RUN, OPERATOR, MODULE = "step", "phase", "run", "operator", "module"
 # So many values are looked at at once: names times steps.

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from layerscope.analyse.diff.intervals import FEWEST_STEPS, MEAN, MEDIAN, MOST_BLOCKS
 from layerscope.analyse.diff.quantities import MEASURED, Steps
 from layerscope.model.secrets import MASK
-from layerscope.store.run import RunInfo
+from layerscope.recording.run import RunInfo
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 SIDES = "AB"
 # What a host is called, of the facts that `run.json` keeps about it.

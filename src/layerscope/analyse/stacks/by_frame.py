@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of_arrow
 from layerscope.analyse.stacks.frames import KERNEL, NATIVE, NO_LINE, OTHER, PYTHON, Frame, Frames
-from layerscope.analyse.stacks.places import innermost, is_seen, of_program
-from layerscope.analyse.stacks.sampled import WALL, Choice, Samples, Stacks, read_samples, read_stacks
+from layerscope.analyse.stacks.innermost import innermost, is_seen, of_program
+from layerscope.analyse.stacks.sample_reader import WALL, Choice, Samples, Stacks, read_samples, read_stacks
 from layerscope.analyse.stacks.tree import (
     NONE,
     Ints,
@@ -33,10 +33,10 @@ from layerscope.analyse.stacks.tree import (
 )
 from layerscope.analyse.tables.modules import OUTSIDE
 from layerscope.analyse.tables.threads import THREAD_NAMES
-from layerscope.units import duration
+from layerscope.model.units import duration
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 FUNCTIONS, LINES, SYMBOLS, OBJECTS = "functions", "lines", "symbols", "objects"
 UNKNOWN = "not known"

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from layerscope.analyse import thinned
 from layerscope.analyse.result import COUNT, NS
-from layerscope.analyse.stacks import sampled, spans
+from layerscope.analyse.stacks import sample_reader, spans
+from layerscope.analyse.stacks.frame_filter import folded
 from layerscope.analyse.stacks.frames import NO_LINE, PYTHON, Frame, Frames, told_apart
 from layerscope.analyse.stacks.groups import STEP, Groups
-from layerscope.analyse.stacks.sampled import CPU, OFFCPU, PAGEFAULTS, WALL, Choice
-from layerscope.analyse.stacks.shown import folded
+from layerscope.analyse.stacks.sample_reader import CPU, OFFCPU, PAGEFAULTS, WALL, Choice
 from layerscope.analyse.stacks.tree import (
     NONE,
     Bools,
@@ -33,12 +33,12 @@ from layerscope.analyse.stacks.tree import (
 )
 from layerscope.analyse.stacks.weights import Weights
 from layerscope.analyse.step_times import MeasuredSteps, process_of_tracks
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from layerscope.model.layers import OPERATORS, PRIMITIVES
-from layerscope.units import duration
+from layerscope.model.units import duration
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 # What each kind shows, as the beginning of a sentence.
 KINDS = {
@@ -179,11 +179,11 @@ def _nodes(
     groups = Groups(reader, look.by, is_compared) if look.by is not None else None
     if look.kind in spans.KINDS:
         return _span_nodes(reader, frames, look, steps, groups)
-    sampled.check_recorded(reader)
-    stacks = sampled.read_stacks(reader, frames)
+    sample_reader.check_recorded(reader)
+    stacks = sample_reader.read_stacks(reader, frames)
     with_place = steps is not None or groups is not None
     weights, idle_weight = Weights(len(stacks.up)), 0
-    for samples in sampled.pieces_of_samples(reader, stacks, frames, look.kind, look.choice, with_place):
+    for samples in sample_reader.pieces_of_samples(reader, stacks, frames, look.kind, look.choice, with_place):
         counted = None if steps is None else _is_measured(reader, steps, samples.track, samples.step)
         weights.add(samples, counted, groups.of(samples.track, samples.step) if groups else None)
         idle_weight += samples.idle_weight

@@ -11,7 +11,7 @@ from layerscope.analyse.stacks.tree import Ints
 from layerscope.analyse.tables.threads import THREAD_NAMES
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 THREAD, PROCESS, RANK, STEP = BY = ("thread", "process", "rank", "step")
 _NO_STEP = "outside steps"

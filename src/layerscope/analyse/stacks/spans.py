@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from layerscope.analyse.stacks import frames as layers
 from layerscope.analyse.stacks.frames import Frame, Frames
-from layerscope.analyse.stacks.sampled import Choice, chosen_rows, is_inside, no_module, places_of
+from layerscope.analyse.stacks.sample_reader import Choice, chosen_rows, is_inside, no_module, places_of
 from layerscope.analyse.stacks.tree import Bools, Ints
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from layerscope.model.layers import OPERATORS, PRIMITIVES
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 KINDS = (OPERATORS, PRIMITIVES)
 _SHARE = "share"

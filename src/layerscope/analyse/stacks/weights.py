@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from layerscope.analyse.stacks.frames import OTHER, WAITS, Frame, Frames
-from layerscope.analyse.stacks.sampled import Samples, Stacks
+from layerscope.analyse.stacks.sample_reader import Samples, Stacks
 from layerscope.analyse.stacks.tree import NONE, Bools, Ints, apart, extended, summed
 
 UNKNOWN_STACK = Frame(OTHER, "stack not known")

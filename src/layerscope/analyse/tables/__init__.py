@@ -19,12 +19,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from layerscope.analyse.losses import problems
-from layerscope.errors import UsageError, did_you_mean
-from layerscope.store.failures import unreadable
+from layerscope.model.errors import UsageError, did_you_mean
+from layerscope.recording.failures import unreadable
 
 if TYPE_CHECKING:
     from layerscope.analyse.result import Result, ResultColumn
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 
 class TableModule(Protocol):

@@ -42,7 +42,7 @@ from layerscope.analyse.result import BY_ROW, BY_ROW_PER_S, BYTES, COUNT, NS, RA
 from layerscope.model.layers import CUMULATIVE, PROCESS_COUNTERS, SYSTEM_COUNTERS
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 BY = ("process", "thread", "step")
 REFUSED: dict[str, str] = {}

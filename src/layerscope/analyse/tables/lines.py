@@ -22,10 +22,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from layerscope.analyse.result import Result, ResultColumn
-from layerscope.analyse.stacks import by_frame, sampled
+from layerscope.analyse.stacks import by_frame, sample_reader
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 BY = by_frame.BY
 REFUSED: dict[str, str] = {}
@@ -35,7 +35,7 @@ _OWN = (
 )
 COLUMNS = (*_OWN, *by_frame.TIMES)
 TOP = 30
-EMPTY = sampled.EMPTY
+EMPTY = sample_reader.EMPTY
 NEXT = "layerscope table lines --by operator"
 
 

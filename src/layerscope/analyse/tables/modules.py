@@ -25,7 +25,7 @@ from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
 from layerscope.analyse.thinned import notes
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 OUTSIDE = "outside any module"
 BY = ("class",)

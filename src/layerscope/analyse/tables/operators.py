@@ -33,16 +33,16 @@ from layerscope.analyse import thinned
 from layerscope.analyse.percentiles import note_of_open, percentiles
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
 from layerscope.analyse.shapes import NO_TENSORS, shape_texts
-from layerscope.analyse.stacks.places import ANYWHERE, lines_of_operators
-from layerscope.analyse.stacks.places import OUTSIDE as OUTSIDE_MODULES
+from layerscope.analyse.stacks.innermost import ANYWHERE, lines_of_operators
+from layerscope.analyse.stacks.innermost import OUTSIDE as OUTSIDE_MODULES
 from layerscope.analyse.tables.modules import OUTSIDE
 from layerscope.analyse.tables.primitives import EMPTY as NONE_RECORDED
 from layerscope.analyse.tables.primitives import IMPLEMENTATION
 from layerscope.analyse.tables.threads import THREAD_NAMES
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 BY = ("kind", "module", "line", "thread", "shape", "primitive")
 REFUSED: dict[str, str] = {}

@@ -38,7 +38,7 @@ from layerscope.analyse.tables.modules import OUTSIDE
 from layerscope.analyse.tables.threads import THREAD_NAMES
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 NOT_TOLD = "not told"
 NO_OPERATOR = "no operator"

@@ -29,7 +29,7 @@ from layerscope.analyse.thinned import notes
 from layerscope.model.layers import PROCESS_COUNTERS
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 BY = ()
 REFUSED: dict[str, str] = {}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from layerscope.analyse.result import COUNT, NS, RATIO, Result, ResultColumn
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 BY = ()
 REFUSED: dict[str, str] = {}

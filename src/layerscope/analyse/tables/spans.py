@@ -24,7 +24,7 @@ from layerscope.analyse.result import NS, SHARE, Result, ResultColumn
 from layerscope.analyse.tables.threads import THREAD_NAMES
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 BY = ()
 REFUSED: dict[str, str] = {}

@@ -30,7 +30,7 @@ from layerscope.analyse.failures import raised_marks
 from layerscope.analyse.result import NS, RATIO, Result, ResultColumn
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 BY = ()
 REFUSED: dict[str, str] = {}

@@ -21,10 +21,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from layerscope.analyse.result import Result, ResultColumn
-from layerscope.analyse.stacks import by_frame, sampled
+from layerscope.analyse.stacks import by_frame, sample_reader
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 BY = ("object", *by_frame.BY)
 REFUSED: dict[str, str] = {}
@@ -32,7 +32,7 @@ _OBJECT = ResultColumn("object", "string", "", "the library or program it lies i
 _OWN = (ResultColumn("name", "string", "", "name of the function"), _OBJECT)
 COLUMNS = (*_OWN, *by_frame.TIMES)
 TOP = 30
-EMPTY = sampled.EMPTY
+EMPTY = sample_reader.EMPTY
 NEXT = "layerscope table symbols --by object"
 
 

@@ -23,7 +23,7 @@ from layerscope.analyse.result import COUNT, NS, Result, ResultColumn
 from layerscope.analyse.thinned import notes
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 # What a thread is called in every table: its name and its id, and its track where ids were reused.
 THREAD_NAMES = """

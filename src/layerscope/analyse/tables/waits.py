@@ -29,16 +29,16 @@ import numpy as np
 import pyarrow as pa
 
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
-from layerscope.analyse.stacks import sampled
+from layerscope.analyse.stacks import sample_reader
 from layerscope.analyse.stacks.by_frame import BY_COLUMNS, NO_OPERATOR, UNKNOWN, thread_names
 from layerscope.analyse.stacks.frames import Frame, Frames
-from layerscope.analyse.stacks.places import Innermost, innermost, named
+from layerscope.analyse.stacks.innermost import Innermost, innermost, named
 from layerscope.analyse.stacks.tree import Ints
 from layerscope.analyse.stacks.wakers import stacks_of_wakers
 from layerscope.analyse.tables.modules import OUTSIDE
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 BY = ("idle", "state", "thread", "line", "symbol", "module", "operator", "phase", "step", "waker")
 REFUSED: dict[str, str] = {}
@@ -69,7 +69,7 @@ _MORE = {
     "waker": ResultColumn("waker", "string", "", "the thread that ended the waits; none if that is not known"),
 }
 TOP = 30
-EMPTY = "No waits were recorded. " + sampled.EMPTY.partition(". ")[2]
+EMPTY = "No waits were recorded. " + sample_reader.EMPTY.partition(". ")[2]
 NEXT = "layerscope flame --kind offcpu"
 IDLE = "idle"
 # What the columns of wakers are made of.
@@ -127,7 +127,7 @@ def _folded(name: str, by: str | None) -> str:
 def _waits(reader: Reader, names: list[str]) -> pa.Table:
     """Every wait with the columns `names`, and what is added up."""
     frames = Frames()
-    stacks = sampled.read_stacks(reader, frames)
+    stacks = sample_reader.read_stacks(reader, frames)
     columns = reader.arrays(
         "samples",
         ["at_ns", "track", "stack", "weight_ns", "count", "kind", "state", "idle", "exact", "step", "phase", "waker"],

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, cast
 
-from layerscope.errors import RunError, UsageError
+from layerscope.model.errors import RunError, UsageError
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 # Half the CPU time of level 3, and a file 8 % larger.
 GZIP_LEVEL = 1

@@ -20,7 +20,7 @@ from layerscope.show.exports.trace_columns import Columns, Trace
 from layerscope.show.exports.trace_moments import FlowEnds, Flows, arguments, counters, modules, moments
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 SUFFIXES = (".json", ".json.gz")
 OPEN = "open it in https://ui.perfetto.dev or chrome://tracing (the file stays on your machine)"

@@ -10,7 +10,7 @@ from layerscope.show.exports import Exported
 from layerscope.show.exports.span_rows import SCHEMA, batches, notes
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 SUFFIXES = (".csv", ".csv.gz")
 OPEN = "read it with any tool that reads CSV; fields without a value are empty"

@@ -20,7 +20,7 @@ from layerscope.show.exports.trace_columns import Columns, Piece, Trace, TraceTh
 from layerscope.show.exports.trace_moments import FlowEnds, Flows, Moment, arguments, counters, modules, moments
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 SUFFIXES = (".fxt",)
 OPEN = "open it in https://ui.perfetto.dev (the file stays on your machine)"

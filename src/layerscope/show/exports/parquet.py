@@ -11,7 +11,7 @@ from layerscope.show.exports import Exported
 from layerscope.show.exports.span_rows import SCHEMA, batches, notes
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 SUFFIXES = (".parquet",)
 OPEN = "read it with any tool that reads Parquet"

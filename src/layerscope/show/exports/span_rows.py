@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from layerscope.errors import ReadError, UsageError
+from layerscope.model.errors import ReadError, UsageError
 from layerscope.show.exports.wall_clock import realtime_of
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 # name: (expression, type, meaning)
 COLUMNS = {

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 from layerscope.model.schema import TABLES
 from layerscope.show.exports.trace_lanes import TrackLanes
 from layerscope.show.exports.wall_clock import realtime_of
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 Columns = dict[str, np.ndarray]
 

@@ -12,8 +12,8 @@ from layerscope.model.layers import CUMULATIVE, SYSTEM_COUNTERS
 from layerscope.show.exports.trace_columns import rows_of
 
 if TYPE_CHECKING:
+    from layerscope.recording.reader import Reader
     from layerscope.show.exports.trace_columns import Columns, Trace
-    from layerscope.store.reader import Reader
 
 # Keys of a piece may be this many times sparser than the piece is long before they are looked up by sorting.
 _SPARSE = 16

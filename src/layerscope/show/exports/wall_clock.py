@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from layerscope.model.clocks import Conversion
-from layerscope.units import duration
+from layerscope.model.units import duration
 
 if TYPE_CHECKING:
-    from layerscope.store.reader import Reader
+    from layerscope.recording.reader import Reader
 
 # Readings differ by less than this while nobody sets the clock.
 _SET_NS = 1_000_000

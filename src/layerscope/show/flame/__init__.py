@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, cast
 
-from layerscope.errors import UsageError
+from layerscope.model.errors import UsageError
 
 if TYPE_CHECKING:
     from layerscope.analyse.stacks.graphs import Graph

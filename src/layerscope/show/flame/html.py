@@ -6,7 +6,7 @@ from html import escape
 from typing import IO, Any
 
 from layerscope.analyse.result import NS
-from layerscope.analyse.stacks.drawn import draw, heaviest
+from layerscope.analyse.stacks.flame_layout import draw, heaviest
 from layerscope.analyse.stacks.frames import LAYERS
 from layerscope.analyse.stacks.graphs import Graph
 from layerscope.show.flame import Picture, Written

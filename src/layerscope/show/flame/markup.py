@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from layerscope import units
 from layerscope.analyse.result import NS
-from layerscope.analyse.stacks.drawn import WIDTH_PX, Drawn, vanished
+from layerscope.analyse.stacks.flame_layout import WIDTH_PX, Drawn, vanished
 from layerscope.analyse.stacks.frames import LAYERS
 from layerscope.analyse.stacks.graphs import Graph
-from layerscope.analyse.stacks.sampled import CPU, OFFCPU, PAGEFAULTS, WALL
+from layerscope.analyse.stacks.sample_reader import CPU, OFFCPU, PAGEFAULTS, WALL
+from layerscope.model import units
 from layerscope.model.layers import OPERATORS, PRIMITIVES
 from layerscope.show.flame import Picture
 from layerscope.show.flame.palette import css

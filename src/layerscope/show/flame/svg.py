@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import IO
 
-from layerscope.analyse.stacks.drawn import draw
+from layerscope.analyse.stacks.flame_layout import draw
 from layerscope.show.flame import Picture, Written
 from layerscope.show.flame.markup import figure
 

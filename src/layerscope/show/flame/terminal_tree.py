@@ -7,7 +7,7 @@ shown further in only where the weight parts.
 from __future__ import annotations
 
 from layerscope.analyse.result import NS
-from layerscope.analyse.stacks.drawn import Drawn
+from layerscope.analyse.stacks.flame_layout import Drawn
 from layerscope.analyse.stacks.graphs import Graph
 from layerscope.show.flame import Picture
 from layerscope.show.flame.markup import amount, what_is_gone, whole

@@ -1,1 +1,0 @@
-"""The rules by which the steps of a process are found, one file each; `layerscope.analyse.steps` picks one."""

@@ -1,0 +1,269 @@
+"""The session's end of the drainer: starts it, hands it memory, and replaces one that dies or hangs.
+
+Everything that the program handed over is kept here, so a second drainer gets all of it and goes on where
+the rings say. No call blocks on a drainer that does not listen.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from layerscope.capture.restarts import Restarts
+from layerscope.model.events import Problem
+from layerscope.rawfile.layout import SEND_RING
+
+# The drainer takes everything once more when the program has ended; a stopped one must not keep the prompt.
+_PATIENCE_S = 10.0
+# At the end so many more are tried before the session takes the rest by itself.
+_MORE_AT_THE_END = 1
+_FLUSH_POLL_S = 0.01
+# The type of the last message to a drainer. A socket that ends without it means that we were killed.
+END = "end"
+# Of the header of a ring, as rawfile/layout.py has it: `published` to `consumed`.
+_COUNTS = struct.Struct("<Q56xQ")
+_COUNTS_OFFSET = 64
+_SOURCE = str(Path(__file__).resolve().parent.parent.parent)
+# The BLAS that comes with NumPy ends a process that may start no threads, and none of ours needs them.
+_START = (
+    "import os, runpy, sys; os.environ['OPENBLAS_NUM_THREADS'] = '1'; sys.path.insert(0, sys.argv.pop(1)); "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+
+Message = dict[str, Any]
+
+
+def own_command(module: str, *arguments: str) -> list[str]:
+    """A command that runs a module of ours, whatever the program's PYTHONPATH and working directory hold.
+
+    A `queue.py` of the user's beside us, an old NumPy on their path, or a sitecustomize that prints would
+    otherwise be ours too.
+    """
+    flags = ["-I", *(["-B"] if sys.dont_write_bytecode else [])]
+    return [sys.executable, *flags, "-c", _START, _SOURCE, module, *arguments]
+
+
+def open_log(raw: Path, name: str) -> Any:
+    """Where our own processes complain: never on the program's stderr."""
+    try:
+        return (raw / f"{name}.log").open("ab")
+    except OSError:
+        return subprocess.DEVNULL
+
+
+def ring_counts(fd: int) -> tuple[int, int]:
+    """Of the ring in the memory `fd`: records ever published, and records ever taken."""
+    published, consumed = _COUNTS.unpack(os.pread(fd, _COUNTS.size, _COUNTS_OFFSET))
+    return published, consumed
+
+
+class DrainerLink:
+    """Starts drainers one after the other and keeps what they must know."""
+
+    def __init__(self, raw: Path, problems: list[Problem]) -> None:
+        self.raw = raw
+        self.drainers = 0
+        self.cpu_ns = 0
+        # Inherited by every drainer: its other end closes when we and the drainer have ended.
+        self.kept_open: int | None = None
+        self._problems = problems
+        self._restarts = Restarts()
+        self._was_started = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._main: Message = {}
+        self._resolved = ""
+        self._kept: dict[tuple[int, int], list[tuple[Message, int]]] = {}
+        self._untold: collections.deque[tuple[Message, int]] = collections.deque()
+        # The program is waited for in one thread, its memory arrives in another.
+        self._lock = threading.RLock()
+
+    def start(self) -> None:
+        """Start a drainer and queue all that is known for it: nothing for the first, everything for a later one."""
+        with self._lock:
+            self._was_started = True
+            self._restarts.note_start()
+            if self._control is not None:
+                self._control.close()
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            inherited = [theirs.fileno()] if self.kept_open is None else [theirs.fileno(), self.kept_open]
+            command = own_command("layerscope.capture.drainer", str(theirs.fileno()), self._folder())
+            log = open_log(self.raw, "drainer")
+            try:
+                self._process = subprocess.Popen(
+                    command, pass_fds=inherited, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=log, process_group=0,
+                )  # fmt: skip
+            except OSError as error:
+                self._process, self._control = None, None
+                ours.close()
+                what = f"a drainer could not be started ({error.strerror})"
+                self._say("no_drainer", what, "raise ulimit -u", "what did not fit into the rings, as `gaps` counts it")
+                return
+            finally:
+                theirs.close()
+                if not isinstance(log, int):
+                    log.close()
+            ours.setblocking(False)
+            self._control = ours
+            self.drainers += 1
+            self._untold = collections.deque(self._everything())
+
+    def _everything(self) -> list[tuple[Message, int]]:
+        """All that a drainer must know, in order."""
+        handed = [pair for pairs in self._kept.values() for pair in pairs]
+        return [(self._main, -1), *handed] if self._main else handed
+
+    def _folder(self) -> str:
+        """Where the raw files lie: not by a link in the recording, whose file system may go away."""
+        self._resolved = self._resolved or os.path.realpath(self.raw)
+        return self._resolved
+
+    def begin(self, pid: int, start_ns: int) -> None:
+        """The program has started."""
+        with self._lock:
+            self._main = {"type": "main", "pid": pid, "start_ns": start_ns}
+            self._untold.appendleft((self._main, -1))
+        self.pump()
+
+    def keep(self, message: Message, fd: int) -> None:
+        """A process of the program handed memory over: keep it, and pass it on."""
+        with self._lock:
+            self._kept.setdefault((message["pid"], message["process_start"]), []).append((message, fd))
+            self._untold.append((message, fd))
+        self.pump()
+
+    def pump(self) -> None:
+        """Tell the drainer what it takes without blocking, and hear what it says."""
+        with self._lock, contextlib.suppress(OSError):
+            while self._control is not None:
+                try:
+                    data = self._control.recv(4096)
+                except BlockingIOError:
+                    break
+                if not data:
+                    self._control.close()
+                    self._control = None
+                    break
+                self._let_go(json.loads(data))
+            while self._control is not None and self._untold:
+                message, fd = self._untold[0]
+                socket.send_fds(self._control, [json.dumps(message).encode()], [fd] if fd >= 0 else [])
+                self._untold.popleft()
+
+    def _let_go(self, gone: Message) -> None:
+        """The drainer is done with a process: its memory can go."""
+        key = (gone["gone"], gone["process_start"])
+        handed = self._kept.pop(key, [])
+        done = {fd for _, fd in handed}
+        self._untold = collections.deque(pair for pair in self._untold if pair[1] not in done)
+        for fd in done:
+            os.close(fd)
+
+    def flush(self, patience_s: float) -> bool:
+        """Wait until the drainer has taken what the rings hold now; False when it did not in that time."""
+        with self._lock:
+            ends = {fd: ring_counts(fd)[0] for fd in self._rings()}
+        give_up = time.monotonic() + patience_s
+        while ends and time.monotonic() < give_up:
+            with self._lock:
+                kept = {fd for handed in self._kept.values() for _, fd in handed}
+                ends = {fd: end for fd, end in ends.items() if fd in kept and ring_counts(fd)[1] < end}
+            if ends:
+                time.sleep(_FLUSH_POLL_S)
+        return not ends
+
+    def watch(self) -> None:
+        """Replace a drainer that has ended, at once as long as that does not happen again and again."""
+        with self._lock:
+            lives = self._process is not None and self._process.poll() is None
+            if lives or not self._was_started or not self._restarts.may_start():
+                return
+            self._restarted("ended in the middle of the run")
+        self.pump()
+
+    def _restarted(self, how: str) -> None:
+        if self._process is not None:
+            what = self._restarts.note_end("the drainer", f"{how} (status {self._process.returncode})")
+            remedy = "nothing to do: another one went on; `gaps` counts what did not fit into the rings meanwhile"
+            self._say("drainer_restarted", what, remedy, "")
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+        self.start()
+
+    def end(self) -> None:
+        """Let the drainer take the rest. One that is gone or does not answer is replaced, at last by ourselves."""
+        more = _MORE_AT_THE_END
+        while self._was_started and not self._finished():
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
+            if not more:
+                self._drain_here()
+                break
+            more -= 1
+            self._restarted("did not come to its end")
+        if self._control is not None:
+            self._control.close()
+        for handed in self._kept.values():
+            for _, fd in handed:
+                os.close(fd)
+        self._kept.clear()
+
+    def _finished(self) -> bool:
+        """Whether the drainer took everything and said what that cost."""
+        if self._process is None:
+            return False
+        try:
+            if self._control is not None:
+                self._control.settimeout(_PATIENCE_S)
+                _send_all(self._control, self._untold)
+            out, _ = self._process.communicate(timeout=_PATIENCE_S)
+            self.cpu_ns += int(json.loads(out)["cpu_ns"])
+        except (OSError, subprocess.TimeoutExpired, ValueError, KeyError):
+            return False
+        return True
+
+    def _drain_here(self) -> None:
+        """Be the drainer for the rest: no other one lived long enough."""
+        from layerscope.capture.drainer import Drainer
+
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        everything = collections.deque(self._everything())
+        with ours, theirs:
+            sender = threading.Thread(target=_send_all, args=(ours, everything), daemon=True)
+            sender.start()
+            try:
+                Drainer(theirs, Path(self._folder())).run()
+            except (OSError, ValueError) as error:
+                left = sum(published - taken for published, taken in map(ring_counts, self._rings()))
+                what = f"no drainer came to its end ({error})"
+                self._say("drainer_lost", what, "record again", f"{left:,} records that were still in the rings")
+            sender.join()
+
+    def _rings(self) -> list[int]:
+        return [fd for handed in self._kept.values() for message, fd in handed if message["type"] == SEND_RING]
+
+    def _say(self, code: str, what: str, remedy: str, lost: str) -> None:
+        """A problem; it takes the place of an earlier one of the same kind."""
+        self._problems[:] = [problem for problem in self._problems if problem.code != code]
+        self._problems.append(Problem("operators", code, what, remedy, lost))
+
+
+def _send_all(control: socket.socket, messages: collections.deque[tuple[Message, int]]) -> None:
+    """Send these, and that it was all."""
+    while messages:
+        message, fd = messages.popleft()
+        socket.send_fds(control, [json.dumps(message).encode()], [fd] if fd >= 0 else [])
+    control.send(json.dumps({"type": END}).encode())
+    control.shutdown(socket.SHUT_WR)

@@ -1,0 +1,34 @@
+"""Programs in C++ that are linked with PyTorch: no import tells of it there, so a small
+library is preloaded into them that loads the agent.
+
+It takes itself out of LD_PRELOAD again before the program begins (native/preload/preload.c). It is never
+preloaded into Python, nor into a program that cannot bear it (`unreached.closed`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import MutableMapping
+
+from layerscope.capture import agent
+from layerscope.capture.unreached import closed
+from layerscope.host import elf
+
+VARIABLE = "LD_PRELOAD"
+_TORCH = re.compile(r"libtorch(_cpu|_cuda|_hip)?\.so")
+
+
+def preload(command: list[str], environment: MutableMapping[str, str]) -> None:
+    """Have the agent loaded into the program of `command`, if that is linked with PyTorch and not Python."""
+    if agent.SETTINGS not in environment:
+        return  # there is nobody to hand anything to
+    executable = elf.find(command[0], environment.get("PATH"))
+    if executable is None or executable.kind != "elf" or executable.is_python or closed(executable):
+        return
+    library = str(agent.PRELOAD)
+    # The loader takes both of these for the end of a path.
+    if not any(map(_TORCH.match, executable.needed)) or re.search(r"[\s:]", library):
+        return
+    if not agent.PRELOAD.exists():
+        return
+    environment[VARIABLE] = ":".join(filter(None, [environment.get(VARIABLE), library]))

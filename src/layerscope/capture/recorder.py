@@ -1,0 +1,283 @@
+"""What stands beside a program while it is recorded, whoever started it: a door that listens, the drainer
+behind it, and the answers about its build of torch.
+
+`Session` is one that starts the program itself; the verb `_record` stands beside a program that runs already.
+A process of the program sends its memory, or asks for something in JSON (`layerscope.profiler` does): a
+question is handed on to `on_request`, with the connection that waits for the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from layerscope.capture import agent
+from layerscope.capture.link import DrainerLink
+from layerscope.capture.prober import Prober
+from layerscope.capture.sampler import Sampler
+from layerscope.capture.shapes import Shapes
+from layerscope.host.clock import tsc_is_usable
+from layerscope.model.events import Problem
+from layerscope.model.layers import COUNTERS
+from layerscope.rawfile import layout
+
+_PEER = struct.Struct("iII")
+_POLL_MS = 100
+_MESSAGE_BYTES = 65536
+EVERYTHING = "operators, ranges, optimizer steps and loader waits"
+
+Request = dict[str, Any]
+
+
+class Recorder:
+    """Takes what the processes of one program hand over, from `listen` to `end`; raw files go to `raw`."""
+
+    def __init__(self, raw: Path) -> None:
+        self.raw = raw
+        self.problems: list[Problem] = []
+        self.seen_processes = 0
+        self.pid = 0
+        self.start_ns = self.end_ns = 0
+        self.shapes: Shapes | None = None  # what reads the shapes of inputs, where they are wanted
+        self.window: list[object] | None = None  # what of the program is recorded, as the agent takes it; None: all
+        self.link = DrainerLink(raw, self.problems)
+        self.sampler: Sampler | None = None  # of stacks, where they are wanted
+        # Takes the connection over, and closes it when it has answered.
+        self.on_request: Callable[[socket.socket, Request], None] | None = None
+        self.on_watch: Callable[[], None] | None = None
+        self._use_tsc = tsc_is_usable()
+        self._prober = Prober(self._use_tsc)
+        self._listener: socket.socket | None = None
+        self._receiver: threading.Thread | None = None
+        self._stop_receiver = threading.Event()
+        self._refused: set[int] = set()
+
+    def listen(self) -> agent.Settings | None:
+        """Open the socket; what the program must know to come through it. None, and a problem, when it cannot be."""
+        unable = agent.check()
+        if unable:
+            self.problems.append(unable)
+            return None
+        name = f"layerscope-{os.getuid()}-{secrets.token_hex(8)}"
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            listener.bind("\0" + name)
+            listener.listen(4096)
+        except OSError as error:
+            listener.close()
+            self.say_no_door(error)
+            return None
+        self._listener = listener
+        return agent.settings(name, self._use_tsc)
+
+    def stop_listening(self) -> None:
+        """Close the socket again: nobody can come through it."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def say_no_door(self, error: OSError) -> None:
+        """The program cannot be reached, because of `error`."""
+        what = f"the door into the program could not be made: {error.strerror}"
+        self.problems.append(Problem("operators", "no_door", what, "choose another place with -o", EVERYTHING))
+
+    # -- while the program runs --------------------------------------------------------------------
+
+    def begin(self, pid: int, start_ns: int) -> None:
+        """The program `pid` runs since `start_ns`: take what it hands over from now on."""
+        self.pid, self.start_ns = pid, start_ns
+        with surviving(self.problems):
+            if self.sampler is not None:
+                self.sampler.begin(pid, start_ns)
+            self.link.begin(pid, start_ns)
+            receiver = threading.Thread(target=self._receive, daemon=True)
+            receiver.start()
+            self._receiver = receiver
+
+    def watch(self) -> None:
+        """Call it every second or so: replaces a drainer or a sampler that has ended."""
+        with surviving(self.problems):
+            self.link.watch()
+            if self.sampler is not None:
+                self.sampler.watch()
+            if self.on_watch is not None:
+                self.on_watch()
+
+    def end(self, end_ns: int) -> None:
+        """The program ended at `end_ns`: let the drainer take the rest, and close the door."""
+        self.end_ns = end_ns
+        self._stop_receiver.set()
+        if self._receiver is not None:
+            self._receiver.join()
+        with surviving(self.problems):
+            self.close()
+
+    def close(self) -> None:
+        """Let the drainer take the rest, and close the door."""
+        if self.sampler is not None:
+            self.sampler.end()
+        self.link.end()
+        if self._listener is not None:
+            self._listener.close()
+
+    # -- what the program hands over ---------------------------------------------------------------
+
+    def _receive(self) -> None:
+        """Take what arrives and pass it on, until the program has ended and nothing is left."""
+        if self._listener is None:
+            return
+        poll = select.poll()
+        poll.register(self._listener, select.POLLIN)
+        while True:
+            stopping = self._stop_receiver.is_set()
+            waiting = poll.poll(0 if stopping else _POLL_MS)
+            if stopping and not waiting:
+                return
+            with surviving(self.problems):
+                if waiting:
+                    self._accept(self._listener)
+                self.link.pump()
+                if self.sampler is not None:
+                    self.sampler.pump()
+                self._prober.publish()
+
+    def _accept(self, listener: socket.socket) -> None:
+        # What arrives may be damaged or no memory at all; the next one must still be taken.
+        with contextlib.suppress(OSError, ValueError, struct.error):
+            connection, _ = listener.accept()
+            if not self._hear(connection):
+                connection.close()
+
+    def _hear(self, connection: socket.socket) -> bool:
+        """Take the one message of a connection; whether somebody else closes it."""
+        connection.settimeout(1.0)
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        pid, uid, _ = _PEER.unpack(peer)
+        data, fds, _, _ = socket.recv_fds(connection, _MESSAGE_BYTES, 1)
+        kept = False
+        try:
+            if not self._lets_in(pid, uid):
+                return False
+            if data.startswith(b"{") and self.on_request is not None:
+                request = json.loads(data)
+                if "file" in request and uid != os.getuid():
+                    # It has given up our rights, and must not write with them.
+                    connection.send(json.dumps({"error": f"the recorder writes no file for user {uid}"}).encode())
+                    return False
+                self.on_request(connection, {**request, "pid": pid})
+                return True
+            kept = self._keep(data, fds, pid)
+        finally:
+            for fd in () if kept else fds:
+                os.close(fd)
+        return False
+
+    def _keep(self, data: bytes, fds: list[int], pid: int) -> bool:
+        """Memory that process `pid` handed over; False when it is none."""
+        magic, kind, _, index, process_start = layout.MESSAGE.unpack(data)
+        if magic != layout.MESSAGE_MAGIC or len(fds) != 1:
+            return False
+        if kind == layout.SEND_PROCESS:
+            self.seen_processes += 1
+            self._prober.take(fds[0], pid)
+        message = {"type": kind, "pid": pid, "index": index, "process_start": process_start}
+        if kind != layout.SEND_SAMPLES:
+            self.link.keep(message, fds[0])
+        elif self.sampler is not None:
+            self.sampler.keep(message, fds[0])
+        else:
+            return False
+        return True
+
+    def _lets_in(self, pid: int, uid: int) -> bool:
+        """Our own user, and a program of ours that has become another one; nobody else on this machine."""
+        if uid == os.getuid() or _descends(pid, self.pid):
+            return True
+        self._refused.add(uid)
+        return False
+
+    # -- after the program -------------------------------------------------------------------------
+
+    @property
+    def span_costs_ns(self) -> tuple[float, float]:
+        """CPU time inside the program of one recorded span: of a kind other than backward, and of kind backward."""
+        shapes_ns = self.shapes.cost_ns if self.shapes else 0.0
+        operator_ns, backward_ns = self._prober.span_costs_ns
+        return operator_ns + shapes_ns, backward_ns + shapes_ns
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of what the program runs on: python, torch."""
+        return self._prober.versions
+
+    def finish_probes(self) -> None:
+        """Wait for what is still being asked about the program's torch: it is kept for the next time."""
+        with surviving(self.problems):
+            self._prober.finish()
+
+    def explain(self, command: list[str]) -> None:
+        """Say why no process of the program came through the door, when none did."""
+        self.problems.extend(self._prober.problems)
+        for uid in sorted(self._refused):
+            self.problems.append(
+                Problem(
+                    "operators", "other_user", f"a process of user {uid} offered its records and was not let in",
+                    f"record as user {uid} if it belongs to the program", "everything in that process",
+                )
+            )  # fmt: skip
+        if self._listener is not None and not self.seen_processes:
+            nobody = self.nobody_came(command)
+            self.problems += [nobody] if nobody not in self.problems else []
+        if not Path("/proc/self/stat").exists():
+            what = "/proc is not mounted here, so nothing about a process could be read"
+            lost = "CPU time, memory, names of threads and other counters"
+            self.problems.append(Problem(COUNTERS, "no_proc", what, "mount it: mount -t proc proc /proc", lost))
+
+    def nobody_came(self, command: list[str]) -> Problem:
+        """Why no process handed anything over, as far as that is known."""
+        return Problem(
+            "operators", "no_framework", "the program imported no PyTorch while the profiler ran",
+            "call set_state('run') before the work, not after it", EVERYTHING,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def surviving(problems: list[Problem]) -> Iterator[None]:
+    """A fault of ours must not become one of the program: not its status, not its signals, not its memory.
+
+    The one broad except outside of the program: whatever went wrong is said in the recording.
+    """
+    try:
+        yield
+    except Exception as error:
+        problem = _fault(error)
+        if all(known.what != problem.what for known in problems):
+            problems.append(problem)
+
+
+def _fault(error: Exception) -> Problem:
+    """What to say about `error`, which nobody expected: mostly that it is a fault of ours."""
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        what = "the limit of processes leaves layerscope no thread of its own"
+        return Problem("operators", "no_threads", what, "raise that limit (ulimit -u)", EVERYTHING)
+    what = f"layerscope itself failed: {type(error).__name__}: {error}"
+    return Problem("operators", "internal_error", what, "report it, with this sentence", "not known")
+
+
+def _descends(pid: int, ancestor: int) -> bool:
+    """Whether the living process `pid` is `ancestor` or a descendant of it."""
+    while pid > 1 and pid != ancestor:
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+        except (OSError, IndexError):
+            return False
+    return pid == ancestor and ancestor > 1

@@ -1,0 +1,178 @@
+"""What differs between two machines, of what may explain that a program is slower on one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from layerscope.checks.check import UNSEEN, Check
+from layerscope.checks.phrases import counted, cpu_list, listed, percent
+from layerscope.host.machine import Machine
+from layerscope.model import units
+from layerscope.model.measured import Measured
+
+# A tenth of a rate is what neighbours and the clock do to it.
+_SAME_RATE = 0.10
+# Memory that the firmware takes differs from one boot to the next.
+_SAME_SIZE = 0.05
+# A flag of /proc/cpuinfo that speed of numbers depends on.
+_OF_NUMBERS = ("avx", "amx", "fma", "f16c", "sse4", "sve", "sme", "asimd", "bf16", "i8mm", "svebf16")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`subject` is `here` on this machine and `there` on the other; `why`: what it does to speed."""
+
+    subject: str
+    here: str
+    there: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One machine with what was measured on it and what the checks say."""
+
+    machine: Machine
+    checks: tuple[Check, ...]
+    measured: Measured | None = None
+
+
+def differences(here: Side, there: Side) -> list[Difference]:
+    """What differs, what matters most first; empty where nothing does."""
+    return [*_facts(here.machine, there.machine), *_rates(here, there), *_states(here, there)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    """`word` of a machine is compared; an empty one is not told, and no difference."""
+
+    subject: str
+    word: Callable[[Machine], str]
+    why: str
+
+
+def _how(dtype: str, machine: Machine) -> str:
+    for support in machine.isa.support:
+        if support.dtype == dtype:
+            bits = f", {support.width_bits} bits" if support.width_bits else ""
+            return f"{support.how} {support.by}".strip() + bits
+    return ""
+
+
+def _limit(machine: Machine) -> str:
+    if not machine.cgroup.version:
+        return ""
+    if machine.cgroup.cpus is None:
+        return "" if machine.cgroup.is_hidden else "none"
+    held = machine.cgroup.throttled, machine.cgroup.periods
+    throttled = f", throttled in {percent(held[0] / held[1])} of its periods" if held[0] and held[1] else ""
+    return counted(machine.cgroup.cpus, "CPU") + throttled
+
+
+def _memory_limit(machine: Machine) -> str:
+    most = machine.cgroup.memory_most_bytes
+    if not machine.cgroup.version or (most is None and machine.cgroup.is_memory_hidden):
+        return ""
+    return "none" if most is None else units.size(most)
+
+
+def _amx(machine: Machine) -> str:
+    return machine.isa.amx if machine.isa.flags and machine.isa.architecture == "x86_64" else ""
+
+
+def _cache(name: str, machine: Machine) -> str:
+    return units.size(machine.cpu.caches[name]) if name in machine.cpu.caches else ""
+
+
+_FACTS = (
+    _Fact("CPU", lambda m: m.cpu.model, "another processor"),
+    _Fact("architecture", lambda m: m.isa.architecture, "other kernels, other builds of the libraries"),
+    _Fact("CPUs granted", lambda m: f"{m.cpu.granted:.3g}" if m.cpu.allowed else "", "how many threads run at once"),
+    _Fact("CPUs allowed", lambda m: str(len(m.cpu.allowed) or ""), "how many threads libraries start by themselves"),
+    _Fact("CPUs online", lambda m: str(len(m.cpu.online) or ""), "what os.cpu_count() says"),
+    _Fact("cores", lambda m: str(m.cpu.cores or ""), "how much arithmetic there is"),
+    _Fact("sockets", lambda m: str(m.cpu.sockets or ""), "memory of the other socket is slower"),
+    _Fact("NUMA nodes", lambda m: str(len(m.numa) or ""), "memory of another node is slower"),
+    _Fact("faster CPUs", lambda m: cpu_list(m.cpu.faster), "OpenMP waits for the slower cores"),
+    _Fact("SMT", lambda m: m.cpu.smt, "two threads share the arithmetic of a core"),
+    *(
+        _Fact(dtype, partial(_how, dtype), "instructions for this data type")
+        for dtype in ("float32", "bfloat16", "float16", "int8", "float64")
+    ),
+    _Fact("AMX", _amx, "fast bfloat16 and int8"),
+    _Fact("highest clock", lambda m: f"{m.cpu.most_mhz} MHz" if m.cpu.most_mhz else "", "everything"),
+    _Fact("governor", lambda m: m.cpu.governor, "how soon the clock rises"),
+    _Fact("boost", lambda m: "" if m.cpu.boost is None else "on" if m.cpu.boost else "off", "the highest clock"),
+    *(
+        _Fact(f"cache {name}", partial(_cache, name), "how much stays near the core")
+        for name in ("L1d", "L2", "L3")
+    ),
+    _Fact("virtual machine", lambda m: ("yes" if m.cpu.is_virtual else "no") if m.cpu.model else "", "shared hardware"),
+    _Fact("clock", lambda m: m.cpu.clocksource, "what a look at the time costs"),
+    _Fact("huge pages", lambda m: m.memory.thp, "page faults of new tensors"),
+    _Fact("limit of CPU time", _limit, "threads are held back"),
+    _Fact("limit of memory", _memory_limit, "how much fits"),
+    _Fact("kernel", lambda m: m.kernel.release, ""),
+    _Fact("GPU", lambda m: listed(gpu.name for gpu in m.gpus.devices) or "none", "where the program computes"),
+    _Fact("GPU driver", lambda m: m.gpus.driver, "which CUDA runs"),
+)  # fmt: skip
+
+
+def _facts(here: Machine, there: Machine) -> Iterator[Difference]:
+    for fact in _FACTS:
+        words = fact.word(here), fact.word(there)
+        if words[0] != words[1] and all(words):
+            yield Difference(fact.subject, *words, fact.why)
+    sizes = here.memory.total_bytes, there.memory.total_bytes
+    if sizes[0] and sizes[1] and abs(sizes[0] - sizes[1]) > _SAME_SIZE * max(sizes[0], sizes[1]):
+        yield Difference("memory", units.size(sizes[0]), units.size(sizes[1]), "how much fits")
+    if here.isa.architecture == there.isa.architecture:
+        only = [{*a.isa.flags} - {*b.isa.flags} for a, b in ((here, there), (there, here))]
+        kept = [sorted(flag for flag in flags if flag.startswith(_OF_NUMBERS)) for flags in only]
+        if any(kept) and here.isa.flags and there.isa.flags:
+            more = [", ".join(flags) or "none more" for flags in kept]
+            yield Difference("instructions", more[0], more[1], "only on that side")
+
+
+def _rates(here: Side, there: Side) -> Iterator[Difference]:
+    """What was measured on both, where it differs by more than noise does."""
+    if here.measured is None or there.measured is None:
+        return
+    sides = here.measured, there.measured
+    rates = [{(rate.library, rate.dtype, rate.threads): rate.gflop_per_s for rate in side.rates} for side in sides]
+    for library, dtype, threads in sorted(rates[0].keys() & rates[1].keys()):
+        pair = rates[0][library, dtype, threads], rates[1][library, dtype, threads]
+        yield from _figures(f"{library} {dtype}, {counted(threads, 'thread')}", pair, "GFLOP/s")
+    widths = [{bandwidth.threads: bandwidth.gbyte_per_s for bandwidth in side.bandwidths} for side in sides]
+    for threads in sorted(widths[0].keys() & widths[1].keys()):
+        yield from _figures(
+            f"copying memory, {counted(threads, 'thread')}", (widths[0][threads], widths[1][threads]), "GB/s"
+        )
+    libraries = [{one.name: f"{one.version} {one.chose}".strip() for one in side.libraries} for side in sides]
+    for name in sorted(libraries[0].keys() & libraries[1].keys()):
+        if libraries[0][name] != libraries[1][name]:
+            what = "its version and the instructions that it chose"
+            yield Difference(name, libraries[0][name], libraries[1][name], what)
+
+
+def _figures(subject: str, pair: tuple[float, float], unit: str) -> Iterator[Difference]:
+    slow, fast = sorted(pair)
+    if slow > 0 and fast > (1 + _SAME_RATE) * slow:
+        words = [f"{units.three_digits(value)} {unit}" for value in pair]
+        faster = "here" if pair[0] > pair[1] else "there"
+        yield Difference(subject, words[0], words[1], f"measured: {faster} {fast / slow:.1f} times as fast")
+
+
+def _states(here: Side, there: Side) -> Iterator[Difference]:
+    """Checks that stand differently; what the sides have in common in facts is said there."""
+    sides = [{check.code: check for check in side.checks} for side in (here, there)]
+    for code, check in sides[0].items():
+        other = sides[1].get(code)
+        if other is not None and other.state != check.state and UNSEEN not in (check.state, other.state):
+            worse = check if check.consequence else other
+            yield Difference(
+                f"check: {check.subject}", f"{check.state}: {check.evidence}", f"{other.state}: {other.evidence}",
+                worse.consequence,
+            )  # fmt: skip

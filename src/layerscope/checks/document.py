@@ -1,0 +1,50 @@
+"""All facts and judgements as JSON has them, and back: what `--json` writes and `--compare` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from layerscope.checks import judge
+from layerscope.checks.check import Check, Seen
+from layerscope.checks.compare import Side
+from layerscope.host import machine
+from layerscope.model.errors import ReadError
+from layerscope.model.measured import Measured
+
+COLUMNS = ("code", "subject", "state", "evidence", "consequence", "remedy")
+
+
+def row(check: Check) -> tuple[str, ...]:
+    """The values of `check` in the order of COLUMNS."""
+    return tuple(getattr(check, name) for name in COLUMNS)
+
+
+def facts(seen: Seen) -> dict[str, Any]:
+    """What the checks judged."""
+    watched, measured = msgspec.to_builtins((seen.watched, seen.measured))
+    here = machine.as_json(seen.machine)
+    return {"machine": here, "watched": watched, "measured": measured, "variables": dict(seen.variables)}
+
+
+def side(data: Mapping[str, Any], name: str) -> Side:
+    """What such facts, from `name`, say of a machine; those without checks are judged now. Raises ReadError."""
+    try:
+        here = machine.of_json(data["machine"])
+        measured = msgspec.convert(data.get("measured"), Measured | None)
+        variables = msgspec.convert(data.get("variables", {}), dict[str, str])
+        checks = _checks(data.get("columns", ()), data.get("rows", ()))
+    except (KeyError, ValueError, TypeError, ReadError) as error:
+        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise ReadError(
+            f"{name} has no facts about a machine that can be read ({what}). Make them there by this version: "
+            "layerscope platform --json > there.json"
+        ) from error
+    return Side(here, checks or tuple(judge.judged(Seen(here, None, measured, variables))), measured)
+
+
+def _checks(columns: Sequence[Mapping[str, str]], rows: Sequence[Sequence[str]]) -> tuple[Check, ...]:
+    names = [column["name"] for column in columns]
+    return tuple(Check(**dict(zip(names, values, strict=True))) for values in rows) if set(names) == {*COLUMNS} else ()

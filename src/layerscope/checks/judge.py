@@ -1,0 +1,63 @@
+"""Runs the checks: those whose files are in `checks`, what matters most to speed first."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Protocol, cast
+
+from layerscope.checks import machine
+from layerscope.checks.check import ERROR, NOTE, OK, STATES, UNSEEN, WARNING, Check, Seen
+
+# How bad a state is; what is not seen cannot fail.
+_BADNESS = {OK: 0, UNSEEN: 0, NOTE: 1, WARNING: 2, ERROR: 3}
+_WORDS = {ERROR: "errors", WARNING: "warnings", NOTE: "notes", OK: "ok", UNSEEN: "unseen"}
+
+
+class CheckModule(Protocol):
+    """What a file of the folder `checks` provides."""
+
+    __name__: str
+    ORDER: int
+
+    def check(self, seen: Seen) -> Iterator[Check]:
+        """Its judgements; none where there is nothing to judge."""
+
+
+def modules() -> list[CheckModule]:
+    """The checks in their order."""
+    found = [
+        cast(CheckModule, importlib.import_module(f"{checks.__name__}.{entry.name}"))
+        for entry in pkgutil.iter_modules(machine.__path__)
+    ]
+    return sorted(found, key=lambda module: (module.ORDER, module.__name__))
+
+
+def judged(seen: Seen) -> list[Check]:
+    """What every check says."""
+    return [found for module in modules() for found in module.check(seen)]
+
+
+def worst_first(found: Iterable[Check]) -> list[Check]:
+    """Errors, warnings, notes, what is well, and what is not seen; each in the order of the checks."""
+    return sorted(found, key=lambda check: (check.state == UNSEEN, -_BADNESS[check.state]))
+
+
+def fails(found: Iterable[Check], level: str) -> bool:
+    """Whether any is as bad as `level` or worse."""
+    return any(_BADNESS[check.state] >= _BADNESS[level] for check in found)
+
+
+def totals(found: Iterable[Check]) -> dict[str, int]:
+    """How many checks are in each state."""
+    counts = Counter(check.state for check in found)
+    return {state: counts[state] for state in STATES}
+
+
+def count_sentence(found: Iterable[Check]) -> str:
+    """How many there are of each, worst first: "2 warnings, 1 note, 14 ok, 3 unseen"."""
+    counts = totals(found)
+    named = ((counts[state], state, many) for state, many in _WORDS.items())
+    return ", ".join(f"{count} {state if count == 1 else many}" for count, state, many in named if count)

@@ -1,1 +1,0 @@
-"""Makes raw files while a program runs, and turns raw files into events."""

@@ -1,1 +1,0 @@
-"""One file per source that records while a program runs."""

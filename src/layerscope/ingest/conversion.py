@@ -1,0 +1,361 @@
+"""From the raw files of a recording to its tables, while the files still grow or long after.
+
+Puts together what `collect` reads, `store` computes and writes, and `analyse` finds; the same code
+converts beside a running program, after it, and an old recording again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from heapq import heapify, heappop, heappush
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from layerscope.ingest.epochs import Epochs
+from layerscope.ingest.limits import limits_of
+from layerscope.ingest.parents import Keys, TrackNesting
+from layerscope.ingest.parts import Parts
+from layerscope.ingest.process import Process, TrackKeys
+from layerscope.ingest.small_tables import SmallTables
+from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, MODULE
+from layerscope.ingest.stacks import Stacks
+from layerscope.ingest.string_table import ProcessTexts, Texts
+from layerscope.ingest.totals import Totals
+from layerscope.ingest.windows import problems as missed_windows
+from layerscope.model.clocks import Elsewhere, Identity
+from layerscope.model.layers import KINDS, LAYER_OF_KIND, OPERATORS, SPAN_LAYERS
+from layerscope.rawfile import json_files, raw_file, windows
+from layerscope.recording.writer import write_columns, write_rows
+from layerscope.sources.raw.decoder import Decoder
+
+# Below this a batch costs more in overhead than in work.
+BATCH_RECORDS = 50_000
+# What many processes together may let wait is bounded, so with them there are smaller ones.
+LEAST_BATCH_RECORDS = 2_000
+# Of a process that does little: two minutes.
+BATCH_CHUNKS = 1_000
+# Raw files are kept open until they are read: the converter beside a program may take spans out of them meanwhile.
+MOST_OPEN_FILES = 256
+# What may be kept, less what is still to come: the small tables, the last segment.
+KEEP_SHARE = 0.9
+HISTOGRAM = ("total", "from_ns", "count")
+FIRST_SCOPE = KINDS.index("optimizer")
+
+
+class RunConversion:
+    """Converts the recording whose raw files are in `raw` into Parquet below `tables`.
+
+    Of several ranks, `raw` is the folder of their recordings, and `shifts_ns` puts each on the run's clock.
+    `memory_bytes`: what this process may take, None for plenty.
+    """
+
+    def __init__(
+        self, raw: Path, tables: Path, shifts_ns: Mapping[str, int] | None = None, memory_bytes: int | None = None
+    ) -> None:
+        self.raw = raw
+        self.tables = tables
+        self._shifts_ns = shifts_ns or {}
+        self.processes: dict[Path, Process] = {}
+        self.rows: dict[str, int] = {}
+        self._keys = Keys()
+        self._tracks = TrackKeys()
+        self._texts = Texts()
+        self._totals = Totals()
+        options = json_files.read_options(raw)
+        self._window = windows.of_options(options)
+        self._limits = limits = limits_of(options, memory_bytes)
+        self._stripped: set[Path] = set()
+        self.parts = Parts(tables, self._texts, self._totals, limits)
+        self.stacks = Stacks(raw, tables, self._tracks, self._texts, self._shifts_ns)
+        step_mark = options.get("step_mark", "")
+        self._epochs = Epochs(self._texts, self._totals, self.parts, self.stacks, limits, step_mark)
+
+    def advance(self, most: float = float("inf")) -> int:
+        """Read what is new in the raw files, `most` records or a few more of each; returns how many were read."""
+        for path in raw_file.spools(self.raw):
+            if path not in self.processes:
+                self.processes[path] = self._process(path)
+        self.stacks.advance()
+        processes = list(self.processes.values())
+        before = [process.decoder.records for process in processes]
+        # What is furthest behind goes on, so that the parts of all processes are in the order of time.
+        behind = [(process.read_until_ns, process.number) for process in processes]
+        heapify(behind)
+        streams: dict[int, Iterator[raw_file.Chunk]] = {}
+        while behind:
+            _, number = heappop(behind)
+            process = processes[number]
+            chunks = streams.get(number) or process.reader.chunks()
+            if len(streams) < MOST_OPEN_FILES:
+                streams[number] = chunks
+            if self._read_some(process, chunks) and process.decoder.records < before[number] + most:
+                heappush(behind, (process.read_until_ns, number))
+        return sum(process.decoder.records for process in processes) - sum(before)
+
+    def _read_some(self, process: Process, chunks: Iterator[raw_file.Chunk]) -> bool:
+        """Read on in the raw file of a process, about a batch. False: there is no more."""
+        share = LEAST_BATCH_RECORDS + 2 * self._limits.epoch_spans // len(self.processes)
+        for count, chunk in enumerate(chunks):
+            process.decoder.add(chunk)
+            if chunk.kind != raw_file.POLL:
+                continue
+            if process.decoder.waiting >= min(BATCH_RECORDS, self._limits.epoch_spans, share):
+                self._take(process)
+                if self._epochs.is_full:
+                    self._close_epoch()
+                return True
+            if count >= BATCH_CHUNKS:
+                return True
+        return False
+
+    def backlog_share(self) -> float:
+        """How much of the raw files is still to be read, as a share of what the recording may take."""
+        files = [(path, self.processes.get(path)) for path in raw_file.spools(self.raw)]
+        left_bytes = sum(known.reader.left_bytes if known else raw_file.size_bytes(path) for path, known in files)
+        return left_bytes / self._limits.most_bytes
+
+    def keep_within_size(self) -> None:
+        """Take the spans out of raw files that were read, the oldest first, while the recording is too large.
+
+        The first file of each process stays as long as there are others.
+        """
+        most_bytes = KEEP_SHARE * self._limits.most_bytes
+        size_bytes = raw_file.raw_bytes(self.raw) + sum(part.size_bytes for part in self.parts.parts)
+        size_bytes += self.stacks.size_bytes
+        if size_bytes <= most_bytes:
+            return
+        read = [(process, file) for process in self.processes.values() for file in process.read_files()]
+        read = [(process, file) for process, file in read if file not in self._stripped]
+        read.sort(key=lambda one: (one[1] == one[0].reader.path, one[1].stat().st_mtime_ns))
+        for process, file in read:
+            if size_bytes <= most_bytes:
+                return
+            with suppress(OSError):  # it needs some space itself
+                size_bytes -= process.strip(file)
+                self._stripped.add(file)
+
+    def _process(self, path: Path) -> Process:
+        """The process whose raw file is at `path`."""
+        folder = path.parent
+        rank = folder.parent.parent.name if folder.parent != self.raw else ""
+        shift_ns = self._shifts_ns.get(rank, 0)
+        clock = Elsewhere(shift_ns) if shift_ns else Identity()
+        host = folder.name.rsplit("-", 2)[0]
+        decoder = Decoder(shift_ns=shift_ns, clock=clock)
+        texts = ProcessTexts(self._texts, decoder.names)
+        process = Process(len(self.processes), host, raw_file.SpoolReader(path), texts, decoder, self._tracks, rank)
+        process.windows.asked = self._window
+        return process
+
+    def finish(self, session: dict[str, Any], keeps_within_size: bool = False) -> None:
+        """Write everything that is left, and the tables that only the end knows."""
+        self.advance()
+        for process in self.processes.values():
+            self._take(process, last=True)
+            for nesting in process.nesting.values():
+                nesting.finish()
+        self._close_epoch(last=True)
+        self.stacks.finish(list(self.processes.values()))
+        lost = [key for process in self.processes.values() for n in process.nesting.values() for key in n.never_came]
+        if lost:
+            self.parts.forget_parents(lost)
+        self.parts.finish()
+        self.rows |= {"spans": self.parts.rows, "links": self.parts.links, "primitives": self.parts.primitives}
+        self.rows |= self.stacks.rows
+        self._write_steps()
+        self._write_totals()
+        if keeps_within_size:
+            self.keep_within_size()
+        self._write_small(session)
+
+    def _close_epoch(self, last: bool = False) -> None:
+        self._epochs.close(self.processes.values(), np.array(self._tracks.owners, np.int32), last)
+
+    # -- spans -------------------------------------------------------------------------------------
+
+    def _take(self, process: Process, last: bool = False) -> None:
+        """Give the spans that can be judged now keys, parents and self times, and pass them on."""
+        for track, rows in process.decoder.batches(last):
+            self._take_track(process, track, rows)
+
+    def _take_track(self, process: Process, track: int, rows: np.ndarray) -> None:
+        window = process.windows.known(process.decoder.window_marks)
+        if window.known:
+            rows = rows[window.holds(rows["start"])]
+            if not len(rows):
+                return
+        nesting = process.nesting.setdefault(track, TrackNesting(self._keys, len(SPAN_LAYERS)))
+        start, end = rows["start"].astype(np.int64), rows["end"].astype(np.int64)
+        end = np.maximum(end, start)
+        kind = rows["kind"]
+        nested = nesting.add(start, end, rows["depth"], LAYERS[kind])
+        codes, args = self._codes(process, rows)
+        of_track = process.decoder.tracks.get(track)
+        own = of_track.framework_thread if of_track else -1
+        thread = np.full(len(rows), own, np.int32)
+        is_backward = kind == BACKWARD
+        if is_backward.any():
+            process.backward += int(np.count_nonzero(is_backward & (rows["unfinished"] == 0)))
+            elsewhere = is_backward & (rows["forward_thread"] != 0)
+            thread[elsewhere] = rows["forward_thread"][elsewhere]
+        process.has_spans = True
+        process.has_scopes |= bool(((kind >= FIRST_SCOPE) & (kind <= MODULE)).any())
+        self._epochs.add(
+            {
+                "span": nested.key,
+                "track": np.full(len(rows), process.track_key(track), np.int32),
+                "parent": nested.parent,
+                "depth": rows["depth"],
+                "start_ns": start,
+                "dur_ns": end - start,
+                "self_ns": nested.self_ns,
+                "kind_code": kind.astype(np.int32),
+                "name_code": codes,
+                "line_code": process.texts.lines(rows["line"]),
+                "module": process.texts.modules(rows["module"]),
+                "seq": rows["seq"],
+                "args": args,
+                "unfinished": rows["unfinished"].astype(bool),
+                "thread": thread,
+                "optimizer": np.where(rows["optimizer"] != 0, rows["optimizer"], -1),
+            }
+        )
+
+    def _codes(self, process: Process, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The recording's own number for each of the process's names, and the keys of their arguments."""
+        texts, kind, number = process.texts, rows["kind"], rows["args"]
+        codes = texts.names(rows["name"])
+        is_primitive = kind >= EXECUTE
+        args = texts.args(np.where(is_primitive, 0, number)).astype(np.int64)
+        args[is_primitive] = texts.calls(number[is_primitive])
+        told = np.flatnonzero((kind >= MODULE) & ~is_primitive)
+        if len(told):
+            codes[told] = texts.first_lines(rows["name"][told])
+            marked = told[(kind[told] != MODULE) & (number[told] == 0)]  # the others tell their domain by themselves
+            args[marked] = texts.domains(rows["name"][marked])
+        return codes, args
+
+    # -- what only the end knows -------------------------------------------------------------------
+
+    def _write_steps(self) -> None:
+        parts = []
+        for process in self.processes.values():
+            stepping = process.stepping
+            if not stepping.count:
+                continue
+            found = stepping.columns()
+            number = process.numbers(np.arange(stepping.count, dtype=np.int32))
+            if number[0] > 0:  # recording began when the program was warm
+                found["warmup"] = np.zeros(stepping.count, np.bool_)
+            weight = np.ones(stepping.count, np.int32)
+            known = self.parts.weights.get(process.number, weight[:0])
+            is_known = number < len(known)
+            weight[is_known] = known[number[is_known]]
+            parts.append(
+                {
+                    "step": number,
+                    "process": np.full(stepping.count, process.number),
+                    "rule": np.full(stepping.count, stepping.rule, object),
+                    "optimizer": np.full(stepping.count, -1 if stepping.optimizer is None else stepping.optimizer),
+                    **found,
+                    "weight": weight,
+                }
+            )
+        if not parts:
+            self.rows["steps"] = write_rows(self.tables, "steps", [])
+            return
+        columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        columns["optimizer"] = pa.array(columns["optimizer"], mask=columns["optimizer"] < 0)
+        self.rows["steps"] = write_columns(self.tables, "steps", columns)
+
+    def _write_totals(self) -> None:
+        columns: dict[str, Any] = self._totals.columns()
+        known = len(columns["total"])
+        for process in self.processes.values():
+            if process.decoder.stripped:
+                unseen = self._unseen(process)
+                columns = {name: np.concatenate([values, unseen[name]]) for name, values in columns.items()}
+        columns["total"] = np.arange(len(columns["total"]))
+        is_unseen = columns["total"] >= known
+        for name in ("self_ns", "min_ns", "max_ns"):
+            columns[name] = pa.array(columns[name], mask=is_unseen)
+        names, kind = np.array([*self._texts.names, ""], object), columns.pop("kind_code")
+        columns["layer"] = np.array(SPAN_LAYERS, object)[np.array(LAYER_OF_KIND)[kind]]
+        columns["kind"] = np.array(KINDS, object)[kind]
+        columns["name"] = names[columns.pop("name_code")]
+        columns["module"] = pa.array(columns["module"], mask=columns["module"] < 0)
+        classes = np.where(is_unseen, 2, columns.pop("in_step"))
+        columns["step_class"] = np.array(["outside", "step", "unknown"], object)[classes]
+        self.rows["totals"] = write_columns(self.tables, "totals", columns)
+        histograms = self._totals.histogram_columns() if self.parts.is_thinned else dict.fromkeys(HISTOGRAM, ())
+        self.rows["histograms"] = write_columns(self.tables, "histograms", histograms)
+
+    def _unseen(self, process: Process) -> dict[str, np.ndarray]:
+        """Rows of totals for the spans that were taken out of the raw files: the drainer's sums less what was read."""
+        kind, number, count, ticks = process.decoder.unseen.T
+        readings = process.decoder.clock.readings
+        (its, run_ns), (last_its, last_ns) = (readings[0], readings[-1]) if len(readings) > 1 else ((0, 0), (1, 1))
+        name = process.texts.names(number)
+        told = kind >= MODULE
+        name[told] = process.texts.first_lines(number[told])
+        total_ns = np.rint(ticks * ((last_ns - run_ns) / (last_its - its))).astype(np.int64)
+        # Names that were different in the program may be the same here.
+        keys, row = np.unique(np.column_stack([kind, name]), axis=0, return_inverse=True)
+        zeros = np.zeros(len(keys), np.int64)
+        sums = np.zeros((len(keys), 2), np.int64)
+        np.add.at(sums, row.ravel(), np.column_stack([count, np.maximum(total_ns, 0)]))
+        return {
+            "total": zeros, "process": zeros + process.number, "kind_code": keys[:, 0], "name_code": keys[:, 1],
+            "module": zeros - 1, "in_step": zeros, "count": sums[:, 0], "total_ns": sums[:, 1],
+            "self_ns": zeros, "min_ns": zeros, "max_ns": zeros,
+        }  # fmt: skip
+
+    def _unmatched(self) -> list[dict[str, Any]]:
+        """The problem that what the user called a step never came."""
+        mark = self._epochs.step_mark
+        if not mark or any(process.stepping.rule == "mark" for process in self.processes.values()):
+            return []
+        what = f"--step-mark {mark}: nothing was recorded by that name or line"
+        remedy = "see the names in `layerscope table spans`, or the lines in `layerscope table operators --by line`"
+        return [{"layer": OPERATORS, "code": "no_step_mark", "what": what, "remedy": remedy, "lost": "steps as asked"}]
+
+    def _windows_missed(self) -> list[dict[str, Any]]:
+        """The problems of the windows that were asked for."""
+        about = [
+            (one.decoder.about.get("pid", 0), one.windows.known(one.decoder.window_marks), one.stepping.starts())
+            for one in self.processes.values()
+        ]
+        begun = max((one.decoder.final.get("window_steps", 0) for one in self.processes.values()), default=0)
+        return missed_windows(self._window, about, self.parts.rows > 0, begun)
+
+    def _not_kept(self) -> list[dict[str, Any]]:
+        """What is not there any more so that the recording stays within its size."""
+        if not self._stripped:
+            return []
+        most = f"{self._limits.most_bytes / 1e6:,.0f} MB"
+        what = f"raw files were removed to keep the recording below {most}: their part cannot be converted again"
+        remedy = "nothing to do: the tables hold what was in them; to keep everything: run --full"
+        return [{"layer": OPERATORS, "code": "raw_removed", "what": what, "remedy": remedy, "lost": ""}]
+
+    def _write_small(self, session: dict[str, Any]) -> None:
+        """All that is not made of spans."""
+        small = SmallTables(self._texts, len(self._tracks.owners))
+        for process in self.processes.values():
+            small.add_process(process, session)
+        small.rows["processes"].extend(
+            self.stacks.process_rows((one.rank, one.host) for one in self.processes.values())
+        )
+        small.rows["tracks"].extend(self.stacks.track_rows({row["track"] for row in small.rows["tracks"]}))
+        self.stacks.add_accounts(small)
+        small.rows["gaps"].extend(self.stacks.gap_rows())
+        small.add_texts()
+        small.rows["problems"].extend([*session.get("problems", []), *self._unmatched(), *self._windows_missed()])
+        small.rows["problems"].extend(asdict(problem) for problem in json_files.damage(self.raw))
+        small.rows["problems"].extend([*self._not_kept(), *self.stacks.problems()])
+        small.add_problems(list(self.processes.values()))
+        self.rows.update(small.write(self.tables))

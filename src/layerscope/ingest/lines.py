@@ -1,0 +1,172 @@
+"""The spans of one process as columns, and those of one of its threads as the line on which steps are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerscope.ingest.phases import (
+    BACKWARD,
+    EARLIEST,
+    FUNCTION,
+    LOADER,
+    OPTIMIZER,
+    RANGE,
+    Bools,
+    Int32s,
+    Int64s,
+    Line,
+    Positions,
+    Scopes,
+    Timeline,
+    make_timeline,
+)
+
+STEP_PREFIX = "Optimizer.step#"
+GRADIENT_SEED = "aten::ones_like"
+WORKER_SHARE = 0.9  # of the spans at depth 0 of an autograd worker track are autograd spans
+
+
+def _no_times() -> Int64s:
+    return np.zeros(0, np.int64)
+
+
+def _no_tracks() -> Int32s:
+    return np.zeros(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of the run that was recorded where not all of it was. Times in ns of the run."""
+
+    open_ns: int
+    close_ns: int = np.iinfo(np.int64).max  # the latest while it is open
+    first: int = 0  # the number of its first whole step, -1: not known
+    rule: str = ""  # by which its steps were counted, "": not known
+    optimizer: int = -1  # the instance that ends its steps, where it is known
+    steps: int = -1  # how many it holds, where that is known
+    is_cut: bool = False  # it opens in the middle of a step
+    is_cut_off: bool = False  # and closes in the middle of one
+
+    @property
+    def begins_step(self) -> bool:
+        """Whether a step begins where it opens, and it is not the first one of the process."""
+        return not self.is_cut and self.open_ns != EARLIEST
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether something of the program comes after it."""
+        return self.close_ns != np.iinfo(np.int64).max
+
+
+@dataclass(slots=True)
+class SpanColumns:
+    """The spans of one process in any order, as arrays of equal length, and what the program or the user marked.
+
+    Of the calls of modules only the outermost of each thread are among the spans; their name is the module's path.
+    """
+
+    track: Int32s
+    depth: Int32s
+    start_ns: Int64s
+    dur_ns: Int64s
+    kind: NDArray[np.uint8]  # index into model.layers.KINDS
+    name: Int32s  # index into names
+    names: list[str]
+    optimizer: Int32s  # instance of the optimizer of an `Optimizer.step#` span, -1 elsewhere and where unknown
+    marks_ns: Int64s = field(default_factory=_no_times)  # moments that the program marked as the end of a step
+    marks_track: Int32s = field(default_factory=_no_tracks)  # the track of each of them
+    ending: int = -1  # the instance of the optimizer that ends the steps, where it is known from before
+    step_mark: str = ""  # the name of the spans that the user says are the steps
+    windows: tuple[Window, ...] = ()  # what was recorded, if not all was
+    window: Window | None = None  # the one of them that these are the spans of
+
+
+def last_end(spans: SpanColumns, line: Line) -> int:
+    """Where the last step of a line ends that lasts until the next one begins: ranges and modules do not count."""
+    if spans.window is not None and spans.window.is_closed:
+        return spans.window.close_ns
+    return int(line.end[line.kind != RANGE].max(initial=EARLIEST))
+
+
+@dataclass(slots=True)
+class Lane:
+    """The steps of one track: they follow each other without overlap. `spent_ns` is by phase (rows) and step."""
+
+    track: int
+    begin: Int64s
+    end: Int64s
+    timeline: Timeline
+    spent_ns: Int64s
+
+
+@dataclass(slots=True)
+class Found:
+    """What a rule found: the steps of one track or, where several threads make steps at the same time, of each."""
+
+    rule: str
+    lanes: list[Lane]
+    optimizer: int | None = None
+
+
+def code_of(spans: SpanColumns, name: str) -> int:
+    """The number of a name, -1 where no span has it."""
+    return spans.names.index(name) if name in spans.names else -1
+
+
+def with_name_part(spans: SpanColumns, at: Positions, part: str) -> Bools:
+    """Which of the spans `at` have `part` in their name. Only their names are looked at: there may be a million."""
+    codes, inverse = np.unique(spans.name[at], return_inverse=True)
+    return np.array([part in spans.names[code] for code in codes.tolist()], np.bool_)[inverse]
+
+
+def worker_tracks(spans: SpanColumns) -> Bools:
+    """Which tracks (as index) are threads of the autograd engine: at depth 0 they run next to nothing else."""
+    bottom = np.flatnonzero(spans.depth == 0)
+    track, kind = spans.track[bottom], spans.kind[bottom]
+    size = int(spans.track.max(initial=0)) + 1
+    autograd = np.bincount(track[kind == BACKWARD], minlength=size)
+    others = np.bincount(track[(kind != BACKWARD) & (kind != FUNCTION)], minlength=size)
+    workers: Bools = (others == 0) & (autograd > 0) & (autograd >= WORKER_SHARE * np.bincount(track, minlength=size))
+    return workers
+
+
+def line_of(spans: SpanColumns, track: int, workers: Bools) -> Line:
+    """The spans of a track, with the autograd and optimizer spans of the worker tracks."""
+    mine = spans.track == track
+    if workers.any():
+        mine |= workers[spans.track] & ((spans.kind == BACKWARD) | (spans.kind == OPTIMIZER))
+    return _line(spans, np.flatnonzero(mine))
+
+
+def lines_of(spans: SpanColumns, tracks: Int32s) -> Iterator[Line]:
+    """The spans of each of these tracks by themselves."""
+    by_track = np.argsort(spans.track, kind="stable")
+    sorted_track = spans.track[by_track]
+    first, stop = np.searchsorted(sorted_track, tracks), np.searchsorted(sorted_track, tracks, side="right")
+    for begin, end in zip(first.tolist(), stop.tolist(), strict=True):
+        yield _line(spans, np.sort(by_track[begin:end]))
+
+
+def _line(spans: SpanColumns, picked: Positions) -> Line:
+    start, depth = spans.start_ns[picked], spans.depth[picked]
+    if len(start) and int(start.max()) - int(start.min()) < 1 << 46:
+        # One sort by start and depth: with equal starts a parent comes before its children.
+        order = np.argsort(((start - start.min()) << 16) | np.clip(depth, 0, 0xFFFF), kind="stable")
+    else:
+        order = np.lexsort((depth, start))
+    source = picked[order]
+    start = start[order]
+    # A module, a task, a frame and an event are to steps and phases what a range is.
+    kind = np.where(spans.kind[source] > LOADER, np.uint8(RANGE), spans.kind[source])
+    return Line(start, start + np.maximum(spans.dur_ns[source], 0), kind, spans.name[source], source)
+
+
+def make_lane(spans: SpanColumns, line: Line, scopes: Scopes, track: int, begin: Int64s, end: Int64s) -> Lane:
+    """The steps [begin, end) of the line of a track, with the time they spend in each phase."""
+    is_step = with_name_part(spans, line.source[scopes.optimizer], STEP_PREFIX)
+    timeline, spent = make_timeline(line, scopes, is_step, code_of(spans, GRADIENT_SEED), begin, end)
+    return Lane(track, begin, end, timeline, spent)

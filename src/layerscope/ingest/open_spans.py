@@ -1,0 +1,85 @@
+"""Which spans of an epoch are open at the time of a sample, as frames of its stack. Used by `_stacks`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from layerscope.ingest.frames import Frames
+from layerscope.ingest.primitives import PRIMITIVE_SHARE
+from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, SHARE, Columns, rows_of
+from layerscope.ingest.stack_tree import NONE, innermost
+
+
+class OpenSpans:
+    """Which spans of an epoch are open when, and as frames of stacks."""
+
+    def __init__(self, columns: Columns, process_of: np.ndarray, links: Columns, frames: Frames) -> None:
+        self.span = columns["span"]
+        self._start_ns = columns["start_ns"]
+        self._end_ns = self._start_ns + columns["dur_ns"]
+        self._track = columns["track"]
+        self._kind = columns["kind_code"]
+        self._inside = rows_of(self.span, columns["parent"])  # on its own track
+        self.parent = self._inside.copy()  # of a share the primitive that it works for
+        is_share = links["kind_code"] == PRIMITIVE_SHARE
+        share, of = (rows_of(self.span, links[name][is_share]) for name in ("to_span", "from_span"))
+        self.parent[share] = of
+        self._process_of = process_of
+        self._tracks, first = np.unique(self._track, return_index=True)
+        self._bounds = np.append(first, len(self._track))
+        self._name = columns["name_code"]
+        self._module = columns["module"]
+        self._frames = frames
+
+    def frames_of(self, row: int) -> list[int]:
+        """The frames of a span. A share is of the primitive that it works for, and has none of its own.
+
+        A backward function is of the module that its operator ran in, which is not open any more: that is a frame too.
+        """
+        kind, module, around = int(self._kind[row]), int(self._module[row]), int(self._inside[row])
+        if kind == SHARE:
+            return []
+        own = self._frames.of_span(int(LAYERS[kind]), int(self._name[row]))
+        if kind != BACKWARD or module < 0 or (around >= 0 and self._module[around] == module):
+            return [own]
+        return [self._frames.of_module(module), own]
+
+    def _rows(self, track: int) -> slice:
+        place = int(np.searchsorted(self._tracks, track))
+        if place == len(self._tracks) or self._tracks[place] != track:
+            return slice(0, 0)
+        return slice(int(self._bounds[place]), int(self._bounds[place + 1]))
+
+    def at(self, track: np.ndarray, at_ns: np.ndarray, process: int, is_worker: np.ndarray) -> np.ndarray:
+        """The innermost open span of each sample, NONE for none; of `is_worker`, what its team works for."""
+        found = np.full(len(track), NONE, np.int64)
+        for key in np.unique(track).tolist():
+            mine = np.flatnonzero(track == key)
+            found[mine] = self._at(key, at_ns[mine])
+        alone = np.flatnonzero(is_worker & (found == NONE))
+        if len(alone):
+            found[alone] = self._worked_for(process, at_ns[alone])
+        return found
+
+    def _at(self, track: int, at_ns: np.ndarray) -> np.ndarray:
+        rows = self._rows(track)
+        first = rows.start
+        inside = self._inside[rows]
+        inside = np.where(inside >= 0, inside - first, NONE)
+        found = innermost(self._start_ns[rows], self._end_ns[rows], inside, at_ns)
+        return np.where(found >= 0, found + first, NONE)
+
+    def _worked_for(self, process: int, at_ns: np.ndarray) -> np.ndarray:
+        """The innermost operator or primitive that is open on the one thread of the process that has one open."""
+        found, count = np.full(len(at_ns), NONE, np.int64), np.zeros(len(at_ns), np.int64)
+        works = (self._kind <= BACKWARD) | (self._kind >= EXECUTE)
+        for key in self._tracks.tolist():
+            rows = self._rows(key)
+            if self._process_of[key] != process or not works[rows].any():
+                continue
+            here = self._at(key, at_ns)
+            busy = (here >= 0) & works[here] & (self._kind[here] != SHARE)
+            found[busy] = here[busy]
+            count[busy] += 1
+        found[count != 1] = NONE
+        return found

@@ -1,0 +1,220 @@
+"""Primitives below the operators: whose they are, which are shares of others, and their rows in the table.
+
+Used by `_epochs`, which knows the spans of a stretch, and by `_parts`, which writes the tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from layerscope.ingest.primitive_shares import Executions, find_primaries
+from layerscope.ingest.spans import EXECUTE, LAYERS, SHARE, Columns, rows_of
+from layerscope.model.layers import LINKS, OPERATORS, PRIMITIVES, SPAN_LAYERS
+from layerscope.model.schema import TABLES
+from layerscope.model.stored_json import decoded
+from layerscope.recording.writer import to_arrow
+from layerscope.session.weaving import NAME_BYTES
+from layerscope.sources.onednn_problem import Problem, parse
+
+FORWARD_BACKWARD, OPERATOR_PRIMITIVE, PRIMITIVE_SHARE = (
+    LINKS.index(kind) for kind in ("forward_backward", "operator_primitive", "primitive_share")
+)
+_OPERATORS = SPAN_LAYERS.index(OPERATORS)
+_PRIMITIVES = SPAN_LAYERS.index(PRIMITIVES)
+# What is known of a primitive by its arguments alone.
+_TEXTS = (
+    "library", "primitive_kind", "implementation", "prop_kind", "dtype", "formats", "attributes", "algorithm",
+    "problem",
+)  # fmt: skip
+_NUMBERS = ("flop", "bytes")
+# Problems that are not taken apart again when they occur in another part: half a kilobyte each.
+_MOST_KNOWN = 50_000
+
+
+def link_primitives(columns: Columns, process_of: np.ndarray, main_tracks: set[int]) -> list[Columns]:
+    """Links of primitives with their operators and their shares; what is a share becomes one, in place.
+
+    A share has the module of the primitive that it is a part of. `process_of`: the process of each track.
+    `main_tracks`: those of the first threads of processes.
+    """
+    layer = LAYERS[columns["kind_code"]]
+    mine = np.flatnonzero(layer == _PRIMITIVES)
+    if not len(mine):
+        return []
+    executed = mine[columns["kind_code"][mine] == EXECUTE]
+    primary = np.full(len(executed), -1, np.int64)
+    process = process_of[columns["track"][executed]]
+    for number in np.unique(process).tolist():
+        rows = np.flatnonzero(process == number)
+        found = find_primaries(_executions(columns, executed[rows], main_tracks))
+        primary[rows] = np.where(found >= 0, rows[found], -1)
+    is_share = primary >= 0
+    shares, primaries = executed[is_share], executed[primary[is_share]]
+    columns["kind_code"][shares] = SHARE
+    columns["module"][shares] = columns["module"][primaries]
+    asked = mine[columns["kind_code"][mine] != SHARE]
+    operator = _operators_around(columns, asked, layer)
+    asked, operator = asked[operator >= 0], operator[operator >= 0]
+    span = columns["span"]
+    return [
+        links_of(span[operator], span[asked], OPERATOR_PRIMITIVE),
+        links_of(span[primaries], span[shares], PRIMITIVE_SHARE),
+    ]
+
+
+def unsettled(columns: Columns, rows: np.ndarray, main_tracks: set[int], since_ns: int) -> np.ndarray:
+    """Those of `rows`, all of one process, that may be shares of an execution that has not ended yet.
+
+    What began before `since_ns` has waited for that once, and waits no longer.
+    """
+    executed = rows[columns["kind_code"][rows] == EXECUTE]
+    of = _executions(columns, executed, main_tracks)
+    may_be = of.is_bare & (of.track != of.main_track) & (of.start_ns >= since_ns)
+    if may_be.any():
+        may_be &= find_primaries(of) < 0
+    waiting: np.ndarray = executed[may_be]
+    return waiting
+
+
+def links_of(from_span: np.ndarray, to_span: np.ndarray, kind: int) -> Columns:
+    """Rows of the table `links`, with a code for their kind."""
+    return {"from_span": from_span, "to_span": to_span, "kind_code": np.full(len(from_span), kind, np.int8)}
+
+
+def _executions(columns: Columns, rows: np.ndarray, main_tracks: set[int]) -> Executions:
+    track, start_ns = columns["track"][rows], columns["start_ns"][rows]
+    main = np.intersect1d(track, list(main_tracks))
+    return Executions(
+        track=track,
+        start_ns=start_ns,
+        end_ns=start_ns + columns["dur_ns"][rows],
+        name=columns["name_code"][rows],
+        is_bare=columns["parent"][rows] < 0,
+        main_track=int(main[0]) if len(main) else -1,
+    )
+
+
+def _operators_around(columns: Columns, rows: np.ndarray, layer: np.ndarray) -> np.ndarray:
+    """The row of the innermost operator around each of these rows; -1: none is known."""
+    found = np.full(len(rows), -1, np.int64)
+    at = rows_of(columns["span"], columns["parent"][rows])
+    open_ = np.flatnonzero(at >= 0)
+    while len(open_):
+        is_operator = layer[at[open_]] == _OPERATORS
+        found[open_[is_operator]] = at[open_[is_operator]]
+        open_ = open_[~is_operator]
+        at[open_] = rows_of(columns["span"], columns["parent"][at[open_]])
+        open_ = open_[at[open_] >= 0]
+    return found
+
+
+@dataclass(slots=True)
+class PrimitiveRows:
+    """Makes rows of the table `primitives` from spans and the links between them.
+
+    `args`: the texts of arguments by key, as they are in the table `args`; it may grow.
+    """
+
+    args: dict[str, int]
+    _texts: list[str] = field(default_factory=list)
+    _known: dict[int, tuple[Problem | None, bool | None]] = field(default_factory=dict)
+
+    def table(self, spans: pa.Table, links: pa.Table) -> pa.Table:
+        """The rows for those of `spans`, a table of that name, that are primitives."""
+        mine = spans.filter(_is(spans["layer"], PRIMITIVES))
+        span, track = (mine[name].to_numpy() for name in ("span", "track"))
+        kind, name = (_text(mine[column]).to_numpy(zero_copy_only=False) for column in ("kind", "name"))
+        args = mine["args"].fill_null(-1).to_numpy()
+        operator = _from_of(links, OPERATOR_PRIMITIVE, span)
+        primary = _from_of(links, PRIMITIVE_SHARE, span)
+        threads = _threads(span, track, primary)
+        columns: dict[str, Any] = {
+            "span": span,
+            "operator": pa.array(operator, mask=operator < 0),
+            "share_of": pa.array(primary, mask=primary < 0),
+            "threads": pa.array(threads, mask=kind != "execute"),
+            **self._described(args, name),
+        }
+        return to_arrow(TABLES["primitives"], columns)
+
+    def _described(self, args: np.ndarray, name: np.ndarray) -> dict[str, Any]:
+        """The columns that follow from the arguments, or else from the name."""
+        keys, row = np.unique(args, return_inverse=True)
+        known = [self._problem(key) for key in keys.tolist()]
+        columns: dict[str, Any] = {}
+        for column in _TEXTS:
+            values = pa.array([(getattr(problem, column) or None) if problem else None for problem, _ in known])
+            columns[column] = values.cast(pa.string()).take(pa.array(row))
+        for column in _NUMBERS:
+            numbers = pa.array([getattr(problem, column) if problem else None for problem, _ in known], pa.int64())
+            columns[column] = numbers.take(pa.array(row))
+        columns["cache_hit"] = pa.array([hit for _, hit in known], pa.bool_()).take(pa.array(row))
+        columns["library"] = columns["library"].fill_null("oneDNN")
+        columns["primitive_kind"] = pc.coalesce(columns["primitive_kind"], pa.array(name, pa.string()))
+        return {
+            column: values.dictionary_encode() if column in _TEXTS else values for column, values in columns.items()
+        }
+
+    def _problem(self, key: int) -> tuple[Problem | None, bool | None]:
+        if key < 0:
+            return None, None
+        if key not in self._known:
+            if key >= len(self._texts):
+                self._texts = list(self.args)
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = _problem_of(self._texts[key])
+        return self._known[key]
+
+
+def _problem_of(text: str) -> tuple[Problem | None, bool | None]:
+    """What the arguments of a primitive say: the problem, and whether the cache of the library had it."""
+    try:
+        told = decoded(text.encode(), dict[str, Any])
+    except ValueError:
+        return None, None
+    hit = {"hit": True, "miss": False}.get(str(told.get("cache")))
+    call = told.get("call")
+    if not isinstance(call, str):
+        return None, hit
+    problem = parse(call)
+    if len(call.encode()) == NAME_BYTES:  # the agent has cut it: the last columns are not what they seem
+        problem = replace(problem, attributes="", algorithm="", problem="", flop=None, bytes=None)
+    return problem, hit
+
+
+def _threads(span: np.ndarray, track: np.ndarray, primary: np.ndarray) -> np.ndarray:
+    """How many threads took part in each, by the shares among them."""
+    threads = np.ones(len(span), np.int32)
+    shares = np.flatnonzero(primary >= 0)
+    if len(shares):
+        pairs = np.unique(np.column_stack([primary[shares], track[shares]]), axis=0)
+        owners, count = np.unique(pairs[:, 0], return_counts=True)
+        at = rows_of(span, owners)
+        threads[at[at >= 0]] += count[at >= 0].astype(np.int32)
+    return threads
+
+
+def _from_of(links: pa.Table, kind: int, to_span: np.ndarray) -> np.ndarray:
+    """Where the link of this kind to each of these spans comes from; -1: there is none."""
+    mine = links.filter(_is(links["kind"], LINKS[kind]))
+    to, origin = mine["to_span"].to_numpy(), mine["from_span"].to_numpy()
+    at = rows_of(to, to_span) if len(to) else np.full(len(to_span), -1)
+    found: np.ndarray = np.append(origin, -1)[at]
+    return found
+
+
+def _is(values: pa.ChunkedArray, text: str) -> pa.ChunkedArray:
+    """Where a column of names has this one, without looking at each text."""
+    chunks = [pc.equal(chunk.indices, chunk.dictionary.index(text).as_py()) for chunk in values.chunks]
+    return pa.chunked_array(chunks, pa.bool_())
+
+
+def _text(values: pa.ChunkedArray) -> pa.Array:
+    """A column of names as plain text."""
+    return values.cast(pa.string()).combine_chunks()

@@ -1,0 +1,95 @@
+"""Rule `mark`: the program, or the user, says what a step is.
+
+**By name** (`--step-mark NAME`). What the spans of that name are decides what they say.
+
+- A range, a task, a frame, an event or a call of a module is a step from its start to its end, on every thread. One
+  inside another one of that name does not count.
+- A call of an optimizer ends a step, and everything is as by the rule `optimizer` for the first optimizer of that name.
+- A wait for a loader begins a step, and everything is as by the rule `loader`, for the thread of the first one.
+- Any other operator begins a step on the thread that first ran it, which lasts until the next one begins, the last one
+  until the last span of the thread (ranges and modules not counted) ends.
+
+If there is no span of that name the next rule is taken.
+
+**By marks** (`layerscope.step()`). A step ends at each mark on the track of the first one, and begins where the
+previous one ended; evaluation is not cut off, because the program has said what a step is. Step 0 begins as by the
+rule `optimizer`, of a program without operators at its first task, frame or event; if nothing ran on the track before
+the first mark, it begins at that mark.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from layerscope.ingest.lines import Found, SpanColumns, code_of, last_end, line_of, lines_of, make_lane
+from layerscope.ingest.phases import (
+    BACKWARD,
+    FUNCTION,
+    LOADER,
+    MODULE,
+    OPTIMIZER,
+    RANGE,
+    Bools,
+    Positions,
+    find_scopes,
+    outermost,
+)
+from layerscope.ingest.rules import loader, optimizer
+
+
+def find(spans: SpanColumns, workers: Bools) -> Found | None:
+    """The steps, if something is marked."""
+    if spans.step_mark:
+        named = np.flatnonzero(spans.name == code_of(spans, spans.step_mark))
+        if len(named):
+            return _named(spans, workers, named)
+    return _marked(spans, workers) if len(spans.marks_ns) else None
+
+
+def _named(spans: SpanColumns, workers: Bools, named: Positions) -> Found:
+    kind = int(spans.kind[named[np.argmin(spans.start_ns[named])]])
+    named = named[spans.kind[named] == kind]
+    if kind == OPTIMIZER:
+        return optimizer.steps_of(spans, workers, named, "mark")
+    if kind == LOADER:
+        return loader.steps_of(spans, workers, named, "mark")
+    if kind in (FUNCTION, BACKWARD):
+        return _begun(spans, workers, named)
+    tracks = np.unique(spans.track[named])
+    workers[tracks] = False
+    lines = [line_of(spans, int(tracks[0]), workers)] if len(tracks) == 1 else lines_of(spans, tracks)
+    lanes = []
+    for track, line in zip(tracks.tolist(), lines, strict=True):
+        steps = outermost(line, np.flatnonzero(np.isin(line.source, named)))
+        begin, end = line.start[steps], line.end[steps]  # before the scopes lengthen spans
+        lanes.append(make_lane(spans, line, find_scopes(line), track, begin, end))
+    return Found("mark", lanes)
+
+
+def _begun(spans: SpanColumns, workers: Bools, named: Positions) -> Found:
+    track = int(spans.track[named[np.argmin(spans.start_ns[named])]])
+    workers[track] = False
+    line = line_of(spans, track, workers)
+    begin = line.start[outermost(line, np.flatnonzero(np.isin(line.source, named)))]
+    end = np.append(begin[1:], last_end(spans, line))
+    return Found("mark", [make_lane(spans, line, find_scopes(line), track, begin, end)])
+
+
+def _marked(spans: SpanColumns, workers: Bools) -> Found | None:
+    track = int(spans.marks_track[np.argmin(spans.marks_ns)])
+    end = np.unique(spans.marks_ns[spans.marks_track == track])
+    workers[track : track + 1] = False
+    line = line_of(spans, track, workers)
+    scopes = find_scopes(line)
+    if spans.window is not None and spans.window.begins_step:
+        begin = np.append(spans.window.open_ns, end[:-1])
+    elif spans.window is not None and spans.window.is_cut:
+        begin, end = end[:-1], end[1:]
+    elif (line.start[line.kind != RANGE] < end[0]).any():
+        begin = np.append(optimizer.begin_of_first(line, scopes.loader, end), end[:-1])
+    elif ((spans.kind[line.source] > MODULE) & (line.start < end[0])).any():
+        first = line.start[spans.kind[line.source] > MODULE].min()
+        begin = np.append(first, end[:-1])
+    else:
+        begin, end = end[:-1], end[1:]
+    return Found("mark", [make_lane(spans, line, scopes, track, begin, end)]) if len(end) else None

@@ -1,0 +1,149 @@
+"""Rule `optimizer`: a step is one call of the first optimizer.
+
+A step is one call of `Optimizer.step#` of the first optimizer instance seen (of the first name, if no instance is
+known); a GAN with two optimizers has as many steps as its first one makes. A call inside a call of the same optimizer
+does not count. The track it runs on is the step track; if that is an autograd worker track, the step track is the one
+with the most spans that is not.
+
+- A step ends where the call ends, or, if the call runs inside the backward pass, where that backward pass ends. It
+  begins where the previous one ended.
+- Step 0 begins at the first loader wait before its end. Without a loader it has as many outermost spans (operators,
+  optimizer) as the other steps have in the median, so that making the parameters is not part of it; an only step
+  without a loader begins at the first span.
+- What a loader feeds without a backward pass is evaluation and in no step. The stretch between two ends is cut at the
+  loader waits into segments, waits without an operator between them being one. A segment with operators but without a
+  backward pass, other than the one that ends the step, is evaluation, and the step begins after the last of them. The
+  end of an epoch is cut off in this way too, because a new iterator of a `DataLoader` draws its seed with operators.
+  Where at least half of the steps call modules, only calls of modules outside of the waits and the seed count as
+  operators here: a loop that loads ahead moves batches to a device between two waits.
+  Where most steps have such a segment without a later empty wait, the loop has several loaders, and only what comes
+  before an empty wait is cut off.
+
+So gradient accumulation is one step, a step that mixed precision skipped is part of the next one, and time may belong
+to no step. Evaluation without a loader cannot be told from training and counts as forward.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from layerscope.ingest.lines import STEP_PREFIX, Found, SpanColumns, code_of, line_of, make_lane, with_name_part
+from layerscope.ingest.phases import (
+    MODULE,
+    OPTIMIZER,
+    RANGE,
+    Bools,
+    Int64s,
+    Line,
+    Positions,
+    Scopes,
+    find_scopes,
+    inside,
+    last_before,
+    outermost,
+)
+from layerscope.ingest.rules.loader import ITERATOR_SEED, empty_waits
+
+
+def find(spans: SpanColumns, workers: Bools) -> Found | None:
+    """The steps, if an optimizer stepped."""
+    calls = np.flatnonzero(spans.kind == OPTIMIZER)
+    calls = calls[with_name_part(spans, calls, STEP_PREFIX)]
+    if spans.ending >= 0 and not (spans.optimizer[calls] == spans.ending).any():
+        return None
+    return steps_of(spans, workers, calls) if len(calls) else None
+
+
+def steps_of(spans: SpanColumns, workers: Bools, calls: Positions, rule: str = "optimizer") -> Found:
+    """The steps that these calls of optimizers end."""
+    known = calls[spans.optimizer[calls] >= 0]
+    calls = known if len(known) else calls
+    mine = calls[spans.optimizer[calls] == spans.ending] if len(known) and spans.ending >= 0 else calls
+    mine = mine if len(mine) else calls
+    first = mine[np.argmin(spans.start_ns[mine])]
+    if len(known):
+        calls = calls[spans.optimizer[calls] == spans.optimizer[first]]
+    else:
+        calls = calls[spans.name[calls] == spans.name[first]]
+    track = int(spans.track[first])
+    if workers[track]:
+        others = np.bincount(spans.track[~workers[spans.track]])
+        if others.any():
+            track = int(np.argmax(others))
+        workers[track] = False
+    line = line_of(spans, track, workers)
+    scopes = find_scopes(line)
+    end = _ends(line, scopes, scopes.optimizer[np.isin(line.source[scopes.optimizer], calls)])
+    closures = outermost(line, scopes.optimizer[scopes.optimizer_around])
+    waits = scopes.loader[line.start[scopes.loader] < end[-1]]
+    waits = waits[~inside(line, waits, closures)]
+    if spans.window is not None and spans.window.begins_step:
+        begin = np.append(spans.window.open_ns, end[:-1])
+    else:
+        begin = np.concatenate((begin_of_first(line, waits, end), end[:-1]))
+    if len(waits):
+        begin = _without_evaluation(spans, line, scopes, waits, begin, end)
+    if spans.window is not None and spans.window.is_cut:
+        begin, end = begin[1:], end[1:]
+        if not len(end):
+            return Found(rule, [])
+    instance = int(spans.optimizer[first]) if len(known) else None
+    return Found(rule, [make_lane(spans, line, scopes, track, begin, end)], instance)
+
+
+def _ends(line: Line, scopes: Scopes, calls: Positions) -> Int64s:
+    """Where the steps end: with the calls, or with the backward pass that a call runs in."""
+    calls = outermost(line, calls)
+    end = line.end[calls]
+    nested = inside(line, calls, scopes.backward)
+    end[nested] = scopes.group_end[np.searchsorted(scopes.group_first, calls[nested]) - 1]
+    return np.unique(end)
+
+
+def begin_of_first(line: Line, waits: Positions, end: Int64s) -> Int64s:
+    """Where step 0 begins, for steps that end at these times; some span starts before the first end."""
+    stops = np.searchsorted(line.start, end)
+    if len(waits) and waits[0] < stops[0]:
+        return line.start[waits[:1]]
+    top = outermost(line, np.flatnonzero(line.kind != RANGE))
+    until = np.searchsorted(top, stops)
+    usual = int(np.median(np.diff(until))) if len(end) > 1 else len(top)
+    return line.start[top[[max(0, int(until[0]) - max(usual, 1))]]]
+
+
+def _without_evaluation(
+    spans: SpanColumns, line: Line, scopes: Scopes, waits: Positions, begin: Int64s, end: Int64s
+) -> Int64s:
+    """The begins of the steps moved behind the last evaluation in them."""
+    stops = np.searchsorted(line.start, end)
+    of_step = np.searchsorted(stops, waits, side="right")
+    done = np.zeros(len(waits), np.intp)
+    for work in (scopes.free, scopes.backward, scopes.optimizer[~scopes.optimizer_in_backward]):
+        done += np.searchsorted(work, waits)
+    opens = np.append(True, (np.diff(of_step) != 0) | (np.diff(done) != 0))
+    waits_opening, of_step = waits[opens], of_step[opens]
+    last = np.append(np.diff(of_step) != 0, True)
+    stop = np.where(last, stops[of_step], np.append(waits_opening[1:], 0))
+    telling = _telling(spans, line, scopes, stops)
+    has_operators = np.searchsorted(telling, stop) > np.searchsorted(telling, waits_opening)
+    has_backward = np.searchsorted(scopes.backward, stop) > np.searchsorted(scopes.backward, waits_opening)
+    evaluation = np.flatnonzero(has_operators & ~has_backward & ~last)
+    if not len(evaluation):
+        return begin
+    empty = waits[empty_waits(spans, line, scopes)[np.searchsorted(scopes.loader, waits)]]
+    before_empty = waits_opening[evaluation] <= last_before(empty, stops[of_step[evaluation]])
+    if 2 * len(np.unique(of_step[evaluation[~before_empty]])) > len(end):
+        evaluation = evaluation[before_empty]
+    begin[of_step[evaluation]] = line.start[waits_opening[evaluation + 1]]  # of several in a step the last one wins
+    return begin
+
+
+def _telling(spans: SpanColumns, line: Line, scopes: Scopes, stops: Positions) -> Positions:
+    """What tells, where no backward pass follows, that a segment is evaluation or the end of an epoch."""
+    modules = np.flatnonzero(spans.kind[line.source] == MODULE)
+    modules = modules[~inside(line, modules, scopes.loader)]
+    of_step = np.unique(np.searchsorted(stops, modules, side="right"))
+    if 2 * np.count_nonzero(of_step < len(stops)) < len(stops):
+        return scopes.free
+    seeds = scopes.free[line.name[scopes.free] == code_of(spans, ITERATOR_SEED)]
+    return np.sort(np.concatenate((modules, seeds)))

@@ -1,0 +1,100 @@
+"""Spans as columns in memory, and as rows of the table `spans`. Used by `_conversion` and `_parts`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from layerscope.ingest.string_table import Texts
+from layerscope.model.layers import KINDS, LAYER_OF_KIND, PHASES, SPAN_LAYERS
+from layerscope.model.schema import TABLES
+from layerscope.recording.writer import codes_to_names, to_arrow
+
+FUNCTION, BACKWARD, MODULE, EXECUTE, CREATE, SHARE = (
+    KINDS.index(kind) for kind in ("function", "backward", "module", "execute", "create", "share")
+)
+# Keys are given out one after the other: as long as there are not many holes, a place for each is quicker to ask.
+SPARSE = 8
+LAYERS = np.array(LAYER_OF_KIND, np.int8)
+
+# One array for each column, of equal length. Where the table has texts, codes: kind_code, name_code, line_code.
+Columns = dict[str, np.ndarray]
+
+
+def joined(parts: list[Columns]) -> Columns:
+    """The rows of all parts, of which there is at least one."""
+    return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def taken(columns: Columns, rows: np.ndarray) -> Columns:
+    """The rows at these places."""
+    return {name: values.take(rows) for name, values in columns.items()}
+
+
+def in_order(columns: Columns, rows: np.ndarray) -> np.ndarray:
+    """These rows by track, start and depth, as the table has them."""
+    order: np.ndarray = rows[np.lexsort(tuple(columns[name].take(rows) for name in ("depth", "start_ns", "track")))]
+    return order
+
+
+def as_table(columns: Columns, texts: Texts) -> pa.Table:
+    """Rows of the table `spans`, with `step` and `phase`, -1 for none."""
+    # What the seq of a module says, how many are open around it, is for us: parent and depth tell it.
+    columns["seq"] = np.where(columns["kind_code"] == MODULE, -1, columns["seq"])
+    arrow: dict[str, Any] = {}
+    for name in ("span", "track", "depth", "start_ns", "dur_ns", "self_ns", "unfinished", "weight"):
+        arrow[name] = columns[name]
+    for name in ("parent", "seq", "module", "args", "step"):
+        arrow[name] = pa.array(columns[name], mask=columns[name] < 0)
+    layer = LAYERS[columns["kind_code"]].astype(np.int32)
+    arrow["layer"] = codes_to_names(layer, pa.array(SPAN_LAYERS))
+    arrow["kind"] = codes_to_names(columns["kind_code"], pa.array(KINDS))
+    arrow["phase"] = _coded(columns["phase"].astype(np.int32), list(PHASES))
+    arrow["name"] = _coded(columns["name_code"], texts.names)
+    arrow["line"] = _coded(columns["line_code"], texts.lines)
+    return to_arrow(TABLES["spans"], arrow)
+
+
+def _coded(codes: np.ndarray, known: dict[str, int] | list[str]) -> pa.DictionaryArray:
+    """A dictionary array with only those texts that occur; code -1 is null."""
+    found = pa.array(codes, mask=codes < 0).dictionary_encode()
+    texts = known if isinstance(known, list) else list(known)
+    used = [texts[code] for code in found.dictionary.to_pylist()]
+    return pa.DictionaryArray.from_arrays(found.indices, pa.array(used, pa.string()))
+
+
+def codes_of(data: pa.ChunkedArray, known: dict[str, int]) -> np.ndarray:
+    """The codes of a column of texts that `as_table` made; -1 for null."""
+    merged = data.unify_dictionaries().combine_chunks()
+    chunk = merged.chunk(0) if isinstance(merged, pa.ChunkedArray) else merged
+    own = np.array([known[text] for text in chunk.dictionary.to_pylist()], np.int32)
+    # The last place is for null, whose code is -1.
+    codes: np.ndarray = np.append(own, np.int32(-1))[chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    return codes
+
+
+def without_inner_operators(columns: Columns) -> np.ndarray:
+    """Rows that matter for steps: not the operators that run inside another operator, and no primitives."""
+    span, parent, kind = columns["span"], columns["parent"], columns["kind_code"]
+    if not len(span):
+        return np.zeros(0, np.intp)
+    found = rows_of(span, parent)
+    in_operator = (found >= 0) & (kind[found] == FUNCTION) & (kind == FUNCTION)
+    return np.flatnonzero(~in_operator & (kind < EXECUTE))
+
+
+def rows_of(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The place of each wanted key among the keys, which are unique; -1 where it is not."""
+    first, count = int(keys.min()), len(keys)
+    span = int(keys.max()) - first + 1
+    if span > SPARSE * count:
+        by_key = np.argsort(keys, kind="stable")
+        at = by_key[np.minimum(np.searchsorted(keys, wanted, sorter=by_key), count - 1)]
+        return np.where(keys[at] == wanted, at, -1)
+    places = np.full(span + 1, -1, np.int32)  # the last place is for keys out of range
+    places[keys - first] = np.arange(count, dtype=np.int32)
+    offset = wanted - first
+    found: np.ndarray = places[np.where((offset >= 0) & (offset < span), offset, span)]
+    return found

@@ -1,0 +1,150 @@
+"""The steps of a process while its spans still come in: stretch by stretch, each with the last steps of the one before.
+
+A run that fits into one stretch has the steps that `analyse.steps` finds in all of it. In a longer one a stretch ends
+where its last step begins, because that one may go on, and what the definitions say of the usual step is said of the
+steps of the stretch. A rule holds until a stronger one finds something: the steps of the weaker one are then forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from layerscope.ingest.lines import SpanColumns
+from layerscope.ingest.phases import Int8s, Int32s, Int64s
+from layerscope.ingest.steps import Steps, find_steps, warmup
+
+# Steps that are looked at once more together with the stretch that follows them.
+CONTEXT_STEPS = 8
+# Of a step that goes on and on, this many spans of its outline are kept.
+MOST_LINES = 1_000_000
+# Before there is any step there may be none at all: they are looked at again and again.
+MOST_LINES_BEFORE = 250_000
+COLUMNS = ("start_ns", "dur_ns", "load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
+_EVER = np.iinfo(np.int64).max
+
+Columns = dict[str, np.ndarray]
+
+
+@dataclass(slots=True)
+class Stretch:
+    """What was found of a stretch. Spans that start before `cut_ns` belong to it, or to an earlier one."""
+
+    cut_ns: int
+    found: Steps
+    number: int = 0  # of the first step in `found`
+    known_from_ns: int = -1  # of what starts before this, only the step is known, from `earlier`
+    earlier: tuple[Int64s, Int64s] | None = None  # start and duration of the steps before `number`
+    forgets: bool = False  # what was found before this stretch is no step after all
+
+    def assign(self, start_ns: Int64s, track: Int32s) -> tuple[Int32s, Int8s]:
+        """Step number and phase at each of these times, -1 for none."""
+        step, phase = self.found.assign(start_ns, track)
+        step = np.where(step >= 0, step + self.number, -1).astype(np.int32)
+        late = np.flatnonzero(start_ns < self.known_from_ns)
+        if len(late) and self.earlier is not None and len(self.earlier[0]):
+            starts, durations = self.earlier
+            at = np.maximum(np.searchsorted(starts, start_ns[late], side="right") - 1, 0)
+            inside = (start_ns[late] >= starts[at]) & (start_ns[late] < starts[at] + durations[at])
+            step[late] = np.where(inside, at, -1)
+            phase[late] = -1
+        return step, phase
+
+
+@dataclass(slots=True)
+class Stepping:
+    """Finds the steps of one process: `rule`, `optimizer` and, in order of their starts, their `COLUMNS`."""
+
+    rule: str = "none"
+    optimizer: int | None = None
+    count: int = 0
+    _found: list[Columns] = field(default_factory=list)
+    _lines: Columns = field(default_factory=dict)  # from the first of the steps that are looked at again
+    _from_ns: int = -1  # its start
+    _accepted_ns: int = -1  # the start of the first step that is not counted yet
+
+    def advance(
+        self, lines: Columns, prepare: Callable[[Columns, int], SpanColumns], end_ns: int, last: bool, patient: bool
+    ) -> Stretch | None:
+        """Find the steps in what starts before `end_ns`, of which all is known but what is still open then.
+
+        `lines` are the outermost spans since the last cut; `prepare` makes of such columns, and the time from which on
+        marks count, what the rules want. `last`: nothing more will come. None: there is no complete step yet, and with
+        `patient` it is better to wait for it.
+        """
+        old = len(self._lines["start_ns"]) if self._lines else 0
+        if self._lines:
+            fresh = lines["start_ns"] >= self._from_ns
+            lines = {name: np.concatenate([self._lines[name], values[fresh]]) for name, values in lines.items()}
+        spans = prepare(lines, self._from_ns)
+        found = find_steps(spans, self.rule)
+        forgets = self.count > 0 and len(found) > 0 and found.rule != self.rule
+        if forgets:
+            self._found, self.count, self._accepted_ns = [], 0, -1
+        known = self._known(found)
+        accepted, cut_ns = (len(found), _EVER) if last else self._certain(found)
+        if accepted <= known and not last:
+            return None if patient else self._go_on(found, known, lines, end_ns)
+        stretch = Stretch(cut_ns, found, self.count - known, self._from_ns, self._earlier(), forgets)
+        if accepted > known:
+            self._keep(found, known, accepted)
+        if not last:
+            self._from_ns = int(found.start_ns[max(0, accepted - CONTEXT_STEPS)])
+            self._accepted_ns = cut_ns
+            # What starts later comes again, but for what was let go before.
+            context = lines["start_ns"] >= self._from_ns
+            context[old:] &= lines["start_ns"][old:] < cut_ns
+            self._lines = {name: values[context] for name, values in lines.items()}
+        return stretch
+
+    def forget(self) -> None:
+        """What was found is no step after all."""
+        self.rule, self.optimizer, self.count, self._found, self._lines = "none", None, 0, [], {}
+        self._from_ns = self._accepted_ns = -1
+
+    def columns(self) -> Columns:
+        """All steps: `COLUMNS`, and `warmup`."""
+        none = np.zeros(0, np.int64)
+        columns = {name: np.concatenate([none, *(part[name] for part in self._found)]) for name in COLUMNS}
+        return {**columns, "warmup": warmup(columns["dur_ns"])}
+
+    def _known(self, found: Steps) -> int:
+        """How many of the steps were counted before."""
+        before = found.start_ns < self._accepted_ns
+        if not found.lanes:  # where a step begins may look otherwise by what follows
+            before = found.start_ns + found.dur_ns <= self._accepted_ns
+        return int(np.count_nonzero(before)) if self.count else 0
+
+    def _certain(self, found: Steps) -> tuple[int, int]:
+        """How many steps are over, and where the first one begins that may not be: on each lane it is the last."""
+        if not len(found):
+            return 0, -1
+        lasts = [int(timeline.step.max(initial=0)) for timeline in found.lanes.values()] or [len(found) - 1]
+        starts = found.start_ns[lasts]
+        going_on = starts[starts >= self._accepted_ns]  # a lane without a new step is none any more
+        cut_ns = int(going_on.min()) if len(going_on) else int(starts.max())
+        return int(np.searchsorted(found.start_ns, cut_ns)), cut_ns
+
+    def _keep(self, found: Steps, known: int, accepted: int) -> None:
+        self._found.append({name: getattr(found, name)[known:accepted] for name in COLUMNS})
+        self.count += accepted - known
+        self.rule, self.optimizer = found.rule, found.optimizer
+
+    def _go_on(self, found: Steps, known: int, lines: Columns, end_ns: int) -> Stretch:
+        """No step has ended for long: let go of the spans, and keep the outline of the step that goes on."""
+        stretch = Stretch(end_ns, found, self.count - known, self._from_ns, self._earlier())
+        most = MOST_LINES if self.count else MOST_LINES_BEFORE
+        newest = np.argsort(lines["start_ns"], kind="stable")[-most:]
+        self._lines = {name: values[newest] for name, values in lines.items()}
+        return stretch
+
+    def starts(self) -> Int64s:
+        """The starts of all steps."""
+        return self._earlier()[0]
+
+    def _earlier(self) -> tuple[Int64s, Int64s]:
+        none = np.zeros(0, np.int64)
+        start, dur = (np.concatenate([none, *(part[name] for part in self._found)]) for name in ("start_ns", "dur_ns"))
+        return start, dur

@@ -1,0 +1,172 @@
+"""The windows of a recorded process, as the agent's marks tell them. Used by `_conversion` and `_epochs`.
+
+A rule may show late: what a weaker one had let in by then is in no window and is dropped, except for what is in the
+tables already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from layerscope.ingest.phases import EARLIEST
+from layerscope.ingest.windowed import Window as Found
+from layerscope.ingest.windowed import Windows
+from layerscope.model.layers import OPERATORS
+from layerscope.rawfile import layout
+from layerscope.rawfile.windows import Window
+
+RULES = {
+    layout.RULE_REQUEST: "request",
+    layout.RULE_LOADER: "loader",
+    layout.RULE_OPTIMIZER: "optimizer",
+    layout.RULE_MARK: "mark",
+    layout.RULE_NAMED: "mark",
+}
+# What is recorded begins when a mark says so.
+UNASKED = Window(after_s=1.0)
+_RULE_BITS = layout.WINDOW_BY_TIME - 1
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class ProcessWindows:
+    """The windows of one process; of a recording of everything, none.
+
+    `marks` gives those of windows of the process so far: tracks, and records whose times are in ns of the run.
+    """
+
+    asked: Window | None = None
+    _seen: int = -1  # marks that `_windows` is made of
+    _windows: Windows = field(default_factory=lambda: Windows([]))
+
+    def known(self, marks: Callable[[], tuple[np.ndarray, np.ndarray]]) -> Windows:
+        """Those so far; the last one may still be open."""
+        _, records = marks()
+        if len(records) != self._seen:
+            self._seen = len(records)
+            # Where the agent could not record there are windows that nobody asked for (session/stock_windows.py).
+            self._windows = Windows(windows_of(self.asked or UNASKED, records))
+        return self._windows
+
+
+def windows_of(asked: Window, records: np.ndarray) -> list[Found]:
+    """The windows that these marks tell, in the order of time."""
+    told = records[np.argsort(records["start"], kind="stable")]
+    if not len(told):
+        return []
+    code = told["end"].astype(np.int64)
+    by_time = code & layout.WINDOW_BY_TIME > 0
+    rule = code & _RULE_BITS
+    strongest = int(rule.max())
+    holds = by_time | (rule == strongest)
+    told, code, by_time = told[holds], code[holds], by_time[holds]
+    first = Found(EARLIEST, first=0, rule=RULES.get(strongest, ""))
+    is_from_start = not asked.first if asked.is_of_steps else not asked.after_s
+    open_one = first if is_from_start else None
+    if strongest != layout.RULE_REQUEST:
+        return _between(told, code, first.rule, open_one)
+    # It may have seemed that requests begin with one module, and then that it is another one: the last of them counts.
+    leader, code = code >> layout.WINDOW_INSTANCE, code & ((1 << layout.WINDOW_INSTANCE) - 1)
+    for number in np.unique(leader)[::-1].tolist():
+        mine = by_time | (leader == number)
+        if found := _between(told[mine], code[mine], first.rule, open_one):
+            return found
+    return []
+
+
+def _between(told: np.ndarray, code: np.ndarray, rule: str, open_one: Found | None) -> list[Found]:
+    """The windows between marks of opening and closing; `open_one` is open before the first of these."""
+    found: list[Found] = []
+    for record, bits in zip(told, code.tolist(), strict=True):
+        at_ns, number = int(record["start"]), int(record["seq"])
+        if record["module"] == layout.MARK_OPENED:
+            if open_one is None or bits & layout.WINDOW_WAS_CLOSED:
+                is_cut = bool(bits & layout.WINDOW_BY_TIME)
+                instance = (bits >> layout.WINDOW_INSTANCE) or -1
+                open_one = Found(at_ns, first=number, rule=rule, optimizer=instance, is_cut=is_cut)
+        elif open_one is not None:
+            found.append(_closed(open_one, at_ns, number, bits))
+            open_one = None
+    return [*found, *([open_one] if open_one is not None else [])]
+
+
+def _closed(window: Found, at_ns: int, number: int, bits: int) -> Found:
+    instance = (bits >> layout.WINDOW_INSTANCE) or window.optimizer
+    if bits & layout.WINDOW_BY_TIME:
+        return replace(window, close_ns=at_ns, optimizer=instance, is_cut_off=True)
+    return replace(window, close_ns=at_ns, optimizer=instance, steps=number - window.first)
+
+
+def problems(
+    asked: Window | None, found: list[tuple[int, Windows, np.ndarray]], has_spans: bool, begun: int = 0
+) -> list[Row]:
+    """What is not as it was asked for.
+
+    `found`: of each process its pid, its windows and the starts of its steps; `begun`: the most steps that one began.
+    """
+    if asked is None:
+        return []
+    rows = []
+    is_open = has_spans or any(windows.known for _, windows, _ in found)
+    if not is_open and (asked.first or not asked.is_of_steps):
+        rows.append(_never_opened(asked, begun))
+    elif asked.last is not None and not asked.every and 0 < begun < asked.last:
+        rows.append(_ended_inside(asked, begun))
+    for pid, windows, starts in found:
+        if not windows.known:
+            continue
+        first = windows.known[0]
+        if asked.first is not None and first.first > asked.first and not asked.every:
+            rows.append(_late(pid, asked.first, first.first))
+        differing = [window for window in windows.known if _differs(window, starts)]
+        if differing:
+            rows.append(_differing(pid, differing[0], len(differing)))
+    return rows
+
+
+def _differs(window: Found, starts: np.ndarray) -> bool:
+    if window.steps < 0:
+        return False
+    return int(((starts >= window.open_ns) & (starts <= window.close_ns)).sum()) != window.steps
+
+
+def _never_opened(asked: Window, begun: int) -> Row:
+    what, remedy = f"nothing ran in the window ({asked.says()}) that could be recorded", "choose another one"
+    if asked.first is not None:
+        what, remedy = f"no recorded process of the program came to step {asked.first:,}", "choose earlier ones"
+        what += f": step {begun - 1:,} was the last to begin" if begun else ""
+    return {
+        "layer": OPERATORS, "code": "window_never_opened", "what": what,
+        "remedy": f"{remedy}; `layerscope run` without a window shows what there is", "lost": "everything",
+    }  # fmt: skip
+
+
+def _ended_inside(asked: Window, begun: int) -> Row:
+    return {
+        "layer": OPERATORS, "code": "window_cut",
+        "what": f"the program ended before the window ({asked.says()}): step {begun - 1:,} was the last to begin",
+        "remedy": "", "lost": "",
+    }  # fmt: skip
+
+
+def _late(pid: int, asked: int, first: int) -> Row:
+    return {
+        "layer": OPERATORS, "code": "window_late",
+        "what": f"process {pid}: when it showed what a step is, the recorder had closed the window already",
+        "remedy": "say what a step is with --step-mark, or choose a window that begins later",
+        "lost": f"steps {asked:,} to {first - 1:,}",
+    }  # fmt: skip
+
+
+def _differing(pid: int, window: Found, count: int) -> Row:
+    windows = f"{count:,} windows" if count > 1 else "the window"
+    return {
+        "layer": OPERATORS, "code": "window_differs",
+        "what": f"process {pid}: {windows} from step {window.first:,} on should hold {window.steps:,} steps, which is "
+        "not what was found in what was recorded",
+        "remedy": "say what a step is with --step-mark", "lost": "the numbers of the steps are not certain",
+    }  # fmt: skip

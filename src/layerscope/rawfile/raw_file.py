@@ -1,0 +1,292 @@
+"""The raw file of one process: sealed chunks, one after the other, written by append.
+
+A chunk is a header and a payload, each with its checksum. A reader stops at the first chunk that is
+short or does not match, so a file cut anywhere opens up to the cut.
+
+A long run has several such files, segments, that follow each other. One that is not the last can be stripped: its spans
+go, everything else stays, so that the rest can be read as before and it is known how many went.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import zlib
+from collections.abc import Container, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerscope.rawfile import layout
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+# magic, kind, flags, key, count, first, length, checksum of the payload, checksum of the header before it
+_HEADER = struct.Struct("<IHHIIQIII")
+_MAGIC = 0x4B43534C  # "LSCK"
+_COMPRESSED, _TRANSPOSED = 1, 2
+# Records are stored byte column by byte column: the high bytes of a time hardly change from one to the next, so
+# zstd makes 4.6 bytes of a record instead of 7.4, in less time (measured on the MNIST CNN).
+_RECORD_BYTES = layout.RECORD.itemsize
+# Below this, zstd's own frame costs more than it saves.
+_COMPRESS_FROM_BYTES = 256
+_ZSTD_LEVEL = 1  # the drainer has no time for more
+
+PROCESS, NAMES, RECORDS, POLL, OPEN, COUNTERS, THREADS, LOSS, TOTALS, END, STRIPPED = range(1, 12)
+# Of a stripped chunk: the number of its spans, before the records that stay.
+_WENT = struct.Struct("<Q")
+# A reading of the clocks: ticks, ns of the run, and more.
+_READING = struct.Struct("<qq")
+READING_EVERY_NS = 1_000_000_000
+SEGMENT_BYTES, LEAST_SEGMENT_BYTES = 32 << 20, 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One sealed chunk. `key`: ring or segment; `first`: ordinal of its first record or byte."""
+
+    kind: int
+    key: int
+    count: int
+    first: int
+    payload: bytes
+
+
+class SpoolWriter:
+    """Appends chunks to the last segment. A chunk that does not fit on the disk leaves the file as it was."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._open(segments(path)[-1])
+        self.is_new = not self.size_bytes and self._segment == path
+        if self.size_bytes:
+            self._cut_torn_tail()
+
+    def _open(self, segment: Path) -> None:
+        self._segment = segment
+        self._fd = os.open(segment, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.size_bytes = os.fstat(self._fd).st_size
+
+    def rotate(self) -> None:
+        """Go on in a new segment; OSError when there can be none, then the old one goes on."""
+        old, number = self._fd, len(segments(self._path))
+        self._open(self._path.with_name(f"{self._path.name}-{number:05d}"))
+        os.close(old)
+
+    def _cut_torn_tail(self) -> None:
+        """A writer before us was killed in the middle of a chunk: what follows would be taken for damage."""
+        reader = SpoolReader(self._segment)
+        for _ in reader.chunks():
+            pass
+        if not reader.damaged:
+            self.size_bytes = reader.offset
+            os.ftruncate(self._fd, reader.offset)
+
+    def write(self, kind: int, payload: bytes, key: int = 0, count: int = 0, first: int = 0) -> None:
+        """Append one chunk; OSError when the disk does not take it (the file is then unchanged)."""
+        self._append(_sealed(Chunk(kind, key, count, first, payload)))
+
+    def _append(self, data: bytes) -> None:
+        try:
+            written = os.write(self._fd, data)
+            if written != len(data):
+                raise OSError(28, "the disk took only part of a chunk")
+        except OSError:
+            os.ftruncate(self._fd, self.size_bytes)
+            raise
+        self.size_bytes += written
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+
+def _sealed(chunk: Chunk) -> bytes:
+    """The bytes of a chunk in the file."""
+    payload, flags = chunk.payload, 0
+    if len(payload) >= _COMPRESS_FROM_BYTES:
+        flags = _COMPRESSED
+        if chunk.kind == RECORDS:
+            payload = np.frombuffer(payload, np.uint8).reshape(-1, _RECORD_BYTES).T.tobytes()
+            flags |= _TRANSPOSED
+        payload = struct.pack("<I", len(chunk.payload)) + zstd.compress(payload, level=_ZSTD_LEVEL)
+    about = (_MAGIC, chunk.kind, flags, chunk.key, chunk.count, chunk.first, len(payload), zlib.crc32(payload), 0)
+    head = _HEADER.pack(*about)[:-4]
+    sealed: bytes = head + struct.pack("<I", zlib.crc32(head)) + payload
+    return sealed
+
+
+def stripped(records: np.ndarray) -> bytes:
+    """The payload of a stripped chunk: of `records` the number of spans, and all that are none, as they are."""
+    special = records["kind"] >= layout.FIRST_SPECIAL
+    stays = records[special & (records["kind"] != layout.EXTRA)]
+    payload: bytes = _WENT.pack(len(records) - int(special.sum())) + stays.tobytes()
+    return payload
+
+
+def of_stripped(payload: bytes) -> tuple[int, np.ndarray]:
+    """Of a stripped chunk: how many spans went, and the records that stay."""
+    (went,) = _WENT.unpack_from(payload)
+    return went, np.frombuffer(payload, layout.RECORD, offset=_WENT.size)
+
+
+def strip(segment: Path, keeps_sums: bool = True) -> int:
+    """Take the spans out of a segment that nobody writes to any more; returns how many bytes that frees.
+
+    Its exact sums may go when those of a later segment, which count what was before, are there.
+    """
+    before = segment.stat().st_size
+    temporary = segment.with_name(f"stripped-{segment.name}.tmp")
+    reader = SpoolReader(segment)
+    try:
+        with temporary.open("wb") as file:
+            for chunk in _without_spans(reader.of_segment(segment), keeps_sums):
+                file.write(_sealed(chunk))
+        is_whole = not reader.damaged and reader.offset == before == segment.stat().st_size
+        if is_whole and temporary.stat().st_size < before:
+            os.replace(temporary, segment)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return before - segment.stat().st_size
+
+
+def _without_spans(chunks: Iterator[Chunk], keeps_sums: bool) -> Iterator[Chunk]:
+    """What stays: fewer readings of the clock, which few moments need now, and the counters in one chunk."""
+    counted: list[bytes] = []
+    last, next_ns = None, 0
+    for chunk in chunks:
+        if chunk.kind == COUNTERS:
+            counted.append(chunk.payload)
+        elif chunk.kind == POLL:
+            _, run_ns = _READING.unpack_from(chunk.payload)
+            last = chunk
+            if run_ns >= next_ns:
+                last, next_ns = None, run_ns + READING_EVERY_NS
+                yield chunk
+        elif chunk.kind == RECORDS:
+            payload = stripped(np.frombuffer(chunk.payload, layout.RECORD))
+            yield Chunk(STRIPPED, chunk.key, chunk.count, chunk.first, payload)
+        elif chunk.kind != TOTALS or keeps_sums:
+            yield chunk
+    if last is not None:
+        yield last
+    if counted:
+        yield Chunk(COUNTERS, 0, 0, 0, b"".join(counted))
+
+
+def segments(path: Path) -> list[Path]:
+    """The files of the raw file at `path`, in their order; the first one is called like it."""
+    return [path, *sorted(path.parent.glob(f"{path.name}-[0-9]*"))]
+
+
+def size_bytes(path: Path) -> int:
+    """What the raw file at `path` takes, all its segments."""
+    total = 0
+    for segment in segments(path):
+        with suppress(OSError):
+            total += segment.stat().st_size
+    return total
+
+
+def raw_bytes(raw: Path) -> int:
+    """What all raw files below `raw` take, those of stacks included."""
+    total = sum(size_bytes(path) for path in spools(raw))
+    for path in (*raw.glob("stacks*"), *raw.glob("*/raw/stacks*")):
+        with suppress(OSError):
+            total += path.stat().st_size
+    return total
+
+
+def most_bytes(options: dict[str, Any]) -> float:
+    """What a recording made with these options may take on disk."""
+    return float("inf") if options.get(FULL) else float(options.get(MAX_SIZE, MAX_SIZE_BYTES))
+
+
+def segment_bytes(options: dict[str, Any], processes: int = 1) -> float:
+    """When a segment is full, in a recording of so many processes made with these options: many fit into it."""
+    most = most_bytes(options) / 32 / max(processes, 1)
+    return max(LEAST_SEGMENT_BYTES, min(SEGMENT_BYTES, most))
+
+
+def stacks_bytes(options: dict[str, Any]) -> int:
+    """What the raw files of stacks may take in a recording made with these options; 0: as much as there is."""
+    return 0 if options.get(FULL) else round(STACKS_SHARE * most_bytes(options))
+
+
+def spools(raw: Path) -> list[Path]:
+    """The raw files below `raw`: the raw folder of a recording, or the folder with the recordings of several ranks."""
+    return sorted([*raw.glob("*/spool"), *raw.glob("*/raw/*/spool")])
+
+
+# In the file of options (`raw_json.Options`).
+MAX_SIZE, FULL = "max_size", "full"
+# Some spans are known only after the program: nothing is converted before.
+LATE = "late"
+MAX_SIZE_BYTES, LEAST_SIZE_BYTES = 2_000_000_000, 4_000_000
+# A sample takes 56 bytes there, and 10 in the tables.
+STACKS_SHARE = 0.2
+
+
+class SpoolReader:
+    """Reads the chunks of a raw file that may still grow, from where the last reading stopped.
+
+    `damaged`: a chunk did not match; what follows it in its segment is lost. `segment`: the number of the one that is
+    being read, from 0.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.offset = 0
+        self.segment = 0
+        self.damaged = False
+
+    def chunks(self, only: Container[int] = range(1 << 16)) -> Iterator[Chunk]:
+        """Every complete chunk of the kinds `only` from here on."""
+        while True:
+            # Looked at before reading: what is in a segment that has a next one will not grow.
+            files = segments(self.path)
+            yield from self.of_segment(files[self.segment], only)
+            if self.segment + 1 >= len(files):
+                return
+            self.damaged |= files[self.segment].stat().st_size > self.offset
+            self.segment, self.offset = self.segment + 1, 0
+
+    def of_segment(self, path: Path, only: Container[int] = range(1 << 16)) -> Iterator[Chunk]:
+        """Every complete chunk of one segment from `offset` on."""
+        with path.open("rb") as file:
+            file.seek(self.offset)
+            while True:
+                head = file.read(_HEADER.size)
+                if len(head) < _HEADER.size:
+                    return
+                magic, kind, flags, key, count, first, length, checksum, own = _HEADER.unpack(head)
+                if magic != _MAGIC or own != zlib.crc32(head[:-4]):
+                    self.damaged = True
+                    return
+                payload = file.read(length)
+                if len(payload) < length:
+                    return
+                if zlib.crc32(payload) != checksum:
+                    self.damaged = True
+                    return
+                self.offset += _HEADER.size + length
+                if kind not in only:
+                    continue
+                if flags & _COMPRESSED:
+                    payload = zstd.decompress(payload[4:])  # before it: its length
+                if flags & _TRANSPOSED:
+                    payload = np.frombuffer(payload, np.uint8).reshape(_RECORD_BYTES, -1).T.tobytes()
+                yield Chunk(kind, key, count, first, payload)
+
+    @property
+    def left_bytes(self) -> int:
+        """Bytes behind the last complete chunk that was read: nothing in a whole file, the torn part of a cut one."""
+        return sum(file.stat().st_size for file in segments(self.path)[self.segment :]) - self.offset

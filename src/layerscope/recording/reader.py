@@ -1,0 +1,288 @@
+"""Questions to a recording: DuckDB over its Parquet, every documented table a view of that name.
+
+A table that nothing recorded is an empty view with the right columns, so every question has an
+answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from layerscope.model.errors import ReadError
+from layerscope.model.schema import TABLES, Table
+from layerscope.recording.complete import TablesState, check_files
+from layerscope.recording.failures import first_line, unreadable
+from layerscope.recording.run import Run
+from layerscope.recording.writer import arrow_schema
+
+
+class Reader:
+    """Reads one recording. Use it as a context manager, or call `close`."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._connection: Any = None
+        self._is_confined = False
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def has(self, table: str) -> bool:
+        """Whether the recording holds at least one row of `table`."""
+        return self.rows(table) > 0
+
+    def rows(self, table: str) -> int:
+        """How many rows of `table` the recording holds."""
+        with reading(self.run):
+            return sum(pq.read_metadata(file).num_rows for file in table_files(self.run, table))
+
+    def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:
+        """The answer to `sql` as an Arrow table."""
+        import duckdb
+
+        try:
+            table: pa.Table = self.connection().sql(sql, params=parameters or None).to_arrow_table()
+        except duckdb.Error as error:
+            raise unreadable(self.run.path, error) from error
+        return table
+
+    def arrays(self, table: str, columns: list[str]) -> dict[str, np.ndarray]:
+        """Whole columns as NumPy arrays, read without the database. Nulls of an integer become -1.
+
+        Name columns come as int32 codes in `NAME` with their strings in `NAME.names`.
+        """
+        files = table_files(self.run, table)
+        schema = arrow_schema(TABLES[table])
+        with reading(self.run):
+            parts = [pq.ParquetFile(file).read(columns) for file in files]
+            data = pa.concat_tables(parts, promote_options="default") if parts else schema.empty_table().select(columns)
+            return {key: value for name in columns for key, value in _as_numpy(name, data[name], TABLES[table]).items()}
+
+    def files(self, table: str) -> list[Path]:
+        """The files of `table`, in the order of time; what was still open at the end of the run is in the last one."""
+        return table_files(self.run, table)
+
+    def pieces(
+        self, table: str, columns: list[str], newest_first: bool = False, files: Iterable[Path] | None = None
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """The columns as `arrays` gives them, row group by row group: memory does not grow with the run.
+
+        `files`: some of those of the table, in the order of time.
+        Codes of a name column mean the same in every piece; `NAME.names` holds the names met so far.
+        """
+        known: dict[str, dict[str, int]] = {c: {} for c in columns if TABLES[table].column(c).type == "name"}
+        everything = table_files(self.run, table)
+        for file in files if files is not None else reversed(everything) if newest_first else everything:
+            with reading(self.run):
+                parquet = pq.ParquetFile(file)
+            groups = range(parquet.num_row_groups)
+            for group in reversed(groups) if newest_first else groups:
+                with reading(self.run):
+                    piece = _row_group(parquet, group, columns, TABLES[table])
+                for name, codes in known.items():
+                    own = [codes.setdefault(text, len(codes)) for text in piece[f"{name}.names"].tolist()]
+                    if own != list(range(len(own))):
+                        # The last place is for null, whose code is -1.
+                        piece[name] = np.array([*own, -1], np.int32).take(piece[name])
+                    piece[f"{name}.names"] = np.array(list(codes), object)
+                yield piece
+
+    def connection(self) -> Any:
+        """The DuckDB connection, with a view for every table of the schema."""
+        if self._connection is None:
+            import duckdb
+
+            # Of what does not fit into memory; DuckDB makes and removes it, otherwise in the working directory.
+            spill = Path(tempfile.gettempdir()) / f"layerscope-spill-{os.getpid()}-{secrets.token_hex(4)}"
+            self._connection = duckdb.connect(":memory:", config={"threads": 2, "temp_directory": str(spill)})
+            try:
+                for table in TABLES.values():
+                    self._connection.execute(_view(table, table_files(self.run, table.name)))
+            except duckdb.Error as error:
+                self.close()
+                raise unreadable(self.run.path, error) from error
+        return self._connection
+
+    def confine(self, memory_bytes: int) -> None:
+        """From now on questions read this recording and nothing else, in `memory_bytes` (then on disk); for good.
+
+        A question of the user's may come from somebody else.
+        """
+        if self._is_confined:
+            return
+        self._is_confined = True
+        files = [file for table in TABLES for file in table_files(self.run, table)]
+        # A view names the pattern that matches its file alone, so both are looked for.
+        allowed = ", ".join(_quoted(form) for file in files for form in {str(file), _pattern(file)})
+        for setting in (
+            f"memory_limit = '{memory_bytes}B'",
+            f"allowed_paths = [{allowed}]",
+            "python_enable_replacements = false",
+            "autoinstall_known_extensions = false",
+            "autoload_known_extensions = false",
+            "enable_external_access = false",
+            "lock_configuration = true",
+        ):
+            self.connection().execute(f"SET {setting}")
+
+
+@contextlib.contextmanager
+def reading(run: Run) -> Iterator[None]:
+    """Around what reads the files of a table: damage that only shows now becomes a ReadError."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise unreadable(run.path, error) from error
+
+
+def table_files(run: Run, table: str) -> list[Path]:
+    """The Parquet files of `table`: the finished one, or its parts."""
+    return _files(run.tables_path / table)
+
+
+def all_files(folder: Path) -> list[Path]:
+    """The Parquet files of every table in `folder`."""
+    return [file for table in TABLES for file in _files(folder / table)]
+
+
+def _files(folder: Path) -> list[Path]:
+    finished = folder / "all.parquet"
+    return [finished] if finished.exists() else sorted(folder.glob("part-*.parquet"))
+
+
+def check_tables(run: Run, state: TablesState | None = None) -> None:
+    """Raise ReadError when a file of the tables is lost, cut, damaged, or has other columns than the schema.
+
+    `state`: what `tables.json` says of the files.
+    """
+    if state is not None:
+        check_files(run.tables_path, state, all_files(run.tables_path))
+    for table in TABLES.values():
+        for file in table_files(run, table.name):
+            _check_columns(table, file)
+
+
+def _check_columns(table: Table, file: Path) -> None:
+    try:
+        found = pq.read_schema(file)
+        # Names of columns are decoded only when they are asked for.
+        types = {field.name: field.type for field in found}
+    except _DAMAGE as error:
+        raise ReadError(f"{file} is damaged: {first_line(error)}") from error
+    for field in arrow_schema(table):
+        if field.name not in types:
+            raise ReadError(f"{file} has no column {field.name}")
+        if types[field.name] != field.type:
+            raise ReadError(f"{file} has a column {field.name} of type {types[field.name]} instead of {field.type}")
+
+
+# What pyarrow raises for a file that is not as it was written.
+_DAMAGE = (pa.ArrowException, OSError, ValueError, KeyError, MemoryError, OverflowError)
+_SQL_TYPES = {
+    "int64": "BIGINT",
+    "int32": "INTEGER",
+    "float64": "DOUBLE",
+    "bool": "BOOLEAN",
+    "string": "VARCHAR",
+    "name": "VARCHAR",
+}
+_GLOB = re.compile(r"([*?\[])")
+
+
+def _view(table: Table, files: list[Path]) -> str:
+    if not files:
+        columns = ", ".join(f"NULL::{_SQL_TYPES[c.type]} AS {c.name}" for c in table.columns)
+        return f'CREATE VIEW "{table.name}" AS SELECT {columns} WHERE false'
+    # DuckDB takes a folder called step=100 for the value of a column.
+    listed = ", ".join(_quoted(_pattern(file)) for file in files)
+    columns = ", ".join(f'"{c.name}"::{_SQL_TYPES[c.type]} AS "{c.name}"' for c in table.columns)
+    source = f"read_parquet([{listed}], hive_partitioning = false)"
+    return f'CREATE VIEW "{table.name}" AS SELECT {columns} FROM {source}'
+
+
+def _pattern(file: Path) -> str:
+    """What DuckDB, which takes a path for a pattern, must be told to read `file`."""
+    return _GLOB.sub(r"[\1]", str(file))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _as_numpy(name: str, data: pa.ChunkedArray, table: Table) -> dict[str, np.ndarray]:
+    kind = table.column(name).type
+    if kind == "name":
+        merged = data.cast(arrow_schema(table).field(name).type).unify_dictionaries().combine_chunks()
+        chunk = merged if isinstance(merged, pa.DictionaryArray) else merged.chunk(0) if merged.num_chunks else None
+        if chunk is None:
+            return {name: np.zeros(0, np.int32), f"{name}.names": np.zeros(0, object)}
+        return {
+            name: chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False),
+            f"{name}.names": chunk.dictionary.to_numpy(zero_copy_only=False),
+        }
+    if kind in ("int64", "int32"):
+        return {name: (data.fill_null(-1) if data.null_count else data).to_numpy()}
+    return {name: data.to_numpy()}
+
+
+_CONSTANTS = {"int64": np.int64, "int32": np.int32, "name": np.int32, "bool": np.bool_}
+
+
+def _row_group(parquet: pq.ParquetFile, group: int, columns: list[str], table: Table) -> dict[str, np.ndarray]:
+    """The columns of a row group. One that is the same everywhere takes no memory, and is not read if that is known."""
+    count = parquet.metadata.row_group(group).num_rows
+    types = {name: table.column(name).type for name in columns}
+    known = _constants(parquet.metadata.row_group(group), types)
+    data = parquet.read_row_group(group, [name for name in columns if name not in known])
+    known |= {name: -1 for name in data.column_names if types[name] in _CONSTANTS and data[name].null_count == count}
+    known |= {name: 0 for name in data.column_names if types[name] == "bool" and not pc.any(data[name]).as_py()}
+    found: dict[str, np.ndarray] = {}
+    for name, kind in types.items():
+        if name not in known:
+            found |= _as_numpy(name, data[name], table)
+            continue
+        found[name] = np.broadcast_to(np.array(known[name], _CONSTANTS[kind]), count)
+        if kind == "name":
+            found[f"{name}.names"] = np.zeros(0, object)
+    return found
+
+
+def _constants(about: Any, types: dict[str, str]) -> dict[str, int]:
+    """The integer and name columns of which the statistics of a row group say that they hold one value. Null is -1."""
+    found = {}
+    for place in range(about.num_columns):
+        column = about.column(place)
+        name, statistics = column.path_in_schema, column.statistics
+        kind = types.get(name)
+        if kind not in _CONSTANTS or statistics is None:
+            continue
+        if statistics.null_count == column.num_values and kind != "bool":
+            found[name] = -1
+        elif kind != "name" and statistics.null_count == 0 and _single(statistics):
+            found[name] = statistics.min
+    return found
+
+
+def _single(statistics: Any) -> bool:
+    return bool(statistics.has_min_max and statistics.min == statistics.max)

@@ -1,0 +1,321 @@
+"""A recording without what could tell whose it is: what `pack --redact` puts into the file.
+
+Kept are numbers, times, the names of operators, modules, optimizers and loaders with their classes, and versions.
+Everything else is dropped, or kept only if it is on a list:
+
+- command lines: the interpreter and the script's or module's name; no folder, no argument
+- environment: the names of the variables, no value; working directory, thread and process ids of our own: nothing
+- host: CPU, memory, the number of the kernel; hosts are called host-1, host-2
+- ranges, tasks, marks, counters and threads that the program named: a code, unless the name is a framework's own or
+  a word that says nothing (`forward`, `epoch`). The code comes from the name and from the recording's random id, which
+  is replaced too: it is the same wherever the name occurs in the recording, and nobody finds the name by trying
+- functions of Python and of native code in stacks: a code, unless they are of the interpreter, its standard library, a
+  framework or a library that those use; files, builds and paths of libraries: nothing
+- arguments of spans, shapes and attributes of primitives, file and line of modules and ranges: nothing
+- sentences about problems: paths, hosts, and every word of the command line, of the environment or of the recording's
+  own path, are masked, and so is what `--step-mark` named
+- the raw files and summary.txt: nothing, they repeat all of this
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from layerscope.model.schema import TABLES
+from layerscope.model.secrets import MASK
+from layerscope.recording.reader import reading, table_files
+from layerscope.recording.run import LayerState, Run, RunInfo
+from layerscope.recording.writer import arrow_schema, parquet_options
+
+# Of the facts about the machine (host/machine.py), those that thousands of machines share.
+_HOST_FACTS = {
+    "cpu": ("model", "vendor", "machine", "online", "allowed", "granted", "sockets", "cores", "allowed_cores", "smt",
+            "faster", "slower", "governor", "boost", "most_mhz", "caches", "is_virtual", "clocksource"),
+    "isa": ("architecture", "flags", "support", "amx", "level"),
+    "cgroup": ("version", "memory_limit_bytes", "cpus"),
+    "memory": ("total_bytes", "swap_bytes", "thp", "thp_defrag", "huge_pages", "swappiness", "overcommit"),
+}  # fmt: skip
+# Columns of text that say nothing about whose recording it is. One that is neither here nor changed is dropped.
+_KEPT = frozenset(
+    (
+        "tracks.kind", "spans.layer", "spans.kind", "spans.phase", "modules.path", "modules.class", "marks.kind",
+        "steps.rule", "totals.layer", "totals.kind", "totals.step_class", "counters.unit", "links.kind",
+        "clock_readings.clock", "gaps.reason", "problems.layer", "problems.code", "primitives.library",
+        "primitives.primitive_kind", "primitives.implementation", "primitives.prop_kind", "primitives.dtype",
+        "primitives.formats", "primitives.algorithm", "frames.layer", "samples.kind", "samples.state", "samples.phase",
+    )
+)  # fmt: skip
+_CHANGED = frozenset(
+    (
+        "processes.host", "processes.argv", "tracks.name", "spans.name", "totals.name", "marks.name", "counters.name",
+        "problems.what", "problems.remedy", "problems.lost", "frames.name", "frames.object",
+    )
+)  # fmt: skip
+# Kinds of spans that the program itself names.
+_NAMED_BY_PROGRAM = ("range", "task", "frame", "event")
+# The layers of frames that ranges are in.
+_OF_RANGES = pa.array(["ranges", "operators"])
+_SAYS_NOTHING = (
+    "forward|backward|step|zero_grad|loss|criterion|optimizer|optimizer_step|epoch|batch|iteration|train|training|eval|"
+    "evaluate|evaluation|val|validation|test|inference|predict|data|data_loading|load|loading|model|total"
+)
+_KNOWN_NAME = re.compile(
+    rf"(?:{_SAYS_NOTHING}|ProfilerStep#\d+|Optimizer\.(?:step|zero_grad)#\w+\.\w+|enumerate\(DataLoader\)#\w+\.__next__|"
+    r"DistributedDataParallel\.forward|torch\.distributed\.ddp\.reducer::\w+|FullyShardedDataParallel\.\w+|FSDP::\w+|"
+    r"(?:nccl|gloo|c10d|mpi|ucc):\w+|Torch-Compiled Region(?:: \d+/\d+)?|CompiledFunction(?:Backward)?|"
+    r"TorchDynamo Cache Lookup|Pregraph bytecode|AOTDispatcher Runtime Wrapper Prologue|\(other names\)|\(name lost\))"
+)
+_KNOWN_TRACK = re.compile(
+    r"(?:|process|cgroup|program|python[\d.]*|pt_[a-z_]+\d*|MainThread|Thread-\d+|ThreadPoolExec\w*)"
+)
+_KNOWN_COUNTER = re.compile(
+    r"(?:cpu|user|system|delay|throttled)_ns|faults_(?:minor|major)|switches_(?:voluntary|forced)|migrations|threads|"
+    r"(?:rss|rss_peak|rchar|wchar|storage_read|storage_written|group_memory|group_memory_limit)_bytes|throttled"
+)
+# Whose functions everybody has: the interpreter's, its standard library's, the frameworks' and those of what they use.
+_KNOWN_OBJECT = re.compile(
+    r"(?:.*/)?((?:lib(?:torch|c10|gomp|i?omp|dnnl|mkldnn|mkl|openblas|mxnet|tensorflow|cu|nccl|nv|c|m|pthread|dl|stdc\+\+|"
+    r"gcc_s|python[\d.]*)(?:[-_.]\S*)?\.so[\d.]*|_?multiarray\S*|ld-linux\S*|python[\d.]*))|\[jit\]"
+)
+# What oneDNN calls the code that it makes. Others, CPython with -X perf among them, call theirs by the program's
+# functions and files.
+_KNOWN_JIT = re.compile(r"\[jit\]|_?(?:jit|brgemm|gemm|xbyak|avx|sse|amx)\w*(?:\.\d+)?")
+_KNOWN_FILE = re.compile(r".*/(?:site-packages/(?:torch|numpy)|python3\.\d+(?!/site-packages))/.*|<frozen .*>")
+# A sentence repeats what the user asked for: the name of a range of theirs, or a line of their source.
+_STEP_MARK = re.compile(r"(?<=--step-mark ).*(?=: )", re.DOTALL)
+_PATH = re.compile(r"(?<![\w.])~?(?:/[^\s/:;,'\"()]+)+/?")
+# A command line as one string: the interpreter, its options, then what it runs.
+_PYTHON = re.compile(
+    r"^(?:.*?/)?(?P<python>python[\d.]*)(?:\s+-(?![mc]\b)\S+)*(?:\s+(?P<how>-m\s+[\w.]+|-c\b|(?:(?!\s-).)*?\.py))?(?=\s|$)",
+    re.DOTALL,
+)
+_SHORTEST_WORD = 4
+
+
+def redact(run: Run, folder: Path) -> tuple[RunInfo, dict[str, int]]:
+    """Write the tables of `run` to `folder` without what identifies; what `run.json` may say, and rows by table."""
+    codes = _Codes(run.info.run_id)
+    masked = _mask_of(run)
+    by_program = _names_by_program(run)
+    changes: dict[str, Callable[[pa.Table], pa.Table]] = {
+        "processes": _Processes().change,
+        "tracks": lambda data: _named(data, "thread", codes, _KNOWN_TRACK),
+        "spans": lambda data: _without(_named_by_program(data, codes), "args"),
+        "totals": lambda data: _named_by_program(data, codes),
+        "marks": lambda data: _without(_named(data, "mark", codes, _KNOWN_NAME), "args"),
+        "counters": lambda data: _named(data, "counter", codes, _KNOWN_COUNTER),
+        "args": lambda data: data.slice(0, 0),
+        "frames": lambda data: _frames(data, codes, by_program),
+        "problems": lambda data: _sentences(data, masked),
+    }
+    rows = {table: _rewrite(run, table, folder, changes.get(table, _as_it_is)) for table in TABLES}
+    return _info(run.info, codes, masked), rows
+
+
+class _Codes:
+    """Codes in place of names. Without the recording's id, which is random, no name can be tried out."""
+
+    def __init__(self, run_id: str) -> None:
+        self._key = run_id.encode()[:64]
+
+    def of(self, what: str, name: str) -> str:
+        """The code of `name`: always the same in one recording."""
+        return f"{what}-{hashlib.blake2b(name.encode(), key=self._key, digest_size=6).hexdigest()}"
+
+
+class _Processes:
+    """Changes the table of processes; a host has the same number in every part of it."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, str] = {}
+
+    def change(self, data: pa.Table) -> pa.Table:
+        """The same processes, their hosts numbered, with nothing but the names of their programs."""
+        hosts = [self._hosts.setdefault(name, f"host-{len(self._hosts) + 1}") for name in data["host"].to_pylist()]
+        data = _replaced(data, "host", hosts)
+        return _replaced(data, "argv", [program_of(line) for line in data["argv"].to_pylist()])
+
+
+def program_of(command_line: str) -> str:
+    """The name of the program in a command line: `python train.py`, `python -m train`; no folder, no argument."""
+    found = _PYTHON.match(command_line)
+    if not found:
+        return "(program)"
+    how = found["how"] or ""
+    if how and not how.startswith("-"):
+        how = re.split(r"[\s/]", how)[-1]
+    return f"{found['python']} {' '.join(how.split())}".strip()
+
+
+def _info(info: RunInfo, codes: _Codes, masked: Callable[[str], str]) -> RunInfo:
+    host: dict[str, Any] = {}
+    for section, names in _HOST_FACTS.items():
+        if told := {name: value for name in names if (value := info.host_fact(section, name)) is not None}:
+            host[section] = told
+    if kernel := re.match(r"\d+(\.\d+)*", str(info.host_fact("kernel", "release") or "")):
+        host["kernel"] = {"release": kernel[0]}
+    layers = [msgspec.structs.replace(layer, problem=masked(layer.problem)) for layer in info.layers]
+    return _redacted_info(info, codes, host, layers)
+
+
+def _redacted_info(info: RunInfo, codes: _Codes, host: dict[str, Any], layers: list[LayerState]) -> RunInfo:
+    # Named one by one: a field that is added later is not handed on by accident.
+    return RunInfo(
+        schema=info.schema,
+        layerscope=info.layerscope,
+        run_id=codes.of("redacted", "run_id"),
+        state=info.state,
+        command=program_of(" ".join(info.command)).split(),
+        cwd="",
+        environment=dict.fromkeys(info.environment, MASK),
+        host=host,
+        started_utc=info.started_utc,
+        start_ns=info.start_ns,
+        finished_utc=info.finished_utc,
+        exit=info.exit,
+        layers=layers,
+        weight_policy=info.weight_policy,
+        tables=info.tables,
+        cost=info.cost,
+        program=info.program,
+        versions=info.versions,
+    )
+
+
+def _mask_of(run: Run) -> Callable[[str], str]:
+    """Takes paths out of a sentence, and every word that the command lines, the environment or the host have."""
+    info = run.info
+    texts = [*info.command, info.cwd, str(run.path.absolute()), *info.environment.values()]
+    hosts = {str(info.host.get("name", ""))}
+    for file in table_files(run, "processes"):
+        with reading(run):
+            data = pq.ParquetFile(file).read(["host", "argv"])
+        texts += data["argv"].to_pylist()
+        hosts |= set(data["host"].to_pylist())
+    words = sorted({*_words(texts), *_words(hosts)}, key=len, reverse=True)
+    # The name of a host may be as short as n1: it is looked for as a whole word.
+    patterns = [*map(re.escape, words), *(rf"(?<!\w){re.escape(host)}(?!\w)" for host in hosts if host)]
+    known = re.compile("|".join(patterns) or r"(?!)")
+
+    def masked(sentence: str) -> str:
+        return known.sub(MASK, _PATH.sub("(path)", _STEP_MARK.sub(MASK, sentence)))
+
+    return masked
+
+
+def _words(texts: Iterable[str]) -> Iterable[str]:
+    for text in texts:
+        parts = [text, *re.split(r"[\s/=:,;]+", text)]
+        yield from (word for word in parts if len(word) >= _SHORTEST_WORD and not re.fullmatch(r"python[\d.]*", word))
+
+
+def _rewrite(run: Run, table: str, folder: Path, change: Callable[[pa.Table], pa.Table]) -> int:
+    """Write a table of `run`, changed, as finished; row group by row group, so that memory does not grow with it."""
+    schema = arrow_schema(TABLES[table])
+    options = {key: value for key, value in parquet_options(TABLES[table]).items() if key != "row_group_size"}
+    target = folder / table / "all.parquet"
+    target.parent.mkdir(parents=True)
+    rows = 0
+    with pq.ParquetWriter(target, schema, **options) as writer:
+        for file in table_files(run, table):
+            with reading(run):
+                parquet = pq.ParquetFile(file)
+            for group in range(parquet.num_row_groups):
+                with reading(run):
+                    data = parquet.read_row_group(group, schema.names).select(schema.names).cast(schema)
+                data = _with_known_text(table, change(data))
+                writer.write_table(data)
+                rows += data.num_rows
+    return rows
+
+
+def _with_known_text(table: str, data: pa.Table) -> pa.Table:
+    """Nothing in the columns of text that nobody has decided about."""
+    for column in TABLES[table].columns:
+        name = f"{table}.{column.name}"
+        if column.type in ("string", "name") and name not in _KEPT and name not in _CHANGED:
+            data = _without(data, column.name) if column.nullable else _replaced(data, column.name, [""] * len(data))
+    return data
+
+
+def _as_it_is(data: pa.Table) -> pa.Table:
+    return data
+
+
+def _named_by_program(data: pa.Table, codes: _Codes) -> pa.Table:
+    """Codes for the names of ranges and their like; other kinds have names of a framework."""
+    kinds = data["kind"].cast(pa.string())
+    for kind in _NAMED_BY_PROGRAM:
+        data = _named(data, kind, codes, _KNOWN_NAME, pc.equal(kinds, kind))
+    return data
+
+
+def _named(data: pa.Table, what: str, codes: _Codes, known: re.Pattern[str], where: Any = None) -> pa.Table:
+    """Codes in place of the names that are not `known`, in all rows or `where` it is true."""
+    # As plain strings: a dictionary would go on holding the names that no row has any more.
+    names = data["name"].cast(pa.string())
+    kept = pc.unique(names if where is None else names.filter(where)).to_pylist()
+    unknown = [name for name in kept if not known.fullmatch(name)]
+    if not unknown:
+        return data
+    places = pc.index_in(names, pa.array(unknown, pa.string()))
+    made = pc.take(pa.array([codes.of(what, name) for name in unknown], pa.string()), places)
+    changed = pc.is_valid(places) if where is None else pc.and_(pc.is_valid(places), where)
+    return _replaced(data, "name", pc.if_else(changed, made, names))
+
+
+def _names_by_program(run: Run) -> pa.Array:
+    """The names of all ranges and their like."""
+    names = {""}
+    for file in table_files(run, "totals"):
+        with reading(run):
+            data = pq.read_table(file, columns=["kind", "name"])
+        is_one = pc.is_in(data["kind"].cast(pa.string()), value_set=pa.array(_NAMED_BY_PROGRAM))
+        names.update(data["name"].cast(pa.string()).filter(is_one).to_pylist())
+    return pa.array(sorted(names))
+
+
+def _frames(data: pa.Table, codes: _Codes, by_program: pa.Array) -> pa.Table:
+    """Codes for functions of the program, in Python or not, and for its ranges; objects that everybody has by name."""
+    layer, file, where = (data[name].cast(pa.string()) for name in ("layer", "file", "object"))
+    matched = [_KNOWN_OBJECT.fullmatch(path or "") for path in where.to_pylist()]
+    known_file = pa.array([bool(_KNOWN_FILE.fullmatch(path or "")) for path in file.to_pylist()], pa.bool_())
+    known_object = pa.array([found is not None for found in matched], pa.bool_())
+    nobody_s = re.compile(r"\[outer frames not known\]")
+    is_jit = pc.and_(pc.equal(layer, "native"), pc.fill_null(pc.equal(where, "[jit]"), False))
+    of_program = pc.is_in(data["name"].cast(pa.string()), value_set=by_program)
+    data = _named(data, "range", codes, _KNOWN_NAME, pc.and_(pc.is_in(layer, value_set=_OF_RANGES), of_program))
+    data = _named(data, "function", codes, nobody_s, pc.and_(pc.equal(layer, "python"), pc.invert(known_file)))
+    data = _named(data, "function", codes, nobody_s, pc.and_(pc.equal(layer, "native"), pc.invert(known_object)))
+    data = _named(data, "function", codes, _KNOWN_JIT, is_jit)
+    data = _without(data, "signature")
+    objects = pa.array([(found[1] or found[0]) if found else None for found in matched], pa.string())
+    return _replaced(data, "object", objects)
+
+
+def _sentences(data: pa.Table, masked: Callable[[str], str]) -> pa.Table:
+    for name in ("what", "remedy", "lost"):
+        data = _replaced(data, name, [masked(sentence) for sentence in data[name].to_pylist()])
+    return data
+
+
+def _without(data: pa.Table, name: str) -> pa.Table:
+    return _replaced(data, name, pa.nulls(data.num_rows, data.schema.field(name).type))
+
+
+def _replaced(data: pa.Table, name: str, values: Any) -> pa.Table:
+    field = data.schema.field(name)
+    if isinstance(values, list):
+        values = pa.array(values, pa.string())
+    if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    return data.set_column(data.schema.get_field_index(name), field, values.cast(field.type))

@@ -1,0 +1,126 @@
+"""Answer one request of a program that is being recorded (internal).
+
+The request is JSON: `stats` asks for sums by name, `dump` for a Chrome trace in a file. The answer goes to
+standard input where that is a socket, in packets; until it is ready a blank a second says that it is coming.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from layerscope.model.errors import LayerscopeError
+
+if TYPE_CHECKING:
+    from layerscope.recording.run import Run
+
+NICE = 10
+PACKET_BYTES = 32768
+STILL_HERE_S = 1.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("recording", type=Path)
+    parser.add_argument("request", type=json.loads)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make the answer, send it, and exit with 0 whatever it was."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        os.nice(NICE)
+    with _asker() as send:
+        try:
+            answer = answer_to(arguments.recording, arguments.request)
+        except (LayerscopeError, OSError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            answer = {"error": reason}
+        send(json.dumps(answer).encode())
+    return 0
+
+
+def answer_to(recording: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """The answer to `request` about all that the raw files of `recording` hold by now."""
+    from layerscope.analyse.aggregates import aggregates
+    from layerscope.recording.reader import Reader
+
+    since_ns, until_ns = int(request["since_ns"]), request.get("until_ns")
+    with as_it_is_now(recording) as run:
+        if request["what"] == "stats":
+            with Reader(run) as reader:
+                return aggregates(reader, since_ns, int(request["until_ns"]), int(request["pid"]))
+        write_trace(run, Path(request["file"]), since_ns, until_ns)
+        return {"file": request["file"]}
+
+
+@contextlib.contextmanager
+def as_it_is_now(recording: Path) -> Iterator[Run]:
+    """The recording, with tables of its own made of what it holds at this moment while it still grows."""
+    from layerscope.ingest.open import convert_into, open_run
+    from layerscope.recording.run import Run
+
+    run = Run.open(recording)
+    if run.info.state != "running":
+        yield open_run(recording)
+        return
+    folder = Path(tempfile.mkdtemp(prefix="snapshot-", dir=run.raw))
+    try:
+        convert_into(run.raw, folder, {})
+        run.tables_path = folder
+        yield run
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_trace(run: Run, file: Path, since_ns: int, until_ns: int | None) -> None:
+    """Write what started in [since_ns, until_ns) as a Chrome trace to `file`, complete by rename."""
+    from layerscope.show.exports.trace import write
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    try:
+        write(run, temporary, since_ns, until_ns)
+        os.replace(temporary, file)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _asker() -> Iterator[Any]:
+    """Calls what it yields with the answer; meanwhile whoever asked hears that we are at it."""
+    try:
+        connection = socket.socket(fileno=0)
+    except OSError:
+        yield lambda answer: None
+        return
+    done = threading.Event()
+
+    def still_here() -> None:
+        while not done.wait(STILL_HERE_S):
+            with contextlib.suppress(OSError):
+                connection.send(b" ", socket.MSG_NOSIGNAL)
+
+    thread = threading.Thread(target=still_here, daemon=True)
+    thread.start()
+
+    def send(answer: bytes) -> None:
+        done.set()
+        thread.join()
+        with contextlib.suppress(OSError):
+            for start in range(0, len(answer), PACKET_BYTES):
+                connection.send(answer[start : start + PACKET_BYTES], socket.MSG_NOSIGNAL)
+
+    yield send
+    done.set()

@@ -1,0 +1,194 @@
+"""What was open on the threads of a program at some moment, from its raw files: for calls that tell no thread.
+
+Used after the program, and only where the user asked for a layer that needs it: it holds every span in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from layerscope.model.layers import LAYER_OF_KIND, OPERATORS, PRIMITIVES, RANGES, SPAN_LAYERS
+from layerscope.rawfile import layout, raw_file
+from layerscope.sources.raw.decoder import Decoder
+
+_SPAN = np.dtype(
+    [
+        ("start", "<i8"),
+        ("end", "<i8"),
+        ("name", "<u4"),
+        ("args", "<u4"),
+        ("track", "<i4"),
+        ("depth", "<i4"),
+        ("kind", "u1"),
+    ]
+)
+_LAYERS = np.array(LAYER_OF_KIND, np.int8)
+_OPERATORS, _PRIMITIVES, _RANGES = (SPAN_LAYERS.index(layer) for layer in (OPERATORS, PRIMITIVES, RANGES))
+# A call must begin after what is around it even when both were rounded once more.
+MARGIN_NS = 2
+
+
+@dataclass(slots=True)
+class Around:
+    """For some calls: how many spans are open around each, the bounds of the innermost, whether one may have asked."""
+
+    depth: np.ndarray
+    from_ns: np.ndarray
+    until_ns: np.ndarray
+    in_asking: np.ndarray
+
+
+@dataclass(slots=True)
+class Thread:
+    """The spans of one thread by depth: start, end, may it ask for calls; each in the order of starts."""
+
+    track: int
+    levels: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
+
+    def around(self, start_ns: np.ndarray, end_ns: np.ndarray, error_ns: int) -> Around:
+        """What is around calls whose times are known with this error."""
+        count = len(start_ns)
+        depth, in_asking = np.zeros(count, np.int32), np.zeros(count, np.bool_)
+        from_ns, until_ns = np.zeros(count, np.int64), np.full(count, np.iinfo(np.int64).max)
+        for level, (start, end, is_asking) in enumerate(self.levels):
+            at = np.searchsorted(start, start_ns + error_ns, side="right") - 1
+            rows = np.flatnonzero((at >= 0) & (depth == level))
+            at = at[rows]
+            holds = end[at] >= end_ns[rows] - error_ns
+            rows, at = rows[holds], at[holds]
+            depth[rows] = level + 1
+            from_ns[rows], until_ns[rows] = start[at] + MARGIN_NS, end[at]
+            in_asking[rows] |= is_asking[at]
+        return Around(depth, from_ns, until_ns, in_asking)
+
+
+@dataclass(slots=True)
+class Owners:
+    """For some calls: whose they are and where they lie. `process`: a place in the list of processes, -1: not known;
+    `track`: its own number; `depth`: of the call; its times within the innermost span around it.
+    """
+
+    process: np.ndarray
+    track: np.ndarray
+    depth: np.ndarray
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+
+    @classmethod
+    def unknown(cls, start_ns: np.ndarray, end_ns: np.ndarray) -> Owners:
+        """Of calls with these times, of which nothing is known so far."""
+        count = len(start_ns)
+        process, track = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+        return cls(process, track, np.zeros(count, np.int32), start_ns, end_ns)
+
+
+@dataclass(slots=True)
+class RecordedProcess:
+    """One raw file, read to its end. `spans`: columns of all spans in it, in ns of the run."""
+
+    path: Path
+    decoder: Decoder
+    spans: np.ndarray
+
+    @property
+    def is_windowed(self) -> bool:
+        """Whether only windows of it were recorded."""
+        return bool(len(self.decoder.window_marks()[0]))
+
+    def was_recorded(self, at_ns: np.ndarray) -> np.ndarray:
+        """Which of these moments lie in what was recorded of it."""
+        _, marks = self.decoder.window_marks()
+        if not len(marks):
+            return np.ones(len(at_ns), np.bool_)
+        marks = marks[np.argsort(marks["start"], kind="stable")]
+        at = np.searchsorted(marks["start"].astype(np.int64), at_ns, side="right") - 1
+        inside: np.ndarray = (at >= 0) & (marks["module"][at] == layout.MARK_OPENED)
+        return inside
+
+    @property
+    def has_operators(self) -> bool:
+        """Whether it ran an operator."""
+        return bool((_LAYERS[self.spans["kind"]] == _OPERATORS).any())
+
+    @property
+    def has_primitives(self) -> bool:
+        """Whether the program's libraries told of primitives by themselves."""
+        return bool((_LAYERS[self.spans["kind"]] == _PRIMITIVES).any())
+
+    @property
+    def has_problems_of_primitives(self) -> bool:
+        """Whether they told more of one than its kind."""
+        return bool(self.spans["args"][_LAYERS[self.spans["kind"]] == _PRIMITIVES].any())
+
+    def threads(self) -> list[Thread]:
+        """The threads that ran an operator; of a program without operators, those that were in a range."""
+        spans = self.spans
+        is_asking = _LAYERS[spans["kind"]] == (_OPERATORS if self.has_operators else _RANGES)
+        threads = []
+        for track in np.unique(spans["track"][is_asking]).tolist():
+            mine = np.flatnonzero(spans["track"] == track)
+            thread = Thread(track)
+            for level in range(int(spans["depth"][mine].max()) + 1):
+                rows = mine[spans["depth"][mine] == level]
+                rows = rows[np.argsort(spans["start"][rows], kind="stable")]
+                thread.levels.append((spans["start"][rows], spans["end"][rows], is_asking[rows]))
+            threads.append(thread)
+        return threads
+
+    @property
+    def new_track(self) -> int:
+        """A number that no thread of the process has."""
+        return max(self.decoder.tracks, default=0) + 1
+
+
+def read_processes(raw: Path, most_spans: int) -> list[RecordedProcess] | None:
+    """All processes below `raw`; None where they have more spans than `most_spans`."""
+    processes = []
+    for path in raw_file.spools(raw):
+        decoder, parts = Decoder(), []
+        for chunk in raw_file.SpoolReader(path).chunks():
+            decoder.add(chunk)
+            if chunk.kind == raw_file.POLL:
+                parts += [_compact(rows) for _, rows in decoder.batches()]
+                if decoder.records > most_spans:
+                    return None
+        parts += [_compact(rows) for _, rows in decoder.batches(last=True)]
+        most_spans -= decoder.records
+        processes.append(RecordedProcess(path, decoder, np.concatenate([np.zeros(0, _SPAN), *parts])))
+    return processes
+
+
+def _compact(rows: np.ndarray) -> np.ndarray:
+    spans = np.zeros(len(rows), _SPAN)
+    for name in _SPAN.names or ():
+        spans[name] = rows[name]
+    return spans
+
+
+def owners(
+    processes: list[RecordedProcess], start_ns: np.ndarray, end_ns: np.ndarray, is_timed: np.ndarray, error_ns: int
+) -> Owners:
+    """The one thread that had an operator open around each call, or a range where the process ran no operator; where
+    there are none or several, nobody knows.
+
+    The times of the calls are known with this error; those that are not `is_timed` are not looked at.
+    """
+    count = len(start_ns)
+    found = Owners.unknown(start_ns, end_ns)
+    candidates = np.zeros(count, np.int32)
+    from_ns, until_ns = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for number, process in enumerate(processes):
+        for thread in process.threads():
+            around = thread.around(start_ns, end_ns, error_ns)
+            mine = np.flatnonzero(around.in_asking & is_timed)
+            candidates[mine] += 1
+            found.process[mine], found.track[mine], found.depth[mine] = number, thread.track, around.depth[mine]
+            from_ns[mine], until_ns[mine] = around.from_ns[mine], around.until_ns[mine]
+    is_known = candidates == 1
+    found.process[~is_known] = -1
+    found.start_ns = np.where(is_known, np.clip(start_ns, from_ns, until_ns), start_ns)
+    found.end_ns = np.where(is_known, np.clip(end_ns, found.start_ns, until_ns), end_ns)
+    return found

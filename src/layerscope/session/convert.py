@@ -1,0 +1,138 @@
+"""Convert the raw files of a recording into tables while they grow (internal).
+
+Started beside the program. On standard input the session says that the recording is complete; where it was killed,
+standard input closes when the drainer has ended. Prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from layerscope.host.cgroup import Cgroup
+    from layerscope.ingest.conversion import RunConversion
+
+POLL_S = 0.5
+# The program and the drainer come first: beside busy cores the conversion waits, and catches up when they are free. But
+# when so much of what the recording may take is still to be read, records are lost in any case: then it takes more.
+NICE, NICE_BEHIND = 10, 5
+BEHIND_SHARE = 0.4
+# After so many records of each process it is asked again how much is left.
+AT_ONCE_RECORDS = 1_000_000
+# A pod of this size has no room for a conversion beside the program: it comes after the end.
+SMALL_BYTES = 1 << 30
+SMALL_CPUS = 1.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("raw", type=Path)
+    parser.add_argument("tables", type=Path)
+    parser.add_argument("run_id")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Convert until the recording is complete, then finish."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    from layerscope.ingest.open import growing
+
+    with growing(arguments.raw):
+        conversion = convert_while_growing(arguments.raw, arguments.tables, arguments.run_id)
+    decoders = [process.decoder for process in conversion.processes.values()]
+    answer = {
+        "cpu_ns": time.process_time_ns(),
+        "rows": conversion.rows,
+        "tables": str(conversion.tables),
+        "records": sum(decoder.records for decoder in decoders),
+        "dropped": sum(loss.lost for decoder in decoders for loss in decoder.losses),
+        "agent_cpu_ns": sum(decoder.final.get("agent_cpu_ns", 0) for decoder in decoders),
+        "backward": sum(process.backward for process in conversion.processes.values()),
+        "thinned": conversion.parts.most_weight,
+        "sampled": conversion.stacks.counts(),
+    }
+    with contextlib.suppress(OSError):  # nobody reads it when the session was killed
+        os.write(1, json.dumps(answer).encode())
+    return 0
+
+
+def convert_while_growing(raw: Path, tables: Path, run_id: str) -> RunConversion:
+    """The finished conversion of `raw`: in `tables`, or in the cache when the disk there is full."""
+    # Imported here: the verb's file must load fast for `layerscope --help`.
+    from layerscope.host import cgroup
+    from layerscope.ingest.conversion import RunConversion
+    from layerscope.ingest.open import cached_tables, convert_into, mark_complete, remove_tables
+    from layerscope.model import cache
+    from layerscope.rawfile import raw_file
+    from layerscope.rawfile.json_files import read_options
+
+    limits = cgroup.facts()
+    session = None
+    conversion = RunConversion(raw, tables, memory_bytes=limits.memory_most_bytes)
+    try:
+        if not is_small(limits) and not read_options(raw).get(raw_file.LATE):
+            _follow(conversion)
+        session = _end_of_session(raw)
+        conversion.finish(session, keeps_within_size=True)
+        mark_complete(tables, raw, conversion.rows)
+        return conversion
+    except OSError:
+        remove_tables(tables)
+    session = _end_of_session(raw) if session is None else session
+    folder = next(iter(cached_tables(run_id)))
+    cache.make(folder)
+    cache.remember(folder, tables)
+    remade: RunConversion = convert_into(raw, folder, session)
+    return remade
+
+
+def _end_of_session(raw: Path) -> dict[str, Any]:
+    """Wait for the end of the recording; what the session left, or that it was killed."""
+    from layerscope.ingest.open import unfinished
+    from layerscope.rawfile.json_files import read_session
+
+    has_said_so = os.read(sys.stdin.fileno(), 1)
+    session = read_session(raw)
+    return session if session or has_said_so else {"problems": [unfinished()]}
+
+
+def is_small(limits: Cgroup) -> bool:
+    """Whether what the program and we may use together is too little for a conversion beside it."""
+    has_little_memory = limits.memory_most_bytes is not None and limits.memory_most_bytes < SMALL_BYTES
+    return has_little_memory or (limits.cpus is not None and limits.cpus < SMALL_CPUS)
+
+
+def _follow(conversion: RunConversion) -> None:
+    """Convert what comes until standard input closes, as a guest while that is enough."""
+    with (
+        ThreadPoolExecutor(1, initializer=_step_back, initargs=(NICE,)) as guest,
+        ThreadPoolExecutor(1, initializer=_step_back, initargs=(NICE_BEHIND,)) as less_so,
+    ):
+        has_more = False
+        while not select.select([sys.stdin], [], [], 0 if has_more else POLL_S)[0]:
+            worker = less_so if conversion.backlog_share() > BEHIND_SHARE else guest
+            has_more = worker.submit(_go_on, conversion).result()
+
+
+def _go_on(conversion: RunConversion) -> bool:
+    """Convert some of what is there; whether there was more."""
+    read = conversion.advance(AT_ONCE_RECORDS)
+    conversion.keep_within_size()
+    return read >= AT_ONCE_RECORDS
+
+
+def _step_back(nice: int) -> None:
+    """Of all threads of this process only the calling one gets less, and interrupts nobody who wakes up (on Linux)."""
+    with contextlib.suppress(OSError):
+        os.nice(nice)
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

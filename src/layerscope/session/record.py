@@ -1,0 +1,170 @@
+"""Stand beside a program that runs already and record it to its end (internal).
+
+Started by `layerscope.profiler` inside the program. Leaves it at once: no child of the program, not in its
+session, with nothing of it open. Prints one line of JSON when it is ready, then nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from layerscope.capture.recorder import Recorder
+    from layerscope.recording.run import Run
+    from layerscope.session.session import Ended
+
+WATCH_MS = 1000
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("about", type=json.loads, help="JSON: pid, and the recording's folder and stem")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Record until the program has ended."""
+    about = arguments.about
+    if os.getppid() != about["pid"]:
+        return 0  # it has ended before we began
+    pidfd = os.pidfd_open(about["pid"])
+    if os.fork():
+        os._exit(0)
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    Beside(about, pidfd).run()
+    return 0
+
+
+class Beside:
+    """The recording of one program that is not our child."""
+
+    def __init__(self, about: dict[str, Any], pidfd: int) -> None:
+        self.pid: int = about["pid"]
+        self._about = about
+        self._pidfd = pidfd
+        self._usage: dict[str, int] = {}
+        self._most_rss_bytes = 0
+
+    def run(self) -> None:
+        """From the line that says we are ready to the complete recording."""
+        from layerscope.capture.recorder import Recorder, surviving
+        from layerscope.cli import run as recording_verb
+        from layerscope.model.errors import LayerscopeError
+        from layerscope.session.converter import start_converter, why_not_converted
+        from layerscope.session.requests import Requests
+        from layerscope.session.spooling import divert
+
+        command = _words(self.pid, "cmdline")
+        try:
+            recording = self._create(command)
+        except LayerscopeError as error:
+            _say({"problem": str(error)})
+            return
+        divert(recording, None)
+        recorder = Recorder(recording.raw)
+        requests = Requests(recording, recorder)
+        settings = recorder.listen()
+        if settings is None:
+            recording_verb.discard(recording)
+            problem = recorder.problems[0]
+            _say({"problem": f"{problem.what}: {problem.remedy}"})
+            return
+        _raise_descriptor_limit()
+        converter = start_converter(recording, recorder)
+        recorder.link.start()
+        start_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        recorder.begin(self.pid, start_ns)
+        _say({"path": str(recording.path), "settings": settings})
+        os.chdir("/")  # whoever wants to unmount where the program was started must be able to
+        self._wait(recorder)
+        recorder.end(time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+        recorder.finish_probes()
+        with surviving(recorder.problems):
+            recording_verb.finish(recording, recorder, self._ended(recorder), converter, command)
+        with surviving(recorder.problems):
+            recording_verb.summarise(recording, True, why_not_converted(recorder.problems))
+        with surviving(recorder.problems):
+            requests.finish()
+
+    def _create(self, command: list[str]) -> Run:
+        """The recording, named after what the program asked for or after the program."""
+        from layerscope.cli import run as recording_verb
+        from layerscope.model.errors import LayerscopeError
+        from layerscope.model.secrets import kept_environment, mask
+        from layerscope.recording.run import free_name
+        from layerscope.session.command import program_name
+
+        stem = self._about["stem"] or Path(program_name(command)).name.removesuffix(".py") or "program"
+        try:
+            path = free_name(Path(self._about["folder"]), stem)
+            recording = recording_verb.create(str(path), command, quiet=True)
+        except (LayerscopeError, OSError):
+            recording = recording_verb.create(None, [stem], quiet=True)
+        variables = (word.partition("=") for word in _words(self.pid, "environ"))
+        recording.info.command = mask([word.encode("utf-8", "replace").decode() for word in command])
+        recording.info.environment = kept_environment({name: value for name, _, value in variables})
+        recording.save()
+        return recording
+
+    def _wait(self, recorder: Recorder) -> None:
+        """Until the program has ended."""
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        while not poll.poll(WATCH_MS):
+            self._look()
+            recorder.watch()
+        self._look()
+
+    def _look(self) -> None:
+        """What the program has used so far; a zombie still tells."""
+        from layerscope.capture import counters
+
+        self._usage |= {name: value for _, name, value, _ in counters.read(counters.sample(self.pid))}
+        self._most_rss_bytes = max(self._most_rss_bytes, self._usage.get("rss_bytes", 0))
+
+    def _ended(self, recorder: Recorder) -> Ended:
+        from layerscope.session.session import Ended
+
+        used = self._usage.get
+        return Ended(
+            None, recorder.end_ns - recorder.start_ns, used("user_ns", 0), used("system_ns", 0),
+            self._most_rss_bytes, used("faults_minor", 0), used("faults_major", 0),
+        )  # fmt: skip
+
+
+def _say(answer: dict[str, Any]) -> None:
+    """The one line to whoever started us; standard output leads nowhere afterwards."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nowhere, number)
+    os.close(nowhere)
+
+
+def _words(pid: int, what: str) -> list[str]:
+    """The command line (`cmdline`) or the environment (`environ`) of a process."""
+    try:
+        data = Path(f"/proc/{pid}/{what}").read_bytes()
+    except OSError:
+        return ["program"] if what == "cmdline" else []
+    return [os.fsdecode(word) for word in data.rstrip(b"\0").split(b"\0")]
+
+
+def _raise_descriptor_limit() -> None:
+    """We hold a descriptor for every thread of the program."""
+    import resource
+
+    with contextlib.suppress(ValueError, OSError):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

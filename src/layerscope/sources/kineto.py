@@ -1,0 +1,277 @@
+"""Chrome JSON as torch.profiler writes it: operators and ranges of one trace as columns on the run's clock.
+
+Read for the windows that `inside/pytorch_windows.py` leaves, and no further: rows of the CPU's operators and ranges,
+names of threads, and the arrows from forward to backward. Kineto's clock is CLOCK_REALTIME in microseconds since
+`baseTimeNanoseconds`, with three decimals.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from layerscope.model.clocks import Conversion, Identity
+from layerscope.model.errors import ReadError
+from layerscope.model.layers import KINDS
+from layerscope.model.stored_json import decoded
+
+FUNCTION, BACKWARD, RANGE = (KINDS.index(kind) for kind in ("function", "backward", "range"))
+OPTIMIZER, LOADER = KINDS.index("optimizer"), KINDS.index("loader")
+# Kineto calls dtypes as C++ does.
+DTYPES = {
+    "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16", "bool": "bool",
+    "signed char": "int8", "short": "int16", "int": "int32", "long": "int64", "long int": "int64",
+    "unsigned char": "uint8", "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
+}  # fmt: skip
+OPERATOR, ANNOTATION, ARROW = "cpu_op", "user_annotation", "fwdbwd"
+# What the autograd engine opens around a backward function, whose name follows.
+ENGINE = "autograd::engine::evaluate_function: "
+# Names are written as they are, with quotes and all; this is what stands before and after those of spans.
+_NAME = re.compile(rb'("cat": "(?:cpu_op|user_annotation)",\s*"name": ")(.*?)(",\s*"pid": \S+\s*"tid":)', re.DOTALL)
+_WITHIN = re.compile(rb'["\\\x00-\x1f]')
+
+
+@dataclass(frozen=True, slots=True)
+class KinetoTrace:
+    """The spans of one trace by thread, then start; of two that start together the longer one comes first.
+
+    `start_ns`, `end_ns`: on the run's clock. `name`: index into `names`. `kind`: index into `model.layers.KINDS`.
+    `depth`: how many spans were open on the thread when it started. `seq`: autograd sequence number, -1: none.
+    `forward_thread`: the thread of the forward operator as RecordFunction numbers threads, 0: not told.
+    `shapes`: index into `shape_texts`, JSON with shapes and dtypes of the inputs as layer `operators` has it (null: no
+    tensor); -1: not told.
+    `tid`: the system's number of the thread. `unfinished`: open when the trace ended, which is its end here.
+    `thread_names` and `framework_threads`: by tid, its name and RecordFunction's number, as far as they are told.
+    """
+
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+    name: np.ndarray
+    kind: np.ndarray
+    depth: np.ndarray
+    seq: np.ndarray
+    forward_thread: np.ndarray
+    shapes: np.ndarray
+    tid: np.ndarray
+    unfinished: np.ndarray
+    names: list[str]
+    shape_texts: list[str]
+    thread_names: dict[int, str]
+    framework_threads: dict[int, int]
+
+
+class _Arguments(msgspec.Struct, gc=False):
+    sequence: int | None = msgspec.field(default=None, name="Sequence number")
+    forward_thread: int = msgspec.field(default=0, name="Fwd thread id")
+    record_function: int | None = msgspec.field(default=None, name="Record function id")
+    shapes: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"[]"), name="Input type")
+    finished: bool = True
+    name: str | int = ""
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: str = ""
+    # A double has no room for the nanoseconds of a number of microseconds that began months ago.
+    ts: Decimal = Decimal(0)
+    dur: Decimal = Decimal(0)
+    cat: str = ""
+    name: str = ""
+    tid: int | str = 0
+    id: int | str = 0
+    args: _Arguments | None = None
+
+
+class _File(msgspec.Struct, gc=False):
+    events: list[_Event] = msgspec.field(name="traceEvents")
+    base_ns: int = msgspec.field(default=0, name="baseTimeNanoseconds")
+
+
+def read(path: Path, clock: Conversion | None = None) -> KinetoTrace:
+    """The trace at `path`. `clock` takes CLOCK_REALTIME to the run's; without it the times stay what they are."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ReadError(f"{path} cannot be read ({error.strerror}); the other windows are kept") from error
+    try:
+        file = _decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ReadError(f"{path} is damaged ({error}); the other windows are kept: record again") from error
+    return _columns(file, clock or Identity())
+
+
+def _decode(content: bytes) -> _File:
+    decoder = msgspec.json.Decoder(_File, strict=True)
+    try:
+        return decoder.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return decoder.decode(_NAME.sub(_escaped, content).decode("utf-8", "replace").encode())
+
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    """A name as JSON wants it."""
+    before, name, after = found.groups()
+    return before + _WITHIN.sub(lambda one: b"\\u%04x" % one[0][0], name) + after
+
+
+def _columns(file: _File, clock: Conversion) -> KinetoTrace:
+    """The spans of a decoded trace."""
+    rows = [event for event in file.events if event.ph == "X" and event.cat in (OPERATOR, ANNOTATION)]
+    start, end = _times_ns(rows, file.base_ns)
+    latest = max([int(end.max(initial=0)), *_moments_ns(file.events, "Record Window End", file.base_ns)])
+    unfinished = _unfinished(rows)
+    end[unfinished] = latest
+    tid = np.array([_number(event.tid) for event in rows], np.int64)
+    order = np.lexsort((-end, start, tid))
+    rows = [rows[at] for at in order.tolist()]
+    start, end, tid, unfinished = start[order], end[order], tid[order], unfinished[order]
+    names: dict[str, int] = {}
+    shape_codes: dict[tuple[bytes, bytes], int] = {}
+    arguments = [event.args or _Arguments() for event in rows]
+    name = np.array([names.setdefault(event.name, len(names)) for event in rows], np.int32)
+    shapes = [
+        shape_codes.setdefault((bytes(args.shapes), bytes(args.types)), len(shape_codes)) if bytes(args.shapes) else -1
+        for args in arguments
+    ]
+    seq = np.array([-1 if args.sequence is None else args.sequence for args in arguments], np.int64)
+    forward_thread = np.array([args.forward_thread for args in arguments], np.int64)
+    is_range = np.array([event.cat == ANNOTATION for event in rows], np.bool_)
+    return KinetoTrace(
+        start_ns=clock.to_run(start),
+        end_ns=clock.to_run(end),
+        name=name,
+        kind=_kinds(name, list(names), is_range, forward_thread, tid),
+        depth=depths(tid, start, end),
+        seq=np.where((seq < 0) | (seq > np.iinfo(np.int32).max), -1, seq).astype(np.int32),
+        forward_thread=forward_thread,
+        shapes=np.array(shapes, np.int32),
+        tid=tid,
+        unfinished=unfinished,
+        names=list(names),
+        shape_texts=[_shape_text(*pair) for pair in shape_codes],
+        thread_names=_thread_names(file.events),
+        framework_threads=_framework_threads(file.events, tid, start, forward_thread, file.base_ns),
+    )
+
+
+def _times_ns(rows: list[_Event], base_ns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Start and end in whole ns of CLOCK_REALTIME."""
+    start = np.array([_ns(event.ts) for event in rows], np.int64) + base_ns
+    duration = np.array([_ns(event.dur) for event in rows], np.int64)
+    return start, start + np.maximum(duration, 0)
+
+
+def _ns(microseconds: Decimal) -> int:
+    return round(microseconds * 1000)
+
+
+def _moments_ns(events: list[_Event], name: str, base_ns: int) -> list[int]:
+    return [_ns(event.ts) + base_ns for event in events if event.name == name and event.ph == "i"]
+
+
+def _unfinished(rows: list[_Event]) -> np.ndarray:
+    """Spans that did not end. Newer builds say so; older ones give them no duration and no number, as no other has;
+    before that (PyTorch 2.1, which tells microseconds) they are spans without a duration like any other.
+    """
+    arguments = [event.args or _Arguments() for event in rows]
+    told = any(args.record_function is not None for args in arguments)
+    return np.array(
+        [
+            not args.finished or (told and not event.dur and args.record_function is None)
+            for event, args in zip(rows, arguments, strict=True)
+        ],
+        np.bool_,
+    )
+
+
+def _shape_text(shapes: bytes, types: bytes) -> str:
+    """Both lists as JSON, with the names that torch gives its dtypes in Python."""
+    try:
+        sizes, kinds = decoded(shapes, list[Any]), decoded(types, list[str])
+    except ValueError:
+        return json.dumps({"shapes": None})
+    kinds += [""] * (len(sizes) - len(kinds))
+    of_tensors = [size if kind in DTYPES else None for size, kind in zip(sizes, kinds, strict=False)]
+    return json.dumps({"shapes": of_tensors, "dtypes": [DTYPES.get(kind, kind or None) for kind in kinds]})
+
+
+def _kinds(
+    name: np.ndarray, names: list[str], is_range: np.ndarray, forward_thread: np.ndarray, tid: np.ndarray
+) -> np.ndarray:
+    """What each span is. Kineto keeps no scope: a backward function has a forward thread, or is the first in the
+    engine's span of the same name.
+    """
+    own = np.array([_kind_of(text) for text in names], np.uint8)[name]
+    kind = np.where(is_range | (own == BACKWARD), own, FUNCTION).astype(np.uint8)
+    kind[~is_range & (forward_thread > 0)] = BACKWARD
+    codes = {text: code for code, text in enumerate(names)}
+    inner = np.array([codes.get(text.removeprefix(ENGINE), -1) if text.startswith(ENGINE) else -1 for text in names])
+    if len(name) > 1:
+        kind[1:][(inner[name[:-1]] == name[1:]) & (tid[:-1] == tid[1:])] = BACKWARD
+    return kind
+
+
+def _kind_of(text: str) -> int:
+    """By a name that torch itself gives, as the agent tells it (native/agent/names.c)."""
+    if text.startswith(ENGINE):
+        return BACKWARD
+    if text.startswith(("Optimizer.step#", "Optimizer.zero_grad#")):
+        return OPTIMIZER
+    if text.startswith("enumerate(") and ")#" in text and ".__next__" in text:
+        return LOADER
+    return RANGE
+
+
+def depths(tid: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """How many spans of the thread come before each one and have not ended; in the order of a `KinetoTrace`."""
+    depth = np.zeros(len(tid), np.int32)
+    bounds = [0, *(np.flatnonzero(tid[1:] != tid[:-1]) + 1).tolist(), len(tid)]
+    for first, last in pairwise(bounds):
+        starts, ends = start[first:last], end[first:last]
+        ended = np.searchsorted(np.sort(ends), starts, side="right")
+        # Spans without a duration, which end where they start, count there even if they come behind.
+        empty = np.append(0, np.cumsum(starts == ends))
+        behind = empty[np.searchsorted(starts, starts, side="right")] - empty[:-1]
+        depth[first:last] = np.arange(last - first) - ended + behind
+    return depth
+
+
+def _number(tid: int | str) -> int:
+    return tid if isinstance(tid, int) else -1
+
+
+def _thread_names(events: list[_Event]) -> dict[int, str]:
+    """By tid. Kineto puts the number before the name of the thread: "thread 17 (python)"."""
+    found = {}
+    for event in events:
+        if event.ph == "M" and event.name == "thread_name" and event.args and isinstance(event.tid, int):
+            text = str(event.args.name)
+            within = re.fullmatch(r"thread -?\d+ \((.*)\)", text)
+            found[event.tid] = within[1] if within else text
+    return found
+
+
+def _framework_threads(
+    events: list[_Event], tid: np.ndarray, start: np.ndarray, forward_thread: np.ndarray, base_ns: int
+) -> dict[int, int]:
+    """RecordFunction's numbers of threads by tid: an arrow comes from the thread that its backward function names."""
+    comes_from = {event.id: _number(event.tid) for event in events if event.cat == ARROW and event.ph == "s"}
+    ends: dict[tuple[int, int], Any] = {
+        (_number(event.tid), _ns(event.ts) + base_ns): event.id
+        for event in events if event.cat == ARROW and event.ph == "f"
+    }  # fmt: skip
+    found: dict[int, int] = {}
+    rows = np.flatnonzero(forward_thread > 0)
+    for at in rows.tolist():
+        arrow = ends.get((int(tid[at]), int(start[at])))
+        if arrow in comes_from:
+            found.setdefault(comes_from[arrow], int(forward_thread[at]))
+    return found

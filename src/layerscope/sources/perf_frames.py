@@ -1,0 +1,296 @@
+"""Chains of addresses as stacks of frames: where each address of `perf.data` lies, and what is there.
+
+Only distinct stacks are looked at. An address is that of an instruction: of all but the innermost frame of each side
+(user, kernel) the one that returns is called, so one less lies within the call.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from layerscope.host import libraries
+from layerscope.model import cache
+from layerscope.rawfile import jit_maps
+from layerscope.sources import perf_file
+from layerscope.sources import perf_records as rec
+from layerscope.sources.perf_threads import ANONYMOUS, Mapping, Object, Space, Threads, builds_of
+from layerscope.sources.stack_tree import JIT, KERNEL, UNKNOWN, Frames, StackTree, unnamed
+
+if TYPE_CHECKING:
+    from layerscope.symbols import Symbols
+
+_KERNEL_OBJECTS = ("[kernel", "[guest.kernel")
+# Instead of the number of a file.
+_IN_NO_FILE, _NOWHERE = -1, -2
+_PT_LOAD, _PF_X = 1, 1
+
+
+@dataclass(slots=True)
+class Stacks:
+    """Frames and stacks of a file, as `Imported.stacks` has them; `of_sample` is the one of each sample (-1: none)."""
+
+    frames: dict[str, list[Any]]
+    stacks: dict[str, np.ndarray]
+    of_sample: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class _Addresses:
+    """The addresses of distinct stacks one behind the other, innermost first: which stack, which space, whose side."""
+
+    stack: np.ndarray
+    space: np.ndarray
+    address: np.ndarray
+    is_kernel: np.ndarray
+
+
+def stacks(
+    file: perf_file.PerfFile, decoded: rec.Decoded, threads: Threads, space: np.ndarray, zero_s: float
+) -> Stacks:
+    """The stacks of all samples; `space` is whose mappings each had, as `Threads.spaces_of` gives it. `zero_s`: what
+    CLOCK_REALTIME said at zero of the file's clock, or earlier."""
+    samples = decoded.samples
+    tails, tail = np.unique(samples.tail, return_inverse=True)
+    first = np.unique(space.astype(np.int64) << 32 | samples.chain, return_inverse=True)
+    second = np.unique(tail << 3 | samples.tail_mode, return_inverse=True)
+    pairs, of_sample = np.unique(first[1].astype(np.int64) << 32 | second[1], return_inverse=True)
+    owner, ending = first[0][pairs >> 32], second[0][pairs & 0xFFFFFFFF]
+    found = _addresses(
+        decoded.chains, owner & 0xFFFFFFFF, owner >> 32, tails[ending >> 3].astype(np.uint64), ending & 7
+    )
+    named = _Named(file, threads, zero_s)
+    numbers = named.numbers(found)
+    tree = StackTree()
+    # From the outside in, and no two frames of the kernel behind each other that nobody knows.
+    numbers, stack = numbers[::-1], found.stack[::-1]
+    is_again = np.zeros(len(numbers), np.bool_)
+    is_again[1:] = (numbers[1:] == named.kernel) & (numbers[:-1] == named.kernel) & (stack[1:] == stack[:-1])
+    numbers, stack = numbers[~is_again], stack[~is_again]
+    length = np.bincount(stack, minlength=len(pairs))
+    begin = np.zeros(len(pairs), np.int64)
+    begin[::-1] = np.append(0, np.cumsum(length[::-1])[:-1]) if len(pairs) else begin
+    of_stack = tree.add(numbers, begin, length)
+    return Stacks(named.frames.columns, tree.columns(), of_stack[of_sample] if len(pairs) else np.zeros(0, np.int64))
+
+
+def _addresses(
+    chains: list[bytes], chain: np.ndarray, space: np.ndarray, tail: np.ndarray, tail_mode: np.ndarray
+) -> _Addresses:
+    """The addresses of stacks, each a chain and what is added to it."""
+    marks = {rec.MODE_KERNEL: rec.CONTEXT_KERNEL, rec.MODE_USER: rec.CONTEXT_USER}
+    pieces = [
+        chains[number] + struct.pack("<QQ", marks.get(mode, rec.CONTEXT_USER), added) if added else chains[number]
+        for number, mode, added in zip(chain.tolist(), tail_mode.tolist(), tail.tolist(), strict=True)
+    ]
+    words = np.frombuffer(b"".join(pieces), "<u8")
+    stack = np.repeat(np.arange(len(pieces)), [len(piece) // 8 for piece in pieces])
+    is_mark = words >= rec.CONTEXTS
+    place = np.arange(len(words))
+    mark = np.maximum.accumulate(np.where(is_mark, place, -1)) if len(words) else place
+    # A chain without marks is the user's.
+    side = np.where((mark >= 0) & (stack[mark] == stack), words[mark], rec.CONTEXT_USER)
+    known = (side == rec.CONTEXT_KERNEL) | (side == rec.CONTEXT_USER)
+    is_first = np.ones(len(words), np.bool_)
+    is_first[1:] = is_mark[:-1] | (stack[1:] != stack[:-1])
+    chosen = np.flatnonzero(~is_mark & known & (words != 0))
+    address = words[chosen] - (~is_first[chosen]).astype(np.uint64)
+    return _Addresses(stack[chosen], space[stack[chosen]], address, side[chosen] == rec.CONTEXT_KERNEL)
+
+
+# -- where addresses lie ---------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Named:
+    """The frames of the addresses in a file."""
+
+    file: perf_file.PerfFile
+    threads: Threads
+    zero_s: float
+    frames: Frames = field(default_factory=Frames)
+    kernel: int = 0
+    _is_here: bool = False
+    _symbols: Symbols | None = None
+
+    def __post_init__(self) -> None:
+        self.kernel = self.frames.add("kernel", KERNEL)
+        host = self.file.text(perf_file.HOSTNAME)
+        self._is_here = host in ("", os.uname().nodename)
+
+    def numbers(self, found: _Addresses) -> np.ndarray:
+        """The frame of each address."""
+        numbers = np.zeros(len(found.address), np.int64)
+        mine = np.flatnonzero(found.is_kernel)
+        numbers[mine] = self._kernel(found.address[mine])
+        user = np.flatnonzero(~found.is_kernel)
+        objects: dict[Object, int] = {}
+        object_, offset = np.full(len(numbers), -1, np.int64), np.zeros(len(numbers), np.uint64)
+        for space, mine_ in rec.groups(found.space[user]):
+            rows = user[mine_]
+            mappings = self.threads.spaces[space].mappings
+            object_[rows], offset[rows] = _placed(mappings, found.address[rows], objects)
+            rows = rows[object_[rows] < 0]
+            numbers[rows] = self._jit(self.threads.spaces[space], found.address[rows], object_[rows] == _IN_NO_FILE)
+        placed = user[object_[user] >= 0]
+        by_number = list(objects)
+        for number, chosen in rec.groups(object_[placed]):
+            numbers[placed[chosen]] = self._native(by_number[number], offset[placed[chosen]])
+        return numbers
+
+    def _native(self, object_: Object, offset: np.ndarray) -> np.ndarray:
+        """Frames of a file with code at these places in it."""
+        offsets, row = np.unique(offset, return_inverse=True)
+        path = _here(object_)
+        address = _as_symbols_count(path, offsets) if path else offsets
+        texts, lines = [""] * len(offsets), [-1] * len(offsets)
+        files: list[str | None] = [None] * len(offsets)
+        if path:
+            told = self.symbols.native(path, bytes.fromhex(object_.build_id), address)
+            texts, files, lines = list(told.name), list(told.file), told.line.tolist()
+        numbers = [
+            self.frames.add(
+                "native", text or unnamed(object_.path), file=source, line=line if line >= 0 else None,
+                object=object_.path, build_id=object_.build_id or None, address=place,
+            )
+            for text, source, line, place in zip(texts, files, lines, _signed(address), strict=True)
+        ]  # fmt: skip
+        return np.array(numbers, np.int64)[row]
+
+    def _jit(self, space: Space, address: np.ndarray, is_mapped: np.ndarray) -> np.ndarray:
+        """Frames of code that lies in no file; what made it may have told its names in perf-PID.map.
+
+        What is not even mapped is no code: what a function without a frame pointer had in its place.
+        """
+        addresses, first, row = np.unique(address, return_index=True, return_inverse=True)
+        texts = [""] * len(addresses)
+        if self._is_here and len(addresses):
+            began_s = self.zero_s + self.threads.processes[space.process].start_ns / 1e9
+            with tempfile.TemporaryDirectory() as folder:
+                names = jit_maps.take_one(space.pid, Path(folder), began_s)
+                texts = list(self.symbols.jit(names, addresses).name)
+        numbers = [
+            self.frames.add("native", text or JIT, object=JIT, address=place)
+            if text or is_code
+            else self.frames.add("native", UNKNOWN)
+            for text, place, is_code in zip(texts, _signed(addresses), is_mapped[first].tolist(), strict=True)
+        ]
+        return np.array(numbers, np.int64)[row] if len(row) else np.zeros(0, np.int64)
+
+    def _kernel(self, address: np.ndarray) -> np.ndarray:
+        """Frames of the kernel; one for all of it where its functions are not known."""
+        addresses, row = np.unique(address, return_inverse=True)
+        texts = [""] * len(addresses)
+        moved = self._kernel_moved() if len(addresses) else None
+        if moved is not None:
+            own, shift = moved
+            # A kernel that was started again has its modules elsewhere, each by another way.
+            known = np.flatnonzero((shift == 0) | (addresses >= own.start) & (addresses < own.end))
+            found = self.symbols.kernel(addresses[known] + np.uint64(shift & (1 << 64) - 1)).name
+            for place, text in zip(known.tolist(), found, strict=True):
+                texts[place] = text
+        numbers = [self.frames.add("kernel", text, object=KERNEL) if text else self.kernel for text in texts]
+        return np.array(numbers, np.int64)[row] if len(row) else np.zeros(0, np.int64)
+
+    def _kernel_moved(self) -> tuple[Mapping, int] | None:
+        """Where the kernel was when this was recorded, and how much later it lies now; None: it is another kernel, or
+        not told."""
+        own = next((one for one in self.threads.kernel if one.object.path.startswith(_KERNEL_OBJECTS)), None)
+        if own is None or not _is_this_kernel(self.file.build_ids, self.file.text(perf_file.OSRELEASE)):
+            return None
+        symbol = own.object.path.rpartition("]")[2]
+        place = _kernel_symbol(symbol) if symbol else own.offset
+        return (own, place - own.offset) if place and own.offset else None
+
+    @property
+    def symbols(self) -> Symbols:
+        """Names of code, remembered in the user's cache."""
+        if self._symbols is None:
+            from layerscope.symbols import Symbols
+
+            self._symbols = Symbols(next(iter(cache.caches(cache.SYMBOLS)), None))
+        return self._symbols
+
+
+def _signed(addresses: np.ndarray) -> list[int]:
+    signed: list[int] = addresses.astype(np.uint64).view(np.int64).tolist()
+    return signed
+
+
+def _placed(mappings: list[Mapping], address: np.ndarray, objects: dict[Object, int]) -> tuple[np.ndarray, np.ndarray]:
+    """The object that each address lies in (numbers are given in `objects`) and where in it."""
+    if not mappings:
+        return np.full(len(address), _NOWHERE, np.int64), address
+    start, end, offset = (np.array([getattr(one, name) for one in mappings], np.uint64)
+                          for name in ("start", "end", "offset"))  # fmt: skip
+    number = np.array([_IN_NO_FILE if one.object.path.startswith(ANONYMOUS) and one.object.path != "[vdso]" else
+                       objects.setdefault(one.object, len(objects)) for one in mappings], np.int64)  # fmt: skip
+    at = np.searchsorted(start, address, side="right").astype(np.int64) - 1
+    inside = (at >= 0) & (address < end[at])
+    return np.where(inside, number[at], _NOWHERE), address - start[at] + offset[at]
+
+
+def _here(object_: Object) -> str | None:
+    """Where this very file is on this machine; None: it is not, or not as it was."""
+    if object_.build_id:
+        build = object_.build_id
+        kept = Path.home() / ".debug" / ".build-id" / build[:2] / build[2:] / "elf"
+        return next((str(path) for path in (Path(object_.path), kept) if libraries.build_id(path) == build), None)
+    try:
+        about = os.stat(object_.path)
+    except (OSError, ValueError):
+        return None
+    device = os.major(about.st_dev) << 8 | os.minor(about.st_dev)
+    return object_.path if object_.inode and (about.st_ino, device) == (object_.inode, object_.device) else None
+
+
+def _as_symbols_count(path: str, offset: np.ndarray) -> np.ndarray:
+    """Places in the file `path` as addresses of its symbols, by its segments."""
+    address: np.ndarray = offset.copy()
+    try:
+        with open(path, "rb") as file:
+            head = file.read(64)
+            at, size, count = *struct.unpack_from("<Q", head, 32), *struct.unpack_from("<HH", head, 54)
+            file.seek(at)
+            table = file.read(size * count)
+        for number in range(count):
+            kind, flags, begin, virtual, _, length, _, _ = struct.unpack_from("<IIQQQQQQ", table, number * size)
+            # A page that code and data share is mapped for both: only what a segment itself has counts.
+            if kind == _PT_LOAD and flags & _PF_X:
+                inside = (offset >= begin) & (offset < begin + length)
+                address[inside] = offset[inside] - np.uint64(begin) + np.uint64(virtual)
+    except (OSError, struct.error, OverflowError):
+        pass
+    return address
+
+
+# -- the kernel ------------------------------------------------------------------------------------
+
+
+def _is_this_kernel(builds: bytes, release: str) -> bool:
+    """Whether the kernel that was recorded runs now: the same build, or where none is told the same release."""
+    try:
+        own = libraries.build_id_note(Path("/sys/kernel/notes").read_bytes())
+    except OSError:
+        own = None
+    told = next((build for path, build in builds_of(builds).items() if path.startswith(_KERNEL_OBJECTS)), None)
+    return told == own if told and own else bool(release) and release == os.uname().release
+
+
+def _kernel_symbol(name: str) -> int:
+    """The address of a symbol of the running kernel; 0 where it is hidden."""
+    try:
+        with open("/proc/kallsyms", encoding="ascii", errors="replace") as file:
+            for line in file:
+                words = line.split()
+                if words[2] == name:
+                    return int(words[0], 16)
+    except (OSError, ValueError, IndexError):
+        pass
+    return 0

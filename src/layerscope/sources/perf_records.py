@@ -1,0 +1,294 @@
+"""What the records of a `perf.data` file say: samples as columns, and each other record that matters here.
+
+Samples of one event have one order of fields (perf_event_open(2)); a few of them have a length of their own, so that a
+cursor for each sample goes over the fields, all samples at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pyarrow as pa
+
+from layerscope.sources.perf_file import ARCH, Event, PerfFile, Records
+
+# Records of the kernel (PERF_RECORD_*).
+MMAP, LOST, COMM, EXIT, THROTTLE, FORK, SAMPLE, MMAP2 = 1, 2, 3, 4, 5, 7, 9, 10
+LOST_SAMPLES, SWITCH, SWITCH_CPU_WIDE, CALLCHAIN_DEFERRED = 13, 14, 15, 22
+# Bits of `misc`.
+MODE_MASK, MODE_KERNEL, MODE_USER = 7, 1, 2
+COMM_EXEC = SWITCH_OUT = 1 << 13
+MMAP_BUILD_ID = SWITCH_PREEMPTED = 1 << 14
+MMAP_DATA = 1 << 13
+# Bits of sample_type (PERF_SAMPLE_*), in the order of the fields; the first is IDENTIFIER.
+IP, TID, TIME, ADDR, READ, CALLCHAIN, ID, CPU, PERIOD, STREAM_ID, RAW, BRANCH, REGS_USER, STACK_USER = (
+    1 << bit for bit in range(14)
+)
+IDENTIFIER = 1 << 16
+_ENABLED, _RUNNING, _READ_ID, _GROUP, _READ_LOST = (1 << bit for bit in range(5))
+_BRANCH_INDEX = 1 << 17
+# Which register of sample_regs_user is the instruction pointer (enum perf_event_*_regs of each architecture).
+_POINTERS = {"x86_64": 8, "i686": 8, "i386": 8, "aarch64": 32, "arm": 15, "armv7l": 15, "riscv64": 0, "ppc64le": 32,
+             "ppc64": 32, "s390x": 33, "loongarch64": 32}  # fmt: skip
+# Values in a chain from here on say whose the addresses behind them are (PERF_CONTEXT_*).
+CONTEXTS = (1 << 64) - 4095
+CONTEXT_KERNEL, CONTEXT_USER = (1 << 64) - 128, (1 << 64) - 512
+_PIECE = 1 << 16
+
+
+@dataclass(slots=True)
+class Samples:
+    """Samples as columns. `event`: index into the events of the file. `mode`: MODE_KERNEL, MODE_USER or
+    another.
+
+    `chain`: index into `chains`, whose texts are 64-bit words from the innermost on with marks between them; 0 is the
+    empty one. `tail`: one more address outside of the chain, in `tail_mode`: the only one where no chain was asked for;
+    0: none. `raw`: index into `raws`, what a tracepoint tells.
+    """
+
+    event: np.ndarray
+    time: np.ndarray
+    pid: np.ndarray
+    tid: np.ndarray
+    cpu: np.ndarray
+    period: np.ndarray
+    mode: np.ndarray
+    chain: np.ndarray
+    tail: np.ndarray
+    tail_mode: np.ndarray
+    raw: np.ndarray
+
+    def taken(self, rows: np.ndarray) -> Samples:
+        """The samples at these places."""
+        return Samples(*(getattr(self, column.name)[rows] for column in fields(self)))
+
+
+@dataclass(slots=True)
+class Texts:
+    """Distinct texts of bytes by their number. `b""` is 0."""
+
+    numbers: dict[bytes, int]
+
+    def add(self, records: Records, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+        """The number of what stands between each of these places, which ascend."""
+        bounds = np.column_stack([start, stop]).ravel()
+        if not len(bounds):
+            return np.zeros(0, np.int32)
+        # Every second element is what lies between two texts.
+        first, last = int(bounds[0]), int(bounds[-1])
+        content = pa.py_buffer(records.octets[first:last])
+        all_ = pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), len(bounds) - 1, [None, pa.py_buffer(bounds - first), content]
+        )
+        found = all_.take(pa.array(np.arange(0, len(bounds) - 1, 2))).dictionary_encode()
+        known = [self.numbers.setdefault(text, len(self.numbers)) for text in found.dictionary.to_pylist()]
+        numbers: np.ndarray = np.array(known, np.int32)[found.indices.to_numpy()]
+        return numbers
+
+
+@dataclass(slots=True)
+class Decoded:
+    """The samples of a file, its distinct chains and raw data, and how many samples could not be understood."""
+
+    samples: Samples
+    chains: list[bytes]
+    raws: list[bytes]
+    damaged: int
+    unknown: int
+
+
+def decoded(file: PerfFile) -> Decoded:
+    """All samples of `file`, in the order of the file."""
+    chains, raws = Texts({b"": 0}), Texts({b"": 0})
+    pieces, damaged, unknown = [], 0, 0
+    pointer = {event: _pointer(one, file) for event, one in enumerate(file.events)}
+    for records in file.records:
+        rows = np.flatnonzero(records.type == SAMPLE)
+        for first in range(0, len(rows), _PIECE):
+            piece = rows[first : first + _PIECE]
+            event = _events(file, records, piece)
+            unknown += int(np.count_nonzero(event < 0))
+            for number in np.unique(event[event >= 0]).tolist():
+                one, bad = _decode(
+                    records, piece[event == number], number, file.events[number], pointer[number], chains, raws
+                )
+                pieces.append(one)
+                damaged += bad
+    columns = {column.name: np.concatenate([getattr(one, column.name) for one in pieces] or [np.zeros(0, np.int64)])
+               for column in fields(Samples)}  # fmt: skip
+    return Decoded(Samples(**columns), list(chains.numbers), list(raws.numbers), damaged, unknown)
+
+
+def _events(file: PerfFile, records: Records, rows: np.ndarray) -> np.ndarray:
+    """Of which event each of these samples is; -1: of none that is told."""
+    first = file.events[0]
+    if len(file.events) == 1:
+        return np.zeros(len(rows), np.int32)
+    at = records.start[rows] + 8
+    if not first.sample_type & IDENTIFIER:
+        if not first.sample_type & ID:
+            return np.zeros(len(rows), np.int32)
+        at = at + 8 * (first.sample_type & (IP | TID | TIME | ADDR)).bit_count()
+    return _by_id(file, records.words(at))
+
+
+def _by_id(file: PerfFile, ids: np.ndarray) -> np.ndarray:
+    known = sorted((id_, number) for number, event in enumerate(file.events) for id_ in event.ids)
+    if not known:
+        return np.zeros(len(ids), np.int32)
+    keys = np.array([id_ for id_, _ in known], np.uint64)
+    at = np.minimum(np.searchsorted(keys, ids), len(keys) - 1)
+    found: np.ndarray = np.where(keys[at] == ids, np.array([number for _, number in known], np.int32)[at], -1)
+    return found
+
+
+def _pointer(event: Event, file: PerfFile) -> int | None:
+    """Where the instruction pointer is among the registers of a sample; None: it is not."""
+    register = _POINTERS.get(file.text(ARCH) or "x86_64")
+    if register is None or not event.user_registers >> register & 1:
+        return None
+    return (event.user_registers & ((1 << register) - 1)).bit_count()
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """A place in each of some records, which moves over their fields."""
+
+    records: Records
+    at: np.ndarray
+
+    def take(self, is_there: int = 1) -> np.ndarray:
+        """The next 8 bytes; nothing but 0 if the field `is_there` not."""
+        if not is_there:
+            return np.zeros(len(self.at), np.uint64)
+        found = self.records.words(self.at)
+        self.at = self.at + 8
+        return found
+
+    def counted(self, each: int = 1, most: int = 1 << 16) -> np.ndarray:
+        """How many of `each` words follow, which is skipped with them."""
+        count: np.ndarray = np.minimum(self.take(), most).astype(np.int64)
+        self.at = self.at + 8 * each * count
+        return count
+
+
+def _decode(
+    records: Records, rows: np.ndarray, number: int, event: Event, pointer: int | None, chains: Texts, raws: Texts
+) -> tuple[Samples, int]:
+    """The samples `rows` of one event, and how many more make no sense."""
+    has, end = event.sample_type, records.end[rows]
+    cursor = _Cursor(records, records.start[rows] + 8)
+    cursor.take(has & IDENTIFIER)
+    ip, thread, time = cursor.take(has & IP), cursor.take(has & TID), cursor.take(has & TIME)
+    for bit in (ADDR, ID, STREAM_ID):
+        cursor.take(has & bit)
+    cpu, period = cursor.take(has & CPU), cursor.take(has & PERIOD)
+    if has & READ:
+        _skip_read(cursor, event.read_format)
+    chain_at = cursor.at + 8
+    length = cursor.counted() if has & CALLCHAIN else np.zeros(len(rows), np.int64)
+    raw_at = cursor.at + 4
+    raw_bytes = np.zeros(len(rows), np.int64)
+    if has & RAW:
+        raw_bytes = (cursor.take() & 0xFFFFFFFF).astype(np.int64)
+        cursor.at = cursor.at - 4 + raw_bytes
+    at = cursor.at
+    user = _user_pointer(cursor, event, pointer) if has & REGS_USER else np.zeros(len(rows), np.uint64)
+    good = np.flatnonzero((at <= end) & (cursor.at <= end))
+    chain = raw = np.zeros(len(good), np.int32)
+    if has & CALLCHAIN:
+        chain = chains.add(records, chain_at[good], (chain_at + 8 * length)[good])
+    if has & RAW:
+        raw = raws.add(records, raw_at[good], (raw_at + raw_bytes)[good])
+    mode = (records.misc[rows] & MODE_MASK).astype(np.int8)[good]
+    from_registers = (user[good] != 0) & event.has("exclude_callchain_user")
+    tail = np.where(from_registers, user[good], np.where(length[good] == 0, ip[good], 0))
+    return Samples(
+        event=np.full(len(good), number, np.int32), time=time[good].astype(np.int64),
+        pid=_low(thread[good]), tid=_high(thread[good]), cpu=_low(cpu[good]) if has & CPU else np.full(len(good), -1),
+        period=period[good].astype(np.int64) if has & PERIOD else np.full(len(good), event.period, np.int64), mode=mode,
+        chain=chain, tail=tail, tail_mode=np.where(from_registers, MODE_USER, mode).astype(np.int8), raw=raw,
+    ), len(rows) - len(good)  # fmt: skip
+
+
+def _low(words: np.ndarray) -> np.ndarray:
+    return (words & 0xFFFFFFFF).astype(np.uint32).astype(np.int32)
+
+
+def _high(words: np.ndarray) -> np.ndarray:
+    return (words >> 32).astype(np.uint32).astype(np.int32)
+
+
+def _skip_read(cursor: _Cursor, format_: int) -> None:
+    """Go over the values that were read with a sample."""
+    each = 1 + bool(format_ & _READ_ID) + bool(format_ & _READ_LOST)
+    times = bool(format_ & _ENABLED) + bool(format_ & _RUNNING)
+    if format_ & _GROUP:
+        cursor.counted(each)
+        cursor.at = cursor.at + 8 * times
+    else:
+        cursor.at = cursor.at + 8 * (each + times)
+
+
+def _user_pointer(cursor: _Cursor, event: Event, pointer: int | None) -> np.ndarray:
+    """The instruction pointer of the user's side, where its registers are told; 0 elsewhere."""
+    if event.sample_type & BRANCH:
+        count = cursor.take()
+        cursor.take(event.branch_type & _BRANCH_INDEX)
+        cursor.at = cursor.at + 24 * np.minimum(count, 1 << 16).astype(np.int64)
+    has_registers = cursor.take() != 0
+    if pointer is None:
+        return np.zeros(len(cursor.at), np.uint64)
+    place = cursor.at
+    cursor.at = cursor.at + 8 * event.user_registers.bit_count() * has_registers
+    return np.where(has_registers, cursor.records.words(place + 8 * pointer), 0)
+
+
+def groups(keys: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """Each distinct key with the rows that have it."""
+    if not len(keys):
+        return []
+    order = np.argsort(keys, kind="stable")
+    distinct, first = np.unique(keys[order], return_index=True)
+    return list(zip(distinct.tolist(), np.split(order, first[1:]), strict=True))
+
+
+# -- other records ---------------------------------------------------------------------------------
+
+
+def moments(file: PerfFile, records: Records, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(time, pid, tid) of these records, none of them a sample, from what each has at its end; 0, -1, -1: not told.
+
+    What perf itself says about processes that were there before has the time 0.
+    """
+    time = np.zeros(len(rows), np.int64)
+    pid, tid = np.full(len(rows), -1, np.int32), np.full(len(rows), -1, np.int32)
+    ids = records.words(records.end[rows] - 8)
+    has_ids = len(file.events) > 1 and file.events[0].sample_type & IDENTIFIER
+    event = np.maximum(_by_id(file, ids), 0) if has_ids else np.zeros(len(rows), np.int32)
+    for number in np.unique(event).tolist():
+        mine, settings = np.flatnonzero(event == number), file.events[number]
+        if not settings.has("sample_id_all"):
+            continue
+        has = settings.sample_type
+        at = records.end[rows[mine]]
+        behind_time = 8 * (has & (ID | STREAM_ID | CPU | IDENTIFIER)).bit_count()
+        whole = behind_time + 8 * (has & (TID | TIME)).bit_count()
+        is_there = at - whole >= records.start[rows[mine]] + 8
+        mine, at = mine[is_there], at[is_there]
+        if has & TIME:
+            time[mine] = records.words(at - behind_time - 8).astype(np.int64)
+        if has & TID:
+            thread = records.words(at - whole)
+            pid[mine], tid[mine] = _low(thread), _high(thread)
+    return time, pid, tid
+
+
+def of_type(file: PerfFile, *types: int) -> Iterator[tuple[Records, np.ndarray]]:
+    """The records of these types, stream by stream: which rows they are."""
+    for records in file.records:
+        rows = np.flatnonzero(np.isin(records.type, types))
+        if len(rows):
+            yield records, rows

@@ -1,0 +1,289 @@
+"""Who ran while `perf.data` was recorded: processes, threads and what was mapped where, as its records tell in time.
+
+Numbers of processes and threads are used again, and a process that executes another program has other mappings from
+then on: a sample is looked up by number and time.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from layerscope.sources import perf_records as rec
+from layerscope.sources.perf_file import PerfFile
+
+_KERNEL_PID = -1
+_MODE_KERNEL, _MODE_GUEST_KERNEL = 1, 4
+_MOST_ADDRESS = (1 << 64) - 1
+_U64 = struct.Struct("<QQQ").unpack_from
+_PIDS = struct.Struct("<ii").unpack_from
+# What has no file, and changes all the time: it does not make other mappings of a process.
+ANONYMOUS = ("//anon", "[", "/dev/zero", "/SYSV", "anon_inode:")
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """A file with code: its path as the kernel told it, its build in hexadecimal digits, its inode; "" and 0: not told.
+
+    `device` is major << 8 | minor, as the kernel has it in its maps.
+    """
+
+    path: str
+    build_id: str = ""
+    device: int = 0
+    inode: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Addresses from `start` up to `end` show `object` from `offset` on."""
+
+    start: int
+    end: int
+    offset: int
+    object: Object
+
+
+@dataclass(slots=True)
+class Space:
+    """The mappings of a process from `start_ns` on, by where they start. None of them overlap."""
+
+    pid: int
+    process: int
+    start_ns: int
+    mappings: list[Mapping] = field(default_factory=list)
+
+    def _overlapped(self, mapping: Mapping) -> slice:
+        """The place of those mappings that are where `mapping` comes."""
+        first = bisect_right(self.mappings, mapping.start, key=lambda one: one.end)
+        return slice(first, bisect_left(self.mappings, mapping.end, first, key=lambda one: one.start))
+
+    def conflicts(self, mapping: Mapping) -> bool:
+        """Whether something else was where `mapping` comes: a library that was loaded in place of another."""
+        is_anonymous = mapping.object.path.startswith(ANONYMOUS)
+        return any(
+            (one.object, one.offset) != (mapping.object, mapping.offset)
+            if one.start == mapping.start
+            else one.object != mapping.object and not is_anonymous and not one.object.path.startswith(ANONYMOUS)
+            for one in self.mappings[self._overlapped(mapping)]
+        )
+
+    def put(self, mapping: Mapping) -> None:
+        """Map it; of what was there stays what lies before and behind it."""
+        where = self._overlapped(mapping)
+        pieces = [mapping]
+        for one in self.mappings[where]:
+            if one.start < mapping.start:
+                pieces.insert(0, replace(one, end=mapping.start))
+            if one.end > mapping.end:
+                offset = (one.offset + mapping.end - one.start) & _MOST_ADDRESS
+                pieces.append(replace(one, start=mapping.end, offset=offset))
+        self.mappings[where] = pieces
+
+
+@dataclass(slots=True)
+class Process:
+    """A process. `start_ns`: when perf first knew of it; 0: before."""
+
+    pid: int
+    ppid: int | None
+    start_ns: int
+    end_ns: int | None = None
+
+
+@dataclass(slots=True)
+class Thread:
+    """A thread. `name`: its last one."""
+
+    tid: int
+    process: int
+    start_ns: int
+    name: str = ""
+    end_ns: int | None = None
+
+
+@dataclass(slots=True)
+class Threads:
+    """Everyone that a file tells of, and the mappings of the kernel."""
+
+    processes: list[Process] = field(default_factory=list)
+    threads: list[Thread] = field(default_factory=list)
+    spaces: list[Space] = field(default_factory=list)
+    kernel: list[Mapping] = field(default_factory=list)
+    _process: dict[int, int] = field(default_factory=dict)
+    _thread: dict[int, int] = field(default_factory=dict)
+    _space: dict[int, Space] = field(default_factory=dict)
+
+    def process(self, pid: int, now_ns: int = 0, ppid: int | None = None) -> int:
+        """The process that has this number now."""
+        if pid not in self._process:
+            self._process[pid] = len(self.processes)
+            self.processes.append(Process(pid, ppid, now_ns))
+            self._open_space(pid, now_ns)
+        return self._process[pid]
+
+    def thread(self, pid: int, tid: int, now_ns: int = 0) -> Thread:
+        """The thread that has this number now."""
+        process = self.process(pid, now_ns)
+        known = self._thread.get(tid)
+        if known is None or self.threads[known].process != process:
+            self._thread[tid] = known = len(self.threads)
+            self.threads.append(Thread(tid, process, now_ns))
+        return self.threads[known]
+
+    def name(self, pid: int, tid: int, name: str, is_exec: bool, now_ns: int) -> None:
+        """A thread has another name; with `is_exec` its process runs another program."""
+        self.thread(pid, tid, now_ns).name = name
+        if is_exec:
+            self._open_space(pid, now_ns)
+
+    def fork(self, pid: int, ppid: int, tid: int, ptid: int, now_ns: int) -> None:
+        """A thread or a process began."""
+        parent = self._thread.get(ptid)
+        name = self.threads[parent].name if parent is not None else ""
+        known = self._thread.get(tid)
+        is_again = known is not None and self.threads[known].end_ns is not None
+        if pid != ppid and pid == tid and (pid not in self._process or is_again):
+            self._process.pop(pid, None)
+            mappings = list(self._space[ppid].mappings) if ppid in self._space else []
+            self.process(pid, now_ns, ppid)
+            self._space[pid].mappings = mappings
+        if is_again:
+            self._thread.pop(tid, None)
+        thread = self.thread(pid, tid, now_ns)
+        thread.name = thread.name or name
+
+    def exit(self, pid: int, tid: int, now_ns: int) -> None:
+        """A thread ended, and with the first one its process."""
+        self.thread(pid, tid, now_ns).end_ns = now_ns
+        if pid == tid:
+            self.processes[self.process(pid)].end_ns = now_ns
+
+    def map(self, pid: int, mapping: Mapping, now_ns: int) -> None:
+        """A process has another mapping."""
+        self.process(pid, now_ns)
+        space = self._space[pid]
+        if space.conflicts(mapping):
+            before, space = space.mappings, self._open_space(pid, now_ns)
+            space.mappings = list(before)
+        if mapping.start < mapping.end:
+            space.put(mapping)
+
+    def _open_space(self, pid: int, now_ns: int) -> Space:
+        self._space[pid] = Space(pid, self._process[pid], now_ns)
+        self.spaces.append(self._space[pid])
+        return self._space[pid]
+
+    def tracks(self, tid: np.ndarray, pid: np.ndarray, time: np.ndarray) -> np.ndarray:
+        """The thread of each sample, an index into `threads`; those that nothing tells of are added."""
+        for own, thread in _pairs(pid, tid):
+            if thread not in self._thread:
+                self.thread(own, thread)
+        return _at_time(tid, time, [(one.tid, one.start_ns) for one in self.threads])
+
+    def at(self, tid: np.ndarray, time: np.ndarray) -> np.ndarray:
+        """The thread that had each number at that time, an index into `threads`; -1: nothing tells of it."""
+        found: np.ndarray = np.where(
+            np.isin(tid, list(self._thread)), _at_time(tid, time, [(one.tid, one.start_ns) for one in self.threads]), -1
+        )
+        return found
+
+    def spaces_of(self, pid: np.ndarray, time: np.ndarray) -> np.ndarray:
+        """The mappings that each sample had, an index into `spaces`."""
+        return _at_time(pid, time, [(one.pid, one.start_ns) for one in self.spaces])
+
+
+def _pairs(pid: np.ndarray, tid: np.ndarray) -> list[tuple[int, int]]:
+    """The distinct pairs."""
+    packed = np.unique(pid.astype(np.int64) << 32 | (tid.astype(np.int64) & 0xFFFFFFFF))
+    return [(one >> 32, one & 0xFFFFFFFF if one & 0x80000000 == 0 else (one & 0xFFFFFFFF) - (1 << 32))
+            for one in packed.tolist()]  # fmt: skip
+
+
+def _at_time(number: np.ndarray, time: np.ndarray, known: list[tuple[int, int]]) -> np.ndarray:
+    """Of those with each number, (number, since when), the one at that time; before all of them the first."""
+    found = np.zeros(len(number), np.int32)
+    by_number: dict[int, list[tuple[int, int]]] = {}
+    for place, (own, start_ns) in enumerate(known):
+        by_number.setdefault(own, []).append((start_ns, place))
+    for own, rows in rec.groups(number):
+        since = sorted(by_number.get(own, [(0, 0)]))
+        starts = np.array([start_ns for start_ns, _ in since], np.int64)
+        at = np.maximum(np.searchsorted(starts, time[rows], side="right") - 1, 0)
+        found[rows] = np.array([place for _, place in since], np.int32)[at]
+    return found
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def threads(file: PerfFile) -> Threads:
+    """Everyone that `file` tells of."""
+    found, builds = Threads(), builds_of(file.build_ids)
+    told = []
+    types = (rec.MMAP, rec.MMAP2, rec.COMM, rec.FORK, rec.EXIT)
+    for stream, (records, rows) in enumerate(rec.of_type(file, *types)):
+        time, _, _ = rec.moments(file, records, rows)
+        told += [(now, stream, row, records) for now, row in zip(time.tolist(), rows.tolist(), strict=True)]
+    # What perf had found out before it began comes first, whatever its time.
+    for now_ns, _, row, records in sorted(told, key=lambda one: one[:3]):
+        _take(found, int(records.type[row]), int(records.misc[row]), records.bytes(row), now_ns, builds)
+    return found
+
+
+def _take(found: Threads, type_: int, misc: int, content: bytes, now_ns: int, builds: dict[str, str]) -> None:
+    """Take in one record. One that is too short is left out."""
+    if len(content) < 16:
+        return
+    pid, second = _PIDS(content, 8)
+    if type_ == rec.COMM:
+        found.name(pid, second, _text(content[16:]), bool(misc & rec.COMM_EXEC), now_ns)
+    elif type_ in (rec.FORK, rec.EXIT):
+        if len(content) < 32:
+            return
+        tid, ptid = _PIDS(content, 16)
+        (now_ns,) = struct.unpack_from("<q", content, 24)
+        if type_ == rec.FORK:
+            found.fork(pid, second, tid, ptid, now_ns)
+        else:
+            found.exit(pid, tid, now_ns)
+    elif len(content) >= (72 if type_ == rec.MMAP2 else 40):
+        mapping = _mapping(type_, misc, content, builds)
+        if pid == _KERNEL_PID or misc & rec.MODE_MASK == _MODE_KERNEL:
+            found.kernel.append(mapping)
+        elif misc & rec.MODE_MASK < _MODE_GUEST_KERNEL and (type_ == rec.MMAP2 or not misc & rec.MMAP_DATA):
+            found.map(pid, mapping, now_ns)
+
+
+def _mapping(type_: int, misc: int, content: bytes, builds: dict[str, str]) -> Mapping:
+    start, length, offset = _U64(content, 16)
+    end = min(start + length, _MOST_ADDRESS)
+    if type_ == rec.MMAP:
+        path = _text(content[40:])
+        return Mapping(start, end, offset, Object(path, builds.get(path, "")))
+    path = _text(content[72:])
+    if misc & rec.MMAP_BUILD_ID:
+        build = content[44 : 44 + min(content[40], 20)].hex()
+        return Mapping(start, end, offset, Object(path, build))
+    major, minor, inode = struct.unpack_from("<IIQ", content, 40)
+    return Mapping(start, end, offset, Object(path, builds.get(path, ""), major << 8 | minor, inode))
+
+
+def builds_of(content: bytes) -> dict[str, str]:
+    """The builds of files by their path, as perf writes them at its end."""
+    found, at = {}, 0
+    while at + 36 <= len(content):
+        _, misc, length = struct.unpack_from("<IHH", content, at)
+        if length < 36:
+            break
+        count = min(content[at + 32], 20) if misc >> 15 & 1 else 20
+        found[_text(content[at + 36 : at + length])] = content[at + 12 : at + 12 + count].hex()
+        at += length
+    return found
+
+
+def _text(content: bytes) -> str:
+    return content.partition(b"\0")[0].decode("utf-8", "replace")

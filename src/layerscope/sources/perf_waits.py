@@ -1,0 +1,264 @@
+"""Waits in `perf.data`: from when a thread left its CPU until it had one again.
+
+Three sources tell: records of switches (`perf record --switch-events`), the tracepoint sched:sched_switch, whose sample
+has the stack, and the software event context-switches, which has the stack too. Of the last two only recordings of the
+whole machine tell when a thread came back; else its next sample says that it had come back by then.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from layerscope.model.events import Problem
+from layerscope.model.layers import STACKS
+from layerscope.sources import perf_file
+from layerscope.sources import perf_records as rec
+from layerscope.sources.perf_file import PerfFile
+from layerscope.sources.perf_threads import Threads
+
+# Fields of sched_switch and sched_wakeup where the file does not tell its own: name -> (offset, bytes).
+_KNOWN = {
+    "sched_switch": {"prev_pid": (24, 4), "prev_state": (32, 8), "next_pid": (56, 4)},
+    "sched_wakeup": {"pid": (24, 4)},
+    "sched_waking": {"pid": (24, 4)},
+    "sched_wakeup_new": {"pid": (24, 4)},
+}
+_FORMAT = re.compile(rb"name: (\w+)\nID: (\d+)\nformat:\n(.*?)\nprint fmt", re.DOTALL)
+_FIELD = re.compile(rb"field:[^;]*?(\w+)(?:\[\d*\])?;\s*offset:(\d+);\s*size:(\d+);")
+# TASK_STATE bits: a thread that could have gone on is in none of them.
+_STATES = 0xFF
+_NEEDED = {name: set(fields) for name, fields in _KNOWN.items()}
+WAKES = ("sched_wakeup", "sched_waking", "sched_wakeup_new")
+_CONTEXT_SWITCHES, _BPF_OUTPUT = 3, 10
+_OFF_CPU = "offcpu-time"
+OUT, IN, SEEN = 0, 1, 2
+
+
+@dataclass(slots=True)
+class Waits:
+    """Waits by row: whose, when, the sample that has the stack (-1: none), how long (0: nobody knows), whether that is
+    exact, whether the thread could have run, and who woke it: a thread id (0: not told).
+
+    `is_complete`: every end of a wait is told, but of those that go on when the recording ends.
+    """
+
+    tid: np.ndarray
+    start_ns: np.ndarray
+    dur_ns: np.ndarray
+    sample: np.ndarray
+    exact: np.ndarray
+    preempted: np.ndarray
+    waker: np.ndarray
+    is_complete: bool
+
+
+@dataclass(slots=True)
+class Formats:
+    """Fields of tracepoints: by number its name, and by name the place and size of each field."""
+
+    names: dict[int, str] = field(default_factory=dict)
+    fields: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
+
+
+def formats_of(file: PerfFile) -> Formats:
+    """What the file says about its tracepoints."""
+    found = Formats(fields=dict(_KNOWN))
+    for name, number, text in _FORMAT.findall(file.features.get(perf_file.TRACING_DATA, b"")):
+        found.names[int(number)] = name.decode()
+        found.fields[name.decode()] = {
+            one.decode(): (int(offset), int(size)) for one, offset, size in _FIELD.findall(text)
+        }
+    return found
+
+
+def tracepoint(event: perf_file.Event, known: Formats) -> str:
+    """The name of a tracepoint without its system; "" of any other event."""
+    if event.type != perf_file.TRACEPOINT:
+        return ""
+    return known.names.get(event.config) or event.name.rpartition(":")[2]
+
+
+def is_switch(event: perf_file.Event, known: Formats) -> bool:
+    """Whether the samples of an event are those of threads that leave their CPU."""
+    return tracepoint(event, known) == "sched_switch" or (
+        event.type == perf_file.SOFTWARE and event.config == _CONTEXT_SWITCHES
+    )
+
+
+def is_off_cpu(name: str) -> bool:
+    """Whether an event of this name is that of `perf record --off-cpu`: its periods are how long waits were."""
+    return name.partition(":")[0] == _OFF_CPU
+
+
+def is_off_cpu_event(event: perf_file.Event) -> bool:
+    """The same of an event in perf.data."""
+    return event.type == perf_file.SOFTWARE and event.config == _BPF_OUTPUT and is_off_cpu(event.name)
+
+
+def off_cpu_began(time: np.ndarray, dur_ns: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """When such waits began: they are told when they end. None began before the first of all `times`."""
+    began: np.ndarray = np.maximum(time - dur_ns, times.min(initial=np.iinfo(np.int64).max))
+    return began
+
+
+def with_times(time: np.ndarray) -> tuple[np.ndarray, list[Problem]]:
+    """The times of samples, and what to say of those that have none: they get the last one.
+
+    perf writes the sums of short waits (--off-cpu) when it ends, with a time of ~0 << 32 that puts them behind all
+    others; as a signed number it is less than 0.
+    """
+    is_none = time < 0
+    count = int(np.count_nonzero(is_none))
+    if not count:
+        return time, []
+    what = f"{count:,} samples have no time of their own: perf writes sums of waits (--off-cpu) when it ends"
+    remedy = "record each switch: --switch-events, or -e sched:sched_switch"
+    return np.where(is_none, time.max(initial=0), time), [
+        Problem(STACKS, "perf_no_own_time", what, remedy, "when these waits were")
+    ]
+
+
+@dataclass(slots=True)
+class Moments:
+    """What is known of threads in time: when they leave, come, or were seen on a CPU."""
+
+    tid: list[np.ndarray] = field(default_factory=list)
+    time: list[np.ndarray] = field(default_factory=list)
+    what: list[np.ndarray] = field(default_factory=list)
+    sample: list[np.ndarray] = field(default_factory=list)
+    preempted: list[np.ndarray] = field(default_factory=list)
+
+    def add(
+        self, tid: np.ndarray, time: np.ndarray, what: int, sample: np.ndarray | None = None,
+        preempted: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
+        """Take in moments of one kind."""
+        count = len(tid)
+        self.tid.append(tid.astype(np.int64))
+        self.time.append(time)
+        self.what.append(np.full(count, what, np.int8))
+        self.sample.append(np.full(count, -1) if sample is None else sample)
+        self.preempted.append(np.zeros(count, np.bool_) if preempted is None else preempted)
+
+
+def waits(file: PerfFile, decoded: rec.Decoded, threads: Threads) -> Waits:
+    """All waits that `file` tells of, whose threads are these."""
+    known, samples = formats_of(file), decoded.samples
+    found, is_complete = Moments(), False
+    for records, rows in rec.of_type(file, rec.SWITCH, rec.SWITCH_CPU_WIDE):
+        time, _, tid = rec.moments(file, records, rows)
+        is_out = (records.misc[rows] & rec.SWITCH_OUT) > 0
+        forced = (records.misc[rows] & rec.SWITCH_PREEMPTED) > 0
+        found.add(tid[is_out], time[is_out], OUT, preempted=forced[is_out])
+        found.add(tid[~is_out], time[~is_out], IN)
+        is_complete = True
+    wakes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    for number, event in enumerate(file.events):
+        name, rows = tracepoint(event, known), np.flatnonzero(samples.event == number)
+        fields = _fields(decoded.raws, known.fields.get(name, {}))
+        if not _NEEDED.get(name, set()) <= fields.keys():
+            continue
+        if name == "sched_switch":
+            before, after, state = (fields[one][samples.raw[rows]] for one in ("prev_pid", "next_pid", "prev_state"))
+            found.add(before, samples.time[rows], OUT, rows, state & _STATES == 0)
+            found.add(after, samples.time[rows], IN)
+            is_complete |= bool((before == 0).any())
+        elif name in WAKES:
+            wakes.append((fields["pid"][samples.raw[rows]], samples.time[rows], samples.tid[rows]))
+        elif is_switch(event, known):
+            found.add(samples.tid[rows], samples.time[rows], OUT, rows)
+        elif not name and not is_off_cpu_event(event):
+            found.add(samples.tid[rows], samples.time[rows], SEEN)
+    result = paired(found, is_complete, threads)
+    result.waker = wakers(result, wakes)
+    return result
+
+
+def _fields(raws: list[bytes], places: dict[str, tuple[int, int]]) -> dict[str, np.ndarray]:
+    """The numbers in these fields, by text in `raws`; 0 where a text is too short."""
+    formats = {4: "<i", 8: "<q"}
+    found = {}
+    for name, (at, size) in places.items():
+        found[name] = np.array(
+            [struct.unpack_from(formats[size], raw, at)[0] if size in formats and len(raw) >= at + size else 0
+             for raw in raws], np.int64,
+        )  # fmt: skip
+    return found
+
+
+def paired(found: Moments, is_complete: bool, threads: Threads) -> Waits:
+    """Waits from when a thread left until it came. What `threads` leave their CPU for when they ended is no wait, and
+    another one that has the number of one before it did not come back."""
+    none = np.zeros(0, np.int64)
+    tid, time = np.concatenate(found.tid or [none]), np.concatenate(found.time or [none])
+    what, sample = np.concatenate(found.what or [none]), np.concatenate(found.sample or [none])
+    preempted = np.concatenate(found.preempted or [none.astype(np.bool_)])
+    # Where each switch is told, a sample between two of them says nothing more.
+    chosen = np.flatnonzero((tid > 0) & ~((what == SEEN) & is_complete))
+    chosen = chosen[np.lexsort((time[chosen], tid[chosen]))]
+    tid, time, what, sample, preempted = (one[chosen] for one in (tid, time, what, sample, preempted))
+    count, track = len(tid), threads.at(tid, time)
+    is_out = what == OUT
+    same = np.zeros(count, np.bool_)
+    same[1:] = (tid[1:] == tid[:-1]) & (track[1:] == track[:-1])
+    # A switch that two sources tell of is one wait; where some are not told, each is one.
+    begins = is_out.copy()
+    if is_complete:
+        begins[1:] &= ~(is_out[:-1] & same[1:])
+    first = np.flatnonzero(begins)
+    group = np.cumsum(begins) - 1
+    has_stack = np.flatnonzero(is_out & (sample >= 0))[::-1]
+    stack = np.full(len(first), -1, np.int64)
+    stack[group[has_stack]] = sample[has_stack]
+    forced = np.zeros(len(first), np.bool_)
+    forced[group[is_out & preempted]] = True
+    following = _next(~is_out, np.cumsum(~same))[first]
+    if not is_complete:
+        following = np.where((first + 1 < count) & (following == first + 1), following, -1)
+    never_ns = np.iinfo(np.int64).max
+    limits = [never_ns if one.end_ns is None else one.end_ns for one in threads.threads]
+    limit = np.array([*limits, never_ns], np.int64)[track[first]]
+    ended = following >= 0
+    last = np.minimum(time.max(initial=0), limit) if is_complete else time[first]
+    end_ns = np.where(ended, time[following], last)
+    kept = np.flatnonzero(time[first] < limit)
+    exact = ended & (what[following] == IN) if count else ended
+    dur_ns = np.maximum(end_ns - time[first], 0)
+    return Waits(
+        tid[first][kept], time[first][kept], dur_ns[kept], stack[kept], exact[kept], forced[kept],
+        np.zeros(len(kept), np.int64), is_complete,
+    )  # fmt: skip
+
+
+def _next(marked: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """The next marked row of the same group behind each row; -1: there is none. Rows of a group lie together."""
+    count = len(marked)
+    places = np.where(marked, np.arange(count), count)
+    behind = np.append(np.minimum.accumulate(places[::-1])[::-1], count)[1:]
+    inside = behind < count
+    found = np.full(count, -1, np.int64)
+    found[inside] = np.where(group[behind[inside]] == group[inside], behind[inside], -1)
+    return found
+
+
+def wakers(found: Waits, wakes: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Who woke each thread last before its wait ended; 0: nobody is told."""
+    waker = np.zeros(len(found.tid), np.int64)
+    if not wakes or not len(found.tid):
+        return waker
+    woken, time, by = (np.concatenate([one[column] for one in wakes]) for column in range(3))
+    order = np.lexsort((time, woken))
+    woken, time, by = woken[order], time[order], by[order]
+    threads, first = np.unique(woken, return_index=True)
+    behind = np.append(first[1:], len(woken))
+    for thread, begin, end in zip(threads.tolist(), first.tolist(), behind.tolist(), strict=True):
+        # Waits lie by thread.
+        mine = np.arange(*np.searchsorted(found.tid, [thread, thread + 1]))
+        at = begin + np.searchsorted(time[begin:end], found.start_ns[mine] + found.dur_ns[mine], side="right") - 1
+        good = (at >= begin) & (time[np.maximum(at, begin)] >= found.start_ns[mine])
+        waker[mine[good]] = by[at[good]]
+    return waker

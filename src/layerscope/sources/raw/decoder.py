@@ -1,0 +1,424 @@
+"""Operators, backward functions, ranges, optimizer steps and loader waits, from the agent's rings.
+
+Clock: the TSC or CLOCK_MONOTONIC, as the process says. `Decoder` turns the chunks of one process's raw
+file into batches of columns; a batch holds every span that ended before its last clock reading.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from layerscope.capture import counters
+from layerscope.model.clocks import Conversion, Elsewhere, Identity
+from layerscope.model.layers import KINDS
+from layerscope.rawfile import layout, raw_file
+from layerscope.rawfile.sums import Totals, rows_of
+from layerscope.sources.raw.marks import MarkList, Marks
+from layerscope.sources.raw.ticks import Ticks, uneven
+
+OPEN_HEAD_BYTES = 16
+# A name may arrive a little after the first span that has it; beyond this many spans it never will.
+_WAIT_FOR_NAMES_SPANS = 2_000_000
+_STEPS = (layout.MARK_STEP,)
+_WINDOWS = (layout.MARK_OPENED, layout.MARK_CLOSED, layout.MARK_BEGINS, layout.MARK_ENDS)
+_SPAN = np.dtype(
+    [
+        ("start", "<i8"),
+        ("end", "<i8"),
+        ("name", "<u4"),
+        ("module", "<u4"),
+        ("seq", "<i4"),
+        ("track", "<i4"),
+        ("depth", "<i4"),
+        ("forward_thread", "<i8"),
+        ("optimizer", "<i4"),
+        ("line", "<u4"),
+        ("args", "<u4"),
+        ("kind", "u1"),
+        ("flags", "u1"),
+        ("unfinished", "u1"),
+    ]
+)
+
+
+@dataclass(slots=True)
+class Track:
+    """A thread of the process; times in ticks until the end of reading."""
+
+    number: int
+    tid: int
+    framework_thread: int
+    start: int
+    end: int | None = None
+    name: str = ""
+
+
+@dataclass(slots=True)
+class Loss:
+    """Records that were lost. Ticks; track 0: not known which."""
+
+    track: int
+    start: int
+    end: int
+    lost: int
+    reason: str
+    final: bool = False  # not told by a record but by the drainer's last word
+
+
+@dataclass(slots=True)
+class Decoder:
+    """Reads the chunks of one process. Names are the process's own numbers into `names`.
+
+    `shift_ns` puts the times of its host on the run's clock; `clock` is then an `Elsewhere`.
+    """
+
+    shift_ns: int = 0
+    about: dict[str, Any] = field(default_factory=dict)
+    names: list[str] = field(default_factory=lambda: ["(other names)"])
+    tracks: dict[int, Track] = field(default_factory=dict)
+    losses: list[Loss] = field(default_factory=list)
+    counters: list[np.ndarray] = field(default_factory=list)  # `counters.SAMPLE` rows, by chunk
+    readings: list[tuple[int, int, int, int]] = field(default_factory=list)
+    clock: Conversion = field(default_factory=Identity)
+    final: dict[str, Any] = field(default_factory=dict)
+    totals: np.ndarray = field(default_factory=lambda: np.zeros((0, 4), np.int64))
+    unseen: np.ndarray = field(default_factory=lambda: np.zeros((0, 4), np.int64))  # the same of `stripped` spans
+    ended: bool = False
+    ticks: Ticks = field(default_factory=Ticks)
+    records: int = 0
+    stripped: int = 0  # spans that were taken out of the raw files
+    _ring_track: dict[int, int] = field(default_factory=dict)
+    _ring_next: dict[int, int] = field(default_factory=dict)
+    _segment_next: dict[int, int] = field(default_factory=dict)
+    _ring_last: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    _thread_names: dict[str, str] = field(default_factory=dict)
+    _highest_name: int = 0
+    _moments: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    _step_marks: MarkList = field(default_factory=MarkList)
+    _window_marks: MarkList = field(default_factory=MarkList)
+    _is_complete: bool = False  # nothing more will come
+    waiting: int = 0  # number of spans that the next batches would look at
+    _waiting: dict[int, list[np.ndarray]] = field(default_factory=dict)
+    _seen: Totals = field(default_factory=Totals)
+    _since_reading: list[np.ndarray] = field(default_factory=list)
+    _open: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def add(self, chunk: raw_file.Chunk) -> None:
+        """Take in one chunk."""
+        if chunk.kind == raw_file.RECORDS:
+            self._add_records(chunk)
+        elif chunk.kind == raw_file.STRIPPED:
+            self._add_stripped(chunk)
+        elif chunk.kind == raw_file.NAMES:
+            self._add_names(chunk)
+        elif chunk.kind == raw_file.POLL:
+            self._add_reading(*np.frombuffer(chunk.payload, "<i8").tolist())
+        elif chunk.kind == raw_file.COUNTERS:
+            rows = counters.rows_of(chunk.payload).copy()
+            rows["at_ns"] += self.shift_ns
+            self.counters.append(rows)
+        elif chunk.kind == raw_file.OPEN:
+            self._add_open(chunk)
+        elif chunk.kind == raw_file.THREADS:
+            self._name_threads(json.loads(chunk.payload))
+        elif chunk.kind == raw_file.PROCESS:
+            self._describe(json.loads(chunk.payload))
+        elif chunk.kind == raw_file.LOSS:
+            self._account(json.loads(chunk.payload))
+        elif chunk.kind == raw_file.TOTALS:
+            self.totals = rows_of(chunk.payload)
+            if self.stripped:
+                self.unseen = self._seen.missing_from(chunk.payload)
+        elif chunk.kind == raw_file.END:
+            self.ended = True
+
+    def batches(self, last: bool = False) -> Iterator[tuple[int, np.ndarray]]:
+        """By track, the spans that ended before the newest clock reading: `_SPAN` rows, times in ns of the run.
+
+        With `last`, everything that is left, and the spans that never ended.
+        """
+        if not last and self._highest_name >= len(self.names) and self.waiting < _WAIT_FOR_NAMES_SPANS:
+            return
+        parts, self._waiting, self.waiting = self._waiting, {}, 0
+        self._is_complete = last
+        if last:
+            for spans in self._open.values():
+                parts.setdefault(int(spans["track"][0]), []).append(spans)
+            self._open = {}
+        for track, pieces in parts.items():
+            spans = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+            late = spans["end"] > self.clock.last
+            if last:
+                spans = _without_twins(spans, self._ring_last.values())
+                # Whatever is still open has outlived all that has ended.
+                latest = max(self.clock.last, int(spans["end"].max(initial=0)), int(spans["start"].max(initial=0)))
+                spans["end"][spans["unfinished"] > 0] = latest
+            elif late.any():
+                self._wait(track, spans[late])
+                spans = spans[~late]
+            if len(spans):
+                spans["start"] = self.clock.to_run(spans["start"])
+                spans["end"] = self.clock.to_run(spans["end"])
+                yield track, spans
+
+    def _wait(self, track: int, spans: np.ndarray) -> None:
+        self._waiting.setdefault(track, []).append(spans)
+        self.waiting += len(spans)
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """What the program counted and marked: tracks, and records whose `start` is in ns of the run, in that order."""
+        if not self._moments:
+            return np.zeros(0, np.int32), np.zeros(0, layout.RECORD)
+        track, records = (np.concatenate(column) for column in zip(*self._moments, strict=True))
+        order = np.argsort(records["start"], kind="stable")
+        track, records = track[order], records[order]
+        records["start"] = self.clock.to_run(records["start"])
+        return track, records
+
+    def step_marks(self) -> Marks:
+        """Where the program marked the end of a step: tracks, and records whose `start` is in ns of the run."""
+        return self._step_marks.known(self.clock, self._is_complete)
+
+    def window_marks(self) -> Marks:
+        """Where windows opened and closed, as `step_marks`."""
+        return self._window_marks.known(self.clock, self._is_complete)
+
+    @property
+    def has_step_marks(self) -> bool:
+        """Whether the program has marked the end of a step."""
+        return bool(self._step_marks)
+
+    @property
+    def clock_end_ns(self) -> int:
+        """All that ended before this was given out by `batches`."""
+        return self.to_run(self.clock.last)
+
+    def clock_doubt(self) -> str:
+        """What was wrong with the time stamp counter; empty: nothing."""
+        if self.about.get("clock") != "tsc":
+            return ""
+        if self.ticks.set_backs:
+            return f"was set back {self.ticks.set_backs} time{'s' * (self.ticks.set_backs > 1)}"
+        its, run_ns, _, error_ns = np.array(self.readings or np.zeros((0, 4)), np.int64).T
+        stretches = uneven(its, run_ns, error_ns)
+        return f"did not keep its rate between {stretches} of {len(its)} readings" if stretches else ""
+
+    def to_run(self, ticks: int) -> int:
+        """One moment in ns of the run."""
+        return int(self.clock.to_run(np.array([ticks], np.int64))[0])
+
+    def to_ticks(self) -> Conversion:
+        """From the run's clock back to that of the raw file."""
+        if isinstance(self.clock, Identity):
+            return Elsewhere(-self.to_run(0))
+        back = Conversion()
+        for ticks, run_ns in self.clock.readings:
+            back.add(run_ns, ticks)
+        return back
+
+    def _describe(self, about: dict[str, Any]) -> None:
+        self.about.update({key: value for key, value in about.items() if value not in ("", [""])})
+        if "start_ns" in about:
+            self.about["start_ns"] = about["start_ns"] + self.shift_ns
+        ahead_ns = self.about.get("ahead_ns", 0)
+        if ahead_ns and self.about.get("clock") == "monotonic" and type(self.clock) in (Identity, Elsewhere):
+            self.clock = Elsewhere(self.shift_ns - ahead_ns)
+            for _, run_ns, _, _ in self.readings:
+                self.clock.add(run_ns, run_ns)
+        if self.about.get("clock") == "tsc" and isinstance(self.clock, Identity):
+            self.clock = Conversion()
+            for tsc, run_ns, _, _ in self.readings:
+                self.clock.add(tsc, run_ns)
+
+    def _add_reading(self, tsc: int, run_ns: int, realtime_ns: int, error_ns: int) -> None:
+        run_ns += self.shift_ns
+        if self.about.get("clock") == "tsc":
+            tsc = self.ticks.read(tsc, run_ns, self._since_reading)
+        self._since_reading = []
+        self.readings.append((tsc, run_ns, realtime_ns, error_ns))
+        self.clock.add(run_ns if isinstance(self.clock, Identity) else tsc, run_ns)
+
+    def _add_names(self, chunk: raw_file.Chunk) -> None:
+        data = chunk.payload
+        known = self._segment_next.get(chunk.key, 0)
+        # A second drainer writes the segment again from its start, and further.
+        at = min(max(known - chunk.first, 0), len(data))
+        while at + 8 <= len(data):
+            number = int.from_bytes(data[at : at + 4], "little")
+            length = int.from_bytes(data[at + 4 : at + 8], "little")
+            text = data[at + 8 : at + 8 + length].decode("utf-8", "replace")
+            while len(self.names) <= number:
+                self.names.append("(name lost)")
+            self.names[number] = text
+            at += 8 + (length + 1 + 7 & ~7)
+        self._segment_next[chunk.key] = max(known, chunk.first + at)
+
+    def _add_records(self, chunk: raw_file.Chunk) -> None:
+        records = np.frombuffer(chunk.payload, layout.RECORD)
+        overlap = self._ring_next.get(chunk.key, 0) - chunk.first
+        if overlap > 0:  # written twice: by a drainer that died before it could say so, and by the next
+            records = records[overlap:]
+        self._seen.add(records)
+        records = self.ticks.mended(records)
+        self._ring_next[chunk.key] = max(chunk.first + chunk.count, self._ring_next.get(chunk.key, 0))
+        kinds = records["kind"]
+        special = kinds >= layout.FIRST_SPECIAL
+        track = np.full(len(records), self._ring_track.get(chunk.key, 0), np.int32)
+        for at in np.flatnonzero(special & (kinds > layout.MARK) & (kinds != layout.EXTRA)).tolist():
+            self._ring_event(chunk.key, records[at], at, track)
+        moments = np.flatnonzero(special & (kinds <= layout.MARK))
+        if len(moments):
+            self._moments.append((track[moments], records[moments]))
+            marks = moments[kinds[moments] == layout.MARK]
+            what = records["module"][marks]
+            for list_of, known in ((self._step_marks, _STEPS), (self._window_marks, _WINDOWS)):
+                chosen = marks[np.isin(what, known)]
+                list_of.add(track[chosen], records[chosen])
+        main = np.flatnonzero(~special)
+        self.records += len(main)
+        if not len(main):
+            return
+        spans = np.zeros(len(main), _SPAN)
+        for name in ("start", "end", "name", "module", "seq", "depth", "kind", "flags"):
+            spans[name] = records[name][main]
+        spans["track"] = track[main]
+        extras = np.flatnonzero(kinds == layout.EXTRA)
+        if len(extras):
+            _attach(spans, main, records, extras)
+        self._since_reading.append(spans)
+        tracks = spans["track"]
+        newest = spans[-1]
+        self._ring_last[chunk.key] = (int(newest["track"]), int(newest["depth"]), int(newest["start"]))
+        self._highest_name = max(self._highest_name, int(spans["name"].max()))
+        first = int(tracks[0])
+        if (tracks == first).all():
+            self._wait(first, spans)
+            return
+        # Those of several threads are copies, so each is looked at by itself when the next reading comes.
+        self._since_reading.pop()
+        for number in np.unique(tracks).tolist():
+            of_track = spans[tracks == number]
+            self._since_reading.append(of_track)
+            self._wait(number, of_track)
+
+    def _add_stripped(self, chunk: raw_file.Chunk) -> None:
+        """Records whose spans were taken out to save space; only the drainer's sums know them."""
+        went, records = raw_file.of_stripped(chunk.payload)
+        if chunk.first < self._ring_next.get(chunk.key, 0):
+            return  # another drainer wrote them before
+        self._add_records(raw_file.Chunk(raw_file.RECORDS, chunk.key, chunk.count, chunk.first, records.tobytes()))
+        if not went:
+            return
+        self.stripped += went
+        newest = self.losses[-1] if self.losses else None
+        if newest is None or newest.reason != "max_size":
+            newest = Loss(0, self.clock.last, self.clock.last, 0, "max_size")
+            self.losses.append(newest)
+        newest.lost += went
+        newest.end = max(newest.end, self.clock.last)
+
+    def _ring_event(self, ring: int, record: Any, at: int, track: np.ndarray) -> None:
+        """A thread begins or ends on this ring, or something was lost."""
+        kind, start = int(record["kind"]), int(record["start"])
+        if kind == layout.THREAD_BEGIN:
+            number = int(record["module"])
+            self._ring_track[ring] = number
+            track[at:] = number
+            self._track(number, int(record["end"]), int(record["seq"]), start)
+        elif kind == layout.THREAD_END:
+            if int(record["module"]) in self.tracks:
+                self.tracks[int(record["module"])].end = start
+        else:
+            self._lost(int(track[at]), start, int(record["end"]), int(record["name"]), int(record["module"]))
+
+    def _track(self, number: int, tid: int, framework_thread: int, start: int) -> None:
+        self.tracks[number] = Track(number, tid, framework_thread, start, name=self._thread_names.get(str(tid), ""))
+
+    def _lost(self, track: int, start: int, end: int, full: int, deep: int, final: bool = False) -> None:
+        for lost, reason in ((full, "ring_full"), (deep, "too_deep")):
+            if lost:
+                self.losses.append(Loss(track, start, end, lost, reason, final))
+
+    def _add_open(self, chunk: raw_file.Chunk) -> None:
+        track, tid = np.frombuffer(chunk.payload[:OPEN_HEAD_BYTES], "<u8").tolist()
+        slots = np.frombuffer(chunk.payload[OPEN_HEAD_BYTES:], layout.OPEN)
+        depth = np.flatnonzero(slots["state"] & 1 == 0)
+        spans = np.zeros(len(depth), _SPAN)
+        for name in ("start", "name", "kind"):
+            spans[name] = slots[name][depth]
+        spans["start"] = [self.ticks.moment(start) for start in spans["start"].tolist()]
+        spans["depth"] = depth
+        spans["track"] = track
+        modules = spans["kind"] == KINDS.index("module")
+        around = np.cumsum(modules) - modules
+        spans["seq"] = np.where(modules, around, -1)
+        innermost = np.maximum.accumulate(np.where(modules, np.arange(len(spans)), -1))
+        spans["module"] = np.where(innermost >= 0, spans["name"][innermost], 0)
+        spans["unfinished"] = 1
+        if not len(spans):
+            self._open.pop(chunk.key, None)  # of a program that records itself: what it said before has ended
+            return
+        self._open[chunk.key] = spans
+        if track not in self.tracks:  # of a thread that has finished nothing yet
+            self._track(track, tid, -1, int(spans["start"].min()))
+
+    def _name_threads(self, names: dict[str, str]) -> None:
+        self._thread_names |= names
+        for track in self.tracks.values():
+            track.name = names.get(str(track.tid), track.name)
+
+    def _account(self, final: dict[str, Any]) -> None:
+        """The drainer's last word: what was lost and never got into a record. A full disk makes it say it again."""
+        self.final = final
+        self.losses = [loss for loss in self.losses if not loss.final]
+        now = self.clock.last
+        full_disk = [[since + self.shift_ns, to + self.shift_ns] for since, to in final.get("disk_full_ns", [])]
+        for ring, left, full, deep, first, last in final["losses"]:
+            track = self._ring_track.get(ring, 0)
+            self._lost(track, first, last, full, deep, final=True)
+            if left:
+                self.losses.append(Loss(track, now, now, left, "disk_full" if full_disk else "after_end", True))
+        if final.get("lost_without_ring"):
+            first, last = final["lost_without_ring_first"], final["lost_without_ring_last"]
+            self.losses.append(Loss(0, first, last, final["lost_without_ring"], "no_ring", True))
+        for loss in self.losses:
+            start_ns, end_ns = self.to_run(loss.start), self.to_run(loss.end)
+            if loss.reason == "ring_full" and any(start_ns <= to and end_ns >= since for since, to in full_disk):
+                loss.reason = "disk_full"  # the ring was full because nothing could be written
+
+
+def _attach(spans: np.ndarray, main: np.ndarray, records: np.ndarray, extras: np.ndarray) -> None:
+    """Put what the extra records say onto the spans that they follow."""
+    owner = np.searchsorted(main, extras) - 1
+    what = records["name"][extras]
+    value = records["start"][extras].astype(np.int64)
+    for code, column in (
+        (layout.EXTRA_FORWARD_THREAD, "forward_thread"),
+        (layout.EXTRA_OPTIMIZER, "optimizer"),
+        (layout.EXTRA_LINE, "line"),
+        (layout.EXTRA_ARGS, "args"),
+        (layout.EXTRA_ELSEWHERE, "track"),
+    ):
+        chosen = (what == code) & (owner >= 0)
+        spans[column][owner[chosen]] = value[chosen]
+
+
+def _without_twins(spans: np.ndarray, newest: Iterable[tuple[int, int, int]]) -> np.ndarray:
+    """Drop an open span that has also ended: the program died between the record and the pop.
+
+    `newest`: the last record of every ring, as (track, depth, start); it may have gone with an earlier batch.
+    """
+    left = np.flatnonzero(spans["unfinished"])
+    if not len(left):
+        return spans
+    known = set(newest)
+    keep = np.ones(len(spans), bool)
+    for row in left.tolist():
+        span = spans[row]
+        keep[row] = (int(span["track"]), int(span["depth"]), int(span["start"])) not in known
+    return spans[keep]

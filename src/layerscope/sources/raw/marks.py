@@ -1,0 +1,49 @@
+"""Moments that a program marked, by when they were read; their times are put on the run's clock once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from layerscope.model.clocks import Conversion
+from layerscope.rawfile import layout
+
+Marks = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(slots=True)
+class MarkList:
+    """Grows by doubling, so that looking at it often costs little however many there are."""
+
+    _count: int = 0
+    _track: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    _records: np.ndarray = field(default_factory=lambda: np.zeros(0, layout.RECORD))
+    _waiting: list[Marks] = field(default_factory=list)  # ticks, which a later reading of the clock may place better
+
+    def __bool__(self) -> bool:
+        return bool(self._count or self._waiting)
+
+    def add(self, track: np.ndarray, records: np.ndarray) -> None:
+        """Take in marks with their tracks; their times are ticks."""
+        if len(records):
+            self._waiting.append((track, records))
+
+    def known(self, clock: Conversion, last: bool) -> Marks:
+        """Tracks and records, with times in ns of the run, up to the newest reading of the clock; with `last`, all."""
+        if self._waiting:
+            track, records = (np.concatenate(column) for column in zip(*self._waiting, strict=True))
+            is_final = (records["start"].astype(np.int64) <= clock.last) | last
+            self._waiting = []
+            self.add(track[~is_final], records[~is_final])
+            records = records[is_final]
+            records["start"] = clock.to_run(records["start"])
+            self._append(track[is_final], records)
+        return self._track[: self._count], self._records[: self._count]
+
+    def _append(self, track: np.ndarray, records: np.ndarray) -> None:
+        count = self._count + len(records)
+        if count > len(self._records):
+            self._track, self._records = np.resize(self._track, 2 * count), np.resize(self._records, 2 * count)
+        self._track[self._count : count], self._records[self._count : count] = track, records
+        self._count = count

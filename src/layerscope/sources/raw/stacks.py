@@ -1,0 +1,248 @@
+"""Stacks of threads, on a CPU and waiting, from the sampler's raw file.
+
+Clock: CLOCK_MONOTONIC. The sampler (`native/sampler`) has unwound and interned the stacks; `SampledFile` gives what is
+new in its file as columns, in which the numbers are the sampler's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerscope.rawfile import raw_file, sampler_file
+
+_ROWS = {
+    sampler_file.PROCESSES: sampler_file.PROCESS,
+    sampler_file.THREADS: sampler_file.THREAD,
+    sampler_file.FRAMES: sampler_file.FRAME,
+    sampler_file.STACKS: sampler_file.STACK,
+    sampler_file.SAMPLES: sampler_file.SAMPLE,
+    sampler_file.ACCOUNTS: sampler_file.ACCOUNT,
+    sampler_file.QUALITY: sampler_file.QUALITY_OF,
+}
+_PAD_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFile:
+    """A file of which code was mapped."""
+
+    path: str
+    build_id: bytes
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A code object of Python. `lines`: its co_linetable, as Python 3.`python` writes it."""
+
+    process: int
+    name: str
+    file: str
+    first_line: int
+    python: int
+    lines: bytes
+
+
+@dataclass(slots=True)
+class SampledFile:
+    """What the raw file `path` holds; `advance` reads on. A file that is not there holds nothing.
+
+    Where the sampler took the place of another, what only that one's file has is taken from there: names of code
+    objects, and how much of a thread's CPU time before is told already. `ended`: nothing more will come.
+    """
+
+    path: Path
+    settings: dict[str, Any] = field(default_factory=dict)
+    objects: list[ObjectFile] = field(default_factory=list)
+    codes: list[Code] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)  # names of code that was made while the program ran
+    processes: dict[int, np.void] = field(default_factory=dict)  # rows of `sampled.PROCESS` by number, the newest
+    threads: dict[int, np.void] = field(default_factory=dict)  # of `sampled.THREAD`
+    quality: np.void = field(default_factory=lambda: np.zeros(1, sampler_file.QUALITY_OF)[0])
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    until_ns: int = -1  # all samples that began before this have been read
+    ended: bool = False
+    _reader: raw_file.SpoolReader | None = None
+    _before: _Predecessor | None = None
+    _known_as: dict[tuple[int, int], int] = field(default_factory=dict)  # (process, what it calls a code) -> the code
+    _fresh: dict[int, list[np.ndarray]] = field(default_factory=dict)
+
+    def advance(self) -> None:
+        """Read what is new."""
+        if self._reader is None:
+            if not self.path.is_file():
+                return
+            self._reader = raw_file.SpoolReader(self.path)
+        # Looked at before reading: a sampler that has been replaced writes no more.
+        is_replaced = self._neighbour(1).exists()
+        for chunk in self._reader.chunks():
+            self._add(chunk)
+        self.ended |= is_replaced
+
+    @property
+    def gap_ns(self) -> tuple[int, int] | None:
+        """From when until when there was no sampler, before the one that wrote this; None: it was the first."""
+        before = self._predecessor()
+        if before is None or "began_ns" not in self.settings:
+            return None
+        began_ns = int(self.settings["began_ns"])
+        return min(max(before.until_ns, before.last_ns), began_ns), began_ns
+
+    def take(self, kind: int) -> np.ndarray:
+        """The rows of chunks of this kind (FRAMES, STACKS, SAMPLES or ACCOUNTS) that have come since the last call."""
+        parts = self._fresh.pop(kind, [])
+        return np.concatenate(parts) if parts else np.zeros(0, _ROWS[kind])
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something in it did not match its checksum: what follows is lost."""
+        return self._reader is not None and self._reader.damaged
+
+    def _add(self, chunk: raw_file.Chunk) -> None:
+        kind, payload = chunk.kind, chunk.payload
+        if kind in _ROWS:
+            dtype = _ROWS[kind]
+            rows = np.frombuffer(payload, dtype, len(payload) // dtype.itemsize)
+            self._add_rows(kind, rows)
+        elif kind == sampler_file.POLL:
+            self.until_ns = int(np.frombuffer(payload, "<u8", 1)[0])
+        elif kind == sampler_file.OBJECTS:
+            self._add_objects(payload)
+        elif kind == sampler_file.CODES:
+            self._add_codes(payload)
+        elif kind == sampler_file.MADES:
+            self._add_made(payload)
+        elif kind == sampler_file.SETTINGS:
+            self.settings = json.loads(payload)
+        elif kind == sampler_file.PROBLEMS:
+            self.problems += json.loads(payload)
+        elif kind == sampler_file.END:
+            self.ended = True
+
+    def _add_rows(self, kind: int, rows: np.ndarray) -> None:
+        if kind == sampler_file.PROCESSES:
+            self.processes.update((int(row["process"]), row) for row in rows)
+        elif kind == sampler_file.THREADS:
+            self.threads.update((int(row["thread"]), row) for row in rows)
+        elif kind == sampler_file.QUALITY:
+            self.quality = rows[-1] if len(rows) else self.quality
+        elif kind == sampler_file.SAMPLES:
+            self._fresh.setdefault(kind, []).append(self._without_earlier(rows))
+        else:
+            self._fresh.setdefault(kind, []).append(rows)
+
+    def _add_objects(self, payload: bytes) -> None:
+        at = 0
+        while at + sampler_file.OBJECT.itemsize <= len(payload):
+            head = np.frombuffer(payload, sampler_file.OBJECT, 1, at)[0]
+            at += sampler_file.OBJECT.itemsize
+            path = payload[at : at + int(head["path_bytes"])].decode("utf-8", "surrogateescape")
+            at += _padded(int(head["path_bytes"]))
+            build_id = head["build_id"].tobytes()[: int(head["build_id_bytes"])]
+            self.objects.append(ObjectFile(path, build_id, int(head["mtime_ns"])))
+
+    def _add_made(self, payload: bytes) -> None:
+        at = 0
+        while at + sampler_file.MADE_CODE.itemsize <= len(payload):
+            length = int(np.frombuffer(payload, sampler_file.MADE_CODE, 1, at)[0]["name_bytes"])
+            at += sampler_file.MADE_CODE.itemsize
+            self.made.append(payload[at : at + length].decode("utf-8", "replace"))
+            at += _padded(length)
+
+    def _add_codes(self, payload: bytes) -> None:
+        at = 0
+        while at + sampler_file.CODE.itemsize <= len(payload):
+            head = np.frombuffer(payload, sampler_file.CODE, 1, at)[0]
+            at += sampler_file.CODE.itemsize
+            lengths = [int(head[name]) for name in ("name_bytes", "file_bytes", "lines_bytes")]
+            ends = np.cumsum([at, *lengths]).tolist()
+            name, file, lines = (payload[a:b] for a, b in itertools.pairwise(ends))
+            at += _padded(sum(lengths))
+            process, known_as = int(head["process"]), int(head["known_as"])
+            if known_as != sampler_file.NONE:
+                self._known_as[process, known_as] = int(head["code"])
+            if int(head["code"]) < len(self.codes):  # it has one more name
+                continue
+            code = Code(
+                process, name.decode("utf-8", "replace"), file.decode("utf-8", "replace"), int(head["first_line"]),
+                int(head["python"]), lines,
+            )  # fmt: skip
+            self.codes.append(code if any(lengths) else self._earlier_code(code, known_as))
+
+    # -- the file of the sampler before ------------------------------------------------------------
+
+    def _neighbour(self, by: int) -> Path:
+        name, _, number = self.path.name.partition(".")
+        generation = int(number or 0) + by
+        return self.path.with_name(f"{name}.{generation}" if generation else name)
+
+    def _predecessor(self) -> _Predecessor | None:
+        """What the sampler before wrote; None: there was none."""
+        if self._before is None and "." in self.path.name:
+            self._before = _Predecessor(self._neighbour(-1))
+            self._before.advance()
+        return self._before
+
+    def _earlier_code(self, code: Code, known_as: int) -> Code:
+        before, row = self._predecessor(), self.processes.get(code.process)
+        found = before.code_of(int(row["pid"]), known_as) if before is not None and row is not None else None
+        return code if found is None else dataclasses.replace(found, process=code.process)
+
+    def _without_earlier(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of samples: what a thread has used before is less what an earlier file tells of that."""
+        whole = np.flatnonzero(rows["flags"] & sampler_file.BEFORE)
+        before = self._predecessor() if len(whole) else None
+        if before is None:
+            return rows
+        rows = rows.copy()
+        for place in whole.tolist():
+            told_ns = before.used_ns(int(self.threads[int(rows["thread"][place])]["tid"]))
+            rows["weight_ns"][place] -= min(told_ns, int(rows["weight_ns"][place]))
+        return rows
+
+
+class _Predecessor(SampledFile):
+    """A file whose sampler was replaced: read in one go, and of its samples nothing but sums by thread is kept."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.last_ns = -1
+        self._cpu_ns = np.zeros(0, np.uint64)
+
+    def _add_rows(self, kind: int, rows: np.ndarray) -> None:
+        if kind in (sampler_file.PROCESSES, sampler_file.THREADS):
+            super()._add_rows(kind, rows)
+        elif kind == sampler_file.SAMPLES and len(rows):
+            self.last_ns = max(self.last_ns, int(rows["at_ns"].max()))
+            cpu = rows[rows["kind"] == sampler_file.CPU]
+            if len(self._cpu_ns) < len(self.threads):
+                self._cpu_ns = np.pad(self._cpu_ns, (0, 2 * len(self.threads) - len(self._cpu_ns)))
+            np.add.at(self._cpu_ns, cpu["thread"], cpu["weight_ns"])
+
+    def used_ns(self, tid: int) -> int:
+        """CPU time of the thread that had this number at the end, in all programs that it was."""
+        total, next_start_ns = 0, 0
+        for number, row in sorted(self.threads.items(), reverse=True):
+            if int(row["tid"]) == tid and int(row["end_ns"]) == next_start_ns and number < len(self._cpu_ns):
+                total += int(self._cpu_ns[number])
+                next_start_ns = int(row["start_ns"])
+        return total
+
+    def code_of(self, pid: int, known_as: int) -> Code | None:
+        """What the process that had this number at the end calls so; None: it is not known."""
+        for number, row in self.processes.items():
+            code = self._known_as.get((number, known_as))
+            if row["pid"] == pid and not row["end_ns"] and code is not None:
+                return self.codes[code]
+        return None
+
+
+def _padded(length: int) -> int:
+    return -(-length // _PAD_BYTES) * _PAD_BYTES

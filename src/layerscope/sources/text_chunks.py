@@ -1,0 +1,109 @@
+"""Text in parts of whole lines: as it is, packed with gzip, or in UTF-16 as some editors write it."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from layerscope.model.errors import ReadError
+
+CHUNK_BYTES = 1 << 21
+# A line, or a sample, that does not end is cut here.
+_MOST_BYTES = 1 << 26
+_GZIP = b"\x1f\x8b"
+_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+
+
+def chunks(path: Path, behind: bytes = b"\n") -> Iterator[tuple[bytes, int]]:
+    """Parts of the text `path`, each ending with `behind` where there is one, else with a line; and where they begin.
+
+    Ends of lines are one character, and the text is UTF-8. What is packed may be cut or damaged: it ends there.
+    ReadError when the file cannot be read.
+    """
+    rest, position = b"", 0
+    for fresh in _converted(_pieces(path)):
+        content = rest + fresh
+        end = content.rfind(behind) + len(behind) if behind in content else 0
+        if not end and (b"\n\t" not in content or len(content) >= _MOST_BYTES):
+            # What belongs to the last line may still come.
+            end = content.rfind(b"\n", 0, max(content.rfind(b"\n"), 0)) + 1
+        if end < 1 and len(content) >= _MOST_BYTES:
+            end = len(content)
+        if end >= 1:
+            yield content[:end], position
+            position += end
+            content = content[end:]
+        rest = content
+    if rest:
+        yield rest, position
+
+
+def unpacked(head: bytes) -> bytes:
+    """The beginning of a text as UTF-8."""
+    return b"".join(_converted(iter([head])))
+
+
+def lines_of(octets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each line begins and ends."""
+    newline = np.flatnonzero(octets == ord("\n"))
+    stop = newline if len(newline) and newline[-1] == len(octets) - 1 else np.append(newline, len(octets))
+    return np.append(0, stop[:-1] + 1), stop
+
+
+def taken(chunk: bytes | np.ndarray, start: np.ndarray, stop: np.ndarray) -> pa.Array:
+    """What stands between these places, which ascend."""
+    if not len(start):
+        return pa.array([], pa.binary())
+    bounds = np.column_stack([start, stop]).astype(np.int32).ravel()
+    all_ = pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(chunk)])
+    return all_.take(pa.array(np.arange(0, len(bounds) - 1, 2)))
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as plain:
+            is_packed = plain.read(2) == _GZIP
+        with gzip.open(path, "rb") if is_packed else path.open("rb") as file:
+            yield from _read(file)
+    except OSError as error:
+        raise ReadError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _read(file: gzip.GzipFile | io.BufferedReader) -> Iterator[bytes]:
+    pieces, length = [], 0
+    while True:
+        try:
+            piece = file.read1(CHUNK_BYTES)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            piece = b""
+        pieces.append(piece)
+        length += len(piece)
+        if length >= CHUNK_BYTES or not piece:
+            yield b"".join(pieces)
+            pieces, length = [], 0
+        if not piece:
+            return
+
+
+def _converted(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same text as UTF-8, with one character at the end of each line."""
+    decoder, is_first, rest = None, True, b""
+    for piece in pieces:
+        content = piece
+        if is_first and piece:
+            is_first = False
+            name = _MARKS.get(content[:2])
+            decoder = codecs.getincrementaldecoder(name)("replace") if name else None
+            content = content[2:] if name else content.removeprefix(codecs.BOM_UTF8)
+        if decoder:
+            content = decoder.decode(content).encode()
+        content = rest + content
+        rest = content[-1:] if content.endswith(b"\r") and piece else b""
+        yield content[: len(content) - len(rest)].replace(b"\r\n", b"\n")

@@ -1,1 +1,0 @@
-"""One recording = one folder: events in, columns out."""
