@@ -1,1 +1,1 @@
-"""Columns in, tables out. Never prints, never draws."""
+"""Tables in, results out. Never prints, never draws."""

@@ -11,8 +11,8 @@ import duckdb  # noqa: F401 - what is missing is found here, not at the first qu
 import msgspec  # noqa: F401
 import pyarrow as pa
 
+from layerscope.ingest.open import as_it_is_now
 from layerscope.recording.run import find_run
-from layerscope.session.answer import as_it_is_now
 from layerscope.show.exports.trace import Windowed
 
 __all__ = ["OpenedRun", "find_run"]

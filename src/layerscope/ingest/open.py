@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -263,6 +264,22 @@ def _convert_snapshot(run: Run) -> Run:
     session = _session(run) if run.is_joined else {}
     run.tables_path = _convert_into_first(cached_tables(run.info.run_id + "-running"), run, session)
     return run
+
+
+@contextlib.contextmanager
+def as_it_is_now(recording: Path) -> Iterator[Run]:
+    """The recording, with tables of its own made of what it holds at this moment while it still grows."""
+    run = Run.open(recording)
+    if run.info.state != "running":
+        yield open_run(recording)
+        return
+    folder = Path(tempfile.mkdtemp(prefix="snapshot-", dir=run.raw))
+    try:
+        convert_into(run.raw, folder, {})
+        run.tables_path = folder
+        yield run
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

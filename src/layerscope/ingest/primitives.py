@@ -17,8 +17,8 @@ from layerscope.ingest.spans import EXECUTE, LAYERS, SHARE, Columns, rows_of
 from layerscope.model.layers import LINKS, OPERATORS, PRIMITIVES, SPAN_LAYERS
 from layerscope.model.schema import TABLES
 from layerscope.model.stored_json import decoded
+from layerscope.rawfile import layout
 from layerscope.recording.writer import to_arrow
-from layerscope.session.weaving import NAME_BYTES
 from layerscope.sources.onednn_problem import Problem, parse
 
 FORWARD_BACKWARD, OPERATOR_PRIMITIVE, PRIMITIVE_SHARE = (
@@ -183,7 +183,7 @@ def _problem_of(text: str) -> tuple[Problem | None, bool | None]:
     if not isinstance(call, str):
         return None, hit
     problem = parse(call)
-    if len(call.encode()) == NAME_BYTES:  # the agent has cut it: the last columns are not what they seem
+    if len(call.encode()) == layout.NAME_BYTES:  # the agent has cut it: the last columns are not what they seem
         problem = replace(problem, attributes="", algorithm="", problem="", flop=None, bytes=None)
     return problem, hit
 

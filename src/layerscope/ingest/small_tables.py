@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from layerscope.capture import counters
 from layerscope.ingest.process import Process
 from layerscope.ingest.string_table import Texts
 from layerscope.model.layers import COUNTERS, MARKS, MODULES, OPERATORS, PROCESS_COUNTERS, SYSTEM_COUNTERS
 from layerscope.model.secrets import mask
-from layerscope.rawfile import layout
+from layerscope.rawfile import counters, layout
 from layerscope.recording.writer import write_columns, write_rows
 from layerscope.sources.raw.decoder import Decoder
 

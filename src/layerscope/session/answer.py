@@ -10,10 +10,8 @@ import argparse
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 def answer_to(recording: Path, request: dict[str, Any]) -> dict[str, Any]:
     """The answer to `request` about all that the raw files of `recording` hold by now."""
     from layerscope.analyse.aggregates import aggregates
+    from layerscope.ingest.open import as_it_is_now
     from layerscope.recording.reader import Reader
 
     since_ns, until_ns = int(request["since_ns"]), request.get("until_ns")
@@ -63,25 +62,6 @@ def answer_to(recording: Path, request: dict[str, Any]) -> dict[str, Any]:
                 return aggregates(reader, since_ns, int(request["until_ns"]), int(request["pid"]))
         write_trace(run, Path(request["file"]), since_ns, until_ns)
         return {"file": request["file"]}
-
-
-@contextlib.contextmanager
-def as_it_is_now(recording: Path) -> Iterator[Run]:
-    """The recording, with tables of its own made of what it holds at this moment while it still grows."""
-    from layerscope.ingest.open import convert_into, open_run
-    from layerscope.recording.run import Run
-
-    run = Run.open(recording)
-    if run.info.state != "running":
-        yield open_run(recording)
-        return
-    folder = Path(tempfile.mkdtemp(prefix="snapshot-", dir=run.raw))
-    try:
-        convert_into(run.raw, folder, {})
-        run.tables_path = folder
-        yield run
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_trace(run: Run, file: Path, since_ns: int, until_ns: int | None) -> None:

@@ -127,8 +127,9 @@ class Beside:
     def _look(self) -> None:
         """What the program has used so far; a zombie still tells."""
         from layerscope.capture import counters
+        from layerscope.rawfile.counters import read
 
-        self._usage |= {name: value for _, name, value, _ in counters.read(counters.sample(self.pid))}
+        self._usage |= {name: value for _, name, value, _ in read(counters.sample(self.pid))}
         self._most_rss_bytes = max(self._most_rss_bytes, self._usage.get("rss_bytes", 0))
 
     def _ended(self, recorder: Recorder) -> Ended:

@@ -30,7 +30,6 @@ from layerscope.sources.raw.decoder import Decoder
 LINES, TAKEN = "windows.jsonl", "windows.taken.jsonl"
 CHUNK_RECORDS = 50_000
 NAMES_BYTES = 1 << 20  # of one chunk
-NAME_BYTES = 1024  # of one name, as the agent keeps it
 # Numbers of rings and segments that no agent gives.
 FIRST_RING, SEGMENT = 1 << 20, 1 << 20
 MARK_NAME = "window"
@@ -216,7 +215,7 @@ def _write_names(numbers: dict[str, int], file: raw_file.SpoolWriter) -> None:
     """All names, as the agent's segments have them."""
     written, data = 0, bytearray()
     for text, number in numbers.items():
-        coded = text.encode()[:NAME_BYTES]
+        coded = text.encode()[: layout.NAME_BYTES]
         data += struct.pack("<II", number, len(coded)) + coded + bytes(-len(coded) % 8 or 8)
         if len(data) >= NAMES_BYTES:
             file.write(raw_file.NAMES, bytes(data), SEGMENT, 0, written)

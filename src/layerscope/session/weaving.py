@@ -21,7 +21,6 @@ from layerscope.rawfile import layout, raw_file
 from layerscope.rawfile.sums import Totals, rows_of
 from layerscope.sources.raw.decoder import Decoder
 
-NAME_BYTES = 1024  # of one name, as the agent keeps it
 # Arguments are JSON and are kept whole or not at all; those of graphs tell of many tensors.
 _MOST_ARGS_BYTES = 1 << 16
 # The name of tracks that belong to no thread.
@@ -165,7 +164,7 @@ def _names(texts: list[str], first: int) -> Iterator[raw_file.Chunk]:
     for number, text in enumerate(texts, first):
         coded = text.encode("utf-8", "replace")
         if not text.startswith("{"):
-            coded = coded[:NAME_BYTES]
+            coded = coded[: layout.NAME_BYTES]
         elif len(coded) > _MOST_ARGS_BYTES:
             coded = b'{"library":"oneDNN"}'
         data += struct.pack("<II", number, len(coded)) + coded + bytes(-len(coded) % 8 or 8)

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from layerscope.capture import agent, counters
+from layerscope.capture import agent
 from layerscope.ingest.steps import warmup
-from layerscope.rawfile import layout, raw_file
+from layerscope.rawfile import counters, layout, raw_file
 from layerscope.rawfile.windows import Window
 from layerscope.sources.raw.decoder import Decoder
 

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.capture import counters
 from layerscope.model.clocks import Conversion, Elsewhere, Identity
 from layerscope.model.layers import KINDS
-from layerscope.rawfile import layout, raw_file
+from layerscope.rawfile import counters, layout, raw_file
 from layerscope.rawfile.sums import Totals, rows_of
 from layerscope.sources.raw.marks import MarkList, Marks
 from layerscope.sources.raw.ticks import Ticks, uneven

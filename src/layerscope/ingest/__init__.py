@@ -1,0 +1,1 @@
+"""Sources to tables: parents, self times, links, modules, steps, thinning, samples."""

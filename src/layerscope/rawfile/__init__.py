@@ -1,0 +1,1 @@
+"""The bytes that `capture` writes and `sources` reads."""

@@ -1,0 +1,1 @@
+"""One recording on disk: reader, writer, archive, redaction."""

@@ -1,0 +1,1 @@
+"""One recording from its start to the finished folder, and the requests of a running program."""
