@@ -7,13 +7,13 @@ import pytest
 
 from layerscope.ingest.waiting import TEAM, WORK, deeper, evidence, states
 from layerscope.model.layers import WAITS
-from layerscope.rawfile import sampler_file
+from layerscope.rawfile import sampler_file as files
 
 FUTEX, READ, POLL, EPOLL, NANOSLEEP, YIELD, WAIT4 = 202, 0, 7, 232, 35, 24, 61
 VFORK, OPENAT, GETDENTS64, PAUSE = 58, 257, 217, 34
 
 
-def state(system_call: int, *functions: str, file: int = sampler_file.NO_FILE, preempted: bool = False) -> str:
+def state(system_call: int, *functions: str, file: int = files.NO_FILE, preempted: bool = False) -> str:
     """The state of one wait with these functions on its stack."""
     told = 0
     for name in functions:
@@ -61,12 +61,12 @@ def test_a_futex_is_what_the_functions_say(functions: tuple[str, ...], expected:
 @pytest.mark.parametrize(
     ("system_call", "file", "expected"),
     [
-        (READ, sampler_file.PIPE, "pipe"), (READ, sampler_file.SOCKET, "socket"), (READ, sampler_file.REGULAR, "file"),
-        (READ, sampler_file.TERMINAL, "file"), (POLL, sampler_file.NO_FILE, "event"), (POLL, sampler_file.PIPE, "pipe"),
-        (EPOLL, sampler_file.EVENT, "event"), (NANOSLEEP, sampler_file.NO_FILE, "sleep"), (YIELD, sampler_file.NO_FILE, "yield"),
-        (WAIT4, sampler_file.NO_FILE, "child"), (sampler_file.NO_SYSTEM_CALL, sampler_file.NO_FILE, "page_fault"),
-        (VFORK, sampler_file.NO_FILE, "child"), (OPENAT, sampler_file.NO_FILE, "file"), (GETDENTS64, sampler_file.REGULAR, "file"),
-        (sampler_file.UNKNOWN_SYSTEM_CALL, sampler_file.NO_FILE, "unknown"), (PAUSE, sampler_file.NO_FILE, "other"),
+        (READ, files.PIPE, "pipe"), (READ, files.SOCKET, "socket"), (READ, files.REGULAR, "file"),
+        (READ, files.TERMINAL, "file"), (POLL, files.NO_FILE, "event"), (POLL, files.PIPE, "pipe"),
+        (EPOLL, files.EVENT, "event"), (NANOSLEEP, files.NO_FILE, "sleep"), (YIELD, files.NO_FILE, "yield"),
+        (WAIT4, files.NO_FILE, "child"), (files.NO_SYSTEM_CALL, files.NO_FILE, "page_fault"),
+        (VFORK, files.NO_FILE, "child"), (OPENAT, files.NO_FILE, "file"), (GETDENTS64, files.REGULAR, "file"),
+        (files.UNKNOWN_SYSTEM_CALL, files.NO_FILE, "unknown"), (PAUSE, files.NO_FILE, "other"),
     ],
 )  # fmt: skip
 def test_other_system_calls_are_what_they_are_called_with(system_call: int, file: int, expected: str) -> None:
@@ -74,13 +74,11 @@ def test_other_system_calls_are_what_they_are_called_with(system_call: int, file
 
 
 def test_a_thread_that_serves_a_library_is_idle_while_it_polls_and_one_of_the_program_is_not() -> None:
-    assert (
-        state(EPOLL, "start_thread", "gloo::transport::tcp::Loop::run", "epoll_wait", file=sampler_file.EVENT) == "pool"
-    )
+    assert state(EPOLL, "start_thread", "gloo::transport::tcp::Loop::run", "epoll_wait", file=files.EVENT) == "pool"
     serves = ("start_thread", "c10d::detail::LibUVStoreDaemon::run", "uv_run", "uv__io_poll", "epoll_pwait")
-    assert state(EPOLL, *serves, file=sampler_file.EVENT) == "pool"
-    assert state(EPOLL, "main", "uv_run", "uv__io_poll", "epoll_pwait", file=sampler_file.EVENT) == "event"
-    assert state(READ, "gloo::transport::tcp::Loop::run", "read", file=sampler_file.SOCKET) == "socket"
+    assert state(EPOLL, *serves, file=files.EVENT) == "pool"
+    assert state(EPOLL, "main", "uv_run", "uv__io_poll", "epoll_pwait", file=files.EVENT) == "event"
+    assert state(READ, "gloo::transport::tcp::Loop::run", "read", file=files.SOCKET) == "socket"
 
 
 def test_a_thread_that_openmp_began_belongs_to_its_team_and_one_that_calls_it_does_not() -> None:

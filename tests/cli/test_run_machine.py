@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from layerscope.cli import run
 from layerscope.host import machine
 from layerscope.recording.run import Run, RunInfo
+from layerscope.session import create
 
 
 def test_a_recording_keeps_all_facts_and_its_name_first() -> None:
-    info = run._first_info(["train.py"])
+    info = create._first_info(["train.py"])
     read_back = msgspec.json.decode(msgspec.json.encode(info), type=RunInfo)
     found, here = machine.of_json(read_back.host), machine.facts()
 
@@ -33,7 +33,7 @@ def test_no_process_is_started_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "Popen", refuse)
     monkeypatch.setattr(os, "fork", refuse)
 
-    assert run._first_info(["train.py"]).host["name"]
+    assert create._first_info(["train.py"]).host["name"]
 
 
 @pytest.mark.slow
@@ -49,6 +49,6 @@ def test_a_narrower_mask_of_the_recorder_is_that_of_the_program(tmp_path: Path) 
 
 
 def test_facts_that_an_imported_trace_has_not_are_not_known() -> None:
-    info = msgspec.structs.replace(run._first_info(["x"]), host={"name": "elsewhere"})
+    info = msgspec.structs.replace(create._first_info(["x"]), host={"name": "elsewhere"})
 
     assert (info.granted_cpus, info.host_fact("cpu", "model"), info.host_fact("name", "x")) == (None, None, None)

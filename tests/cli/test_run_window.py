@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from layerscope.cli import _window as window_options
 from layerscope.model.errors import UsageError
 from layerscope.rawfile import layout
 from layerscope.rawfile.windows import Steering, Window, state_at
-from layerscope.session import window_options
 from tests.recorded import layerscope
 
 

@@ -342,7 +342,7 @@ def test_a_stopped_drainer_and_more_threads_than_its_socket_holds(
     "broken",
     [
         "layerscope.analyse.summary.summarise",
-        "layerscope.cli.run.finish",
+        "layerscope.session.finish.finish",
         "layerscope.capture.link.DrainerLink.pump",
         "layerscope.capture.prober.Prober.take",
         *also(

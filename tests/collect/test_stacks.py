@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.rawfile import sampler_file
+from layerscope.rawfile import sampler_file as files
 from layerscope.sources.raw.stacks import SampledFile
 from tests.cli.sampler_file import SamplerFile
 from tests.native.building import NATIVE, build
 
 STRUCTURES = {
-    "lt_object": sampler_file.OBJECT, "lt_process": sampler_file.PROCESS, "lt_thread": sampler_file.THREAD, "lt_code": sampler_file.CODE,
-    "lt_frame": sampler_file.FRAME, "lt_stack": sampler_file.STACK, "lt_sample": sampler_file.SAMPLE, "lt_account": sampler_file.ACCOUNT,
-    "lt_quality": sampler_file.QUALITY_OF,
+    "lt_object": files.OBJECT, "lt_process": files.PROCESS, "lt_thread": files.THREAD, "lt_code": files.CODE,
+    "lt_frame": files.FRAME, "lt_stack": files.STACK, "lt_sample": files.SAMPLE, "lt_account": files.ACCOUNT,
+    "lt_quality": files.QUALITY_OF,
 }  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def test_the_numbers_are_those_of_the_sampler() -> None:
               "EXACT", "PREEMPTED", "NO_SPLICE", "UNFINISHED", "NO_FILE", "PIPE", "SOCKET", "TERMINAL", "EVENT",
               "CPU")  # fmt: skip
     assert {name: told[f"LT_{name}"] for name in chunks} == {name: getattr(sampler_file, name) for name in chunks}
-    assert told["LT_FILE"] == sampler_file.REGULAR
+    assert told["LT_FILE"] == files.REGULAR
 
 
 def known_file(folder: Path) -> Path:
@@ -65,7 +65,7 @@ def known_file(folder: Path) -> Path:
     for at_ns in range(0, 500, 10):
         file.cpu(at_ns, 0, file.stack("py:main", f"py:f{at_ns % 50}"), 5)
     file.end(1000)
-    return folder / sampler_file.FILE
+    return folder / files.FILE
 
 
 def test_a_file_is_read_as_it_grows(tmp_path: Path) -> None:
@@ -76,17 +76,17 @@ def test_a_file_is_read_as_it_grows(tmp_path: Path) -> None:
     for end in range(0, len(whole) + 1, 997):
         (tmp_path / "growing").write_bytes(whole[:end])
         growing.advance()
-        times += growing.take(sampler_file.SAMPLES)["at_ns"].tolist()
+        times += growing.take(files.SAMPLES)["at_ns"].tolist()
     (tmp_path / "growing").write_bytes(whole)
     growing.advance()
-    times += growing.take(sampler_file.SAMPLES)["at_ns"].tolist()
+    times += growing.take(files.SAMPLES)["at_ns"].tolist()
 
     assert times == list(range(0, 500, 10))
     assert growing.ended
     assert (growing.until_ns, growing.settings["hz"]) == (1000, 99)
     assert [code.name for code in growing.codes][:2] == ["main", "f0"]
     assert growing.objects[0].path == "/usr/lib/libnothing.so"
-    assert len(growing.take(sampler_file.SAMPLES)) == 0
+    assert len(growing.take(files.SAMPLES)) == 0
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +103,10 @@ def test_any_cut_opens_up_to_the_cut(known_bytes: bytes, data: st.DataObject) ->
         file = SampledFile(path)
         file.advance()
 
-    samples = file.take(sampler_file.SAMPLES)
+    samples = file.take(files.SAMPLES)
     assert samples["at_ns"].tolist() == list(range(0, 500, 10))[: len(samples)]
     assert len(samples) == 50 or not file.ended
-    stacks, frames = file.take(sampler_file.STACKS), file.take(sampler_file.FRAMES)
+    stacks, frames = file.take(files.STACKS), file.take(files.FRAMES)
     # What a row names has been written before it.
     assert np.all(samples["stack"] < len(stacks))
     assert np.all(stacks["frame"] < len(frames))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from layerscope.checks import judge
+from layerscope.checks import judge, machine
 from layerscope.checks.check import ERROR, NOTE, OK, STATES, UNSEEN, WARNING, Check
 from layerscope.host.gpu import Gpus
 from layerscope.host.isa import Support
@@ -422,7 +422,7 @@ def test_the_files_of_the_folder_are_the_checks() -> None:
         "variables",
         "profiling",
     }
-    assert all(module.__name__.startswith(f"{checks.__name__}.") and module.__doc__ for module in modules)
+    assert all(module.__name__.startswith(f"{machine.__name__}.") and module.__doc__ for module in modules)
 
 
 def test_the_worst_comes_first_and_is_counted() -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.cli.run import folder_bytes
 from layerscope.rawfile import raw_file
 from layerscope.recording.reader import check_tables
+from layerscope.session.finish import folder_bytes
 from tests.recorded import ROOT, TIMEOUT_S, Recorded, ask, layerscope, open_run
 
 pytestmark = pytest.mark.slow
@@ -99,10 +99,9 @@ def test_a_size_that_makes_no_sense_is_refused(words: tuple[str, ...], tmp_path:
 def has_removed(raw: Path) -> bool:
     """Whether spans were taken out of the raw files."""
     with contextlib.suppress(OSError):
-        return any(
-            raw_file.STRIPPED in {chunk.kind for chunk in raw_file.SpoolReader(path).chunks()}
-            for path in raw_file.spools(raw)
-        )
+        for path in raw_file.spools(raw):
+            if raw_file.STRIPPED in {chunk.kind for chunk in raw_file.SpoolReader(path).chunks()}:
+                return True
     return False
 
 

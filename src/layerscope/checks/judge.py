@@ -1,4 +1,4 @@
-"""Runs the checks: those whose files are in `checks`, what matters most to speed first."""
+"""Runs the checks: those whose files are in `machine`, what matters most to speed first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORDS = {ERROR: "errors", WARNING: "warnings", NOTE: "notes", OK: "ok", UNSEEN:
 
 
 class CheckModule(Protocol):
-    """What a file of the folder `checks` provides."""
+    """What a file of the folder `machine` provides."""
 
     __name__: str
     ORDER: int
@@ -29,7 +29,7 @@ class CheckModule(Protocol):
 def modules() -> list[CheckModule]:
     """The checks in their order."""
     found = [
-        cast(CheckModule, importlib.import_module(f"{checks.__name__}.{entry.name}"))
+        cast(CheckModule, importlib.import_module(f"{machine.__name__}.{entry.name}"))
         for entry in pkgutil.iter_modules(machine.__path__)
     ]
     return sorted(found, key=lambda module: (module.ORDER, module.__name__))

@@ -65,9 +65,9 @@ def _result(folder: Path) -> Result:
 
 
 def _of_folder(path: Path) -> _Row:
-    from layerscope.cli.run import folder_bytes
     from layerscope.ingest.open import is_growing, session_lives
     from layerscope.recording.run import SUFFIX, Run
+    from layerscope.session.finish import folder_bytes
 
     name, size = _text(path.name.removesuffix(SUFFIX)), folder_bytes(path)
     try:

@@ -6,7 +6,6 @@ standard input where that is a socket, in packets; until it is ready a blank a s
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -27,13 +26,7 @@ PACKET_BYTES = 32768
 STILL_HERE_S = 1.0
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("recording", type=Path)
-    parser.add_argument("request", type=json.loads)
-
-
-def run(arguments: argparse.Namespace) -> int:
+def answer_request(recording: Path, request: dict[str, Any]) -> int:
     """Make the answer, send it, and exit with 0 whatever it was."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -41,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         os.nice(NICE)
     with _asker() as send:
         try:
-            answer = answer_to(arguments.recording, arguments.request)
+            answer = answer_to(recording, request)
         except (LayerscopeError, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             answer = {"error": reason}

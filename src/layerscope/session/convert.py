@@ -6,7 +6,6 @@ standard input closes when the drainer has ended. Prints one line of JSON.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -34,21 +33,14 @@ SMALL_BYTES = 1 << 30
 SMALL_CPUS = 1.0
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("raw", type=Path)
-    parser.add_argument("tables", type=Path)
-    parser.add_argument("run_id")
-
-
-def run(arguments: argparse.Namespace) -> int:
+def convert_beside(raw: Path, tables: Path, run_id: str) -> int:
     """Convert until the recording is complete, then finish."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     from layerscope.ingest.open import growing
 
-    with growing(arguments.raw):
-        conversion = convert_while_growing(arguments.raw, arguments.tables, arguments.run_id)
+    with growing(raw):
+        conversion = convert_while_growing(raw, tables, run_id)
     decoders = [process.decoder for process in conversion.processes.values()]
     answer = {
         "cpu_ns": time.process_time_ns(),

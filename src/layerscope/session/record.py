@@ -6,7 +6,6 @@ session, with nothing of it open. Prints one line of JSON when it is ready, then
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -25,14 +24,8 @@ if TYPE_CHECKING:
 WATCH_MS = 1000
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("about", type=json.loads, help="JSON: pid, and the recording's folder and stem")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Record until the program has ended."""
-    about = arguments.about
+def record_beside(about: dict[str, Any]) -> int:
+    """Record the program that `about` names (pid, folder, stem) until it has ended."""
     if os.getppid() != about["pid"]:
         return 0  # it has ended before we began
     pidfd = os.pidfd_open(about["pid"])
@@ -57,9 +50,10 @@ class Beside:
     def run(self) -> None:
         """From the line that says we are ready to the complete recording."""
         from layerscope.capture.recorder import Recorder, surviving
-        from layerscope.cli import run as recording_verb
         from layerscope.model.errors import LayerscopeError
         from layerscope.session.converter import start_converter, why_not_converted
+        from layerscope.session.create import discard
+        from layerscope.session.finish import finish, summarise
         from layerscope.session.requests import Requests
         from layerscope.session.spooling import divert
 
@@ -74,7 +68,7 @@ class Beside:
         requests = Requests(recording, recorder)
         settings = recorder.listen()
         if settings is None:
-            recording_verb.discard(recording)
+            discard(recording)
             problem = recorder.problems[0]
             _say({"problem": f"{problem.what}: {problem.remedy}"})
             return
@@ -89,26 +83,26 @@ class Beside:
         recorder.end(time.clock_gettime_ns(time.CLOCK_MONOTONIC))
         recorder.finish_probes()
         with surviving(recorder.problems):
-            recording_verb.finish(recording, recorder, self._ended(recorder), converter, command)
+            finish(recording, recorder, self._ended(recorder), converter, command)
         with surviving(recorder.problems):
-            recording_verb.summarise(recording, True, why_not_converted(recorder.problems))
+            summarise(recording, True, why_not_converted(recorder.problems))
         with surviving(recorder.problems):
             requests.finish()
 
     def _create(self, command: list[str]) -> Run:
         """The recording, named after what the program asked for or after the program."""
-        from layerscope.cli import run as recording_verb
         from layerscope.model.errors import LayerscopeError
         from layerscope.model.secrets import kept_environment, mask
         from layerscope.recording.run import free_name
         from layerscope.session.command import program_name
+        from layerscope.session.create import create
 
         stem = self._about["stem"] or Path(program_name(command)).name.removesuffix(".py") or "program"
         try:
             path = free_name(Path(self._about["folder"]), stem)
-            recording = recording_verb.create(str(path), command, quiet=True)
+            recording = create(str(path), command, quiet=True)
         except (LayerscopeError, OSError):
-            recording = recording_verb.create(None, [stem], quiet=True)
+            recording = create(None, [stem], quiet=True)
         variables = (word.partition("=") for word in _words(self.pid, "environ"))
         recording.info.command = mask([word.encode("utf-8", "replace").decode() for word in command])
         recording.info.environment = kept_environment({name: value for name, _, value in variables})

@@ -8,6 +8,7 @@ output that goes into a file or a pipe stays as it is.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,16 @@ def line(sentence: str) -> None:
 def tell(sentence: str) -> None:
     """Print one line on stderr."""
     print(printable(sentence), file=sys.stderr)
+
+
+def notify(text: str) -> None:
+    """Print on stderr if anybody takes it: a full disk or a reader that left is no reason to fail."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        # What stays in the buffer would make the interpreter exit with a status of its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def styled(stream: TextIO) -> TextIO:

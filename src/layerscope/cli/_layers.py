@@ -1,0 +1,73 @@
+"""The options of `run` that say which layers are recorded and how often stacks are sampled."""
+
+from __future__ import annotations
+
+import argparse
+
+from layerscope.capture.sampler import HZ, MOST_HZ
+from layerscope.model.errors import UsageError, did_you_mean
+from layerscope.model.layers import MODULES, PRIMITIVES, STACKS
+from layerscope.session.requested_layers import ALWAYS, DEFAULT, ON_REQUEST, VERBOSE
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "--layers", metavar="LIST", default="",
+        help="record these layers beside operators and counters, or with + and - these more or less: "
+        f"{', '.join([*DEFAULT, *ON_REQUEST])}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--without", metavar="LIST", default="", help="do not record these layers, as --layers=-NAME does not"
+    )
+    parser.add_argument(
+        "--rate", metavar="HZ",
+        help=f"how many samples of its stack are taken in a second that a thread is on a CPU (default {HZ})",
+    )  # fmt: skip
+
+
+def layers_of(arguments: argparse.Namespace) -> frozenset[str]:
+    """The layers that the arguments ask for. UsageError when they ask for none that there is."""
+    words = _words(arguments.layers)
+    signed = [word for word in words if word[0] in "+-"]
+    if signed and len(signed) < len(words):
+        raise UsageError(
+            f"--layers {arguments.layers}: either all names have a sign or none, such as +{VERBOSE},-{MODULES}"
+        )
+    chosen = set(DEFAULT if signed or not words else map(_layer, words))
+    chosen |= {_layer(word[1:]) for word in signed if word[0] == "+"}
+    left_out = [word[1:] for word in signed if word[0] == "-"] + _words(arguments.without)
+    for name in left_out:
+        if name in ALWAYS:
+            raise UsageError(f"{name} are always recorded and cannot be left out: all other layers belong to them")
+    chosen -= set(map(_layer, left_out))
+    chosen |= set(ALWAYS)
+    if PRIMITIVES not in chosen and VERBOSE in chosen:
+        raise UsageError(f"{VERBOSE} are {PRIMITIVES} too. Leave out one of the two options")
+    return frozenset(chosen)
+
+
+def rate_of(arguments: argparse.Namespace, layers: frozenset[str]) -> int:
+    """Samples of a thread in a second of its CPU time. UsageError when that cannot be meant."""
+    if arguments.rate is None:
+        return HZ
+    if STACKS not in layers:
+        raise UsageError(f"--rate {arguments.rate}: {STACKS} are left out, so there are no samples")
+    try:
+        rate = int(arguments.rate)
+    except ValueError:
+        rate = 0
+    if not 1 <= rate <= MOST_HZ:
+        raise UsageError(f"--rate {arguments.rate}: give a whole number from 1 to {MOST_HZ}")
+    return rate
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _layer(name: str) -> str:
+    if name not in (*DEFAULT, *ON_REQUEST):
+        known = [*DEFAULT, *ON_REQUEST]
+        raise UsageError(f"there is no layer {name!r}.{did_you_mean(name, known)} The layers are {', '.join(known)}")
+    return name

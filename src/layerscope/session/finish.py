@@ -1,0 +1,150 @@
+"""Completes a recording when the program has ended: the last conversion, the final `run.json`, and the summary."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from layerscope.capture.launchers import Launch
+from layerscope.capture.recorder import Recorder
+from layerscope.model.errors import LayerscopeError
+from layerscope.model.layers import COUNTERS, OPERATORS, STACKS
+from layerscope.rawfile.json_files import SESSION
+from layerscope.rawfile.sampler_file import FILE
+from layerscope.recording.run import (
+    ExitState,
+    LayerState,
+    ProgramState,
+    RecordingCost,
+    Run,
+    TableState,
+)
+from layerscope.session.converter import converted as end_of_converter
+from layerscope.session.converter import why_not_converted
+from layerscope.session.create import now
+from layerscope.session.session import Ended
+from layerscope.session.spooling import bring_home
+from layerscope.session.stock_windows import NOT_AS_ASKED
+from layerscope.show.screen import notify
+
+
+def finish(
+    recording: Run, session: Recorder, ended: Ended, converter: subprocess.Popen[bytes] | None, command: list[str]
+) -> None:
+    """Complete the recording: the last conversion, and the final `run.json`."""
+    session.explain(command)
+    info = recording.info
+    if any(problem.code == NOT_AS_ASKED for problem in session.problems):
+        info.window = ""
+    about = {
+        "pid": session.pid,
+        "end_ns": session.end_ns,
+        "exit": ended.code if ended.signal is None else -ended.signal,
+        "problems": [asdict(problem) for problem in session.problems],
+    }
+    with contextlib.suppress(OSError):
+        (recording.raw / SESSION).write_text(json.dumps(about), encoding="utf-8")
+    converted = end_of_converter(converter, session)
+    stays = bring_home(recording)
+    if stays:
+        notify(f"layerscope: {stays}\n")
+    info.state = "finished"
+    info.finished_utc = now()
+    info.exit = ExitState(ended.code, ended.signal)
+    info.program = ProgramState(
+        ended.wall_ns, ended.user_ns, ended.system_ns, ended.max_rss_bytes, ended.faults_minor, ended.faults_major,
+        ended.switches_voluntary, ended.switches_forced, ended.storage_read_bytes, ended.storage_written_bytes,
+    )  # fmt: skip
+    info.versions = session.versions
+    info.tables = [TableState(name, rows) for name, rows in converted["rows"].items()]
+    if converted["thinned"] > 1:
+        info.weight_policy = f"one span stands for up to {converted['thinned']}"
+    info.layers = _layers(session, converted, recording)
+    recording.tables_path = Path(converted["tables"] or recording.path)
+    raw_bytes = folder_bytes(recording.raw)
+    tables_bytes = folder_bytes(recording.tables_path) - (raw_bytes if recording.tables_path == recording.path else 0)
+    info.cost = RecordingCost(
+        time.process_time_ns(), session.link.cpu_ns, converted["cpu_ns"], raw_bytes, tables_bytes,
+        session.sampler.cpu_ns if session.sampler else 0,
+    )  # fmt: skip
+    with contextlib.suppress(OSError):
+        recording.save()
+
+
+def _layers(session: Recorder, converted: dict[str, Any], recording: Run) -> list[LayerState]:
+    problem = next((p.what for p in session.problems if p.layer == OPERATORS and p.lost), "")
+    operator_ns, backward_ns = session.span_costs_ns
+    others = converted["records"] - converted["backward"]
+    cpu_ns = converted["agent_cpu_ns"] + round(others * operator_ns + converted["backward"] * backward_ns)
+    operators = LayerState(
+        OPERATORS, "recorded" if converted["records"] else "nothing", problem,
+        converted["records"], converted["dropped"], cpu_ns, folder_bytes(recording.raw),
+    )  # fmt: skip
+    layers = [operators, LayerState(COUNTERS, "recorded", "", converted["rows"].get("counters", 0))]
+    if session.sampler is None:
+        return layers
+    problem = next((p.what for p in session.problems if p.layer == STACKS and p.lost), "")
+    samples, sampled = converted["rows"].get("samples", 0), converted["sampled"]
+    state = "recorded" if samples else "nothing"
+    size = sum(path.stat().st_size for path in recording.raw.glob(f"{FILE}*"))
+    lost, cpu_ns = sampled["lost"], sampled["handler_ns"]
+    return [*layers, LayerState(STACKS, state, problem, samples, lost, cpu_ns, size, session.sampler.hz)]
+
+
+def say_summary(recording: Run, session: Recorder, launch: Launch | None, chosen: Sequence[int], quiet: bool) -> None:
+    """The summary of the recording; of several ranks the first one's, about all of them."""
+    unread = why_not_converted(session.problems)
+    if launch is None:
+        summarise(recording, quiet, unread)
+    elif speaks(launch, chosen):
+        from layerscope.session.ranked import read_together
+
+        together = read_together(recording)
+        if together is None and not quiet:
+            notify(f"layerscope: only rank {launch.rank} is summed up here: to read all ranks takes a while\n")
+        summarise(together or recording, quiet, "" if together else unread)
+
+
+def speaks(launch: Launch | None, chosen: Sequence[int]) -> bool:
+    """Whether it is for us to print: of several ranks the first does."""
+    if launch is None:
+        return True
+    from layerscope.session.ranked import is_first
+
+    return is_first(launch, chosen)
+
+
+def summarise(recording: Run, quiet: bool, unread: str = "") -> None:
+    """Print the summary on stderr and keep it in the recording. `unread`: why its tables cannot be read."""
+    from layerscope.analyse.summary import summarise as find_summary
+    from layerscope.recording.reader import Reader
+    from layerscope.show.summary import text as render
+
+    if not unread:
+        try:
+            with Reader(recording) as reader:
+                summary = render(find_summary(reader))
+        except (LayerscopeError, OSError) as error:
+            unread = str(error)
+    if unread:
+        summary = f"layerscope: no summary: {unread}\n"
+    with contextlib.suppress(OSError):
+        (recording.path / "summary.txt").write_text(summary, encoding="utf-8")
+    if not quiet:
+        notify("\n" + summary)
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files below `folder`; one that goes away meanwhile has none."""
+    total = 0
+    with contextlib.suppress(OSError):
+        for path in folder.rglob("*"):
+            with contextlib.suppress(OSError):
+                total += path.stat().st_size if path.is_file() else 0
+    return total

@@ -1,0 +1,166 @@
+"""Records a program that is started by us: `layerscope run`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import resource
+import signal
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from layerscope.capture import launchers, unreached
+from layerscope.capture.init import stand_aside
+from layerscope.capture.launchers import Launch
+from layerscope.capture.preloading import preload
+from layerscope.capture.program import Program, become, lacks_room
+from layerscope.capture.recorder import surviving
+from layerscope.capture.shapes import prepare as prepare_shapes
+from layerscope.model.errors import RunError
+from layerscope.model.events import Problem
+from layerscope.rawfile.json_files import OPTIONS
+from layerscope.rawfile.windows import Window
+from layerscope.recording.run import (
+    Run,
+)
+from layerscope.session.command import program_command, program_name
+from layerscope.session.converter import start_converter
+from layerscope.session.create import create, discard, shown
+from layerscope.session.finish import finish, say_summary, speaks
+from layerscope.session.requested_layers import Requested, options_of
+from layerscope.session.requests import Requests
+from layerscope.session.session import Ended, Session
+from layerscope.session.spooling import divert
+from layerscope.show.screen import notify
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one recording is asked for.
+
+    `words`: the program and its arguments as they stand on the command line; `output`: the name of the recording, empty
+    for one of the program's; `ranks`: which ranks of a launcher, empty for all; `spool`: a folder for raw files, empty
+    for the recording's own; `step_mark`: what a step is, empty for the rules; `window`: None for everything; `size`:
+    what keeps the recording small, as `size_options` says it.
+    """
+
+    words: list[str]
+    layers: frozenset[str]
+    rate_hz: int
+    size: dict[str, Any]
+    window: Window | None = None
+    output: str = ""
+    ranks: str = ""
+    spool: str = ""
+    step_mark: str = ""
+    shapes: bool = False
+    quiet: bool = False
+
+
+def record(asked: Asked) -> int:
+    """Record a program; its own exit status, or its signal again."""
+    stand_aside()
+    reserve_streams()
+    command, python = program_command(asked.words)
+    launch = launchers.find(os.environ)
+    chosen = launchers.read_ranks(asked.ranks) if asked.ranks else ()
+    if launch and chosen and launch.rank not in chosen:
+        become(command)
+    quiet = asked.quiet or not speaks(launch, chosen)
+    problems: list[Problem] = []
+    shapes = prepare_shapes(command, problems, None if quiet else notify) if asked.shapes else None
+    recording = create(asked.output, command, quiet, launch, chosen, asked.window)
+    session = Session(recording.raw)
+    session.shapes = shapes
+    session.window = asked.window.told(asked.step_mark) if asked.window else None
+    session.problems += problems
+    requested = Requested(asked.layers, session, asked.rate_hz)
+    requests = Requests(recording, session)
+    converter = None
+    try:
+        divert(recording, asked.spool)
+        keep_options(recording, asked)
+        # Of a launcher outside the numbers are those of its ranks, and they have been looked at.
+        environment = session.open_door(() if launch else chosen)
+        session.problems += unreached.spare(command, environment, os.environ)
+        preload(command, environment)
+        program = Program(command, environment)
+        requested.attach(program, environment)
+        converter = start_converter(recording, session)
+        session.link.start()
+        if not quiet:
+            notify(f"layerscope: recording {_beginning(command, python, recording, launch)}\n")
+        ended = session.run(program, import_readers)
+    except RunError as error:
+        if converter is not None:
+            converter.kill()
+            converter.communicate()
+        session.close()
+        discard(recording)
+        if not lacks_room(error):
+            raise
+        notify(
+            f"layerscope: {error} beside our processes. It runs alone and nothing is recorded; raise ulimit -u or -v\n"
+        )
+        program.instead_of_us()
+    requested.finish()
+    with surviving(session.problems):
+        finish(recording, session, ended, converter, command)
+    with surviving(session.problems):
+        say_summary(recording, session, launch, chosen, quiet)
+    with surviving(session.problems):
+        requests.finish()
+    if not quiet:
+        for problem in session.problems:
+            if problem.code == "internal_error":
+                notify(f"layerscope: {problem.what}. The recording is kept\n")
+    return leave(ended)
+
+
+def keep_options(recording: Run, asked: Asked) -> None:
+    """What the drainer and every conversion of this recording must know, now and later."""
+    options = {**asked.size, **options_of(asked.layers), "step_mark": asked.step_mark}
+    if asked.window:
+        options["window"] = asdict(asked.window)
+    with contextlib.suppress(OSError):  # a full disk is said by the drainer
+        (recording.raw / OPTIONS).write_text(json.dumps(options))
+
+
+def _beginning(command: list[str], python: str, recording: Run, launch: Launch | None) -> str:
+    """What is recorded, with what, and where."""
+    where = f" with {command[0]} ({python})" if python else ""
+    if launch is None:
+        return f"{program_name(command)}{where} into {shown(recording.path)}"
+    outer = shown(recording.path.parent.parent)
+    return f"{program_name(command)}{where}, rank {launch.rank} of {launch.world_size}, into {outer}"
+
+
+def import_readers() -> None:
+    """Import what the summary needs while the program runs: the prompt comes back sooner."""
+    for name in ("layerscope.analyse.summary", "layerscope.show.summary", "layerscope.recording.reader"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def reserve_streams() -> None:
+    """A standard stream that is closed stays closed for the program, but no file of ours may get its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def leave(ended: Ended) -> int:
+    """The program's exit status; a signal that ended it ends us too, without a core file of ours."""
+    if ended.signal is None:
+        return ended.code or 0
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if ended.signal != signal.SIGKILL:
+        signal.signal(ended.signal, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {ended.signal})
+    os.kill(os.getpid(), ended.signal)
+    return 128 + ended.signal
