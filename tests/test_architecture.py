@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "layerscope"
-# Modules beside the packages: errors, places and units are for everybody, the others are the door of the command line.
-FOR_ALL = {"errors", "places", "units", "__version__"}
+# The version stands in the package itself, which imports nothing.
+FOR_ALL = {"__version__"}
 NOTHING, ALL = "nothing of ours", "all"
 
 
@@ -86,11 +86,11 @@ def test_the_arrows_have_no_circle(arrows: dict[str, set[str] | None]) -> None:
 
 def test_what_runs_inside_the_program_imports_the_standard_library_only() -> None:
     names = set(sys.stdlib_module_names) | {"sitecustomize"}
-    for file in sorted((SOURCE / "collect" / "inside").rglob("*.py")):
+    for file in sorted((SOURCE / "capture" / "inside").rglob("*.py")):
         foreign = {name.partition(".")[0] for _, name in imported(file)} - names
         # The throw-away Python of the probe has torch, which it is there to try out.
         assert foreign <= ({"torch"} if file.name.startswith("probe_") else set()), f"{file.name} imports {foreign}"
-    scripts = sorted((SOURCE / "platform" / "inside").rglob("*.py"))
+    scripts = sorted((SOURCE / "checks" / "inside").rglob("*.py"))
     for file in scripts:
         foreign = {name.partition(".")[0] for _, name in imported(file)} - names - {other.stem for other in scripts}
         assert foreign <= {"numpy", "scipy"}, f"{file.name} imports {foreign}"
@@ -98,7 +98,7 @@ def test_what_runs_inside_the_program_imports_the_standard_library_only() -> Non
 
 def test_the_door_parses_as_python_2() -> None:
     """No grammar of Python 2 is at hand: what only Python 3 can parse is looked for by name."""
-    text = (SOURCE / "collect" / "inside" / "door" / "sitecustomize.py").read_text()
+    text = (SOURCE / "capture" / "inside" / "inject" / "sitecustomize.py").read_text()
     tree = ast.parse(text, feature_version=(3, 4))
     assert text.isascii()
     for node in ast.walk(tree):

@@ -55,7 +55,7 @@ def test_the_numbers_are_those_of_the_sampler() -> None:
               "QUALITY", "POLL", "PROBLEMS", "END", "NATIVE", "PYTHON", "JIT", "KERNEL", "CUT", "OFFCPU", "FAULT",
               "EXACT", "PREEMPTED", "NO_SPLICE", "UNFINISHED", "NO_FILE", "PIPE", "SOCKET", "TERMINAL", "EVENT",
               "CPU")  # fmt: skip
-    assert {name: told[f"LT_{name}"] for name in chunks} == {name: getattr(sampler_file, name) for name in chunks}
+    assert {name: told[f"LT_{name}"] for name in chunks} == {name: getattr(files, name) for name in chunks}
     assert told["LT_FILE"] == files.REGULAR
 
 

@@ -9,9 +9,9 @@ def register(shell: Any) -> None:
     """Add the cell magic to an IPython shell."""
 
     def layerscope(line: str, cell: str) -> Any:
-        from layerscope import record
+        from layerscope.profiler.recorded import Recorded
 
-        with record(line.strip() or None) as recorded:
+        with Recorded(line.strip() or None) as recorded:
             result = shell.run_cell(cell)
         if not result.success:
             return None  # the shell has shown the error
