@@ -95,3 +95,15 @@ def _python_from(variable: str) -> str:
     assert python, f"{variable} is not set: run the tests with `python3 dev.py test`"
     assert Path(python).exists(), f"{variable} names {python}, which is not there"
     return python
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, a home and temporary files of their own."""
+    for name in ("work", "home", "temporary"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    return tmp_path / "work"

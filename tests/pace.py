@@ -81,7 +81,7 @@ def costliest(spent: dict[str, Spent]) -> list[tuple[str, Spent]]:
 
 def table(title: str, rows: list[tuple[str, Spent]]) -> list[str]:
     """The lines of a table of costs."""
-    width = max(24, *(len(name) for name, _ in rows)) + 1
+    width = max([24, *(len(name) for name, _ in rows)]) + 1
     lines = [f"{title:<{width}}{'tests':>7}{'wall s':>10}{'CPU s':>10}"]
     for name, spent in rows:
         lines.append(f"{name:<{width}}{spent.tests:>7}{spent.wall_s:>10.1f}{spent.cpu_s:>10.1f}")

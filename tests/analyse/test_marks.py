@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerscope.ingest.steps import find_steps
-from tests.analyse.test_steps import SPAN
 from tests.analyse.traces import Trace, check_laws, check_truth, make_columns
+from tests.ingest.test_steps import SPAN
 
 
 def bounds(trace: Trace) -> list[tuple[int, int]]:

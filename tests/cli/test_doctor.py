@@ -230,7 +230,8 @@ import os, resource, sys
 sys.path.insert(0, sys.argv[1])
 # The Python of the tests may lie where another user cannot read.
 from layerscope import cli
-from layerscope.cli import _checks, doctor
+from layerscope.checks import recording
+from layerscope.cli import doctor
 from layerscope.show import checklist
 os.mkdir("gone"); os.chdir("gone"); os.rmdir("../gone")
 for name in ("HOME", "PATH", "XDG_CACHE_HOME", "USER"):

@@ -15,8 +15,8 @@ import pytest
 from layerscope import cli
 from layerscope.ingest.open import open_run
 from layerscope.recording.run import Run
-from tests.cli.raw_file import RawFile
 from tests.cli.secretive import content, write_secretive
+from tests.ingest.raw_file import RawFile
 from tests.recordings import Recording, run_info
 
 pytestmark = pytest.mark.usefixtures("folder")

@@ -20,7 +20,7 @@ from layerscope.host import machine as machines
 from layerscope.host.machine import Machine
 from layerscope.model.measured import Measured, Rate
 from layerscope.model.schema import SCHEMA_VERSION
-from tests.platform.machines import EIGHT, WELL, machine, seen
+from tests.checks.machines import EIGHT, WELL, machine, seen
 from tests.recorded import record
 
 COLUMNS = ["code", "subject", "state", "evidence", "consequence", "remedy"]

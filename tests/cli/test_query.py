@@ -186,13 +186,13 @@ def test_a_wrong_question_is_one_sentence(words: list[str], sentence: str, capsy
     ],
 )  # fmt: skip
 def test_a_question_reaches_nothing_but_the_recording(
-    sql_query: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    question: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("a,b\n1,treasure\n")
     before = sorted(tmp_path.rglob("*"))
 
-    assert cli.main(["query", sql_query.format(secret=secret, folder=folder), "--json"]) == 125
+    assert cli.main(["query", question.format(secret=secret, folder=folder), "--json"]) == 125
 
     printed = capsys.readouterr()
     assert "treasure" not in printed.out + printed.err
@@ -234,7 +234,7 @@ def test_a_packed_recording_answers(capfd: pytest.CaptureFixture[str]) -> None:
 def test_an_interrupt_ends_a_long_question_and_leaves_nothing(form: str, folder: Path, tmp_path: Path) -> None:
     code = (
         "import sys, tempfile; sys.path.insert(0, sys.argv[1]); tempfile.tempdir = sys.argv[2];"
-        "from layerscope import cli; from layerscope.analyse import question;"
+        "from layerscope import cli; from layerscope.analyse import sql_query;"
         "print('here', file=sys.stderr, flush=True);"
         "sys.exit(cli.main(['query', 'SELECT i, count(*) FROM range(3000000000) t(i) GROUP BY i', sys.argv[3]]))"
     )

@@ -12,8 +12,8 @@ import pytest
 
 from layerscope import cli
 from layerscope.checks import judge
+from tests.checks.machines import LIBRARIES, seen
 from tests.cpu_groups import spinning
-from tests.platform.machines import LIBRARIES, seen
 from tests.recorded import ROOT
 
 PAGE = (ROOT / "docs" / "platform.md").read_text()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from layerscope.analyse.summary import OperatorRow
 from layerscope.analyse.work_breakdown import Below
 from layerscope.show import summary as show
-from tests.analyse.test_below import training
+from tests.analyse.test_work_breakdown import training
 from tests.recordings import MS, Recording, S
 from tests.show.test_summary import text_of
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collect.test_session_faults import (
+from tests.session.test_faults import (
     PATIENCE_S,
     Busy,
     check_parents,
@@ -20,7 +20,7 @@ from tests.collect.test_session_faults import (
     expected,
     made_and_lost,
 )
-from tests.collect.test_session_faults import busy as busy  # the fixture
+from tests.session.test_faults import busy as busy  # the fixture
 
 pytestmark = pytest.mark.stress
 

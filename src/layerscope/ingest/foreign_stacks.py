@@ -1,4 +1,4 @@
-"""Stacks of a file of another program as the tables `frames`, `stacks` and `samples`. Used by `_import`."""
+"""Stacks of a file of another program as the tables `frames`, `stacks` and `samples`. Used by `foreign`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LOCKS = re.compile(
 )
 _PAGE_FAULT, _UNKNOWN, _NOTHING = -1, -2, -3
 _FAULTS = re.compile(r"^(asm_)?exc_page_fault|^do_user_addr_fault|^handle_mm_fault|^do_page_fault|^do_mem_abort")
-# What a function of the kernel waits for, as `collect.sampled` numbers it.
+# What a function of the kernel waits for, as `rawfile.sampler_file` numbers it.
 _FILES = (
     (1, re.compile(r"pipe_(read|write)$")),
     (2, re.compile(r"^(sock|tcp|unix|inet6?|udp|skb)_")),

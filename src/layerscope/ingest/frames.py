@@ -1,4 +1,4 @@
-"""The frames of stacks: what the sampler saw, with names, and spans as frames. Used by `_stacks`."""
+"""The frames of stacks: what the sampler saw, with names, and spans as frames. Used by `stacks`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Frames:
     """The frames of one conversion: of what samplers saw, as `FileFrames` name it, and of spans."""
 
     texts: Texts
-    anchors: dict[int, int] = field(default_factory=dict)  # as `store.stacking.Fusion` wants them
+    anchors: dict[int, int] = field(default_factory=dict)  # as `stack_tree.Fusion` wants them
     _rows: dict[str, list[Any]] = field(
         default_factory=lambda: {
             name: [] for name in ("layer", "name", "signature", "file", "line", "object", "build_id", "address")

@@ -1,4 +1,4 @@
-"""Which spans of an epoch are open at the time of a sample, as frames of its stack. Used by `_stacks`."""
+"""Which spans of an epoch are open at the time of a sample, as frames of its stack. Used by `stacks`."""
 
 from __future__ import annotations
 

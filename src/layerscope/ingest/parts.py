@@ -1,7 +1,7 @@
 """The parts of the tables `spans`, `links` and `primitives` on disk: each a stretch of the run.
 
 Where there are too many they are thinned: the first parts and the newest ones stay whole, and of those between them one
-of every few units of a process stays (`store.thinning`), fewer and fewer while the run goes on; what was thinned much
+of every few units of a process stays (`thinning`), fewer and fewer while the run goes on; what was thinned much
 is put together into fewer parts.
 """
 

@@ -1,6 +1,6 @@
 """Primitives below the operators: whose they are, which are shares of others, and their rows in the table.
 
-Used by `_epochs`, which knows the spans of a stretch, and by `_parts`, which writes the tables.
+Used by `epochs`, which knows the spans of a stretch, and by `parts`, which writes the tables.
 """
 
 from __future__ import annotations

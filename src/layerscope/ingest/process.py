@@ -1,4 +1,4 @@
-"""One recorded process on its way into the tables. Used by `_conversion`, `_epochs` and `_small_tables`."""
+"""One recorded process on its way into the tables. Used by `conversion`, `epochs` and `small_tables`."""
 
 from __future__ import annotations
 

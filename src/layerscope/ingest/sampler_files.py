@@ -1,4 +1,4 @@
-"""One raw file of a sampler on its way into the tables: whose threads, stacks and samples these are. Used by `_stacks`.
+"""One raw file of a sampler on its way into the tables: whose threads, stacks and samples these are. Used by `stacks`.
 
 A recording has one, of several ranks each has one, and a sampler that took the place of another began a new one. Each
 counts its threads, frames and stacks by itself.

@@ -1,6 +1,6 @@
 """Every table but spans, steps, totals and links: processes, tracks, counters, marks, clocks, gaps, problems, texts.
 
-Used by `_conversion` when a recording is complete.
+Used by `conversion` when a recording is complete.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spans as columns in memory, and as rows of the table `spans`. Used by `_conversion` and `_parts`."""
+"""Spans as columns in memory, and as rows of the table `spans`. Used by `conversion` and `parts`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The windows of a recorded process, as the agent's marks tell them. Used by `_conversion` and `_epochs`.
+"""The windows of a recorded process, as the agent's marks tell them. Used by `conversion` and `epochs`.
 
 A rule may show late: what a weaker one had let in by then is in no window and is dropped, except for what is in the
 tables already.

@@ -1,5 +1,5 @@
 """What a file holds that something else wrote: spans or samples as columns, on tracks of processes. Made by
-`collect/formats`.
+`sources`.
 """
 
 from __future__ import annotations
