@@ -1,7 +1,7 @@
 """From the raw files of a recording to its tables, while the files still grow or long after.
 
-Reads through `sources` and writes through `parts`. The same code converts beside a running program, after it, and an old
-recording again.
+Reads through `sources` and writes through `parts`. The same code converts beside a running program, after it, and an
+old recording again.
 """
 
 from __future__ import annotations
