@@ -1,6 +1,6 @@
 /* What the agent writes and our own processes read: the record, the ring, the process page, the
  * names segment and the message that hands a memfd over. Little endian, x86-64.
- * `layerscope/collect/layout.py` holds the same numbers; a test compares the two. */
+ * `layerscope/rawfile/layout.py` holds the same numbers; a test compares the two. */
 #ifndef LAYERSCOPE_LAYOUT_H
 #define LAYERSCOPE_LAYOUT_H
 

@@ -377,9 +377,9 @@ PYTEST = ["tool-python", "-m", "pytest"]
 
 
 def test_arguments_are_passed_on(dev: ModuleType, commands: list[tuple[list[str], int]]) -> None:
-    assert dev.main(["test", "-k", "name", "tests/store", "-x"]) == 0
+    assert dev.main(["test", "-k", "name", "tests/recording", "-x"]) == 0
 
-    assert [command for command, _ in commands] == [[*PYTEST, "-k", "name", "tests/store", "-x"]]
+    assert [command for command, _ in commands] == [[*PYTEST, "-k", "name", "tests/recording", "-x"]]
 
 
 # Stands for pytest: says which part it is, and ends as planned.

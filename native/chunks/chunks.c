@@ -1,4 +1,4 @@
-/* Raw files: chunks that are written by append, each by one call. The format is that of layerscope/collect/spool.py,
+/* Raw files: chunks that are written by append, each by one call. The format is that of layerscope/rawfile/raw_file.py,
  * without compression. The file is opened for each writing: in the program no descriptor is kept, which it might close,
  * or take for one of its own. */
 #define _GNU_SOURCE

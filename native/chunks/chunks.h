@@ -1,4 +1,4 @@
-/* Writes raw files in the format of layerscope/collect/spool.py. Compiled into the library for programs in C and into
+/* Writes raw files in the format of layerscope/rawfile/raw_file.py. Compiled into the library for programs in C and into
  * the sampler. */
 #ifndef LAYERSCOPE_CHUNKS_H
 #define LAYERSCOPE_CHUNKS_H

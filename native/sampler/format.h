@@ -1,6 +1,6 @@
 /* The raw file of the sampler, `raw/stacks`; one that took the place of another writes `raw/stacks.1`, and so on.
- * Chunks as layerscope/collect/spool.py has them, without compression, whose payloads are rows of these structures.
- * `layerscope/collect/sampled.py` holds the same numbers; a test compares the two. Times are CLOCK_MONOTONIC ns.
+ * Chunks as layerscope/rawfile/raw_file.py has them, without compression, whose payloads are rows of these structures.
+ * `layerscope/rawfile/sampler_file.py` holds the same numbers; a test compares the two. Times are CLOCK_MONOTONIC ns.
  * Numbers are given from 0 on, of each kind of thing in the whole file, and what a row names has been written before
  * it. Little endian. */
 #ifndef LAYERSCOPE_SAMPLER_FORMAT_H

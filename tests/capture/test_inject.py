@@ -16,7 +16,7 @@ import pytest
 from layerscope.capture import agent
 from tests.differential import PROGRAMS, Differential, environment, program
 
-DOOR = agent.INSIDE / "door" / "sitecustomize.py"
+DOOR = agent.INSIDE / "inject" / "sitecustomize.py"
 ASKS = (
     "import sys; print([m for m in sorted(sys.modules) if 'customize' in m or 'layerscope' in m], sys.path, sys.flags)"
 )

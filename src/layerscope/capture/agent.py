@@ -136,7 +136,7 @@ def make_door(
     that were asked for or left out.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    text = (INSIDE / "door" / "sitecustomize.py").read_text(encoding="utf-8")
+    text = (INSIDE / "inject" / "sitecustomize.py").read_text(encoding="utf-8")
     marker = "SETTINGS = {}"
     if marker not in text:
         raise ValueError(f"the door template lost its line {marker!r}")

@@ -146,7 +146,7 @@ def autostart() -> None:
         return
     try:
         package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        door = open_door(os.path.join(package, "collect", "inside", "door", "sitecustomize.py"), _begin)
+        door = open_door(os.path.join(package, "capture", "inside", "inject", "sitecustomize.py"), _begin)
         if wanted.startswith("{"):  # of the program that started us: one recording for both
             import json
 

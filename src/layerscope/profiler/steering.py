@@ -122,7 +122,7 @@ class Steering:
         told = starting.start_recorder(folder or os.getcwd(), stem or self.stem)
         self.path = told["path"]
         if self._door is None:
-            self._door = open_door(os.path.join(told["settings"]["inside"], "door", "sitecustomize.py"))
+            self._door = open_door(os.path.join(told["settings"]["inside"], "inject", "sitecustomize.py"))
         self._door.settings.update(told["settings"])
 
     def _load(self) -> None:
