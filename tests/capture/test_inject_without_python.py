@@ -12,9 +12,12 @@ import pytest
 from layerscope.capture import agent
 from layerscope.ingest.open import open_run
 from tests.native.clients import build_client
+from tests.quick_torch import WITHOUT_COMPILER
 from tests.recorded import Recorded, layerscope, record
 
-CNN = """
+CNN = (
+    WITHOUT_COMPILER
+    + """
 import torch
 torch.manual_seed(0)
 network = torch.nn.Sequential(torch.nn.Conv2d(3, 32, 3), torch.nn.ReLU(), torch.nn.Conv2d(32, 32, 3))
@@ -24,6 +27,7 @@ for _ in range(3):
     network(torch.randn(8, 3, 16, 16)).sum().backward()
     optimizer.step()
 """
+)
 
 
 def recorded(cwd: Path, *command: str, options: tuple[str, ...] = (), **variables: str) -> Recorded:

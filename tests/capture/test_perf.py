@@ -51,7 +51,7 @@ def test_its_file_takes_a_part_of_what_the_recording_may(tmp_path: Path) -> None
     recorder = perf.Perf(tmp_path)
     if not recorder.start():
         pytest.skip(recorder.problems[-1].what)
-    wakes = "import time\nfor _ in range(20000): time.sleep(0)\nwhile time.process_time() < 4: time.sleep(0.0001)"
+    wakes = "import time\nfor _ in range(20000): time.sleep(0)\nwhile time.process_time() < 1.5: time.sleep(0.0001)"
     subprocess.run([sys.executable, "-c", wakes], check=True, timeout=120)
     recorder.finish()
     size_bytes = (tmp_path / perf.FILE).stat().st_size

@@ -11,6 +11,7 @@ import pytest
 
 from layerscope import cli
 from tests.analyse.test_diff import looped
+from tests.quick_torch import WITHOUT_COMPILER
 from tests.recorded import layerscope, record
 
 
@@ -140,7 +141,9 @@ def test_what_cannot_be_compared_is_a_sentence_and_status_125(
     assert len(printed.err.splitlines()) == 1
 
 
-PROGRAM = """
+PROGRAM = (
+    WITHOUT_COMPILER
+    + """
 import sys, torch
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
@@ -153,6 +156,7 @@ for step in range(40):
     loss.backward()
     optimizer.step()
 """
+)
 
 
 @pytest.mark.slow

@@ -55,7 +55,8 @@ HYPOT = {
 # Each of these differs from another one by its argument alone.
 REPEATED = (
     "exit_status.py abort", "exit_status.py SIGTERM", "exit_status.py SIGINT", "broken_torch.py ValueError",
-    "closes_all.py 3", "starts_processes.py forkserver", "starts_processes.py subprocess",
+    "closes_all.py 3", "starts_processes.py spawn", "forks.py open", "profiles_itself.py itt",
+    "exit_status.py os._exit", "starts_processes.py forkserver", "starts_processes.py subprocess",
 )  # fmt: skip
 SLOWNESS = {words: [] for words in QUICK} | {words: [pytest.mark.stress] for words in REPEATED}
 

@@ -22,6 +22,7 @@ from layerscope.capture.verbose_tap import Filter
 from layerscope.ingest.open import open_run
 from tests.cli.test_run_signals import counts, terminal
 from tests.differential import Differential, environment, program
+from tests.quick_torch import WITHOUT_COMPILER
 from tests.recorded import Recorded, layerscope
 
 VERBOSE = ["--layers", "+verbose"]
@@ -278,7 +279,9 @@ def test_the_users_own_log_stays_where_he_wants_it(differential: Differential, p
 
 # -- what is recorded ------------------------------------------------------------------------------
 
-NETWORK = """
+NETWORK = (
+    WITHOUT_COMPILER
+    + """
 import torch
 
 torch.manual_seed(0)
@@ -289,6 +292,7 @@ for step in range(4):
     net(torch.randn(4, 3, 16, 16)).sum().backward()
     optimizer.step()
 """
+)
 
 
 def record(python: str, text: str, cwd: Path, *options: str, **variables: str) -> Recorded:

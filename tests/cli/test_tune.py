@@ -23,6 +23,7 @@ from layerscope.tune.race import Outcome
 from layerscope.tune.setting import DEFAULT, Setting
 from layerscope.tune.trial import Usual
 from tests.attempts import once_in_three
+from tests.quick_torch import WITHOUT_COMPILER
 from tests.recorded import ROOT, layerscope
 from tests.repeated import also, times
 
@@ -98,7 +99,7 @@ def test_a_setting_that_is_better_is_found_and_its_line_starts_the_program_like_
 @pytest.mark.timeout(900)
 @once_in_three
 def test_a_program_that_only_sleeps_keeps_the_defaults() -> None:
-    done = tune("--presets", "--budget", "1.2", "--", *program(SLEEPING))
+    done = tune("--presets", "--budget", "0.3", "--", *program(SLEEPING))
 
     assert done.returncode == 0, done.stderr
     assert "No measurable difference: keep the defaults." in done.stdout
@@ -110,7 +111,7 @@ def test_a_program_that_only_sleeps_keeps_the_defaults() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, *also([signal.SIGINT])])
 def test_what_was_measured_is_not_measured_again(number: signal.Signals) -> None:
-    words = ["--presets", "--budget", "1", "--no-why", "--objective", "wall"]
+    words = ["--presets", "--budget", "0.3", "--no-why", "--objective", "wall"]
     script = program(SLEEPING)
     process = subprocess.Popen(
         [sys.executable, "-m", "layerscope", "tune", *words, "--journal", "kept", "--", *script],
@@ -200,7 +201,9 @@ def test_what_changes_results_is_measured_and_never_wins() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [0, 20])
 def test_why_is_read_from_recordings_of_both(steps: int, program_python: str, native_agent: Path) -> None:
-    Path("train.py").write_text("""
+    Path("train.py").write_text(
+        WITHOUT_COMPILER
+        + """
 import sys
 import torch
 torch.manual_seed(0)
@@ -210,8 +213,9 @@ for _ in range(int(sys.argv[1])):
     optimizer.zero_grad()
     model(torch.ones(8, 1, 28, 28)).sum().backward()
     optimizer.step()
-""")
-    words = (program_python, "train.py", str(times(1_000_000, 2000)) if steps else "50")
+"""
+    )
+    words = (program_python, "train.py", str(times(1_000_000, 500)) if steps else "50")
     wish = session.Wish(
         words, None, None, False, 600.0, (), (), False, (), (), steps, False, None, None, 0, True, True, ()
     )

@@ -94,7 +94,7 @@ def test_a_recording_on_a_file_system_of_another_machine(
     case: Case, serve: Callable[[float], Served], temporary: Path
 ) -> None:
     """Raw files are kept on this machine while the program runs, and come home at its end."""
-    case.recording = serve(0.002).point / "rec.layerscope"
+    case.recording = serve(0.0005).point / "rec.layerscope"
 
     case.complete(case.both(env=environment(TMPDIR=str(temporary))))
 
@@ -106,9 +106,9 @@ def test_a_recording_on_a_file_system_of_another_machine(
 
 def test_raw_files_on_a_disk_that_takes_its_time(case: Case, serve: Callable[[float], Served]) -> None:
     """Where the user puts them there: the program does not wait, and what did not fit into the rings is counted."""
-    made = 600_000
+    made = 120_000
     code = f"import sys; sys.path.append({str(PROGRAMS)!r})\nimport facts; facts.work({made}); print('done'); exit(6)"
-    words = [*case.recorder(quiet=False)[:-1], "--spool", str(serve(0.01).point), "--", case.python, "-c", code]
+    words = [*case.recorder(quiet=False)[:-1], "--spool", str(serve(0.003).point), "--", case.python, "-c", code]
 
     outcome = case.run(words)
     case.stderr = outcome.stderr.decode()

@@ -48,6 +48,7 @@ def test_an_agent_of_another_machine(case: Case, copied: Path) -> None:
     case.told("agent_does_not_load", "does not load here", "compile it again on this machine")
 
 
+@pytest.mark.stress
 def test_an_agent_that_was_cut_off(case: Case, copied: Path) -> None:
     library = copied / "native" / LIBRARY.name
     library.write_bytes(library.read_bytes()[:1000])

@@ -36,6 +36,7 @@ def test_two_thousand_threads_at_the_same_time(case: Case) -> None:
     assert recorded.rows("SELECT count(DISTINCT track) AS n FROM spans WHERE name = 'aten::hypot'") == [{"n": ALIVE}]
 
 
+@pytest.mark.stress
 def test_five_thousand_threads_one_after_the_other(case: Case) -> None:
     outcome = case.both(command=program(case.python, "threads.py", str(SHORT)))
 
@@ -44,6 +45,7 @@ def test_five_thousand_threads_one_after_the_other(case: Case) -> None:
     assert case.recorded().gaps() == {}
 
 
+@pytest.mark.stress  # tests/native/test_names_of_the_agent.py shows it without torch
 def test_more_than_a_million_names(case: Case) -> None:
     """Those for which there is no room share one name; every span is there, and it is said."""
     code = f"""{RANGE}

@@ -11,6 +11,7 @@ import pytest
 from tests.differential import SOURCE, environment, program
 from tests.hostile.case import Case
 from tests.hostile.settings import WITHOUT_A_NAME, mounts, namespace, user
+from tests.repeated import also
 
 pytestmark = pytest.mark.slow
 DAY_S = 86_400
@@ -22,7 +23,7 @@ NAMESPACES = {
 }
 
 
-@pytest.mark.parametrize("kind", NAMESPACES)
+@pytest.mark.parametrize("kind", ["processes", *also(kind for kind in NAMESPACES if kind != "processes")])
 def test_a_program_in_a_namespace_of_its_own(kind: str, case: Case) -> None:
     """We stay outside, as with a sandbox that the program is started in."""
     # Numbers of threads mean nothing outside of a pid namespace.

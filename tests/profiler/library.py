@@ -11,13 +11,16 @@ from pathlib import Path
 from layerscope.ingest.open import open_run
 from layerscope.recording.run import Run
 from tests.differential import environment
+from tests.quick_torch import WITHOUT_COMPILER
 from tests.recorded import ROOT, TIMEOUT_S, Recorded
 
 NAME = "program.py"
 # A recorder is done within a second or two of the program's end.
 PATIENCE_S = 60
 # Three steps of a small network, the same each time it runs.
-NETWORK = """
+NETWORK = (
+    WITHOUT_COMPILER
+    + """
 import torch
 
 torch.manual_seed(0)
@@ -35,6 +38,7 @@ def train(steps=3):
 
 train()
 """
+)
 # (name, kind, depth, parent) of every span of PyTorch and how often it is there: all but the times.
 SHAPE = """
     SELECT s.name, s.kind, s.depth, p.name AS parent, count(*) AS n FROM spans s LEFT JOIN spans p ON s.parent = p.span

@@ -328,7 +328,7 @@ def test_a_stopped_drainer_and_more_threads_than_its_socket_holds(
     try:
         assert process.stdout
         assert process.stdout.readline() == b"ready\n"
-        drainer = next(pid for pid in children(process.pid) if b"collect.drainer" in command_line(pid))
+        drainer = next(pid for pid in children(process.pid) if b"layerscope.capture.drainer" in command_line(pid))
         os.kill(drainer, signal.SIGSTOP)
         out, err = process.communicate(b"\n", timeout=PATIENCE_S)
     finally:

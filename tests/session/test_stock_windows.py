@@ -17,6 +17,7 @@ from layerscope.capture import agent
 from layerscope.ingest.open import open_run
 from layerscope.session import stock_windows
 from tests.differential import PROGRAMS, SOURCE, environment
+from tests.quick_torch import WITHOUT_COMPILER
 from tests.recorded import Recorded
 from tests.repeated import also
 
@@ -120,7 +121,9 @@ def test_where_the_probe_refuses_windows_are_recorded(
 
 def test_a_loop_has_its_steps_its_links_and_its_parents(has_windows: None, program_python: str, tmp_path: Path) -> None:
     # All that makes memory grow happens before the loop, and the windows after it have found their feet.
-    program = """
+    program = (
+        WITHOUT_COMPILER
+        + """
 import time, torch
 model, x = torch.nn.Linear(4, 1), torch.ones(2, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -136,6 +139,7 @@ while time.monotonic() < until:
     step()
     time.sleep(0.005)
 """
+    )
     recorded = record(program_python, program, tmp_path)
     assert recorded.status == 0, recorded.stderr
     assert recorded.value("SELECT count(*) FROM steps") > 20

@@ -65,8 +65,12 @@ REPEATED = (
     "profilers-real", "profilers-set_profile", "faults-later_exits", "faults-abort", "faults-fpe", "ends-exit",
     "ends-raises", "ends-os_exit", "ends-abort", "ends-terminate", "executes-main", "spawns-fork", "spawns-system",
     "native-small", "native-deep", "forks-main",
+    "ends-abort_in_thread", "ends-falls_off", "ends-os_exit_in_thread", "faults-later", "faults-in_thread",
+    "native-children", "native-executes", "profilers-c_profile", "profilers-set_trace", "spawns-vfork",
+    "stacks-deep_in_c", "stacks-generators", "storms-closes", "storms-floods", "storms-masks", "urgent-by_descriptor",
+    "urgent-out_of_band", "events", "loads",
 )  # fmt: skip
-BY_TIMERS_TOO = ("forks-threads", "signals-busy", "urgent-handler", "native-interrupts")
+BY_TIMERS_TOO = ("signals-busy", "urgent-handler")
 FEW = [case for case in CASES if case not in REPEATED and not case.endswith(BY_TIMERS)]
 FEW += [f"{case}{BY_TIMERS}" for case in BY_TIMERS_TOO]
 

@@ -23,7 +23,7 @@ TORCH_TIMEOUT_S = 900
 # What these programs are is not a test, or takes minutes to measure something.
 NO_TESTS = ("protoc", "torch_shm_manager", "benchmark")
 QUICK_TORCH = ("basic", "test_parallel", "thread_init_test")
-QUICK_NUMPY = ("_core/tests/test_umath.py", "random/tests/test_generator_mt19937.py", "tests/test_ctypeslib.py")
+QUICK_NUMPY = ("random/tests/test_generator_mt19937.py", "tests/test_ctypeslib.py")
 
 Ends = dict[str, str]
 

@@ -15,13 +15,16 @@ import pytest
 from layerscope.rawfile import raw_file
 from layerscope.recording.reader import check_tables
 from layerscope.session.finish import folder_bytes
+from tests.quick_torch import WITHOUT_COMPILER
 from tests.recorded import ROOT, TIMEOUT_S, Recorded, ask, layerscope, open_run
 
 pytestmark = pytest.mark.slow
 
 STEPS, INSIDE = 10_000, 20
 # Every operator is called so often in each step, and no other is.
-PROGRAM = f"""
+PROGRAM = (
+    WITHOUT_COMPILER
+    + f"""
 import torch
 torch.set_num_threads(1)
 x, model = torch.rand(8), torch.nn.Linear(8, 8)
@@ -33,6 +36,7 @@ for step in range({STEPS}):
     model(x).sum().backward()
     optimizer.step()
 """
+)
 MAX_SIZE = 4_000_000
 
 

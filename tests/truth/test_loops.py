@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick_torch import WITHOUT_COMPILER
 from tests.recorded import Recorded, record
 
 pytestmark = pytest.mark.slow
 
-MODEL = """
+MODEL = (
+    WITHOUT_COMPILER
+    + """
 import torch
 from torch import nn
 torch.manual_seed(0)
@@ -20,6 +23,7 @@ data = torch.utils.data.TensorDataset(torch.randn(64, 32), torch.randn(64, 8))
 loader = torch.utils.data.DataLoader(data, batch_size=16)
 loss = nn.MSELoss()
 """
+)
 
 TRAINING = (
     MODEL
@@ -36,7 +40,9 @@ for epoch in range(5):
 """
 )
 
-GAN = """
+GAN = (
+    WITHOUT_COMPILER
+    + """
 import torch
 from torch import nn
 torch.manual_seed(0)
@@ -53,6 +59,7 @@ for i in range(12):
         loss(d(g(noise)), torch.ones(16, 1)).backward()
         opt_g.step()
 """
+)
 
 INFERENCE = (
     MODEL

@@ -11,6 +11,7 @@ import pytest
 
 from tests.differential import Differential, Recorded, program
 from tests.recorded import NO_STACKS
+from tests.repeated import also
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_no_interrupt_is_lost_while_modules_are_learned(differential: Differenti
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["eager", "aot_eager", "inductor", "graphs"])
+@pytest.mark.parametrize("what", ["eager", "graphs", *also(["aot_eager", "inductor"])])
 def test_compilers_make_the_same_of_modules(
     differential: Differential, program_python: str, what: str, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick_torch import WITHOUT_COMPILER
 from tests.recorded import Recorded, record
 from tests.repeated import also
 
@@ -16,7 +17,9 @@ pytestmark = pytest.mark.slow
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
 
-MODEL = """
+MODEL = (
+    WITHOUT_COMPILER
+    + """
 import torch
 from torch import nn
 torch.manual_seed(0)
@@ -27,6 +30,7 @@ loader = torch.utils.data.DataLoader(data, batch_size=8)
 loss = nn.MSELoss()
 steps = 0
 """
+)
 
 ACCUMULATION = (
     MODEL

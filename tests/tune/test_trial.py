@@ -17,6 +17,7 @@ from layerscope.tune import guard, supervised, tree, trial
 from layerscope.tune.measurement import FAILED, HUNG, MEMORY, OTHER_OUTPUT
 from layerscope.tune.setting import DEFAULT, Setting
 from layerscope.tune.trial import Asked, Trials
+from tests.quick_torch import WITHOUT_COMPILER
 
 pytestmark = pytest.mark.slow
 MODE = "TRIAL_MODE"
@@ -304,7 +305,9 @@ with open("told", "a") as file:
 
 # -- steps -----------------------------------------------------------------------------------------
 
-TRAINING = """
+TRAINING = (
+    WITHOUT_COMPILER
+    + """
 import torch
 torch.manual_seed(0)
 model = torch.nn.Linear(8, 2)
@@ -317,6 +320,7 @@ for step in range(int(sys.argv[1])):
     optimizer.step()
 print("loss", round(loss.item(), 3))
 """
+)
 SERVING = """
 import torch
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
