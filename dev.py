@@ -3,18 +3,19 @@
 
     python3 dev.py demo         records an example program and prints where its time went
     python3 dev.py test         runs every test (`test -k name`: what follows goes to pytest)
-    python3 dev.py test --torch 2.5.1    what holds for another PyTorch, in an environment of its own
+    python3 dev.py test --torch 2.5.1    tests another PyTorch, in an environment of its own
     python3 dev.py check        lint, format, types and the quick tests: under two minutes
     python3 dev.py bench        runs the benchmarks
-    python3 dev.py stress       runs hard programs, NumPy's tests and torch's bare and recorded (`stress --help`)
+    python3 dev.py stress       runs hard programs and tests of others, recorded (`stress --help`)
     python3 dev.py golden       records again what tests replay (tests/golden/recordings)
     python3 dev.py docs         writes the generated pages again (`docs --check`: only looks)
     python3 dev.py native       compiles what runs inside the profiled program, and liblayerscope.so
 
-It runs on any Python from 3.8 on, to be able to say which Python is missing; layerscope itself needs 3.11.
-Environments live in .envs/: `tool` is ours, `program` stands for the user's, `old-numpy` for an old one of theirs,
-`trainers` for one with the libraries that write the training loop themselves, `jax` for JAX, `numpy-tests` for one
-that can run NumPy's own tests, `torch-VERSION` for another PyTorch.
+It runs on any Python from 3.8 on, to be able to say which Python is missing; layerscope itself
+needs 3.11. Environments live in .envs/: `tool` is ours, `program` stands for the user's,
+`old-numpy` for an old one of theirs, `trainers` for one with the libraries that write the training
+loop themselves, `jax` for JAX, `numpy-tests` for one that can run NumPy's own tests,
+`torch-VERSION` for another PyTorch.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import argparse
 import fcntl
 import hashlib
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -35,10 +35,10 @@ from typing import Iterator, NamedTuple
 import every_test
 import native_build
 from native_build import Failure, NoCompiler
+from pythons import MissingVenv, find_python, install_packages, python_version, say
 
 ROOT = Path(__file__).resolve().parent
 ENVS = ROOT / ".envs"
-DEBIAN = Path("/etc/debian_version")
 ONEDNN_HEADER = Path("/usr/include/oneapi/dnnl/dnnl.hpp")
 NATIVE_OUT = ROOT / "src" / "layerscope" / "native"
 
@@ -52,76 +52,13 @@ TRAINERS = ("transformers==5.23.0", "accelerate==1.15.0", "lightning==2.6.6")
 JAX = "jax==0.10.2"
 
 # The oldest NumPy with a wheel for each Python; 1.23.5 is the one that old frameworks need.
-OLD_NUMPY = {(3, 10): "1.23.5", (3, 11): "1.23.5", (3, 12): "1.26.4", (3, 13): "2.1.0", (3, 14): "2.3.3"}
-
-
-class MissingVenv(Failure):
-    """This Python cannot make environments."""
-
-
-def say(sentence: str) -> None:
-    """Prints a line of ours at once, in order with what the child processes print."""
-    print(f"dev.py: {sentence}", file=sys.stderr, flush=True)
-
-
-# --- Pythons ---------------------------------------------------------------------------------
-
-
-def python_version(python: str) -> tuple[int, int] | None:
-    """Its (major, minor) if it runs and can make environments; None otherwise (pyenv's shims often cannot)."""
-    code = "import sys, venv, ensurepip; print(*sys.version_info[:2])"
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
-    if done.returncode:
-        return None
-    major, minor = done.stdout.split()
-    return int(major), int(minor)
-
-
-def pythons_here() -> Iterator[str]:
-    """The running Python, then those on PATH, in the order of preference."""
-    yield sys.executable
-    for name in ("python3.13", "python3.12", "python3.11", "python3.14", "python3", "python3.10"):
-        path = shutil.which(name)
-        if path:
-            yield path
-
-
-def find_python(newest_first: bool = True) -> str:
-    """A Python of 3.11 or newer that can make environments; for old libraries, one of at most 3.11 if there is one."""
-    found = {}
-    for path in pythons_here():
-        if path not in found:
-            found[path] = python_version(path)
-            if newest_first and (found[path] or (0, 0)) >= (3, 11):
-                return path
-    if not newest_first:
-        for path, version in found.items():
-            if version in ((3, 10), (3, 11)):
-                return path
-        return find_python()
-    if sys.version_info >= (3, 11):
-        raise MissingVenv(
-            f"this Python ({sys.executable}) cannot make environments: its module ensurepip is missing. "
-            "Remedy on Debian and Ubuntu: apt-get install python3-venv"
-        )
-    raise Failure(
-        "layerscope needs Python 3.11 or newer that can make environments; this is Python "
-        f"{platform.python_version()}, and there is none among python3.11 to python3.14 on PATH. "
-        "Remedy: install one, for example apt-get install python3.11-venv, then run this again"
-    )
-
-
-def install_packages(*names: str) -> bool:
-    """On Debian, as root: installs what is missing, by the system's package manager; True if that was done."""
-    if os.geteuid() != 0 or not shutil.which("apt-get") or not DEBIAN.exists():
-        return False
-    say(f"missing: apt-get install {' '.join(names)}")
-    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
-    install = ["apt-get", "-q", "install", "-y", "--no-install-recommends", *names]
-    for command in (["apt-get", "-q", "update"], install):
-        if subprocess.run(command, env=environment, check=False, stdout=sys.stderr).returncode:
-            return False
-    return True
+OLD_NUMPY = {
+    (3, 10): "1.23.5",
+    (3, 11): "1.23.5",
+    (3, 12): "1.26.4",
+    (3, 13): "2.1.0",
+    (3, 14): "2.3.3",
+}
 
 
 # --- Environments ----------------------------------------------------------------------------
@@ -146,11 +83,19 @@ class Environment(NamedTuple):
         return str(self.folder / "bin" / "python")
 
     def stamp(self) -> str:
-        """Changes when what has to be installed changes; kept in the environment after a complete installation."""
+        """Changes when what has to be installed changes; kept in the environment after a complete
+        installation.
+        """
         wanted = "\n".join((*self.requirements, self.also))
-        if any(requirement.startswith("-e") or requirement == str(ROOT) for requirement in self.requirements):
-            # Of pyproject.toml only what pip reads: another lint rule is no reason to install again.
-            wanted += (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("\n[tool.ruff]")[0]
+        if any(
+            requirement.startswith("-e") or requirement == str(ROOT)
+            for requirement in self.requirements
+        ):
+            # Of pyproject.toml only what pip reads: another lint rule is no reason to install
+            # again.
+            wanted += (
+                (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("\n[tool.ruff]")[0]
+            )
         return hashlib.sha256(wanted.encode()).hexdigest()
 
     def is_ready(self) -> bool:
@@ -159,14 +104,20 @@ class Environment(NamedTuple):
         return kept.is_file() and kept.read_text(encoding="utf-8") == self.stamp() and self.works()
 
     def works(self) -> bool:
-        """Whether its Python starts and has a pip; after an upgrade of the system's Python it may not."""
+        """Whether its Python starts and has a pip; after an upgrade of the system's Python it may
+        not.
+        """
         if not Path(self.python).exists():
             return False
-        return not subprocess.run([self.python, "-c", "import pip"], capture_output=True, check=False).returncode
+        return not subprocess.run(
+            [self.python, "-c", "import pip"], capture_output=True, check=False
+        ).returncode
 
 
 def tool_environment(development: bool) -> Environment:
-    """Ours: layerscope from this folder, as an editable installation, with the developers' tools if wanted."""
+    """Ours: layerscope from this folder, as an editable installation, with the developers' tools if
+    wanted.
+    """
     # `demo` is content with the environment of `test`, which holds more.
     everything = Environment("tool", ("-e", f"{ROOT}[dev]"))
     if development or everything.is_ready():
@@ -180,7 +131,9 @@ def program_environment(index_url: str | None = None) -> Environment:
 
 
 def old_numpy_environment(index_url: str | None = None) -> tuple[Environment, str]:
-    """A profiled program's environment with a NumPy that our own libraries do not import beside; and its Python."""
+    """A profiled program's environment with a NumPy that our own libraries do not import beside;
+    and its Python.
+    """
     python = find_python(newest_first=False)
     version = python_version(python) or (3, 11)
     numpy = f"numpy=={OLD_NUMPY.get(version, OLD_NUMPY[max(OLD_NUMPY)])}"
@@ -235,11 +188,13 @@ def make(environment: Environment, python: str | None = None) -> str:
         if environment.also:
             add_libraries(environment, ENVS / environment.also)
         say(f"installing into .envs/{environment.name}: {' '.join(environment.requirements)}")
-        pip = [environment.python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+        pip = [environment.python, "-m", "pip", "install"]
+        pip += ["--no-input", "--disable-pip-version-check"]
         pip += [] if sys.stderr.isatty() else ["--quiet"]  # progress is for people
         run_or_fail(
             [*pip, *environment.pip_options, *environment.requirements],
-            f"pip could not install {' '.join(environment.requirements)} into .envs/{environment.name}. "
+            f"pip could not install {' '.join(environment.requirements)} into "
+            f".envs/{environment.name}. "
             "Remedy: see pip's own words above; behind a proxy or a mirror, set PIP_INDEX_URL",
         )
         (environment.folder / "layerscope-stamp").write_text(environment.stamp(), encoding="utf-8")
@@ -247,7 +202,9 @@ def make(environment: Environment, python: str | None = None) -> str:
 
 
 def add_libraries(environment: Environment, other: Path) -> None:
-    """Puts the libraries of another environment after its own: a second torch would take minutes and a gigabyte."""
+    """Puts the libraries of another environment after its own: a second torch would take minutes
+    and a gigabyte.
+    """
     for libraries in other.glob("lib/python*/site-packages"):
         own = environment.folder / libraries.relative_to(other)
         if own.is_dir():
@@ -255,7 +212,9 @@ def add_libraries(environment: Environment, other: Path) -> None:
 
 
 def make_all(environments: list[tuple[Environment, str | None]]) -> list[str]:
-    """Makes environments beside each other, after the one whose libraries they have; returns their Pythons."""
+    """Makes environments beside each other, after the one whose libraries they have; returns their
+    Pythons.
+    """
     made: dict[str, Future[str]] = {}
 
     def make_one(environment: Environment, python: str | None) -> str:
@@ -270,9 +229,15 @@ def make_all(environments: list[tuple[Environment, str | None]]) -> list[str]:
 
 
 def run_or_fail(command: list[str], sentence: str) -> None:
-    """Runs a step that everything after it needs; its stdout goes to stderr, which is for what we say."""
+    """Runs a step that everything after it needs; its stdout goes to stderr, which is for what we
+    say.
+    """
     # PYTHONPATH and PYTHONHOME would let another Python's libraries into our environments.
-    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "PYTHONHOME")
+    }
     if subprocess.run(command, stdout=sys.stderr, env=clean, check=False).returncode:
         raise Failure(sentence)
 
@@ -283,7 +248,9 @@ def run_or_fail(command: list[str], sentence: str) -> None:
 def compile_native(tool_python: str, strict: bool = True) -> None:
     """Compiles agent, probe and the library for programs in C, where a source is newer."""
     cache = ENVS / "zig-cache"
-    native_build.compile_native(native_build.Build(ROOT / "native", NATIVE_OUT, tool_python, cache, say), strict)
+    native_build.compile_native(
+        native_build.Build(ROOT / "native", NATIVE_OUT, tool_python, cache, say), strict
+    )
 
 
 # --- The verbs -------------------------------------------------------------------------------
@@ -310,7 +277,9 @@ def demo(options: argparse.Namespace) -> int:
 
 
 def find_torch() -> str | None:
-    """A Python that imports torch and NumPy: of the active environment, of PATH, or the one made here before."""
+    """A Python that imports torch and NumPy: of the active environment, of PATH, or the one made
+    here before.
+    """
     candidates = [
         *(
             Path(os.environ[name]) / "bin" / "python"
@@ -323,7 +292,9 @@ def find_torch() -> str | None:
     ]
     for candidate in dict.fromkeys(str(candidate) for candidate in candidates if candidate):
         try:
-            done = subprocess.run([candidate, "-c", "import numpy, torch"], capture_output=True, check=False)
+            done = subprocess.run(
+                [candidate, "-c", "import numpy, torch"], capture_output=True, check=False
+            )
         except OSError:
             continue
         if not done.returncode:
@@ -332,23 +303,33 @@ def find_torch() -> str | None:
 
 
 def ask_for_torch(yes: bool) -> None:
-    """Asks before a large download; without anybody to ask it is a failure that says how to agree beforehand."""
+    """Asks before a large download; without anybody to ask it is a failure that says how to agree
+    beforehand.
+    """
     say(
-        f"the demo needs PyTorch, and no Python here imports it. {TORCH} would go into .envs/program: {TORCH_SIZE}. "
+        f"the demo needs PyTorch, and no Python here imports it. {TORCH} would go into "
+        f".envs/program: {TORCH_SIZE}. "
         "Your package index may serve a larger build with CUDA; --index-url names another index."
     )
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Failure(f"nobody to ask whether to download {TORCH}. Remedy: python3 dev.py demo --yes")
+        raise Failure(
+            f"nobody to ask whether to download {TORCH}. Remedy: python3 dev.py demo --yes"
+        )
     sys.stderr.write("Download it? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Failure("nothing was downloaded. Any Python that imports torch will do: activate its environment first")
+        raise Failure(
+            "nothing was downloaded. Any Python that imports torch will do: activate its "
+            "environment first"
+        )
 
 
 def setting(index_url: str | None, whole: bool) -> tuple[str, dict[str, str]]:
-    """Makes what the quick tests need, or all of them; returns our Python and the tests' environment variables."""
+    """Makes what the quick tests need, or all of them; returns our Python and the tests'
+    environment variables.
+    """
     wanted: dict[str, tuple[Environment, str | None]] = {
         "LAYERSCOPE_TEST_PYTHON": (program_environment(index_url), None)
     }
@@ -378,7 +359,8 @@ def test(options: argparse.Namespace) -> int:
         return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
     tool, variables = setting(options.index_url, whole=True)
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        # The browser tests fail without a browser and say so; whoever cannot install one still gets the others.
+        # The browser tests fail without a browser and say so; whoever cannot install one still gets
+        # the others.
         install_packages("chromium", "chromium-driver")
     if not ONEDNN_HEADER.exists():
         install_packages("g++", "libdnnl-dev")  # for the examples in C++
@@ -399,7 +381,9 @@ def check(options: argparse.Namespace) -> int:
     ]
     failed = []
     for module, *arguments in commands:
-        if subprocess.run([tool, "-m", module, *arguments], cwd=ROOT, env=variables, check=False).returncode:
+        if subprocess.run(
+            [tool, "-m", module, *arguments], cwd=ROOT, env=variables, check=False
+        ).returncode:
             failed.append(" ".join([module, *arguments]))
     say(f"failed: {'; '.join(failed)}" if failed else "all good")
     return 1 if failed else 0
@@ -417,10 +401,14 @@ def stress(options: argparse.Namespace) -> int:
 
 def golden(options: argparse.Namespace) -> int:
     """Records the programs of tests/golden/recordings again."""
-    return run_script("tests/golden/recordings/make.py", options, *setting(options.index_url, whole=False))
+    return run_script(
+        "tests/golden/recordings/make.py", options, *setting(options.index_url, whole=False)
+    )
 
 
-def run_script(script: str, options: argparse.Namespace, tool: str, variables: dict[str, str]) -> int:
+def run_script(
+    script: str, options: argparse.Namespace, tool: str, variables: dict[str, str]
+) -> int:
     """Runs a file of the repository with our Python."""
     command = [tool, str(ROOT / script), *options.arguments]
     return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
@@ -434,7 +422,9 @@ def docs(options: argparse.Namespace) -> int:
 
 
 def native(options: argparse.Namespace) -> int:
-    """Compiles the agent, the probe, the library for programs in C, and the examples that use it."""
+    """Compiles the agent, the probe, the library for programs in C, and the examples that use
+    it.
+    """
     tool = make(tool_environment(development=False))
     compile_native(tool)
     # Whoever lacks oneDNN's headers is told so, and has all the rest.
@@ -443,9 +433,15 @@ def native(options: argparse.Namespace) -> int:
 
 
 VERBS = {
-    "demo": demo, "test": test, "check": check, "bench": bench, "stress": stress, "golden": golden,
-    "docs": docs, "native": native,
-}  # fmt: skip
+    "demo": demo,
+    "test": test,
+    "check": check,
+    "bench": bench,
+    "stress": stress,
+    "golden": golden,
+    "docs": docs,
+    "native": native,
+}
 PASSES_ARGUMENTS_ON = ("test", "bench", "stress", "golden", "docs")
 
 
@@ -463,9 +459,13 @@ def parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         if name not in ("docs", "native"):
-            verb.add_argument("--index-url", metavar="URL", help=f"package index for {TORCH}, passed on to pip")
+            verb.add_argument(
+                "--index-url", metavar="URL", help=f"package index for {TORCH}, passed on to pip"
+            )
         if name == "test":
-            verb.add_argument("--torch", metavar="VERSION", help="only what holds for another PyTorch, by hand")
+            verb.add_argument(
+                "--torch", metavar="VERSION", help="only what holds for another PyTorch, by hand"
+            )
         if name == "demo":
             verb.add_argument("--yes", action="store_true", help=f"download {TORCH} without asking")
     return result

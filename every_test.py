@@ -6,16 +6,21 @@ import subprocess
 from pathlib import Path
 from typing import Callable, Dict, List
 
-# A file's tests share what they record, so they stay together; tests/conftest.py has the slow files come first.
+# A file's tests share what they record, so they stay together; tests/conftest.py has the slow files
+# come first.
 IN_PARALLEL = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 PARTS = {"parallel": [*IN_PARALLEL, "-m", "not alone"], "alone": ["-m", "alone"]}
 AGAIN = ["--last-failed", "--last-failed-no-failures=none", "--maxfail=9"]
 SOME_FAILED = 1  # pytest's status; others say that it could not go on
 
 
-def run(pytest: List[str], root: Path, variables: Dict[str, str], say: Callable[[str], None]) -> int:
-    """Every test in two processes, because slow ones wait more than they compute, then those that need the machine
-    for themselves. What failed runs once more, alone: what fails twice has failed, and what does not is named."""
+def run(
+    pytest: List[str], root: Path, variables: Dict[str, str], say: Callable[[str], None]
+) -> int:
+    """Every test in two processes, because slow ones wait more than they compute, then those that
+    need the machine for themselves. What failed runs once more, alone: what fails twice has failed,
+    and what does not is named.
+    """
 
     def run_part(name: str, options: List[str]) -> int:
         command = [*pytest, "-o", f"cache_dir=.pytest_cache/{name}", *options]
@@ -27,5 +32,8 @@ def run(pytest: List[str], root: Path, variables: Dict[str, str], say: Callable[
             say(f"running once more, alone, what failed of the part {name}")
             statuses[name] = run_part(name, AGAIN)
             if not statuses[name]:
-                say(f"what failed of the part {name} (named above) passed when it was alone: mend it nevertheless")
+                say(
+                    f"what failed of the part {name} (named above) passed when it was alone: mend "
+                    "it nevertheless"
+                )
     return max(statuses.values(), key=abs)

@@ -1,4 +1,5 @@
-"""Compiles what runs inside the profiled program, and the library for programs in C; part of dev.py.
+"""Compiles what runs inside the profiled program, and the library for programs in C; part of
+dev.py.
 
 Python's standard library alone, on any Python from 3.8 on.
 """
@@ -17,7 +18,8 @@ from typing import Callable, Iterator, List, NamedTuple
 CFLAGS = ["-O2", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden"]
 
 NO_COMPILER = (
-    "no working C compiler (tried cc, gcc, clang, zig and the Python package ziglang), so only windows of PyTorch's "
+    "no working C compiler (tried cc, gcc, clang, zig and the Python package ziglang), so only "
+    "windows of PyTorch's "
     "own profiler are recorded. Remedy: install gcc with the system's package manager, "
     "or without root: .envs/tool/bin/pip install ziglang; then run this again"
 )
@@ -32,7 +34,8 @@ class NoCompiler(Failure):
 
 
 class Build(NamedTuple):
-    """One build: the sources below `sources`, what is made of them in `out`, and how to say what is done.
+    """One build: the sources below `sources`, what is made of them in `out`, and how to say what is
+    done.
 
     `python` may have the package ziglang; `cache` is where zig keeps what it compiled.
     """
@@ -45,7 +48,8 @@ class Build(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One file that is made: of all C files in `folders`, the first of which gives it its name in messages.
+    """One file that is made: of all C files in `folders`, the first of which gives it its name in
+    messages.
 
     What ends in .c is one file.
     """
@@ -58,21 +62,38 @@ class Part(NamedTuple):
 
 VISIBLE = "liblayerscope.map"
 PYTHON_FRAMES = "stacks/python_frames.c"
-# A function that a signal handler is the first to call would be looked up there, which may take a lock.
+# A function that a signal handler is the first to call would be looked up there, which may take a
+# lock.
 AT_ONCE = ["-Wl,-z,now"]
 
 
 def parts(sources: Path) -> list[Part]:
-    """What is compiled: the agent, what loads it into programs in C++, the probe, the sampler, and the library for
-    programs in C that has the agent inside.
+    """What is compiled: the agent, what loads it into programs in C++, the probe, the sampler, and
+    the library for programs in C that has the agent inside.
     """
-    # Its thread and its threads' ends are code of the library: it stays where it is when a plug-in that has it goes.
-    interface = ["-shared", f"-Wl,--version-script={sources / 'interface' / VISIBLE}", "-Wl,-z,nodelete", *AT_ONCE]
+    # Its thread and its threads' ends are code of the library: it stays where it is when a plug-in
+    # that has it goes.
+    interface = [
+        "-shared",
+        f"-Wl,--version-script={sources / 'interface' / VISIBLE}",
+        "-Wl,-z,nodelete",
+        *AT_ONCE,
+    ]
     return [
-        Part(["agent", PYTHON_FRAMES], "liblayerscope-agent.so", ["-shared", *AT_ONCE], ["-ldl", "-lpthread"]),
+        Part(
+            ["agent", PYTHON_FRAMES],
+            "liblayerscope-agent.so",
+            ["-shared", *AT_ONCE],
+            ["-ldl", "-lpthread"],
+        ),
         Part(["preload"], "liblayerscope-preload.so", ["-shared", *AT_ONCE], ["-ldl"]),
         Part(["probe"], "layerscope-probe", [], ["-ldl"]),
-        Part(["interface", "agent", "chunks", PYTHON_FRAMES], "liblayerscope.so", interface, ["-ldl", "-lpthread"]),
+        Part(
+            ["interface", "agent", "chunks", PYTHON_FRAMES],
+            "liblayerscope.so",
+            interface,
+            ["-ldl", "-lpthread"],
+        ),
         Part(["sampler", "stacks", "chunks"], "layerscope-sampler", [], ["-lpthread"]),
     ]
 
@@ -84,7 +105,9 @@ def compilers(tool_python: str) -> Iterator[list[str]]:
             yield [name]
     if shutil.which("zig"):
         yield ["zig", "cc"]
-    if not subprocess.run([tool_python, "-c", "import ziglang"], capture_output=True, check=False).returncode:
+    if not subprocess.run(
+        [tool_python, "-c", "import ziglang"], capture_output=True, check=False
+    ).returncode:
         yield [tool_python, "-m", "ziglang", "cc"]
 
 
@@ -98,28 +121,50 @@ def find_compiler(tool_python: str, cache: Path) -> list[str]:
     environment = compiler_environment(cache)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "try.c"
-        source.write_text("#include <dlfcn.h>\n#include <pthread.h>\nint two(void) { return 2; }\n", encoding="utf-8")
+        source.write_text(
+            "#include <dlfcn.h>\n#include <pthread.h>\nint two(void) { return 2; }\n",
+            encoding="utf-8",
+        )
         for compiler in compilers(tool_python):
-            command = [*compiler, "-shared", "-fPIC", "-o", f"{folder}/try.so", str(source), "-ldl", "-lpthread"]
-            if not subprocess.run(command, capture_output=True, check=False, env=environment).returncode:
+            command = [
+                *compiler,
+                "-shared",
+                "-fPIC",
+                "-o",
+                f"{folder}/try.so",
+                str(source),
+                "-ldl",
+                "-lpthread",
+            ]
+            if not subprocess.run(
+                command, capture_output=True, check=False, env=environment
+            ).returncode:
                 return compiler
     raise NoCompiler(NO_COMPILER)
 
 
 def is_current(target: Path, sources: list[Path]) -> bool:
     """Whether `target` is newer than all that it is made of."""
-    return target.exists() and all(source.stat().st_mtime <= target.stat().st_mtime for source in sources)
+    return target.exists() and all(
+        source.stat().st_mtime <= target.stat().st_mtime for source in sources
+    )
 
 
 def compile_native(build: Build, strict: bool = True) -> None:
-    """Compiles every part of which a source is newer, and puts headers and the source of shapes beside them."""
+    """Compiles every part of which a source is newer, and puts headers and the source of shapes
+    beside them.
+    """
     # A warning that only somebody's newer compiler knows must not take their operators away.
     flags = [flag for flag in CFLAGS if strict or flag != "-Werror"]
     everywhere = sorted(build.sources.rglob("*.h"))
     compiler: list[str] = []
     for part in parts(build.sources):
         folders = [build.sources / folder for folder in part.folders]
-        files = [file for place in folders for file in ([place] if place.suffix else sorted(place.glob("*.c")))]
+        files = [
+            file
+            for place in folders
+            for file in ([place] if place.suffix else sorted(place.glob("*.c")))
+        ]
         needed = [*files, *everywhere, *folders[0].glob("*.map")]
         if not (folders[0].is_dir() and files) or is_current(build.out / part.target, needed):
             continue
@@ -154,11 +199,14 @@ def compile_part(build: Build, part: Part, compiler: list[str], files: list[Path
 
 
 def compile_object(build: Build, compiler: list[str], file: Path) -> Path | None:
-    """The object of one C file; None where it does not compile. Agent and library have many files in common, so an
-    object whose text after the preprocessor is known is not compiled again."""
+    """The object of one C file; None where it does not compile. Agent and library have many files
+    in common, so an object whose text after the preprocessor is known is not compiled again.
+    """
     command = [*compiler, "-I", str(build.sources)]
     environment = compiler_environment(build.cache)
-    text = subprocess.run([*command, "-E", str(file)], stdout=subprocess.PIPE, check=False, env=environment)
+    text = subprocess.run(
+        [*command, "-E", str(file)], stdout=subprocess.PIPE, check=False, env=environment
+    )
     if text.returncode:
         return None
     known_by = hashlib.sha256(" ".join(compiler).encode() + text.stdout).hexdigest()
@@ -179,7 +227,9 @@ def compile_object(build: Build, compiler: list[str], file: Path) -> Path | None
 
 
 def place_sources(build: Build) -> None:
-    """What is compiled where it is used: the source of shapes against that torch, the headers by programs in C."""
+    """What is compiled where it is used: the source of shapes against that torch, the headers by
+    programs in C.
+    """
     for source in (build.sources / "shapes").glob("*.cpp"):
         shutil.copyfile(source, build.out / source.name)
     headers = sorted((build.sources / "include").glob("*"))

@@ -1,5 +1,5 @@
-"""What pyproject.toml cannot say: the native part is compiled, one file of the wheel lies beside the package, and the
-wheel is for one platform.
+"""What pyproject.toml cannot say: the native part is compiled, one file of the wheel lies beside
+the package, and the wheel is for one platform.
 """
 
 import os
@@ -20,8 +20,8 @@ AUTOSTART = "layerscope_autostart.pth"
 
 
 class BuildAll(build_py):
-    """Compiles what runs inside programs, and puts the line that looks for $LAYERSCOPE_AUTOSTART where `site` finds it;
-    uninstalling removes it.
+    """Compiles what runs inside programs, and puts the line that looks for $LAYERSCOPE_AUTOSTART
+    where `site` finds it; uninstalling removes it.
     """
 
     def run(self) -> None:
@@ -32,7 +32,9 @@ class BuildAll(build_py):
             self.copy_file(os.path.join("src", AUTOSTART), os.path.join(self.build_lib, AUTOSTART))
 
     def _compile(self, packages: Path) -> None:
-        """Without a compiler there is a package all the same: `layerscope doctor` says what it lacks."""
+        """Without a compiler there is a package all the same: `layerscope doctor` says what it
+        lacks.
+        """
         with tempfile.TemporaryDirectory() as folder:
             out, cache = packages / "layerscope" / "native", Path(folder) / "cache"
             build = native_build.Build(ROOT / "native", out, sys.executable, cache, self.announce)
@@ -44,7 +46,9 @@ class BuildAll(build_py):
     def get_outputs(self, include_bytecode: bool = True) -> "list[str]":
         """The files of the package, and ours."""
         outputs: list[str] = super().get_outputs(include_bytecode)
-        return outputs if self.editable_mode else [*outputs, os.path.join(self.build_lib, AUTOSTART)]
+        return (
+            outputs if self.editable_mode else [*outputs, os.path.join(self.build_lib, AUTOSTART)]
+        )
 
 
 class PlatformWheel(bdist_wheel):

@@ -22,9 +22,20 @@ NOISE_BYTES = 8 << 20
 def run(setting: Setting) -> Report:
     """Steady, then as fast as two threads go, then memory."""
     report = Report("Drain: our processes beside a program of many operators")
-    columns = "program", "operators", "a second", "dropped", "drainer", "converter", "both while it runs", "target"
+    columns = (
+        "program",
+        "operators",
+        "a second",
+        "dropped",
+        "drainer",
+        "converter",
+        "both while it runs",
+        "target",
+    )
     cpu = report.table("CPU: ns an operator, and the share of a core", *columns)
-    memory = report.table("Memory (VmRSS)", "program", *(f"{role}: start, end, peak" for role in ROLES))
+    memory = report.table(
+        "Memory (VmRSS)", "program", *(f"{role}: start, end, peak" for role in ROLES)
+    )
     paced_s, full_s = (QUICK_S, QUICK_S) if setting.quick else (PACED_S, FULL_SPEED_S)
     steady = ["--rate", str(RATE), "--seconds", str(paced_s)]
     stream(setting, report, cpu, memory, f"{RATE:,} a second, {paced_s:g} s", steady, SHARE)
@@ -33,15 +44,23 @@ def run(setting: Setting) -> Report:
     threads(setting, report)
     operators(setting, report)
     report.remarks += [
-        f"While it runs: from {SETTLED_NS / 1e9:g} s after the first operators to the program's end. Whole: with the "
+        f"While it runs: from {SETTLED_NS / 1e9:g} s after the first operators to the program's "
+        "end. Whole: with the "
         "start of both processes (imports) and the last conversion after the program's end.",
-        "Session and program hold memory of their own libraries; the rings count in the drainer and in the program.",
+        "Session and program hold memory of their own libraries; the rings count in the drainer "
+        "and in the program.",
     ]
     return report
 
 
 def stream(
-    setting: Setting, report: Report, cpu: Table, memory: Table, name: str, words: list[str], share: float | None
+    setting: Setting,
+    report: Report,
+    cpu: Table,
+    memory: Table,
+    name: str,
+    words: list[str],
+    share: float | None,
 ) -> None:
     """Record one stream of operators and add its rows."""
     with recorded(setting, "stream.py", *words, watch_every_s=WATCH_S) as run:
@@ -55,24 +74,48 @@ def stream(
     while_running = {role: steady_share(watch, role, begin_ns) for role in ("drainer", "converter")}
     whole_ns = {"drainer": cost.drainer_cpu_ns, "converter": cost.converter_cpu_ns}
     whole = {role: spent_ns / wall_ns for role, spent_ns in whole_ns.items()}
-    lost = f"{dropped}: {'met' if not dropped else 'MISSED'}" if rows >= said["operators"] else "spans are missing"
+    lost = (
+        f"{dropped}: {'met' if not dropped else 'MISSED'}"
+        if rows >= said["operators"]
+        else "spans are missing"
+    )
     first = [f"{said['operators']:,}", f"{rate:,.0f}", lost]
     add_shares(cpu, [name, *first], while_running, rate, share)
     # In a short run the start of both processes is most of the whole.
-    add_shares(cpu, [f"{name}, whole", *first], whole, records / wall_ns * 1e9, None if setting.quick else share)
+    add_shares(
+        cpu,
+        [f"{name}, whole", *first],
+        whole,
+        records / wall_ns * 1e9,
+        None if setting.quick else share,
+    )
     memory.add(name, *(course(watch, role, begin_ns) for role in ROLES))
     report.data[name] = {
-        "operators": said["operators"], "records": records, "dropped": dropped, "a_second": rate,
-        "share_while_running": while_running, "whole_cpu_ns": whole_ns, "program_wall_ns": wall_ns,
-        "rss": {role: [(s.at_ns, s.rss_bytes) for s in watch.samples.get(role, [])] for role in ROLES},
-    }  # fmt: skip
+        "operators": said["operators"],
+        "records": records,
+        "dropped": dropped,
+        "a_second": rate,
+        "share_while_running": while_running,
+        "whole_cpu_ns": whole_ns,
+        "program_wall_ns": wall_ns,
+        "rss": {
+            role: [(s.at_ns, s.rss_bytes) for s in watch.samples.get(role, [])] for role in ROLES
+        },
+    }
 
 
-def add_shares(table: Table, first: list[str], shares: dict[str, float], rate: float, target: float | None) -> None:
+def add_shares(
+    table: Table, first: list[str], shares: dict[str, float], rate: float, target: float | None
+) -> None:
     """One row: of each process ns an operator and its share of a core, and both together."""
     each = [f"{share / max(rate, 1) * 1e9:.0f} ns, {percent(share)}" for share in shares.values()]
     both = sum(shares.values())
-    table.add(*first, *each, percent(both), at_most(both, target, f"<= {percent(target)}") if target else "")
+    table.add(
+        *first,
+        *each,
+        percent(both),
+        at_most(both, target, f"<= {percent(target)}") if target else "",
+    )
 
 
 def steady_share(watch: Watch, role: str, begin_ns: int) -> float:
@@ -85,7 +128,9 @@ def steady_share(watch: Watch, role: str, begin_ns: int) -> float:
 
 
 def course(watch: Watch, role: str, begin_ns: int) -> str:
-    """Memory of a process at `begin_ns`, at the program's end, and at its peak, which may come later."""
+    """Memory of a process at `begin_ns`, at the program's end, and at its peak, which may come
+    later.
+    """
     end_ns = watch.ended_ns["program"]
     seen = watch.between(role, begin_ns, end_ns) or watch.samples.get(role, [])
     if not seen:
@@ -96,7 +141,9 @@ def course(watch: Watch, role: str, begin_ns: int) -> str:
 
 def threads(setting: Setting, report: Report) -> None:
     """What each thread adds to the program's memory when it is recorded."""
-    table = report.table("Memory of the program by threads (Rss)", "threads", "without", "with", "a thread", "target")
+    table = report.table(
+        "Memory of the program by threads (Rss)", "threads", "without", "with", "a thread", "target"
+    )
     added = {}
     counts = QUICK_THREADS if setting.quick else THREADS
     for count in counts:
@@ -117,13 +164,20 @@ def threads(setting: Setting, report: Report) -> None:
 def operators(setting: Setting, report: Report) -> None:
     """Whether recording more operators takes more memory, in any process."""
     goals = (100_000, 1_000_000) if setting.quick else (1_000_000, 10_000_000)
-    table = report.table("Memory by operators", "process", *(f"{goal:,}" for goal in goals), "growth", "target")
+    table = report.table(
+        "Memory by operators", "process", *(f"{goal:,}" for goal in goals), "growth", "target"
+    )
     with recorded(setting, "stream.py", "--operators", str(goals[0]), watch_every_s=WATCH_S) as run:
         peaks = [peak_memory(run)]
-    with recorded(setting, "stream.py", "--operators", ",".join(map(str, goals)), watch_every_s=WATCH_S) as run:
+    with recorded(
+        setting, "stream.py", "--operators", ",".join(map(str, goals)), watch_every_s=WATCH_S
+    ) as run:
         rows = {"program, in one run": run.done.json["rss_bytes"]}
         peaks.append(peak_memory(run))
-    rows |= {f"{role}, peak": [peak[role] for peak in peaks] for role in ("drainer", "converter", "session")}
+    rows |= {
+        f"{role}, peak": [peak[role] for peak in peaks]
+        for role in ("drainer", "converter", "session")
+    }
     for name, (first, last) in rows.items():
         judged = name.startswith(("program", "drainer"))
         target = at_most(last - first, NOISE_BYTES, "none (8 MiB)") if judged else ""

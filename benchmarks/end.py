@@ -16,7 +16,9 @@ WATCH_S = 0.25
 
 @dataclass(frozen=True)
 class Ending:
-    """One run: seconds from the end of the program to other ends, and the CPU that we used in them."""
+    """One run: seconds from the end of the program to other ends, and the CPU that we used in
+    them.
+    """
 
     operators: int
     drained_s: float
@@ -30,22 +32,34 @@ def run(setting: Setting) -> Report:
     report = Report("End: from the program's end to the prompt, the summary printed")
     table = report.table(
         "Seconds after the program's end",
-        "operators", "runs", "drainer ends", "converter ends", "prompt", "slowest", "CPU of ours", "target",
-    )  # fmt: skip
+        "operators",
+        "runs",
+        "drainer ends",
+        "converter ends",
+        "prompt",
+        "slowest",
+        "CPU of ours",
+        "target",
+    )
     for operators, times in (QUICK_OPERATORS if setting.quick else OPERATORS).items():
         endings = [one(setting, operators) for _ in range(times)]
         columns = ("drained_s", "converted_s", "prompt_s")
-        medians = [statistics.median(getattr(ending, name) for ending in endings) for name in columns]
+        medians = [
+            statistics.median(getattr(ending, name) for ending in endings) for name in columns
+        ]
         target = BASE_S + PER_MILLION_S * operators / 1e6
         table.add(
-            f"{operators:,}", str(times), *(f"{value:.2f}" for value in medians),
+            f"{operators:,}",
+            str(times),
+            *(f"{value:.2f}" for value in medians),
             f"{max(ending.prompt_s for ending in endings):.2f}",
             f"{statistics.median(ending.cpu_s for ending in endings):.2f}",
             at_most(medians[2], target, f"<= {target:.2f} s"),
-        )  # fmt: skip
+        )
         report.data[str(operators)] = [vars(ending) for ending in endings]
     report.remarks.append(
-        "Wall time: busy cores make it longer. The median counts. The CPU is that of all our processes."
+        "Wall time: busy cores make it longer. The median counts. The CPU is that of all our "
+        "processes."
     )
     return report
 

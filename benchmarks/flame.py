@@ -1,4 +1,6 @@
-"""CPU time and memory of a flame graph of a million distinct stacks: from our tables, and from folded text."""
+"""CPU time and memory of a flame graph of a million distinct stacks: from our tables, and from
+folded text.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ RUNS, BUDGET_S = 7, 120
 # Not ru_maxrss, which knows of the process that started it too.
 _COMMAND = (
     "import sys; from layerscope.cli import main; status = main(sys.argv[1:]); "
-    "print(next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM:')) * 1024); "
+    "print(next(int(line.split()[1]) for line in open('/proc/self/status') if "
+    "line.startswith('VmHWM:')) * 1024); "
     "sys.exit(status)"
 )
 
@@ -34,7 +37,9 @@ _COMMAND = (
 def run(setting: Setting) -> Report:
     """Draw the same stacks from both."""
     report = Report("Flame: a million distinct stacks to SVG")
-    table = report.table("A picture", "from", "stacks", "CPU s", "target", "memory", "target", "bytes of the input")
+    table = report.table(
+        "A picture", "from", "stacks", "CPU s", "target", "memory", "target", "bytes of the input"
+    )
     count = QUICK_STACKS if setting.quick else STACKS
     recording = written(setting.folder / "stacks.layerscope", count)
     text = setting.folder / "stacks.folded"
@@ -51,24 +56,36 @@ def run(setting: Setting) -> Report:
         memory[name] = max(memory[name], most_bytes)
         return cpu_s
 
-    times = interleave({name: lambda name=name: once(name) for name in sources}, min(setting.pairs, RUNS), BUDGET_S)
+    times = interleave(
+        {name: lambda name=name: once(name) for name in sources}, min(setting.pairs, RUNS), BUDGET_S
+    )
     for name, (cpu_s, most_bytes) in TARGETS.items():
         found = median(times[name])
         table.add(
-            name, f"{count:,}", interval(found), at_most(found.high, cpu_s), f"{memory[name] / 2**20:.0f} MiB",
-            "" if most_bytes is None else at_most(memory[name], most_bytes, f"<= {most_bytes >> 20} MiB"),
+            name,
+            f"{count:,}",
+            interval(found),
+            at_most(found.high, cpu_s),
+            f"{memory[name] / 2**20:.0f} MiB",
+            ""
+            if most_bytes is None
+            else at_most(memory[name], most_bytes, f"<= {most_bytes >> 20} MiB"),
             f"{size[name]:,}",
-        )  # fmt: skip
+        )
         report.data[name] = {"stacks": count, "memory": memory[name], "cpu_s": times[name]}
     report.remarks.append(
-        f"Made-up stacks of up to {DEPTH} frames, of {FRAMES:,} different ones. Whole processes, from the start of "
-        "Python on. Of folded text the conversion to tables is in it, which is done once for each file."
+        f"Made-up stacks of up to {DEPTH} frames, of {FRAMES:,} different ones. Whole processes, "
+        "from the start of "
+        "Python on. Of folded text the conversion to tables is in it, which is done once for each "
+        "file."
     )
     return report
 
 
 def drawn(setting: Setting, source: Path, into: Path) -> tuple[float, int]:
-    """Seconds of CPU and most bytes of memory of a process that makes the picture, of a text converted anew."""
+    """Seconds of CPU and most bytes of memory of a process that makes the picture, of a text
+    converted anew.
+    """
     into.unlink(missing_ok=True)
     if source.is_file():
         source.touch()
@@ -78,7 +95,9 @@ def drawn(setting: Setting, source: Path, into: Path) -> tuple[float, int]:
 
 
 def written(path: Path, count: int) -> Path:
-    """A recording with so many distinct stacks and a sample of each; a few branches are much heavier than others."""
+    """A recording with so many distinct stacks and a sample of each; a few branches are much
+    heavier than others.
+    """
     random = np.random.default_rng(1)
     parents, depth, first, total = [np.full(3, -1)], [np.zeros(3, np.int64)], 0, 3
     for level in range(1, DEPTH):
@@ -90,35 +109,57 @@ def written(path: Path, count: int) -> Path:
         first, total = total, total + wide
     stacks = {"parent": np.concatenate(parents), "depth": np.concatenate(depth)}
     info = RunInfo(
-        SCHEMA_VERSION, "benchmark", path.stem, "finished", ["made", "up"], "/", {}, {}, "2026-01-01T00:00:00Z"
+        SCHEMA_VERSION,
+        "benchmark",
+        path.stem,
+        "finished",
+        ["made", "up"],
+        "/",
+        {},
+        {},
+        "2026-01-01T00:00:00Z",
     )
     made = Run.create(path, info)
     rows = tables_of(stacks, min(count, total), random)
     for name, columns in rows.items():
         write_columns(path, name, columns)
-    mark_complete(path, made.raw, {name: len(next(iter(columns.values()))) for name, columns in rows.items()})
+    mark_complete(
+        path, made.raw, {name: len(next(iter(columns.values()))) for name, columns in rows.items()}
+    )
     return path
 
 
-def tables_of(stacks: dict[str, Any], count: int, random: np.random.Generator) -> dict[str, dict[str, Any]]:
+def tables_of(
+    stacks: dict[str, Any], count: int, random: np.random.Generator
+) -> dict[str, dict[str, Any]]:
     """The tables of a recording with these stacks, of which so many have a sample."""
     total = len(stacks["parent"])
     layers = np.array(FRAME_LAYERS, object)[random.integers(0, len(FRAME_LAYERS), FRAMES)]
     ends = np.sort(random.permutation(total)[:count])
     return {
         "frames": {
-            "frame": np.arange(FRAMES), "layer": layers.tolist(), "name": [f"function_{n // 4}" for n in range(FRAMES)],
-            "file": [f"/project/file{n % 97}.py" for n in range(FRAMES)], "line": np.arange(FRAMES) % 4 + 1,
+            "frame": np.arange(FRAMES),
+            "layer": layers.tolist(),
+            "name": [f"function_{n // 4}" for n in range(FRAMES)],
+            "file": [f"/project/file{n % 97}.py" for n in range(FRAMES)],
+            "line": np.arange(FRAMES) % 4 + 1,
             "object": ["/lib/library.so"] * FRAMES,
         },
         "stacks": {
-            "stack": np.arange(total), "parent": pa.array(stacks["parent"], pa.int32(), mask=stacks["parent"] < 0),
-            "frame": random.integers(0, FRAMES, total), "depth": stacks["depth"],
+            "stack": np.arange(total),
+            "parent": pa.array(stacks["parent"], pa.int32(), mask=stacks["parent"] < 0),
+            "frame": random.integers(0, FRAMES, total),
+            "depth": stacks["depth"],
         },
         "samples": {
-            "at_ns": np.arange(count) * 10_000_000, "track": np.zeros(count, np.int64), "stack": ends,
-            "weight_ns": random.integers(9_000_000, 12_000_000, count), "count": np.ones(count, np.int64),
-            "kind": ["cpu"] * count, "state": ["user"] * count, "idle": np.zeros(count, bool),
+            "at_ns": np.arange(count) * 10_000_000,
+            "track": np.zeros(count, np.int64),
+            "stack": ends,
+            "weight_ns": random.integers(9_000_000, 12_000_000, count),
+            "count": np.ones(count, np.int64),
+            "kind": ["cpu"] * count,
+            "state": ["user"] * count,
+            "idle": np.zeros(count, bool),
             "exact": np.zeros(count, bool),
         },
-    }  # fmt: skip
+    }

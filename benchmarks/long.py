@@ -1,4 +1,6 @@
-"""An hour in fast motion, through the real agent and its rings: does memory stay flat, the folder below its cap?"""
+"""An hour in fast motion, through the real agent and its rings: does memory stay flat, the folder
+below its cap?
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ def run(setting: Setting) -> Report:
     report = LongReport("Long runs: an hour in fast motion")
     for name, picture, seconds, more in (
         ("with steps", "long.svg", whole_s, []),
-        ("without steps", "long_without_steps.svg", whole_s * SHARE_WITHOUT_STEPS, ["--without-steps"]),
+        (
+            "without steps",
+            "long_without_steps.svg",
+            whole_s * SHARE_WITHOUT_STEPS,
+            ["--without-steps"],
+        ),
     ):
         found = measure(setting, "hours.py", ["--seconds", f"{seconds:g}", *more], seconds)
         steps = json.loads(found.out.splitlines()[-1])["steps"]

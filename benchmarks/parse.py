@@ -1,4 +1,6 @@
-"""CPU time of reading a log of oneDNN's verbose mode: calls that repeat, and calls that are all different."""
+"""CPU time of reading a log of oneDNN's verbose mode: calls that repeat, and calls that are all
+different.
+"""
 
 from __future__ import annotations
 
@@ -30,25 +32,34 @@ _READ = (
 def run(setting: Setting) -> Report:
     """Read a long and a tiny log in turns: what the lines cost is the difference."""
     report = Report("Parse: CPU time of reading a log of oneDNN's verbose mode")
-    table = report.table("Lines a second of CPU", "lines", "count", "read", "bytes a line", "target")
+    table = report.table(
+        "Lines a second of CPU", "lines", "count", "read", "bytes a line", "target"
+    )
     count = QUICK_LINES if setting.quick else LINES
     tiny = written(setting.folder / "tiny.log", 10, SHAPES)
     for kind, target in TARGETS.items():
-        long = written(setting.folder / "long.log", count, SHAPES if kind == "that repeat" else count)
+        long = written(
+            setting.folder / "long.log", count, SHAPES if kind == "that repeat" else count
+        )
         arms = {"long": lambda: read(setting, long, count), "tiny": lambda: read(setting, tiny, 10)}  # noqa: B023
         times = interleave(arms, min(setting.pairs, RUNS), BUDGET_S)
         found = mean_difference(times["long"], times["tiny"])
         low, high = count / found.high, count / found.low
         table.add(
-            kind, f"{count:,}", f"{count / found.value:,.0f} [{low:,.0f}, {high:,.0f}]",
-            f"{long.stat().st_size / count:.0f}", at_most(target, low, f">= {target:,}"),
-        )  # fmt: skip
+            kind,
+            f"{count:,}",
+            f"{count / found.value:,.0f} [{low:,.0f}, {high:,.0f}]",
+            f"{long.stat().st_size / count:.0f}",
+            at_most(target, low, f">= {target:,}"),
+        )
         report.data[kind] = {"lines": count, **times}
         long.unlink()
     tiny.unlink()
     report.remarks.append(
-        "From the file to columns with starts, durations, tracks and the texts of all calls; writing a recording of "
-        "them is not in it. The reading of the long log less that of the tiny one, whole processes. Trimmed mean with "
+        "From the file to columns with starts, durations, tracks and the texts of all calls; "
+        "writing a recording of "
+        "them is not in it. The reading of the long log less that of the tiny one, whole "
+        "processes. Trimmed mean with "
         f"95 % interval. Those that repeat are of {SHAPES} different calls."
     )
     return report
@@ -58,7 +69,9 @@ def written(path: Path, count: int, shapes: int) -> Path:
     """A log of `count` calls, of `shapes` different ones."""
     with path.open("w") as file:
         for number, batch in zip(range(count), itertools.cycle(range(1, shapes + 1)), strict=False):
-            file.write(_LINE.format(at_ms=1.795e12 + number, batch=batch, ms=(number % 997 + 1) / 1000))
+            file.write(
+                _LINE.format(at_ms=1.795e12 + number, batch=batch, ms=(number % 997 + 1) / 1000)
+            )
     return path
 
 

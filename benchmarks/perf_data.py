@@ -1,4 +1,6 @@
-"""CPU time of reading a `perf.data`, against `perf script` and reading its text: the same samples from both."""
+"""CPU time of reading a `perf.data`, against `perf script` and reading its text: the same samples
+from both.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ TARGET = 15.0
 HZ, QUICK_HZ = 4999, 199
 RUNS, BUDGET_S = 5, 240
 _LONG_S = 600
-AS_IT_IS, WITHOUT_INLINED = "perf script and reading its text", "perf script --no-inline and reading its text"
+AS_IT_IS, WITHOUT_INLINED = (
+    "perf script and reading its text",
+    "perf script --no-inline and reading its text",
+)
 FIELDS = "comm,pid,tid,time,event,period,ip,sym,dso"
 _READ = """
 import sys
@@ -45,7 +50,9 @@ def run(setting: Setting) -> Report:
 
     def scripted(options: str = "") -> float:
         command = f'"{perf}" script {options} -F {FIELDS} -i "{data}" > "{text}"'
-        return execute(setting, ["sh", "-c", command], timeout_s=_LONG_S)[0].cpu_ns / 1e9 + read("text", text)
+        return execute(setting, ["sh", "-c", command], timeout_s=_LONG_S)[0].cpu_ns / 1e9 + read(
+            "text", text
+        )
 
     ways = {
         "layerscope, names for the first time": lambda: read("data", data, is_cold=True),
@@ -53,7 +60,8 @@ def run(setting: Setting) -> Report:
         WITHOUT_INLINED: lambda: scripted("--no-inline"),
     }
     times = interleave(ways, min(setting.pairs, RUNS), BUDGET_S)
-    # Once: of libraries with debug information it asks addr2line about each address, which takes minutes.
+    # Once: of libraries with debug information it asks addr2line about each address, which takes
+    # minutes.
     times[AS_IT_IS] = [scripted()]
     columns = ("way", "CPU s", "perf script takes times", "target", "--no-inline takes times")
     table = report.table("One file with frame pointers, all names", *columns)
@@ -62,14 +70,20 @@ def run(setting: Setting) -> Report:
         found = median(values)
         faster, than_without = theirs.value / found.value, without.value / found.value
         is_ours = name.startswith("layerscope")
-        words = (f"{faster:.1f}", at_least(faster, TARGET), f"{than_without:.1f}") if is_ours else ("", "", "")
+        words = (
+            (f"{faster:.1f}", at_least(faster, TARGET), f"{than_without:.1f}")
+            if is_ours
+            else ("", "", "")
+        )
         table.add(name, interval(found), *words)
     if len(set.union(*counts.values())) != 1:
         raise BenchmarkError(f"not the same samples from both: {counts}")
     (count,) = counts["data"]
     report.remarks.append(
-        f"{count:,} samples from both, {data.stat().st_size:,} bytes. Whole processes, from the start of Python on. "
-        "Ours tells source lines where libraries have them, but no inlined functions; perf script tells those alone."
+        f"{count:,} samples from both, {data.stat().st_size:,} bytes. Whole processes, from the "
+        "start of Python on. "
+        "Ours tells source lines where libraries have them, but no inlined functions; perf script "
+        "tells those alone."
     )
     report.data = {"samples": count, "bytes": data.stat().st_size, "cpu_s": times}
     return report
@@ -80,6 +94,14 @@ def _recorded(setting: Setting, perf: str) -> Path:
     path = setting.folder / "cnn.data"
     hz = QUICK_HZ if setting.quick else HZ
     clock = ["-k", "CLOCK_MONOTONIC", "-e", "cpu-clock", "-F", str(hz), "-g"]
-    command = [perf, "record", *clock, "-o", str(path), setting.program, str(EXAMPLES / "mnist_cnn.py")]
+    command = [
+        perf,
+        "record",
+        *clock,
+        "-o",
+        str(path),
+        setting.program,
+        str(EXAMPLES / "mnist_cnn.py"),
+    ]
     execute(setting, command, timeout_s=_LONG_S)
     return path

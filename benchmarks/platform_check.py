@@ -20,7 +20,9 @@ LOOK_S = 0.01
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one command with everything that it started: CPU, wall time, and the most resident memory at one time."""
+    """Of one command with everything that it started: CPU, wall time, and the most resident memory
+    at one time.
+    """
 
     cpu_s: float
     wall_s: float
@@ -30,13 +32,17 @@ class Cost:
 def run(setting: Setting) -> Report:
     """Both commands, some times each."""
     report = Report("Platform: what looking at the machine costs")
-    table = report.table("A command", "what", "runs", "wall s", "target", "CPU s", "memory", "target")
+    table = report.table(
+        "A command", "what", "runs", "wall s", "target", "CPU s", "memory", "target"
+    )
     for what, count in (QUICK_RUNS if setting.quick else RUNS).items():
         command = [setting.tool, "-m", "layerscope", *what.split()]
         row(report, table, what, [cost(setting, command) for _ in range(count)])
     report.remarks.append(
-        "Medians with their intervals; against the target counts the upper end of the wall time. Memory: resident, of "
-        f"all processes added up every {LOOK_S * 1000:.0f} ms, shared pages as often as they are mapped; the highest "
+        "Medians with their intervals; against the target counts the upper end of the wall time. "
+        "Memory: resident, of "
+        f"all processes added up every {LOOK_S * 1000:.0f} ms, shared pages as often as they are "
+        "mapped; the highest "
         "of all runs. The Python that is measured has PyTorch and NumPy."
     )
     return report
@@ -48,9 +54,14 @@ def row(report: Report, table: Table, what: str, costs: list[Cost]) -> None:
     wall, cpu = (median([getattr(cost, name) for cost in costs]) for name in ("wall_s", "cpu_s"))
     memory = max(cost.most_bytes for cost in costs)
     table.add(
-        what, str(len(costs)), interval(wall, 2), at_most(wall.high, seconds, f"<= {seconds:g} s"), interval(cpu, 2),
-        f"{memory / 1e6:.0f} MB", at_most(memory, most, f"<= {most / 1e6:.0f} MB"),
-    )  # fmt: skip
+        what,
+        str(len(costs)),
+        interval(wall, 2),
+        at_most(wall.high, seconds, f"<= {seconds:g} s"),
+        interval(cpu, 2),
+        f"{memory / 1e6:.0f} MB",
+        at_most(memory, most, f"<= {most / 1e6:.0f} MB"),
+    )
     report.data[what] = [vars(cost) for cost in costs]
 
 
@@ -69,7 +80,9 @@ def cost(setting: Setting, command: list[str]) -> Cost:
 
 
 class Memory(threading.Thread):
-    """The most resident memory that all processes below this one had at one time, until `ends` is set."""
+    """The most resident memory that all processes below this one had at one time, until `ends` is
+    set.
+    """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)

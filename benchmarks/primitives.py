@@ -1,4 +1,6 @@
-"""What recording below the operators costs: a task of ITT, a pair of NVTX, the primitives of a CNN, a call of MKL."""
+"""What recording below the operators costs: a task of ITT, a pair of NVTX, the primitives of a CNN,
+a call of MKL.
+"""
 
 from __future__ import annotations
 
@@ -52,40 +54,56 @@ print(json.dumps({"call_ns": (time.process_time_ns() - cpu_ns) / count}))
 
 def run(setting: Setting) -> Report:
     """The price of one call, then a CNN with and without."""
-    report = Report("Below the operators: what ITT, NVTX, primitives and calls of MKL add to a program's own CPU time")
+    report = Report(
+        "Below the operators: what ITT, NVTX, primitives and calls of MKL add to a program's own "
+        "CPU time"
+    )
     table = report.table("In a C program under layerscope run", "what", "runs", "ns each", "target")
     with tempfile.TemporaryDirectory(dir=setting.folder) as folder:
         for client in dict.fromkeys(client for client, _, _ in CALLS.values()):
             measure_client(setting, build(Path(folder), client), table, report)
     table = report.table(
-        "A CNN, two processes in turns", "recorded", "pairs", "ratio of medians", "median ratio", "target"
+        "A CNN, two processes in turns",
+        "recorded",
+        "pairs",
+        "ratio of medians",
+        "median ratio",
+        "target",
     )
     compare_cnn(setting, table, report)
     table = report.table("A call of MKL, two processes in turns", "recorded", "pairs", "ns a call")
     compare_mkl(setting, table, report)
     report.remarks += [
-        "In C: CPU time of the thread over the calls, that of the program's own loop included; the ring is emptied "
+        "In C: CPU time of the thread over the calls, that of the program's own loop included; the "
+        "ring is emptied "
         "between the repetitions. Intervals are 95 %; targets are for their upper ends.",
         "CNN: the program's own CPU over its steps, all threads.",
-        "MKL writes each call to a file, which it opens and closes for that: only on request (--layers +mkl).",
+        "MKL writes each call to a file, which it opens and closes for that: only on request "
+        "(--layers +mkl).",
     ]
     return report
 
 
 def build(folder: Path, client: str) -> Path:
     """The client of the tests, compiled."""
-    compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
+    compiler = next(
+        (found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None
+    )
     package = importlib.util.find_spec("nvidia")
     if compiler is None or package is None or not package.submodule_search_locations:
         raise BenchmarkError(
-            "there is no C compiler, or not the package nvidia-nvtx-cu12: python3 dev.py test makes both"
+            "there is no C compiler, or not the package nvidia-nvtx-cu12: python3 dev.py test "
+            "makes both"
         )
     header = Path(package.submodule_search_locations[0]) / "nvtx" / "include"
     command = [compiler, "-std=gnu11", "-O2", "-I", str(ROOT / "native"), "-isystem", str(header)]
     done = subprocess.run(
         [*command, "-o", str(folder / client), str(CLIENTS / f"{client}.c"), "-ldl", "-lpthread"],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     if done.returncode:
         raise BenchmarkError(f"{client} does not compile: {done.stderr[-500:]}")
     return folder / client
@@ -117,12 +135,19 @@ def measure_client(setting: Setting, client: Path, table: Table, report: Report)
         with Reader(Run.open(path)) as reader:
             (row,) = reader.query("SELECT count(*) AS spans FROM spans").to_pylist()
         if row["spans"] < rounds:
-            raise BenchmarkError(f"{client.name}: {row['spans']} spans were recorded of more than {rounds}")
+            raise BenchmarkError(
+                f"{client.name}: {row['spans']} spans were recorded of more than {rounds}"
+            )
         shutil.rmtree(path.parent)
     for kind, values in found.items():
         _, what, target = CALLS[kind]
         each = median(values)
-        table.add(what, str(len(values)), interval(each, 0), at_most(each.high, target, f"<= {target:.0f}"))
+        table.add(
+            what,
+            str(len(values)),
+            interval(each, 0),
+            at_most(each.high, target, f"<= {target:.0f}"),
+        )
         report.data[kind] = {"ns": values, "median": each}
 
 

@@ -1,4 +1,6 @@
-"""What recording adds to programs of several processes: the CPU time of all of them over that without."""
+"""What recording adds to programs of several processes: the CPU time of all of them over that
+without.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,10 @@ from measuring.report import Report, at_most, interval
 from measuring.runs import Setting, interleave, plain, recorded
 
 STEPS = {"loader": 90, "ddp": 250}
-NAMES = {"loader": "training and 2 DataLoader workers", "ddp": "2 ranks, DistributedDataParallel over gloo"}
+NAMES = {
+    "loader": "training and 2 DataLoader workers",
+    "ddp": "2 ranks, DistributedDataParallel over gloo",
+}
 TARGET = 1.04
 BUDGET_S = 150.0
 
@@ -21,27 +26,42 @@ def run(setting: Setting) -> Report:
     """Pairs of runs, with and without, in turns."""
     report = Report("Several processes: their CPU time with layerscope run -q, over without")
     table = report.table(
-        "Two runs, in turns", "program", "pairs", "ratio of medians", "median ratio", "whole program", "target"
+        "Two runs, in turns",
+        "program",
+        "pairs",
+        "ratio of medians",
+        "median ratio",
+        "whole program",
+        "target",
     )
     for name, what in NAMES.items():
         words = [name, "--steps", str(STEPS[name] // (3 if setting.quick else 1))]
-        arms = {"without": partial(run_plain, setting, words), "with": partial(run_recorded, setting, words)}
+        arms = {
+            "without": partial(run_plain, setting, words),
+            "with": partial(run_recorded, setting, words),
+        }
         found = interleave(arms, setting.pairs, BUDGET_S)
         loops = [one[0] for one in found["with"]], [one[0] for one in found["without"]]
         wholes = [one[1] for one in found["with"]], [one[1] for one in found["without"]]
         paired = median_ratio(*loops)
         table.add(
-            what, str(len(loops[0])), interval(ratio_of_medians(*loops)), interval(paired),
-            interval(ratio_of_medians(*wholes)), at_most(paired.high, TARGET, f"<= {TARGET:.2f}"),
-        )  # fmt: skip
+            what,
+            str(len(loops[0])),
+            interval(ratio_of_medians(*loops)),
+            interval(paired),
+            interval(ratio_of_medians(*wholes)),
+            at_most(paired.high, TARGET, f"<= {TARGET:.2f}"),
+        )
         report.data[name] = {
             "loop_cpu_ns": {"with": loops[0], "without": loops[1]},
             "whole_cpu_ns": {"with": wholes[0], "without": wholes[1]},
             "median_ratio": paired,
         }
     report.remarks.append(
-        "Loop: CPU time of the training process and its workers, or of both ranks, by their own account; the processes "
-        "are forked after `import torch`. Whole program: wait4, with interpreter and imports. Intervals are 95 %."
+        "Loop: CPU time of the training process and its workers, or of both ranks, by their own "
+        "account; the processes "
+        "are forked after `import torch`. Whole program: wait4, with interpreter and imports. "
+        "Intervals are 95 %."
     )
     return report
 

@@ -2,10 +2,11 @@
 
 usage: python3 dev.py bench [NAME ...] [--pairs N] [--seconds S] [--quick] [--write]
 
-A benchmark is one file in this folder; one that says ONLY_WHEN_NAMED takes longer than minutes and is left out when
-none is named. Everything a program costs is CPU time, because wall time on a shared machine is mostly somebody else's;
-estimates come with 95 % intervals, and their upper ends are held against the targets. Figures are worth something when
-nothing else runs: the report says how busy the machine was.
+A benchmark is one file in this folder; one that says ONLY_WHEN_NAMED takes longer than minutes and
+is left out when none is named. Everything a program costs is CPU time, because wall time on a
+shared machine is mostly somebody else's; estimates come with 95 % intervals, and their upper ends
+are held against the targets. Figures are worth something when nothing else runs: the report says
+how busy the machine was.
 """
 
 from __future__ import annotations
@@ -30,28 +31,44 @@ RESULTS = HERE / "results"
 def names() -> list[str]:
     """The benchmarks: every module in this folder but this one."""
     return sorted(
-        module.name for module in pkgutil.iter_modules([str(HERE)]) if not module.ispkg and module.name != "run"
+        module.name
+        for module in pkgutil.iter_modules([str(HERE)])
+        if not module.ispkg and module.name != "run"
     )
 
 
 def everyday() -> list[str]:
     """Those that end in minutes."""
-    return [name for name in names() if not getattr(importlib.import_module(name), "ONLY_WHEN_NAMED", False)]
+    return [
+        name
+        for name in names()
+        if not getattr(importlib.import_module(name), "ONLY_WHEN_NAMED", False)
+    ]
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="dev.py bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="dev.py bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     choice = f"any of {', '.join(names())} (default: those that end in minutes)"
     parser.add_argument("names", nargs="*", metavar="NAME", help=choice)
-    parser.add_argument("--pairs", type=int, metavar="N", help="pairs with and without (default: 20; quick: 2)")
-    parser.add_argument("--seconds", type=float, default=0.0, metavar="S", help="of a long run (default: its own)")
     parser.add_argument(
-        "--quick", action="store_true", help="everything in two minutes: to see that it works, not to cite"
+        "--pairs", type=int, metavar="N", help="pairs with and without (default: 20; quick: 2)"
     )
-    parser.add_argument("--write", action="store_true", help="keep the results in benchmarks/results/")
+    parser.add_argument(
+        "--seconds", type=float, default=0.0, metavar="S", help="of a long run (default: its own)"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="everything in two minutes: to see that it works, not to cite",
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="keep the results in benchmarks/results/"
+    )
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in names()]
     if unknown:
@@ -64,7 +81,10 @@ def main() -> int:
     options = parse(sys.argv[1:])
     program = os.environ.get("LAYERSCOPE_TEST_PYTHON")
     if not program:
-        print("run.py: LAYERSCOPE_TEST_PYTHON must name a Python with torch: python3 dev.py bench", file=sys.stderr)
+        print(
+            "run.py: LAYERSCOPE_TEST_PYTHON must name a Python with torch: python3 dev.py bench",
+            file=sys.stderr,
+        )
         return 2
     command = " ".join(["python3 dev.py bench", *sys.argv[1:]])
     folder = Path(tempfile.mkdtemp(prefix="layerscope-bench-"))
@@ -93,7 +113,11 @@ def run_one(name: str, setting: Setting, about: dict[str, str], command: str, wr
     except BenchmarkError as error:
         print(f"\n{name}: {error}", file=sys.stderr, flush=True)
         return False
-    about = {**about, "load": f"{load} before, {machine.load()} after", "took": f"{time.monotonic() - begin:.0f} s"}
+    about = {
+        **about,
+        "load": f"{load} before, {machine.load()} after",
+        "took": f"{time.monotonic() - begin:.0f} s",
+    }
     print(f"\n{report.text()}  ({name}: {about['took']}, load {about['load']})", flush=True)
     if write:
         report.write(RESULTS, name, about, command)

@@ -1,4 +1,6 @@
-"""What `layerscope run --shapes` adds to a program's own CPU time: tiny operators, a perceptron, a CNN."""
+"""What `layerscope run --shapes` adds to a program's own CPU time: tiny operators, a perceptron, a
+CNN.
+"""
 
 from __future__ import annotations
 
@@ -26,28 +28,46 @@ OTHERS = {
 
 def run(setting: Setting) -> Report:
     """One process compared with itself, then pairs of processes."""
-    report = Report("Shapes: the program's own CPU time with layerscope run -q --shapes, over without")
+    report = Report(
+        "Shapes: the program's own CPU time with layerscope run -q --shapes, over without"
+    )
     with recorded(setting, "workload.py", "tiny", "--steps", "5", options=OPTIONS):
         pass  # compiles, as the first run of a user does
     table = report.table(
-        "One process, callbacks on and off in turns", "workload", "blocks", "operators a step", "ratio",
-        "ns an operator", "different shapes", "target",
-    )  # fmt: skip
+        "One process, callbacks on and off in turns",
+        "workload",
+        "blocks",
+        "operators a step",
+        "ratio",
+        "ns an operator",
+        "different shapes",
+        "target",
+    )
     for name in TARGETS:
         compare_inside(setting, name, table, report)
     for switch, what in OTHERS.items():
         compare_other(setting, switch, what, table, report)
     words = arguments(setting, "tiny")
-    arms = {"without": partial(run_plain, setting, words), "with": partial(run_recorded, setting, words)}
+    arms = {
+        "without": partial(run_plain, setting, words),
+        "with": partial(run_recorded, setting, words),
+    }
     found = interleave(arms, setting.pairs, BUDGET_S)
-    samples = [one.loop_cpu_ns for one in found["with"]], [one.loop_cpu_ns for one in found["without"]]
-    table = report.table("Two processes, in turns", "workload", "pairs", "ratio of medians", "median ratio")
+    samples = (
+        [one.loop_cpu_ns for one in found["with"]],
+        [one.loop_cpu_ns for one in found["without"]],
+    )
+    table = report.table(
+        "Two processes, in turns", "workload", "pairs", "ratio of medians", "median ratio"
+    )
     ratios = ratio_of_medians(*samples), median_ratio(*samples)
     table.add("tiny", str(len(samples[0])), *map(interval, ratios))
     report.data["tiny, processes"] = {"with": samples[0], "without": samples[1], "ratios": ratios}
     report.remarks += [
-        "Intervals are 95 %; targets are for their upper ends. Compiling is not in it: it comes once for a PyTorch.",
-        "A callback that asks for inputs has PyTorch put them all into a list of its own first, for every operator: "
+        "Intervals are 95 %; targets are for their upper ends. Compiling is not in it: it comes "
+        "once for a PyTorch.",
+        "A callback that asks for inputs has PyTorch put them all into a list of its own first, "
+        "for every operator: "
         "the least that a recorder of shapes can cost.",
     ]
     return report
@@ -79,9 +99,19 @@ def compare_inside(setting: Setting, name: str, table: Table, report: Report) ->
     ratio = mean_increase(on.sum(1), off.sum(1))
     operator_ns = mean_difference(on.sum(1), off.sum(1)).scaled(1 / found["block"] / operators)
     target = at_most(ratio.high, TARGETS[name], f"<= {TARGETS[name]:.2f}")
-    shown = f"{operators:.0f}", interval(ratio, 4), interval(operator_ns, 0), str(told["different"]), target
+    shown = (
+        f"{operators:.0f}",
+        interval(ratio, 4),
+        interval(operator_ns, 0),
+        str(told["different"]),
+        target,
+    )
     table.add(name, str(len(on)), *shown)
-    report.data[f"{name}, inside"] = {"ratio": ratio, "operator_ns": operator_ns, "different": told["different"]}
+    report.data[f"{name}, inside"] = {
+        "ratio": ratio,
+        "operator_ns": operator_ns,
+        "different": told["different"],
+    }
 
 
 def compare_other(setting: Setting, switch: str, what: str, table: Table, report: Report) -> None:

@@ -21,19 +21,33 @@ def run(setting: Setting) -> Report:
     report = Report("Size: bytes a span on disk")
     table = report.table(
         "Recordings of the examples",
-        "program", "spans", "the spans table", "all tables", "target", "with raw", "target",
-    )  # fmt: skip
+        "program",
+        "spans",
+        "the spans table",
+        "all tables",
+        "target",
+        "with raw",
+        "target",
+    )
     for program, words in PROGRAMS.items():
         with recorded(setting, program, *(shortened(words) if setting.quick else words)) as run:
             spans = run.rows("spans")
             sizes = measured(run)
         tables, everything = sizes["tables"] / spans, (sizes["tables"] + sizes["raw"]) / spans
         table.add(
-            program, f"{spans:,}", f"{sizes['spans'] / spans:.2f}", f"{tables:.2f}", at_most(tables, TABLES_TARGET),
-            f"{everything:.2f}", at_most(everything, ALL_TARGET),
-        )  # fmt: skip
+            program,
+            f"{spans:,}",
+            f"{sizes['spans'] / spans:.2f}",
+            f"{tables:.2f}",
+            at_most(tables, TABLES_TARGET),
+            f"{everything:.2f}",
+            at_most(everything, ALL_TARGET),
+        )
         report.data[program] = {"spans": spans, **sizes}
-    report.remarks.append("All tables: everything in the folder but raw. Small tables weigh more in a short recording.")
+    report.remarks.append(
+        "All tables: everything in the folder but raw. Small tables weigh more in a short "
+        "recording."
+    )
     return report
 
 

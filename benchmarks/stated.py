@@ -25,9 +25,16 @@ def run(setting: Setting) -> Report:
     report = Report("Stated: what run.json says that recording cost, over what it cost")
     table = report.table(
         "A step with the callbacks, less the same step without",
-        "program", "blocks", "operators a step", "measured (us)", "measured", "ns an operator", "stated (ns)",
-        "stated / measured", "within 30 %",
-    )  # fmt: skip
+        "program",
+        "blocks",
+        "operators a step",
+        "measured (us)",
+        "measured",
+        "ns an operator",
+        "stated (ns)",
+        "stated / measured",
+        "within 30 %",
+    )
     found = {name: compare(setting, name) for name in WORKLOADS}
     for name, comparison in found.items():
         add(report, table, name, comparison)
@@ -35,12 +42,16 @@ def run(setting: Setting) -> Report:
     asked = ask_again(setting)
     report.data["probe_ns"] = asked
     low, middle, high = min(asked), statistics.median(asked), max(asked)
-    starts = ", ".join(f"{name} {comparison.stated_start_ns / 1e6:.1f} ms" for name, comparison in found.items())
+    starts = ", ".join(
+        f"{name} {comparison.stated_start_ns / 1e6:.1f} ms" for name, comparison in found.items()
+    )
     report.remarks += [
-        f"The cost of an operator that is stated comes from the probe, once a machine; asked {len(asked)} times now: "
+        "The cost of an operator that is stated comes from the probe, once a machine; asked "
+        f"{len(asked)} times now: "
         f"median {middle:.0f} ns, from {low:.0f} to {high:.0f}.",
         f"Besides, run.json counts the start inside the program: {starts}.",
-        "An interval that lies on both sides of a limit answers nothing: then `within 30 %` says `open`.",
+        "An interval that lies on both sides of a limit answers nothing: then `within 30 %` says "
+        "`open`.",
     ]
     return report
 
@@ -49,36 +60,64 @@ def add(report: Report, table: Table, name: str, found: Comparison) -> None:
     """The row of one program."""
     each, stated_ns = found.operator_ns, found.stated_operator_ns
     # A small measured cost makes a large ratio: the ends change places.
-    ratios = Interval(*(stated_ns / value if value > 0 else math.inf for value in (each.value, each.high, each.low)))
+    ratios = Interval(
+        *(
+            stated_ns / value if value > 0 else math.inf
+            for value in (each.value, each.high, each.low)
+        )
+    )
     share = Interval(*(ratio - 1 for ratio in found.ratio)).scaled(100)
     table.add(
-        name, str(found.blocks), f"{found.operators:.0f}", interval(found.added_ns.scaled(1e-3), 1),
-        f"{interval(share, 2)} %", interval(each, 0), f"{stated_ns:.0f}", interval(ratios, 2), verdict(ratios),
-    )  # fmt: skip
+        name,
+        str(found.blocks),
+        f"{found.operators:.0f}",
+        interval(found.added_ns.scaled(1e-3), 1),
+        f"{interval(share, 2)} %",
+        interval(each, 0),
+        f"{stated_ns:.0f}",
+        interval(ratios, 2),
+        verdict(ratios),
+    )
     report.data[name] = {**asdict(found), "stated_over_measured": ratios}
 
 
 def explain(report: Report, found: dict[str, Comparison]) -> None:
-    """Two prices, of a backward record and of any other, fitted to all parts: do they explain what was measured?"""
+    """Two prices, of a backward record and of any other, fitted to all parts: do they explain what
+    was measured?
+    """
     parts = [(name, part) for name, comparison in found.items() for part in comparison.parts]
     function_ns, backward_ns = fitted([part for _, part in parts])
     table = report.table(
-        f"Where it arises; a backward record at {backward_ns:.0f} ns and any other at {function_ns:.0f} ns (fitted)",
-        "part", "backward records", "others", "measured (us a step)", "at these prices (us)", "over measured",
-    )  # fmt: skip
+        f"Where it arises; a backward record at {backward_ns:.0f} ns and any other at "
+        f"{function_ns:.0f} ns (fitted)",
+        "part",
+        "backward records",
+        "others",
+        "measured (us a step)",
+        "at these prices (us)",
+        "over measured",
+    )
     for name, part in parts:
         backward, others = counts(part)
         priced = backward * backward_ns + others * function_ns
         table.add(
-            f"{name}, {part.name}", str(backward), str(others), interval(part.added_ns.scaled(1e-3), 1),
-            f"{priced / 1e3:.1f}", f"{priced / part.added_ns.value:.2f}",
-        )  # fmt: skip
+            f"{name}, {part.name}",
+            str(backward),
+            str(others),
+            interval(part.added_ns.scaled(1e-3), 1),
+            f"{priced / 1e3:.1f}",
+            f"{priced / part.added_ns.value:.2f}",
+        )
     report.data["fitted"] = {"function_ns": function_ns, "backward_ns": backward_ns}
 
 
 def fitted(parts: list[Part]) -> tuple[float, float]:
-    """Least squares; a part weighs as its interval relative to it is narrow, but none more than 5 %."""
-    weights = [1 / max((p.added_ns.high - p.added_ns.low) / 2, 0.05 * abs(p.added_ns.value)) for p in parts]
+    """Least squares; a part weighs as its interval relative to it is narrow, but none more than 5
+    %.
+    """
+    weights = [
+        1 / max((p.added_ns.high - p.added_ns.low) / 2, 0.05 * abs(p.added_ns.value)) for p in parts
+    ]
     records = np.array([[others, backward] for backward, others in map(counts, parts)], float)
     measured = np.array([part.added_ns.value for part in parts])
     scale = np.array(weights)
@@ -104,7 +143,10 @@ def verdict(ratio: Interval) -> str:
 def ask_again(setting: Setting) -> list[float]:
     """What the probe says about an operator when it is asked anew."""
     answer = warm_up(setting)
-    script = "import os, torch; print(os.path.join(os.path.dirname(torch.__file__), 'lib', 'libtorch_cpu.so'))"
+    script = (
+        "import os, torch; print(os.path.join(os.path.dirname(torch.__file__), 'lib', "
+        "'libtorch_cpu.so'))"
+    )
     library = Path(execute(setting, [setting.program, "-c", script])[0].out.strip())
     return [
         probe.ask_with_python(setting.program, library, answer, True).operator_cost_ns

@@ -1,4 +1,6 @@
-"""What a program pays outside of a window, for tiny operators: over the same program without layerscope."""
+"""What a program pays outside of a window, for tiny operators: over the same program without
+layerscope.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,26 @@ def run(setting: Setting) -> Report:
     arms = {"without": partial(_plain, setting, words)}
     arms |= {name: partial(_recorded, setting, words, options) for name, options in ARMS.items()}
     found = interleave(arms, setting.pairs, BUDGET_S)
-    table = report.table("Two processes, in turns", "program", "pairs", "ns an operator", "ratio of medians", "target")
+    table = report.table(
+        "Two processes, in turns",
+        "program",
+        "pairs",
+        "ns an operator",
+        "ratio of medians",
+        "target",
+    )
     for name, operator_ns in found.items():
         ratio = ratio_of_medians(operator_ns, found["without"])
         median_ns = sorted(operator_ns)[len(operator_ns) // 2]
         is_outside = name.startswith("outside")
         target = at_most(ratio.high, OUTSIDE, f"<= {OUTSIDE:.2f}") if is_outside else ""
-        table.add(name, str(len(operator_ns)), f"{median_ns:.0f}", interval(ratio) if name != "without" else "", target)
+        table.add(
+            name,
+            str(len(operator_ns)),
+            f"{median_ns:.0f}",
+            interval(ratio) if name != "without" else "",
+            target,
+        )
         report.data[name] = {"operator_ns": operator_ns, "ratio": ratio}
     report.remarks.append("Intervals are 95 %; targets are for their upper ends.")
     return report

@@ -1,6 +1,8 @@
-"""Draw the summary of a recording as the picture of the README. usage: python docs/picture.py RUN.layerscope
+"""Draw the summary of a recording as the picture of the README. usage: python docs/picture.py
+RUN.layerscope
 
-Run it after `python3 dev.py demo`, with the tool environment's Python: the text is what the run printed.
+Run it after `python3 dev.py demo`, with the tool environment's Python: the text is what the run
+printed.
 """
 
 from __future__ import annotations

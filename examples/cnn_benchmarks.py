@@ -1,12 +1,15 @@
-"""Runs classic convolutional networks on synthetic images and prints how many images a second each of them takes.
+"""Runs classic convolutional networks on synthetic images and prints how many images a second each
+of them takes.
 
-The networks are defined here, after their papers, with an average pool of any size before the last layers so that
-they take small images too. Measured are whole batches by wall time: with --mode inference the forward pass without
-gradients in evaluation mode, with --mode training forward, loss, backward and an SGD step. The images are noise made
-beforehand: loading and decoding are not measured. The first batches, in which memory is allocated and kernels are
-made, are left out; of the others the median counts.
+The networks are defined here, after their papers, with an average pool of any size before the last
+layers so that they take small images too. Measured are whole batches by wall time: with --mode
+inference the forward pass without gradients in evaluation mode, with --mode training forward, loss,
+backward and an SGD step. The images are noise made beforehand: loading and decoding are not
+measured. The first batches, in which memory is allocated and kernels are made, are left out; of the
+others the median counts.
 
-    python examples/cnn_benchmarks.py resnet18 mobilenet --mode training --batch-size 32 --image-size 224
+    python examples/cnn_benchmarks.py resnet18 mobilenet --mode training --batch-size 32
+    --image-size 224
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ CLASSES = 1000
 AT_LEAST = 3  # batches that are measured, however slow
 
 
-def convolution(inside: int, outside: int, size: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
+def convolution(
+    inside: int, outside: int, size: int, stride: int = 1, groups: int = 1
+) -> nn.Sequential:
     """Convolution, batch normalisation, ReLU; the image keeps its size if the stride is 1."""
     return nn.Sequential(
         nn.Conv2d(inside, outside, size, stride, size // 2, groups=groups, bias=False),
@@ -39,12 +44,20 @@ def linear(channels: int) -> nn.Sequential:
 
 
 def dense(size: int, channels: int) -> nn.Sequential:
-    """The mean of each of size x size places, and three dense layers that forget half of what they know in training."""
+    """The mean of each of size x size places, and three dense layers that forget half of what they
+    know in training.
+    """
     return nn.Sequential(
-        nn.AdaptiveAvgPool2d(size), nn.Flatten(),
-        nn.Dropout(), nn.Linear(size * size * channels, 4096), nn.ReLU(inplace=True),
-        nn.Dropout(), nn.Linear(4096, 4096), nn.ReLU(inplace=True), nn.Linear(4096, CLASSES),
-    )  # fmt: skip
+        nn.AdaptiveAvgPool2d(size),
+        nn.Flatten(),
+        nn.Dropout(),
+        nn.Linear(size * size * channels, 4096),
+        nn.ReLU(inplace=True),
+        nn.Dropout(),
+        nn.Linear(4096, 4096),
+        nn.ReLU(inplace=True),
+        nn.Linear(4096, CLASSES),
+    )
 
 
 class Network(nn.Module):
@@ -64,17 +77,26 @@ class AlexNet(Network):
 
     def __init__(self) -> None:
         features = [
-            nn.Conv2d(3, 64, 11, 4, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1),
-            nn.Conv2d(64, 192, 5, padding=2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1),
-            nn.Conv2d(192, 384, 3, padding=1), nn.ReLU(inplace=True),
-            nn.Conv2d(384, 256, 3, padding=1), nn.ReLU(inplace=True),
-            nn.Conv2d(256, 256, 3, padding=1), nn.ReLU(inplace=True),
-        ]  # fmt: skip
+            nn.Conv2d(3, 64, 11, 4, 2),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, 1),
+            nn.Conv2d(64, 192, 5, padding=2),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, 1),
+            nn.Conv2d(192, 384, 3, padding=1),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(384, 256, 3, padding=1),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(256, 256, 3, padding=1),
+            nn.ReLU(inplace=True),
+        ]
         super().__init__(features, dense(6, 256))
 
 
 class VGG11(Network):
-    """Eight convolutions of 3x3 in five stages, three dense layers (Simonyan and Zisserman 2014)."""
+    """Eight convolutions of 3x3 in five stages, three dense layers (Simonyan and Zisserman
+    2014).
+    """
 
     def __init__(self) -> None:
         features: list[nn.Module] = []
@@ -88,7 +110,9 @@ class VGG11(Network):
 
 
 class Residual(nn.Module):
-    """What some layers compute is added to what came in (He 2015): 3x3 and 3x3, or 1x1, 3x3 and 1x1."""
+    """What some layers compute is added to what came in (He 2015): 3x3 and 3x3, or 1x1, 3x3 and
+    1x1.
+    """
 
     def __init__(self, inside: int, width: int, outside: int, stride: int) -> None:
         super().__init__()
@@ -96,18 +120,24 @@ class Residual(nn.Module):
             layers = [convolution(inside, width, 3, stride)]
         else:
             layers = [convolution(inside, width, 1), convolution(width, width, 3, stride)]
-        last = nn.Conv2d(width, outside, 3 if outside == width else 1, padding=int(outside == width), bias=False)
+        last = nn.Conv2d(
+            width, outside, 3 if outside == width else 1, padding=int(outside == width), bias=False
+        )
         self.layers = nn.Sequential(*layers, last, nn.BatchNorm2d(outside))
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inside != outside:
-            self.shortcut = nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside)
+            )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return F.relu(self.layers(x) + self.shortcut(x))
 
 
 class ResNet(Network):
-    """A convolution of 7x7 and four stages of residual blocks, each of half the size and twice the channels."""
+    """A convolution of 7x7 and four stages of residual blocks, each of half the size and twice the
+    channels.
+    """
 
     def __init__(self, blocks: tuple[int, ...], wider: int) -> None:
         features: list[nn.Module] = [convolution(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1)]
@@ -115,7 +145,9 @@ class ResNet(Network):
         for number, count in enumerate(blocks):
             width = 64 << number
             for block in range(count):
-                features.append(Residual(channels, width, width * wider, 2 if number and not block else 1))
+                features.append(
+                    Residual(channels, width, width * wider, 2 if number and not block else 1)
+                )
                 channels = width * wider
         super().__init__(features, linear(channels))
 
@@ -145,13 +177,21 @@ class Beside(nn.Module):
         return torch.cat([way(x) for way in self.ways], 1)
 
 
-# Of each inception block: channels in, of 1x1, before and of 3x3, before and of 5x5, behind the pool; 0: half the size.
+# Of each inception block: channels in, of 1x1, before and of 3x3, before and of 5x5, behind the
+# pool; 0: half the size.
 GOOGLENET = (
-    (192, 64, 96, 128, 16, 32, 32), (256, 128, 128, 192, 32, 96, 64), (0,),
-    (480, 192, 96, 208, 16, 48, 64), (512, 160, 112, 224, 24, 64, 64), (512, 128, 128, 256, 24, 64, 64),
-    (512, 112, 144, 288, 32, 64, 64), (528, 256, 160, 320, 32, 128, 128), (0,),
-    (832, 256, 160, 320, 32, 128, 128), (832, 384, 192, 384, 48, 128, 128),
-)  # fmt: skip
+    (192, 64, 96, 128, 16, 32, 32),
+    (256, 128, 128, 192, 32, 96, 64),
+    (0,),
+    (480, 192, 96, 208, 16, 48, 64),
+    (512, 160, 112, 224, 24, 64, 64),
+    (512, 128, 128, 256, 24, 64, 64),
+    (512, 112, 144, 288, 32, 64, 64),
+    (528, 256, 160, 320, 32, 128, 128),
+    (0,),
+    (832, 256, 160, 320, 32, 128, 128),
+    (832, 384, 192, 384, 48, 128, 128),
+)
 
 
 class Inception(Beside):
@@ -159,7 +199,7 @@ class Inception(Beside):
 
     def __init__(
         self, inside: int, one: int, before3: int, three: int, before5: int, five: int, pooled: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(
             convolution(inside, one, 1),
             nn.Sequential(convolution(inside, before3, 1), convolution(before3, three, 3)),
@@ -169,13 +209,18 @@ class Inception(Beside):
 
 
 class GoogLeNet(Network):
-    """Nine inception blocks (Szegedy 2014), with batch normalisation and without the two extra classifiers."""
+    """Nine inception blocks (Szegedy 2014), with batch normalisation and without the two extra
+    classifiers.
+    """
 
     def __init__(self) -> None:
         features: list[nn.Module] = [
-            convolution(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1), convolution(64, 64, 1), convolution(64, 192, 3),
+            convolution(3, 64, 7, 2),
             nn.MaxPool2d(3, 2, 1),
-        ]  # fmt: skip
+            convolution(64, 64, 1),
+            convolution(64, 192, 3),
+            nn.MaxPool2d(3, 2, 1),
+        ]
         for channels, *widths in GOOGLENET:
             features.append(Inception(channels, *widths) if channels else nn.MaxPool2d(3, 2, 1))
         super().__init__(features, linear(1024))
@@ -183,18 +228,31 @@ class GoogLeNet(Network):
 
 # Of each pair of convolutions: channels, stride.
 MOBILENET = (
-    (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1),
-)  # fmt: skip
+    (64, 1),
+    (128, 2),
+    (128, 1),
+    (256, 2),
+    (256, 1),
+    (512, 2),
+    *[(512, 1)] * 5,
+    (1024, 2),
+    (1024, 1),
+)
 
 
 class MobileNet(Network):
-    """Each convolution in two: every channel by itself, then all channels of a pixel (Howard 2017)."""
+    """Each convolution in two: every channel by itself, then all channels of a pixel (Howard
+    2017).
+    """
 
     def __init__(self) -> None:
         features: list[nn.Module] = [convolution(3, 32, 3, 2)]
         channels = 32
         for width, stride in MOBILENET:
-            features += [convolution(channels, channels, 3, stride, groups=channels), convolution(channels, width, 1)]
+            features += [
+                convolution(channels, channels, 3, stride, groups=channels),
+                convolution(channels, width, 1),
+            ]
             channels = width
         super().__init__(features, linear(channels))
 
@@ -204,7 +262,9 @@ class Fire(nn.Sequential):
 
     def __init__(self, inside: int, narrow: int, wide: int) -> None:
         beside = Beside(nn.Conv2d(narrow, wide, 1), nn.Conv2d(narrow, wide, 3, padding=1))
-        super().__init__(nn.Conv2d(inside, narrow, 1), nn.ReLU(inplace=True), beside, nn.ReLU(inplace=True))
+        super().__init__(
+            nn.Conv2d(inside, narrow, 1), nn.ReLU(inplace=True), beside, nn.ReLU(inplace=True)
+        )
 
 
 class SqueezeNet(Network):
@@ -212,34 +272,54 @@ class SqueezeNet(Network):
 
     def __init__(self) -> None:
         features = [
-            nn.Conv2d(3, 64, 3, 2, 1), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1),
-            Fire(64, 16, 64), Fire(128, 16, 64), nn.MaxPool2d(3, 2, 1),
-            Fire(128, 32, 128), Fire(256, 32, 128), nn.MaxPool2d(3, 2, 1),
-            Fire(256, 48, 192), Fire(384, 48, 192), Fire(384, 64, 256), Fire(512, 64, 256),
-        ]  # fmt: skip
+            nn.Conv2d(3, 64, 3, 2, 1),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, 1),
+            Fire(64, 16, 64),
+            Fire(128, 16, 64),
+            nn.MaxPool2d(3, 2, 1),
+            Fire(128, 32, 128),
+            Fire(256, 32, 128),
+            nn.MaxPool2d(3, 2, 1),
+            Fire(256, 48, 192),
+            Fire(384, 48, 192),
+            Fire(384, 64, 256),
+            Fire(512, 64, 256),
+        ]
         classifier = nn.Sequential(
-            nn.Dropout(), nn.Conv2d(512, CLASSES, 1), nn.ReLU(inplace=True), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+            nn.Dropout(),
+            nn.Conv2d(512, CLASSES, 1),
+            nn.ReLU(inplace=True),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
         )
         super().__init__(features, classifier)
 
 
 class Growing(nn.Module):
-    """Some channels more: normalisation before each convolution, and what came in stays (Huang 2016)."""
+    """Some channels more: normalisation before each convolution, and what came in stays (Huang
+    2016).
+    """
 
     def __init__(self, inside: int, growth: int) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.BatchNorm2d(inside), nn.ReLU(), nn.Conv2d(inside, 4 * growth, 1, bias=False),
-            nn.BatchNorm2d(4 * growth), nn.ReLU(inplace=True),
+            nn.BatchNorm2d(inside),
+            nn.ReLU(),
+            nn.Conv2d(inside, 4 * growth, 1, bias=False),
+            nn.BatchNorm2d(4 * growth),
+            nn.ReLU(inplace=True),
             nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False),
-        )  # fmt: skip
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat([x, self.layers(x)], 1)
 
 
 class DenseNet(Network):
-    """DenseNet-121 at half the depth: blocks of 3, 6, 12 and 8 layers that grow by 32 channels each."""
+    """DenseNet-121 at half the depth: blocks of 3, 6, 12 and 8 layers that grow by 32 channels
+    each.
+    """
 
     def __init__(self) -> None:
         features: list[nn.Module] = [convolution(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1)]
@@ -247,14 +327,18 @@ class DenseNet(Network):
         for number, count in enumerate((3, 6, 12, 8)):
             if number:
                 features += [
-                    nn.BatchNorm2d(channels), nn.ReLU(inplace=True),
-                    nn.Conv2d(channels, channels // 2, 1, bias=False), nn.AvgPool2d(2, ceil_mode=True),
-                ]  # fmt: skip
+                    nn.BatchNorm2d(channels),
+                    nn.ReLU(inplace=True),
+                    nn.Conv2d(channels, channels // 2, 1, bias=False),
+                    nn.AvgPool2d(2, ceil_mode=True),
+                ]
                 channels //= 2
             for _ in range(count):
                 features.append(Growing(channels, 32))
                 channels += 32
-        super().__init__([*features, nn.BatchNorm2d(channels), nn.ReLU(inplace=True)], linear(channels))
+        super().__init__(
+            [*features, nn.BatchNorm2d(channels), nn.ReLU(inplace=True)], linear(channels)
+        )
 
 
 NETWORKS: dict[str, Callable[[], Network]] = {
@@ -264,7 +348,9 @@ NETWORKS: dict[str, Callable[[], Network]] = {
 MODES = ("inference", "training")
 
 
-def batch_of(model: nn.Module, mode: str, images: torch.Tensor, labels: torch.Tensor) -> Callable[[], None]:
+def batch_of(
+    model: nn.Module, mode: str, images: torch.Tensor, labels: torch.Tensor
+) -> Callable[[], None]:
     """What is done with one batch."""
     model.train(mode == "training")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -295,15 +381,26 @@ def measure(batch: Callable[[], None], seconds: float, warm_up: int) -> list[flo
 
 def parse_arguments() -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "networks", nargs="*", metavar="NETWORK", help=f"any of {', '.join(NETWORKS)} (default: all of them)"
+        "networks",
+        nargs="*",
+        metavar="NETWORK",
+        help=f"any of {', '.join(NETWORKS)} (default: all of them)",
     )
     parser.add_argument("--mode", choices=(*MODES, "both"), default="both")
     parser.add_argument("--batch-size", type=int, default=8)
-    parser.add_argument("--image-size", type=int, default=96, help="pixels along a side; at least 64 (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each network in each mode (%(default)s)")
-    parser.add_argument("--warm-up", type=int, default=2, metavar="BATCHES", help="that do not count (%(default)s)")
+    parser.add_argument(
+        "--image-size", type=int, default=96, help="pixels along a side; at least 64 (%(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="of each network in each mode (%(default)s)"
+    )
+    parser.add_argument(
+        "--warm-up", type=int, default=2, metavar="BATCHES", help="that do not count (%(default)s)"
+    )
     parser.add_argument("--threads", type=int, help="threads that compute")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -325,10 +422,14 @@ def main() -> None:
     images = torch.randn(options.batch_size, 3, size, size)
     labels = torch.randint(0, CLASSES, (options.batch_size,))
     print(
-        f"batches of {options.batch_size} synthetic images of {size}x{size}, {torch.get_num_threads()} threads; "
+        f"batches of {options.batch_size} synthetic images of {size}x{size}, "
+        f"{torch.get_num_threads()} threads; "
         f"wall time, the first {options.warm_up} batches left out"
     )
-    print(f"{'network':<12}{'parameters':>12}{'mode':>12}{'batches':>9}{'ms a batch':>12}{'images/s':>10}")
+    print(
+        f"{'network':<12}{'parameters':>12}{'mode':>12}{'batches':>9}"
+        f"{'ms a batch':>12}{'images/s':>10}"
+    )
     for name in options.networks or NETWORKS:
         model = NETWORKS[name]()
         parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -336,8 +437,8 @@ def main() -> None:
             spent = measure(batch_of(model, mode, images, labels), options.seconds, options.warm_up)
             batch_s = statistics.median(spent)
             rate = options.batch_size / batch_s
-            row = f"{name:<12}{parameters:>12,}{mode:>12}{len(spent):>9}{batch_s * 1e3:>12.1f}{rate:>10,.1f}"
-            print(row, flush=True)
+            row = f"{name:<12}{parameters:>12,}{mode:>12}{len(spent):>9}"
+            print(f"{row}{batch_s * 1e3:>12.1f}{rate:>10,.1f}", flush=True)
 
 
 if __name__ == "__main__":

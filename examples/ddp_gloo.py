@@ -1,11 +1,13 @@
-"""Trains a small network on several processes with DistributedDataParallel over gloo, on one machine or many.
+"""Trains a small network on several processes with DistributedDataParallel over gloo, on one
+machine or many.
 
 One process a rank, as torchrun starts them:
 
     torchrun --nproc-per-node 2 ddp_gloo.py --steps 200
 
-Every rank draws its own data; the gradients are averaged, so the weights stay the same everywhere. With
---slow-rank one of them runs its forward pass four times, and all others wait for it in every step.
+Every rank draws its own data; the gradients are averaged, so the weights stay the same everywhere.
+With --slow-rank one of them runs its forward pass four times, and all others wait for it in every
+step.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ FEATURES, CLASSES = 256, 10
 
 def network() -> nn.Module:
     """256-512-256-10."""
-    return nn.Sequential(nn.Linear(FEATURES, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, CLASSES))
+    return nn.Sequential(
+        nn.Linear(FEATURES, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, CLASSES)
+    )
 
 
 def train(options: argparse.Namespace, rank: int) -> float:
@@ -46,12 +50,20 @@ def train(options: argparse.Namespace, rank: int) -> float:
 
 def parse_arguments() -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--threads", type=int, default=1, help="threads that compute, in each process")
     parser.add_argument(
-        "--slow-rank", type=int, default=-1, metavar="RANK", help="this rank computes four times as much"
+        "--threads", type=int, default=1, help="threads that compute, in each process"
+    )
+    parser.add_argument(
+        "--slow-rank",
+        type=int,
+        default=-1,
+        metavar="RANK",
+        help="this rank computes four times as much",
     )
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()

@@ -1,8 +1,10 @@
-"""Trains a small network on images that DataLoader workers prepare: turned, blurred and normalised in their processes.
+"""Trains a small network on images that DataLoader workers prepare: turned, blurred and normalised
+in their processes.
 
     python loader_workers.py --workers 2 --start fork
 
-The work of a worker is the same on every image, so with too few workers the training waits for them.
+The work of a worker is the same on every image, so with too few workers the training waits for
+them.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ CLASSES = 10
 
 
 class Noise(Dataset):
-    """Images of noise, each drawn from its own number, so that they are the same in whichever process."""
+    """Images of noise, each drawn from its own number, so that they are the same in whichever
+    process.
+    """
 
     def __init__(self, count: int, blurs: int) -> None:
         self.count = count
@@ -52,14 +56,20 @@ def train(model: nn.Module, loader: DataLoader, optimizer: torch.optim.Optimizer
 
 def parse_arguments() -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--images", type=int, default=2048)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--blurs", type=int, default=8, help="how often an image is blurred")
     parser.add_argument("--workers", type=int, default=2, help="processes that prepare images")
-    parser.add_argument("--start", choices=("fork", "spawn", "forkserver"), default="fork", help="how they start")
-    parser.add_argument("--persistent", action="store_true", help="keep them from one epoch to the next")
+    parser.add_argument(
+        "--start", choices=("fork", "spawn", "forkserver"), default="fork", help="how they start"
+    )
+    parser.add_argument(
+        "--persistent", action="store_true", help="keep them from one epoch to the next"
+    )
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 
@@ -69,13 +79,23 @@ def main() -> None:
     options = parse_arguments()
     torch.manual_seed(options.seed)
     torch.set_num_threads(1)
-    layers = [nn.Conv2d(3, 8, 5), nn.ReLU(), nn.MaxPool2d(4), nn.Flatten(), nn.Linear(8 * 7 * 7, CLASSES)]
+    layers = [
+        nn.Conv2d(3, 8, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(4),
+        nn.Flatten(),
+        nn.Linear(8 * 7 * 7, CLASSES),
+    ]
     model = nn.Sequential(*layers)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     loader = DataLoader(
-        Noise(options.images, options.blurs), options.batch_size, shuffle=True, num_workers=options.workers,
-        multiprocessing_context=options.start if options.workers else None, persistent_workers=options.persistent,
-    )  # fmt: skip
+        Noise(options.images, options.blurs),
+        options.batch_size,
+        shuffle=True,
+        num_workers=options.workers,
+        multiprocessing_context=options.start if options.workers else None,
+        persistent_workers=options.persistent,
+    )
     for epoch in range(1, options.epochs + 1):
         start_s = time.perf_counter()
         loss = train(model, loader, optimizer)

@@ -1,7 +1,9 @@
-"""Draws a data set of handwritten-looking digits in MNIST's own file format (IDX), without a download.
+"""Draws a data set of handwritten-looking digits in MNIST's own file format (IDX), without a
+download.
 
-Each digit is a few pen strokes. Every image moves their control points a little, then slants, turns,
-scales and shifts the whole, and draws it with a pen of random width, so that a model has something to learn.
+Each digit is a few pen strokes. Every image moves their control points a little, then slants,
+turns, scales and shifts the whole, and draws it with a pen of random width, so that a model has
+something to learn.
 
     python examples/make_digits.py --data examples/data/mnist --train 12800 --test 2000
 """
@@ -96,7 +98,9 @@ def place_dots(kind: str, points: np.ndarray, count: int, rng: np.random.Generat
 
 
 def basis(kind: str, points: int, dots: int) -> np.ndarray:
-    """Weights (dots, points) that turn control points into dots on lines or on a Catmull-Rom curve."""
+    """Weights (dots, points) that turn control points into dots on lines or on a Catmull-Rom
+    curve.
+    """
     at = np.linspace(0.0, points - 1, dots)
     left = np.minimum(at.astype(int), points - 2)
     t = at - left
@@ -105,12 +109,20 @@ def basis(kind: str, points: int, dots: int) -> np.ndarray:
         offsets = (0, 1)
     else:
         weights = 0.5 * np.stack(
-            [-t + 2 * t**2 - t**3, 2 - 5 * t**2 + 3 * t**3, t + 4 * t**2 - 3 * t**3, -(t**2) + t**3], axis=1
+            [
+                -t + 2 * t**2 - t**3,
+                2 - 5 * t**2 + 3 * t**3,
+                t + 4 * t**2 - 3 * t**3,
+                -(t**2) + t**3,
+            ],
+            axis=1,
         )
         offsets = (-1, 0, 1, 2)
     result = np.zeros((dots, points))
     for column, offset in enumerate(offsets):
-        np.add.at(result, (np.arange(dots), np.clip(left + offset, 0, points - 1)), weights[:, column])
+        np.add.at(
+            result, (np.arange(dots), np.clip(left + offset, 0, points - 1)), weights[:, column]
+        )
     return result
 
 
@@ -142,7 +154,9 @@ def blur(ink: np.ndarray) -> np.ndarray:
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:
-    """Writes bytes as an IDX file: two zeros, type 8 (unsigned byte), dimensions, sizes big endian, data."""
+    """Writes bytes as an IDX file: two zeros, type 8 (unsigned byte), dimensions, sizes big endian,
+    data.
+    """
     header = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
     # By rename: another program that starts now must not read half a file.
     unfinished = path.with_name(f"{path.name}.{os.getpid()}")
@@ -164,14 +178,19 @@ def make_digits(folder: Path, train: int = 12_800, test: int = 2_000, seed: int 
 def main() -> None:
     """Draws a data set as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=Path(__file__).parent / "data" / "mnist", metavar="DIR")
+    parser.add_argument(
+        "--data", type=Path, default=Path(__file__).parent / "data" / "mnist", metavar="DIR"
+    )
     parser.add_argument("--train", type=int, default=12_800, help="training images (%(default)s)")
     parser.add_argument("--test", type=int, default=2_000, help="test images (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     start_s = time.perf_counter()
     make_digits(options.data, options.train, options.test, options.seed)
-    print(f"{options.train} + {options.test} digits in {options.data}, {time.perf_counter() - start_s:.1f} s")
+    print(
+        f"{options.train} + {options.test} digits in {options.data}, "
+        f"{time.perf_counter() - start_s:.1f} s"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Many modules that do next to nothing each: a stack of residual blocks, eight numbers wide.
 
-Nearly all of its time is the price of calling modules and operators, so it shows what recording a call adds.
+Nearly all of its time is the price of calling modules and operators, so it shows what recording a
+call adds.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def main() -> None:
     """Runs the stack forward, over and over, and prints the time of a module call."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--blocks", type=int, default=100, help="in the stack (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=500, help="how often it is called (%(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=500, help="how often it is called (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the weights (%(default)s)")
     options = parser.parse_args()
 

@@ -1,6 +1,8 @@
-"""Many operators on tiny tensors: eight decaying averages, updated one multiplication and one addition at a time.
+"""Many operators on tiny tensors: eight decaying averages, updated one multiplication and one
+addition at a time.
 
-Nearly all of its time is the framework's own overhead, so it is the hardest program to watch without slowing it down.
+Nearly all of its time is the framework's own overhead, so it is the hardest program to watch
+without slowing it down.
 """
 
 from __future__ import annotations
@@ -24,12 +26,19 @@ def update_averages(operators: int) -> torch.Tensor:
 def main() -> None:
     """Runs the loop in one thread, or in several at once, and prints the time of an operator."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--operators", type=int, default=1_000_000, help="in each thread (%(default)s)")
-    parser.add_argument("--threads", type=int, default=1, help="threads that run the loop (%(default)s)")
+    parser.add_argument(
+        "--operators", type=int, default=1_000_000, help="in each thread (%(default)s)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=1, help="threads that run the loop (%(default)s)"
+    )
     options = parser.parse_args()
 
     torch.set_num_threads(1)
-    threads = [threading.Thread(target=update_averages, args=[options.operators]) for _ in range(options.threads - 1)]
+    threads = [
+        threading.Thread(target=update_averages, args=[options.operators])
+        for _ in range(options.threads - 1)
+    ]
     start_s = time.perf_counter()
     for thread in threads:
         thread.start()

@@ -1,4 +1,6 @@
-"""Trains the classic MNIST convolutional network with PyTorch: two convolutions, two dense layers, SGD."""
+"""Trains the classic MNIST convolutional network with PyTorch: two convolutions, two dense layers,
+SGD.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Net(nn.Module):
         return self.fc2(x)
 
 
-def train(model: nn.Module, loader: DataLoader, optimizer: torch.optim.Optimizer, limit: int | None) -> float:
+def train(
+    model: nn.Module, loader: DataLoader, optimizer: torch.optim.Optimizer, limit: int | None
+) -> float:
     """Trains for one epoch, or for `limit` batches; returns the mean loss."""
     model.train()
     losses = []
@@ -56,7 +60,9 @@ def accuracy(model: nn.Module, loader: DataLoader) -> float:
 def parse_arguments() -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=default_folder(), metavar="DIR", help="folder of the IDX files")
+    parser.add_argument(
+        "--data", type=Path, default=default_folder(), metavar="DIR", help="folder of the IDX files"
+    )
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--learning-rate", type=float, default=0.02)
@@ -75,7 +81,11 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     folder = prepare(options.data)
     train_loader = DataLoader(
-        Mnist(folder, "train"), options.batch_size, shuffle=True, drop_last=True, num_workers=options.workers
+        Mnist(folder, "train"),
+        options.batch_size,
+        shuffle=True,
+        drop_last=True,
+        num_workers=options.workers,
     )
     test_loader = DataLoader(Mnist(folder, "test"), batch_size=500)
     model = Net()

@@ -1,4 +1,6 @@
-"""MNIST as a torch Dataset, read from its IDX files, plain or gzipped; drawn when there are none."""
+"""MNIST as a torch Dataset, read from its IDX files, plain or gzipped; drawn when there are
+none.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class Mnist(Dataset):
         self.images = read_idx(folder / images_name)
         self.labels = torch.from_numpy(read_idx(folder / labels_name).astype(np.int64))
         if len(self.images) != len(self.labels):
-            raise ValueError(f"{folder}: {len(self.images)} {part} images, but {len(self.labels)} labels")
+            raise ValueError(
+                f"{folder}: {len(self.images)} {part} images, but {len(self.labels)} labels"
+            )
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -12,7 +12,9 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 
-def train(model: nn.Module, loader: DataLoader, optimizer: torch.optim.Optimizer, limit: int | None) -> float:
+def train(
+    model: nn.Module, loader: DataLoader, optimizer: torch.optim.Optimizer, limit: int | None
+) -> float:
     """Trains for one epoch, or for `limit` batches; returns the mean loss."""
     criterion = nn.CrossEntropyLoss()
     losses = []
@@ -30,7 +32,9 @@ def train(model: nn.Module, loader: DataLoader, optimizer: torch.optim.Optimizer
 def parse_arguments() -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=default_folder(), metavar="DIR", help="folder of the IDX files")
+    parser.add_argument(
+        "--data", type=Path, default=default_folder(), metavar="DIR", help="folder of the IDX files"
+    )
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--learning-rate", type=float, default=0.05)
@@ -49,7 +53,11 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     folder = prepare(options.data)
     train_loader = DataLoader(
-        Mnist(folder, "train"), options.batch_size, shuffle=True, drop_last=True, num_workers=options.workers
+        Mnist(folder, "train"),
+        options.batch_size,
+        shuffle=True,
+        drop_last=True,
+        num_workers=options.workers,
     )
     model = nn.Sequential(
         nn.Flatten(),

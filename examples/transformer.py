@@ -1,7 +1,8 @@
-"""Trains a small decoder-only transformer to continue sentences of a made-up language, and says how fast it learns.
+"""Trains a small decoder-only transformer to continue sentences of a made-up language, and says how
+fast it learns.
 
-In the language two letters decide which one usually follows, so that a model has to attend to both; one letter in
-ten is random. The sentences are drawn from a seed: nothing is downloaded.
+In the language two letters decide which one usually follows, so that a model has to attend to both;
+one letter in ten is random. The sentences are drawn from a seed: nothing is downloaded.
 
     python examples/transformer.py --steps 300
     python examples/transformer.py --seconds 600 --layers 4 --width 256
@@ -55,7 +56,9 @@ class Block(nn.Module):
         self.norm1 = nn.LayerNorm(width)
         self.attention = Attention(width, heads)
         self.norm2 = nn.LayerNorm(width)
-        self.feedforward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.feedforward = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + self.attention(self.norm1(x))
@@ -81,8 +84,12 @@ class Transformer(nn.Module):
         return self.head(self.norm(x))
 
 
-def write_sentences(count: int, length: int, follows: torch.Tensor, draw: torch.Generator) -> TensorDataset:
-    """`count` sentences of `length` letters and one more, since each letter is a question and the next its answer."""
+def write_sentences(
+    count: int, length: int, follows: torch.Tensor, draw: torch.Generator
+) -> TensorDataset:
+    """`count` sentences of `length` letters and one more, since each letter is a question and the
+    next its answer.
+    """
     sentences = torch.randint(LETTERS, (count, length + 1), generator=draw)
     random = torch.rand(count, length + 1, generator=draw) < NOISE
     for place in range(2, length + 1):
@@ -92,9 +99,12 @@ def write_sentences(count: int, length: int, follows: torch.Tensor, draw: torch.
 
 
 def train(model: nn.Module, loader: DataLoader, options: argparse.Namespace) -> tuple[int, float]:
-    """Trains until the steps or the seconds are over, epoch after epoch; returns the steps, and tokens a second."""
+    """Trains until the steps or the seconds are over, epoch after epoch; returns the steps, and
+    tokens a second.
+    """
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate, weight_decay=0.01)
-    # Up in a straight line, then down with the root of the steps: it needs no number of steps known beforehand.
+    # Up in a straight line, then down with the root of the steps: it needs no number of steps known
+    # beforehand.
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / WARM_UP, math.sqrt(WARM_UP / (step + 1)))
     )
@@ -112,7 +122,10 @@ def train(model: nn.Module, loader: DataLoader, options: argparse.Namespace) -> 
         now_s = time.perf_counter()
         if step % options.report_every == 0:
             rate = options.report_every * options.batch * options.sequence / (now_s - reported_s)
-            print(f"step {step:>5}: loss {losses / options.report_every:.4f}, {rate:,.0f} tokens/s", flush=True)
+            print(
+                f"step {step:>5}: loss {losses / options.report_every:.4f}, {rate:,.0f} tokens/s",
+                flush=True,
+            )
             losses.zero_()
             reported_s = now_s
         if step == options.steps or (options.seconds and now_s - begin_s >= options.seconds):
@@ -144,15 +157,23 @@ def test(model: nn.Module, loader: DataLoader) -> float:
 
 def parse_arguments() -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, help="of training (default: 300, without --seconds)")
     parser.add_argument("--seconds", type=float, help="of training, unless --steps are over before")
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--width", type=int, default=128, help="numbers that stand for a letter (%(default)s)")
+    parser.add_argument(
+        "--width", type=int, default=128, help="numbers that stand for a letter (%(default)s)"
+    )
     parser.add_argument("--heads", type=int, default=4, help="of attention (%(default)s)")
     parser.add_argument("--batch", type=int, default=32, help="sentences (%(default)s)")
-    parser.add_argument("--sequence", type=int, default=64, help="letters of a sentence (%(default)s)")
-    parser.add_argument("--learning-rate", type=float, default=0.003, help="the highest (%(default)s)")
+    parser.add_argument(
+        "--sequence", type=int, default=64, help="letters of a sentence (%(default)s)"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=0.003, help="the highest (%(default)s)"
+    )
     parser.add_argument("--report-every", type=int, default=REPORT_EVERY, metavar="STEPS")
     parser.add_argument("--threads", type=int, help="threads that compute")
     parser.add_argument("--seed", type=int, default=1)
@@ -178,9 +199,14 @@ def main() -> None:
     unseen = write_sentences(TEST_SENTENCES, options.sequence, follows, draw)
     model = Transformer(options.layers, options.width, options.heads, options.sequence)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    print(f"{parameters:,} parameters; guessing has loss {math.log(LETTERS):.4f}, knowing the language {BEST_LOSS:.4f}")
+    print(
+        f"{parameters:,} parameters; guessing has loss {math.log(LETTERS):.4f}, knowing the "
+        f"language {BEST_LOSS:.4f}"
+    )
 
-    steps, rate = train(model, DataLoader(written, options.batch, shuffle=True, drop_last=True), options)
+    steps, rate = train(
+        model, DataLoader(written, options.batch, shuffle=True, drop_last=True), options
+    )
     loss = test(model, DataLoader(unseen, options.batch))
     print(f"{steps} steps, {rate:,.0f} tokens/s; loss on unseen sentences {loss:.4f}")
 

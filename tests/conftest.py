@@ -17,7 +17,8 @@ from tests.pace import Pace
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
-# Whoever runs the tests in the background of a script has signals ignored, and so would every program that they start.
+# Whoever runs the tests in the background of a script has signals ignored, and so would every
+# program that they start.
 for number, handler in (
     (signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL), (signal.SIGHUP, signal.SIG_DFL),
 ):  # fmt: skip
@@ -32,9 +33,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves repetitions to `dev.py stress`, and puts the files first that take long: the end would wait for them."""
+    """Leaves repetitions to `dev.py stress`, and puts the files first that take long: the end would
+    wait for them.
+    """
     if not os.environ.get("LAYERSCOPE_TEST_STRESS"):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("stress")])
+        config.hook.pytest_deselected(
+            items=[item for item in items if item.get_closest_marker("stress")]
+        )
         items[:] = [item for item in items if not item.get_closest_marker("stress")]
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
@@ -48,7 +53,9 @@ def program_python() -> str:
 
 @pytest.fixture(scope="session")
 def old_numpy_python() -> str:
-    """The Python of an environment with PyTorch and a NumPy that our own libraries cannot be imported beside."""
+    """The Python of an environment with PyTorch and a NumPy that our own libraries cannot be
+    imported beside.
+    """
     return _python_from("LAYERSCOPE_TEST_OLD_NUMPY_PYTHON")
 
 
@@ -72,7 +79,9 @@ def numpy_python() -> str:
 
 @pytest.fixture(scope="session")
 def native_agent() -> Path:
-    """The compiled agent. Only a machine without a C compiler may do without: the test is skipped then."""
+    """The compiled agent. Only a machine without a C compiler may do without: the test is skipped
+    then.
+    """
     if reason := os.environ.get("LAYERSCOPE_TEST_NO_AGENT"):
         pytest.skip(reason)
     agent = ROOT / "src" / "layerscope" / "native" / "liblayerscope-agent.so"
@@ -82,7 +91,9 @@ def native_agent() -> Path:
 
 @pytest.fixture(scope="session")
 def perf_events(native_agent: Path) -> None:
-    """The kernel gives events of threads and memory of other processes. Where it does not the test is skipped."""
+    """The kernel gives events of threads and memory of other processes. Where it does not the test
+    is skipped.
+    """
     refused = system_calls.refused()
     for call in ("perf_event_open", "process_vm_readv"):
         if call in refused:

@@ -30,8 +30,8 @@ spin()
 
 
 class CpuGroup:
-    """A control group of `cpus` CPUs, of version 1 or 2, until the end of a `with`; skips the test where none can be
-    made.
+    """A control group of `cpus` CPUs, of version 1 or 2, until the end of a `with`; skips the test
+    where none can be made.
     """
 
     def __init__(self, cpus: float) -> None:
@@ -40,7 +40,8 @@ class CpuGroup:
         self.folder = root / name if is_v2 else root / "cpu" / name
         self._time_ns = ("throttled_usec", 1000) if is_v2 else ("throttled_time", 1)
         quota = str(round(cpus * PERIOD_US))
-        # The largest weight: whatever else runs here, its threads get what they are granted, and want more.
+        # The largest weight: whatever else runs here, its threads get what they are granted, and
+        # want more.
         limits = (
             {"cpu.max": f"{quota} {PERIOD_US}", "cpu.weight": "10000"}
             if is_v2

@@ -1,7 +1,7 @@
 """Runs a program with and without `layerscope run`, and says what was the same.
 
-The two runs happen one after the other in the same folder, made anew in between, so that paths are equal;
-the recording lies elsewhere. Everything the program leaves behind is compared too.
+The two runs happen one after the other in the same folder, made anew in between, so that paths are
+equal; the recording lies elsewhere. Everything the program leaves behind is compared too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ TIMEOUT_S = 120
 # What the console script of an installation does; -c would put the working directory on sys.path.
 LAUNCHER = f"import sys\nsys.path.insert(0, {str(SOURCE)!r})\nfrom layerscope.cli import main\nsys.exit(main())\n"
 # Variables of whoever runs the tests that would be part of what is compared.
-NOT_HANDED_ON = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "COVERAGE_PROCESS_START")
+NOT_HANDED_ON = (
+    "PYTHONPATH",
+    "PYTHONUNBUFFERED",
+    "PYTHONDONTWRITEBYTECODE",
+    "COVERAGE_PROCESS_START",
+)
 
 
 def launcher(folder: Path) -> list[str]:
@@ -37,7 +42,9 @@ def launcher(folder: Path) -> list[str]:
 
 
 def environment(**changes: str | None) -> dict[str, str]:
-    """The environment of a program: ours without what the test's own Python got; None removes a variable."""
+    """The environment of a program: ours without what the test's own Python got; None removes a
+    variable.
+    """
     chosen = {name: value for name, value in os.environ.items() if name not in NOT_HANDED_ON}
     chosen.update({name: value for name, value in changes.items() if value is not None})
     return {name: value for name, value in chosen.items() if changes.get(name, "") is not None}
@@ -85,7 +92,11 @@ class Differential:
                 process.kill()
                 raise
         # Compiled modules hold the time of their source.
-        left = [path for path in sorted(self.work.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
+        left = [
+            path
+            for path in sorted(self.work.rglob("*"))
+            if path.is_file() and path.suffix != ".pyc"
+        ]
         files = {str(path.relative_to(self.work)): path.read_bytes() for path in left}
         return Outcome(process.returncode, out or b"", err or b"", files)
 
@@ -96,7 +107,15 @@ class Differential:
 
     def recorder(self, quiet: bool = True) -> list[str]:
         """What goes in front of a command to record it."""
-        return [*self.layerscope, "run", *(["-q"] if quiet else []), *self.options, "-o", str(self.recording), "--"]
+        return [
+            *self.layerscope,
+            "run",
+            *(["-q"] if quiet else []),
+            *self.options,
+            "-o",
+            str(self.recording),
+            "--",
+        ]
 
     def same(self, command: Sequence[str | bytes], **more: Any) -> Outcome:
         """Run `command` both ways; fail where they differ; what it did."""
@@ -125,10 +144,16 @@ class Recorded:
 
     def count(self, name: str) -> int:
         """How many finished spans are called `name`."""
-        return int(self.rows(f"SELECT count(*) AS n FROM spans WHERE name = '{name}' AND NOT unfinished")[0]["n"])
+        return int(
+            self.rows(f"SELECT count(*) AS n FROM spans WHERE name = '{name}' AND NOT unfinished")[
+                0
+            ]["n"]
+        )
 
     def per_process(self, name: str = "aten::hypot") -> list[int]:
-        """How many finished spans called `name` each recorded process has, sorted; those without any left out."""
+        """How many finished spans called `name` each recorded process has, sorted; those without
+        any left out.
+        """
         rows = self.rows(
             f"SELECT count(*) AS n FROM spans JOIN tracks USING (track) WHERE spans.name = '{name}' "
             "AND NOT unfinished GROUP BY process ORDER BY n"

@@ -2,9 +2,10 @@
 
 usage: python3 dev.py test --torch VERSION [--index-url URL] [ARGUMENTS FOR pytest]
 
-Makes the environment .envs/torch-VERSION, which stays, and runs the tests that hold layerscope against what PyTorch
-itself says. An old version may need an old Python: dev.py takes the one that it was started with. The wheels of PyPI
-bring CUDA along: 5 GB; `--index-url` names an index with builds for the CPU.
+Makes the environment .envs/torch-VERSION, which stays, and runs the tests that hold layerscope
+against what PyTorch itself says. An old version may need an old Python: dev.py takes the one that
+it was started with. The wheels of PyPI bring CUDA along: 5 GB; `--index-url` names an index with
+builds for the CPU.
 """
 
 from __future__ import annotations
@@ -28,9 +29,13 @@ TRIES_NUMPY = "import torch; torch.ones(1).numpy()"
 
 
 def environment(version: str, index_url: str | None) -> dev.Environment:
-    """One with this PyTorch, made now if it is not there; its NumPy is an old one where a new one does not work."""
+    """One with this PyTorch, made now if it is not there; its NumPy is an old one where a new one
+    does not work.
+    """
     old, new = (
-        dev.Environment(f"torch-{version}", (f"torch=={version}", numpy), dev.index_options(index_url))
+        dev.Environment(
+            f"torch-{version}", (f"torch=={version}", numpy), dev.index_options(index_url)
+        )
         for numpy in ("numpy<2", "numpy")
     )
     if old.is_ready():
@@ -58,7 +63,9 @@ def main() -> int:
     tests = [str(ROOT / "tests" / name) for name in TESTS]
     command = [sys.executable, "-m", "pytest", "-v", "--no-header", *tests, *rest]
     status = subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
-    dev.say(f"PyTorch {options.version} {'is not understood in all' if status else 'passes all that was tested'}")
+    dev.say(
+        f"PyTorch {options.version} {'is not understood in all' if status else 'passes all that was tested'}"
+    )
     return status
 
 

@@ -1,4 +1,6 @@
-"""Counts what the tests themselves cost, by folder and by file, printed at the end, so that growth is seen."""
+"""Counts what the tests themselves cost, by folder and by file, printed at the end, so that growth
+is seen.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Optimizers import PyTorch's compiler, a second of CPU time: programs that are not about it begin with this."""
+"""Optimizers import PyTorch's compiler, a second of CPU time: programs that are not about it begin
+with this.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from layerscope.recording.run import Run
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 300
-# What a rank over gloo says when it aborts while it exits, now and then, with layerscope or without (torch 2.13).
+# What a rank over gloo says when it aborts while it exits, now and then, with layerscope or without
+# (torch 2.13).
 GLOO_ABORT = "terminate called without an active exception"
 
 
@@ -56,16 +57,22 @@ def layerscope(*words: str, cwd: Path, **more: Any) -> subprocess.CompletedProce
     )  # fmt: skip
 
 
-# A recording without them costs half as much. What is asked of operators, modules and steps is the same with them:
-# one test a file shows it.
+# A recording without them costs half as much. What is asked of operators, modules and steps is the
+# same with them: one test a file shows it.
 NO_STACKS = ("--without", "stacks")
 
 
-def record(python: str, program: str, cwd: Path, *arguments: str, options: Sequence[str] = NO_STACKS) -> Recorded:
+def record(
+    python: str, program: str, cwd: Path, *arguments: str, options: Sequence[str] = NO_STACKS
+) -> Recorded:
     """Record `program` (its text, or the path of a file) under `python` in the folder `cwd`."""
     path = Path(program)
     if "\n" in program:
         path = cwd / "program.py"
         path.write_text(program)
-    done = layerscope("run", "-o", "recording", *options, "--", python, str(path), *arguments, cwd=cwd)
-    return Recorded(open_run(cwd / "recording.layerscope"), done.returncode, done.stdout, done.stderr)
+    done = layerscope(
+        "run", "-o", "recording", *options, "--", python, str(path), *arguments, cwd=cwd
+    )
+    return Recorded(
+        open_run(cwd / "recording.layerscope"), done.returncode, done.stdout, done.stderr
+    )

@@ -11,7 +11,8 @@ from layerscope.ingest.open import open_run
 from tests.recorded import Recorded, layerscope
 
 needs_compiler = pytest.mark.skipif(
-    not any(map(shutil.which, ("g++", "c++", "clang++"))), reason="there is no C++ compiler (tried g++, c++, clang++)"
+    not any(map(shutil.which, ("g++", "c++", "clang++"))),
+    reason="there is no C++ compiler (tried g++, c++, clang++)",
 )
 
 
@@ -21,5 +22,9 @@ def record_with_shapes(python: str, program: str, cwd: Path, *arguments: str) ->
     if "\n" in program:
         path = cwd / "program.py"
         path.write_text(program)
-    done = layerscope("run", "--shapes", "-o", "recording", "--", python, str(path), *arguments, cwd=cwd)
-    return Recorded(open_run(cwd / "recording.layerscope"), done.returncode, done.stdout, done.stderr)
+    done = layerscope(
+        "run", "--shapes", "-o", "recording", "--", python, str(path), *arguments, cwd=cwd
+    )
+    return Recorded(
+        open_run(cwd / "recording.layerscope"), done.returncode, done.stdout, done.stderr
+    )

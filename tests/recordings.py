@@ -1,4 +1,6 @@
-"""Small recordings with a known answer: say what ran, get a run folder that the real reader opens."""
+"""Small recordings with a known answer: say what ran, get a run folder that the real reader
+opens.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from typing import Any
 
 from layerscope.ingest.open import mark_complete
 from layerscope.model.schema import SCHEMA_VERSION
-from layerscope.recording.run import ExitState, LayerState, ProgramState, RecordingCost, Run, RunInfo
+from layerscope.recording.run import (
+    ExitState,
+    LayerState,
+    ProgramState,
+    RecordingCost,
+    Run,
+    RunInfo,
+)
 from layerscope.recording.writer import write_rows
 
 MS = 1_000_000
@@ -18,7 +27,9 @@ S = 1_000_000_000
 
 @dataclass
 class Recording:
-    """Collects rows; `write` makes the folder. One process with one thread is there from the start."""
+    """Collects rows; `write` makes the folder. One process with one thread is there from the
+    start.
+    """
 
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     process: int = 0
@@ -39,9 +50,13 @@ class Recording:
         return self._add("processes", "process", **row)
 
     def add_thread(self, process: int, tid: int, name: str, kind: str = "thread") -> int:
-        return self._add("tracks", "track", process=process, kind=kind, tid=tid, name=name, start_ns=0)
+        return self._add(
+            "tracks", "track", process=process, kind=kind, tid=tid, name=name, start_ns=0
+        )
 
-    def add_span(self, name: str, start_ns: int, dur_ns: int, parent: int | None = None, **more: Any) -> int:
+    def add_span(
+        self, name: str, start_ns: int, dur_ns: int, parent: int | None = None, **more: Any
+    ) -> int:
         """A span with no children yet; it takes its duration out of its parent's self time."""
         above = self.rows["spans"][parent] if parent is not None else None
         if above:
@@ -67,51 +82,89 @@ class Recording:
         self, name: str, start_ns: int, dur_ns: int, operator: int | None = None, told: dict[str, Any] | None = None,
         **more: Any,
     ) -> int:  # fmt: skip
-        """An execution that `operator` asked for on its thread; `told`: further columns of table `primitives`.
+        """An execution that `operator` asked for on its thread; `told`: further columns of table
+        `primitives`.
 
         Time of a primitive is in its operator's self time, which is by layer.
         """
         above = self.rows["spans"][operator] if operator is not None else None
-        place = {"track": above["track"], "step": above["step"], "depth": above["depth"] + 1} if above else {}
-        span = self.add_span(name, start_ns, dur_ns, **{"layer": "primitives", "kind": "execute", **place, **more})
+        place = (
+            {"track": above["track"], "step": above["step"], "depth": above["depth"] + 1}
+            if above
+            else {}
+        )
+        span = self.add_span(
+            name, start_ns, dur_ns, **{"layer": "primitives", "kind": "execute", **place, **more}
+        )
         self.rows["spans"][span]["parent"] = operator
-        about = {"span": span, "operator": operator, "library": "oneDNN", "primitive_kind": name, **(told or {})}
+        about = {
+            "span": span,
+            "operator": operator,
+            "library": "oneDNN",
+            "primitive_kind": name,
+            **(told or {}),
+        }
         self.rows.setdefault("primitives", []).append(about)
         return span
 
-    def add_step(self, step: int, start_ns: int, phases_ns: tuple[int, int, int, int, int], **more: Any) -> None:
+    def add_step(
+        self, step: int, start_ns: int, phases_ns: tuple[int, int, int, int, int], **more: Any
+    ) -> None:
         """A step of the phases loading, forward, backward, optimizer, other."""
         names = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
         phases = dict(zip(names, phases_ns, strict=True))
-        row = {"process": self.process, "rule": "optimizer", "start_ns": start_ns, "dur_ns": sum(phases_ns)}
-        self.rows.setdefault("steps", []).append({"step": step, "warmup": False, "weight": 1, **row, **phases, **more})
+        row = {
+            "process": self.process,
+            "rule": "optimizer",
+            "start_ns": start_ns,
+            "dur_ns": sum(phases_ns),
+        }
+        self.rows.setdefault("steps", []).append(
+            {"step": step, "warmup": False, "weight": 1, **row, **phases, **more}
+        )
 
     def add_counter(
-        self, process: int, name: str, readings: Iterable[tuple[int, int]], unit: str = "count", domain: str = "process"
+        self,
+        process: int,
+        name: str,
+        readings: Iterable[tuple[int, int]],
+        unit: str = "count",
+        domain: str = "process",
     ) -> None:
-        """Readings of the system about a process, or, with another `domain`, a counter of the program's own."""
+        """Readings of the system about a process, or, with another `domain`, a counter of the
+        program's own.
+        """
         about = {"process": process, "kind": "counter", "name": domain}
         tracks = self.rows["tracks"]
         track = next((t["track"] for t in tracks if about.items() <= t.items()), None)
         if track is None:
             track = self._add("tracks", "track", **about, start_ns=0)
         self.rows.setdefault("counters", []).extend(
-            {"track": track, "at_ns": at_ns, "name": name, "value": value, "unit": unit} for at_ns, value in readings
+            {"track": track, "at_ns": at_ns, "name": name, "value": value, "unit": unit}
+            for at_ns, value in readings
         )
 
     def add_stack(self, *frames: str) -> int:
-        """The key of a stack, the outermost frame first: `python train train.py:12`, `operators aten::mm`,
-        `native gemm libtorch.so`. What was added before is added once.
+        """The key of a stack, the outermost frame first: `python train train.py:12`, `operators
+        aten::mm`, `native gemm libtorch.so`. What was added before is added once.
         """
         parent = None
         for depth, words in enumerate(frames):
             layer, _, rest = words.partition(" ")
-            name, _, where = rest.partition(" ") if layer in ("python", "native") else (rest, "", "")
+            name, _, where = (
+                rest.partition(" ") if layer in ("python", "native") else (rest, "", "")
+            )
             file, _, line = where.partition(":")
             of_python = {"file": file or None, "line": int(line) if line else None}
-            about = {"layer": layer, "name": name, **(of_python if layer == "python" else {"object": file or None})}
+            about = {
+                "layer": layer,
+                "name": name,
+                **(of_python if layer == "python" else {"object": file or None}),
+            }
             frame = self._once("frames", "frame", about)
-            parent = self._once("stacks", "stack", {"parent": parent, "frame": frame, "depth": depth})
+            parent = self._once(
+                "stacks", "stack", {"parent": parent, "frame": frame, "depth": depth}
+            )
         assert parent is not None
         return parent
 
@@ -121,7 +174,9 @@ class Recording:
                 return int(known[key])
         return self._add(table, key, **row)
 
-    def add_sample(self, stack: int | None, weight_ns: int = 10 * MS, at_ns: int = 0, **more: Any) -> None:
+    def add_sample(
+        self, stack: int | None, weight_ns: int = 10 * MS, at_ns: int = 0, **more: Any
+    ) -> None:
         """A sample of CPU time; with kind="offcpu" a wait, whose `state` says for what."""
         kind = more.get("kind", "cpu")
         row = {
@@ -130,8 +185,17 @@ class Recording:
         }  # fmt: skip
         self.rows.setdefault("samples", []).append(row)
 
-    def add_gap(self, reason: str, lost: int | None, track: int | None = None, process: int | None = None) -> None:
-        row = {"track": track, "process": process, "start_ns": 0, "end_ns": 1, "lost": lost, "reason": reason}
+    def add_gap(
+        self, reason: str, lost: int | None, track: int | None = None, process: int | None = None
+    ) -> None:
+        row = {
+            "track": track,
+            "process": process,
+            "start_ns": 0,
+            "end_ns": 1,
+            "lost": lost,
+            "reason": reason,
+        }
         self.rows.setdefault("gaps", []).append(row)
 
     def add_problem(self, layer: str, what: str, remedy: str, lost: str = "") -> None:

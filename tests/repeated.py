@@ -1,4 +1,6 @@
-"""What is repeated by `python3 dev.py stress` alone: every behaviour is tested once in `dev.py test`."""
+"""What is repeated by `python3 dev.py stress` alone: every behaviour is tested once in `dev.py
+test`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ STRESS = bool(os.environ.get("LAYERSCOPE_TEST_STRESS"))
 
 
 def also(values: Iterable[Any], *marks: pytest.MarkDecorator) -> list[Any]:
-    """Parameters of a test that only `dev.py stress` runs: more of what the other parameters show."""
+    """Parameters of a test that only `dev.py stress` runs: more of what the other parameters
+    show.
+    """
     rows = (value if isinstance(value, tuple) else (value,) for value in values)
     return [pytest.param(*row, marks=[pytest.mark.stress, *marks]) for row in rows]
 

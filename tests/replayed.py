@@ -1,4 +1,6 @@
-"""Recordings that were made once (`python3 dev.py golden`): their raw files are converted anew, no program runs."""
+"""Recordings that were made once (`python3 dev.py golden`): their raw files are converted anew, no
+program runs.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ RECORDINGS = Path(__file__).resolve().parent / "golden" / "recordings"
 
 
 def replay(name: str, folder: Path, called: str = "recording") -> Recorded:
-    """The recording of the program tests/golden/recordings/`name`, as if it had been made in `folder`."""
+    """The recording of the program tests/golden/recordings/`name`, as if it had been made in
+    `folder`.
+    """
     path = folder / f"{called}.layerscope"
     path.mkdir(parents=True)
     shutil.copy(RECORDINGS / name / "run.json", path)

@@ -18,7 +18,9 @@ NOTHING, ALL = "nothing of ours", "all"
 
 
 def stated_arrows(text: str) -> dict[str, set[str] | None]:
-    """Per package what it may import, from the table with the header `package | does | may import`; None: all."""
+    """Per package what it may import, from the table with the header `package | does | may import`;
+    None: all.
+    """
     lines = text.splitlines()
     header = re.compile(r"\|\s*package\s*\|\s*does\s*\|\s*may import\s*\|")
     start = next(i for i, line in enumerate(lines) if header.match(line))
@@ -28,7 +30,9 @@ def stated_arrows(text: str) -> dict[str, set[str] | None]:
             break
         package, _, may_import = [cell.strip() for cell in line.strip().strip("|").split("|")]
         assert may_import in (NOTHING, ALL) or re.fullmatch(r"`\w+`(, `\w+`)*", may_import), line
-        arrows[package.strip("`")] = None if may_import == ALL else set(re.findall(r"`(\w+)`", may_import))
+        arrows[package.strip("`")] = (
+            None if may_import == ALL else set(re.findall(r"`(\w+)`", may_import))
+        )
     return arrows
 
 
@@ -76,7 +80,10 @@ def test_every_package_is_in_the_table(arrows: dict[str, set[str] | None]) -> No
 
 
 def test_the_arrows_have_no_circle(arrows: dict[str, set[str] | None]) -> None:
-    left = {package: set(arrows) - {package} if may is None else set(may) for package, may in arrows.items()}
+    left = {
+        package: set(arrows) - {package} if may is None else set(may)
+        for package, may in arrows.items()
+    }
     while left:
         free = [package for package, may in left.items() if not may & set(left)]
         assert free, f"a circle among {sorted(left)}"
@@ -89,10 +96,16 @@ def test_what_runs_inside_the_program_imports_the_standard_library_only() -> Non
     for file in sorted((SOURCE / "capture" / "inside").rglob("*.py")):
         foreign = {name.partition(".")[0] for _, name in imported(file)} - names
         # The throw-away Python of the probe has torch, which it is there to try out.
-        assert foreign <= ({"torch"} if file.name.startswith("probe_") else set()), f"{file.name} imports {foreign}"
+        assert foreign <= ({"torch"} if file.name.startswith("probe_") else set()), (
+            f"{file.name} imports {foreign}"
+        )
     scripts = sorted((SOURCE / "checks" / "inside").rglob("*.py"))
     for file in scripts:
-        foreign = {name.partition(".")[0] for _, name in imported(file)} - names - {other.stem for other in scripts}
+        foreign = (
+            {name.partition(".")[0] for _, name in imported(file)}
+            - names
+            - {other.stem for other in scripts}
+        )
         assert foreign <= {"numpy", "scipy"}, f"{file.name} imports {foreign}"
 
 
@@ -103,7 +116,15 @@ def test_the_door_parses_as_python_2() -> None:
     assert text.isascii()
     for node in ast.walk(tree):
         assert not isinstance(
-            node, (ast.JoinedStr, ast.AnnAssign, ast.Nonlocal, ast.YieldFrom, ast.AsyncFunctionDef, ast.NamedExpr)
+            node,
+            (
+                ast.JoinedStr,
+                ast.AnnAssign,
+                ast.Nonlocal,
+                ast.YieldFrom,
+                ast.AsyncFunctionDef,
+                ast.NamedExpr,
+            ),
         )
         if isinstance(node, ast.FunctionDef):
             assert not node.args.kwonlyargs
@@ -124,7 +145,9 @@ def test_parquet_is_known_to_those_who_read_and_write_it_alone() -> None:
     for file in sorted(SOURCE.rglob("*.py")):
         place = file.relative_to(SOURCE).as_posix()
         names = {name for _, name in imported(file)}
-        assert place in known or not any(name.startswith("pyarrow.parquet") for name in names), place
+        assert place in known or not any(name.startswith("pyarrow.parquet") for name in names), (
+            place
+        )
 
 
 @pytest.mark.parametrize(
@@ -136,4 +159,7 @@ def test_parquet_is_known_to_those_who_read_and_write_it_alone() -> None:
     ],
 )
 def test_the_table_is_understood(row: str, expected: dict[str, set[str] | None]) -> None:
-    assert stated_arrows(f"# x\n| package | does | may import |\n|---|---|---|\n{row}\n\nmore") == expected
+    assert (
+        stated_arrows(f"# x\n| package | does | may import |\n|---|---|---|\n{row}\n\nmore")
+        == expected
+    )

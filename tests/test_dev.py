@@ -20,6 +20,7 @@ DEV = Path(__file__).resolve().parent.parent / "dev.py"
 
 BUILD = DEV.with_name("native_build.py")
 TESTS = DEV.with_name("every_test.py")
+PYTHONS = DEV.with_name("pythons.py")
 
 FakeProgram = Callable[[str, str], Path]
 
@@ -64,12 +65,12 @@ def fake_program(empty_path: Path) -> FakeProgram:
     return make
 
 
-@pytest.mark.parametrize("file", [DEV, BUILD, TESTS], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [DEV, BUILD, TESTS, PYTHONS], ids=lambda file: file.stem)
 def test_dev_parses_under_python_3_8(file: Path) -> None:
     ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 8))
 
 
-@pytest.mark.parametrize("file", [DEV, BUILD, TESTS], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [DEV, BUILD, TESTS, PYTHONS], ids=lambda file: file.stem)
 def test_dev_imports_the_standard_library_only(file: Path) -> None:
     imported = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -78,7 +79,7 @@ def test_dev_imports_the_standard_library_only(file: Path) -> None:
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").split(".")[0])
 
-    assert imported <= {*sys.stdlib_module_names, "every_test", "native_build"}
+    assert imported <= {*sys.stdlib_module_names, "every_test", "native_build", "pythons"}
 
 
 def test_dev_names_no_package_index_and_pins_torch() -> None:
@@ -95,7 +96,7 @@ def test_an_old_python_with_no_newer_one_on_path_is_told_what_to_install(
     dev: ModuleType, empty_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 8, 18))
-    monkeypatch.setattr(dev, "python_version", lambda python: (3, 8))
+    monkeypatch.setattr("pythons.python_version", lambda python: (3, 8))
 
     with pytest.raises(dev.Failure, match=r"needs Python 3\.11 or newer.*Remedy: install one"):
         dev.find_python()
@@ -104,9 +105,11 @@ def test_an_old_python_with_no_newer_one_on_path_is_told_what_to_install(
 def test_a_python_without_ensurepip_is_told_the_package(
     dev: ModuleType, empty_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dev, "python_version", lambda python: None)
+    monkeypatch.setattr("pythons.python_version", lambda python: None)
 
-    with pytest.raises(dev.MissingVenv, match=r"ensurepip is missing.*apt-get install python3-venv"):
+    with pytest.raises(
+        dev.MissingVenv, match=r"ensurepip is missing.*apt-get install python3-venv"
+    ):
         dev.find_python()
 
 
@@ -131,7 +134,9 @@ def test_old_numpy_has_the_torch_of_the_program_where_their_python_is_the_same(
     assert environment.also == "program"
 
 
-def test_libraries_of_another_environment_come_after_its_own(dev: ModuleType, steps: list[list[str]]) -> None:
+def test_libraries_of_another_environment_come_after_its_own(
+    dev: ModuleType, steps: list[list[str]]
+) -> None:
     for name in ("program", "trainers"):
         (dev.ENVS / name / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
     program = dev.Environment("program", ("a",)), "/some/python3"
@@ -169,7 +174,7 @@ def test_venv_is_installed_by_the_system_only_for_root(
 ) -> None:
     log = tmp_path / "log"
     fake_program("apt-get", f'echo "$@" >> {log}')
-    monkeypatch.setattr(dev, "DEBIAN", tmp_path)
+    monkeypatch.setattr("pythons.DEBIAN", tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: user)
 
     assert dev.install_packages("python3-venv") is installs
@@ -226,7 +231,9 @@ def test_an_environment_is_made_once(dev: ModuleType, steps: list[list[str]]) ->
     assert steps[1][-4:] == ["--index-url", "mirror", "a==1", "b"]
 
 
-def test_other_requirements_are_installed_into_the_same_environment(dev: ModuleType, steps: list[list[str]]) -> None:
+def test_other_requirements_are_installed_into_the_same_environment(
+    dev: ModuleType, steps: list[list[str]]
+) -> None:
     dev.make(dev.Environment("program", ("a==1",)), "/some/python3")
     dev.make(dev.Environment("program", ("a==2",)))
 
@@ -250,7 +257,9 @@ def test_a_failed_installation_is_not_taken_for_a_finished_one(
     assert not environment.is_ready()
 
 
-def test_an_environment_whose_python_is_gone_is_made_again(dev: ModuleType, steps: list[list[str]]) -> None:
+def test_an_environment_whose_python_is_gone_is_made_again(
+    dev: ModuleType, steps: list[list[str]]
+) -> None:
     environment = dev.Environment("program", ("a==1",))
     dev.make(environment, "/some/python3")
     Path(environment.python).unlink()
@@ -265,14 +274,18 @@ def test_a_lint_rule_is_no_reason_to_install_again_but_a_dependency_is(dev: Modu
     project = dev.ROOT / "pyproject.toml"
     stamps = []
     for dependency, lint in (("a", "E"), ("a", "F"), ("b", "F")):
-        project.write_text(f'[project]\ndependencies = ["{dependency}"]\n\n[tool.ruff]\nselect = ["{lint}"]\n')
+        project.write_text(
+            f'[project]\ndependencies = ["{dependency}"]\n\n[tool.ruff]\nselect = ["{lint}"]\n'
+        )
         stamps.append(dev.tool_environment(development=True).stamp())
 
     assert stamps[0] == stamps[1]
     assert stamps[1] != stamps[2]
 
 
-def test_the_demo_is_content_with_the_environment_of_the_tests(dev: ModuleType, steps: list[list[str]]) -> None:
+def test_the_demo_is_content_with_the_environment_of_the_tests(
+    dev: ModuleType, steps: list[list[str]]
+) -> None:
     (dev.ROOT / "pyproject.toml").write_text("[project]\n")
     assert not dev.tool_environment(development=False).requirements[-1].endswith("[dev]")
 
@@ -300,7 +313,9 @@ def test_the_active_environment_is_asked_first_for_torch(
     assert dev.find_torch() == str(tmp_path / "conda" / "bin" / "python")
 
 
-def test_no_torch_anywhere_is_none(dev: ModuleType, fake_program: FakeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_torch_anywhere_is_none(
+    dev: ModuleType, fake_program: FakeProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     monkeypatch.delenv("CONDA_PREFIX", raising=False)
     monkeypatch.setattr(sys, "executable", str(fake_program("python3", "exit 1")))
@@ -331,7 +346,8 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("answer", "downloads"), [("y\n", True), ("Yes\n", True), ("n\n", False), ("\n", False), ("", False)]
+    ("answer", "downloads"),
+    [("y\n", True), ("Yes\n", True), ("n\n", False), ("\n", False), ("", False)],
 )
 def test_only_a_clear_yes_downloads(
     dev: ModuleType, monkeypatch: pytest.MonkeyPatch, answer: str, downloads: bool
@@ -356,7 +372,9 @@ def test_yes_asks_nothing(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture
 def commands(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], int]]:
-    """What the verbs start, after its environments were made; each ends with the status planned for it, else 0."""
+    """What the verbs start, after its environments were made; each ends with the status planned for
+    it, else 0.
+    """
     started: list[tuple[list[str], int]] = []
     planned: list[int] = []
 
@@ -379,7 +397,9 @@ PYTEST = ["tool-python", "-m", "pytest"]
 def test_arguments_are_passed_on(dev: ModuleType, commands: list[tuple[list[str], int]]) -> None:
     assert dev.main(["test", "-k", "name", "tests/recording", "-x"]) == 0
 
-    assert [command for command, _ in commands] == [[*PYTEST, "-k", "name", "tests/recording", "-x"]]
+    assert [command for command, _ in commands] == [
+        [*PYTEST, "-k", "name", "tests/recording", "-x"]
+    ]
 
 
 # Stands for pytest: says which part it is, and ends as planned.
@@ -406,20 +426,31 @@ sys.exit(json.loads(PLAN).get(f"{name} {again}", 0))
     ],
 )
 def test_every_part_runs_and_what_failed_is_run_once_more(
-    dev: ModuleType, plan: dict[str, int], status: int, again: list[str], capfd: pytest.CaptureFixture[str]
+    dev: ModuleType,
+    plan: dict[str, int],
+    status: int,
+    again: list[str],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     code = PART.replace("PLAN", repr(json.dumps(plan)))
 
-    assert dev.every_test.run([sys.executable, "-c", code], dev.ROOT, dict(os.environ), dev.say) == status
+    assert (
+        dev.every_test.run([sys.executable, "-c", code], dev.ROOT, dict(os.environ), dev.say)
+        == status
+    )
 
-    printed = [line for line in capfd.readouterr().out.splitlines() if not line.startswith("dev.py")]
+    printed = [
+        line for line in capfd.readouterr().out.splitlines() if not line.startswith("dev.py")
+    ]
     assert printed[0].startswith("parallel first -n 2")
     assert printed[0].endswith("-m not alone")
     assert printed[1] == "alone first -m alone"
     assert [line.split()[0] for line in printed[2:]] == again
 
 
-def test_a_selection_of_ones_own_is_run_as_it_is(dev: ModuleType, commands: list[tuple[list[str], int]]) -> None:
+def test_a_selection_of_ones_own_is_run_as_it_is(
+    dev: ModuleType, commands: list[tuple[list[str], int]]
+) -> None:
     assert dev.main(["test", "-m", "slow"]) == 0
 
     assert [command for command, _ in commands] == [[*PYTEST, "-m", "slow"]]

@@ -20,7 +20,9 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, ...
     def make(environment: dev.Environment) -> str:
         installed.append(environment.requirements)
         return (
-            "/bin/false" if "numpy" in environment.requirements and tmp_path.joinpath("odd").exists() else "/bin/true"
+            "/bin/false"
+            if "numpy" in environment.requirements and tmp_path.joinpath("odd").exists()
+            else "/bin/true"
         )
 
     monkeypatch.setattr(dev, "ENVS", tmp_path)
@@ -35,13 +37,17 @@ def test_another_torch_gets_the_newest_numpy(made: list[tuple[str, ...]]) -> Non
     assert made == [("torch==2.5.1", "numpy")]
 
 
-def test_a_torch_that_does_not_work_with_it_gets_an_old_numpy(made: list[tuple[str, ...]], tmp_path: Path) -> None:
+def test_a_torch_that_does_not_work_with_it_gets_an_old_numpy(
+    made: list[tuple[str, ...]], tmp_path: Path
+) -> None:
     (tmp_path / "odd").touch()
     assert every_torch.environment("2.1.2", None).requirements == ("torch==2.1.2", "numpy<2")
     assert made == [("torch==2.1.2", "numpy"), ("torch==2.1.2", "numpy<2")]
 
 
-def test_an_old_numpy_that_is_there_stays(made: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_numpy_that_is_there_stays(
+    made: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dev.Environment, "is_ready", lambda self: "numpy<2" in self.requirements)
     assert every_torch.environment("2.1.2", None).requirements == ("torch==2.1.2", "numpy<2")
     assert made == []

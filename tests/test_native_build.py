@@ -68,12 +68,18 @@ def test_no_compiler_is_one_sentence_with_the_remedy_and_the_loss(
     ],
 )
 def test_the_first_compiler_that_works_is_taken(
-    native_build: ModuleType, fake_program: FakeProgram, tmp_path: Path, present: dict[str, int], expected: list[str]
+    native_build: ModuleType,
+    fake_program: FakeProgram,
+    tmp_path: Path,
+    present: dict[str, int],
+    expected: list[str],
 ) -> None:
     for name, status in present.items():
         fake_program(name, f"exit {status}")
 
-    assert native_build.find_compiler(str(fake_program("no-ziglang", "exit 1")), tmp_path) == expected
+    assert (
+        native_build.find_compiler(str(fake_program("no-ziglang", "exit 1")), tmp_path) == expected
+    )
 
 
 def test_ziglang_of_our_environment_is_the_last_resort(
@@ -86,8 +92,12 @@ def test_ziglang_of_our_environment_is_the_last_resort(
 
 @pytest.fixture
 def build(native_build: ModuleType, tmp_path: Path) -> Any:
-    """The smallest native part: an agent of two files and a header, a probe, a library with the agent inside."""
-    result = native_build.Build(tmp_path / "native", tmp_path / "out", sys.executable, tmp_path / "cache", print)
+    """The smallest native part: an agent of two files and a header, a probe, a library with the
+    agent inside.
+    """
+    result = native_build.Build(
+        tmp_path / "native", tmp_path / "out", sys.executable, tmp_path / "cache", print
+    )
     try:
         native_build.find_compiler(sys.executable, result.cache)
     except native_build.NoCompiler as failure:
@@ -112,7 +122,9 @@ def build(native_build: ModuleType, tmp_path: Path) -> Any:
 
 def built(build: Any) -> dict[str, int]:
     return {
-        path.name: path.stat().st_mtime_ns for path in build.out.iterdir() if path.name in (AGENT, PROBE, INTERFACE)
+        path.name: path.stat().st_mtime_ns
+        for path in build.out.iterdir()
+        if path.name in (AGENT, PROBE, INTERFACE)
     }
 
 
@@ -122,7 +134,9 @@ def touch(build: Any, *names: str) -> None:
         os.utime(build.sources / name, (later_s, later_s))
 
 
-def test_parts_are_compiled_and_only_again_when_a_source_is_newer(native_build: ModuleType, build: Any) -> None:
+def test_parts_are_compiled_and_only_again_when_a_source_is_newer(
+    native_build: ModuleType, build: Any
+) -> None:
     native_build.compile_native(build)
     first = built(build)
     assert set(first) == {AGENT, PROBE, INTERFACE}
@@ -143,14 +157,18 @@ def test_parts_are_compiled_and_only_again_when_a_source_is_newer(native_build: 
     assert built(build)[PROBE] > first[PROBE]
 
 
-def test_headers_and_what_is_compiled_elsewhere_lie_beside(native_build: ModuleType, build: Any) -> None:
+def test_headers_and_what_is_compiled_elsewhere_lie_beside(
+    native_build: ModuleType, build: Any
+) -> None:
     native_build.compile_native(build)
 
     assert (build.out / "include" / "layerscope.h").read_text() == "int layerscope_six(void);\n"
     assert (build.out / "shapes.cpp").exists()
 
 
-def test_a_part_of_older_sources_does_not_survive_a_failed_compilation(native_build: ModuleType, build: Any) -> None:
+def test_a_part_of_older_sources_does_not_survive_a_failed_compilation(
+    native_build: ModuleType, build: Any
+) -> None:
     native_build.compile_native(build)
     (build.sources / "agent" / "a.c").write_text("this is not C\n")
     touch(build, "agent/a.c")
@@ -163,7 +181,9 @@ def test_a_part_of_older_sources_does_not_survive_a_failed_compilation(native_bu
 
 
 def test_a_warning_stops_the_check_but_not_the_demo(native_build: ModuleType, build: Any) -> None:
-    (build.sources / "agent" / "c.c").write_text("int three(void);\nint three(void) { int unused; return 3; }\n")
+    (build.sources / "agent" / "c.c").write_text(
+        "int three(void);\nint three(void) { int unused; return 3; }\n"
+    )
 
     with pytest.raises(native_build.Failure, match="does not compile"):
         native_build.compile_native(build)

@@ -1,1 +1,3 @@
-"""What the benchmarks share: running programs with and without layerscope, watching, statistics, reports."""
+"""What the benchmarks share: running programs with and without layerscope, watching, statistics,
+reports.
+"""

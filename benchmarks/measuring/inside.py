@@ -1,6 +1,7 @@
 """One program compared with itself: callbacks on and off in turns, in blocks of a few milliseconds.
 
-That has far less noise than comparing processes, and sees only what recording costs inside the program.
+That has far less noise than comparing processes, and sees only what recording costs inside the
+program.
 """
 
 from __future__ import annotations
@@ -15,10 +16,25 @@ from layerscope.recording.reader import Reader
 from measuring.intervals import Interval, mean_difference, mean_increase
 from measuring.runs import BenchmarkError, Setting, last_words, plain, recorded
 
-# Steps in a block: about 10 ms each, so that what a block leaves in the caches weighs little in the next.
+# Steps in a block: about 10 ms each, so that what a block leaves in the caches weighs little in the
+# next.
 BLOCKS = {"tiny": 3, "mlp": 2, "mlp_loader": 4, "cnn": 1, "transformer": 1, "modules": 4}
-SECONDS = {"tiny": 4.0, "mlp": 20.0, "mlp_loader": 12.0, "cnn": 35.0, "transformer": 60.0, "modules": 8.0}
-QUICK_SECONDS = {"tiny": 1.0, "mlp": 2.0, "mlp_loader": 2.0, "cnn": 2.0, "transformer": 3.0, "modules": 1.0}
+SECONDS = {
+    "tiny": 4.0,
+    "mlp": 20.0,
+    "mlp_loader": 12.0,
+    "cnn": 35.0,
+    "transformer": 60.0,
+    "modules": 8.0,
+}
+QUICK_SECONDS = {
+    "tiny": 1.0,
+    "mlp": 2.0,
+    "mlp_loader": 2.0,
+    "cnn": 2.0,
+    "transformer": 3.0,
+    "modules": 1.0,
+}
 PROFILED_BLOCK = 20
 PARTS = ["loading", "learning"]
 
@@ -57,7 +73,15 @@ def compare(setting: Setting, name: str, tsc: bool = True) -> Comparison:
 @functools.cache
 def _compare(setting: Setting, name: str, tsc: bool) -> Comparison:
     seconds = (QUICK_SECONDS if setting.quick else SECONDS)[name]
-    arguments = [name, "--toggle", "recording", "--block", str(BLOCKS[name]), "--seconds", str(seconds)]
+    arguments = [
+        name,
+        "--toggle",
+        "recording",
+        "--block",
+        str(BLOCKS[name]),
+        "--seconds",
+        str(seconds),
+    ]
     with recorded(setting, "workload.py", *arguments, tsc=tsc) as run:
         found = run.done.json
         with Reader(run.run) as reader:
@@ -99,11 +123,17 @@ def _compare(setting: Setting, name: str, tsc: bool) -> Comparison:
 def kinds_between(spans: dict[str, np.ndarray], begin_ns: int, end_ns: int) -> dict[str, int]:
     """How many spans of each kind began in a span of time."""
     codes = spans["kind"][(spans["start_ns"] >= begin_ns) & (spans["start_ns"] <= end_ns)]
-    return {str(name): int((codes == i).sum()) for i, name in enumerate(spans["kind.names"]) if (codes == i).any()}
+    return {
+        str(name): int((codes == i).sum())
+        for i, name in enumerate(spans["kind.names"])
+        if (codes == i).any()
+    }
 
 
 def compare_other(setting: Setting, name: str, switch: str) -> list[Interval]:
-    """The ratios of a step and of its parts when something else than layerscope is switched on and off."""
+    """The ratios of a step and of its parts when something else than layerscope is switched on and
+    off.
+    """
     seconds = 1.0 if setting.quick else 4.0
     block = PROFILED_BLOCK if switch == "profiler" else BLOCKS[name]
     arguments = [name, "--toggle", switch, "--block", str(block), "--seconds", str(seconds)]
@@ -114,5 +144,8 @@ def compare_other(setting: Setting, name: str, switch: str) -> list[Interval]:
 
 def split(blocks: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
     """CPU ns with and without, (pairs, parts); the pairs are neighbours."""
-    spent = [np.array([block["cpu_ns"] for block in blocks if block["on"] == on], float) for on in (True, False)]
+    spent = [
+        np.array([block["cpu_ns"] for block in blocks if block["on"] == on], float)
+        for on in (True, False)
+    ]
     return spent[0], spent[1]

@@ -1,7 +1,7 @@
 """Estimates with their 95 % intervals, by bootstrap over pairs.
 
-A pair is one measurement with and one without, taken next to each other. Neighbouring pairs resemble each
-other, so where there are many of them, runs of neighbours are drawn together.
+A pair is one measurement with and one without, taken next to each other. Neighbouring pairs
+resemble each other, so where there are many of them, runs of neighbours are drawn together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Interval(NamedTuple):
 
 def ratio_of_medians(with_it: Values, without: Values) -> Interval:
     """Median with / median without."""
-    return _bootstrap(_paired(with_it, without), lambda p: np.median(p[..., 0], -1) / np.median(p[..., 1], -1))
+    return _bootstrap(
+        _paired(with_it, without), lambda p: np.median(p[..., 0], -1) / np.median(p[..., 1], -1)
+    )
 
 
 def median_ratio(with_it: Values, without: Values) -> Interval:
@@ -51,7 +53,8 @@ def mean_difference(with_it: Values, without: Values) -> Interval:
 def mean_increase(with_it: Values, without: Values) -> Interval:
     """1 + trimmed mean of the differences over the trimmed mean without."""
     return _bootstrap(
-        _paired(with_it, without), lambda p: 1 + trimmed_mean(p[..., 0] - p[..., 1]) / trimmed_mean(p[..., 1])
+        _paired(with_it, without),
+        lambda p: 1 + trimmed_mean(p[..., 0] - p[..., 1]) / trimmed_mean(p[..., 1]),
     )
 
 

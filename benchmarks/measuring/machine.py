@@ -15,11 +15,14 @@ def describe(program_python: str) -> dict[str, str]:
     """CPU, memory, kernel, clock, versions and how busy the machine is now."""
     here = cpu.facts()
     code = "import platform, torch; print(platform.python_version(), torch.__version__)"
-    done = subprocess.run([program_python, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [program_python, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
     python, torch = [*done.stdout.split(), "unknown", "unknown"][:2]
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "CPU": f"{here.model or platform.machine()}, {here.granted:g} of {len(here.online)} cores usable",
+        "CPU": f"{here.model or platform.machine()}, {here.granted:g} of {len(here.online)} cores "
+        "usable",
         "memory": f"{(memory.facts().total_bytes or 0) / 2**30:.1f} GiB",
         "kernel": platform.release(),
         "clock": "TSC" if tsc_is_usable() else f"CLOCK_MONOTONIC ({here.clocksource or 'unknown'})",

@@ -28,9 +28,16 @@ class Panel:
 def draw(title: str, time_axis: str, moment: tuple[str, float], panels: Sequence[Panel]) -> str:
     """The whole picture; every point is (time, value), and `moment` a time with a name."""
     height = TOP + len(panels) * (PANEL_HEIGHT + GAP)
-    last = max((x for panel in panels for points in panel.curves.values() for x, _ in points), default=1.0) or 1.0
+    last = (
+        max(
+            (x for panel in panels for points in panel.curves.values() for x, _ in points),
+            default=1.0,
+        )
+        or 1.0
+    )
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+        f'height="{height}" '
         'font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
         _text(LEFT, 22, title, 'font-size="15" font-weight="bold"'),
@@ -55,9 +62,13 @@ def _panel(panel: Panel, top: float, last: float, moment: tuple[str, float]) -> 
         parts.append(_text(LEFT - 6, y + 4, f"{value:g}", 'text-anchor="end"'))
     for value in ticks(last):
         if value <= last:
-            parts.append(_text(LEFT + value * across, bottom + LINE, f"{value:g}", 'text-anchor="middle"'))
+            parts.append(
+                _text(LEFT + value * across, bottom + LINE, f"{value:g}", 'text-anchor="middle"')
+            )
     x = LEFT + min(moment[1], last) * across
-    parts.append(f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}" stroke="#999999" stroke-dasharray="2 3"/>')
+    parts.append(
+        f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}" stroke="#999999" stroke-dasharray="2 3"/>'
+    )
     parts.append(_text(x - 4, top + 12, moment[0], 'text-anchor="end" fill="#777777"'))
     if panel.limit:
         y = bottom - panel.limit[1] * up
@@ -66,7 +77,9 @@ def _panel(panel: Panel, top: float, last: float, moment: tuple[str, float]) -> 
     for number, (name, points) in enumerate(panel.curves.items()):
         colour = COLOURS[number % len(COLOURS)]
         line = " ".join(f"{LEFT + x * across:.1f},{bottom - y * up:.1f}" for x, y in points)
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+        parts.append(
+            f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+        )
         parts.append(_text(right + 8, top + LINE * (number + 2), name, f'fill="{colour}"'))
     return parts
 

@@ -1,4 +1,5 @@
-"""Runs a command and waits for all that it leaves behind, whoever should have: then the CPU time of everything.
+"""Runs a command and waits for all that it leaves behind, whoever should have: then the CPU time of
+everything.
 
 usage: reaper.py COMMAND...
 Prints what the command prints, then one line of JSON: all_cpu_ns.

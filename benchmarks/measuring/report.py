@@ -50,7 +50,13 @@ class Report:
         lines = [f"# {self.title}", "", f"Written by `{command}`.", ""]
         lines += [f"- {name}: {value}" for name, value in machine.items()]
         for table in self.tables:
-            lines += ["", f"## {table.title}", "", _row(table.columns), _row(["---"] * len(table.columns))]
+            lines += [
+                "",
+                f"## {table.title}",
+                "",
+                _row(table.columns),
+                _row(["---"] * len(table.columns)),
+            ]
             lines += [_row(row) for row in table.rows]
         lines += ["", *(f"- {remark}" for remark in self.remarks)] if self.remarks else []
         for name in self.pictures:
@@ -62,7 +68,13 @@ class Report:
         folder.mkdir(exist_ok=True)
         (folder / f"{name}.md").write_text(self.markdown(machine, command), encoding="utf-8")
         tables = [{"title": t.title, "columns": t.columns, "rows": t.rows} for t in self.tables]
-        content = {"benchmark": name, "command": command, "machine": machine, "tables": tables, "data": self.data}
+        content = {
+            "benchmark": name,
+            "command": command,
+            "machine": machine,
+            "tables": tables,
+            "data": self.data,
+        }
         text = json.dumps(content, indent=1, ensure_ascii=False)
         (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         for picture, svg in self.pictures.items():

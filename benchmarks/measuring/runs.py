@@ -49,14 +49,18 @@ class Setting:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Ours, but Python as it is out of the box, and with a cache that only the benchmarks use."""
+        """Ours, but Python as it is out of the box, and with a cache that only the benchmarks
+        use.
+        """
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         return {**kept, "XDG_CACHE_HOME": str(self.folder / "cache")}
 
 
 @dataclass(frozen=True)
 class Done:
-    """A process that ended well: its output, and its resources as the kernel counted them (wait4)."""
+    """A process that ended well: its output, and its resources as the kernel counted them
+    (wait4).
+    """
 
     out: str
     cpu_ns: int
@@ -72,7 +76,9 @@ class Done:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A recorded program: its output, the recording, and the CPU of all our processes from start to prompt."""
+    """A recorded program: its output, the recording, and the CPU of all our processes from start to
+    prompt.
+    """
 
     done: Done
     run: Run
@@ -105,11 +111,18 @@ def execute(
     path: Path | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> tuple[Done, Watch | None]:
-    """Run `command` to its end, and watch the recording `path`; BenchmarkError when it fails or takes too long."""
+    """Run `command` to its end, and watch the recording `path`; BenchmarkError when it fails or
+    takes too long.
+    """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start_ns = time.monotonic_ns()
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=setting.environment, cwd=setting.folder
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=setting.environment,
+            cwd=setting.folder,
         )
         watch = Watch(process.pid, watch_every_s, path or setting.folder) if watch_every_s else None
         if watch:
@@ -132,9 +145,15 @@ def execute(
             file.seek(0)
             texts.append(file.read().decode("utf-8", "replace"))
     if process.returncode or not in_time:
-        how = f"ended with status {process.returncode}" if in_time else f"took more than {timeout_s:g} s"
+        how = (
+            f"ended with status {process.returncode}"
+            if in_time
+            else f"took more than {timeout_s:g} s"
+        )
         raise BenchmarkError(f"{' '.join(command)} {how}: {texts[1][-_TAIL:]}")
-    return Done(texts[0], round((usage.ru_utime + usage.ru_stime) * 1e9), end_ns, end_ns - start_ns), watch
+    return Done(
+        texts[0], round((usage.ru_utime + usage.ru_stime) * 1e9), end_ns, end_ns - start_ns
+    ), watch
 
 
 def _wait(pid: int, timeout_s: float) -> bool:
@@ -175,14 +194,23 @@ def recorded(
     timeout_s: float = TIMEOUT_S,
     options: tuple[str, ...] = (),
 ) -> Iterator[Recorded]:
-    """Run one of the benchmarks' programs, or an example, under layerscope; the recording goes afterwards.
+    """Run one of the benchmarks' programs, or an example, under layerscope; the recording goes
+    afterwards.
 
     `options` are further ones of `layerscope run`.
     """
     script = PROGRAMS / program if (PROGRAMS / program).exists() else EXAMPLES / program
     path = Path(tempfile.mkdtemp(dir=setting.folder)) / "a.layerscope"
     layerscope = ["-m", "layerscope"] if tsc else [str(HERE / "without_tsc.py")]
-    command = [setting.tool, *layerscope, "run", "-o", str(path), *(["-q"] if quiet else []), *options]
+    command = [
+        setting.tool,
+        *layerscope,
+        "run",
+        "-o",
+        str(path),
+        *(["-q"] if quiet else []),
+        *options,
+    ]
     try:
         words = [*command, "--", setting.program, str(script), *arguments]
         done, watch = execute(setting, words, watch_every_s, path, timeout_s)
@@ -201,21 +229,27 @@ def last_words(run: Run) -> dict[str, Any]:
     return found
 
 
-def warm_up(setting: Setting) -> probe.Answer:
+def warm_up(setting: Setting) -> probe.ProbeAnswer:
     """Record until the probe's answer is complete, as it is in everyday use; returns it."""
     for _ in range(3):
         with recorded(setting, "workload.py", "tiny", "--steps", "50"):
             pass
         for file in (setting.folder / "cache" / "layerscope" / "probe").glob("*.json"):
             kept = json.loads(file.read_text())
-            answer = probe.Answer(**{part.name: kept[part.name] for part in fields(probe.Answer)})
+            answer = probe.ProbeAnswer(
+                **{part.name: kept[part.name] for part in fields(probe.ProbeAnswer)}
+            )
             if answer.complete:
                 return answer
     raise BenchmarkError("the probe does not come to an answer here, so nothing is recorded")
 
 
-def interleave(arms: dict[str, Callable[[], Any]], pairs: int, budget_s: float) -> dict[str, list[Any]]:
-    """Run every arm `pairs` times, in turns and in alternating order; fewer, but at least 3, when time runs out."""
+def interleave(
+    arms: dict[str, Callable[[], Any]], pairs: int, budget_s: float
+) -> dict[str, list[Any]]:
+    """Run every arm `pairs` times, in turns and in alternating order; fewer, but at least 3, when
+    time runs out.
+    """
     found: dict[str, list[Any]] = {name: [] for name in arms}
     begin = time.monotonic()
     for i in range(pairs):

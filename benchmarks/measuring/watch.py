@@ -1,4 +1,6 @@
-"""Looks at a recording from outside while it runs: its processes' CPU and memory, when they end, and its size."""
+"""Looks at a recording from outside while it runs: its processes' CPU and memory, when they end,
+and its size.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ import psutil
 
 from layerscope.capture.counters import process_clock
 
-ROLES = {"layerscope.capture.drainer": "drainer", "_convert": "converter", "probe_pytorch.py": "probe"}
+ROLES = {
+    "layerscope.capture.drainer": "drainer",
+    "_convert": "converter",
+    "probe_pytorch.py": "probe",
+}
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,8 @@ class Sample:
 
 
 class Watch(threading.Thread):
-    """Follows the session `pid` and its children by role: session, program, drainer, converter, probe.
+    """Follows the session `pid` and its children by role: session, program, drainer, converter,
+    probe.
 
     `folder` is the recording, whose size is followed too.
     """
@@ -80,15 +87,25 @@ class Watch(threading.Thread):
                     if child.pid in self._pids or words == own or not words:
                         continue  # between fork and exec a child looks like its parent
                     role = next(
-                        (role for word in words for mark, role in ROLES.items() if word.endswith(mark)), "program"
+                        (
+                            role
+                            for word in words
+                            for mark, role in ROLES.items()
+                            if word.endswith(mark)
+                        ),
+                        "program",
                     )
                     self._follow(child.pid, role, poll)
 
     def _look(self) -> None:
         for pid, role in self._pids.items():
-            rss = 0 if pid in self._over else _rss_bytes(pid)  # in hours a number may come round again
+            rss = (
+                0 if pid in self._over else _rss_bytes(pid)
+            )  # in hours a number may come round again
             if rss:
-                self.samples.setdefault(role, []).append(Sample(time.monotonic_ns(), _cpu_ns(pid), rss))
+                self.samples.setdefault(role, []).append(
+                    Sample(time.monotonic_ns(), _cpu_ns(pid), rss)
+                )
         self.folder_bytes.append((time.monotonic_ns(), folder_bytes(self._folder)))
 
     def peak_rss_bytes(self, role: str) -> int:
@@ -97,7 +114,9 @@ class Watch(threading.Thread):
 
     def between(self, role: str, begin_ns: int, end_ns: int) -> list[Sample]:
         """The samples of a role in a span of time."""
-        return [sample for sample in self.samples.get(role, []) if begin_ns <= sample.at_ns <= end_ns]
+        return [
+            sample for sample in self.samples.get(role, []) if begin_ns <= sample.at_ns <= end_ns
+        ]
 
 
 def folder_bytes(folder: Path) -> int:

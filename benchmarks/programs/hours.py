@@ -1,10 +1,11 @@
-"""A training loop as a job of hours has it, in fast motion: many operators a second, under many names, in steps.
+"""A training loop as a job of hours has it, in fast motion: many operators a second, under many
+names, in steps.
 
-usage: hours.py [--seconds S] [--rate N] [--names N] [--without-steps]
-A step is a TorchScript loop over some of the names, each a range with tiny operators in it, so that Python's own time
-does not limit the rate, and a real small module with its loss, backward pass and optimizer. All names occur in turn.
---without-steps: the loop alone, without module and optimizer. Prints one line of JSON: begin_ns, spans (those of the
-loop), steps, names, wall_ns, cpu_ns.
+usage: hours.py [--seconds S] [--rate N] [--names N] [--without-steps] A step is a TorchScript loop
+over some of the names, each a range with tiny operators in it, so that Python's own time does not
+limit the rate, and a real small module with its loss, backward pass and optimizer. All names occur
+in turn. --without-steps: the loop alone, without module and optimizer. Prints one line of JSON:
+begin_ns, spans (those of the loop), steps, names, wall_ns, cpu_ns.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ BEHIND_S = 0.1
 
 
 @torch.jit.script
-def pass_through(x: torch.Tensor, decay: torch.Tensor, names: list[str], rounds: int) -> torch.Tensor:
+def pass_through(
+    x: torch.Tensor, decay: torch.Tensor, names: list[str], rounds: int
+) -> torch.Tensor:
     """A range for each name, with `rounds` multiplications and additions in it."""
     for name in names:
         with torch.autograd.profiler.record_function(name):

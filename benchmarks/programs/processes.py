@@ -1,8 +1,8 @@
-"""Programs of several processes that say what their loops cost, the CPU time of all processes added up.
+"""Programs of several processes that say what their loops cost, the CPU time of all processes added
+up.
 
-usage: processes.py loader|ddp [--steps N]
-Prints one line of JSON: cpu_ns and wall_ns of the loop. The processes are forked after `import torch`, so that
-imports are in neither.
+usage: processes.py loader|ddp [--steps N] Prints one line of JSON: cpu_ns and wall_ns of the loop.
+The processes are forked after `import torch`, so that imports are in neither.
 """
 
 from __future__ import annotations
@@ -41,9 +41,13 @@ def loader(steps: int) -> dict[str, Any]:
 
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    model = nn.Sequential(nn.Conv2d(3, 8, 5), nn.ReLU(), nn.MaxPool2d(4), nn.Flatten(), nn.Linear(392, 10))
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 5), nn.ReLU(), nn.MaxPool2d(4), nn.Flatten(), nn.Linear(392, 10)
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    batches = DataLoader(Noise(steps * BATCH, 8), BATCH, num_workers=WORKERS, multiprocessing_context="fork")
+    batches = DataLoader(
+        Noise(steps * BATCH, 8), BATCH, num_workers=WORKERS, multiprocessing_context="fork"
+    )
     begin_ns, begin_cpu_ns = time.monotonic_ns(), time.process_time_ns() + children_cpu_ns()
     train(model, batches, optimizer)
     cpu_ns = time.process_time_ns() + children_cpu_ns() - begin_cpu_ns
@@ -103,7 +107,9 @@ PROGRAMS: dict[str, Callable[[int], dict[str, Any]]] = {"loader": loader, "ddp":
 
 def main() -> None:
     """Run one and print what it cost."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("program", choices=PROGRAMS)
     parser.add_argument("--steps", type=int, default=60)
     options = parser.parse_args()

@@ -1,4 +1,5 @@
-"""Steps of tiny operators, each ended by an optimizer. Prints one line of JSON: cpu_ns of the operators, how many.
+"""Steps of tiny operators, each ended by an optimizer. Prints one line of JSON: cpu_ns of the
+operators, how many.
 
 usage: steps.py STEPS
 """

@@ -1,7 +1,8 @@
-"""Tiny operators from some threads, at a steady rate or as fast as they go; says how much memory the program has.
+"""Tiny operators from some threads, at a steady rate or as fast as they go; says how much memory
+the program has.
 
-usage: stream.py [--threads N] [--rate N] [--seconds S | --operators N[,N...]]
-Prints one line of JSON: begin_ns, operators, wall_ns, cpu_ns, and rss_bytes after each number of operators a thread.
+usage: stream.py [--threads N] [--rate N] [--seconds S | --operators N[,N...]] Prints one line of
+JSON: begin_ns, operators, wall_ns, cpu_ns, and rss_bytes after each number of operators a thread.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def rss_bytes() -> int:
 
 
 def run_counted(threads: int, goals: list[int]) -> tuple[list[Stream], list[int]]:
-    """Each thread runs up to each goal and waits there for the others and for the reading of the memory."""
+    """Each thread runs up to each goal and waits there for the others and for the reading of the
+    memory.
+    """
     streams = [Stream() for _ in range(threads)]
     barrier = threading.Barrier(threads + 1)
 
@@ -79,7 +82,10 @@ def run_counted(threads: int, goals: list[int]) -> tuple[list[Stream], list[int]
 def run_timed(threads: int, seconds: float, rate: float) -> tuple[list[Stream], list[int]]:
     """Each thread runs for some time."""
     streams = [Stream() for _ in range(threads)]
-    workers = [threading.Thread(target=stream.run_for, args=(seconds, rate / threads)) for stream in streams]
+    workers = [
+        threading.Thread(target=stream.run_for, args=(seconds, rate / threads))
+        for stream in streams
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -91,14 +97,18 @@ def main() -> None:
     """Run the streams and print what they did."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rate", type=float, default=0.0, help="operators a second, of all threads together")
+    parser.add_argument(
+        "--rate", type=float, default=0.0, help="operators a second, of all threads together"
+    )
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--operators", help="in each thread, instead of --seconds")
     options = parser.parse_args()
     torch.set_num_threads(1)
     begin_ns, wall_ns, cpu_ns = time.monotonic_ns(), time.perf_counter_ns(), time.process_time_ns()
     if options.operators:
-        streams, rss = run_counted(options.threads, [int(word) for word in options.operators.split(",")])
+        streams, rss = run_counted(
+            options.threads, [int(word) for word in options.operators.split(",")]
+        )
     else:
         streams, rss = run_timed(options.threads, options.seconds, options.rate)
     found = {

@@ -1,4 +1,5 @@
-"""A program of a fixed number of steps that leaves threads to whoever starts it, and says what its steps cost.
+"""A program of a fixed number of steps that leaves threads to whoever starts it, and says what its
+steps cost.
 
 usage: tuned.py cnn|mlp|small|sleep [--steps N]
 Prints one line of JSON.
@@ -23,9 +24,17 @@ def cnn() -> Callable[[], None]:
 
     torch.manual_seed(1)
     model = nn.Sequential(
-        nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(),
-        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64 * 8 * 8, 128), nn.ReLU(), nn.Linear(128, 10),
-    )  # fmt: skip
+        nn.Conv2d(3, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64 * 8 * 8, 128),
+        nn.ReLU(),
+        nn.Linear(128, 10),
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     criterion = nn.CrossEntropyLoss()
     images, labels = torch.randn(16, 3, 32, 32), torch.randint(0, 10, (16,))
@@ -44,7 +53,9 @@ def mlp() -> Callable[[], None]:
     from torch import nn
 
     torch.manual_seed(1)
-    model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)).eval()
+    model = nn.Sequential(
+        nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
+    ).eval()
     batch = torch.randn(32, 256)
 
     def answer() -> None:

@@ -1,9 +1,10 @@
-"""A program with a fixed number of steps that says what its steps cost. It knows nothing of layerscope, except with
---toggle: then it takes the recording's callbacks away and puts them back, block by block, and compares itself.
+"""A program with a fixed number of steps that says what its steps cost. It knows nothing of
+layerscope, except with --toggle: then it takes the recording's callbacks away and puts them back,
+block by block, and compares itself.
 
-usage: workload.py tiny|mlp|mlp_loader|cnn|transformer|modules [--steps N] [--threads N] [--profiler] [--toggle SWITCH]
-SWITCH: recording, modules, profiler, empty; profiler_shapes and empty_inputs: those with the inputs of operators.
-Prints one line of JSON.
+usage: workload.py tiny|mlp|mlp_loader|cnn|transformer|modules [--steps N] [--threads N]
+[--profiler] [--toggle SWITCH] SWITCH: recording, modules, profiler, empty; profiler_shapes and
+empty_inputs: those with the inputs of operators. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -89,14 +90,23 @@ def network(name: str) -> list[Part]:
     from torch.utils.data import DataLoader
 
     torch.manual_seed(1)
-    loader = DataLoader(Mnist(prepare(default_folder()), "train"), BATCH, shuffle=True, drop_last=True)
+    loader = DataLoader(
+        Mnist(prepare(default_folder()), "train"), BATCH, shuffle=True, drop_last=True
+    )
     if name == "cnn":
         from mnist_cnn import Net
 
         model: Any = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     else:
-        layers = [nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)]
+        layers = [
+            nn.Flatten(),
+            nn.Linear(784, 128),
+            nn.ReLU(),
+            nn.Linear(128, 64),
+            nn.ReLU(),
+            nn.Linear(64, 10),
+        ]
         model = nn.Sequential(*layers)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     criterion = nn.CrossEntropyLoss()
@@ -148,7 +158,9 @@ class Modules:
     """The hook of module calls, of the recording that this program runs under."""
 
     def __init__(self) -> None:
-        hooks = [finder.hook for finder in sys.meta_path if getattr(finder, "is_layerscope_door", False)]
+        hooks = [
+            finder.hook for finder in sys.meta_path if getattr(finder, "is_layerscope_door", False)
+        ]
         if not hooks or hooks[0]["state"]["modules"] is None:
             raise SystemExit("not recorded: the calls of modules are not watched")
         self._agent, *self._watched = hooks[0]["state"]["modules"]
@@ -166,11 +178,15 @@ class Modules:
 
 
 class Recording:
-    """The callbacks of the recording that this program runs under, and its hooks: all that costs CPU."""
+    """The callbacks of the recording that this program runs under, and its hooks: all that costs
+    CPU.
+    """
 
     def __init__(self) -> None:
         with open("/proc/self/maps") as maps:
-            lines = [line.split(None, 5)[-1].strip() for line in maps if "liblayerscope-agent.so" in line]
+            lines = [
+                line.split(None, 5)[-1].strip() for line in maps if "liblayerscope-agent.so" in line
+            ]
         if not lines:
             raise SystemExit("not recorded: the agent is not loaded")
         self._agent = ctypes.CDLL(lines[0])
@@ -179,7 +195,9 @@ class Recording:
         self._modules = Modules()
 
     def on(self) -> None:
-        """Record. Off first: both changes then walk through the same code and leave the caches alike."""
+        """Record. Off first: both changes then walk through the same code and leave the caches
+        alike.
+        """
         self._agent.ls_operators_stop()
         if self._agent.ls_operators_start() != 0:
             raise SystemExit("not recorded: the agent does not start")
@@ -195,7 +213,9 @@ class Recording:
 
 
 class Profiler:
-    """PyTorch's own profiler in the same place; what `stop` costs is outside the measured blocks."""
+    """PyTorch's own profiler in the same place; what `stop` costs is outside the measured
+    blocks.
+    """
 
     def __init__(self, shapes: bool = False) -> None:
         self._profile: Any = None
@@ -227,7 +247,9 @@ class _Callback(ctypes.Structure):
 
 
 class Empty:
-    """A callback that does nothing: what PyTorch itself takes for calling any. Machine code, x86-64."""
+    """A callback that does nothing: what PyTorch itself takes for calling any. Machine code,
+    x86-64.
+    """
 
     _START = b"\x48\xc7\x07\0\0\0\0\x48\x89\xf8\xc3"  # *rdi = 0; return rdi
     _END = b"\xc3"  # return
@@ -238,7 +260,9 @@ class Empty:
         self._add.argtypes, self._add.restype = [_Callback], ctypes.c_uint64
         self._remove = library._ZN2at14removeCallbackEm
         self._remove.argtypes = [ctypes.c_uint64]
-        self._code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        self._code = mmap.mmap(
+            -1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+        )
         self._code.write(self._START + self._END)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._code))
         scopes = (ctypes.c_bool * 10)(*[True] * 10)
@@ -266,9 +290,13 @@ def settle() -> None:
 
 
 SWITCHES: dict[str, Callable[[], Any]] = {
-    "recording": Recording, "modules": Modules, "profiler": Profiler, "empty": Empty,
-    "profiler_shapes": partial(Profiler, shapes=True), "empty_inputs": partial(Empty, inputs=True),
-}  # fmt: skip
+    "recording": Recording,
+    "modules": Modules,
+    "profiler": Profiler,
+    "empty": Empty,
+    "profiler_shapes": partial(Profiler, shapes=True),
+    "empty_inputs": partial(Empty, inputs=True),
+}
 
 
 def run(parts: list[Part], steps: int) -> None:
@@ -290,7 +318,8 @@ def measure_whole(parts: list[Part], options: argparse.Namespace) -> dict[str, A
 
 
 def measure_toggled(parts: list[Part], options: argparse.Namespace) -> dict[str, Any]:
-    """CPU time of each part in blocks with and without: pairs of blocks, in random order within the pair.
+    """CPU time of each part in blocks with and without: pairs of blocks, in random order within the
+    pair.
 
     `sample` is one more step with, when each part began and ended.
     """
@@ -327,7 +356,9 @@ def measure_block(parts: list[Part], steps: int) -> dict[str, Any]:
 def main() -> None:
     """Run one workload and print what it cost."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("name", choices=["tiny", "mlp", "mlp_loader", "cnn", "transformer", "modules"])
+    parser.add_argument(
+        "name", choices=["tiny", "mlp", "mlp_loader", "cnn", "transformer", "modules"]
+    )
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--profiler", action="store_true")

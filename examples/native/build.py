@@ -4,9 +4,10 @@
     python3 examples/native/build.py            into build/native
     python3 examples/native/build.py FOLDER     into FOLDER
 
-They need g++ (or another C++ compiler, named in the variable CXX) and oneDNN with its headers: libdnnl-dev on Debian
-and Ubuntu. `mlp` needs layerscope's C interface, which `python3 dev.py native` makes; `mlp_nvtx` the headers of NVTX,
-which come from the package index unless the variable NVTX_INCLUDE names a folder that has them.
+They need g++ (or another C++ compiler, named in the variable CXX) and oneDNN with its headers:
+libdnnl-dev on Debian and Ubuntu. `mlp` needs layerscope's C interface, which `python3 dev.py
+native` makes; `mlp_nvtx` the headers of NVTX, which come from the package index unless the variable
+NVTX_INCLUDE names a folder that has them.
 """
 
 from __future__ import annotations
@@ -47,10 +48,30 @@ def nvtx_headers(folder: Path) -> Path:
     headers = folder / "nvtx" / "nvidia" / "nvtx" / "include"
     if not (headers / "nvtx3" / "nvtx3.hpp").exists():
         with tempfile.TemporaryDirectory() as temporary:
-            pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-            options = ["--no-deps", "--only-binary", ":all:", "--platform", "manylinux1_x86_64", "--dest", temporary]
-            if subprocess.run([*pip, *options, NVTX_WHEEL], stdout=sys.stderr, check=False).returncode:
-                raise Missing(f"pip could not fetch {NVTX_WHEEL}. Remedy: NVTX_INCLUDE names a folder with nvtx3/")
+            pip = [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--disable-pip-version-check",
+            ]
+            options = [
+                "--no-deps",
+                "--only-binary",
+                ":all:",
+                "--platform",
+                "manylinux1_x86_64",
+                "--dest",
+                temporary,
+            ]
+            if subprocess.run(
+                [*pip, *options, NVTX_WHEEL], stdout=sys.stderr, check=False
+            ).returncode:
+                raise Missing(
+                    f"pip could not fetch {NVTX_WHEEL}. Remedy: NVTX_INCLUDE names a folder with "
+                    "nvtx3/"
+                )
             for wheel in Path(temporary).glob("*.whl"):
                 zipfile.ZipFile(wheel).extractall(folder / "nvtx")
     return headers
@@ -59,14 +80,18 @@ def nvtx_headers(folder: Path) -> Path:
 def build_mlp(folder: Path) -> Path:
     """The example with layerscope's C interface; it finds the library where it lies now."""
     if not (NATIVE / "liblayerscope.so").exists():
-        raise Missing(f"{NATIVE / 'liblayerscope.so'} was not compiled. Remedy: python3 dev.py native")
+        raise Missing(
+            f"{NATIVE / 'liblayerscope.so'} was not compiled. Remedy: python3 dev.py native"
+        )
     options = ["-I", str(INTERFACE), "-L", str(NATIVE), f"-Wl,-rpath,{NATIVE}", "-llayerscope"]
     return _compile(folder / "mlp", HERE / "mlp.cpp", options)
 
 
 def build_mlp_nvtx(folder: Path) -> Path:
     """The example with NVTX, which is headers only and finds a profiler by itself."""
-    return _compile(folder / "mlp_nvtx", HERE / "mlp_nvtx.cpp", ["-isystem", str(nvtx_headers(folder)), "-ldl"])
+    return _compile(
+        folder / "mlp_nvtx", HERE / "mlp_nvtx.cpp", ["-isystem", str(nvtx_headers(folder)), "-ldl"]
+    )
 
 
 def _compile(target: Path, source: Path, options: list[str]) -> Path:
@@ -77,7 +102,10 @@ def _compile(target: Path, source: Path, options: list[str]) -> Path:
     command = [compiler(), *FLAGS, "-o", str(target), str(source), *options, "-ldnnl"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode and "dnnl.hpp" in done.stderr:
-        raise Missing("oneDNN's headers are not here. Remedy on Debian and Ubuntu: apt-get install libdnnl-dev")
+        raise Missing(
+            "oneDNN's headers are not here. Remedy on Debian and Ubuntu: apt-get install "
+            "libdnnl-dev"
+        )
     if done.returncode:
         raise Missing(f"{source.name} does not compile:\n{done.stderr}")
     return target

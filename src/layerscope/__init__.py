@@ -6,7 +6,8 @@ Importing it is cheap: no framework, no reader library is imported before it is 
         train()
     print(recorded.open().summary())
 
-`layerscope.profiler` has the MXNet profiler's interface; `%load_ext layerscope` brings `%%layerscope` to a notebook.
+`layerscope.profiler` has the MXNet profiler's interface; `%load_ext layerscope` brings
+`%%layerscope` to a notebook.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ __all__ = ["open_run", "record", "step"]
 
 
 def record(path: str | None = None) -> Recorded:
-    """Record what runs in a `with` block; `path` names the recording if none is being made in this process yet."""
+    """Record what runs in a `with` block; `path` names the recording if none is being made in this
+    process yet.
+    """
     from layerscope.profiler.recorded import Recorded
 
     return Recorded(path)
@@ -37,7 +40,8 @@ def step() -> None:
 
 
 def open_run(path: str, since_ns: int = 0, until_ns: int | None = None) -> OpenedRun:
-    """The recording at `path`, with or without its suffix, or of it what started in [since_ns, until_ns).
+    """The recording at `path`, with or without its suffix, or of it what started in [since_ns,
+    until_ns).
 
     ImportError in a sentence where the libraries that read recordings are missing.
     """
@@ -45,7 +49,8 @@ def open_run(path: str, since_ns: int = 0, until_ns: int | None = None) -> Opene
         from layerscope.api.run import OpenedRun, find_run
     except ImportError as error:
         raise ImportError(
-            f"this Python cannot read recordings: {error}. Install layerscope with its libraries here, or read the "
+            f"this Python cannot read recordings: {error}. Install layerscope with its libraries "
+            "here, or read the "
             "recording with the `layerscope` command"
         ) from error
     return OpenedRun(str(find_run(str(path))), since_ns, until_ns)

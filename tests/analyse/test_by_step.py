@@ -1,4 +1,6 @@
-"""CPU time between two moments from samples, and growth of counters from readings: answers that can be worked out."""
+"""CPU time between two moments from samples, and growth of counters from readings: answers that can
+be worked out.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from tests.recordings import MS, Recording
 
 
 def cpu_ns(recording: Recording, stretches: list[tuple[int, int]], process: int = 0) -> list[int]:
-    with tempfile.TemporaryDirectory() as folder, Reader(recording.write(Path(folder) / "x.layerscope")) as reader:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Reader(recording.write(Path(folder) / "x.layerscope")) as reader,
+    ):
         tracks = reader.arrays("tracks", ["track", "process", "name"])
         start_ns, end_ns = (np.array(values, np.int64) for values in zip(*stretches, strict=True))
         found = cpu_ns_within(reader, tracks, np.full(len(stretches), process), start_ns, end_ns)
@@ -40,14 +45,18 @@ def test_a_thread_that_is_always_busy_used_as_much_as_there_was() -> None:
 
 
 def test_what_a_thread_used_lies_outside_of_its_measured_waits() -> None:
-    """10 ms of CPU time, in the middle of which it slept for 80 ms; a wait that only stands for others says nothing."""
+    """10 ms of CPU time, in the middle of which it slept for 80 ms; a wait that only stands for
+    others says nothing.
+    """
     recording = Recording()
     busy(recording, 110 * MS, 200 * MS)
     recording.add_sample(None, 80 * MS, 205 * MS, kind="offcpu", state="sleep")
     recording.add_sample(None, 500 * MS, 150 * MS, kind="offcpu", state="preempted", exact=False)
     recording.add_sample(None, 10 * MS, 290 * MS)
 
-    assert cpu_ns(recording, [(200 * MS, 205 * MS), (205 * MS, 285 * MS), (285 * MS, 290 * MS)]) == [5 * MS, 0, 5 * MS]
+    assert cpu_ns(
+        recording, [(200 * MS, 205 * MS), (205 * MS, 285 * MS), (285 * MS, 290 * MS)]
+    ) == [5 * MS, 0, 5 * MS]
 
 
 def test_threads_of_a_process_add_up_and_those_of_others_do_not_count() -> None:
@@ -92,7 +101,9 @@ def test_stretches_that_follow_each_other_add_up_to_the_whole(
 
 def grown(readings: list[tuple[int, int]], *stretches: tuple[int, int]) -> list[int]:
     at_ns, values, start_ns, end_ns = (
-        np.array(column, np.int64) for pairs in (readings, stretches) for column in zip(*pairs, strict=True)
+        np.array(column, np.int64)
+        for pairs in (readings, stretches)
+        for column in zip(*pairs, strict=True)
     )
     return [int(value) for value in grown_within((at_ns, values), start_ns, end_ns)]
 
@@ -103,7 +114,9 @@ def test_growth_follows_a_straight_line_between_readings() -> None:
     assert grown(readings, (100, 200), (150, 300), (100, 400), (200, 350)) == [50, 25, 90, 20]
 
 
-def test_stretches_that_are_shorter_than_the_readings_are_apart_or_lie_outside_have_no_growth() -> None:
+def test_stretches_that_are_shorter_than_the_readings_are_apart_or_lie_outside_have_no_growth() -> (
+    None
+):
     readings = [(100, 0), (200, 50), (1000, 450)]
 
     # The last one is long enough for one of its ends only.

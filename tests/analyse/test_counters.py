@@ -68,7 +68,12 @@ def test_counters_by_step_are_known_as_far_as_the_readings_tell() -> None:
         "process": 0, "step": 0, "dur_ns": 2 * S, "cpu_ns": 2 * S, "cpus_used": 1.0, "delay_ns": None,
         "switches": None, "forced": None, "migrations": None, "faults": 202, "read_bytes": 14, "write_bytes": None,
     }  # fmt: skip
-    assert (short["cpu_ns"], short["cpus_used"], short["faults"], short["read_bytes"]) == (S // 10, 1.0, None, None)
+    assert (short["cpu_ns"], short["cpus_used"], short["faults"], short["read_bytes"]) == (
+        S // 10,
+        1.0,
+        None,
+        None,
+    )
     assert [row["cpus_used"] for row in rows(recording, "steps")] == [1.0, 1.0]
 
 

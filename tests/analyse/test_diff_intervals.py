@@ -1,4 +1,6 @@
-"""Where the intervals of a comparison lie: laws on random numbers, and how often they hold the truth."""
+"""Where the intervals of a comparison lie: laws on random numbers, and how often they hold the
+truth.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from layerscope.analyse.diff import intervals
     st.floats(0, 3),
     st.sampled_from(["mean", "median"]),
 )
-def test_both_intervals_and_the_conditions_agree(a: list[float], b: list[float], limit: float, statistic: str) -> None:
+def test_both_intervals_and_the_conditions_agree(
+    a: list[float], b: list[float], limit: float, statistic: str
+) -> None:
     sides = [intervals.estimate(np.array([values]), statistic) for values in (a, b)]
     change = intervals.compare(sides[0], sides[1], 0.95)
     (low,), (high,), (relative,) = *change.relative_limits(), change.relative()
@@ -85,7 +89,9 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says(
     rng = np.random.default_rng(7)
     a, b = (intervals.estimate(noise(rng, (1000, steps)), statistic) for _ in range(2))
     # One row at a time: together they would all have to hold.
-    each = [intervals.compare(a.at(np.array([row])), b.at(np.array([row])), 0.95) for row in range(1000)]
+    each = [
+        intervals.compare(a.at(np.array([row])), b.at(np.array([row])), 0.95) for row in range(1000)
+    ]
     wrong = sum(bool(change.is_above()[0] or change.is_below()[0]) for change in each)
 
     assert 0.0005 <= wrong / 1000 <= 1 - least
@@ -104,6 +110,9 @@ def test_of_many_rows_that_did_not_change_hardly_ever_one_is_called_slower() -> 
 
 def test_a_step_that_is_always_slower_is_found_however_uneven_both_are() -> None:
     rng = np.random.default_rng(4)
-    a, b = (intervals.estimate(level * np.exp(rng.standard_normal((1, 40))), "median") for level in (1e6, 2e7))
+    a, b = (
+        intervals.estimate(level * np.exp(rng.standard_normal((1, 40))), "median")
+        for level in (1e6, 2e7)
+    )
 
     assert intervals.compare(a, b, 0.95).exceeds(1.0)[0]

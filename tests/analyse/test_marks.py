@@ -41,7 +41,11 @@ def test_a_program_without_operators_begins_its_first_step_with_its_first_task()
     marks = {"marks_ns": np.array([18, 28, 38]), "marks_track": np.array([1, 1, 1], np.int32)}
     steps = find_steps(replace(make_columns(tasks), **marks))
     check_laws(steps)
-    assert list(zip(steps.start_ns.tolist(), steps.dur_ns.tolist(), strict=True)) == [(10, 8), (18, 10), (28, 10)]
+    assert list(zip(steps.start_ns.tolist(), steps.dur_ns.tolist(), strict=True)) == [
+        (10, 8),
+        (18, 10),
+        (28, 10),
+    ]
 
 
 def test_marks_of_other_threads_do_not_count() -> None:

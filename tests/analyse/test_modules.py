@@ -11,8 +11,9 @@ OUTSIDE = "outside any module"
 
 
 def network(steps: bool = False) -> Recording:
-    """Two calls of Net, which holds conv and fc; conv runs 30 forward and 50 backward, fc 10, Net itself 5, and 20 lie
-    outside. Every call takes 100 longer than its operators."""
+    """Two calls of Net, which holds conv and fc; conv runs 30 forward and 50 backward, fc 10, Net
+    itself 5, and 20 lie outside. Every call takes 100 longer than its operators.
+    """
     recording = Recording()
     recording.rows["modules"] = [
         {"module": 0, "parent": 1, "path": "Net.conv", "class": "Conv2d", "line": "/a.py:3"},
@@ -29,7 +30,9 @@ def network(steps: bool = False) -> Recording:
         recording.add_span("Net.fc", at + 210, 110, module=2, **call)
         recording.add_span("aten::linear", at + 220, 10, module=2, phase="forward")
         recording.add_span("aten::sum", at + 400, 20, phase="forward")
-        recording.add_span("ConvBackward", at + 500, 50, module=0, phase="backward", kind="backward")
+        recording.add_span(
+            "ConvBackward", at + 500, 50, module=0, phase="backward", kind="backward"
+        )
     if steps:
         recording.add_step(0, 0, (0, 65, 50, 0, 0))
     return recording
@@ -45,7 +48,9 @@ def test_modules_add_up_their_own_operators_and_those_of_their_parts() -> None:
         ("Loss", None, 0, 0, None, None, "/a.py:12"),
     ]  # fmt: skip
     assert sum(row["self_share"] for row in found) == pytest.approx(1)
-    assert next(row["total_share"] for row in found if row["path"] == "Net") == pytest.approx(190 / 230)
+    assert next(row["total_share"] for row in found if row["path"] == "Net") == pytest.approx(
+        190 / 230
+    )
 
 
 def test_time_of_the_backward_pass_is_known_where_there_are_steps() -> None:
@@ -56,7 +61,9 @@ def test_time_of_the_backward_pass_is_known_where_there_are_steps() -> None:
 
 def test_modules_by_class_are_added_up() -> None:
     recording = network()
-    recording.rows["modules"].append({"module": 4, "parent": 1, "path": "Net.last", "class": "Linear", "line": None})
+    recording.rows["modules"].append(
+        {"module": 4, "parent": 1, "path": "Net.last", "class": "Linear", "line": None}
+    )
     recording.add_span("Net.last", 2000, 50, module=4, layer="modules", kind="module")
     recording.add_span("aten::linear", 2010, 7, module=4)
     found = {row["class"]: row for row in rows(recording, "modules", by="class")}
@@ -82,15 +89,22 @@ def test_thinned_calls_count_as_often_as_their_weight_says() -> None:
     recording.add_span("aten::mean", 3000, 10, module=3, weight=3)
     found = {row["path"]: row for row in rows(recording, "modules")}
 
-    assert (found["Loss"]["calls"], found["Loss"]["avg_ns"], found["Loss"]["self_ns"]) == (5, 20, 30)
+    assert (found["Loss"]["calls"], found["Loss"]["avg_ns"], found["Loss"]["self_ns"]) == (
+        5,
+        20,
+        30,
+    )
 
 
 def test_operators_by_module_keep_two_modules_of_one_path_apart() -> None:
     recording = network()
-    recording.rows["modules"].append({"module": 4, "parent": None, "path": "Net.fc", "class": "Other", "line": None})
+    recording.rows["modules"].append(
+        {"module": 4, "parent": None, "path": "Net.fc", "class": "Other", "line": None}
+    )
     recording.add_span("aten::linear", 2010, 7, module=4)
     found = [
-        (row["module"], row["name"], row["count"], row["self_ns"]) for row in rows(recording, "operators", "module")
+        (row["module"], row["name"], row["count"], row["self_ns"])
+        for row in rows(recording, "operators", "module")
     ]
 
     assert found == [

@@ -1,4 +1,6 @@
-"""The table of primitives, and operators by primitive: hand-computed answers on small recordings."""
+"""The table of primitives, and operators by primitive: hand-computed answers on small
+recordings.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,18 @@ from layerscope.model.errors import UsageError
 from layerscope.recording.reader import Reader
 from tests.recordings import Recording
 
-CONVOLUTION = {"implementation": "jit:avx512_core", "dtype": "f32", "problem": "mb8_ic3oc32", "threads": 2}
-REORDER = {"implementation": "jit:uni", "dtype": "f32", "formats": "abcd -> Acdb16a", "problem": "32x3x3x3"}
+CONVOLUTION = {
+    "implementation": "jit:avx512_core",
+    "dtype": "f32",
+    "problem": "mb8_ic3oc32",
+    "threads": 2,
+}
+REORDER = {
+    "implementation": "jit:uni",
+    "dtype": "f32",
+    "formats": "abcd -> Acdb16a",
+    "problem": "32x3x3x3",
+}
 
 
 def result_of(recording: Recording, table: str, by: str | None = None) -> Result:
@@ -35,7 +47,8 @@ def rows(recording: Recording, table: str, by: str | None = None) -> list[dict[s
 
 
 def two_convolutions() -> Recording:
-    """conv (100 and 300) with a convolution (60, 100) and the first time a reorder (20) and its creation (10) below it.
+    """conv (100 and 300) with a convolution (60, 100) and the first time a reorder (20) and its
+    creation (10) below it.
 
     Another thread works 30 of the first convolution. A third operator, mm (50), asks for nothing.
     """
@@ -46,7 +59,9 @@ def two_convolutions() -> Recording:
     recording.add_primitive("reorder", 15, 20, first, {**REORDER, "bytes": 80})
     told = {**CONVOLUTION, "flop": 1200, "bytes": 240}
     primary = recording.add_primitive("convolution", 35, 60, first, told)
-    share = recording.add_primitive("convolution", 40, 30, None, CONVOLUTION, kind="share", track=worker)
+    share = recording.add_primitive(
+        "convolution", 40, 30, None, CONVOLUTION, kind="share", track=worker
+    )
     recording.rows["primitives"][-1] |= {"share_of": primary, "threads": None}
     assert recording.rows["spans"][share]["track"] == worker
     second = recording.add_span("conv", 200, 300, module=0)
@@ -66,8 +81,16 @@ def test_primitives_are_told_apart_by_kind_and_implementation() -> None:
         "avg_ns": 80, "min_ns": 60, "p50_ns": 60, "p99_ns": 100, "max_ns": 100,
         "cache_hits": None, "cache_misses": None,
     }  # fmt: skip
-    assert (reorder["name"], reorder["kind"], reorder["operator_share"]) == ("reorder", "execute", 20 / 100)
-    assert (reorder["gflop_per_s"], reorder["gb_per_s"], reorder["others_busy"]) == (None, 4.0, None)
+    assert (reorder["name"], reorder["kind"], reorder["operator_share"]) == (
+        "reorder",
+        "execute",
+        20 / 100,
+    )
+    assert (reorder["gflop_per_s"], reorder["gb_per_s"], reorder["others_busy"]) == (
+        None,
+        4.0,
+        None,
+    )
     assert (creation["name"], creation["kind"], creation["count"]) == ("reorder", "create", 1)
     assert (creation["cache_hits"], creation["cache_misses"], creation["gb_per_s"]) == (0, 1, None)
 
@@ -86,7 +109,9 @@ def test_primitives_are_told_apart_by_kind_and_implementation() -> None:
         ("thread", ("thread", "name"), ("python 100", "convolution")),
     ],
 )
-def test_every_way_to_group_them_adds_up_to_the_same(by: str, columns: tuple[str, ...], first: tuple[str, ...]) -> None:
+def test_every_way_to_group_them_adds_up_to_the_same(
+    by: str, columns: tuple[str, ...], first: tuple[str, ...]
+) -> None:
     found = rows(two_convolutions(), "primitives", by)
 
     assert tuple(found[0][column] for column in columns) == first
@@ -100,7 +125,9 @@ def test_every_way_to_group_them_adds_up_to_the_same(by: str, columns: tuple[str
 def test_operators_of_one_name_and_duration_each_count_in_the_share(by: str | None) -> None:
     recording = Recording()
     for start_ns in (0, 200, 400):
-        recording.add_primitive("convolution", start_ns, 50, recording.add_span("conv", start_ns, 100), CONVOLUTION)
+        recording.add_primitive(
+            "convolution", start_ns, 50, recording.add_span("conv", start_ns, 100), CONVOLUTION
+        )
 
     (row,) = rows(recording, "primitives", by)
 
@@ -108,7 +135,9 @@ def test_operators_of_one_name_and_duration_each_count_in_the_share(by: str | No
 
 
 def test_a_reorder_says_what_it_converts() -> None:
-    formats = {(row["name"], row["format"]) for row in rows(two_convolutions(), "primitives", "format")}
+    formats = {
+        (row["name"], row["format"]) for row in rows(two_convolutions(), "primitives", "format")
+    }
 
     assert ("reorder", "abcd -> Acdb16a") in formats
 
@@ -128,7 +157,9 @@ def test_a_reorder_says_what_it_converts() -> None:
         (None, "none in its name"),
     ],
 )
-def test_the_instruction_set_is_in_the_name_of_the_implementation(implementation: str | None, isa: str) -> None:
+def test_the_instruction_set_is_in_the_name_of_the_implementation(
+    implementation: str | None, isa: str
+) -> None:
     recording = Recording()
     recording.add_primitive("convolution", 0, 10, None, {"implementation": implementation})
 
@@ -146,7 +177,10 @@ def test_what_lies_inside_another_primitive_is_no_part_of_its_share() -> None:
 
     found = rows(recording, "primitives")
 
-    assert [(row["name"], row["total_ns"], row["share"]) for row in found] == [("rnn", 100, 0.4), ("gemm", 60, 0.6)]
+    assert [(row["name"], row["total_ns"], row["share"]) for row in found] == [
+        ("rnn", 100, 0.4),
+        ("gemm", 60, 0.6),
+    ]
 
 
 def test_a_library_that_tells_nothing_leaves_words_and_no_figures() -> None:
@@ -164,12 +198,20 @@ def test_a_thinned_primitive_counts_as_often_as_its_weight_says() -> None:
     recording = Recording()
     for start_ns, dur_ns, weight in ((0, 10, 1), (100, 30, 4)):
         operator = recording.add_span("conv", start_ns, 2 * dur_ns, weight=weight)
-        recording.add_primitive("convolution", start_ns, dur_ns, operator, {"flop": 100}, weight=weight)
+        recording.add_primitive(
+            "convolution", start_ns, dur_ns, operator, {"flop": 100}, weight=weight
+        )
 
     result = result_of(recording, "primitives")
 
     (row,) = result.data.to_pylist()
-    assert (row["count"], row["total_ns"], row["avg_ns"], row["p50_ns"], row["min_ns"]) == (5, 130, 26, 30, 10)
+    assert (row["count"], row["total_ns"], row["avg_ns"], row["p50_ns"], row["min_ns"]) == (
+        5,
+        130,
+        26,
+        30,
+        10,
+    )
     assert row["gflop_per_s"] == 500 / 130
     assert row["operator_share"] == 130 / 260
     assert result.sentences[0].startswith("The run was thinned")
@@ -199,7 +241,10 @@ def test_without_primitives_a_sentence_stands_in_for_the_table() -> None:
 def test_operators_by_primitive_say_what_they_asked_for_and_what_is_left_to_them() -> None:
     found = rows(two_convolutions(), "operators", "primitive")
 
-    figures = [(row["name"], row["primitive"], row["count"], row["self_ns"], row["own_ns"]) for row in found]
+    figures = [
+        (row["name"], row["primitive"], row["count"], row["self_ns"], row["own_ns"])
+        for row in found
+    ]
     assert figures == [
         ("conv", "convolution jit:avx512_core", 1, 300, 200),
         ("conv", "convolution jit:avx512_core, reorder jit:uni", 1, 100, 10),
@@ -213,18 +258,26 @@ def test_what_is_beyond_the_bits_of_a_set_is_called_others() -> None:
     recording = Recording()
     for number in range(140):
         operator = recording.add_span(f"op{number}", number * 100, 90)
-        recording.add_primitive("reorder", number * 100, 10, operator, {"implementation": f"jit:{number:03}"})
+        recording.add_primitive(
+            "reorder", number * 100, 10, operator, {"implementation": f"jit:{number:03}"}
+        )
 
     found = {row["name"]: row["primitive"] for row in rows(recording, "operators", "primitive")}
 
-    assert (found["op126"], found["op127"], found["op139"]) == ("reorder jit:126", "others", "others")
+    assert (found["op126"], found["op127"], found["op139"]) == (
+        "reorder jit:126",
+        "others",
+        "others",
+    )
 
 
 def test_primitives_on_another_thread_take_nothing_from_the_operator_that_asked() -> None:
     recording = Recording()
     worker = recording.add_thread(recording.process, 101, "pool")
     operator = recording.add_span("sdpa", 0, 100)
-    recording.add_primitive("matmul", 10, 80, operator, {"implementation": "gemm:jit"}, track=worker)
+    recording.add_primitive(
+        "matmul", 10, 80, operator, {"implementation": "gemm:jit"}, track=worker
+    )
 
     (row,) = rows(recording, "operators", "primitive")
 
@@ -234,9 +287,15 @@ def test_primitives_on_another_thread_take_nothing_from_the_operator_that_asked(
 def test_operators_by_primitive_are_refused_in_words_where_none_was_recorded() -> None:
     recording = Recording()
     recording.add_span("conv", 0, 100)
-    with pytest.raises(UsageError, match=r"cannot be shown by primitive: No primitives were recorded"):
+    with pytest.raises(
+        UsageError, match=r"cannot be shown by primitive: No primitives were recorded"
+    ):
         result_of(recording, "operators", "primitive")
-    recording.add_problem("primitives", "another collector was there first", "unset INTEL_LIBITTNOTIFY64")
+    recording.add_problem(
+        "primitives", "another collector was there first", "unset INTEL_LIBITTNOTIFY64"
+    )
 
-    with pytest.raises(UsageError, match=r"another collector was there first. Unset INTEL_LIBITTNOTIFY64"):
+    with pytest.raises(
+        UsageError, match=r"another collector was there first. Unset INTEL_LIBITTNOTIFY64"
+    ):
         result_of(recording, "operators", "primitive")

@@ -1,4 +1,6 @@
-"""Ranks side by side: steps, waiting, and who holds the others up; with answers worked out by hand."""
+"""Ranks side by side: steps, waiting, and who holds the others up; with answers worked out by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,19 @@ class Job:
         self.recording.rows["tracks"].clear()
         self.last_ms = max(ready_ms)
         for rank, ready in enumerate(ready_ms):
-            self.recording.process = self.recording.add_process(100 + rank, rank=rank, host=f"node{rank // 2}")
-            self.recording.thread = self.recording.add_thread(self.recording.process, 100 + rank, "python")
+            self.recording.process = self.recording.add_process(
+                100 + rank, rank=rank, host=f"node{rank // 2}"
+            )
+            self.recording.thread = self.recording.add_thread(
+                self.recording.process, 100 + rank, "python"
+            )
             for step in range(steps):
                 self.step(step, step * 100 * MS, ready, warmup=step == 0)
 
     def step(self, step: int, start_ns: int, ready: int, warmup: bool) -> None:
-        """The all-reduce ends for everybody 10 ms after the last one came; the step 5 ms after that."""
+        """The all-reduce ends for everybody 10 ms after the last one came; the step 5 ms after
+        that.
+        """
         dur_ns = (self.last_ms + 15) * MS * (3 if warmup else 1)
         self.recording.add_step(step, start_ns, (0, dur_ns, 0, 0, 0), warmup=warmup)
         call_ns = (self.last_ms + 10 - ready) * MS

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from layerscope.ingest.lines import Window
+from layerscope.ingest.lines import RecordedWindow
 from layerscope.ingest.phases import EARLIEST
 from layerscope.ingest.steps import find_steps
 from layerscope.model.layers import PHASES
@@ -137,7 +137,9 @@ def test_a_second_model_between_the_calls_of_a_pipeline_does_not_tear_it() -> No
 
 
 def serve(*, requests: int, threads: int) -> Trace:
-    """Threads that serve at the same time: each request takes 10 ns and begins 3 ns after one of another thread."""
+    """Threads that serve at the same time: each request takes 10 ns and begins 3 ns after one of
+    another thread.
+    """
     trace = Trace()
     for number in range(requests):
         track = 1 + number % threads
@@ -203,7 +205,10 @@ def test_a_model_that_follows_another_one_by_chance_is_no_part_of_its_requests(c
     steps = find_steps(trace.columns())
 
     check_laws(steps)
-    assert list(zip(steps.start_ns.tolist(), (steps.start_ns + steps.dur_ns).tolist(), strict=True)) == trace.steps
+    assert (
+        list(zip(steps.start_ns.tolist(), (steps.start_ns + steps.dur_ns).tolist(), strict=True))
+        == trace.steps
+    )
 
 
 def test_a_module_now_and_then_on_one_thread_belongs_to_the_requests_of_another_one() -> None:
@@ -222,14 +227,21 @@ def test_a_module_now_and_then_on_one_thread_belongs_to_the_requests_of_another_
     steps = find_steps(trace.columns())
 
     check_laws(steps)
-    assert list(zip(steps.start_ns.tolist(), (steps.start_ns + steps.dur_ns).tolist(), strict=True)) == trace.steps
+    assert (
+        list(zip(steps.start_ns.tolist(), (steps.start_ns + steps.dur_ns).tolist(), strict=True))
+        == trace.steps
+    )
 
 
 def check_window(trace: Trace, first: int, last: int) -> None:
-    """A window of these steps holds what they truly were; what was under way when it opened is not recorded."""
+    """A window of these steps holds what they truly were; what was under way when it opened is not
+    recorded.
+    """
     open_ns, close_ns = trace.steps[first][0], trace.steps[last][0] - 1
     trace.spans = [span for span in trace.spans if open_ns <= span[2] <= close_ns]
-    window = Window(open_ns if first else EARLIEST, close_ns, first=first, rule="request", steps=last - first)
+    window = RecordedWindow(
+        open_ns if first else EARLIEST, close_ns, first=first, rule="request", steps=last - first
+    )
     steps = find_steps(replace(trace.columns(), windows=(window,)))
     check_laws(steps)
     ends = (steps.start_ns + steps.dur_ns).tolist()
@@ -273,7 +285,7 @@ def test_the_rest_of_a_request_of_another_thread_is_none_of_the_window(last: int
     trace.spans = [span for span in trace.spans if span[2] >= open_ns]
     assert len(trace.spans) == 3 * (last - 5) + 2
 
-    window = Window(open_ns, trace.steps[-1][1], first=5, rule="request", steps=last - 5)
+    window = RecordedWindow(open_ns, trace.steps[-1][1], first=5, rule="request", steps=last - 5)
     steps = find_steps(replace(trace.columns(), windows=(window,)))
 
     check_laws(steps)
@@ -306,7 +318,9 @@ def test_stages_on_threads_of_their_own_are_requests_of_their_own() -> None:
     assert len(check_truth(trace, "request")) == 8
 
 
-def test_operators_of_other_threads_belong_to_the_request_of_their_moment_when_one_thread_serves() -> None:
+def test_operators_of_other_threads_belong_to_the_request_of_their_moment_when_one_thread_serves() -> (
+    None
+):
     trace = Trace()
     for _ in rounds(trace):
         with trace.step(), trace.phase("forward"), trace.module("Net"):

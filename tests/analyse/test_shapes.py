@@ -42,14 +42,18 @@ def test_text_that_is_no_json_is_not_known() -> None:
 
 
 def shaped() -> Recording:
-    """Three calls of one operator with two shapes of tensors, one of them with two kinds of scalars; one without."""
+    """Three calls of one operator with two shapes of tensors, one of them with two kinds of
+    scalars; one without.
+    """
     recording = Recording()
     texts = [
         {"shapes": [[2, 3], None], "dtypes": ["float32", "int"]},
         {"shapes": [[2, 3], None], "dtypes": ["float32", None]},
         {"shapes": [[4], None], "dtypes": ["float32", "int"]},
     ]
-    recording.rows["args"] = [{"args": key, "json": json.dumps(told)} for key, told in enumerate(texts)]
+    recording.rows["args"] = [
+        {"args": key, "json": json.dumps(told)} for key, told in enumerate(texts)
+    ]
     for at, (args, dur_ns) in enumerate([(0, 10), (1, 20), (2, 40), (None, 80)]):
         recording.add_span("op", 100 * at, dur_ns, args=args)
     recording.add_span("task", 500, 7, args=None, layer="ranges")
@@ -70,7 +74,9 @@ def by_shape(recording: Recording, folder: Path) -> list[dict[str, Any]]:
     """The table of operators by shape."""
     with Reader(recording.write(folder / "a.layerscope")) as reader:
         result = tables.build(reader, "operators", "shape")
-        rows: list[dict[str, Any]] = result.relation.order(result.order).to_arrow_table().to_pylist()
+        rows: list[dict[str, Any]] = (
+            result.relation.order(result.order).to_arrow_table().to_pylist()
+        )
     return rows
 
 

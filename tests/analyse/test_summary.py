@@ -27,28 +27,40 @@ def summary_of(recording: Recording, **info: Any) -> Summary:
 
 
 def training(steps: int = 10, warmup: int = 2) -> Recording:
-    """Steps of 10 ms one after the other from 1 s on: 2 ms convolution inside 3 ms conv, 1 ms in the optimizer."""
+    """Steps of 10 ms one after the other from 1 s on: 2 ms convolution inside 3 ms conv, 1 ms in
+    the optimizer.
+    """
     recording = Recording()
     for number in range(steps):
         start_ns = S + number * 10 * MS
         recording.add_step(number, start_ns, STEP, warmup=number < warmup)
         conv = recording.add_span("conv", start_ns + MS, 3 * MS, step=number)
         recording.add_span("convolution", start_ns + MS, 2 * MS, conv)
-        recording.add_span("Optimizer.step#SGD.step", start_ns + 8 * MS, MS, step=number, kind="optimizer")
+        recording.add_span(
+            "Optimizer.step#SGD.step", start_ns + 8 * MS, MS, step=number, kind="optimizer"
+        )
     return recording
 
 
 def test_a_step_is_the_mean_of_those_after_the_warm_up() -> None:
     recording = training(steps=0)
     for number, forward in enumerate((90, 1, 1, 1, 5)):
-        recording.add_step(number, 100 * MS * number, (0, forward * MS, 0, 0, MS), warmup=number == 0)
+        recording.add_step(
+            number, 100 * MS * number, (0, forward * MS, 0, 0, MS), warmup=number == 0
+        )
 
     steps = summary_of(recording).steps
 
     assert steps is not None
     assert (steps.count, steps.warmup, steps.rule, steps.processes) == (5, 1, "optimizer", 1)
     assert (steps.mean_ns, steps.p50_ns, steps.p95_ns) == (3 * MS, 2 * MS, 6 * MS)
-    assert steps.phases_ns == {"loading": 0, "forward": 2 * MS, "backward": 0, "optimizer": 0, "other": MS}
+    assert steps.phases_ns == {
+        "loading": 0,
+        "forward": 2 * MS,
+        "backward": 0,
+        "optimizer": 0,
+        "other": MS,
+    }
     assert (steps.outliers, steps.slowest_ns) == (1, 6 * MS)
     assert steps.drift is None  # four steps show no trend
 
@@ -90,7 +102,9 @@ def test_time_of_other_threads_does_not_hide_that_the_thread_of_the_steps_is_idl
 
     assert operators is not None
     assert operators.idle_ns == 6 * MS
-    assert next(row for row in operators.rows if row.name == "copy").self_ns == MS  # 8 ms in 8 measured steps
+    assert (
+        next(row for row in operators.rows if row.name == "copy").self_ns == MS
+    )  # 8 ms in 8 measured steps
 
 
 def test_the_ten_operators_with_the_most_self_time_and_the_rest_in_one() -> None:
@@ -114,7 +128,9 @@ def test_steps_of_two_processes_are_averaged_together() -> None:
     thread = recording.add_thread(second, 200, "python")
     for number in range(4):
         start_ns = S + number * 20 * MS
-        recording.add_step(number, start_ns, (0, 20 * MS, 0, 0, 0), process=second, warmup=number == 0)
+        recording.add_step(
+            number, start_ns, (0, 20 * MS, 0, 0, 0), process=second, warmup=number == 0
+        )
         recording.add_span("linear", start_ns, 7 * MS, step=number, track=thread)
 
     summary = summary_of(recording)
@@ -152,7 +168,9 @@ def test_counters_of_the_programs_own_are_not_taken_for_those_of_the_system() ->
     recording = training()
     for domain, size in (("process", 100), ("mine", 100_000)):
         recording.add_counter(0, "cpu_ns", [(0, 0), (2 * S, size * MS)], "ns", domain)
-        recording.add_counter(0, "rss_bytes", [(S + at * MS, size) for at in range(0, 100, 5)], "bytes", domain)
+        recording.add_counter(
+            0, "rss_bytes", [(S + at * MS, size) for at in range(0, 100, 5)], "bytes", domain
+        )
 
     summary = summary_of(recording)
 
@@ -195,8 +213,12 @@ def test_a_run_that_is_cut_off_has_no_resources_instead_of_zeros() -> None:
     assert summary.memory is None
 
 
-@pytest.mark.parametrize(("slope", "is_growing"), [(0, False), (1_000_000, False), (10_000_000, True)])
-def test_memory_grows_when_the_last_third_holds_clearly_more_than_the_first(slope: int, is_growing: bool) -> None:
+@pytest.mark.parametrize(
+    ("slope", "is_growing"), [(0, False), (1_000_000, False), (10_000_000, True)]
+)
+def test_memory_grows_when_the_last_third_holds_clearly_more_than_the_first(
+    slope: int, is_growing: bool
+) -> None:
     recording = training(steps=12, warmup=0)
     readings = [(S + number * 10 * MS, 300_000_000 + slope * number) for number in range(12)]
     recording.add_counter(0, "rss_bytes", [(0, 5), *readings, (3 * S, 0)], "bytes")
@@ -230,8 +252,18 @@ def test_few_readings_say_nothing_about_growth() -> None:
 
 def test_switches_are_those_of_a_step_where_enough_was_read_and_else_of_the_run() -> None:
     recording = training()  # measured from 1.02 to 1.1 s
-    for name, unit in (("switches_voluntary", ""), ("switches_forced", ""), ("migrations", ""), ("delay_ns", "ns")):
-        growth = {"switches_voluntary": 30, "switches_forced": 10, "migrations": 5, "delay_ns": 2 * MS}[name]
+    for name, unit in (
+        ("switches_voluntary", ""),
+        ("switches_forced", ""),
+        ("migrations", ""),
+        ("delay_ns", "ns"),
+    ):
+        growth = {
+            "switches_voluntary": 30,
+            "switches_forced": 10,
+            "migrations": 5,
+            "delay_ns": 2 * MS,
+        }[name]
         readings = [(S + at * MS, at // 20 * growth) for at in range(0, 121, 20)]
         recording.add_counter(0, name, readings, unit or "count")
 
@@ -239,16 +271,27 @@ def test_switches_are_those_of_a_step_where_enough_was_read_and_else_of_the_run(
 
     assert switches is not None
     assert switches.per_step
-    assert (switches.count, switches.forced, switches.migrations) == (pytest.approx(20), pytest.approx(5), 2.5)
+    assert (switches.count, switches.forced, switches.migrations) == (
+        pytest.approx(20),
+        pytest.approx(5),
+        2.5,
+    )
     assert switches.delay_ns == pytest.approx(MS)
 
-    recording.rows["counters"] = [row for row in recording.rows["counters"] if row["at_ns"] in (S, S + 120 * MS)]
+    recording.rows["counters"] = [
+        row for row in recording.rows["counters"] if row["at_ns"] in (S, S + 120 * MS)
+    ]
     program = ProgramState(2 * S, 3 * S, S, 1, 2, 3, switches_voluntary=400, switches_forced=77)
     switches = summary_of(recording, program=program).switches
 
     # The system's last word knows of threads that ended between two readings.
     assert switches is not None
-    assert (switches.per_step, switches.count, switches.forced, switches.migrations) == (False, 477, 77, 30)
+    assert (switches.per_step, switches.count, switches.forced, switches.migrations) == (
+        False,
+        477,
+        77,
+        30,
+    )
     switches = summary_of(recording, program=ProgramState(2 * S, 3 * S, S, 1, 2, 3)).switches
     assert switches is not None
     assert (switches.count, switches.forced, switches.delay_ns) == (240, 60, 12 * MS)
@@ -269,7 +312,12 @@ def test_limits_are_what_storage_and_the_control_group_say_of_the_run() -> None:
 
     limits = summary_of(recording).limits
     # The parent has what its child read, which it waited for.
-    assert (limits.read_bytes, limits.write_bytes, limits.throttled, limits.throttled_ns) == (900, None, 3, S)
+    assert (limits.read_bytes, limits.write_bytes, limits.throttled, limits.throttled_ns) == (
+        900,
+        None,
+        3,
+        S,
+    )
     program = ProgramState(storage_read_bytes=11, storage_written_bytes=12)
     limits = summary_of(recording, program=program).limits
     assert (limits.read_bytes, limits.write_bytes) == (11, 12)
@@ -284,7 +332,9 @@ def test_the_thread_of_the_steps_ran_and_waited_in_the_measured_ones() -> None:
         recording.add_sample(None, MS, at_ns, step=step, state="kernel")
         recording.add_sample(None, 3 * MS, at_ns, step=step, kind="offcpu", state="pipe")
         recording.add_sample(None, MS, at_ns, step=step, kind="offcpu", state="gil")
-        recording.add_sample(None, 10 * MS, at_ns, step=step, kind="offcpu", state="pool", idle=True, track=pool)
+        recording.add_sample(
+            None, 10 * MS, at_ns, step=step, kind="offcpu", state="pool", idle=True, track=pool
+        )
     recording.add_sample(None, S, 0, kind="offcpu", state="sleep")
 
     threads = summary_of(recording).threads
@@ -333,7 +383,10 @@ def test_cost_is_a_share_of_the_programs_own_cpu_time() -> None:
     cost = summary_of(
         Recording(),
         program=ProgramState(user_ns=900, system_ns=100),
-        layers=[LayerState("operators", "recorded", cpu_ns=20), LayerState("counters", "recorded", cpu_ns=5)],
+        layers=[
+            LayerState("operators", "recorded", cpu_ns=20),
+            LayerState("counters", "recorded", cpu_ns=5),
+        ],
         cost=RecordingCost(10, 30, 0, 4000, 500),
     ).cost
 
@@ -343,15 +396,26 @@ def test_cost_is_a_share_of_the_programs_own_cpu_time() -> None:
 
 
 def test_a_layer_that_says_why_it_failed_is_a_problem_even_without_a_row() -> None:
-    layers = [LayerState("operators", "recorded"), LayerState("modules", "failed", problem="torch is too old")]
+    layers = [
+        LayerState("operators", "recorded"),
+        LayerState("modules", "failed", problem="torch is too old"),
+    ]
 
     problems = summary_of(Recording(), layers=layers).problems
 
-    assert [(problem.layer, problem.what) for problem in problems] == [("modules", "torch is too old")]
+    assert [(problem.layer, problem.what) for problem in problems] == [
+        ("modules", "torch is too old")
+    ]
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("abcdefghijklmno"), st.integers(0, 10 * MS)), min_size=1, max_size=60))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcdefghijklmno"), st.integers(0, 10 * MS)),
+        min_size=1,
+        max_size=60,
+    )
+)
 def test_the_rows_and_the_rest_are_all_the_self_time(calls: list[tuple[str, int]]) -> None:
     recording = Recording()
     for name, dur_ns in calls:
@@ -363,6 +427,8 @@ def test_the_rows_and_the_rest_are_all_the_self_time(calls: list[tuple[str, int]
     whole = [*operators.rows, operators.rest]
     assert sum(row.self_ns for row in whole) == sum(dur_ns for _, dur_ns in calls)
     assert sum(row.calls for row in whole) == len(calls)
-    assert [row.self_ns for row in operators.rows] == sorted((row.self_ns for row in operators.rows), reverse=True)
+    assert [row.self_ns for row in operators.rows] == sorted(
+        (row.self_ns for row in operators.rows), reverse=True
+    )
     if any(dur_ns for _, dur_ns in calls):
         assert sum(row.share for row in whole) == pytest.approx(1)

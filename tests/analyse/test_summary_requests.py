@@ -17,7 +17,14 @@ def add_module(recording: Recording, path: str, of_class: str = "") -> int:
     rows = recording.rows.setdefault("modules", [])
     around = {row["path"]: row["module"] for row in rows}
     parent = around.get(path.rpartition(".")[0])
-    rows.append({"module": len(rows), "parent": parent, "path": path, "class": of_class or path.rpartition(".")[2]})
+    rows.append(
+        {
+            "module": len(rows),
+            "parent": parent,
+            "path": path,
+            "class": of_class or path.rpartition(".")[2],
+        }
+    )
     return len(rows) - 1
 
 
@@ -33,9 +40,14 @@ def modules_of(times: dict[str, int], outside_ns: int = 0) -> ModuleTimes | None
 
 
 def served(threads: int, requests: int = 12) -> Summary:
-    """Requests of 5 ms, 3 ms of them in an operator, that begin every millisecond on one thread after the other."""
+    """Requests of 5 ms, 3 ms of them in an operator, that begin every millisecond on one thread
+    after the other.
+    """
     recording = Recording()
-    tracks = [recording.thread, *(recording.add_thread(0, 101 + number, "server") for number in range(1, threads))]
+    tracks = [
+        recording.thread,
+        *(recording.add_thread(0, 101 + number, "server") for number in range(1, threads)),
+    ]
     for number in range(requests):
         start_ns = S + number * MS * (1 if threads > 1 else 10)
         track = tracks[number % threads]
@@ -82,8 +94,12 @@ def test_beside_steps_of_training_nothing_else_is_measured(first: str) -> None:
     for rule, process in processes.items():
         for number in range(3 if rule == "optimizer" else 30):
             dur_ns = 10 * MS if rule == "optimizer" else MS
-            recording.add_step(number, S + number * dur_ns, (0, dur_ns, 0, 0, 0), rule=rule, process=process)
-            recording.add_span(rule, S + number * dur_ns, dur_ns // 2, step=number, track=tracks[process])
+            recording.add_step(
+                number, S + number * dur_ns, (0, dur_ns, 0, 0, 0), rule=rule, process=process
+            )
+            recording.add_span(
+                rule, S + number * dur_ns, dur_ns // 2, step=number, track=tracks[process]
+            )
 
     summary = summary_of(recording)
 
@@ -91,7 +107,9 @@ def test_beside_steps_of_training_nothing_else_is_measured(first: str) -> None:
     assert (summary.steps.rule, summary.steps.count, summary.steps.processes) == ("optimizer", 3, 1)
     assert summary.steps.mean_ns == 10 * MS
     assert summary.operators is not None
-    assert [(row.name, row.self_ns, row.calls) for row in summary.operators.rows] == [("optimizer", 5 * MS, 1)]
+    assert [(row.name, row.self_ns, row.calls) for row in summary.operators.rows] == [
+        ("optimizer", 5 * MS, 1)
+    ]
 
 
 def test_the_thread_of_marked_steps_is_the_busiest() -> None:
@@ -111,7 +129,8 @@ def test_the_thread_of_marked_steps_is_the_busiest() -> None:
 
 def test_modules_are_named_by_their_path_in_the_network() -> None:
     modules = modules_of(
-        {"Net": 3 * MS, "Net.conv": MS, "Net.block": 2 * MS, "Net.block.fc": 5 * MS}, outside_ns=4 * MS
+        {"Net": 3 * MS, "Net.conv": MS, "Net.block": 2 * MS, "Net.block.fc": 5 * MS},
+        outside_ns=4 * MS,
     )
 
     assert modules == ModuleTimes(
@@ -140,12 +159,20 @@ def test_two_networks_are_told_apart() -> None:
     modules = modules_of({"G": MS, "G.fc": 3 * MS, "D": 0, "D.fc": 2 * MS})
 
     assert modules is not None
-    assert [(row.name, row.functional) for row in modules.rows] == [("G.fc", False), ("D.fc", False), ("G", True)]
+    assert [(row.name, row.functional) for row in modules.rows] == [
+        ("G.fc", False),
+        ("D.fc", False),
+        ("G", True),
+    ]
 
 
 def test_a_number_is_no_name() -> None:
     recording = Recording()
-    for path, of_class, self_ns in (("Sequential", "", 0), ("Sequential.0", "Linear", 2), ("Sequential.1", "ReLU", 1)):
+    for path, of_class, self_ns in (
+        ("Sequential", "", 0),
+        ("Sequential.0", "Linear", 2),
+        ("Sequential.1", "ReLU", 1),
+    ):
         module = add_module(recording, path, of_class)
         recording.add_span("aten::mm", 0, self_ns, module=module)
 
@@ -184,7 +211,9 @@ def test_times_of_modules_are_those_of_a_measured_step() -> None:
     recording.add_span("aten::mm", 0, 50 * MS, module=module)
     for number in range(4):
         recording.add_span("aten::mm", S + number * 10 * MS, MS, step=number, module=module)
-        recording.add_span("Net", S + number * 10 * MS, 2 * MS, step=number, layer="modules", module=module)
+        recording.add_span(
+            "Net", S + number * 10 * MS, 2 * MS, step=number, layer="modules", module=module
+        )
 
     modules = summary_of(recording).modules
 

@@ -1,8 +1,9 @@
-"""Traces of imaginary programs, with a clock that only ticks when told, and what the right answer is.
+"""Traces of imaginary programs, with a clock that only ticks when told, and what the right answer
+is.
 
-A `Trace` runs on a fake clock in which everything takes a few nanoseconds. Programs are written with its
-context managers; beside the spans it notes the true phase of every nanosecond, from the phases the
-program says it is in, so that a test need not compute anything.
+A `Trace` runs on a fake clock in which everything takes a few nanoseconds. Programs are written
+with its context managers; beside the spans it notes the true phase of every nanosecond, from the
+phases the program says it is in, so that a test need not compute anything.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import strategies as st
 
-from layerscope.ingest.steps import SpanColumns, Steps, find_steps
+from layerscope.ingest.steps import ProcessSteps, SpanColumns, find_steps
 from layerscope.model.layers import KINDS, PHASES
 
 NODE = "autograd::engine::evaluate_function: MmBackward0"
@@ -37,7 +38,9 @@ class Trace:
     began_wait: int = 0
     depth: Counter[int] = field(default_factory=Counter)
     engine_kind: str = "function"  # what the engine's own spans are to torch
-    network: str = ""  # the module whose call the operators of a forward pass run in, if one was recorded
+    network: str = (
+        ""  # the module whose call the operators of a forward pass run in, if one was recorded
+    )
     marks: list[tuple[int, int]] = field(default_factory=list)
     step_mark: str = ""
 
@@ -125,7 +128,9 @@ class Trace:
             self.tick(2 if number else 0)
             self.op()
 
-    def forward_backward(self, before_backward: Callable[[], None] = lambda: None, nodes: int = 3) -> None:
+    def forward_backward(
+        self, before_backward: Callable[[], None] = lambda: None, nodes: int = 3
+    ) -> None:
         """A forward pass, something before its backward pass, the backward pass."""
         with self.phase("forward"):
             with self.recorded(self.network):
@@ -145,9 +150,14 @@ class Trace:
                     if number == nodes - 1:
                         in_last()
 
-    def optimizer_step(self, instance: int = 0, name: str = "SGD", closure: Callable[[], None] | None = None) -> None:
+    def optimizer_step(
+        self, instance: int = 0, name: str = "SGD", closure: Callable[[], None] | None = None
+    ) -> None:
         """`Optimizer.step`, with operators after its closure."""
-        with self.phase("optimizer"), self.span("optimizer", f"Optimizer.step#{name}.step", instance):
+        with (
+            self.phase("optimizer"),
+            self.span("optimizer", f"Optimizer.step#{name}.step", instance),
+        ):
             if closure:
                 closure()
                 self.tick()
@@ -155,19 +165,28 @@ class Trace:
 
     def zero_grad(self, name: str = "SGD") -> None:
         """`Optimizer.zero_grad`."""
-        with self.phase("optimizer"), self.span("optimizer", f"Optimizer.zero_grad#{name}.zero_grad"):
+        with (
+            self.phase("optimizer"),
+            self.span("optimizer", f"Optimizer.zero_grad#{name}.zero_grad"),
+        ):
             self.op("aten::zero_")
 
     def wait(self, content: tuple[str, ...], iterator: str = SINGLE) -> None:
         """One `__next__` of a loader, in which these operators run."""
         self.began_wait = self.now
-        with self.phase("loading"), self.span("loader", f"enumerate(DataLoader)#{iterator}.__next__"):
+        with (
+            self.phase("loading"),
+            self.span("loader", f"enumerate(DataLoader)#{iterator}.__next__"),
+        ):
             for name in content:
                 with self.span("function", name):
                     pass
 
-    def load(self, batches: int, iterator: str = SINGLE, shuffle: bool = True, tensors: bool = True) -> Iterator[int]:
-        """Iterate over a loader as a `for` does: a new iterator draws a seed, the last `__next__` is empty.
+    def load(
+        self, batches: int, iterator: str = SINGLE, shuffle: bool = True, tensors: bool = True
+    ) -> Iterator[int]:
+        """Iterate over a loader as a `for` does: a new iterator draws a seed, the last `__next__`
+        is empty.
 
         A step truly begins with the first batch.
         """
@@ -175,7 +194,13 @@ class Trace:
             with self.span("function", name):
                 self.tick()
         self.tick(2)
-        make = () if not tensors else ("aten::select", "aten::stack") if iterator == SINGLE else ("aten::set_",)
+        make = (
+            ()
+            if not tensors
+            else ("aten::select", "aten::stack")
+            if iterator == SINGLE
+            else ("aten::set_",)
+        )
         order = ("aten::randperm",) if shuffle and iterator == SINGLE else ()
         for number in range(batches):
             if number == 0:
@@ -214,15 +239,22 @@ def make_columns(spans: list[tuple[int, int, int, int, str, str, int]]) -> SpanC
     )
 
 
-def phase_columns(steps: Steps) -> np.ndarray:
-    return np.column_stack((steps.load_ns, steps.forward_ns, steps.backward_ns, steps.optimizer_ns, steps.other_ns))
+def phase_columns(steps: ProcessSteps) -> np.ndarray:
+    return np.column_stack(
+        (steps.load_ns, steps.forward_ns, steps.backward_ns, steps.optimizer_ns, steps.other_ns)
+    )
 
 
-def check_truth(trace: Trace, rule: str = "optimizer") -> Steps:
-    """The steps found are those the program made, to the nanosecond, whatever the order of the spans."""
+def check_truth(trace: Trace, rule: str = "optimizer") -> ProcessSteps:
+    """The steps found are those the program made, to the nanosecond, whatever the order of the
+    spans.
+    """
     steps = find_steps(trace.columns())
     assert steps.rule == rule
-    assert list(zip(steps.start_ns.tolist(), (steps.start_ns + steps.dur_ns).tolist(), strict=True)) == trace.steps
+    assert (
+        list(zip(steps.start_ns.tolist(), (steps.start_ns + steps.dur_ns).tolist(), strict=True))
+        == trace.steps
+    )
     origin = trace.now - len(trace.truth)
     for (begin, end), found in zip(trace.steps, phase_columns(steps).tolist(), strict=True):
         true = Counter(trace.truth[begin - origin : end - origin])
@@ -234,7 +266,7 @@ def check_truth(trace: Trace, rule: str = "optimizer") -> Steps:
     return steps
 
 
-def check_laws(steps: Steps) -> None:
+def check_laws(steps: ProcessSteps) -> None:
     """What holds for the steps of any trace."""
     end = steps.start_ns + steps.dur_ns
     assert (steps.dur_ns >= 0).all()
@@ -246,7 +278,13 @@ def check_laws(steps: Steps) -> None:
         check_lanes(steps)
         return
     assert (steps.start_ns[1:] >= end[:-1]).all()
-    for moment in (steps.start_ns, end - 1, end, steps.start_ns - 1, steps.start_ns + steps.dur_ns // 2):
+    for moment in (
+        steps.start_ns,
+        end - 1,
+        end,
+        steps.start_ns - 1,
+        steps.start_ns + steps.dur_ns // 2,
+    ):
         step, phase = steps.assign(moment, np.zeros(len(moment), np.int32))
         assert step.dtype == np.int32
         assert phase.dtype == np.int8
@@ -255,7 +293,7 @@ def check_laws(steps: Steps) -> None:
         assert np.array_equal(phase >= 0, step >= 0)
 
 
-def check_lanes(steps: Steps) -> None:
+def check_lanes(steps: ProcessSteps) -> None:
     """On a track steps do not overlap, and every step is on one track."""
     end = steps.start_ns + steps.dur_ns
     on: Counter[int] = Counter()
@@ -267,12 +305,15 @@ def check_lanes(steps: Steps) -> None:
         assert step.tolist() == some
         assert (phase >= 0).all()
         on.update(mine)
-    assert all(on[number] == (1 if dur_ns else on[number]) for number, dur_ns in enumerate(steps.dur_ns.tolist()))
+    assert all(
+        on[number] == (1 if dur_ns else on[number])
+        for number, dur_ns in enumerate(steps.dur_ns.tolist())
+    )
     step, phase = steps.assign(steps.start_ns, np.full(len(steps), max(steps.lanes) + 1, np.int32))
     assert step.tolist() == phase.tolist() == [-1] * len(steps)
 
 
-def assert_assigns_truth(trace: Trace, steps: Steps) -> None:
+def assert_assigns_truth(trace: Trace, steps: ProcessSteps) -> None:
     origin = trace.now - len(trace.truth)
     found, phase = steps.assign(np.arange(origin, trace.now))
     for at in np.flatnonzero(found >= 0).tolist():
@@ -299,7 +340,9 @@ def programs(draw: st.DrawFn) -> Trace:
             def one(work: int = work) -> None:
                 if closure:
                     trace.zero_grad()
-                trace.forward_backward(trace.zero_grad if zero_grad == "middle" and not closure else lambda: None, work)
+                trace.forward_backward(
+                    trace.zero_grad if zero_grad == "middle" and not closure else lambda: None, work
+                )
 
             if not (closure and ends):
                 one()

@@ -1,4 +1,6 @@
-"""What judges runs of hours: the course of a value, its picture, and the program that stands for such a run."""
+"""What judges runs of hours: the course of a value, its picture, and the program that stands for
+such a run.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,12 @@ def test_ticks_reach_the_highest_value_in_few_equal_steps(highest: float) -> Non
 def test_a_picture_shows_every_curve_inside_of_it() -> None:
     curves = {"a < b": [(0.0, 0.0), (10.0, 40.0)], "c": [(0.0, 39.0), (9.0, 1.0)]}
 
-    text = draw("Title & more", "minutes", ("the end", 9.5), [Panel("MiB", curves, ("limit", 50.0)), Panel("MB", {})])
+    text = draw(
+        "Title & more",
+        "minutes",
+        ("the end", 9.5),
+        [Panel("MiB", curves, ("limit", 50.0)), Panel("MB", {})],
+    )
 
     picture = ElementTree.fromstring(text)
     lines = picture.findall(f"{SVG}polyline")
@@ -101,7 +108,15 @@ def test_the_program_of_hours_makes_the_names_and_steps_that_it_says(
     program_python: str, native_agent: Path, tmp_path: Path, steps: bool
 ) -> None:
     program = str(ROOT / "benchmarks" / "programs" / "hours.py")
-    words = ["--seconds", "2", "--rate", "100000", "--names", "2000", *([] if steps else ["--without-steps"])]
+    words = [
+        "--seconds",
+        "2",
+        "--rate",
+        "100000",
+        "--names",
+        "2000",
+        *([] if steps else ["--without-steps"]),
+    ]
     found = record(program_python, program, tmp_path, *words)
 
     said = json.loads(found.stdout)

@@ -1,4 +1,5 @@
-"""Debian's Chromium without a window, driven through its own driver (the W3C protocol over HTTP): no library needed.
+"""Debian's Chromium without a window, driven through its own driver (the W3C protocol over HTTP):
+no library needed.
 
 Nothing but 127.0.0.1 can be reached from it: everything else goes to a proxy that does not exist.
 """
@@ -30,7 +31,9 @@ _REMEDY = "apt-get install chromium chromium-driver"
 
 
 def found() -> tuple[str, str]:
-    """Where the browser and its driver are. Without them nothing would be tested, so that is a failure."""
+    """Where the browser and its driver are. Without them nothing would be tested, so that is a
+    failure.
+    """
     paths = shutil.which("chromium"), shutil.which("chromedriver")
     assert all(paths), f"chromium and chromedriver are needed: {_REMEDY}"
     return str(paths[0]), str(paths[1])
@@ -50,7 +53,9 @@ class Page:
         """What the body of an async function returns; its arguments are `args`."""
         body = (
             "const done = arguments[arguments.length - 1], args = [...arguments].slice(0, -1);"
-            "(async () => {" + script + "})().then(value => done({value}), error => done({error: String(error)}))"
+            "(async () => {"
+            + script
+            + "})().then(value => done({value}), error => done({error: String(error)}))"
         )
         answer = _ask(f"{self._address}/execute/async", {"script": body, "args": list(arguments)})
         assert "error" not in answer, answer["error"]
@@ -65,16 +70,32 @@ class Page:
 
     def mouse(self, x: float, y: float, click: bool = False) -> None:
         """Move the mouse to a place in the window, as a user would; press its button there."""
-        moves: list[dict[str, Any]] = [{"type": "pointerMove", "duration": 0, "x": round(x), "y": round(y)}]
+        moves: list[dict[str, Any]] = [
+            {"type": "pointerMove", "duration": 0, "x": round(x), "y": round(y)}
+        ]
         if click:
             moves += [{"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}]
-        about = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": moves}
+        about = {
+            "type": "pointer",
+            "id": "mouse",
+            "parameters": {"pointerType": "mouse"},
+            "actions": moves,
+        }
         _ask(f"{self._address}/actions", {"actions": [about]})
 
     def keys(self, *keys: str) -> None:
-        """Press keys one after the other: characters, or the numbers that WebDriver gives to others (`KEYS`)."""
-        presses = [{"type": kind, "value": KEYS.get(key, key)} for key in keys for kind in ("keyDown", "keyUp")]
-        _ask(f"{self._address}/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": presses}]})
+        """Press keys one after the other: characters, or the numbers that WebDriver gives to others
+        (`KEYS`).
+        """
+        presses = [
+            {"type": kind, "value": KEYS.get(key, key)}
+            for key in keys
+            for kind in ("keyDown", "keyUp")
+        ]
+        _ask(
+            f"{self._address}/actions",
+            {"actions": [{"type": "key", "id": "keyboard", "actions": presses}]},
+        )
 
     def resize(self, width: int, height: int) -> None:
         """Give the window another size."""
@@ -91,13 +112,19 @@ class Page:
         _ask(f"{self._address}/goog/cdp/execute", body)
 
     def answered_from_outside(self) -> list[str]:
-        """Addresses beyond this machine that answered since the last question. There must be none."""
+        """Addresses beyond this machine that answered since the last question. There must be
+        none.
+        """
         urls = []
         for entry in _ask(f"{self._address}/se/log", {"type": "performance"}):
             message = json.loads(entry["message"])["message"]
             if message["method"] == "Network.responseReceived":
                 urls.append(message["params"]["response"]["url"])
-        return [url for url in urls if urlsplit(url).scheme in ("http", "https") and urlsplit(url).hostname != LOCAL]
+        return [
+            url
+            for url in urls
+            if urlsplit(url).scheme in ("http", "https") and urlsplit(url).hostname != LOCAL
+        ]
 
 
 @contextlib.contextmanager
@@ -108,9 +135,9 @@ def page(folder: Path) -> Iterator[Page]:
         process = subprocess.Popen([driver, "--port=0"], stdout=log, stderr=subprocess.STDOUT)
         try:
             address = f"http://{LOCAL}:{_port(folder / 'driver.log', process)}"
-            session = _ask(f"{address}/session", {"capabilities": {"alwaysMatch": _wanted(browser, folder)}})[
-                "sessionId"
-            ]
+            session = _ask(
+                f"{address}/session", {"capabilities": {"alwaysMatch": _wanted(browser, folder)}}
+            )["sessionId"]
             try:
                 yield Page(address, session)
             finally:

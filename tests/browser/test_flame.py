@@ -1,4 +1,6 @@
-"""Flame graphs driven with mouse and keys in a Chromium without a window: what they say must be what the tables say."""
+"""Flame graphs driven with mouse and keys in a Chromium without a window: what they say must be
+what the tables say.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def page(browser: chromium.Page) -> Iterator[chromium.Page]:
 
 
 def made() -> Recording:
-    """400 ms: 250 in the convolution (50 of them in its reorder), 100 in loading, 50 in a helper called `conv_name`."""
+    """400 ms: 250 in the convolution (50 of them in its reorder), 100 in loading, 50 in a helper
+    called `conv_name`.
+    """
     recording = Recording()
     for stack, weight in (
         (CONV, 200), ((*CONV, "native reorder libdnnl.so"), 50), ((*MAIN, "python load data.py:3"), 100),
@@ -94,16 +98,22 @@ def point(page: chromium.Page, label: str, click: bool = False) -> None:
 
 def search(page: chromium.Page, words: str) -> None:
     page.keys("/", *words)
-    page.wait(f"document.querySelector('#layerscope-flame').dataset.searched === {json.dumps(words)}")
+    page.wait(
+        f"document.querySelector('#layerscope-flame').dataset.searched === {json.dumps(words)}"
+    )
 
 
 @FILES
-def test_totals_are_those_of_the_table(page: chromium.Page, picture: Any, suffix: str, tmp_path: Path) -> None:
+def test_totals_are_those_of_the_table(
+    page: chromium.Page, picture: Any, suffix: str, tmp_path: Path
+) -> None:
     page.open(picture(suffix))
 
     frames = page.run(_SHOWN)
     with Reader(Run.open(tmp_path / "train.layerscope")) as reader:
-        total = reader.query("SELECT sum(weight_ns)::BIGINT AS total FROM samples").to_pylist()[0]["total"]
+        total = reader.query("SELECT sum(weight_ns)::BIGINT AS total FROM samples").to_pylist()[0][
+            "total"
+        ]
     assert frames[0]["label"] == "all"
     assert frames[0]["total"] == total == 400 * MS
     widths = {frame["label"]: frame["width"] / frames[0]["width"] for frame in frames}
@@ -162,7 +172,11 @@ def test_a_tooltip_says_what_a_frame_is(page: chromium.Page, picture: Any, suffi
 
     point(page, "convolution")
 
-    assert page.run(_TIP).splitlines()[:3] == ["convolution", "primitives", "250 ms, 62.5 % of all; its own 200 ms"]
+    assert page.run(_TIP).splitlines()[:3] == [
+        "convolution",
+        "primitives",
+        "250 ms, 62.5 % of all; its own 200 ms",
+    ]
     point(page, "conv_name (<b>&amp;.py)")
     said = page.run(_TIP).splitlines()
     assert said[:2] == ["conv_name (<b>&amp;.py)", "python · <b>&amp;.py"]
@@ -190,7 +204,9 @@ def test_keys_alone_are_enough(page: chromium.Page, picture: Any, suffix: str) -
 
 
 @FILES
-def test_every_control_can_be_reached_by_tab(page: chromium.Page, picture: Any, suffix: str) -> None:
+def test_every_control_can_be_reached_by_tab(
+    page: chromium.Page, picture: Any, suffix: str
+) -> None:
     page.open(picture(suffix))
     point(page, "all")
     reached = []
@@ -217,7 +233,9 @@ def test_names_and_the_table_of_the_page(page: chromium.Page, picture: Any) -> N
         ["convolution", "200 ms", "250 ms"], ["load (data.py)", "100 ms", "100 ms"],
         ["reorder (libdnnl.so)", "50.0 ms", "50.0 ms"], ["conv_name (<b>&amp;.py)", "50.0 ms", "50.0 ms"],
     ]  # fmt: skip
-    box = page.run("const b = document.querySelector('#heaviest td button').getBoundingClientRect(); return [b.x, b.y]")
+    box = page.run(
+        "const b = document.querySelector('#heaviest td button').getBoundingClientRect(); return [b.x, b.y]"
+    )
     page.mouse(box[0] + 5, box[1] + 5, click=True)
     assert page.run(_FOUND) == "62.5 % · 250 ms · 1 frame"
     point(page, "load (data.py)", click=True)
@@ -251,7 +269,9 @@ def test_the_picture_fills_the_window_and_texts_fit(page: chromium.Page, picture
     page.resize(1300, 800)
 
 
-def test_a_comparison_is_red_where_it_grew(page: chromium.Page, picture: Any, tmp_path: Path) -> None:
+def test_a_comparison_is_red_where_it_grew(
+    page: chromium.Page, picture: Any, tmp_path: Path
+) -> None:
     before, after = Recording(), Recording()
     for recording, loading in ((before, 10), (after, 40)):
         stacks = [recording.add_stack(*CONV), recording.add_stack(*MAIN, "python load data.py:3")]
@@ -266,18 +286,24 @@ def test_a_comparison_is_red_where_it_grew(page: chromium.Page, picture: Any, tm
     page.open(picture(".svg", "--diff", "before", recording=after))
 
     frames = shown(page)
-    red, green, blue = (int(part) for part in frames["load (data.py)"]["fill"].strip("rgb()").split(","))
+    red, green, blue = (
+        int(part) for part in frames["load (data.py)"]["fill"].strip("rgb()").split(",")
+    )
     assert red > max(green, blue) + 60
     grey = [int(part) for part in frames["convolution"]["fill"].strip("rgb()").split(",")]
     assert max(grey) - min(grey) < 12
     point(page, "load (data.py)")
     assert "per step: 4.00 ms, before 1.00 ms, +3.00 ms (+300.0 %)" in page.run(_TIP)
-    texts = page.run("return [...document.querySelectorAll('.about')].map(text => text.textContent)")
+    texts = page.run(
+        "return [...document.querySelectorAll('.about')].map(text => text.textContent)"
+    )
     assert "Gone: main (train.py) > old (data.py), 5.00 ms per step before." in texts
 
 
 @FILES
-def test_ten_thousand_frames_are_drawn_and_found(page: chromium.Page, picture: Any, suffix: str) -> None:
+def test_ten_thousand_frames_are_drawn_and_found(
+    page: chromium.Page, picture: Any, suffix: str
+) -> None:
     recording = Recording()
     for number in range(1500):
         recording.rows.setdefault("frames", []).append(
@@ -292,7 +318,9 @@ def test_ten_thousand_frames_are_drawn_and_found(page: chromium.Page, picture: A
 
     frames = page.run("return document.querySelectorAll('#frames rect').length")
     drawn = json.loads(page.run("return document.querySelector('#flame-data').textContent"))
-    texts = page.run("return [...document.querySelectorAll('.about')].map(text => text.textContent)")
+    texts = page.run(
+        "return [...document.querySelectorAll('.about')].map(text => text.textContent)"
+    )
     cut = [text for text in texts if "thinner than" in text]
     assert frames == len(drawn["nodes"]["total"]) <= 10_001
     assert cut

@@ -1,4 +1,6 @@
-"""The page of `layerscope tune` in a Chromium without a window: reached by keys, read aloud, without a network."""
+"""The page of `layerscope tune` in a Chromium without a window: reached by keys, read aloud,
+without a network.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def test_the_page_is_seen_and_reached_by_keys(tmp_path: Path) -> None:
         assert page.run("return document.documentElement.scrollWidth <= window.innerWidth")
         for scheme in ("light", "dark"):
             page.prefer(scheme)
-            colours = page.run("const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]")
+            colours = page.run(
+                "const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]"
+            )
             assert contrast(*colours) >= 4.5
         page.screenshot(tmp_path / "page.png")
         assert page.answered_from_outside() == []
@@ -71,5 +75,7 @@ def contrast(one: str, other: str) -> float:
 
 def luminance(colour: str) -> float:
     parts = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
-    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    linear = [
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

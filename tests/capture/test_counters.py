@@ -40,7 +40,9 @@ def test_values_are_those_of_the_process() -> None:
         "threading.Thread(target=threading.Event().wait, args=(60,), daemon=True).start()\n"
         "print('ready', flush=True); input()"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
@@ -58,7 +60,9 @@ def test_values_are_those_of_the_process() -> None:
     assert abs(found["user_ns"] + found["system_ns"] - found["cpu_ns"]) <= 3 * tick_ns
 
 
-def test_bytes_are_those_of_the_process_and_of_children_that_it_has_waited_for(tmp_path: Path) -> None:
+def test_bytes_are_those_of_the_process_and_of_children_that_it_has_waited_for(
+    tmp_path: Path,
+) -> None:
     code = (
         "import os, subprocess, sys\n"
         "block = bytearray(b'x') * 30_000_000\n"
@@ -95,7 +99,7 @@ def test_what_may_not_be_read_is_absent_and_told() -> None:
             os.setgroups([])
             os.setresgid(65534, 65534, 65534)
             os.setresuid(65534, 65534, 65534)
-        source = counters.Source(process.pid if os.getuid() == 65534 else 1)
+        source = counters.CounterSource(process.pid if os.getuid() == 65534 else 1)
         names = {name for _, name, _, _ in counters.read(source.sample())}
         os.write(question, json.dumps([sorted(names), source.unread]).encode())
         os._exit(0)
@@ -113,7 +117,9 @@ def test_what_may_not_be_read_is_absent_and_told() -> None:
     assert not {"rchar_bytes", "storage_read_bytes"} & set(names)
 
 
-def test_throttling_counts_from_the_first_sample_in_whatever_group_the_process_is(tmp_path: Path) -> None:
+def test_throttling_counts_from_the_first_sample_in_whatever_group_the_process_is(
+    tmp_path: Path,
+) -> None:
     def tell(group: str, throttled: int, spent_us: int) -> None:
         (tmp_path / "proc/7").mkdir(parents=True, exist_ok=True)
         (tmp_path / "proc/7/cgroup").write_text(f"0::/{group}\n")
@@ -152,9 +158,12 @@ def test_without_a_control_group_nothing_is_told(tmp_path: Path) -> None:
 
 
 def test_what_changes_slowly_is_read_less_often() -> None:
-    source = counters.Source(os.getpid())
+    source = counters.CounterSource(os.getpid())
     first, second = ({name for _, name, _, _ in counters.read(source.sample())} for _ in range(2))
-    always = {name for _, name, _, _ in counters.read(counters.Source(os.getpid(), slow_ns=0).sample())}
+    always = {
+        name
+        for _, name, _, _ in counters.read(counters.CounterSource(os.getpid(), slow_ns=0).sample())
+    }
 
     assert first == always
     assert first - second == {

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layerscope.capture.drained_process import Ring as SeenRing
 from layerscope.capture.drainer import Drainer
-from layerscope.capture.drainer import Ring as SeenRing
 from layerscope.rawfile import layout, raw_file
-from layerscope.rawfile.sums import Totals, rows_of
+from layerscope.rawfile.sums import RawTotals, rows_of
 from layerscope.sources.raw.decoder import Decoder
 from tests.capture.shared_memory import Names, Page, Ring, Session
 
@@ -37,7 +37,9 @@ def chunks(raw: Path) -> list[raw_file.Chunk]:
 
 
 def ordinals(raw: Path, ring: int = 0) -> list[int]:
-    """The `seq` of every record in the raw file: its place in the order of all that were ever written."""
+    """The `seq` of every record in the raw file: its place in the order of all that were ever
+    written.
+    """
     parts = [
         np.frombuffer(c.payload, layout.RECORD)["seq"]
         for c in chunks(raw)
@@ -68,7 +70,11 @@ def test_records_names_and_open_spans_are_in_the_raw_file(tmp_path: Path, sessio
     assert decoder.names == ["(other names)", "aten::add"]
     spans = np.concatenate([part for _, part in decoder.batches(last=True)])
     assert spans["depth"][spans["unfinished"] == 1].tolist() == [0, 2]
-    assert {loss.reason: loss.lost for loss in decoder.losses} == {"ring_full": 5, "too_deep": 2, "no_ring": 3}
+    assert {loss.reason: loss.lost for loss in decoder.losses} == {
+        "ring_full": 5,
+        "too_deep": 2,
+        "no_ring": 3,
+    }
     assert decoder.final["agent_cpu_ns"] == 77
     assert decoder.ended
     assert int(ring.header["closed"][0]) == 1
@@ -82,9 +88,13 @@ def test_records_names_and_open_spans_are_in_the_raw_file(tmp_path: Path, sessio
     )
 
 
-@pytest.mark.parametrize("first", [0, 5, layout.RING_RECORDS - 7, 3 * layout.RING_RECORDS, 2**33 + 11])
+@pytest.mark.parametrize(
+    "first", [0, 5, layout.RING_RECORDS - 7, 3 * layout.RING_RECORDS, 2**33 + 11]
+)
 @pytest.mark.parametrize("count", [1, 7, 20, layout.RING_RECORDS])
-def test_a_ring_that_goes_round_is_taken_in_order(tmp_path: Path, session: Session, first: int, count: int) -> None:
+def test_a_ring_that_goes_round_is_taken_in_order(
+    tmp_path: Path, session: Session, first: int, count: int
+) -> None:
     ring = Ring()
     ring.move_to(first)
     ring.put(count)
@@ -97,7 +107,9 @@ def test_a_ring_that_goes_round_is_taken_in_order(tmp_path: Path, session: Sessi
 
 
 @given(st.lists(st.tuples(st.integers(0, 3000), st.booleans()), max_size=12))
-def test_what_is_put_is_taken_once_whenever_the_drainer_looks(steps: list[tuple[int, bool]]) -> None:
+def test_what_is_put_is_taken_once_whenever_the_drainer_looks(
+    steps: list[tuple[int, bool]],
+) -> None:
     ring = Ring()
     ring.move_to(layout.RING_RECORDS - 1000)
     seen = SeenRing(ring.fd)
@@ -128,13 +140,17 @@ def test_two_processes_have_two_files(tmp_path: Path, session: Session) -> None:
 
     files = {path.parent.name.split("-")[-2]: path for path in tmp_path.glob("*/spool")}
     counts = {
-        int(pid): sum(c.count for c in raw_file.SpoolReader(path).chunks() if c.kind == raw_file.RECORDS)
+        int(pid): sum(
+            c.count for c in raw_file.SpoolReader(path).chunks() if c.kind == raw_file.RECORDS
+        )
         for pid, path in files.items()
     }
     assert counts == {os.getpid(): 3, os.getppid(): 4}
 
 
-def test_a_child_that_is_gone_before_anybody_looks_still_has_its_parent(tmp_path: Path, session: Session) -> None:
+def test_a_child_that_is_gone_before_anybody_looks_still_has_its_parent(
+    tmp_path: Path, session: Session
+) -> None:
     """/proc knows nothing of it any more; the agent has written its parent into the page."""
     child = os.fork()
     if child == 0:
@@ -153,7 +169,9 @@ def test_a_ring_of_an_unknown_process_is_no_harm(tmp_path: Path, session: Sessio
     assert not list(tmp_path.glob("*/spool"))
 
 
-def test_the_program_is_one_process_with_and_without_its_agent(tmp_path: Path, session: Session) -> None:
+def test_the_program_is_one_process_with_and_without_its_agent(
+    tmp_path: Path, session: Session
+) -> None:
     session.ours.send(json.dumps({"type": "main", "pid": os.getpid(), "start_ns": 5}).encode())
     ring = Ring()
     session.give_all(Page(clock_is_tsc=1, library="lib", command_line=b"python\0train.py\0"), ring)
@@ -165,7 +183,9 @@ def test_the_program_is_one_process_with_and_without_its_agent(tmp_path: Path, s
     assert (decoder.about["clock"], decoder.about["start_ns"], decoder.records) == ("tsc", 5, 2)
 
 
-def test_a_drainer_killed_before_it_could_say_so_is_followed_by_exact_sums(tmp_path: Path, session: Session) -> None:
+def test_a_drainer_killed_before_it_could_say_so_is_followed_by_exact_sums(
+    tmp_path: Path, session: Session
+) -> None:
     """Its last chunk is in the file, but the ring still holds the same records."""
     page, ring = Page(), Ring()
     session.give_all(page, ring)
@@ -182,7 +202,9 @@ def test_a_drainer_killed_before_it_could_say_so_is_followed_by_exact_sums(tmp_p
     assert int(decoder.totals[:, 2].sum()) == 150
 
 
-def test_a_file_torn_by_a_kill_goes_on_behind_its_last_whole_chunk(tmp_path: Path, session: Session) -> None:
+def test_a_file_torn_by_a_kill_goes_on_behind_its_last_whole_chunk(
+    tmp_path: Path, session: Session
+) -> None:
     page, ring = Page(), Ring()
     session.give_all(page, ring)
     ring.put(100)
@@ -205,7 +227,9 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.refuses: set[int] = set()
         self.write = raw_file.SpoolWriter.write
-        monkeypatch.setattr(raw_file.SpoolWriter, "write", lambda *words, **more: self.take(*words, **more))
+        monkeypatch.setattr(
+            raw_file.SpoolWriter, "write", lambda *words, **more: self.take(*words, **more)
+        )
         monkeypatch.setattr("layerscope.capture.drainer.DISK_RETRY_S", 0.0)
 
     def take(self, writer: raw_file.SpoolWriter, kind: int, *words: Any, **more: Any) -> None:
@@ -264,20 +288,25 @@ def test_a_last_word_that_does_not_fit_is_said_again_in_full(
     decoder = decoded(tmp_path)
 
     assert int(decoder.totals[:, 2].sum()) == decoder.records == 10
-    assert [(loss.reason in ("ring_full", "disk_full"), loss.lost) for loss in decoder.losses] == [(True, 4)]
+    assert [(loss.reason in ("ring_full", "disk_full"), loss.lost) for loss in decoder.losses] == [
+        (True, 4)
+    ]
     spans = np.concatenate([part for _, part in decoder.batches(last=True)])
     assert int(spans["unfinished"].sum()) == 1
     assert decoder.ended
 
 
 records = st.lists(
-    st.tuples(st.integers(0, 4), st.integers(0, 2000), st.integers(0, 2**62), st.integers(0, 2**40)), max_size=60
+    st.tuples(
+        st.integers(0, 4), st.integers(0, 2000), st.integers(0, 2**62), st.integers(0, 2**40)
+    ),
+    max_size=60,
 )
 
 
 @given(st.lists(records, max_size=5))
 def test_running_totals_are_exact(parts: list[list[tuple[int, int, int, int]]]) -> None:
-    totals = Totals()
+    totals = RawTotals()
     expected: dict[tuple[int, int], list[int]] = {}
     for part in parts:
         rows = np.zeros(len(part) + 2, layout.RECORD)
@@ -303,10 +332,10 @@ def test_totals_go_on_from_what_was_written_and_know_what_is_missing(
         for i, (kind, name, start, ticks) in enumerate(part):
             rows[i] = (start, start + ticks, name, 0, 0, 0, kind, 0)
         parts.append(rows)
-    whole, restored, seen = Totals(), Totals(), Totals()
+    whole, restored, seen = RawTotals(), RawTotals(), RawTotals()
     for rows in parts:
         whole.add(rows)
-    before = Totals()
+    before = RawTotals()
     before.add(parts[0])
     restored.restore(before.packed())
     restored.add(parts[1])
@@ -317,7 +346,9 @@ def test_totals_go_on_from_what_was_written_and_know_what_is_missing(
 
 
 def test_the_drainer_starts_without_the_libraries_of_tables() -> None:
-    code = "import sys, layerscope.capture.drainer; print(*{'pyarrow', 'duckdb'} & set(sys.modules))"
+    code = (
+        "import sys, layerscope.capture.drainer; print(*{'pyarrow', 'duckdb'} & set(sys.modules))"
+    )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

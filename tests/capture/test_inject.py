@@ -1,4 +1,6 @@
-"""What enters a Python program: the door parses under every Python, and nobody notices that it opened."""
+"""What enters a Python program: the door parses under every Python, and nobody notices that it
+opened.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,7 @@ from layerscope.capture import agent
 from tests.differential import PROGRAMS, Differential, environment, program
 
 DOOR = agent.INSIDE / "inject" / "sitecustomize.py"
-ASKS = (
-    "import sys; print([m for m in sorted(sys.modules) if 'customize' in m or 'layerscope' in m], sys.path, sys.flags)"
-)
+ASKS = "import sys; print([m for m in sorted(sys.modules) if 'customize' in m or 'layerscope' in m], sys.path, sys.flags)"
 
 
 def pythons() -> list[str]:
@@ -27,7 +27,9 @@ def pythons() -> list[str]:
     names = ["python2.7", *(f"python3.{minor}" for minor in range(4, 16))]
     folders = sorted(Path(os.environ.get("PYENV_ROOT", "/nowhere")).glob("versions/*/bin"))
     found = [shutil.which(name) for name in names]
-    found += [str(folder / name) for name in names for folder in folders if (folder / name).exists()]
+    found += [
+        str(folder / name) for name in names for folder in folders if (folder / name).exists()
+    ]
     starts = [python for python in found if python and _starts(python)]
     return list(dict.fromkeys(starts))
 
@@ -37,7 +39,9 @@ def _starts(python: str) -> bool:
 
 
 def test_the_door_parses_under_old_grammars() -> None:
-    """Python 2.7's grammar, as far as this Python can say: 3.4's, no print statement or function, no newer syntax."""
+    """Python 2.7's grammar, as far as this Python can say: 3.4's, no print statement or function,
+    no newer syntax.
+    """
     text = DOOR.read_text()
     tree = ast.parse(text, feature_version=(3, 4))
     forbidden = (
@@ -62,7 +66,9 @@ def test_the_door_parses_under_old_grammars() -> None:
             assert node.func.id != "print"
             assert node.func.id != "super" or node.args
     with tokenize.open(DOOR) as file:
-        numbers = [t.string for t in tokenize.generate_tokens(file.readline) if t.type == tokenize.NUMBER]
+        numbers = [
+            t.string for t in tokenize.generate_tokens(file.readline) if t.type == tokenize.NUMBER
+        ]
     assert not any("_" in number for number in numbers)
 
 
@@ -87,7 +93,9 @@ def test_what_differs_in_a_program_is_what_the_page_says(tmp_path: Path) -> None
     door = agent.make_door(tmp_path / "door", "name", True)
     asks = "import sys; print(*(getattr(finder, '__name__', type(finder).__name__) for finder in sys.meta_path))"
     bare, opened = (
-        subprocess.run([sys.executable, "-c", asks], capture_output=True, env=variables, text=True, check=True)
+        subprocess.run(
+            [sys.executable, "-c", asks], capture_output=True, env=variables, text=True, check=True
+        )
         for variables in (environment(), environment(PYTHONPATH=str(door)))
     )
     page = Path(__file__).resolve().parents[2] / "docs" / "recording.md"
@@ -95,7 +103,10 @@ def test_what_differs_in_a_program_is_what_the_page_says(tmp_path: Path) -> None
 
     first, *others, last = opened.stdout.split()
     assert (first, others, last) == ("_Finder", bare.stdout.split(), "_Library")
-    assert all(word in said for word in ("two entries of `sys.meta_path`", "the first", "the last", "SIGURG"))
+    assert all(
+        word in said
+        for word in ("two entries of `sys.meta_path`", "the first", "the last", "SIGURG")
+    )
 
 
 @pytest.mark.slow
@@ -106,12 +117,24 @@ def test_every_python_here_comes_through_the_door(tmp_path: Path) -> None:
     for python in found:
         for options in ([], ["-S"], ["-E"], ["-s"], ["-W", "error"]):
             command = [python, *options, "-c", ASKS]
-            without = subprocess.run(command, capture_output=True, env=environment(), cwd=tmp_path, check=False)
+            without = subprocess.run(
+                command, capture_output=True, env=environment(), cwd=tmp_path, check=False
+            )
             variables = environment(PYTHONPATH=str(door))
-            with_us = subprocess.run(command, capture_output=True, env=variables, cwd=tmp_path, check=False)
+            with_us = subprocess.run(
+                command, capture_output=True, env=variables, cwd=tmp_path, check=False
+            )
             # Under -S nobody runs the door, and nobody takes its folder away.
-            kept = with_us.stdout.replace(f"{str(door)!r}, ".encode(), b"") if "-S" in options else with_us.stdout
-            assert (with_us.returncode, kept, with_us.stderr) == (0, without.stdout, without.stderr), command
+            kept = (
+                with_us.stdout.replace(f"{str(door)!r}, ".encode(), b"")
+                if "-S" in options
+                else with_us.stdout
+            )
+            assert (with_us.returncode, kept, with_us.stderr) == (
+                0,
+                without.stdout,
+                without.stderr,
+            ), command
         versions.append(re.sub(r".*python", "", python))
     print("came through the door:", *versions)
     if "2.7" not in versions:
@@ -121,7 +144,9 @@ def test_every_python_here_comes_through_the_door(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("error", ["ImportError", "ValueError", "SystemExit"])
 def test_a_torch_that_fails_looks_the_same_in_every_python_here(error: str, tmp_path: Path) -> None:
-    """The frames of the door are left out of tracebacks and passed over by warnings, from Python 3.8 on."""
+    """The frames of the door are left out of tracebacks and passed over by warnings, from Python
+    3.8 on.
+    """
     door = agent.make_door(tmp_path / "door", "name", True)
     for python in pythons():
         if re.search(r"python(2\.|3\.[4-7]$)", python):
@@ -132,14 +157,20 @@ def test_a_torch_that_fails_looks_the_same_in_every_python_here(error: str, tmp_
             shutil.rmtree(work, ignore_errors=True)
             work.mkdir()
             done = subprocess.run(
-                program(python, "broken_torch.py", error), capture_output=True, env=variables, cwd=work, check=False
+                program(python, "broken_torch.py", error),
+                capture_output=True,
+                env=variables,
+                cwd=work,
+                check=False,
             )
             outcomes.append((done.returncode, done.stdout, done.stderr))
         assert outcomes[0] == outcomes[1], python
 
 
 @pytest.mark.slow
-def test_a_recorded_recording_runs_too(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+def test_a_recorded_recording_runs_too(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
     inner, outer = Differential(tmp_path / "inner"), Differential(tmp_path / "outer")
     command = program(program_python, "exit_status.py", "3")
 
@@ -151,7 +182,9 @@ def test_a_recorded_recording_runs_too(tmp_path: Path, program_python: str, nati
 
 
 @pytest.mark.slow
-def test_a_lazy_loader_is_no_obstacle(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+def test_a_lazy_loader_is_no_obstacle(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
     """torch imported lazily, by importlib's own recipe."""
     code = f"""
 import importlib.util, sys
@@ -179,6 +212,8 @@ def test_our_own_library_loads_without_what_reads_recordings(program_python: str
     """`import layerscope` in the program's environment, where there is no pyarrow."""
     code = "import layerscope, sys; print(*sorted(m for m in sys.modules if m.startswith('layerscope')))"
     variables = environment(PYTHONPATH=str(Path(agent.__file__).parents[2]))
-    done = subprocess.run([program_python, "-c", code], capture_output=True, env=variables, check=True)
+    done = subprocess.run(
+        [program_python, "-c", code], capture_output=True, env=variables, check=True
+    )
 
     assert done.stdout == b"layerscope\n"

@@ -11,7 +11,12 @@ TORCHRUN = {
     "RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "GROUP_RANK": "0", "LOCAL_WORLD_SIZE": "4",
     "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0", "MASTER_ADDR": "node1", "MASTER_PORT": "29500",
 }  # fmt: skip
-STEP = {"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "2", "SLURM_STEP_NUM_TASKS": "8", "SLURM_NTASKS": "8"}
+STEP = {
+    "SLURM_JOB_ID": "4711",
+    "SLURM_STEP_ID": "2",
+    "SLURM_STEP_NUM_TASKS": "8",
+    "SLURM_NTASKS": "8",
+}
 BATCH = {"SLURM_JOB_ID": "4711", "SLURM_NTASKS": "8", "SLURM_PROCID": "0"}
 
 
@@ -24,17 +29,25 @@ def place(environment: dict[str, str]) -> tuple[str, int, int, str] | None:
     ("environment", "expected"),
     [
         (TORCHRUN, ("torch.distributed", 1, 4, "")),
-        (TORCHRUN | {"TORCHELASTIC_RUN_ID": "night run/7"}, ("torch.distributed", 1, 4, "night_run_7")),
+        (
+            TORCHRUN | {"TORCHELASTIC_RUN_ID": "night run/7"},
+            ("torch.distributed", 1, 4, "night_run_7"),
+        ),
         ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}, ("Open MPI", 3, 4, "")),
         ({"PMI_RANK": "0", "PMI_SIZE": "2"}, ("MPI", 0, 2, "")),
         ({"PMIX_RANK": "5", "PMIX_NAMESPACE": "slurm.pmix.1.0", **STEP}, ("PMIx", 5, 8, "4711")),
         ({"SLURM_PROCID": "7", **STEP}, ("Slurm", 7, 8, "4711")),
         # Tasks that are nodes, with torchrun in each: its ranks count.
         ({"SLURM_PROCID": "1", **STEP, **TORCHRUN}, ("torch.distributed", 1, 4, "4711")),
-        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "0"}, ("Open MPI", 0, 2, "")),
+        (
+            {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "0"},
+            ("Open MPI", 0, 2, ""),
+        ),
     ],
 )
-def test_each_launcher_says_it_in_its_own_way(environment: dict[str, str], expected: object) -> None:
+def test_each_launcher_says_it_in_its_own_way(
+    environment: dict[str, str], expected: object
+) -> None:
     assert place(environment) == expected
 
 
@@ -78,7 +91,9 @@ def test_the_number_of_a_batch_job_is_known_without_a_rank() -> None:
     assert batch_job(TORCHRUN) == ""
 
 
-@pytest.mark.parametrize(("text", "expected"), [("0", (0,)), ("0,3-5", (0, 3, 4, 5)), ("4-5, 1,4", (1, 4, 5))])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("0", (0,)), ("0,3-5", (0, 3, 4, 5)), ("4-5, 1,4", (1, 4, 5))]
+)
 def test_ranks_are_listed_with_commas_and_ranges(text: str, expected: tuple[int, ...]) -> None:
     assert read_ranks(text) == expected
 

@@ -1,4 +1,6 @@
-"""`perf record` beside a program: what it leaves is on the run's clock and has the program in it."""
+"""`perf record` beside a program: what it leaves is on the run's clock and has the program in
+it.
+"""
 
 from __future__ import annotations
 
@@ -56,12 +58,16 @@ def test_its_file_takes_a_part_of_what_the_recording_may(tmp_path: Path) -> None
     recorder.finish()
     size_bytes = (tmp_path / perf.FILE).stat().st_size
     assert size_bytes < 3_000_000
-    assert ("perf_full" in [problem.code for problem in recorder.problems]) == (size_bytes >= 90_000)
+    assert ("perf_full" in [problem.code for problem in recorder.problems]) == (
+        size_bytes >= 90_000
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_narrow", [False, True])
-def test_the_program_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_narrow: bool) -> None:
+def test_the_program_is_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_narrow: bool
+) -> None:
     """The whole machine, and where that is refused the program alone."""
     need_perf()
     if is_narrow:
@@ -82,7 +88,9 @@ def test_the_program_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert [problem.code for problem in recorder.problems] == ["perf_narrow"]
     content = perf_data.read(tmp_path / perf.FILE)
     own = {number for number, track in enumerate(content.tracks) if track.tid == program.pid}
-    rows = zip(*(column(content, name) for name in ("track", "kind", "at_ns", "weight_ns")), strict=True)
+    rows = zip(
+        *(column(content, name) for name in ("track", "kind", "at_ns", "weight_ns")), strict=True
+    )
     mine = [(kind, at, weight) for track, kind, at, weight in rows if track in own]
     assert mine
     assert all(begin_ns <= at <= end_ns for _, at, _ in mine)

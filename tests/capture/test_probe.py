@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from layerscope.capture import agent, probe
-from layerscope.capture.probe import Answer
+from layerscope.capture.probe import ProbeAnswer
 from tests.native.building import FAKE_TORCH, build
 
 CONSTRUCTORS = """
@@ -29,12 +29,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native_agent: Path) -
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    return build(tmp_path / "libtorch_cpu.so", [FAKE_TORCH], "-shared", "-fPIC", "-Wl,--build-id=sha1")
+    return build(
+        tmp_path / "libtorch_cpu.so", [FAKE_TORCH], "-shared", "-fPIC", "-Wl,--build-id=sha1"
+    )
 
 
-def test_an_answer_is_kept_for_this_build_and_no_other(library: Path, tmp_path: Path, cache: Path) -> None:
+def test_an_answer_is_kept_for_this_build_and_no_other(
+    library: Path, tmp_path: Path, cache: Path
+) -> None:
     assert probe.known(library) is None
-    answer = Answer("good", "", 200, 304, 31.5, complete=True)
+    answer = ProbeAnswer("good", "", 200, 304, 31.5, complete=True)
     probe.keep(library, answer)
     other = tmp_path / "other.so"
     build(other, [FAKE_TORCH], "-shared", "-fPIC", "-Wl,--build-id=0xabcdef")
@@ -60,8 +64,10 @@ def test_an_answer_is_kept_for_this_build_and_no_other(library: Path, tmp_path: 
         "[" * 100_000,
     ],
 )
-def test_a_kept_answer_that_makes_no_sense_is_asked_again(library: Path, cache: Path, content: str) -> None:
-    probe.keep(library, Answer("good"))
+def test_a_kept_answer_that_makes_no_sense_is_asked_again(
+    library: Path, cache: Path, content: str
+) -> None:
+    probe.keep(library, ProbeAnswer("good"))
     (file,) = cache.iterdir()
     file.write_bytes(content.encode("latin-1"))
 
@@ -74,22 +80,24 @@ def test_without_a_cache_answers_are_kept_in_a_temporary_folder(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     for variable in ("XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(variable)
-    probe.keep(library, Answer("good"))
-    assert probe.known(library) == Answer("good")
+    probe.keep(library, ProbeAnswer("good"))
+    assert probe.known(library) == ProbeAnswer("good")
     assert (probe.cache_folder() or Path()).is_relative_to(tmp_path)
 
 
-def test_without_any_place_answers_are_not_kept(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_place_answers_are_not_kept(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
-    probe.keep(library, Answer("good"))
+    probe.keep(library, ProbeAnswer("good"))
     assert probe.known(library) is None
 
 
 def test_a_library_without_a_build_id_is_asked_every_time(tmp_path: Path, cache: Path) -> None:
     library = build(tmp_path / "none.so", [FAKE_TORCH], "-shared", "-fPIC", "-Wl,--build-id=none")
-    probe.keep(library, Answer("good"))
+    probe.keep(library, ProbeAnswer("good"))
 
     assert probe.known(library) is None
     assert not cache.exists()
@@ -97,9 +105,14 @@ def test_a_library_without_a_build_id_is_asked_every_time(tmp_path: Path, cache:
 
 def test_what_is_no_torch_is_refused_with_the_reason(library: Path, tmp_path: Path) -> None:
     assert probe.ask(tmp_path / "missing.so").why == "the library does not load on its own"
-    assert probe.ask(agent.LIBRARY).why == "the library has no RecordFunction callbacks of the known kind"
+    assert (
+        probe.ask(agent.LIBRARY).why
+        == "the library has no RecordFunction callbacks of the known kind"
+    )
     assert probe.ask(library).why == "the library has no RecordFunction that can be tried out"
-    assert {probe.ask(path).state for path in (tmp_path / "missing.so", agent.LIBRARY, library)} == {"refused"}
+    assert {
+        probe.ask(path).state for path in (tmp_path / "missing.so", agent.LIBRARY, library)
+    } == {"refused"}
 
 
 @pytest.mark.parametrize(
@@ -116,14 +129,18 @@ def test_a_torch_that_crashes_hangs_or_does_nothing_is_refused(
 ) -> None:
     monkeypatch.setattr(probe, "_TIMEOUT_S", 1)
     source = tmp_path / "more.c"
-    source.write_text(f"#define SCOPE 0\n#define BEFORE {before}\n#define DESTRUCT {destruct}\n{CONSTRUCTORS}")
+    source.write_text(
+        f"#define SCOPE 0\n#define BEFORE {before}\n#define DESTRUCT {destruct}\n{CONSTRUCTORS}"
+    )
     answer = probe.ask(build(tmp_path / "odd.so", [FAKE_TORCH, source], "-shared", "-fPIC"))
 
     assert answer.state == "refused"
     assert why in answer.why
 
 
-@pytest.mark.parametrize("prints", ["", "hello", "[]", "{}", '{"state": "good"}', '"good"', '{"state": 1, "why": 2}'])
+@pytest.mark.parametrize(
+    "prints", ["", "hello", "[]", "{}", '{"state": "good"}', '"good"', '{"state": 1, "why": 2}']
+)
 def test_a_probe_that_answers_nonsense_is_a_refusal(
     tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch, prints: str
 ) -> None:
@@ -136,15 +153,26 @@ def test_a_probe_that_answers_nonsense_is_a_refusal(
 
 
 @pytest.mark.parametrize(
-    "prints", ["", "hello", "[]", "{}", '{"forward_thread_offset": "x", "operator_cost_ns": 1, "backward_cost_ns": 1}']
+    "prints",
+    [
+        "",
+        "hello",
+        "[]",
+        "{}",
+        '{"forward_thread_offset": "x", "operator_cost_ns": 1, "backward_cost_ns": 1}',
+    ],
 )
-def test_a_python_that_answers_nonsense_leaves_the_answer_as_it_was(tmp_path: Path, library: Path, prints: str) -> None:
+def test_a_python_that_answers_nonsense_leaves_the_answer_as_it_was(
+    tmp_path: Path, library: Path, prints: str
+) -> None:
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\necho '{prints}'\n")
     python.chmod(0o755)
-    answer = probe.ask_with_python(str(python), library, Answer("good", "", 200), use_tsc=False)
+    answer = probe.ask_with_python(
+        str(python), library, ProbeAnswer("good", "", 200), use_tsc=False
+    )
 
-    assert answer == Answer("good", "", 200)
+    assert answer == ProbeAnswer("good", "", 200)
 
 
 def test_the_real_torch_is_understood(program_python: str) -> None:
@@ -175,6 +203,8 @@ def test_onednn_says_which_instructions_it_uses(program_python: str, cap: str) -
     assert probe.isa_key(cap) != probe.isa_key("AVX2")
 
 
-def test_a_python_that_has_no_onednn_tells_no_instruction_set(tmp_path: Path, library: Path) -> None:
+def test_a_python_that_has_no_onednn_tells_no_instruction_set(
+    tmp_path: Path, library: Path
+) -> None:
     assert probe.ask_onednn("/bin/true", library, "") == ""
     assert probe.ask_onednn(str(tmp_path / "missing"), library, "AVX2") == ""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from layerscope.capture import probe
-from layerscope.capture.probe import Answer
+from layerscope.capture.probe import ProbeAnswer
 from layerscope.capture.prober import Prober
 from layerscope.rawfile import layout
 from tests.capture.shared_memory import Page
@@ -17,7 +17,9 @@ from tests.capture.shared_memory import Page
 def test_all_but_the_first_processes_that_record_keep_no_descriptor_of_ours(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(probe, "known", lambda library: Answer("good", "", 200, 304, 1.0, 1.0, True))
+    monkeypatch.setattr(
+        probe, "known", lambda library: ProbeAnswer("good", "", 200, 304, 1.0, 1.0, True)
+    )
     prober = Prober(use_tsc=False)
     before = os.listdir("/proc/self/fd")
 
@@ -57,7 +59,7 @@ ASKED_ISA = "Intel AVX2 with Intel DL Boost"
 def test_what_a_process_tells_of_onednn_is_among_the_versions(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bits: int, cap: bytes, told: dict[str, str]
 ) -> None:
-    answer = Answer("good", "", 200, 304, 1.0, 1.0, True, onednn="3.12.0")
+    answer = ProbeAnswer("good", "", 200, 304, 1.0, 1.0, True, onednn="3.12.0")
     monkeypatch.setattr(probe, "known", lambda library: answer)
     monkeypatch.setattr(probe, "keep", lambda library, answer: None)
     asked: list[str] = []

@@ -1,4 +1,6 @@
-"""What the drainer says about a process: its rank, the clock of its host, and the names of its threads."""
+"""What the drainer says about a process: its rank, the clock of its host, and the names of its
+threads.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,18 @@ def test_the_rank_of_a_process_is_told_at_once(tmp_path: Path, session: Session)
 
 
 @pytest.mark.parametrize(("rank", "world_size"), [(-1, -1), (0, 0), (3, -1), (-1, 8)])
-def test_a_rank_without_a_world_is_none(tmp_path: Path, session: Session, rank: int, world_size: int) -> None:
+def test_a_rank_without_a_world_is_none(
+    tmp_path: Path, session: Session, rank: int, world_size: int
+) -> None:
     session.give_all(Page(rank=rank, world_size=world_size), Ring())
     session.run_to_the_end(Drainer(session.theirs, tmp_path))
 
     assert set(ranks(tmp_path)) == {(None, None)}
 
 
-def test_a_rank_that_is_known_only_later_is_told_at_the_end(tmp_path: Path, session: Session) -> None:
+def test_a_rank_that_is_known_only_later_is_told_at_the_end(
+    tmp_path: Path, session: Session
+) -> None:
     page = Page(rank=-1, world_size=-1)
     session.give_all(page, Ring())
     drainer = Drainer(session.theirs, tmp_path)

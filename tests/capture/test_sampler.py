@@ -1,4 +1,6 @@
-"""The session's end of the sampler: what it checks, what it says when the sampler is gone, and whole recordings."""
+"""The session's end of the sampler: what it checks, what it says when the sampler is gone, and
+whole recordings.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def children() -> list[int]:
     return found
 
 
-def test_nothing_is_said_where_all_can_be_recorded(perf_events: None, tmp_path: Path, program) -> None:
+def test_nothing_is_said_where_all_can_be_recorded(
+    perf_events: None, tmp_path: Path, program
+) -> None:
     problems: list[Problem] = []
     sampler, _ = started(tmp_path, problems)
     assert sampler.settings == {"hz": 99, "timers": 0}
@@ -78,7 +82,9 @@ def test_nothing_is_said_where_all_can_be_recorded(perf_events: None, tmp_path: 
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_sampler_that_is_gone_is_told(perf_events: None, tmp_path: Path, monkeypatch, program, number) -> None:
+def test_a_sampler_that_is_gone_is_told(
+    perf_events: None, tmp_path: Path, monkeypatch, program, number
+) -> None:
     monkeypatch.setattr(module, "_PATIENCE_S", 0.5)
     problems: list[Problem] = []
     sampler, pid = started(tmp_path, problems)
@@ -86,7 +92,9 @@ def test_a_sampler_that_is_gone_is_told(perf_events: None, tmp_path: Path, monke
     sampler.begin(program.pid, 1)
     for _ in range(500):
         area = os.memfd_create("area")
-        sampler.keep({"type": SEND_SAMPLES, "pid": program.pid, "index": 0, "process_start": 1}, area)
+        sampler.keep(
+            {"type": SEND_SAMPLES, "pid": program.pid, "index": 0, "process_start": 1}, area
+        )
 
     sampler.end()
     assert [problem.code for problem in problems] == ["sampler_lost"]
@@ -116,7 +124,9 @@ def has_stacks(found: Sampled) -> bool:
 
 @pytest.mark.slow
 def test_a_sampler_that_is_killed_is_replaced(perf_events: None, tmp_path: Path) -> None:
-    """Another one goes on in a file of its own; the time between is a gap, and no CPU time is told twice."""
+    """Another one goes on in a file of its own; the time between is a gap, and no CPU time is told
+    twice.
+    """
     problems: list[Problem] = []
     sampler, pid = started(tmp_path, problems)
     burning = subprocess.Popen(["sh", "-c", "while :; do :; done"])
@@ -143,7 +153,10 @@ def test_a_sampler_that_is_killed_is_replaced(perf_events: None, tmp_path: Path)
     assert gap_ns
     assert first.file.gap_ns is None
     assert gap_ns[0] < gap_ns[1]
-    sums = [int(one.samples["weight_ns"][one.samples["kind"] == sampler_file.CPU].sum()) for one in (first, second)]
+    sums = [
+        int(one.samples["weight_ns"][one.samples["kind"] == sampler_file.CPU].sum())
+        for one in (first, second)
+    ]
     used_ns = (usage.ru_utime + usage.ru_stime) * 1e9
     # Without the correction the second file would tell the time of the first once more.
     assert abs(sum(sums) - used_ns) < min(sums) / 2
@@ -153,8 +166,12 @@ def test_a_sampler_that_is_killed_is_replaced(perf_events: None, tmp_path: Path)
 
 @pytest.mark.slow
 @once_in_three
-def test_a_recording_with_a_sampler_that_was_killed(perf_events: None, program_python: str, tmp_path: Path) -> None:
-    """The frames of Python that only the first sampler was told of have their names in what the second one saw."""
+def test_a_recording_with_a_sampler_that_was_killed(
+    perf_events: None, program_python: str, tmp_path: Path
+) -> None:
+    """The frames of Python that only the first sampler was told of have their names in what the
+    second one saw.
+    """
     (tmp_path / "program.py").write_text(
         BURN + "import os, pathlib, signal\n"
         "def of_program(seconds): burn(seconds)\n"
@@ -175,13 +192,16 @@ def test_a_recording_with_a_sampler_that_was_killed(perf_events: None, program_p
     folder = tmp_path / "recording.layerscope"
     second = samples_of(folder / "raw" / "stacks.1")
     check(second)
-    rows = second.samples[(second.samples["kind"] == sampler_file.CPU) & (second.samples["stack"] != sampler_file.NONE)]
+    rows = second.samples[
+        (second.samples["kind"] == sampler_file.CPU)
+        & (second.samples["stack"] != sampler_file.NONE)
+    ]
     inside = ["of_program" in python(second, row) for row in rows]
     assert sum(inside) > 0.8 * len(rows)
     run = open_run(folder)
-    assert [row["code"] for row in ask(run, "SELECT code FROM problems WHERE layer = 'stacks'")] == [
-        "sampler_restarted"
-    ]
+    assert [
+        row["code"] for row in ask(run, "SELECT code FROM problems WHERE layer = 'stacks'")
+    ] == ["sampler_restarted"]
     (gap,) = ask(run, "SELECT start_ns, end_ns, reason FROM gaps")
     assert gap["reason"] == "no_sampler"
     assert gap["end_ns"] > gap["start_ns"]
@@ -234,8 +254,12 @@ def recorded(folder: Path) -> Sampled:
 
 
 @pytest.mark.slow
-def test_a_program_in_python_with_children(perf_events: None, program_python: str, tmp_path: Path) -> None:
-    """A forked child, one that executes, and what becomes another program: all have their stacks."""
+def test_a_program_in_python_with_children(
+    perf_events: None, program_python: str, tmp_path: Path
+) -> None:
+    """A forked child, one that executes, and what becomes another program: all have their
+    stacks.
+    """
     (tmp_path / "program.py").write_text(
         BURN + "import os, subprocess, sys, threading\n"
         "def of_child(): burn(0.4)\ndef of_thread(): burn(0.4)\ndef of_main(): burn(0.4)\n"
@@ -252,12 +276,20 @@ def test_a_program_in_python_with_children(perf_events: None, program_python: st
     assert done.returncode == 3, done.stderr
     found = recorded(tmp_path)
     assert found.codes() == set()
-    rows = found.samples[(found.samples["kind"] == sampler_file.CPU) & (found.samples["stack"] != sampler_file.NONE)]
+    rows = found.samples[
+        (found.samples["kind"] == sampler_file.CPU) & (found.samples["stack"] != sampler_file.NONE)
+    ]
     inner = np.array(
-        [next((n for n in chain if n.startswith("of_")), "") for chain in (python(found, r) for r in rows)]
+        [
+            next((n for n in chain if n.startswith("of_")), "")
+            for chain in (python(found, r) for r in rows)
+        ]
     )
     process = np.array([found.file.threads[int(t)]["process"] for t in rows["thread"]])
-    weights = {name: int(rows["weight_ns"][inner == name].sum()) for name in ("of_child", "of_thread", "of_main")}
+    weights = {
+        name: int(rows["weight_ns"][inner == name].sum())
+        for name in ("of_child", "of_thread", "of_main")
+    }
     assert all(ns > 300e6 for ns in weights.values()), weights
     assert int(rows["weight_ns"][inner == "of_new"].sum()) > 600e6
     assert len(set(process[inner == "of_new"])) == 2
@@ -269,7 +301,9 @@ def test_a_program_in_python_with_children(perf_events: None, program_python: st
 
 def python(found: Sampled, row: np.void) -> list[str]:
     """The functions of Python in the stack of a sample, the innermost first."""
-    chain = [frame for frame in found.chain(int(row["stack"])) if frame["kind"] == sampler_file.PYTHON]
+    chain = [
+        frame for frame in found.chain(int(row["stack"])) if frame["kind"] == sampler_file.PYTHON
+    ]
     return [found.file.codes[frame["of"]].name for frame in chain]
 
 
@@ -288,7 +322,9 @@ def test_where_the_kernel_gives_no_events_timers_take_their_place(
 
     assert done.returncode == 0, done.stderr
     found = recorded(tmp_path)
-    rows = found.samples[(found.samples["kind"] == sampler_file.CPU) & (found.samples["stack"] != sampler_file.NONE)]
+    rows = found.samples[
+        (found.samples["kind"] == sampler_file.CPU) & (found.samples["stack"] != sampler_file.NONE)
+    ]
     inside = ["burn" in python(found, row) for row in rows]
     assert rows["weight_ns"][inside].sum() > 500e6
     waits = found.samples[found.samples["kind"] == sampler_file.OFFCPU]
@@ -300,26 +336,56 @@ def test_where_the_kernel_gives_no_events_timers_take_their_place(
     assert said["events_refused"]["lost"]
 
 
-def test_sums_hold_for_a_short_program(perf_events: None, program_python: str, tmp_path: Path) -> None:
+def test_sums_hold_for_a_short_program(
+    perf_events: None, program_python: str, tmp_path: Path
+) -> None:
     (tmp_path / "program.py").write_text(BURN + "burn(0.3)\n")
-    layerscope("run", "-q", "--layers", "+stacks", "-o", "recording", "--", program_python, "program.py", cwd=tmp_path)
+    layerscope(
+        "run",
+        "-q",
+        "--layers",
+        "+stacks",
+        "-o",
+        "recording",
+        "--",
+        program_python,
+        "program.py",
+        cwd=tmp_path,
+    )
 
     check_sums(recorded(tmp_path))
 
 
 @pytest.mark.slow
 @once_in_three
-def test_a_program_that_keeps_the_agent_out(perf_events: None, program_python: str, tmp_path: Path) -> None:
-    """`python -I` takes no door: its samples have native frames, those of a library too, and it is in the tables."""
+def test_a_program_that_keeps_the_agent_out(
+    perf_events: None, program_python: str, tmp_path: Path
+) -> None:
+    """`python -I` takes no door: its samples have native frames, those of a library too, and it is
+    in the tables.
+    """
     (tmp_path / "program.py").write_text(BURN + "burn(1)\ntime.sleep(0.5)\n")
     layerscope(
-        "run", "-q", "-o", "recording", "--", "sh", "-c", f"{program_python} -I program.py; exit 3", cwd=tmp_path
+        "run",
+        "-q",
+        "-o",
+        "recording",
+        "--",
+        "sh",
+        "-c",
+        f"{program_python} -I program.py; exit 3",
+        cwd=tmp_path,
     )
 
     found = recorded(tmp_path)
     assert found.codes() == set()
-    rows = found.samples[(found.samples["kind"] == sampler_file.CPU) & (found.samples["stack"] != sampler_file.NONE)]
-    known = [any(frame["kind"] == sampler_file.NATIVE for frame in found.chain(int(row["stack"]))) for row in rows]
+    rows = found.samples[
+        (found.samples["kind"] == sampler_file.CPU) & (found.samples["stack"] != sampler_file.NONE)
+    ]
+    known = [
+        any(frame["kind"] == sampler_file.NATIVE for frame in found.chain(int(row["stack"])))
+        for row in rows
+    ]
     assert rows["weight_ns"][np.array(known, bool)].sum() > 500e6
     quality = found.file.quality
     assert quality["to_root"] >= 0.95 * quality["samples"]
@@ -353,12 +419,18 @@ def test_a_rate_without_stacks_is_refused(tmp_path: Path) -> None:
 def test_the_rate_is_as_asked(perf_events: None, tmp_path: Path) -> None:
     program = tmp_path / "burn.sh"
     program.write_text("i=0\nwhile [ $i -lt 300000 ]; do i=$((i+1)); done\n")
-    layerscope("run", "-q", "--rate", "997", "-o", "recording", "--", "sh", str(program), cwd=tmp_path)
+    layerscope(
+        "run", "-q", "--rate", "997", "-o", "recording", "--", "sh", str(program), cwd=tmp_path
+    )
 
     found = recorded(tmp_path)
     assert found.file.settings["hz"] == 997
-    rows = found.samples[(found.samples["kind"] == sampler_file.CPU) & (found.samples["stack"] != sampler_file.NONE)]
+    rows = found.samples[
+        (found.samples["kind"] == sampler_file.CPU) & (found.samples["stack"] != sampler_file.NONE)
+    ]
     user_ns = rows["weight_ns"] - rows["kernel_ns"]
     assert len(rows) > 0.4 * user_ns.sum() / 1e9 * 997
-    layers = {layer.name: layer for layer in open_run(tmp_path / "recording.layerscope").info.layers}
+    layers = {
+        layer.name: layer for layer in open_run(tmp_path / "recording.layerscope").info.layers
+    }
     assert layers["stacks"].rate_hz == 997

@@ -1,4 +1,6 @@
-"""What reads shapes: compiled once for each build of torch, refused when it errs; without a compiler that is said."""
+"""What reads shapes: compiled once for each build of torch, refused when it errs; without a
+compiler that is said.
+"""
 
 from __future__ import annotations
 
@@ -74,23 +76,33 @@ def test_without_a_compiler_the_problem_names_the_remedy(
     assert shapes.prepare([program_python, "train.py"], problems, None) is None
 
     (problem,) = problems
-    assert (problem.layer, problem.code, problem.remedy) == ("operators", "shapes_not_built", "install g++")
+    assert (problem.layer, problem.code, problem.remedy) == (
+        "operators",
+        "shapes_not_built",
+        "install g++",
+    )
     assert "there is no C++ compiler (tried g++, c++, clang++)" in problem.what
 
 
-def test_a_compiler_that_fails_is_quoted(program_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_fails_is_quoted(
+    program_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     without_compilers(tmp_path / "bin", monkeypatch)
     compiler = tmp_path / "bin" / "g++"
     compiler.write_text("#!/bin/sh\necho 'x.cpp:1:2: error: no such thing' >&2\nexit 1\n")
     compiler.chmod(0o755)
 
-    with pytest.raises(CannotBuild, match=r"g\+\+ does not compile against this PyTorch: no such thing"):
+    with pytest.raises(
+        CannotBuild, match=r"g\+\+ does not compile against this PyTorch: no such thing"
+    ):
         shapes.build(program_python, shapes.find_library(program_python))
 
 
 @needs_compiler
 @pytest.mark.slow
-def test_what_is_compiled_is_kept(program_python: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_compiled_is_kept(
+    program_python: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
     library = shapes.find_library(program_python)
     built = shapes.build(program_python, library, said.append)
@@ -104,7 +116,9 @@ def test_what_is_compiled_is_kept(program_python: str, cache: Path, monkeypatch:
     assert len(said) == 1
 
 
-def test_of_many_ranks_that_start_at_once_one_compiles(program_python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_ranks_that_start_at_once_one_compiles(
+    program_python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     library = shapes.find_library(program_python)
     compiled = []
 
@@ -123,7 +137,9 @@ def test_of_many_ranks_that_start_at_once_one_compiles(program_python: str, monk
     assert [one.cost_ns for one in built] == [1.5]
 
 
-def test_without_a_place_to_keep_it_nothing_is_compiled(program_python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_place_to_keep_it_nothing_is_compiled(
+    program_python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cache_module, "caches", lambda kind: [])
 
     with pytest.raises(CannotBuild, match="there is no place to keep what is compiled"):
@@ -168,7 +184,13 @@ def test_a_link_in_the_place_of_what_was_compiled_is_not_followed(
     ],
 )  # fmt: skip
 def test_what_reads_wrongly_or_crashes_is_refused(
-    program_python: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, why: str
+    program_python: str,
+    tmp_path: Path,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    old: str,
+    new: str,
+    why: str,
 ) -> None:
     doctored(tmp_path, monkeypatch, old, new)
 

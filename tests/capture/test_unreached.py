@@ -1,4 +1,6 @@
-"""Programs that nothing of ours may enter: what is kept out of their environment, and what is said of them."""
+"""Programs that nothing of ours may enter: what is kept out of their environment, and what is said
+of them.
+"""
 
 from __future__ import annotations
 
@@ -57,15 +59,20 @@ def test_an_ordinary_program_keeps_its_doors(tmp_path: Path) -> None:
 
 
 def test_a_foreign_program_that_cannot_even_start_is_explained(tmp_path: Path) -> None:
-    """The header of a program for another machine; where an emulator runs it, nothing of ours runs inside."""
+    """The header of a program for another machine; where an emulator runs it, nothing of ours runs
+    inside.
+    """
     foreign = tmp_path / "foreign"
-    foreign.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xb7\x00\x01\x00\x00\x00" + bytes(80))
+    foreign.write_bytes(
+        b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xb7\x00\x01\x00\x00\x00" + bytes(80)
+    )
     foreign.chmod(0o755)
 
     problem = unreached.nobody_came([str(foreign)], {})
 
     assert (
-        problem.what == f"{foreign} is built for aarch64 (64 bits) and was left alone: only its counters are recorded"
+        problem.what
+        == f"{foreign} is built for aarch64 (64 bits) and was left alone: only its counters are recorded"
     )
     assert problem.remedy == "build it for x86_64"
 
@@ -74,14 +81,25 @@ def test_a_python_that_is_a_script_counts_as_a_python(tmp_path: Path) -> None:
     (tmp_path / "python3").write_text("#!/bin/sh\nexec true\n")
     (tmp_path / "python3").chmod(0o755)
 
-    assert "reads PYTHONPATH" in unreached.nobody_came(["python3"], environment(PATH=str(tmp_path))).what
-    assert shutil.which("sh") is None or "no Python" in unreached.nobody_came(["sh"], environment()).what
+    assert (
+        "reads PYTHONPATH"
+        in unreached.nobody_came(["python3"], environment(PATH=str(tmp_path))).what
+    )
+    assert (
+        shutil.which("sh") is None
+        or "no Python" in unreached.nobody_came(["sh"], environment()).what
+    )
 
 
 def test_what_is_linked_with_pytorch_and_is_no_python_has_the_agent_loaded(
     tmp_path: Path, native_agent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build(tmp_path / "libtorch_cpu.so", [written(tmp_path / "torch.c", "int torch;")], "-shared", "-fPIC")
+    build(
+        tmp_path / "libtorch_cpu.so",
+        [written(tmp_path / "torch.c", "int torch;")],
+        "-shared",
+        "-fPIC",
+    )
     flags = ("-Wl,--no-as-needed", f"-L{tmp_path}", "-ltorch_cpu")
     uses_torch = built(tmp_path / "uses_torch", READS_NONE, *flags)
     python = built(tmp_path / "python", "int Py_BytesMain; " + READS_NONE, *flags, "-rdynamic")
@@ -95,7 +113,12 @@ def test_what_is_linked_with_pytorch_and_is_no_python_has_the_agent_loaded(
         preload([str(program)], found)
         return found.get("LD_PRELOAD")
 
-    assert [preloaded(program) for program in (uses_torch, python, sanitized, plain)] == [ours, None, None, None]
+    assert [preloaded(program) for program in (uses_torch, python, sanitized, plain)] == [
+        ours,
+        None,
+        None,
+        None,
+    ]
     assert preloaded(uses_torch, LD_PRELOAD="/own.so") == f"/own.so:{ours}"
     spaced = written(tmp_path / "with a space.so", "")
     monkeypatch.setattr(agent, "PRELOAD", spaced)

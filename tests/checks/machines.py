@@ -16,10 +16,10 @@ from layerscope.host.gpu import Gpus
 from layerscope.host.isa import Isa, Support
 from layerscope.host.kernel import Kernel
 from layerscope.host.machine import Machine
-from layerscope.host.memory import Memory
+from layerscope.host.memory import MachineMemory
 from layerscope.host.noise import Noise
 from layerscope.host.numa import Node
-from layerscope.host.process import Process
+from layerscope.host.process import ProcessFacts
 from layerscope.host.watch import Watched
 
 GB = 1_000_000_000
@@ -46,7 +46,7 @@ WELL = Machine(
     isa=Isa("x86_64", FLAGS, SUPPORT, "usable", "x86-64-v4"),
     numa=(Node(0, EIGHT, 64 * GB, 60 * GB, (10,)),),
     cgroup=Cgroup(version=2),
-    memory=Memory(64 * GB, 60 * GB, 8 * GB, 0, "always", "madvise", 0, 60, 0),
+    memory=MachineMemory(64 * GB, 60 * GB, 8 * GB, 0, "always", "madvise", 0, 60, 0),
     noise=Noise((0.5, 0.5, 0.5), 0.0, 0.0, 0.0, 0.0, 1),
     kernel=Kernel(
         perf_event_paranoid=1, ptrace_scope=1, seccomp="off", release="6.8.0", kptr_restrict=0, perf_event_mlock_kb=516,
@@ -61,11 +61,13 @@ LIBRARIES = (
     "/opt/venv/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so",
     "/usr/lib/x86_64-linux-gnu/libc.so.6",
 )
-PROCESS = Process(
+PROCESS = ProcessFacts(
     pid=4711, name="python", argv=("python", "train.py"), state="R", uid=1000, threads=12, libraries=LIBRARIES,
     variables={}, memory_bytes=2 * GB,
 )  # fmt: skip
-WATCHED = Watched(seconds=5.0, steal_share=0.0, busy_share=0.9, process_cpus=7.0, process_threads=9, faults=500)
+WATCHED = Watched(
+    seconds=5.0, steal_share=0.0, busy_share=0.9, process_cpus=7.0, process_threads=9, faults=500
+)
 
 
 def changed(value: Any, **fields: Any) -> Any:
@@ -75,7 +77,9 @@ def changed(value: Any, **fields: Any) -> Any:
 
 
 def machine(**changes: Any) -> Machine:
-    """WELL with other facts: `cpu={"granted": 1.0}`; `process={}` gives it one, `numa` is replaced as a whole."""
+    """WELL with other facts: `cpu={"granted": 1.0}`; `process={}` gives it one, `numa` is replaced
+    as a whole.
+    """
     made: dict[str, Any] = {}
     for name, values in changes.items():
         if name in ("numa", "name"):
@@ -86,14 +90,18 @@ def machine(**changes: Any) -> Machine:
     return found
 
 
-def seen(watched: dict[str, Any] | None = None, variables: dict[str, str] | None = None, **changes: Any) -> Seen:
+def seen(
+    watched: dict[str, Any] | None = None, variables: dict[str, str] | None = None, **changes: Any
+) -> Seen:
     """Such a machine; `watched={}`: while it was watched, `variables` are set."""
     looked = None if watched is None else changed(WATCHED, **watched)
     return Seen(machine(**changes), looked, None, variables or {})
 
 
 def case(code: str, state: str, evidence: str, remedy: str = "", **about: Any) -> Any:
-    """`evidence`: part of what is said, `remedy` all of it, as on a machine that `about` describes."""
+    """`evidence`: part of what is said, `remedy` all of it, as on a machine that `about`
+    describes.
+    """
     return pytest.param(code, state, evidence, remedy, about, id=f"{code}-{state}-{evidence[:30]}")
 
 

@@ -10,17 +10,20 @@ from typing import Any
 
 import pytest
 
-from layerscope.checks import judge, machine
-from layerscope.checks.check import ERROR, NOTE, OK, STATES, UNSEEN, WARNING, Check
-from layerscope.host.gpu import Gpus
+from layerscope.checks import judge
+from layerscope.checks.check import ERROR, NOTE, OK, UNSEEN, WARNING
 from layerscope.host.isa import Support
 from layerscope.host.numa import Node
 from tests.checks import profiling_cases
 from tests.checks.machines import EIGHT, FLAGS, GB, LIBRARIES, SUPPORT, case, judged, seen
 
-TWO_NODES = (Node(0, (0, 1, 2, 3), 32 * GB, 5 * GB, (10, 21)), Node(1, (4, 5, 6, 7), 32 * GB, 30 * GB, (21, 10)))
+TWO_NODES = (
+    Node(0, (0, 1, 2, 3), 32 * GB, 5 * GB, (10, 21)),
+    Node(1, (4, 5, 6, 7), 32 * GB, 30 * GB, (21, 10)),
+)
 WITHOUT_BF16 = tuple(
-    Support("bfloat16", "emulated", "AVX-512", 512) if one.dtype == "bfloat16" else one for one in SUPPORT
+    Support("bfloat16", "emulated", "AVX-512", 512) if one.dtype == "bfloat16" else one
+    for one in SUPPORT
 )
 AVX2 = tuple(flag for flag in FLAGS if not flag.startswith("avx512"))
 SSE = (Support("float32", "native", "SSE2", 128), Support("int8", "absent", ""))
@@ -28,7 +31,13 @@ SPEC = "/opt/venv/lib/python3.11/site-packages/"
 PRELOAD = {"LD_PRELOAD": "/usr/lib/libtcmalloc.so.4:/usr/lib/missing.so"}
 
 
-LIMITED = {"version": 2, "cpus": 1.0, "periods": 1000, "throttled": 600, "throttled_ns": 61_000_000_000}
+LIMITED = {
+    "version": 2,
+    "cpus": 1.0,
+    "periods": 1000,
+    "throttled": 600,
+    "throttled_ns": 61_000_000_000,
+}
 CASES = [
     case("threads", OK, "libraries count 8 CPUs and start as many threads; 8 CPUs are granted"),
     case("threads", WARNING, "libraries count 8 CPUs and start as many threads, but 1 CPU is granted",
@@ -365,12 +374,19 @@ CASES = [
 # Those that speak only where something is wrong.
 ONLY_BAD = re.compile(r"variables\..*|preload|instructions")
 ONLY_WELL = ("variables", "instructions")
-COMMANDS = re.compile(r"(export|unset|sysctl|numactl|taskset|cpupower|echo|ls|top|iostat|layerscope) ")
+COMMANDS = re.compile(
+    r"(export|unset|sysctl|numactl|taskset|cpupower|echo|ls|top|iostat|layerscope) "
+)
 
 
 @pytest.mark.parametrize(("code", "state", "evidence", "remedy", "about"), CASES)
 def test_each_check_says_how_it_stands(
-    code: str, state: str, evidence: str, remedy: str, about: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    code: str,
+    state: str,
+    evidence: str,
+    remedy: str,
+    about: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     found = judged(code, seen(**about))
@@ -398,8 +414,14 @@ def test_every_check_of_ours_is_tried_well_and_not_well() -> None:
     for code, found in states.items():
         assert found & {NOTE, WARNING, ERROR} or code in ONLY_WELL, code
         assert OK in found or ONLY_BAD.fullmatch(code), code
-    about = seen(watched={}, process={"libraries": (*LIBRARIES, "/usr/lib/libopenblas.so.0")}, isa={"amx": "usable"})
-    assert {check.code for check in judge.judged(about)} - {"gpu", "libraries", "speed"} <= set(states)
+    about = seen(
+        watched={},
+        process={"libraries": (*LIBRARIES, "/usr/lib/libopenblas.so.0")},
+        isa={"amx": "usable"},
+    )
+    assert {check.code for check in judge.judged(about)} - {"gpu", "libraries", "speed"} <= set(
+        states
+    )
 
 
 @pytest.mark.parametrize("command", sorted({str(given.values[3]) for given in CASES} - {""}))
@@ -407,83 +429,9 @@ def test_every_remedy_that_is_a_command_can_be_pasted(command: str) -> None:
     if COMMANDS.match(command):
         assert shlex.split(command)
         assert ", or " not in command
-        done = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["bash", "-n", "-c", command], capture_output=True, text=True, check=False
+        )
         assert done.stderr == ""
     else:
         assert command[0].islower()  # a sentence goes on behind "Remedy: "
-
-
-def test_the_files_of_the_folder_are_the_checks() -> None:
-    modules = judge.modules()
-    assert [module.ORDER for module in modules] == sorted(module.ORDER for module in modules)
-    assert {module.__name__.rpartition(".")[2] for module in modules} >= {
-        "threads",
-        "throttling",
-        "variables",
-        "profiling",
-    }
-    assert all(module.__name__.startswith(f"{machine.__name__}.") and module.__doc__ for module in modules)
-
-
-def test_the_worst_comes_first_and_is_counted() -> None:
-    found = [Check(state, state, state, "x") for state in (OK, UNSEEN, NOTE, WARNING, ERROR, WARNING)]
-    assert [check.state for check in judge.worst_first(found)] == [ERROR, WARNING, WARNING, NOTE, OK, UNSEEN]
-    assert judge.count_sentence(found) == "1 error, 2 warnings, 1 note, 1 ok, 1 unseen"
-    assert judge.totals(found) == {OK: 1, NOTE: 1, WARNING: 2, ERROR: 1, UNSEEN: 1}
-    assert set(judge.totals([])) == set(STATES)
-
-
-@pytest.mark.parametrize(
-    ("state", "fails_on"),
-    [(OK, []), (UNSEEN, []), (NOTE, []), (WARNING, [WARNING]), (ERROR, [WARNING, ERROR])],
-)
-def test_a_level_fails_for_what_is_as_bad_or_worse(state: str, fails_on: list[str]) -> None:
-    found = [Check("x", "x", OK, "x"), Check("x", "x", state, "x")]
-    assert [level for level in (WARNING, ERROR) if judge.fails(found, level)] == fails_on
-
-
-ODD: dict[type, tuple[Any, ...]] = {
-    int: (0, 1, 2**40), float: (0.0, 1e-9, 1e9), str: ("", "?", "x" * 5000), bool: (True, False),
-    tuple: ((), (0,), (7,)),
-}  # fmt: skip
-NO_NUMBERS = ("support", "libraries", "argv", "flags", "unread", "pmus", "capabilities")
-
-
-@pytest.mark.parametrize("section", ["cpu", "isa", "cgroup", "memory", "noise", "kernel", "process", "watched"])
-def test_no_fact_that_is_missing_or_odd_breaks_a_check(section: str) -> None:
-    """One fact after the other is not told, or is what nobody expects."""
-    plain = seen(watched={}, process={}, cgroup=LIMITED)
-    about = plain.watched if section == "watched" else getattr(plain.machine, section)
-    for field in fields(about):
-        value = getattr(about, field)
-        odd = ((),) if field in NO_NUMBERS else ODD.get(type(value), ())
-        for other in (None, *odd) if _may_be_none(about, field) else odd:
-            given = {"process": {}, "watched": {}, "cgroup": LIMITED}
-            given[section] = {**given.get(section, {}), field: other}
-            found = judge.judged(seen(**given))
-            assert {check.state for check in found} <= set(STATES)
-            assert all(check.evidence for check in found), (field, other)
-            codes = [check.code for check in found]
-            assert len(codes) == len(set(codes)), (field, other)
-
-
-def fields(about: Any) -> tuple[str, ...]:
-    return tuple(type(about).__annotations__)
-
-
-def _may_be_none(about: Any, field: str) -> bool:
-    return "None" in str(type(about).__annotations__[field])
-
-
-def test_a_machine_that_tells_nothing_breaks_no_check() -> None:
-    about = seen(
-        cpu={"online": (), "allowed": (), "granted": 0.0, "cores": None, "governor": "", "model": ""},
-        isa={"flags": (), "support": ()}, numa=(), cgroup={"version": 0}, gpus={},
-        memory=dict.fromkeys(("total_bytes", "available_bytes", "swap_bytes", "swappiness")),
-        noise=dict.fromkeys(("load", "pressure_cpu", "pressure_memory", "pressure_io", "steal_share")),
-        process={"libraries": (), "threads": 0},
-        watched=dict.fromkeys(("process_threads", "process_cpus", "busy_share", "steal_share", "faults")),
-    )  # fmt: skip
-    assert about.machine.gpus == Gpus()
-    found = judge.judged(about)
-    assert {check.state for check in found} <= {OK, UNSEEN}

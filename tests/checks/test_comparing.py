@@ -56,7 +56,11 @@ def test_the_same_machine_does_not_differ() -> None:
     ],
 )  # fmt: skip
 def test_what_speed_depends_on_is_told(changes: dict[str, Any], subject: str, there: str) -> None:
-    found = {one.subject: one for one in differences(side(), side(**changes)) if not one.subject.startswith("check: ")}
+    found = {
+        one.subject: one
+        for one in differences(side(), side(**changes))
+        if not one.subject.startswith("check: ")
+    }
     assert set(found) == ({subject} if subject else set())
     if subject:
         assert found[subject].there == there
@@ -64,7 +68,12 @@ def test_what_speed_depends_on_is_told(changes: dict[str, Any], subject: str, th
 
 
 def test_what_one_side_does_not_tell_is_no_difference() -> None:
-    assert differences(side(), side(cpu={"governor": "", "boost": None, "cores": None}, memory={"thp": ""})) == []
+    assert (
+        differences(
+            side(), side(cpu={"governor": "", "boost": None, "cores": None}, memory={"thp": ""})
+        )
+        == []
+    )
 
 
 def test_a_limit_that_is_not_visible_is_not_taken_for_none() -> None:
@@ -76,14 +85,22 @@ def test_a_limit_that_is_not_visible_is_not_taken_for_none() -> None:
 
 def test_the_limit_of_memory_does_not_depend_on_what_is_used() -> None:
     """A group above has less room left on one side."""
-    fuller = {"memory_limit_bytes": 2 * GB, "memory_used_bytes": 2 * GB - 1, "memory_lower_bytes": GB}
+    fuller = {
+        "memory_limit_bytes": 2 * GB,
+        "memory_used_bytes": 2 * GB - 1,
+        "memory_lower_bytes": GB,
+    }
     found = differences(side(cgroup=fuller), side(cgroup={"memory_limit_bytes": GB}))
     assert "limit of memory" not in {one.subject for one in found}
 
 
 def test_what_was_measured_is_compared_by_library_type_and_threads() -> None:
     found = differences(side(measured(120.0, 50.0)), side(measured(60.0, 100.0, "Haswell")))
-    rates = {one.subject: (one.here, one.there, one.why) for one in found if not one.subject.startswith("check: ")}
+    rates = {
+        one.subject: (one.here, one.there, one.why)
+        for one in found
+        if not one.subject.startswith("check: ")
+    }
     assert rates == {
         "MKL float32, 1 thread": ("120 GFLOP/s", "60.0 GFLOP/s", "measured: here 2.0 times as fast"),
         "copying memory, 8 threads": ("50.0 GB/s", "100 GB/s", "measured: there 2.0 times as fast"),

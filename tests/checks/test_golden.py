@@ -1,4 +1,5 @@
-"""What the checks say of recorded and hand-made machines: tests/golden/platform/NAME.txt, of machines/NAME.txt beside.
+"""What the checks say of recorded and hand-made machines: tests/golden/platform/NAME.txt, of
+machines/NAME.txt beside.
 
 `python tests/platform/test_golden.py` writes all anew. Look at the difference before you keep it.
 """
@@ -26,7 +27,9 @@ STATES = {"n": OK, "e": NOTE, "a": NOTE}
 def checks(name: str, folder: Path) -> list[Check]:
     root, pid = unpack(name, folder)
     machine = machines.facts(root, pid)
-    return judge.judged(Seen(machine, variables=machine.process.variables if machine.process else {}))
+    return judge.judged(
+        Seen(machine, variables=machine.process.variables if machine.process else {})
+    )
 
 
 def text(found: list[Check]) -> str:
@@ -34,7 +37,11 @@ def text(found: list[Check]) -> str:
     lines = []
     for check in found:
         lines.append(f"{check.state:<8} {check.code}: {check.evidence}")
-        lines += [f"         {words}" for words in (check.consequence, check.remedy and f"> {check.remedy}") if words]
+        lines += [
+            f"         {words}"
+            for words in (check.consequence, check.remedy and f"> {check.remedy}")
+            if words
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -85,11 +85,21 @@ def test_libraries_say_who_they_are_before_their_first_line(header: str, library
 
 
 def test_what_torch_tells_of_them_is_completed() -> None:
-    told = {"name": "oneDNN", "version": "v3", "chose": "", "threads": None, "path": "/lib/torch.so", "runtime": ""}
+    told = {
+        "name": "oneDNN",
+        "version": "v3",
+        "chose": "",
+        "threads": None,
+        "path": "/lib/torch.so",
+        "runtime": "",
+    }
     found = after(ours(library=told), HEADER_3)
 
     assert found.libraries["oneDNN"].path == "/lib/torch.so"
-    assert (found.libraries["oneDNN"].version, found.libraries["oneDNN"].width_bits) == ("3.12.0", 512)
+    assert (found.libraries["oneDNN"].version, found.libraries["oneDNN"].width_bits) == (
+        "3.12.0",
+        512,
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,11 +131,18 @@ def test_of_two_ways_and_two_rounds_the_faster_and_the_later_count() -> None:
     more = ours(rate={**product(rate=12.0), "runs": 9})
 
     assert after(*told).rates["ATen", "float32", 1].gflop_per_s == 12.0
-    assert after(*told, more).rates["ATen", "float32", 1] == Rate("ATen", "float32", 1, 256, 12.0, 9, 0.0)
+    assert after(*told, more).rates["ATen", "float32", 1] == Rate(
+        "ATen", "float32", 1, 256, 12.0, 9, 0.0
+    )
 
 
 def test_output_that_is_cut_off_tells_what_was_being_done() -> None:
-    found = after(ours(begin="import numpy"), "noise\n", ours(begin="import torch"), '\nlayerscope {"rate": {"ca')
+    found = after(
+        ours(begin="import numpy"),
+        "noise\n",
+        ours(begin="import torch"),
+        '\nlayerscope {"rate": {"ca',
+    )
 
     assert (found.doing, found.has_ended, found.rates) == ("import torch", False, {})
     found.read(ours(end=True))

@@ -1,25 +1,20 @@
-"""What was measured: access by number of threads, the judgements on it, and the copy in the cache."""
+"""What was measured: access by number of threads, the judgements on it, and the copy in the
+cache.
+"""
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import subprocess
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from layerscope.checks import judge, kept_measurements
+from layerscope.checks import judge
 from layerscope.checks.check import ERROR, NOTE, OK, UNSEEN, WARNING, Check, Seen
 from layerscope.checks.vectors import width_bits
-from layerscope.host import machine as machines
 from layerscope.host.gpu import Gpu, Gpus
-from layerscope.host.machine import Machine
 from layerscope.host.numa import Node
-from layerscope.model import cache
 from layerscope.model.measured import (
     Bandwidth,
     Library,
@@ -74,7 +69,10 @@ def without(name: str) -> tuple[Library, ...]:
 
 def with_threads(gain: float) -> tuple[Rate, ...]:
     """Eight threads that are so many times as fast as one."""
-    return tuple(changed(one, gflop_per_s=one.gflop_per_s / 7 * gain) if one.threads == 8 else one for one in rates())
+    return tuple(
+        changed(one, gflop_per_s=one.gflop_per_s / 7 * gain) if one.threads == 8 else one
+        for one in rates()
+    )
 
 
 def with_cores(gain: float, both: float) -> tuple[Rate, ...]:
@@ -165,7 +163,13 @@ FAST_ONEDNN = {"rates": rates(oneDNN_float32=2.0)}
     ],
 )  # fmt: skip
 def test_each_judgement_on_what_was_measured(
-    code: str, state: str, evidence: str, consequence: str, remedy: str, about: dict[str, Any], fields: dict[str, Any]
+    code: str,
+    state: str,
+    evidence: str,
+    consequence: str,
+    remedy: str,
+    about: dict[str, Any],
+    fields: dict[str, Any],
 ) -> None:
     found = [check for check in judge.judged(seen(about, **fields)) if check.code == code]
 
@@ -191,12 +195,17 @@ def in_rounds(library: str, dtype: str, rounds: tuple[float, ...]) -> tuple[Rate
     ("rounds", "is_told"),
     [
         ((200.0, 201.0, 202.0, 198.0), True),
-        ((60.0, 220.0, 61.0, 62.0, 90.0, 59.0), False),  # as fast as it can only once: the machine, not the library
+        (
+            (60.0, 220.0, 61.0, 62.0, 90.0, 59.0),
+            False,
+        ),  # as fast as it can only once: the machine, not the library
         ((90.0, 260.0, 95.0, 240.0), False),  # varies by more than it differs
         ((110.0, 111.0, 112.0, 109.0), False),  # too little to matter
     ],
 )
-def test_a_library_is_slower_only_if_it_is_in_most_rounds(rounds: tuple[float, ...], is_told: bool) -> None:
+def test_a_library_is_slower_only_if_it_is_in_most_rounds(
+    rounds: tuple[float, ...], is_told: bool
+) -> None:
     found = judge.judged(seen(AMD, rates=in_rounds("oneDNN", "float32", rounds)))
 
     (mkl,) = [check for check in found if check.code == "library.mkl"]
@@ -223,14 +232,22 @@ def test_a_narrow_type_is_compared_only_where_it_differs_by_more_than_it_varies(
 
 def test_where_nothing_was_measured_nothing_is_judged() -> None:
     about = Seen(machine())
-    assert [check for check in judge.judged(about) if check.code.startswith(("library.", "speed."))] == []
+    assert [
+        check for check in judge.judged(about) if check.code.startswith(("library.", "speed."))
+    ] == []
 
 
 def test_with_everything_as_it_should_be_all_is_well() -> None:
     found = {check.code: check for check in judge.judged(seen({}))}
     measured = {code for code in found if code.startswith(("library.", "speed."))}
     assert {code: found[code].evidence for code in measured if found[code].state != OK} == {}
-    assert {"library.aten", "library.mkl", "speed.int8", "speed.float64", "speed.memory"} <= measured
+    assert {
+        "library.aten",
+        "library.mkl",
+        "speed.int8",
+        "speed.float64",
+        "speed.memory",
+    } <= measured
 
 
 def test_the_roof_is_that_of_the_fastest_library_and_straight_between_one_thread_and_all() -> None:
@@ -242,7 +259,9 @@ def test_the_roof_is_that_of_the_fastest_library_and_straight_between_one_thread
     assert peak(MEASURED, "float32", 3) == pytest.approx(110 + 660 * 2 / 7)
     assert peak(MEASURED, "complex64", 1) is None
     of_cores = changed(MEASURED, rates=with_cores(3.8, 3.9))
-    assert [peak(of_cores, "float32", threads) for threads in (4, 6)] == pytest.approx([418.0, 423.5])
+    assert [peak(of_cores, "float32", threads) for threads in (4, 6)] == pytest.approx(
+        [418.0, 423.5]
+    )
     assert [bandwidth(MEASURED, threads) for threads in (1, 8, 9)] == [20.0, 90.0, 90.0]
     assert bandwidth(MEASURED, 2) == pytest.approx(30.0)
     assert bandwidth(changed(MEASURED, bandwidths=()), 2) is None
@@ -266,82 +285,28 @@ def test_words_of_libraries_tell_how_wide_their_vectors_are(word: str, bits: int
     assert width_bits(word) == bits
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return machine()
-
-
-def test_what_was_measured_is_kept_for_such_a_machine(here: Machine) -> None:
-    assert kept_measurements.kept(here) is None
-    kept_measurements.keep(here, MEASURED)
-
-    assert kept_measurements.kept(here) == MEASURED
-    assert kept_measurements.kept(here, "/opt/venv/bin/python") == MEASURED
-    assert kept_measurements.kept(here, "/usr/bin/python3") is None
-    assert kept_measurements.kept(machine(cpu={"granted": 4.0})) is None
-    assert kept_measurements.kept(machine(cpu={"model": "Another"})) is None
-
-
-def test_a_recording_keeps_it_with_the_facts_about_the_machine(here: Machine) -> None:
-    assert kept_measurements.as_host(here) == machines.as_json(here)
-    kept_measurements.keep(here, MEASURED)
-    told = json.loads(json.dumps(kept_measurements.as_host(here)))
-
-    assert machines.of_json(told) == here
-    assert msgspec.convert(told["measured"], Measured) == MEASURED
-
-
-def test_the_newest_counts_and_few_are_kept(here: Machine) -> None:
-    for number in range(20):
-        for path in cache.caches(cache.PLATFORM)[0].glob("*"):  # a file system may not tell moments apart
-            os.utime(path, (path.stat().st_mtime - 10,) * 2)
-        kept_measurements.keep(here, changed(MEASURED, python=f"/env{number}/bin/python"))
-        newest = kept_measurements.kept(here)
-        assert newest is not None
-        assert newest.python == f"/env{number}/bin/python"
-    assert len(list(cache.caches(cache.PLATFORM)[0].iterdir())) == 8
-
-
-def test_another_build_of_torch_is_another_entry_and_the_same_one_replaces(here: Machine) -> None:
-    for version, seconds in (("2.13.0", 1.0), ("2.12.0", 2.0), ("2.13.0", 3.0)):
-        libraries = with_library("PyTorch", version=version)
-        kept_measurements.keep(here, changed(MEASURED, libraries=libraries, seconds=seconds))
-    kept = [msgspec.json.decode(path.read_bytes()) for path in cache.caches(cache.PLATFORM)[0].iterdir()]
-    assert sorted(one["seconds"] for one in kept) == [2.0, 3.0]
-
-
-def test_a_damaged_entry_is_passed_over_and_one_without_products_is_not_kept(here: Machine) -> None:
-    kept_measurements.keep(here, MEASURED)
-    path = next(cache.caches(cache.PLATFORM)[0].iterdir())
-    older = path.with_name(path.name[:17] + "0" * 16 + ".json")
-    for damaged in (b"", b"{}", b'{"python": 3}', b"\xff"):
-        older.write_bytes(damaged)
-        assert kept_measurements.kept(here) == MEASURED
-    kept_measurements.keep(here, changed(MEASURED, python="/other", rates=()))
-    assert kept_measurements.kept(here, "/other") is None
-
-
-def test_without_a_place_nothing_is_kept(here: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "caches", lambda kind: [])
-    kept_measurements.keep(here, MEASURED)
-
-    assert kept_measurements.kept(here) is None
-
-
-NODES = (Node(0, (0, 1, 2, 3), 32 * GB, 5 * GB, (10, 21)), Node(1, (4, 5, 6, 7), 32 * GB, 30 * GB, (21, 10)))
+NODES = (
+    Node(0, (0, 1, 2, 3), 32 * GB, 5 * GB, (10, 21)),
+    Node(1, (4, 5, 6, 7), 32 * GB, 30 * GB, (21, 10)),
+)
 DEVICE = Gpu(
     0, "NVIDIA H100", "0000:07:00.0", 80 << 30, 0, True, True, False, 1980, 1980, (), 16, 16, 5, 5
 )  # fmt: skip
 GPUS = Gpus((DEVICE,), "550.54", "12.4", counters_need_root=False, peer_memory=True)
 
 
-def gpu_checks(gpus: Gpus, cuda: str = "", variables: dict[str, str] | None = None, **about: Any) -> dict[str, Check]:
+def gpu_checks(
+    gpus: Gpus, cuda: str = "", variables: dict[str, str] | None = None, **about: Any
+) -> dict[str, Check]:
     """By their codes."""
     libraries = (*LIBRARIES, Library("CUDA", cuda, "")) if cuda else LIBRARIES
     here = changed(machine(**about), gpus=gpus)
     measured = changed(MEASURED, libraries=libraries)
-    found = [one for one in judge.judged(Seen(here, None, measured, variables or {})) if one.code.startswith("gpu")]
+    found = [
+        one
+        for one in judge.judged(Seen(here, None, measured, variables or {}))
+        if one.code.startswith("gpu")
+    ]
     assert len({one.code for one in found}) == len(found)
     for one in found:
         assert bool(one.consequence) == (one.state not in (OK, UNSEEN))
@@ -368,16 +333,48 @@ def test_a_gpu_of_which_all_is_well() -> None:
     [
         ({"link_width": 8}, "link", WARNING, "8 of 16 lanes", "slot"),
         ({"link_generation": 3}, "link", WARNING, "generation 3, 5 is possible", "link speed"),
-        ({"link_generation": 1, "slowed_by": ("idle",)}, "link", OK, "saves power while it is idle", ""),
-        ({"link_generation": 1, "clock_mhz": None}, "link", UNSEEN, "only saves power is not told", ""),
-        ({"slowed_by": ("heat",), "clock_mhz": 900}, "clocks", WARNING, "by heat (900 of 1,980 MHz)", "TEMPERATURE"),
+        (
+            {"link_generation": 1, "slowed_by": ("idle",)},
+            "link",
+            OK,
+            "saves power while it is idle",
+            "",
+        ),
+        (
+            {"link_generation": 1, "clock_mhz": None},
+            "link",
+            UNSEEN,
+            "only saves power is not told",
+            "",
+        ),
+        (
+            {"slowed_by": ("heat",), "clock_mhz": 900},
+            "clocks",
+            WARNING,
+            "by heat (900 of 1,980 MHz)",
+            "TEMPERATURE",
+        ),
         ({"slowed_by": ("idle", "power cap")}, "clocks", NOTE, "slowed by power cap", "-d POWER"),
-        ({"slowed_by": ("power cap", "power brake")}, "clocks", WARNING, "power cap and power brake", "-d POWER"),
-        ({"slowed_by": ("application clocks",)}, "clocks", NOTE, "by application clocks", "nvidia-smi -rac"),
+        (
+            {"slowed_by": ("power cap", "power brake")},
+            "clocks",
+            WARNING,
+            "power cap and power brake",
+            "-d POWER",
+        ),
+        (
+            {"slowed_by": ("application clocks",)},
+            "clocks",
+            NOTE,
+            "by application clocks",
+            "nvidia-smi -rac",
+        ),
         ({"persistence": False}, "persistence", NOTE, "persistence is off", "nvidia-persistenced"),
     ],
 )
-def test_each_judgement_on_a_gpu(fields: dict[str, Any], code: str, state: str, evidence: str, remedy: str) -> None:
+def test_each_judgement_on_a_gpu(
+    fields: dict[str, Any], code: str, state: str, evidence: str, remedy: str
+) -> None:
     found = gpu_checks(changed(GPUS, devices=(changed(DEVICE, **fields),)))
     one = found[f"gpu.0.{code}"]
 
@@ -391,7 +388,9 @@ def test_each_judgement_on_a_gpu(fields: dict[str, Any], code: str, state: str, 
 
 def can_be_pasted(command: str) -> None:
     """Whether a shell understands it, and no words of ours are among its arguments."""
-    done = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-n", "-c", command], capture_output=True, text=True, check=False
+    )
     assert done.stderr == ""
     assert ", or " not in command
     assert ", then " not in command
@@ -405,7 +404,9 @@ def test_a_gpu_that_is_far_from_the_allowed_cpus() -> None:
     assert "CPUs 0-3 are near it" in far.consequence
     assert far.remedy == "numactl --cpunodebind=0 --membind=0 python train.py"
     assert "gpu.0.node" not in gpu_checks(GPUS, numa=NODES, cpu={"allowed": (3, 4)})
-    assert "gpu.0.node" not in gpu_checks(changed(GPUS, devices=(changed(DEVICE, node=None),)), numa=NODES)
+    assert "gpu.0.node" not in gpu_checks(
+        changed(GPUS, devices=(changed(DEVICE, node=None),)), numa=NODES
+    )
 
 
 BY_BUS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -437,21 +438,29 @@ def test_only_gpus_that_the_program_may_use_are_judged(
                 link_width=8, slowed_by=("heat",))
         for index, bus, uuid in names
     )  # fmt: skip
-    found = gpu_checks(changed(GPUS, devices=devices), "", variables, numa=NODES, cpu={"allowed": (0, 1)})
+    found = gpu_checks(
+        changed(GPUS, devices=devices), "", variables, numa=NODES, cpu={"allowed": (0, 1)}
+    )
 
     for code in ("link", "clocks", "persistence"):
         assert [index for index in range(3) if f"gpu.{index}.{code}" in found] == [*judged]
-    assert {one.state for code, one in found.items() if code.endswith(".node")} == ({state} if state else set())
+    assert {one.state for code, one in found.items() if code.endswith(".node")} == (
+        {state} if state else set()
+    )
     assert ("of which CUDA_VISIBLE_DEVICES leaves" in found["gpu"].evidence) == (len(judged) < 3)
 
 
 def test_of_devices_that_do_not_tell_their_uuid_all_are_judged() -> None:
     for variables in ({"CUDA_VISIBLE_DEVICES": "GPU-5b"}, {"CUDA_VISIBLE_DEVICES": "0"}):
-        assert "gpu.0.link" in gpu_checks(changed(GPUS, devices=(changed(DEVICE, link_width=8),)), "", variables)
+        assert "gpu.0.link" in gpu_checks(
+            changed(GPUS, devices=(changed(DEVICE, link_width=8),)), "", variables
+        )
 
 
 def test_where_no_gpu_is_near_each_is_a_warning() -> None:
-    two = tuple(changed(DEVICE, index=index, bus=f"0000:0{index}:00.0", node=1) for index in range(2))
+    two = tuple(
+        changed(DEVICE, index=index, bus=f"0000:0{index}:00.0", node=1) for index in range(2)
+    )
     found = gpu_checks(changed(GPUS, devices=two), numa=NODES, cpu={"allowed": (0, 1)})
 
     assert [found[f"gpu.{index}.node"].state for index in range(2)] == [WARNING, WARNING]
@@ -466,7 +475,8 @@ def test_counters_for_administrators_come_with_the_line_that_opens_them() -> Non
 
 
 @pytest.mark.parametrize(
-    ("built", "state"), [("12.4", OK), ("11.8", OK), ("12.6", NOTE), ("13.0", ERROR), ("", None), ("12", OK)]
+    ("built", "state"),
+    [("12.4", OK), ("11.8", OK), ("12.6", NOTE), ("13.0", ERROR), ("", None), ("12", OK)],
 )
 def test_a_torch_for_a_newer_cuda_than_the_driver_runs(built: str, state: str | None) -> None:
     found = gpu_checks(GPUS, built)
@@ -475,8 +485,12 @@ def test_a_torch_for_a_newer_cuda_than_the_driver_runs(built: str, state: str | 
 
 
 def test_a_gpu_that_tells_nothing_is_a_problem_with_its_remedy() -> None:
-    hangs = gpu_checks(changed(GPUS, problem="the driver does not answer: nothing came; try nvidia-smi"))["gpu"]
-    absent = gpu_checks(Gpus((DEVICE,), problem="an NVIDIA GPU is there, but no driver; install one"))["gpu"]
+    hangs = gpu_checks(
+        changed(GPUS, problem="the driver does not answer: nothing came; try nvidia-smi")
+    )["gpu"]
+    absent = gpu_checks(
+        Gpus((DEVICE,), problem="an NVIDIA GPU is there, but no driver; install one")
+    )["gpu"]
 
     assert (hangs.state, hangs.remedy) == (ERROR, "try nvidia-smi")
     assert (absent.state, absent.evidence) == (WARNING, "an NVIDIA GPU is there, but no driver")

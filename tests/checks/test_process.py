@@ -46,10 +46,16 @@ def test_64_threads_on_one_cpu_are_called_throttled_with_the_numbers_of_the_kern
         after = one_cpu.counted()
 
     watched, machine, checks = found["watched"], found["machine"], found["checks"]
-    assert (machine["cpu"]["granted"], machine["cgroup"]["cpus"], machine["process"]["threads"]) == (1.0, 1.0, 64)
+    assert (
+        machine["cpu"]["granted"],
+        machine["cgroup"]["cpus"],
+        machine["process"]["threads"],
+    ) == (1.0, 1.0, 64)
     assert watched["throttled"] > 0
     # Read a moment before and after, the kernel's own counts enclose what was watched.
-    for name, least, most in zip(("periods", "throttled", "throttled_ns"), before, after, strict=True):
+    for name, least, most in zip(
+        ("periods", "throttled", "throttled_ns"), before, after, strict=True
+    ):
         assert 0 < watched[name] <= most - least
         assert watched[name] >= (most - least) * watched["seconds"] / (watched["seconds"] + 3) - 10
     assert checks["throttling"]["state"] in ("warning", "error")
@@ -61,7 +67,9 @@ def test_64_threads_on_one_cpu_are_called_throttled_with_the_numbers_of_the_kern
     assert checks["threads"]["remedy"] == "export OMP_NUM_THREADS=1"
 
 
-def test_a_process_without_limits_is_not_called_throttled(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_process_without_limits_is_not_called_throttled(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     with spinning(1) as pid:
         found = told(capfd, "--pid", str(pid), "--watch", "0")
     assert found["watched"] is None
@@ -70,7 +78,9 @@ def test_a_process_without_limits_is_not_called_throttled(capfd: pytest.CaptureF
     assert found["checks"]["allocator"]["evidence"] in ("malloc of the C library", "musl")
 
 
-def test_variables_are_those_of_the_process(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_are_those_of_the_process(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     with spinning(1, env={**os.environ, "KMP_BLOCKTIME": "0", "OMP_NUM_THREADS": "1"}) as pid:
         found = told(capfd, "--pid", str(pid), "--watch", "0")
@@ -103,7 +113,9 @@ def test_what_has_ended_is_said(capfd: pytest.CaptureFixture[str]) -> None:
     assert "there is no process -7" in refused(capfd, -7)
 
 
-def test_a_process_that_ends_while_it_is_watched_is_no_failure(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_process_that_ends_while_it_is_watched_is_no_failure(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.5)"])
     try:
         found = told(capfd, "--pid", str(child.pid), "--watch", "1.5")
@@ -121,13 +133,22 @@ def test_a_thread_of_the_kernel_has_no_libraries(capfd: pytest.CaptureFixture[st
     assert found["checks"]["openmp"]["state"] == "unseen"
 
 
-def test_of_a_strangers_process_is_said_what_may_not_be_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_of_a_strangers_process_is_said_what_may_not_be_read(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can become another user")
     with spinning(1) as pid:
         command = [sys.executable, "-c", _AS_NOBODY, str(pid)]
         environment = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment, check=False)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            env=environment,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     checks = {row[0]: row for row in found["rows"]}
@@ -155,10 +176,22 @@ sys.exit(cli.main(["platform", "--json", "--pid", sys.argv[1], "--watch", "0"]))
 
 
 def test_a_process_in_a_namespace_has_two_numbers(capfd: pytest.CaptureFixture[str]) -> None:
-    command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-c", "print(1, flush=True); input()"]
+    command = [
+        "unshare",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        sys.executable,
+        "-c",
+        "print(1, flush=True); input()",
+    ]
     try:
         parent = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
     except FileNotFoundError:
         pytest.skip("there is no unshare(1) here")

@@ -1,4 +1,6 @@
-"""A recording with a secret in every place that may hold one, and everything that a packed recording holds."""
+"""A recording with a secret in every place that may hold one, and everything that a packed
+recording holds.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,12 @@ SECRETS = (
     "planted_argument_of_a_span", "planted_id", "planted_recording", "planted_function", "planted_library",
     "planted_build",
 )  # fmt: skip
-COMMAND = ["/srv/alice/planted_folder/bin/python3.11", "-u", "/srv/alice/planted_folder/train.py", "planted_argument"]
+COMMAND = [
+    "/srv/alice/planted_folder/bin/python3.11",
+    "-u",
+    "/srv/alice/planted_folder/train.py",
+    "planted_argument",
+]
 
 
 def secretive() -> Recording:
@@ -40,10 +47,17 @@ def secretive() -> Recording:
     sums |= {"count": 1, "total_ns": 1, "self_ns": 1, "min_ns": 1, "max_ns": 1}
     named = (("function", "aten::mm"), ("range", "planted_range"), ("task", "planted_task"))
     recording.rows["totals"] = [
-        {**sums, "total": place, "kind": kind, "name": name} for place, (kind, name) in enumerate(named)
+        {**sums, "total": place, "kind": kind, "name": name}
+        for place, (kind, name) in enumerate(named)
     ]
     recording.rows["modules"] = [
-        {"module": 0, "parent": None, "path": "Net", "class": "Net", "line": "/srv/alice/planted_source.py:3"}
+        {
+            "module": 0,
+            "parent": None,
+            "path": "Net",
+            "class": "Net",
+            "line": "/srv/alice/planted_source.py:3",
+        }
     ]
     torch = "/srv/alice/planted_folder/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so"
     recording.rows["frames"] = [
@@ -57,13 +71,17 @@ def secretive() -> Recording:
         {"frame": 6, "layer": "native", "name": "jit_avx512_core_brgemm_t.3", "object": "[jit]"},
         {"frame": 7, "layer": "native", "name": "py::planted_function:/srv/alice/planted_source.py", "object": "[jit]"},
     ]  # fmt: skip
-    recording.rows["stacks"] = [{"stack": n, "parent": n - 1 if n else None, "frame": n, "depth": n} for n in range(8)]
+    recording.rows["stacks"] = [
+        {"stack": n, "parent": n - 1 if n else None, "frame": n, "depth": n} for n in range(8)
+    ]
     recording.rows["samples"] = [
         {"at_ns": 5, "track": 0, "stack": 5, "weight_ns": 7, "count": 1, "kind": "cpu", "state": "user", "idle": False,
          "exact": False}
     ]  # fmt: skip
     recording.rows["args"] = [{"args": 0, "json": '{"text": "planted_argument_of_a_span"}'}]
-    recording.rows["marks"] = [{"track": 0, "at_ns": 5, "kind": "marker", "name": "planted_mark", "args": 0}]
+    recording.rows["marks"] = [
+        {"track": 0, "at_ns": 5, "kind": "marker", "name": "planted_mark", "args": 0}
+    ]
     recording.add_counter(0, "cpu_ns", [(0, 1)], "ns")
     recording.add_counter(0, "planted_counter", [(0, 1)])
     recording.add_thread(0, 0, "planted_domain", kind="counter")
@@ -73,7 +91,11 @@ def secretive() -> Recording:
 
 
 def write_secretive(path: Path) -> Run:
-    environment = {"OMP_NUM_THREADS": "2", "VIRTUAL_ENV": "/srv/alice/planted_value", "LD_PRELOAD": "planted_value"}
+    environment = {
+        "OMP_NUM_THREADS": "2",
+        "VIRTUAL_ENV": "/srv/alice/planted_value",
+        "LD_PRELOAD": "planted_value",
+    }
     host = {
         "name": "planted-host",
         "cpu": {"granted": 4, "model": "A CPU", "planted_id": 1},
@@ -83,7 +105,12 @@ def write_secretive(path: Path) -> Run:
         "planted_id": 1,
     }
     run = secretive().write(
-        path, command=COMMAND, cwd="/srv/alice/planted_folder", environment=environment, host=host, run_id="planted_id"
+        path,
+        command=COMMAND,
+        cwd="/srv/alice/planted_folder",
+        environment=environment,
+        host=host,
+        run_id="planted_id",
     )
     (path / "summary.txt").write_text("planted_range took long\n")
     (path / "raw" / "session.json").write_text('{"why": "hunter2"}')
@@ -93,11 +120,16 @@ def write_secretive(path: Path) -> Run:
 def content(run: Run) -> dict[str, list[dict[str, Any]]]:
     """Every row of every table."""
     with Reader(run) as reader:
-        return {table: reader.query(f'SELECT * FROM "{table}" ORDER BY ALL').to_pylist() for table in TABLES}
+        return {
+            table: reader.query(f'SELECT * FROM "{table}" ORDER BY ALL').to_pylist()
+            for table in TABLES
+        }
 
 
 def everything_in(archive: Path) -> Iterator[bytes]:
-    """Every byte of a packed recording, however it is written: names, entries, and all values in its Parquet."""
+    """Every byte of a packed recording, however it is written: names, entries, and all values in
+    its Parquet.
+    """
     yield archive.read_bytes()
     with zipfile.ZipFile(archive) as opened:
         for name in opened.namelist():
@@ -111,4 +143,8 @@ def everything_in(archive: Path) -> Iterator[bytes]:
                     for chunk in column.chunks:
                         yield repr(chunk.to_pylist()).encode()
                         # A dictionary may hold a value that no row has any more.
-                        yield repr(chunk.dictionary.to_pylist()).encode() if hasattr(chunk, "dictionary") else b""
+                        yield (
+                            repr(chunk.dictionary.to_pylist()).encode()
+                            if hasattr(chunk, "dictionary")
+                            else b""
+                        )

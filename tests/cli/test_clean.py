@@ -64,7 +64,9 @@ def cleaned(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[dict[str, A
     return {row["path"]: row for row in rows}, told["notes"]
 
 
-def test_with_nothing_to_remove_it_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_nothing_to_remove_it_says_so(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = recorded(folder)
     assert cli.main(["clean"]) == 0
     assert capsys.readouterr().out == "There is nothing to remove.\n"
@@ -73,7 +75,9 @@ def test_with_nothing_to_remove_it_says_so(folder: Path, capsys: pytest.CaptureF
     assert run.path.exists()
 
 
-def test_tables_of_a_recording_that_is_gone_go(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_tables_of_a_recording_that_is_gone_go(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     run = with_raw(recorded(folder))
     tables = in_cache(run)
     assert cleaned(capfd) == ({}, ["There is nothing to remove."])
@@ -112,7 +116,9 @@ def test_tables_that_were_not_used_for_long_go_if_they_can_be_made_again(
     assert set(cleaned(capfd, "--all")[0]) == {str(lately)}
 
 
-def test_tables_of_a_disk_that_is_not_mounted_stay(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_tables_of_a_disk_that_is_not_mounted_stay(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (folder / "disk").mkdir()
     tables = in_cache(recorded(folder / "disk"), OLD_S)
     shutil.rmtree(folder / "disk")
@@ -120,7 +126,9 @@ def test_tables_of_a_disk_that_is_not_mounted_stay(folder: Path, capfd: pytest.C
     assert tables.exists()
 
 
-def test_an_unpacked_recording_goes_with_its_file_or_unused(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unpacked_recording_goes_with_its_file_or_unused(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     recorded(folder)
     assert cli.main(["pack", "train", "-q"]) == 0
     unpacked = open_run(folder / "train.layerscope.zip").path.parent
@@ -139,7 +147,7 @@ def test_answers_about_a_torch_that_is_gone_go(
     monkeypatch.setattr(probe, "build_id", lambda library: library.name)
     for name in ("here", "gone"):
         (folder / name).write_text("a library")
-        probe.keep(folder / name, probe.Answer("good"))
+        probe.keep(folder / name, probe.ProbeAnswer("good"))
     (folder / "gone").unlink()
 
     rows, _ = cleaned(capfd)
@@ -170,7 +178,9 @@ def test_raw_files_of_a_recording_that_is_gone_go(
     shutil.rmtree(run.path)
 
     _, notes = cleaned(capfd)
-    assert notes[0].startswith(f"Kept {place}: the recording {run.path} is gone since less than a day; if it was moved")
+    assert notes[0].startswith(
+        f"Kept {place}: the recording {run.path} is gone since less than a day; if it was moved"
+    )
     assert place.exists()
 
     used_long_ago(place)
@@ -219,7 +229,9 @@ def test_a_recording_that_was_moved_keeps_its_raw_files_when_it_was_opened(
     assert place.exists()
 
 
-def test_what_is_not_ours_stays(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_ours_stays(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Folders of our name without our note, links, and what others put beside ours."""
     temporary, cache = tmp_path / "temporary", tmp_path / "home/.cache/layerscope"
     (temporary / "layerscope-0123456789abcdef" / "here-1-2").mkdir(parents=True)
@@ -255,7 +267,9 @@ def test_a_cache_that_others_may_write_is_left_alone(
     assert tables.exists()
 
 
-def test_spilled_files_of_a_killed_question_go(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_spilled_files_of_a_killed_question_go(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     gone, young, live = (
@@ -279,16 +293,22 @@ def test_a_named_recording_goes_with_all_that_belongs_to_it(
     place = diverted(folder, run, tmp_path / "elsewhere")
     notes = [cache / run.info.run_id for cache in cache_module.caches(cache_module.SPOOLS)[:1]]
 
-    assert set(cleaned(capfd, "train", "--dry-run")[0]) == {str(path) for path in (run.path, tables, place, *notes)}
+    assert set(cleaned(capfd, "train", "--dry-run")[0]) == {
+        str(path) for path in (run.path, tables, place, *notes)
+    }
     assert run.path.exists()
-    assert set(cleaned(capfd, "train")[0]) == {str(path) for path in (run.path, tables, place, *notes)}
+    assert set(cleaned(capfd, "train")[0]) == {
+        str(path) for path in (run.path, tables, place, *notes)
+    }
 
     assert [path.name for path in folder.iterdir()] == ["other.layerscope"]
     assert not any(path.exists() for path in (tables, place, *notes))
     assert others.exists()
 
 
-def test_a_packed_recording_goes_when_it_is_named(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_packed_recording_goes_when_it_is_named(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     recorded(folder)
     assert cli.main(["pack", "train", "-q"]) == 0
     assert set(cleaned(capfd, "train.layerscope.zip")[0]) == {str(folder / "train.layerscope.zip")}
@@ -318,7 +338,9 @@ def test_what_must_not_go_is_a_sentence(folder: Path, capsys: pytest.CaptureFixt
     assert sorted(folder.rglob("*")) == before
 
 
-def test_a_recording_that_is_being_made_stays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recording_that_is_being_made_stays(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     session = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "layerscope"])
     try:
         host = {"name": os.uname().nodename}
@@ -335,7 +357,9 @@ def test_a_recording_that_is_being_made_stays(folder: Path, capsys: pytest.Captu
     assert list(folder.iterdir()) == []
 
 
-def test_when_one_cannot_be_removed_the_rest_is_done(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_when_one_cannot_be_removed_the_rest_is_done(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     runs = [recorded(folder, name, run_id=name) for name in ("a", "b")]
     first, second = [in_cache(run) for run in runs]
     for run in runs:
@@ -350,7 +374,10 @@ def test_when_one_cannot_be_removed_the_rest_is_done(folder: Path, capfd: pytest
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "rename", refuse)
         assert cli.main(["clean"]) == 125
-    assert f"{first} cannot be removed: Read-only file system. The rest is done" in capfd.readouterr().err
+    assert (
+        f"{first} cannot be removed: Read-only file system. The rest is done"
+        in capfd.readouterr().err
+    )
     assert first.exists()
     assert not second.exists()
 
@@ -366,7 +393,12 @@ def test_what_machines_reached_goes_when_it_is_old(
 ) -> None:
     cache = tmp_path / "home/.cache/layerscope/platform"
     cache_module.make(cache)
-    for name, age_s in (("new.json", 0.0), ("old.json", 40 * 86_400.0), ("half.7.tmp", 7_200.0), ("fresh.8.tmp", 0.0)):
+    for name, age_s in (
+        ("new.json", 0.0),
+        ("old.json", 40 * 86_400.0),
+        ("half.7.tmp", 7_200.0),
+        ("fresh.8.tmp", 0.0),
+    ):
         (cache / name).write_text("{}")
         os.utime(cache / name, (time.time() - age_s,) * 2)
 

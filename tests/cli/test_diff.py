@@ -19,12 +19,18 @@ from tests.recorded import layerscope, record
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder with two recordings: mm takes 1000 ns of a step, then 1300 ns."""
     monkeypatch.chdir(tmp_path)
-    looped([{"aten::mm": 1000, "aten::add": 50, "old|<b>$x$": 3}] * 6).write(tmp_path / "before.layerscope")
-    looped([{"aten::mm": 1300, "aten::add": 50, "new_": 4}] * 6).write(tmp_path / "after.layerscope")
+    looped([{"aten::mm": 1000, "aten::add": 50, "old|<b>$x$": 3}] * 6).write(
+        tmp_path / "before.layerscope"
+    )
+    looped([{"aten::mm": 1300, "aten::add": 50, "new_": 4}] * 6).write(
+        tmp_path / "after.layerscope"
+    )
     return tmp_path
 
 
-def test_the_overview_is_printed_and_the_next_command_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_overview_is_printed_and_the_next_command_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert cli.main(["diff", "before", "after"]) == 0
 
     printed = capsys.readouterr()
@@ -50,7 +56,18 @@ def test_a_view_shows_one_kind(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_rows_are_chosen_as_in_every_table(capsys: pytest.CaptureFixture[str]) -> None:
-    cli.main(["diff", "before", "after", "--where", "what = 'operator' and b_ns > 0", "--sort=+name", "--csv", "-q"])
+    cli.main(
+        [
+            "diff",
+            "before",
+            "after",
+            "--where",
+            "what = 'operator' and b_ns > 0",
+            "--sort=+name",
+            "--csv",
+            "-q",
+        ]
+    )
 
     table = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["name"] for row in table] == ["aten::add", "aten::mm", "new_"]
@@ -61,8 +78,15 @@ def test_rows_are_chosen_as_in_every_table(capsys: pytest.CaptureFixture[str]) -
     }  # fmt: skip
 
 
-def test_json_has_every_column_and_what_became_of_the_conditions(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    assert cli.main(["diff", "before", "after", "steps", "--json", "--fail-if", "operator:aten::mm>10%"]) == 1
+def test_json_has_every_column_and_what_became_of_the_conditions(
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    assert (
+        cli.main(
+            ["diff", "before", "after", "steps", "--json", "--fail-if", "operator:aten::mm>10%"]
+        )
+        == 1
+    )
 
     answer = json.loads(capsysbinary.readouterr().out)
     assert (answer["command"], answer["table"]) == ("diff", "diff_steps")
@@ -70,7 +94,10 @@ def test_json_has_every_column_and_what_became_of_the_conditions(capsysbinary: p
     assert [row[1] for row in answer["rows"]] == [
         "step", "phase.loading", "phase.forward", "phase.backward", "phase.optimizer", "phase.other",
     ]  # fmt: skip
-    assert answer["notes"][-1] == "operator:aten::mm>10%: failed; it changed by +30.0 % [+30.0, +30.0]."
+    assert (
+        answer["notes"][-1]
+        == "operator:aten::mm>10%: failed; it changed by +30.0 % [+30.0, +30.0]."
+    )
 
 
 def test_markdown_is_a_comment_that_no_name_can_break(capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +143,10 @@ def test_the_exit_status_is_1_when_a_condition_failed(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "name two recordings: layerscope diff before after [operators]. The views are overview, operators"),
+        (
+            [],
+            "name two recordings: layerscope diff before after [operators]. The views are overview, operators",
+        ),
         (["before"], "name two recordings"),
         (
             ["before", "after", "threads"],
@@ -161,14 +191,20 @@ for step in range(40):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("native_agent")
-def test_work_that_was_added_to_a_real_program_is_found(program_python: str, tmp_path: Path) -> None:
+def test_work_that_was_added_to_a_real_program_is_found(
+    program_python: str, tmp_path: Path
+) -> None:
     for name, extra in (("plain", 0), ("more", 5)):
         (tmp_path / name).mkdir()
         assert record(program_python, PROGRAM, tmp_path / name, str(extra)).status == 0
 
-    done = layerscope("diff", "plain/recording", "more/recording", "--json", "--top", "0", cwd=tmp_path)
+    done = layerscope(
+        "diff", "plain/recording", "more/recording", "--json", "--top", "0", cwd=tmp_path
+    )
     condition = "operator:aten::linalg_inv_ex>50%"
-    checked = layerscope("diff", "plain/recording", "more/recording", "-q", "--fail-if", condition, cwd=tmp_path)
+    checked = layerscope(
+        "diff", "plain/recording", "more/recording", "-q", "--fail-if", condition, cwd=tmp_path
+    )
 
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)

@@ -1,4 +1,6 @@
-"""`layerscope doctor`: what it says about good and bad places, and that it works in the bad ones."""
+"""`layerscope doctor`: what it says about good and bad places, and that it works in the bad
+ones.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ import pytest
 
 from layerscope import cli
 from layerscope.capture import agent, probe
-from layerscope.checks import recording, rights
-from layerscope.checks.recording import LIMITED, NO, OK, Check, Program
+from layerscope.checks import recording, rights, surroundings
+from layerscope.checks.recording import ProgramPython
+from layerscope.checks.recording_check import LIMITED, NO, OK, RecordingCheck
 from layerscope.host.cgroup import Cgroup
 from layerscope.host.kernel import Kernel
 from layerscope.show import checklist
@@ -24,17 +27,21 @@ from tests.recorded import ROOT
 FILTERED = "Operation not permitted"
 
 
-def told(capfd: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dict[str, dict[str, str]]:
+def told(
+    capfd: pytest.CaptureFixture[str], *words: str, status: int = 0
+) -> dict[str, dict[str, str]]:
     assert cli.main(["doctor", "--json", *words]) == status
     found = json.loads(capfd.readouterr().out)
     assert [column["name"] for column in found["columns"]] == ["subject", "state", "what", "remedy"]
     assert (found["command"], found["table"]) == ("doctor", "checks")
-    rows = [dict(zip(("subject", "state", "what", "remedy"), row, strict=True)) for row in found["rows"]]
+    rows = [
+        dict(zip(("subject", "state", "what", "remedy"), row, strict=True)) for row in found["rows"]
+    ]
     return {row["subject"]: row for row in rows}
 
 
 @pytest.fixture(scope="module")
-def program(program_python: str) -> Program:
+def program(program_python: str) -> ProgramPython:
     return recording.find_program([program_python])
 
 
@@ -45,16 +52,28 @@ def test_a_python_with_torch_can_be_recorded_at_a_measured_cost(
     found = told(capfd, "--", program_python, "train.py", "-I")
 
     states = {subject: row["state"] for subject, row in found.items()}
-    assert {states[name] for name in ("python", "operators", "modules", "ranges", "counters", "hand-over")} == {OK}
+    assert {
+        states[name]
+        for name in ("python", "operators", "modules", "ranges", "counters", "hand-over")
+    } == {OK}
     assert states["primitives"] == OK
-    said = re.search(r"torch 2\.\S+: .* at (\d+) ns an operator, about (\d+) ns a backward", found["operators"]["what"])
+    said = re.search(
+        r"torch 2\.\S+: .* at (\d+) ns an operator, about (\d+) ns a backward",
+        found["operators"]["what"],
+    )
     assert said
     assert 0 < int(said[1]) <= int(said[2])
     assert states["stacks"] in (OK, LIMITED)  # as the kernel and the container allow
     assert states["other layers"] == NO
-    assert all(row["remedy"] for row in found.values() if row["state"] == LIMITED and row["subject"] != "clock")
+    assert all(
+        row["remedy"]
+        for row in found.values()
+        if row["state"] == LIMITED and row["subject"] != "clock"
+    )
     assert list(folder.iterdir()) == []
-    assert probe.known(Path(os.path.realpath(recording.find_program([program_python]).library or "")))
+    assert probe.known(
+        Path(os.path.realpath(recording.find_program([program_python]).library or ""))
+    )
 
 
 def test_a_python_without_torch_cannot(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -62,11 +81,18 @@ def test_a_python_without_torch_cannot(folder: Path, capfd: pytest.CaptureFixtur
 
     assert found["operators"]["state"] == NO
     assert found["operators"]["what"] == f"{sys.executable} has no PyTorch"
-    assert found["operators"]["remedy"] == "name the Python that has it: layerscope doctor -- /path/to/python"
+    assert (
+        found["operators"]["remedy"]
+        == "name the Python that has it: layerscope doctor -- /path/to/python"
+    )
 
 
-@pytest.mark.parametrize("words", [["/bin/false"], ["/nowhere/python"], ["train.py"], ["größe\udcff"], ["-x"], []])
-def test_any_words_get_an_answer(words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words", [["/bin/false"], ["/nowhere/python"], ["train.py"], ["größe\udcff"], ["-x"], []]
+)
+def test_any_words_get_an_answer(
+    words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["doctor", "--", *words]) == 1
     printed = capsys.readouterr()
     assert re.search(r"^no +operators ", printed.out, re.MULTILINE)
@@ -91,16 +117,25 @@ def test_options_that_keep_layerscope_out_are_seen(words: str, option: str) -> N
     assert recording.keeps_us_out(words.split()) == option
 
 
-def test_a_python_that_ignores_our_variable_cannot_be_recorded(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_python_that_ignores_our_variable_cannot_be_recorded(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     found = told(capfd, sys.executable, "-I", "train.py", status=1)
-    assert found["arguments"]["what"] == "python -I does not read PYTHONPATH, by which layerscope comes in"
+    assert (
+        found["arguments"]["what"]
+        == "python -I does not read PYTHONPATH, by which layerscope comes in"
+    )
 
 
-def test_without_the_agent_windows_are_left(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_agent_windows_are_left(
+    program: ProgramPython, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(agent, "LIBRARY", tmp_path / "missing.so")
     found = recording.operators(program, {})
     assert found.state == LIMITED
-    assert found.what.startswith("the native agent of layerscope was not compiled: only windows of PyTorch's own")
+    assert found.what.startswith(
+        "the native agent of layerscope was not compiled: only windows of PyTorch's own"
+    )
     assert "install a C compiler" in found.remedy
     checks = {check.subject: check for check in recording.all_checks([program.python])}
     assert (checks["modules"].state, checks["shapes"].state) == (NO, NO)
@@ -117,11 +152,13 @@ def test_a_collector_of_the_users_own_is_named(monkeypatch: pytest.MonkeyPatch) 
     assert recording.ranges(None).remedy == "unset NVTX_INJECTION64_PATH"
     monkeypatch.setenv(agent.ITT, "/opt/vtune.so")
     assert recording.primitives(None).remedy.startswith("unset INTEL_LIBITTNOTIFY64")
-    assert recording.ranges(None).what.startswith("your own NVTX_INJECTION64_PATH and INTEL_LIBITTNOTIFY64 get ")
+    assert recording.ranges(None).what.startswith(
+        "your own NVTX_INJECTION64_PATH and INTEL_LIBITTNOTIFY64 get "
+    )
 
 
 @pytest.mark.parametrize("call", ["memory", "socket"])
-def test_a_filter_leaves_windows(call: str, program: Program, native_agent: Path) -> None:
+def test_a_filter_leaves_windows(call: str, program: ProgramPython, native_agent: Path) -> None:
     found = recording.operators(program, {call: FILTERED})
     assert (found.state, FILTERED in found.what, "seccomp" in found.remedy) == (LIMITED, True, True)
     refused = recording.hand_over({call: FILTERED})
@@ -130,35 +167,44 @@ def test_a_filter_leaves_windows(call: str, program: Program, native_agent: Path
 
 
 def test_a_torch_that_is_not_understood_is_limited(
-    folder: Path, program: Program, native_agent: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, program: ProgramPython, native_agent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "ask", lambda library: probe.Answer("refused", "its callbacks differ"))
+    monkeypatch.setattr(
+        probe, "ask", lambda library: probe.ProbeAnswer("refused", "its callbacks differ")
+    )
     found = recording.operators(program, {})
-    assert (found.state, "is not understood (its callbacks differ)" in found.what) == (LIMITED, True)
+    assert (found.state, "is not understood (its callbacks differ)" in found.what) == (
+        LIMITED,
+        True,
+    )
 
 
-def test_only_some_pythons_have_modules(program: Program) -> None:
+def test_only_some_pythons_have_modules(program: ProgramPython) -> None:
     assert recording.modules(program).state == OK
     for changed in ({"python": "3.14.0"}, {"python": "3.7.9"}, {"gil": False}, {"kind": "PyPy"}):
-        other = Program(program.python, "", {**program.about, **changed})
+        other = ProgramPython(program.python, "", {**program.about, **changed})
         assert recording.modules(other).state == NO
 
 
-def test_without_a_compiler_shapes_say_so(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_shapes_say_so(
+    program: ProgramPython, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("CXX", raising=False)
     assert recording.compiler(program).remedy == "install g++"
 
 
 def test_small_machines_are_limited() -> None:
-    assert recording.memory_here(Cgroup(2, 512_000_000, 0, 0.5), 400_000_000) == Check(
+    assert surroundings.memory_here(Cgroup(2, 512_000_000, 0, 0.5), 400_000_000) == RecordingCheck(
         "memory", LIMITED,
         "400 MB are left of the 512 MB of this control group; the recorder takes up to 300 MB, and 3 MB a thread",
         "give the job 1 GB more, or convert the recording elsewhere",
     )  # fmt: skip
-    assert recording.memory_here(Cgroup(), 8_000_000_000) == Check("memory", OK, "8.00 GB are left")
-    assert recording.cpus(0.5, 8).state == LIMITED
-    assert recording.cpus(2, 8) == Check("cpus", OK, "2 of 8 CPUs")
+    assert surroundings.memory_here(Cgroup(), 8_000_000_000) == RecordingCheck(
+        "memory", OK, "8.00 GB are left"
+    )
+    assert surroundings.cpus(0.5, 8).state == LIMITED
+    assert surroundings.cpus(2, 8) == RecordingCheck("cpus", OK, "2 of 8 CPUs")
     assert recording.time_source(False, True).state == LIMITED
 
 
@@ -196,11 +242,15 @@ def test_root_is_not_told_to_be_root(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_needs_rights_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
-    def told(wakers: int, inside: int) -> Check:
-        return recording.inside_the_kernel(lambda: {"cpu_clock": 0, "switches": 0, "wakers": wakers, "kernel": inside})
+    def told(wakers: int, inside: int) -> RecordingCheck:
+        return recording.inside_the_kernel(
+            lambda: {"cpu_clock": 0, "switches": 0, "wakers": wakers, "kernel": inside}
+        )
 
     assert told(0, 0).state == OK
-    assert told(13, 0) == Check("kernel", LIMITED, "who ends a wait is not told", "record as root")
+    assert told(13, 0) == RecordingCheck(
+        "kernel", LIMITED, "who ends a wait is not told", "record as root"
+    )
     neither = told(13, 13)
     assert neither.what == "who ends a wait is not told; time in the kernel is one frame"
     assert "perf_event_paranoid=1" in neither.remedy
@@ -211,18 +261,22 @@ def test_what_needs_rights_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPat
     assert recording.inside_the_kernel(fails).state == NO
 
 
-def test_places_that_cannot_be_written_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert recording.recordings(tmp_path).state in (OK, LIMITED)
-    assert recording.recordings(None).remedy == "choose a place with -o"
+def test_places_that_cannot_be_written_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert surroundings.recordings(tmp_path).state in (OK, LIMITED)
+    assert surroundings.recordings(None).remedy == "choose a place with -o"
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert recording.recordings(tmp_path).what.startswith(f"{tmp_path} cannot be written: recordings go to")
-    assert recording.temporary_files(tmp_path).remedy == "set TMPDIR"
+    assert surroundings.recordings(tmp_path).what.startswith(
+        f"{tmp_path} cannot be written: recordings go to"
+    )
+    assert surroundings.temporary_files(tmp_path).remedy == "set TMPDIR"
 
 
 def test_a_remote_folder_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording.filesystems, "kind", lambda _: "nfs4")
-    monkeypatch.setattr(recording.filesystems, "is_remote", lambda _: True)
-    assert "(nfs4): a network, so raw files lie in" in recording.recordings(tmp_path).what
+    monkeypatch.setattr(surroundings.filesystems, "kind", lambda _: "nfs4")
+    monkeypatch.setattr(surroundings.filesystems, "is_remote", lambda _: True)
+    assert "(nfs4): a network, so raw files lie in" in surroundings.recordings(tmp_path).what
 
 
 HOSTILE = """
@@ -230,7 +284,7 @@ import os, resource, sys
 sys.path.insert(0, sys.argv[1])
 # The Python of the tests may lie where another user cannot read.
 from layerscope import cli
-from layerscope.checks import recording
+from layerscope.checks import recording, surroundings
 from layerscope.cli import doctor
 from layerscope.show import checklist
 os.mkdir("gone"); os.chdir("gone"); os.rmdir("../gone")

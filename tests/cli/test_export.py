@@ -38,7 +38,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         recording.add_span(f"op{number % 3}", number * 1000, 10)
     recording.add_span("crosses", 5, 50)
     recording.add_span("inside", 20, 5, parent=18)
-    recording.rows["clock_readings"] = [{"clock": "realtime", "its": 10**18, "run_ns": 0, "error_ns": 1}]
+    recording.rows["clock_readings"] = [
+        {"clock": "realtime", "its": 10**18, "run_ns": 0, "error_ns": 1}
+    ]
     recording.write(tmp_path / "train.layerscope")
     return tmp_path
 
@@ -48,7 +50,9 @@ def files(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_the_extension_chooses_the_format(folder: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_extension_chooses_the_format(
+    folder: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["export", f"t{suffix}"]) == 0
 
     assert files(folder) == [f"t{suffix}"]
@@ -57,8 +61,15 @@ def test_the_extension_chooses_the_format(folder: Path, suffix: str, capsys: pyt
     assert f"t{suffix}: 20 spans" in printed.err
     assert printed.err.splitlines()[-1].startswith("Next: ")
     data = (folder / f"t{suffix}").read_bytes()
-    head = {".csv": b'"span"', ".fxt": b"\x10\x00\x04\x46\x78\x54\x16", ".json": b"{", ".parquet": b"PAR1"}
-    assert (gzip.decompress(data) if suffix.endswith(".gz") else data).startswith(head[suffix.removesuffix(".gz")])
+    head = {
+        ".csv": b'"span"',
+        ".fxt": b"\x10\x00\x04\x46\x78\x54\x16",
+        ".json": b"{",
+        ".parquet": b"PAR1",
+    }
+    assert (gzip.decompress(data) if suffix.endswith(".gz") else data).startswith(
+        head[suffix.removesuffix(".gz")]
+    )
 
 
 def test_every_format_is_tried_here() -> None:
@@ -72,7 +83,9 @@ def test_a_recording_is_named_before_the_file(folder: Path) -> None:
     assert (folder / "a.json").read_bytes() == (folder / "b.json").read_bytes()
 
 
-def test_an_unknown_extension_lists_the_formats(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_extension_lists_the_formats(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in ("t.svg", "t", "json", ".json", "-"):
         assert cli.main(["export", name]) == 125
         assert ".csv, .csv.gz, .fxt, .json, .json.gz, .parquet" in capsys.readouterr().err
@@ -83,7 +96,10 @@ def test_a_file_is_replaced_only_by_force(folder: Path, capsys: pytest.CaptureFi
     (folder / "t.json").write_text("mine")
 
     assert cli.main(["export", "t.json"]) == 125
-    assert capsys.readouterr().err == "layerscope: t.json exists and was left as it is. --force replaces it\n"
+    assert (
+        capsys.readouterr().err
+        == "layerscope: t.json exists and was left as it is. --force replaces it\n"
+    )
     assert (folder / "t.json").read_text() == "mine"
     assert cli.main(["export", "t.json", "--force", "-q"]) == 0
     assert len(read_json(folder / "t.json").spans) == 20
@@ -97,11 +113,16 @@ def test_a_file_is_replaced_only_by_force(folder: Path, capsys: pytest.CaptureFi
         (["missing/t.json"], "missing/t.json lies in a folder that does not exist"),
         (["t.json", "--steps", "5"], "--steps 5 is no range: 10:20 are the steps 10 to 19"),
         (["t.json", "--steps", "5:5"], "--steps 5:5 is no range"),
-        (["t.json", "--steps", "0:1"], "--steps 0:1 holds no step of the recording: it has no steps"),
+        (
+            ["t.json", "--steps", "0:1"],
+            "--steps 0:1 holds no step of the recording: it has no steps",
+        ),
         (["t.csv", "--steps", "0:1"], "--steps 0:1 holds no span"),
     ],
 )
-def test_refusals(folder: Path, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals(
+    folder: Path, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["export", *words]) == 125
 
     printed = capsys.readouterr()
@@ -117,13 +138,19 @@ def test_a_folder_is_not_replaced(folder: Path, capsys: pytest.CaptureFixture[st
     assert "t.json is a folder" in capsys.readouterr().err
 
 
-def test_json_says_what_was_written(folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_json_says_what_was_written(
+    folder: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     assert cli.main(["export", "t.fxt", "--json"]) == 0
 
     printed = capfdbinary.readouterr()
     told = json.loads(printed.out)
     assert printed.err == b""
-    assert (told["command"], told["run"], told["problems"]) == ("export", str(folder / "train.layerscope"), [])
+    assert (told["command"], told["run"], told["problems"]) == (
+        "export",
+        str(folder / "train.layerscope"),
+        [],
+    )
     names = [column["name"] for column in told["columns"]]
     row = {"file": "t.fxt", "spans": 20, "crossing": 1, "bytes": (folder / "t.fxt").stat().st_size}
     assert [dict(zip(names, values, strict=True)) for values in told["rows"]] == [row]
@@ -173,7 +200,9 @@ def test_whatever_fails_leaves_no_half_file(folder: Path, monkeypatch: pytest.Mo
     assert files(folder) == []
 
 
-def test_a_folder_that_cannot_be_written_is_a_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_a_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
@@ -226,7 +255,15 @@ def test_a_real_program(program_python: str, folder: Path) -> None:
         own = [(span, depth) for span, depth in depths(trace) if span.category != "steps"]
         shift = min(span["start_ns"] for span in spans) - min(span.start_ns for span, _ in own)
         found = [
-            (s.name, s.category, s.start_ns + shift, s.dur_ns, s.args.get("step"), s.args.get("seq")) for s, _ in own
+            (
+                s.name,
+                s.category,
+                s.start_ns + shift,
+                s.dur_ns,
+                s.args.get("step"),
+                s.args.get("seq"),
+            )
+            for s, _ in own
         ]
         assert Counter(found) == Counter(tuple(span[name] for name in names) for span in spans)
         assert len(trace.spans) - len(own) == done.value("SELECT count(*) FROM steps") == 5
@@ -240,13 +277,23 @@ def test_a_real_program(program_python: str, folder: Path) -> None:
         assert [span.name for span, _ in own if (span.pid, span.tid) == crossing] == ["second"]
         # The wall clock of the program, asked just before and after that range.
         before_ns, after_ns = map(int, done.stdout.split())
-        start_ns = next(span.start_ns for span, _ in own if span.name == "second") + (trace.zero_ns or 0)
+        start_ns = next(span.start_ns for span, _ in own if span.name == "second") + (
+            trace.zero_ns or 0
+        )
         assert before_ns - MS < start_ns < after_ns + MS
-        # What began before the range that moved away lies as deep as the recorder said; so does the other thread.
-        seen = [(s.tid, s.name, s.start_ns + shift, depth) for s, depth in own if (s.pid, s.tid) != crossing]
-        said = [(s["tid"], s["name"], s["start_ns"], s["depth"]) for s in spans if s["name"] != "second"]
+        # What began before the range that moved away lies as deep as the recorder said; so does the
+        # other thread.
+        seen = [
+            (s.tid, s.name, s.start_ns + shift, depth)
+            for s, depth in own
+            if (s.pid, s.tid) != crossing
+        ]
+        said = [
+            (s["tid"], s["name"], s["start_ns"], s["depth"]) for s in spans if s["name"] != "second"
+        ]
         early = [
-            [row for row in rows if row[0] != second["tid"] or row[2] < second["start_ns"]] for rows in (seen, said)
+            [row for row in rows if row[0] != second["tid"] or row[2] < second["start_ns"]]
+            for rows in (seen, said)
         ]
         assert Counter(early[0]) == Counter(early[1])
         assert len(early[0]) > 300

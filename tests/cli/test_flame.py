@@ -18,7 +18,9 @@ MAIN = ("python <module> train.py:9", "python main train.py:5")
 def made(weight: int = 10 * MS) -> Recording:
     recording = Recording()
     for number in range(4):
-        recording.add_sample(recording.add_stack(*MAIN, f"operators op{number % 2}"), weight, step=number)
+        recording.add_sample(
+            recording.add_stack(*MAIN, f"operators op{number % 2}"), weight, step=number
+        )
     recording.add_sample(recording.add_stack(*MAIN), 5 * MS, kind="offcpu", state="lock")
     recording.add_span("aten::mm", 0, 500)
     return recording
@@ -38,7 +40,9 @@ def asked(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_without_a_file_there_is_a_tree_and_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_file_there_is_a_tree_and_the_next_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert cli.main(["flame"]) == 0
 
     printed = capsys.readouterr()
@@ -54,7 +58,11 @@ def test_json_is_the_tree(capsys: pytest.CaptureFixture[str]) -> None:
     answer = asked(capsys, "train", "--step", "1:3")
 
     assert list(answer)[:6] == ["schema", "command", "run", "table", "columns", "rows"]
-    assert (answer["schema"], answer["command"], answer["run"]) == (SCHEMA_VERSION, "flame", "train.layerscope")
+    assert (answer["schema"], answer["command"], answer["run"]) == (
+        SCHEMA_VERSION,
+        "flame",
+        "train.layerscope",
+    )
     names = [column["name"] for column in answer["columns"]]
     rows = [dict(zip(names, row, strict=True)) for row in answer["rows"]]
     assert [(row["depth"], row["name"], row["own_ns"], row["total_ns"]) for row in rows] == [
@@ -64,7 +72,10 @@ def test_json_is_the_tree(capsys: pytest.CaptureFixture[str]) -> None:
         (2, "op1", 10 * MS, 10 * MS),
     ]
     assert answer["problems"] == []
-    columns = {column["name"]: column["unit"] for column in asked(capsys, "train", "--diff", "before")["columns"]}
+    columns = {
+        column["name"]: column["unit"]
+        for column in asked(capsys, "train", "--diff", "before")["columns"]
+    }
     assert columns["change_ns"] == "ns"
 
 
@@ -92,15 +103,32 @@ def test_a_file_is_written_and_left_alone_the_next_time(
 
 
 def test_every_option_reaches_the_picture(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--kind", "wall", "--thread", "python", "--time", ":1", "--layers", "python,waits", "--idle", "--invert"]
-    assert cli.main(["flame", "train", *words, "--by", "line", "--title", "Mine", "-o", "x.svg", "-q"]) == 0
+    words = [
+        "--kind",
+        "wall",
+        "--thread",
+        "python",
+        "--time",
+        ":1",
+        "--layers",
+        "python,waits",
+        "--idle",
+        "--invert",
+    ]
+    assert (
+        cli.main(["flame", "train", *words, "--by", "line", "--title", "Mine", "-o", "x.svg", "-q"])
+        == 0
+    )
 
     text = (folder / "x.svg").read_text()
     assert "<title>Mine</title>" in text
     assert "thread python, time :1, layers python,waits" in text
     assert "main (train.py:5)" in text
     answer = asked(capsys, "train", *words)
-    assert sorted(row[4] for row in answer["rows"] if row[1] is None) == ["main", "waits for a lock"]
+    assert sorted(row[4] for row in answer["rows"] if row[1] is None) == [
+        "main",
+        "waits for a lock",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -110,20 +138,38 @@ def test_every_option_reaches_the_picture(folder: Path, capsys: pytest.CaptureFi
             ["--kind", "gpu"],
             "there is no kind 'gpu'. Did you mean 'cpu'? The kinds are cpu, offcpu, wall, operators, primitives, pagef",
         ),
-        (["--by", "core"], "a flame graph cannot be shown by 'core'. Possible here: thread, process, rank"),
+        (
+            ["--by", "core"],
+            "a flame graph cannot be shown by 'core'. Possible here: thread, process, rank",
+        ),
         (["--layers", "cobol"], "there is no layer of frames 'cobol'. They are python, modules, "),
         (["--step", "x"], "--step x is no step: 10 is one, 10:20 are the steps 10 to 19"),
         (["--step", "5:5"], "--step 5:5 is no step"),
-        (["--time", "4:2"], "--time 4:2 is no stretch of time: 1.5:4 are the seconds from 1.5 to 4"),
+        (
+            ["--time", "4:2"],
+            "--time 4:2 is no stretch of time: 1.5:4 are the seconds from 1.5 to 4",
+        ),
         (["--time", "now"], "--time now is no stretch of time"),
         (["--thread", "nobody"], "there is no thread 'nobody'. The threads are python 100"),
-        (["--module", "Net"], "there is no module 'Net'. No modules were recorded with these stacks"),
+        (
+            ["--module", "Net"],
+            "there is no module 'Net'. No modules were recorded with these stacks",
+        ),
         (["--phase", "lunch"], "there is no phase 'lunch'. The phases are loading, forward, "),
-        (["--phase", "forward"], "nothing of kind cpu is left to show. Leave out some of --thread, --step, "),
+        (
+            ["--phase", "forward"],
+            "nothing of kind cpu is left to show. Leave out some of --thread, --step, ",
+        ),
         (["--kind", "pagefaults"], "nothing of kind pagefaults is left to show. Kinds are cpu, "),
-        (["-o", "x.png"], "'x.png' names no format. The extension chooses it: .folded, .html, .speedscope.json, .svg"),
+        (
+            ["-o", "x.png"],
+            "'x.png' names no format. The extension chooses it: .folded, .html, .speedscope.json, .svg",
+        ),
         (["-o", "no/x.svg"], "no/x.svg lies in a folder that does not exist"),
-        (["--diff", "nothing"], "there is no recording 'nothing'. Make one: layerscope run train.py"),
+        (
+            ["--diff", "nothing"],
+            "there is no recording 'nothing'. Make one: layerscope run train.py",
+        ),
         (["--nonsense"], "unrecognized arguments: --nonsense. See layerscope flame --help"),
     ],
 )
@@ -137,7 +183,9 @@ def test_a_wrong_command_line_is_one_sentence_and_status_125(
     assert error.count("\n") == 1
 
 
-def test_a_recording_without_samples_says_how_to_make_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recording_without_samples_says_how_to_make_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recording = Recording()
     recording.add_span("aten::mm", 0, 5)
     recording.write(folder / "plain.layerscope")
@@ -175,5 +223,8 @@ def test_a_full_disk_is_said_and_leaves_nothing(
 
     monkeypatch.setattr(svg, "write", write)
     assert cli.main(["flame", "train", "-o", "x.svg"]) == 125
-    assert "x.svg was not written: No space left on device. Nothing else was changed" in capsys.readouterr().err
+    assert (
+        "x.svg was not written: No space left on device. Nothing else was changed"
+        in capsys.readouterr().err
+    )
     assert not [file for file in folder.iterdir() if "x.svg" in file.name]

@@ -23,7 +23,10 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_a_recording_that_was_packed_opens_elsewhere_with_every_table_equal(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     original = content(write_secretive(folder / "train.layerscope"))
 
@@ -47,7 +50,9 @@ def test_a_recording_that_was_packed_opens_elsewhere_with_every_table_equal(
     assert list(elsewhere.iterdir()) == [elsewhere / "from alice.zip"]
 
 
-@pytest.mark.parametrize("name", ["train.layerscope.zip", "./train.layerscope.zip", "train.layerscope", "train", None])
+@pytest.mark.parametrize(
+    "name", ["train.layerscope.zip", "./train.layerscope.zip", "train.layerscope", "train", None]
+)
 def test_a_packed_recording_is_named_as_a_folder_is(
     name: str | None, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,7 +65,9 @@ def test_a_packed_recording_is_named_as_a_folder_is(
     assert "aten::mm,1,5000000" in capsys.readouterr().out
 
 
-def test_it_is_unpacked_once_and_again_when_the_cache_has_lost_a_file(folder: Path, tmp_path: Path) -> None:
+def test_it_is_unpacked_once_and_again_when_the_cache_has_lost_a_file(
+    folder: Path, tmp_path: Path
+) -> None:
     write_secretive(folder / "train.layerscope")
     cli.main(["pack", "-q"])
 
@@ -91,7 +98,9 @@ def test_the_same_recording_gives_the_same_bytes(folder: Path) -> None:
         cli.main(["pack", *option, "-o", "one", "--force", "-q"])
         cli.main(["pack", *option, "-o", "two", "--force", "-q"])
 
-        assert (folder / "one.layerscope.zip").read_bytes() == (folder / "two.layerscope.zip").read_bytes()
+        assert (folder / "one.layerscope.zip").read_bytes() == (
+            folder / "two.layerscope.zip"
+        ).read_bytes()
 
 
 def test_a_raw_recording_is_converted_first_and_opens_without_its_raw_files(
@@ -102,7 +111,11 @@ def test_a_raw_recording_is_converted_first_and_opens_without_its_raw_files(
     file.poll(600)
     file.records(0, [*file.thread_begin(1000, 100, 1), *file.span(1000, 1500, 0, "aten::mm")])
     file.end(2000)
-    before = {path: path.read_bytes() for path in (folder / "train.layerscope" / "raw").rglob("*") if path.is_file()}
+    before = {
+        path: path.read_bytes()
+        for path in (folder / "train.layerscope" / "raw").rglob("*")
+        if path.is_file()
+    }
     original = content(open_run(folder / "train.layerscope"))
     assert original["spans"]
 
@@ -126,7 +139,9 @@ def test_a_recording_of_several_ranks_is_packed_as_one(option: list[str], folder
         Run.create(outer / "ranks" / str(rank), run_info(run_id=f"rank-{rank}"))
         file = RawFile(outer / "ranks" / str(rank) / "raw", 100 + rank, rank=rank)
         file.poll(600)
-        file.records(0, [*file.thread_begin(1000, 100, 1), *file.span(1000, 1500 + rank, 0, "aten::mm")])
+        file.records(
+            0, [*file.thread_begin(1000, 100, 1), *file.span(1000, 1500 + rank, 0, "aten::mm")]
+        )
         file.end(2000)
     original = content(open_run(outer))
     assert len(original["spans"]) == 2
@@ -139,14 +154,19 @@ def test_a_recording_of_several_ranks_is_packed_as_one(option: list[str], folder
     assert run.is_joined == (not option)
 
 
-def test_a_recording_that_still_grows_is_not_packed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recording_that_still_grows_is_not_packed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = [sys.executable, "-c", "print('here', flush=True); input()", "layerscope"]
     session = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert session.stdout
     assert session.stdout.readline() == b"here\n"
     try:
         host = {"name": os.uname().nodename}
-        Run.create(folder / "train.layerscope", run_info(state="running", session_pid=session.pid, host=host))
+        Run.create(
+            folder / "train.layerscope",
+            run_info(state="running", session_pid=session.pid, host=host),
+        )
         RawFile(folder / "train.layerscope" / "raw", 100).poll(600)
 
         assert cli.main(["pack"]) == 125
@@ -166,7 +186,9 @@ def test_a_packed_recording_can_be_packed_again(folder: Path) -> None:
     assert content(open_run(folder / "safe.zip"))["spans"]
 
 
-def test_a_file_that_exists_is_kept_unless_forced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_exists_is_kept_unless_forced(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_secretive(folder / "train.layerscope")
     (folder / "train.layerscope.zip").write_text("mine")
 

@@ -28,7 +28,9 @@ def packed(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
-def test_a_file_that_was_cut_is_a_sentence(share: float, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_was_cut_is_a_sentence(
+    share: float, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     archive = packed(folder)
     whole = archive.read_bytes()
     archive.write_bytes(whole[: int(share * len(whole))])
@@ -37,7 +39,9 @@ def test_a_file_that_was_cut_is_a_sentence(share: float, folder: Path, capsys: p
 
     printed = capsys.readouterr()
     assert "train.layerscope.zip is damaged or cut off" in printed.err
-    assert printed.err.endswith("Nothing was unpacked. Ask for the file again, or for the folder it was made of\n")
+    assert printed.err.endswith(
+        "Nothing was unpacked. Ask for the file again, or for the folder it was made of\n"
+    )
 
 
 @pytest.mark.parametrize("place", [0.1, 0.3, 0.6, 0.9])
@@ -56,7 +60,9 @@ def test_a_changed_byte_is_noticed_or_changes_nothing(place: float, folder: Path
     assert refused or opened == original
 
 
-def archive_of(entries: dict[str, bytes], change: Callable[[zipfile.ZipInfo], None] = lambda info: None) -> bytes:
+def archive_of(
+    entries: dict[str, bytes], change: Callable[[zipfile.ZipInfo], None] = lambda info: None
+) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         for name, data in entries.items():
@@ -92,10 +98,14 @@ def as_link(info: zipfile.ZipInfo) -> None:
         "train.layerscope/" + "/".join(["x" * 100] * 30),
     ],
 )
-def test_an_archive_cannot_write_outside_its_folder(name: str, folder: Path, tmp_path: Path) -> None:
+def test_an_archive_cannot_write_outside_its_folder(
+    name: str, folder: Path, tmp_path: Path
+) -> None:
     (folder / "evil.zip").write_bytes(archive_of({**RUN_JSON, name: b"evil"}))
 
-    with pytest.raises(ReadError, match=r"holds an entry .* that no packed recording has\. Nothing was unpacked"):
+    with pytest.raises(
+        ReadError, match=r"holds an entry .* that no packed recording has\. Nothing was unpacked"
+    ):
         open_run(folder / "evil.zip")
 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [folder / "evil.zip"]
@@ -108,7 +118,9 @@ def test_links_duplicates_and_bombs_are_refused(folder: Path, tmp_path: Path) ->
         archive.writestr("train.layerscope/run.json", "{}")
         archive.writestr("train.layerscope/bomb", bytes(10_000_000))
     link = archive_of(RUN_JSON, as_link)
-    twice = archive_of({**RUN_JSON, "train.layerscope/sun.json": b"{}"}).replace(b"sun.json", b"run.json")
+    twice = archive_of({**RUN_JSON, "train.layerscope/sun.json": b"{}"}).replace(
+        b"sun.json", b"run.json"
+    )
 
     for data, sentence in (
         (stream.getvalue(), "would grow to 10,000,002 bytes"),
@@ -131,7 +143,9 @@ def test_links_duplicates_and_bombs_are_refused(folder: Path, tmp_path: Path) ->
         {"a.layerscope/run.json": b"{}", "b.layerscope/run.json": b"{}"},
     ],
 )
-def test_an_archive_of_something_else_is_not_a_recording(entries: dict[str, bytes], folder: Path) -> None:
+def test_an_archive_of_something_else_is_not_a_recording(
+    entries: dict[str, bytes], folder: Path
+) -> None:
     (folder / "photos.zip").write_bytes(archive_of(entries))
 
     with pytest.raises(ReadError, match="is not a packed recording: layerscope pack makes one"):
@@ -141,7 +155,10 @@ def test_an_archive_of_something_else_is_not_a_recording(entries: dict[str, byte
 def test_an_archive_that_was_packed_again_with_compression_opens(folder: Path) -> None:
     archive = packed(folder)
     original = content(open_run(archive))
-    with zipfile.ZipFile(archive) as opened, zipfile.ZipFile("again.zip", "w", zipfile.ZIP_DEFLATED) as again:
+    with (
+        zipfile.ZipFile(archive) as opened,
+        zipfile.ZipFile("again.zip", "w", zipfile.ZIP_DEFLATED) as again,
+    ):
         again.mkdir("train.layerscope")
         for name in opened.namelist():
             again.writestr(name, opened.read(name))
@@ -159,7 +176,9 @@ def test_without_a_cache_it_opens_from_a_temporary_folder(
     run = open_run(archive)
 
     assert run.path.is_relative_to(tmp_path / "temporary")
-    assert stat.S_IMODE((tmp_path / "temporary" / f"layerscope-{os.getuid()}").stat().st_mode) == 0o700
+    assert (
+        stat.S_IMODE((tmp_path / "temporary" / f"layerscope-{os.getuid()}").stat().st_mode) == 0o700
+    )
 
 
 def test_with_no_folder_at_all_the_sentence_says_what_to_do(
@@ -170,7 +189,9 @@ def test_with_no_folder_at_all_the_sentence_says_what_to_do(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "a file"))
 
-    with pytest.raises(ReadError, match="set XDG_CACHE_HOME to a folder that can be written, or unzip it"):
+    with pytest.raises(
+        ReadError, match="set XDG_CACHE_HOME to a folder that can be written, or unzip it"
+    ):
         open_run(archive)
 
 

@@ -23,7 +23,11 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 def test_nothing_of_a_redacted_recording_says_whose_it_is(folder: Path) -> None:
     write_secretive(folder / "planted_recording.layerscope")
-    in_whole = b"".join((cli.main(["pack", "-o", "whole", "-q"]), *everything_in(folder / "whole.layerscope.zip"))[1:])
+    in_whole = b"".join(
+        (cli.main(["pack", "-o", "whole", "-q"]), *everything_in(folder / "whole.layerscope.zip"))[
+            1:
+        ]
+    )
     assert [secret for secret in SECRETS if secret.encode() not in in_whole] == []
 
     assert cli.main(["pack", "--redact", "-o", "safe", "-q"]) == 0
@@ -57,7 +61,9 @@ def test_a_sentence_repeats_nothing_that_the_user_named(said: str, kept: str, fo
     assert problem["what"] == kept
 
 
-def test_a_redacted_recording_keeps_its_numbers_and_the_names_of_the_framework(folder: Path) -> None:
+def test_a_redacted_recording_keeps_its_numbers_and_the_names_of_the_framework(
+    folder: Path,
+) -> None:
     original = content(write_secretive(folder / "train.layerscope"))
     cli.main(["pack", "--redact", "-o", "safe", "-q"])
 
@@ -67,7 +73,11 @@ def test_a_redacted_recording_keeps_its_numbers_and_the_names_of_the_framework(f
     names = {row["name"] for row in tables["spans"]}
     assert {"aten::mm", "epoch", "ProfilerStep#7"} < names
     assert len(names) == 5
-    assert {row["name"] for row in tables["totals"]} - {"aten::mm"} == names - {"aten::mm", "epoch", "ProfilerStep#7"}
+    assert {row["name"] for row in tables["totals"]} - {"aten::mm"} == names - {
+        "aten::mm",
+        "epoch",
+        "ProfilerStep#7",
+    }
     assert [row["path"] for row in tables["modules"]] == ["Net"]
     of_frames = [(row["name"].partition("-")[0], row["object"]) for row in tables["frames"]]
     assert of_frames == [
@@ -79,11 +89,25 @@ def test_a_redacted_recording_keeps_its_numbers_and_the_names_of_the_framework(f
     assert tables["problems"][0]["what"] == "(path) on *** refused '***' and ***"
     assert tables["problems"][0]["remedy"] == "see (path)"
     assert run.info.command == ["python3.11", "train.py"]
-    assert run.info.environment == {"LD_PRELOAD": "***", "OMP_NUM_THREADS": "***", "VIRTUAL_ENV": "***"}
-    assert run.info.host == {"cpu": {"granted": 4, "model": "A CPU"}, "kernel": {"release": "6.1.0"}}
-    texts = {(table.name, c.name) for table in TABLES.values() for c in table.columns if c.type in ("string", "name")}
+    assert run.info.environment == {
+        "LD_PRELOAD": "***",
+        "OMP_NUM_THREADS": "***",
+        "VIRTUAL_ENV": "***",
+    }
+    assert run.info.host == {
+        "cpu": {"granted": 4, "model": "A CPU"},
+        "kernel": {"release": "6.1.0"},
+    }
+    texts = {
+        (table.name, c.name)
+        for table in TABLES.values()
+        for c in table.columns
+        if c.type in ("string", "name")
+    }
     for table in set(tables) - {"args"}:
-        for here, there in zip(sorted(original[table], key=numbers), sorted(tables[table], key=numbers), strict=True):
+        for here, there in zip(
+            sorted(original[table], key=numbers), sorted(tables[table], key=numbers), strict=True
+        ):
             same = {key for key in here if (table, key) not in texts and key != "args"}
             assert {key: here[key] for key in same} == {key: there[key] for key in same}
 
@@ -104,7 +128,12 @@ def test_a_recording_without_stacks_is_redacted(folder: Path) -> None:
 
 def test_every_column_of_text_was_decided_about() -> None:
     # Whoever adds one must say whether it may leave the machine; until then it is dropped.
-    texts = {f"{t.name}.{c.name}" for t in TABLES.values() for c in t.columns if c.type in ("string", "name")}
+    texts = {
+        f"{t.name}.{c.name}"
+        for t in TABLES.values()
+        for c in t.columns
+        if c.type in ("string", "name")
+    }
 
     assert texts >= redacted._KEPT | redacted._CHANGED
     assert not redacted._KEPT & redacted._CHANGED
@@ -144,7 +173,9 @@ print(sys.argv[1])
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("native_agent")
-def test_a_real_recording_is_packed_whole_and_redacted(program_python: str, tmp_path: Path, folder: Path) -> None:
+def test_a_real_recording_is_packed_whole_and_redacted(
+    program_python: str, tmp_path: Path, folder: Path
+) -> None:
     made = record(program_python, PROGRAM, folder, "planted_argument")
     assert made.status == 0
     original = content(made.run)

@@ -1,4 +1,6 @@
-"""`layerscope platform`: what it prints and compares, and how it ends. tests/platform tries the checks themselves."""
+"""`layerscope platform`: what it prints and compares, and how it ends. tests/platform tries the
+checks themselves.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ Show = Callable[[Machine], None]
 
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if re.match(r"OMP_|MKL_|KMP_|OPENBLAS_|GOMP_|MALLOC_|LD_PRELOAD", name)]:
+    for name in [
+        name
+        for name in os.environ
+        if re.match(r"OMP_|MKL_|KMP_|OPENBLAS_|GOMP_|MALLOC_|LD_PRELOAD", name)
+    ]:
         monkeypatch.delenv(name)
 
 
@@ -69,7 +75,9 @@ def test_this_machine_is_told_in_json(capfd: pytest.CaptureFixture[str]) -> None
     assert len({row[0] for row in found["rows"]}) == len(found["rows"])
 
 
-def test_people_read_one_line_for_each_check_worst_first(on: Show, capsys: pytest.CaptureFixture[str]) -> None:
+def test_people_read_one_line_for_each_check_worst_first(
+    on: Show, capsys: pytest.CaptureFixture[str]
+) -> None:
     on(machine(cpu={"granted": 1.0}, memory={"thp": "madvise"}))
     lines = said(capsys).splitlines()
 
@@ -87,10 +95,15 @@ def test_people_read_one_line_for_each_check_worst_first(on: Show, capsys: pytes
 def test_the_next_command_is_named_on_stderr(on: Show, capsys: pytest.CaptureFixture[str]) -> None:
     on(WELL)
     assert cli.main(["platform"]) == 0
-    assert capsys.readouterr().err == "Next: layerscope platform --measure, or --pid PID for a program that runs\n"
+    assert (
+        capsys.readouterr().err
+        == "Next: layerscope platform --measure, or --pid PID for a program that runs\n"
+    )
 
 
-def test_a_name_that_a_terminal_would_obey_is_printed_harmlessly(on: Show, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_a_terminal_would_obey_is_printed_harmlessly(
+    on: Show, capsys: pytest.CaptureFixture[str]
+) -> None:
     on(machine(name="a\x1b[2Jb", cpu={"governor": "\x1b]0;x\x07"}))
     assert "\x1b" not in said(capsys)
 
@@ -157,7 +170,14 @@ def test_what_is_measured_is_shown_and_kept_in_json(
     def measure(python: str, machine: Machine) -> Measured:
         assert machine is WELL
         asked.append(python)
-        return Measured(python, "2026-01-01T00:00:00Z", 1.0, (), (Rate("MKL", "float32", 1, 1024, 120.0, 9, 0.01),), ())
+        return Measured(
+            python,
+            "2026-01-01T00:00:00Z",
+            1.0,
+            (),
+            (Rate("MKL", "float32", 1, 1024, 120.0, 9, 0.01),),
+            (),
+        )
 
     monkeypatch.setattr(measurements, "measure", measure)
     monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
@@ -174,14 +194,21 @@ def written(path: Path, other: Machine) -> str:
     checks = document.Seen(other)
     rows = [document.row(check) for check in document.checking.judged(checks)]
     columns = [{"name": name, "type": "string", "unit": ""} for name in document.COLUMNS]
-    path.write_bytes(msgspec.json.encode({"columns": columns, "rows": rows, **document.facts(checks)}))
+    path.write_bytes(
+        msgspec.json.encode({"columns": columns, "rows": rows, **document.facts(checks)})
+    )
     return str(path)
 
 
 def test_what_differs_is_told(on: Show, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     other = written(
         tmp_path / "b.json",
-        machine(name="b", cpu={"granted": 2.0, "boost": False}, cgroup={"cpus": 2.0}, memory={"total_bytes": 10**10}),
+        machine(
+            name="b",
+            cpu={"granted": 2.0, "boost": False},
+            cgroup={"cpus": 2.0},
+            memory={"total_bytes": 10**10},
+        ),
     )
     on(WELL)
     found = told(capfd, "--compare", other)
@@ -200,7 +227,9 @@ def test_what_differs_is_told(on: Show, tmp_path: Path, capfd: pytest.CaptureFix
     assert found["machine"]["name"] == "well"
 
 
-def test_differences_are_a_table_for_people(on: Show, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_differences_are_a_table_for_people(
+    on: Show, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     other = written(tmp_path / "b.json", machine(name="b", cpu={"governor": "powersave"}))
     on(WELL)
     lines = said(capsys, "--compare", other).splitlines()
@@ -213,7 +242,11 @@ def test_differences_are_a_table_for_people(on: Show, tmp_path: Path, capsys: py
 
 @pytest.mark.slow
 def test_the_machine_of_a_recording_is_compared(
-    tmp_path: Path, program_python: str, native_agent: Path, capfd: pytest.CaptureFixture[str], on: Show
+    tmp_path: Path,
+    program_python: str,
+    native_agent: Path,
+    capfd: pytest.CaptureFixture[str],
+    on: Show,
 ) -> None:
     assert record(program_python, "print('hello')\n", tmp_path).status == 0
     recording = str(tmp_path / "recording.layerscope")
@@ -231,9 +264,20 @@ def test_the_machine_of_a_recording_is_compared(
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"{}", b'{"machine": 1}', b'{"machine": {"name": "x"}}', b"\xff\xfe", b'{"rows": [[1]]}'],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"machine": 1}',
+        b'{"machine": {"name": "x"}}',
+        b"\xff\xfe",
+        b'{"rows": [[1]]}',
+    ],
 )
-def test_other_files_are_refused_in_words(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_files_are_refused_in_words(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "other").write_bytes(content)
     assert cli.main(["platform", "--compare", str(tmp_path / "other")]) == 125
     printed = capsys.readouterr()

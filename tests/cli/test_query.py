@@ -40,8 +40,13 @@ def asked(capfd: pytest.CaptureFixture[str], *words: str) -> dict[str, list[list
     return found
 
 
-def test_the_answer_has_the_form_of_every_table(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    found = asked(capfd, "SELECT name, sum(self_ns) AS self_ns, count(*) AS calls FROM spans GROUP BY name ORDER BY 2")
+def test_the_answer_has_the_form_of_every_table(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = asked(
+        capfd,
+        "SELECT name, sum(self_ns) AS self_ns, count(*) AS calls FROM spans GROUP BY name ORDER BY 2",
+    )
 
     assert found["rows"] == [["op0", 570_000, 20], ["op1", 590_000, 20], ["op2", 610_000, 20]]
     assert found["columns"] == [
@@ -49,12 +54,25 @@ def test_the_answer_has_the_form_of_every_table(folder: Path, capfd: pytest.Capt
         {"name": "self_ns", "type": "int64", "unit": "ns"},
         {"name": "calls", "type": "int64", "unit": ""},
     ]
-    assert (found["command"], found["table"], found["run"]) == ("query", "query", str(folder / NAME))
+    assert (found["command"], found["table"], found["run"]) == (
+        "query",
+        "query",
+        str(folder / NAME),
+    )
     assert [problem["what"] for problem in found["problems"]] == ["nobody marked any"]  # type: ignore[call-overload]
 
 
 def test_times_are_for_people_in_text(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["query", "SELECT name, start_ns, dur_ns, 5 AS x_bytes, 0.5 AS a_share FROM spans", "--top=3"]) == 0
+    assert (
+        cli.main(
+            [
+                "query",
+                "SELECT name, start_ns, dur_ns, 5 AS x_bytes, 0.5 AS a_share FROM spans",
+                "--top=3",
+            ]
+        )
+        == 0
+    )
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Not everything was recorded (ranges): `layerscope summary` says why."
@@ -67,13 +85,18 @@ def test_times_are_for_people_in_text(capsys: pytest.CaptureFixture[str]) -> Non
     ]
 
 
-def test_comma_separated_values_are_all_rows_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_comma_separated_values_are_all_rows_as_they_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert cli.main(["query", "SELECT span, dur_ns FROM spans ORDER BY span DESC", "--csv"]) == 0
 
     printed = capsys.readouterr()
     assert printed.out.splitlines()[:2] == ["span,dur_ns", "59,59000"]
     assert len(printed.out.splitlines()) == 61
-    assert printed.err == "layerscope: Not everything was recorded (ranges): `layerscope summary` says why.\n"
+    assert (
+        printed.err
+        == "layerscope: Not everything was recorded (ranges): `layerscope summary` says why.\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +132,10 @@ def test_every_type_of_duckdb_has_one_here(
 def test_two_columns_of_one_name_are_both_there(capfd: pytest.CaptureFixture[str]) -> None:
     assert asked(capfd, "SELECT 1 AS a, 2 AS a")["rows"] == [[1, 2]]
     assert cli.main(["query", "SELECT 1 AS a, 2 AS a", "--top", "0", "-q"]) == 0
-    assert [line.split() for line in capfd.readouterr().out.splitlines()[1:]] == [["a", "a", "2"], ["1", "2"]]
+    assert [line.split() for line in capfd.readouterr().out.splitlines()[1:]] == [
+        ["a", "a", "2"],
+        ["1", "2"],
+    ]
 
 
 def test_an_answer_without_rows_says_so(capfd: pytest.CaptureFixture[str]) -> None:
@@ -151,21 +177,32 @@ def test_standard_input_that_is_no_question_is_a_sentence(
     ("words", "sentence"),
     [
         (["SELECT '\udcff'"], "the question is not UTF-8"),
-        (["SELECT * FROM nosuch"], "Table with name nosuch does not exist. The tables are processes, tracks, spans"),
-        (["SELECT * FROM spanz"], '(did you mean "spans"?). The tables are processes, tracks, spans'),
+        (
+            ["SELECT * FROM nosuch"],
+            "Table with name nosuch does not exist. The tables are processes, tracks, spans",
+        ),
+        (
+            ["SELECT * FROM spanz"],
+            '(did you mean "spans"?). The tables are processes, tracks, spans',
+        ),
         (["SELECT spam FROM steps"], "Table steps has step, process, rule"),
         (["SELEC 1"], 'the question is not SQL: syntax error at or near "SELEC"'),
         (["  -- nothing"], "the question is empty. The tables are"),
         (["SELECT 1; SELECT 2"], "one statement at a time, not 2"),
         (["SELECT name::INTEGER FROM spans"], "the question cannot be answered: Could not convert"),
-        (["SELECT 9223372036854775807::HUGEINT * 2 AS x"], 'column "x" holds a number beyond 64 bits'),
+        (
+            ["SELECT 9223372036854775807::HUGEINT * 2 AS x"],
+            'column "x" holds a number beyond 64 bits',
+        ),
         (["SELECT 1", "nowhere"], "there is no recording 'nowhere'"),
         (["SELECT", "1", "FROM"], "not 3 words: put the question into quotes"),
         (["SELECT 1", "--top", "-1"], "--top -1 is not a number of rows"),
         (["--tables", NAME, "SELECT 1"], "--tables takes a recording and no question"),
     ],
 )
-def test_a_wrong_question_is_one_sentence(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_question_is_one_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["query", *words]) == 125
 
     printed = capsys.readouterr()
@@ -206,7 +243,9 @@ def test_a_recording_stays_as_it_is(recording: Run) -> None:
     assert {file: file.stat().st_mtime_ns for file in recording.path.rglob("*")} == before
 
 
-def test_what_does_not_fit_into_memory_goes_to_disk_and_leaves_nothing_there(recording: Run, tmp_path: Path) -> None:
+def test_what_does_not_fit_into_memory_goes_to_disk_and_leaves_nothing_there(
+    recording: Run, tmp_path: Path
+) -> None:
     from layerscope.analyse import sql_query
 
     with Reader(open_run(recording.path)) as reader:
@@ -231,7 +270,9 @@ def test_a_packed_recording_answers(capfd: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["--json", "--top=3"])
-def test_an_interrupt_ends_a_long_question_and_leaves_nothing(form: str, folder: Path, tmp_path: Path) -> None:
+def test_an_interrupt_ends_a_long_question_and_leaves_nothing(
+    form: str, folder: Path, tmp_path: Path
+) -> None:
     code = (
         "import sys, tempfile; sys.path.insert(0, sys.argv[1]); tempfile.tempdir = sys.argv[2];"
         "from layerscope import cli; from layerscope.analyse import sql_query;"
@@ -268,4 +309,6 @@ def test_every_column_can_be_named_without_quotes(recording: Run) -> None:
     with Reader(recording) as reader:
         for table in TABLES.values():
             columns = ", ".join(f"{column.name} AS {column.name}" for column in table.columns)
-            assert reader.query(f"SELECT {columns} FROM {table.name}").num_columns == len(table.columns)
+            assert reader.query(f"SELECT {columns} FROM {table.name}").num_columns == len(
+                table.columns
+            )

@@ -1,4 +1,6 @@
-"""`layerscope run` as PID 1 of a container, and as whoever else is given orphans: it reaps, and hands signals on."""
+"""`layerscope run` as PID 1 of a container, and as whoever else is given orphans: it reaps, and
+hands signals on.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_as_pid_1_orphans_are_reaped_and_the_program_is_recorded(
     assert recorded.run.info.exit.code == 0
 
 
-def test_as_a_reaper_of_orphans_it_reaps_them(differential: Differential, program_python: str) -> None:
+def test_as_a_reaper_of_orphans_it_reaps_them(
+    differential: Differential, program_python: str
+) -> None:
     def become_reaper() -> None:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -73,7 +77,10 @@ def test_as_pid_1_the_status_is_the_programs(
     status: int, container: list[str], differential: Differential, program_python: str
 ) -> None:
     code = f"import sys; sys.exit({status})"
-    assert differential.run([*container, *differential.recorder(), program_python, "-c", code]).status == status
+    assert (
+        differential.run([*container, *differential.recorder(), program_python, "-c", code]).status
+        == status
+    )
 
 
 def test_as_pid_1_a_program_that_a_signal_ended_is_128_and_the_signal(
@@ -92,7 +99,9 @@ def contained(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """signals.py under layerscope in a container, ready for signals."""
     words = [*container, *differential.recorder(), *program(program_python, "signals.py")]
-    with subprocess.Popen(words, cwd=differential.work, env=environment(), stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        words, cwd=differential.work, env=environment(), stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout
         assert process.stdout.readline().startswith(b"ready")
         yield process

@@ -1,4 +1,6 @@
-"""`layerscope run` of a program in C++ that is linked with PyTorch: its operators are recorded without any Python."""
+"""`layerscope run` of a program in C++ that is linked with PyTorch: its operators are recorded
+without any Python.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from tests.recorded import Recorded, layerscope, open_run
 
 pytestmark = pytest.mark.slow
 
-# Opens operators as PyTorch's own code does; says what it sees of LD_PRELOAD, and what a program that it starts sees.
+# Opens operators as PyTorch's own code does; says what it sees of LD_PRELOAD, and what a program
+# that it starts sees.
 PROGRAM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -62,7 +65,14 @@ def program(tmp_path_factory: pytest.TempPathFactory, torch_libraries: Path) -> 
     folder = tmp_path_factory.mktemp("libtorch")
     (folder / "program.c").write_text(PROGRAM)
     flags = ("-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined", f"-Wl,-rpath,{torch_libraries}")
-    return build(folder / "program", [folder / "program.c"], *flags, f"-L{torch_libraries}", "-ltorch_cpu", "-ldl")
+    return build(
+        folder / "program",
+        [folder / "program.c"],
+        *flags,
+        f"-L{torch_libraries}",
+        "-ltorch_cpu",
+        "-ldl",
+    )
 
 
 @pytest.mark.parametrize("own", ["", "libm.so.6"])
@@ -71,9 +81,19 @@ def test_operators_of_a_program_in_cpp_are_recorded_and_it_does_not_see_how(
 ) -> None:
     environment = {"LD_PRELOAD": own} if own else {}
     done = layerscope(
-        "run", "--without", "stacks", "-o", "recording", "--", str(program), cwd=tmp_path, env=environment
+        "run",
+        "--without",
+        "stacks",
+        "-o",
+        "recording",
+        "--",
+        str(program),
+        cwd=tmp_path,
+        env=environment,
     )
-    recorded = Recorded(open_run(tmp_path / "recording.layerscope"), done.returncode, done.stdout, done.stderr)
+    recorded = Recorded(
+        open_run(tmp_path / "recording.layerscope"), done.returncode, done.stdout, done.stderr
+    )
 
     assert recorded.status == 0, recorded.stderr
     assert recorded.stdout == (f"{own} 1\n{own}\n" if own else "none 0\nnone\n")
@@ -87,17 +107,35 @@ def test_a_program_in_cpp_that_a_script_starts_is_told_how_it_can_be_recorded(
     program: Path, tmp_path: Path, native_agent: Path
 ) -> None:
     done = layerscope(
-        "run", "--without", "stacks", "-o", "recording", "--", "/bin/sh", "-c", f"{program}; exit 3", cwd=tmp_path
+        "run",
+        "--without",
+        "stacks",
+        "-o",
+        "recording",
+        "--",
+        "/bin/sh",
+        "-c",
+        f"{program}; exit 3",
+        cwd=tmp_path,
     )
-    recorded = Recorded(open_run(tmp_path / "recording.layerscope"), done.returncode, done.stdout, done.stderr)
+    recorded = Recorded(
+        open_run(tmp_path / "recording.layerscope"), done.returncode, done.stdout, done.stderr
+    )
 
     assert (recorded.status, recorded.stdout) == (3, "none 0\nnone\n")
-    assert "layerscope run -- ./program" in recorded.value("SELECT remedy FROM problems WHERE layer = 'operators'")
+    assert "layerscope run -- ./program" in recorded.value(
+        "SELECT remedy FROM problems WHERE layer = 'operators'"
+    )
 
 
 def test_what_is_preloaded_shows_no_function(native_agent: Path) -> None:
-    """A function of a program's library that is called like one of ours must stay the one that is called."""
+    """A function of a program's library that is called like one of ours must stay the one that is
+    called.
+    """
     shown = subprocess.run(
-        ["nm", "-D", "--defined-only", str(agent.PRELOAD)], capture_output=True, text=True, check=True
+        ["nm", "-D", "--defined-only", str(agent.PRELOAD)],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     assert shown == ""

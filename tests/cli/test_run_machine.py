@@ -39,8 +39,26 @@ def test_no_process_is_started_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_a_narrower_mask_of_the_recorder_is_that_of_the_program(tmp_path: Path) -> None:
     cpu = min(os.sched_getaffinity(0))
-    words = [sys.executable, "-m", "layerscope", "run", "-q", "-o", "narrow", "--", sys.executable, "-c", "pass"]
-    subprocess.run(words, cwd=tmp_path, check=True, timeout=120, preexec_fn=lambda: os.sched_setaffinity(0, {cpu}))
+    words = [
+        sys.executable,
+        "-m",
+        "layerscope",
+        "run",
+        "-q",
+        "-o",
+        "narrow",
+        "--",
+        sys.executable,
+        "-c",
+        "pass",
+    ]
+    subprocess.run(
+        words,
+        cwd=tmp_path,
+        check=True,
+        timeout=120,
+        preexec_fn=lambda: os.sched_setaffinity(0, {cpu}),
+    )
     recorded = Run.open(tmp_path / "narrow.layerscope").info
 
     assert machine.of_json(recorded.host).cpu.allowed == (cpu,)
@@ -51,4 +69,8 @@ def test_a_narrower_mask_of_the_recorder_is_that_of_the_program(tmp_path: Path) 
 def test_facts_that_an_imported_trace_has_not_are_not_known() -> None:
     info = msgspec.structs.replace(create._first_info(["x"]), host={"name": "elsewhere"})
 
-    assert (info.granted_cpus, info.host_fact("cpu", "model"), info.host_fact("name", "x")) == (None, None, None)
+    assert (info.granted_cpus, info.host_fact("cpu", "model"), info.host_fact("name", "x")) == (
+        None,
+        None,
+        None,
+    )

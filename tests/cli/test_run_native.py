@@ -1,4 +1,6 @@
-"""`layerscope run` of programs that are no Python: those that nothing of ours may enter are left alone, and say so."""
+"""`layerscope run` of programs that are no Python: those that nothing of ours may enter are left
+alone, and say so.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from tests.native.building import ROOT, compiler
 
 pytestmark = pytest.mark.slow
 
-# Says what of ours it could load, unless it gets arguments; works a little so that there is something to
-# count, and ends in its own way.
+# Says what of ours it could load, unless it gets arguments; works a little so that there is
+# something to count, and ends in its own way.
 PROGRAM = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +45,9 @@ void _start(void) {
 """
 NOBODY = 65534
 # How the examples in C++ are built knows where the headers of NVTX are.
-SPEC = importlib.util.spec_from_file_location("native_build", ROOT / "examples" / "native" / "build.py")
+SPEC = importlib.util.spec_from_file_location(
+    "native_build", ROOT / "examples" / "native" / "build.py"
+)
 assert SPEC
 assert SPEC.loader
 EXAMPLES = importlib.util.module_from_spec(SPEC)
@@ -118,14 +122,18 @@ def test_what_a_program_used_is_not_what_the_copy_of_us_used_before_it(
     differential.same([str(program)])
 
     used = differential.recorded().run.info.program
-    assert used.faults_minor < 250 + allocated_mib * 256  # a copy of us has some hundred before it is the program
+    assert (
+        used.faults_minor < 250 + allocated_mib * 256
+    )  # a copy of us has some hundred before it is the program
     if allocated_mib:
         assert allocated_mib << 20 < used.max_rss_bytes < (allocated_mib + 30) << 20
     else:
         assert used.max_rss_bytes == 0
 
 
-def test_a_sanitizer_finds_what_it_finds_alone(differential: Differential, tmp_path: Path, native_agent: Path) -> None:
+def test_a_sanitizer_finds_what_it_finds_alone(
+    differential: Differential, tmp_path: Path, native_agent: Path
+) -> None:
     code = "#include <stdlib.h>\nint main(void) { char *p = malloc(4); free(p); return p[1]; }\n"
     program = built(tmp_path / "program", "-fsanitize=address", "-g", code=code)
 
@@ -138,7 +146,9 @@ def test_a_sanitizer_finds_what_it_finds_alone(differential: Differential, tmp_p
     assert b"layerscope" not in with_us.stderr
 
 
-def test_a_program_of_32_bits(differential: Differential, tmp_path: Path, native_agent: Path) -> None:
+def test_a_program_of_32_bits(
+    differential: Differential, tmp_path: Path, native_agent: Path
+) -> None:
     program = built(tmp_path / "program", "-m32", "-nostdlib", "-static", "-fno-pic", code=BITS_32)
 
     done = differential.same([str(program)])
@@ -153,7 +163,10 @@ def test_a_setuid_program(differential: Differential, tmp_path: Path, native_age
     program = built(tmp_path / "program")
     os.chown(program, NOBODY, NOBODY)
     program.chmod(0o4755)
-    if subprocess.run([str(program)], capture_output=True, check=False).stdout.split()[2] != b"%d" % NOBODY:
+    if (
+        subprocess.run([str(program)], capture_output=True, check=False).stdout.split()[2]
+        != b"%d" % NOBODY
+    ):
         pytest.skip("the file system of temporary files ignores setuid")
 
     done = differential.same([str(program)])
@@ -194,7 +207,9 @@ def test_a_program_that_changes_its_user(
 def test_a_script_that_starts_a_setuid_program(
     differential: Differential, tmp_path: Path, headers: Path, native_agent: Path
 ) -> None:
-    """Its environment is that of the script; a program with rights that its caller has not trusts nothing in it."""
+    """Its environment is that of the script; a program with rights that its caller has not trusts
+    nothing in it.
+    """
     if os.geteuid():
         pytest.skip("only root makes a file of another user setuid")
     program = marked(tmp_path, headers, "if (geteuid() == getuid()) return 9;")
@@ -213,7 +228,9 @@ def test_a_script_that_starts_a_setuid_program(
 def test_a_script_that_starts_a_program_with_a_sanitizer_and_a_door(
     differential: Differential, tmp_path: Path, headers: Path, native_agent: Path, sanitizer: str
 ) -> None:
-    """It has the environment of the script, and may load us: that must change nothing, and leave nothing to find."""
+    """It has the environment of the script, and may load us: that must change nothing, and leave
+    nothing to find.
+    """
     program = marked(tmp_path, headers, "", f"-fsanitize={sanitizer}")
 
     done = differential.same(["/bin/sh", "-c", f"{program}; exit $?"])
@@ -233,7 +250,9 @@ def test_a_program_with_a_sanitizer_and_a_door_does_not_load_us(
     assert set(differential.recorded().problems()) == {"left_alone"}
 
 
-def test_a_script_that_starts_all_of_them(differential: Differential, tmp_path: Path, native_agent: Path) -> None:
+def test_a_script_that_starts_all_of_them(
+    differential: Differential, tmp_path: Path, native_agent: Path
+) -> None:
     programs = [
         built(tmp_path / "static", "-static"),
         built(tmp_path / "address", "-fsanitize=address"),
@@ -253,12 +272,18 @@ def test_a_script_that_starts_all_of_them(differential: Differential, tmp_path: 
     assert f"{script} is no Python and has no oneDNN, NVTX or ITT of its own" in said[1]
 
 
-def test_a_program_with_nothing_in_it_for_us(differential: Differential, native_agent: Path) -> None:
+def test_a_program_with_nothing_in_it_for_us(
+    differential: Differential, native_agent: Path
+) -> None:
     differential.same(["/bin/sleep", "0.3"])
 
     recorded = differential.recorded()
     assert set(recorded.problems()) == {"no_framework"}
-    assert recorded.problems()["no_framework"].startswith("/bin/sleep is no Python and has no oneDNN, NVTX or ITT")
+    assert recorded.problems()["no_framework"].startswith(
+        "/bin/sleep is no Python and has no oneDNN, NVTX or ITT"
+    )
     assert "PyTorch" not in recorded.problems()["no_framework"]
-    assert recorded.rows("SELECT DISTINCT remedy FROM problems")[0]["remedy"].startswith("start a program in C++")
+    assert recorded.rows("SELECT DISTINCT remedy FROM problems")[0]["remedy"].startswith(
+        "start a program in C++"
+    )
     assert recorded.rows("SELECT count(*) AS n FROM counters")[0]["n"]

@@ -1,4 +1,6 @@
-"""Where a recording can lie: folders that cannot be written, full disks, odd paths, missing variables."""
+"""Where a recording can lie: folders that cannot be written, full disks, odd paths, missing
+variables.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,22 @@ def differential(tmp_path: Path) -> Differential:
     [
         *({"HOME": None, "XDG_CACHE_HOME": None}, {"TMPDIR": "/nowhere"}),
         {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        *also([{"HOME": None}, {"HOME": "/nowhere/at/all"}, {"XDG_CACHE_HOME": "/proc"}, {"PATH": "/bin"}]),
+        *also(
+            [
+                {"HOME": None},
+                {"HOME": "/nowhere/at/all"},
+                {"XDG_CACHE_HOME": "/proc"},
+                {"PATH": "/bin"},
+            ]
+        ),
     ],
     ids=" ".join,
 )
 def test_variables_that_are_missing_or_lead_nowhere(
-    changes: dict[str, str | None], differential: Differential, program_python: str, native_agent: Path
+    changes: dict[str, str | None],
+    differential: Differential,
+    program_python: str,
+    native_agent: Path,
 ) -> None:
     differential.same(program(program_python, "facts.py"), env=environment(**changes))
 
@@ -72,9 +84,20 @@ def test_a_working_directory_with_an_odd_name(
         assert b"its name is not UTF-8" in done.stderr
 
 
-def test_a_removed_working_directory(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+def test_a_removed_working_directory(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
     script = 'mkdir gone && cd gone && rmdir ../gone && exec "$0" "$@"'
-    command = ["/bin/sh", "-c", script, *launcher(tmp_path), "run", program_python, "-c", "print(1); exit(4)"]
+    command = [
+        "/bin/sh",
+        "-c",
+        script,
+        *launcher(tmp_path),
+        "run",
+        program_python,
+        "-c",
+        "print(1); exit(4)",
+    ]
     variables = environment(TMPDIR=str(tmp_path))
 
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, env=variables, check=False)
@@ -100,8 +123,13 @@ def test_a_recording_is_never_overwritten(tmp_path: Path, program_python: str) -
     words = [program_python, "-m", "json.tool", "--help"]
     run = [*launcher(tmp_path), "run", "-q"]
 
-    assert subprocess.run([*run, *words], cwd=tmp_path, capture_output=True, check=False).returncode == 0
-    refused = subprocess.run([*run, "-o", "other", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (
+        subprocess.run([*run, *words], cwd=tmp_path, capture_output=True, check=False).returncode
+        == 0
+    )
+    refused = subprocess.run(
+        [*run, "-o", "other", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
 
     assert (tmp_path / "json.tool-2.layerscope" / "run.json").exists()
     assert (refused.returncode, refused.stdout) == (125, "")
@@ -120,7 +148,9 @@ def test_an_output_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
 
 
 def as_nobody() -> list[str]:
-    """A command that becomes a user without rights, who may still read everything (our Python, wherever it lies)."""
+    """A command that becomes a user without rights, who may still read everything (our Python,
+    wherever it lies).
+    """
     setpriv = shutil.which("setpriv")
     if os.getuid() != 0 or setpriv is None:
         pytest.skip("only root can become another user (needs setpriv)")
@@ -138,7 +168,9 @@ def as_nobody() -> list[str]:
     return words
 
 
-def test_a_folder_that_cannot_be_written(differential: Differential, program_python: str, native_agent: Path) -> None:
+def test_a_folder_that_cannot_be_written(
+    differential: Differential, program_python: str, native_agent: Path
+) -> None:
     nobody = as_nobody()
     temporary = differential.work.parent / "tmp"
     temporary.mkdir()
@@ -151,8 +183,14 @@ def test_a_folder_that_cannot_be_written(differential: Differential, program_pyt
     without = differential.run([*nobody, *command], env=variables)
     with_us = differential.run([*nobody, *differential.layerscope, "run", *command], env=variables)
 
-    assert (with_us.status, with_us.stdout, with_us.files) == (without.status, without.stdout, without.files)
-    found = re.search(rb"cannot be written \(Permission denied\): recording into (\S+)", with_us.stderr)
+    assert (with_us.status, with_us.stdout, with_us.files) == (
+        without.status,
+        without.stdout,
+        without.files,
+    )
+    found = re.search(
+        rb"cannot be written \(Permission denied\): recording into (\S+)", with_us.stderr
+    )
     assert found, with_us.stderr
     assert found[1].decode().startswith(str(temporary))
     assert (temporary / "layerscope-65534").stat().st_mode & 0o777 == 0o700
@@ -201,7 +239,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-def test_a_full_disk(small_disk: Path, differential: Differential, program_python: str, native_agent: Path) -> None:
+def test_a_full_disk(
+    small_disk: Path, differential: Differential, program_python: str, native_agent: Path
+) -> None:
     code = f"import sys; sys.path.append({str(PROGRAMS)!r})\nimport facts, time; facts.work(300000); time.sleep(1.5)\n"
     code += "facts.work(1000); print('done'); exit(6)"
     differential.recording = small_disk / "rec.layerscope"
@@ -212,8 +252,12 @@ def test_a_full_disk(small_disk: Path, differential: Differential, program_pytho
 
 
 @pytest.mark.parametrize("left_bytes", [0, 4096, 32768, 65536])
-def test_a_disk_that_is_full_from_the_start(left_bytes: int, small_disk: Path, tmp_path: Path) -> None:
-    """Without room for a recording that is said before anything runs; with too little, the program runs."""
+def test_a_disk_that_is_full_from_the_start(
+    left_bytes: int, small_disk: Path, tmp_path: Path
+) -> None:
+    """Without room for a recording that is said before anything runs; with too little, the program
+    runs.
+    """
     (small_disk / "work").mkdir()
     with (small_disk / "rest").open("wb", buffering=0) as rest, contextlib.suppress(OSError):
         while True:
@@ -222,19 +266,27 @@ def test_a_disk_that_is_full_from_the_start(left_bytes: int, small_disk: Path, t
     command = [*launcher(tmp_path), "run", "-q", "/bin/echo", "ran"]
     variables = environment(TMPDIR=str(small_disk))
 
-    done = subprocess.run(command, cwd=small_disk / "work", capture_output=True, env=variables, check=False)
+    done = subprocess.run(
+        command, cwd=small_disk / "work", capture_output=True, env=variables, check=False
+    )
 
     if done.returncode == 0:
         assert (done.stdout, done.stderr) == (b"ran\n", b"")
         return
     assert left_bytes < 8192
     assert (done.returncode, done.stdout) == (125, b"")
-    assert re.fullmatch(rb"layerscope: cannot make the recording .*: No space left on device.*\n", done.stderr)
+    assert re.fullmatch(
+        rb"layerscope: cannot make the recording .*: No space left on device.*\n", done.stderr
+    )
     assert list((small_disk / "work").iterdir()) == []
 
 
-def test_files_that_may_only_be_small(differential: Differential, program_python: str, native_agent: Path) -> None:
-    """RLIMIT_FSIZE is about the files of the program; it holds for shared memory and for our own files too."""
+def test_files_that_may_only_be_small(
+    differential: Differential, program_python: str, native_agent: Path
+) -> None:
+    """RLIMIT_FSIZE is about the files of the program; it holds for shared memory and for our own
+    files too.
+    """
     code = f"import signal, sys; sys.path.append({str(PROGRAMS)!r})\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
     code += "import facts, threading; facts.work(10)\nt = threading.Thread(target=facts.work)\n"
     code += "t.start(); t.join(); print(1)"

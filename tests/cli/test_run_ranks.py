@@ -1,4 +1,6 @@
-"""Several ranks: started by a launcher around `layerscope run`, or by one inside; one recording, one summary."""
+"""Several ranks: started by a launcher around `layerscope run`, or by one inside; one recording,
+one summary.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ class Launched:
         return {row["rank"]: row["n"] for row in ask(self.open(name), PER_RANK)}
 
     def problems(self, name: str = "rank-4711") -> dict[str, str]:
-        return {row["code"]: row["what"] for row in ask(self.open(name), "SELECT code, what FROM problems")}
+        return {
+            row["code"]: row["what"]
+            for row in ask(self.open(name), "SELECT code, what FROM problems")
+        }
 
 
 class Launcher:
@@ -63,12 +68,26 @@ class Launcher:
         self.layerscope = launcher(folder)
 
     def around(
-        self, *words: str, how: str = "slurm", count: int = 2, run: tuple[str, ...] = (), **more: Any
+        self,
+        *words: str,
+        how: str = "slurm",
+        count: int = 2,
+        run: tuple[str, ...] = (),
+        **more: Any,
     ) -> Launched:
         """`srun layerscope run rank.py`: a launcher around layerscope."""
-        recorded = [*self.layerscope, "run", *NO_STACKS, *run, "--", *program(self.python, "rank.py", *words)]
+        recorded = [
+            *self.layerscope,
+            "run",
+            *NO_STACKS,
+            *run,
+            "--",
+            *program(self.python, "rank.py", *words),
+        ]
         options = [word for name, value in more.items() for word in (f"--{name}", str(value))]
-        return self.execute([*program(self.python, "launches.py", *options, how, str(count)), *recorded])
+        return self.execute(
+            [*program(self.python, "launches.py", *options, how, str(count)), *recorded]
+        )
 
     def execute(self, command: list[str]) -> Launched:
         """Run a command to its end."""
@@ -111,7 +130,9 @@ def test_ranks_of_a_job_are_one_recording_with_one_summary(start: Launcher) -> N
     assert "3 ranks" in kept
 
 
-@pytest.mark.parametrize(("how", "name"), [("openmpi", "rank-4711"), *also([("mpi", "rank"), ("bare", "rank")])])
+@pytest.mark.parametrize(
+    ("how", "name"), [("openmpi", "rank-4711"), *also([("mpi", "rank"), ("bare", "rank")])]
+)
 def test_every_launcher_is_understood(how: str, name: str, start: Launcher) -> None:
     done = start.around(how=how)
 
@@ -123,7 +144,9 @@ def test_each_rank_can_be_read_by_itself(start: Launcher) -> None:
     done = start.around()
 
     for rank, part in ranks.parts(done.folder / "rank-4711.layerscope").items():
-        rows = ask(open_run(part.path), "SELECT count(*) AS n FROM spans WHERE name = 'aten::hypot'")
+        rows = ask(
+            open_run(part.path), "SELECT count(*) AS n FROM spans WHERE name = 'aten::hypot'"
+        )
         assert rows == [{"n": 10 + 10 * rank}]
 
 
@@ -139,7 +162,10 @@ def test_a_recording_that_is_named_is_joined_and_not_overwritten(start: Launcher
 def test_the_next_launch_of_a_job_has_a_recording_of_its_own(start: Launcher) -> None:
     first, second = start.around(), start.around()
 
-    assert {path.name for path in first.folder.iterdir()} == {"rank-4711.layerscope", "rank-4711-2.layerscope"}
+    assert {path.name for path in first.folder.iterdir()} == {
+        "rank-4711.layerscope",
+        "rank-4711-2.layerscope",
+    }
     assert second.per_rank("rank-4711-2") == first.per_rank() == {0: 10, 1: 20}
 
 
@@ -156,7 +182,10 @@ def test_the_first_rank_does_not_wait_for_ever_and_later_openings_have_all(start
 
     assert (done.status, done.stdout) == (0, ["rank 0", "rank 1"])
     kept = done.folder / "rank-4711.layerscope" / "summary.txt"
-    assert kept.stat().st_mtime < (done.folder / "rank-4711.layerscope/ranks/1/run.json").stat().st_mtime
+    assert (
+        kept.stat().st_mtime
+        < (done.folder / "rank-4711.layerscope/ranks/1/run.json").stat().st_mtime
+    )
     assert done.per_rank() == {0: 10, 1: 20}
     assert done.open().info.state == "finished"
     assert done.problems() == {}
@@ -212,7 +241,17 @@ def test_raw_files_lie_in_the_spool_until_the_end(start: Launcher, tmp_path: Pat
     script = start.work / "program.py"
     script.write_text(f"import sys; sys.path.insert(0, {str(PROGRAMS)!r}); {code}\n")
     done = start.execute(
-        [*start.layerscope, "run", "-o", "mine", "--spool", str(spool), "--", start.python, str(script)]
+        [
+            *start.layerscope,
+            "run",
+            "-o",
+            "mine",
+            "--spool",
+            str(spool),
+            "--",
+            start.python,
+            str(script),
+        ]
     )
 
     assert done.status == 0, done.stderr
@@ -221,12 +260,18 @@ def test_raw_files_lie_in_the_spool_until_the_end(start: Launcher, tmp_path: Pat
     raw = done.folder / "mine.layerscope" / "raw"
     assert raw.is_dir()
     assert not raw.is_symlink()
-    assert ask(done.open("mine"), "SELECT count(*) AS n FROM spans WHERE name = 'aten::hypot'") == [{"n": 10}]
+    assert ask(done.open("mine"), "SELECT count(*) AS n FROM spans WHERE name = 'aten::hypot'") == [
+        {"n": 10}
+    ]
 
 
-def test_a_spool_that_cannot_be_is_refused_and_nothing_is_left(start: Launcher, tmp_path: Path) -> None:
+def test_a_spool_that_cannot_be_is_refused_and_nothing_is_left(
+    start: Launcher, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
-    done = start.execute([*start.layerscope, "run", "--spool", str(tmp_path / "file"), "--", "true"])
+    done = start.execute(
+        [*start.layerscope, "run", "--spool", str(tmp_path / "file"), "--", "true"]
+    )
 
     assert done.status == 125
     assert "Choose another --spool" in done.stderr
@@ -272,7 +317,9 @@ def test_ranks_of_torchrun_are_processes_of_one_recording(start: Launcher) -> No
     check_ddp(done.open("mine"))
     with Reader(done.open("mine")) as reader:
         rows = tables.build(reader, "processes").data.to_pylist()
-    assert [(row["role"], row["rank"]) for row in rows if row["role"] != "rank"] == [("program", None)]
+    assert [(row["role"], row["rank"]) for row in rows if row["role"] != "rank"] == [
+        ("program", None)
+    ]
     assert sorted(row["rank"] for row in rows if row["role"] == "rank") == [0, 1]
 
 
@@ -286,10 +333,13 @@ def test_torchrun_around_layerscope_gives_one_recording_too(start: Launcher) -> 
 
 
 def test_a_rank_inside_that_is_not_named_is_left_alone(start: Launcher) -> None:
-    done = start.execute([*start.layerscope, "run", "--ranks", "1", "-o", "mine", "--", *torchrun(start, *ddp())])
+    done = start.execute(
+        [*start.layerscope, "run", "--ranks", "1", "-o", "mine", "--", *torchrun(start, *ddp())]
+    )
 
     check_training(done)
     rows = ask(
-        done.open("mine"), "SELECT DISTINCT rank FROM spans JOIN tracks USING (track) JOIN processes USING (process)"
+        done.open("mine"),
+        "SELECT DISTINCT rank FROM spans JOIN tracks USING (track) JOIN processes USING (process)",
     )
     assert rows == [{"rank": 1}]

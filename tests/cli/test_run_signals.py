@@ -1,4 +1,6 @@
-"""Signals and terminals: what is sent to `layerscope run` reaches the program, and reaches it once."""
+"""Signals and terminals: what is sent to `layerscope run` reaches the program, and reaches it
+once.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(differential: Differential, command: list[str], recorded: bool, shell: bool = False) -> Iterator[Terminal]:
+def terminal(
+    differential: Differential, command: list[str], recorded: bool, shell: bool = False
+) -> Iterator[Terminal]:
     words = [*differential.recorder(), *command] if recorded else command
     one = Terminal(words, differential.work, shell)
     try:
@@ -118,7 +122,9 @@ def test_keys_of_a_terminal_reach_the_program_once(
 
 
 @pytest.mark.parametrize("recorded", [False, True])
-def test_a_job_is_stopped_and_continued_once(recorded: bool, differential: Differential, program_python: str) -> None:
+def test_a_job_is_stopped_and_continued_once(
+    recorded: bool, differential: Differential, program_python: str
+) -> None:
     command = program(program_python, "signals.py", "SIGTSTP")
     with terminal(differential, command, recorded, shell=True) as one:
         pid = one.program_pid()
@@ -163,15 +169,22 @@ def test_a_terminal_that_hangs_up_says_so_to_the_program_once(
 def test_a_program_sees_its_terminal(differential: Differential, program_python: str) -> None:
     seen = []
     for recorded in (False, True):
-        with terminal(differential, program(program_python, "facts.py", "bare"), recorded, shell=True) as one:
+        with terminal(
+            differential, program(program_python, "facts.py", "bare"), recorded, shell=True
+        ) as one:
             found = json.loads(one.read(b"\n}\r\n"))
             seen.append(found)
             one.process.wait(PATIENCE_S)
     for found in seen:
-        for name in ("own group", "group of the parent"):  # a shell makes leaders of the programs that it starts
+        for name in (
+            "own group",
+            "group of the parent",
+        ):  # a shell makes leaders of the programs that it starts
             del found["process"][name]
         for number in "012":
-            found["process"]["descriptors"][number][0] = found["process"]["descriptors"][number][0][:9]
+            found["process"]["descriptors"][number][0] = found["process"]["descriptors"][number][0][
+                :9
+            ]
     assert seen[0] == seen[1]
     assert seen[1]["process"]["terminals"] == [True, True, True]
     assert seen[1]["process"]["terminal sizes"] == [[99, 33]] * 3
@@ -233,7 +246,9 @@ def test_a_signal_to_the_whole_group_comes_once(sent: Sent) -> None:
     assert (err, status) == (b"", 9)
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGALRM", "SIGABRT", "SIGIO", "SIGRTMIN"])
+@pytest.mark.parametrize(
+    "name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGALRM", "SIGABRT", "SIGIO", "SIGRTMIN"]
+)
 def test_a_signal_that_ends_the_program_ends_us_the_same_way(
     name: str, differential: Differential, program_python: str
 ) -> None:
@@ -245,7 +260,9 @@ def test_a_signal_that_ends_the_program_ends_us_the_same_way(
     assert differential.recorded().run.info.exit.signal == getattr(signal, name)
 
 
-def test_a_program_may_signal_its_group_and_live(differential: Differential, program_python: str) -> None:
+def test_a_program_may_signal_its_group_and_live(
+    differential: Differential, program_python: str
+) -> None:
     code = (
         "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nos.killpg(0, signal.SIGTERM)\n"
         "signal.signal(signal.SIGTERM, signal.SIG_DFL)\ntime.sleep(0.5)\nprint('alive')"
@@ -258,9 +275,15 @@ def test_a_program_may_signal_its_group_and_live(differential: Differential, pro
     assert (done.returncode, done.stdout, done.stderr) == (0, b"alive\n", b"")
 
 
-def test_an_alarm_that_was_set_before_is_the_programs(differential: Differential, program_python: str) -> None:
+def test_an_alarm_that_was_set_before_is_the_programs(
+    differential: Differential, program_python: str
+) -> None:
     command = program(program_python, "signals.py", "SIGALRM")
-    before = [sys.executable, "-c", "import os, signal, sys; signal.alarm(2); os.execv(sys.argv[1], sys.argv[1:])"]
+    before = [
+        sys.executable,
+        "-c",
+        "import os, signal, sys; signal.alarm(2); os.execv(sys.argv[1], sys.argv[1:])",
+    ]
 
     assert differential.run([*before, *command]).status == -signal.SIGALRM
     assert differential.run([*before, *differential.recorder(), *command]).status == -signal.SIGALRM
@@ -279,7 +302,9 @@ STARTING = [
 def test_a_signal_that_comes_while_the_program_starts(
     number: signal.Signals, sent_by: str, status: int, differential: Differential
 ) -> None:
-    """Between the fork of the witness and that of the program: the group has it, the program does not exist yet."""
+    """Between the fork of the witness and that of the program: the group has it, the program does
+    not exist yet.
+    """
     script = Path(differential.layerscope[-1])
     start, _, end = script.read_text().partition("from layerscope.cli")
     patch = f"""

@@ -1,8 +1,8 @@
 """A program cannot tell whether it is recorded: awkward programs, each with and without us.
 
-What is compared is listed in tests/programs/facts.py and tests/differential.py: everything that the program
-prints, its status, the files it leaves, and all that it can see of itself. The stated differences: the variables
-by which layerscope comes in, sys.meta_path, and the parent process.
+What is compared is listed in tests/programs/facts.py and tests/differential.py: everything that the
+program prints, its status, the files it leaves, and all that it can see of itself. The stated
+differences: the variables by which layerscope comes in, sys.meta_path, and the parent process.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -61,11 +60,6 @@ REPEATED = (
 SLOWNESS = {words: [] for words in QUICK} | {words: [pytest.mark.stress] for words in REPEATED}
 
 
-@pytest.fixture
-def differential(tmp_path: Path) -> Differential:
-    return Differential(tmp_path)
-
-
 def only_numbers_differ(outcome: Outcome) -> Outcome:
     """Without the time and the process in the lines that torch itself logs."""
     return Outcome(
@@ -101,7 +95,11 @@ def test_torchs_own_profiler_counts_the_same_and_ours_stays_complete(
     outcome = differential.same(program(program_python, "profiles_itself.py", how))
 
     recorded = differential.recorded()
-    theirs = dict(line.rsplit(" ", 1) for line in outcome.stdout.decode().splitlines() if line.startswith("aten::"))
+    theirs = dict(
+        line.rsplit(" ", 1)
+        for line in outcome.stdout.decode().splitlines()
+        if line.startswith("aten::")
+    )
     assert theirs
     # The program computes one more loss after its profiler has ended, and makes its weights before.
     assert all(recorded.count(name) >= int(count) for name, count in theirs.items())
@@ -114,7 +112,18 @@ def test_torchs_own_profiler_counts_the_same_and_ours_stays_complete(
     "options",
     [
         *(["-I"], ["-S"], ["-I", "-S"], ["-OO"], ["-W", "error"], ["-X", "dev"]),
-        *also([["-E"], ["-B"], ["-P"], ["-O"], ["-s"], ["-u"], ["-X", "utf8"], ["-X", "no_debug_ranges"]]),
+        *also(
+            [
+                ["-E"],
+                ["-B"],
+                ["-P"],
+                ["-O"],
+                ["-s"],
+                ["-u"],
+                ["-X", "utf8"],
+                ["-X", "no_debug_ranges"],
+            ]
+        ),
     ],
     ids=" ".join,
 )
@@ -122,7 +131,9 @@ def test_torchs_own_profiler_counts_the_same_and_ours_stays_complete(
 def test_an_option_of_python_changes_nothing(
     options: list[str], differential: Differential, program_python: str, native_agent: Path
 ) -> None:
-    """Without torch: it warns and fails under some of them. -S keeps our folder on sys.path: the stated difference."""
+    """Without torch: it warns and fails under some of them. -S keeps our folder on sys.path: the
+    stated difference.
+    """
     command = program(program_python, "facts.py", "bare", options=options)
     hidden = "-S" in options and "-I" not in options
     if hidden:
@@ -142,7 +153,9 @@ def test_a_python_that_keeps_us_out_is_told_so(
 
     differential.same([program_python, *options, "-c", code, str(PROGRAMS)])
 
-    assert "-I, -E and -S" in differential.recorded().rows("SELECT remedy FROM problems")[0]["remedy"]
+    assert (
+        "-I, -E and -S" in differential.recorded().rows("SELECT remedy FROM problems")[0]["remedy"]
+    )
 
 
 COMMANDS = {
@@ -151,7 +164,18 @@ COMMANDS = {
     "a shell": ["/bin/sh", "-c", "echo out; echo err >&2; ulimit -a; umask; exit 4"],
     # SigQ counts what waits for all processes of the user.
     "the shell's signals": ["/bin/sh", "-c", "grep '^Sig[^Q]' /proc/self/status; kill -s USR1 $$"],
-    "many arguments": ["/bin/echo", "--", "-q", "", "a b", "--", "-o", "x\ny", b"\xff\xfe", "--help"],
+    "many arguments": [
+        "/bin/echo",
+        "--",
+        "-q",
+        "",
+        "a b",
+        "--",
+        "-o",
+        "x\ny",
+        b"\xff\xfe",
+        "--help",
+    ],
     "an option like ours": ["/bin/echo", "-o", "other", "-q", "--version"],
     "-c": ["PYTHON", "-c", "import sys; print(sys.argv, sys.path, __name__)", "--", "a"],
     "-m": ["PYTHON", "-m", "json.tool", "--help"],
@@ -166,12 +190,16 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_any_command_is_the_same(name: str, differential: Differential, program_python: str) -> None:
+def test_any_command_is_the_same(
+    name: str, differential: Differential, program_python: str
+) -> None:
     differential.same([program_python if word == "PYTHON" else word for word in COMMANDS[name]])
 
 
 @pytest.mark.slow
-def test_a_program_from_standard_input(differential: Differential, program_python: str, native_agent: Path) -> None:
+def test_a_program_from_standard_input(
+    differential: Differential, program_python: str, native_agent: Path
+) -> None:
     code = f"import sys; sys.path.append({str(PROGRAMS)!r})\nfrom facts import show, work\nwork(9)\nshow()\n"
     without = differential.run([program_python, "-", "a"], stdin=_file(differential, code))
     with_us = differential.record([program_python, "-", "a"], stdin=_file(differential, code))
@@ -189,8 +217,12 @@ def _file(differential: Differential, text: str) -> int:
 @pytest.mark.slow
 def test_a_compiled_program(differential: Differential, tmp_path: Path) -> None:
     source = tmp_path / "program.c"
-    source.write_text("#include <stdio.h>\nint main(int n, char **a) { puts(a[n - 1]); return n; }\n")
-    built = subprocess.run(["cc", "-o", tmp_path / "program", source], capture_output=True, check=False)
+    source.write_text(
+        "#include <stdio.h>\nint main(int n, char **a) { puts(a[n - 1]); return n; }\n"
+    )
+    built = subprocess.run(
+        ["cc", "-o", tmp_path / "program", source], capture_output=True, check=False
+    )
     if built.returncode:
         pytest.skip("no C compiler")
 
@@ -219,7 +251,9 @@ def test_a_script_without_an_interpreter_line_runs_in_a_shell(differential: Diff
         (["./noise"], 126, "cannot run ./noise: Exec format error"),
     ],
 )
-def test_a_program_that_cannot_be_started(words: list[str], status: int, said: str, differential: Differential) -> None:
+def test_a_program_that_cannot_be_started(
+    words: list[str], status: int, said: str, differential: Differential
+) -> None:
     def prepare(work: Path) -> None:
         (work / "plain").write_text("")
         (work / "noise").write_bytes(b"\x7fELF" + bytes(60))
@@ -244,11 +278,15 @@ CUSTOMIZE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sitecustomize", "usercustomize"])
-@pytest.mark.parametrize("what", ["prints", "ends the program", "imports torch", *also(["raises", "lacks something"])])
+@pytest.mark.parametrize(
+    "what", ["prints", "ends the program", "imports torch", *also(["raises", "lacks something"])]
+)
 def test_the_programs_own_customize_runs(
     kind: str, what: str, differential: Differential, program_python: str, native_agent: Path
 ) -> None:
-    """By a shell that sets PYTHONPATH for the program alone: else it would be that of our own Python too."""
+    """By a shell that sets PYTHONPATH for the program alone: else it would be that of our own
+    Python too.
+    """
     path = differential.work.parent / "own"
     path.mkdir()
     (path / f"{kind}.py").write_text(CUSTOMIZE[what])
@@ -266,116 +304,35 @@ def test_our_own_processes_import_nothing_of_the_programs(
     differential: Differential, program_python: str, native_agent: Path
 ) -> None:
     """Files of the user called as modules of ours, in the working directory and on PYTHONPATH."""
-    names = ("numpy", "pyarrow", "queue", "struct", "msgspec", "duckdb", "secrets", "sqlite3", "psutil", "resource")
+    names = (
+        "numpy",
+        "pyarrow",
+        "queue",
+        "struct",
+        "msgspec",
+        "duckdb",
+        "secrets",
+        "sqlite3",
+        "psutil",
+        "resource",
+    )
 
     def prepare(work: Path) -> None:
         for folder in (work, work / "path"):
             folder.mkdir(exist_ok=True)
             for name in names:
-                (folder / f"{name}.py").write_text("raise SystemExit('this is not yours to import')")
+                (folder / f"{name}.py").write_text(
+                    "raise SystemExit('this is not yours to import')"
+                )
 
     differential.prepare = prepare
-    differential.same([program_python, "-c", "print(1)"], env=environment(PYTHONPATH=str(differential.work / "path")))
+    differential.same(
+        [program_python, "-c", "print(1)"],
+        env=environment(PYTHONPATH=str(differential.work / "path")),
+    )
 
     assert differential.recorded().run.info.state == "finished"
     assert differential.recorded().problems() == {}  # its stacks are there
-
-
-@pytest.mark.slow
-def test_closed_standard_streams_stay_closed(
-    differential: Differential, program_python: str, native_agent: Path
-) -> None:
-    code = f"import sys; sys.path.append({str(PROGRAMS)!r})\nimport facts, json\nfacts.work(5)\n"
-    code += "open('facts.txt', 'w').write(json.dumps([facts.process_facts(), facts.python_facts()]))"
-    inner = [program_python, "-c", code]
-    outer = ["/bin/sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-']
-
-    without = differential.run([*outer, *inner])
-    with_us = differential.run([*outer, *differential.recorder(), *inner])
-
-    assert with_us == without
-    assert differential.recorded().per_process() == [5]
-
-
-@pytest.mark.parametrize("stderr", ["/dev/full", "a pipe that nobody reads"])
-def test_a_stderr_that_takes_nothing_does_not_keep_the_program_from_running(
-    stderr: str, differential: Differential, program_python: str
-) -> None:
-    if stderr == "/dev/full":
-        number = os.open(stderr, os.O_WRONLY)
-    else:
-        reading, number = os.pipe()
-        os.close(reading)
-    try:
-        outcome = differential.record([program_python, "-c", "print('ran'); exit(3)"], quiet=False, stderr=number)
-    finally:
-        os.close(number)
-
-    assert (outcome.status, outcome.stdout) == (3, b"ran\n")
-
-
-@pytest.mark.slow
-def test_a_reader_that_leaves_early(differential: Differential, program_python: str, native_agent: Path) -> None:
-    script = '{ "$@"; echo $? >status; } | head -1'
-    inner = program(program_python, "prints_much.py")
-
-    without = differential.run(["/bin/sh", "-c", script, "sh", *inner])
-    with_us = differential.run(["/bin/sh", "-c", script, "sh", *differential.recorder(), *inner])
-
-    assert with_us == without
-    assert with_us.files["status"] != b"0\n"
-
-
-@pytest.mark.slow
-def test_an_ignored_sigchld_stays_ignored_for_the_program(differential: Differential, program_python: str) -> None:
-    code = "import signal; print(signal.getsignal(signal.SIGCHLD), signal.getsignal(signal.SIGUSR1)); exit(5)"
-    ignoring = [sys.executable, "-c", "import os, signal, sys\nfor s in (17, 10): signal.signal(s, signal.SIG_IGN)\n"
-                "os.execv(sys.argv[1], sys.argv[1:])"]  # fmt: skip
-
-    without = differential.run([*ignoring, program_python, "-c", code])
-    with_us = differential.run([*ignoring, *differential.recorder(), program_python, "-c", code])
-
-    assert with_us == without
-    assert with_us.status == 5
-
-
-@pytest.mark.slow
-def test_blocked_signals_and_limits_are_the_programs(differential: Differential, program_python: str) -> None:
-    before = [sys.executable, "-c", "import os, resource, signal, sys\n"
-              "signal.pthread_sigmask(signal.SIG_BLOCK, [1, 10, 34])\n"
-              "resource.setrlimit(resource.RLIMIT_NOFILE, (99, 200))\n"
-              "os.umask(0o027); os.nice(3)\n"
-              "os.execv(sys.argv[1], sys.argv[1:])"]  # fmt: skip
-    inner = program(program_python, "facts.py", "bare")
-
-    without = differential.run([*before, *inner])
-    with_us = differential.run([*before, *differential.recorder(), *inner])
-
-    assert with_us == without
-    assert b'"Umask": "0027"' in with_us.stdout
-
-
-@pytest.mark.slow
-def test_many_threads_at_once_under_a_small_limit_of_descriptors(
-    differential: Differential, program_python: str, native_agent: Path
-) -> None:
-    code = f"""
-import sys, threading; sys.path.append({str(PROGRAMS)!r})
-import torch; torch.set_num_threads(1)
-from facts import work
-gate = threading.Barrier(150)
-def one():
-    work(1); gate.wait()
-threads = [threading.Thread(target=one) for _ in range(150)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-"""
-    low = ["/bin/sh", "-c", 'ulimit -Sn 64; exec "$0" "$@"']
-
-    outcome = differential.run([*low, *differential.recorder(), program_python, "-c", code])
-
-    assert (outcome.status, outcome.stderr) == (0, b"")
-    assert differential.recorded().per_process() == [150]
 
 
 def check_nothing_kept(differential: Differential) -> None:
@@ -385,9 +342,17 @@ def check_nothing_kept(differential: Differential) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_line_that_is_no_utf8_and_holds_a_secret(differential: Differential, program_python: str) -> None:
+def test_a_command_line_that_is_no_utf8_and_holds_a_secret(
+    differential: Differential, program_python: str
+) -> None:
     code = "import json, pathlib, sys; print(json.loads(pathlib.Path(sys.argv[1]).read_text())['command'][3:])"
-    words = [str(differential.recording / "run.json"), "--api-token", "hunter2", "PASSWORD=hunter2", b"caf\xe9"]
+    words = [
+        str(differential.recording / "run.json"),
+        "--api-token",
+        "hunter2",
+        "PASSWORD=hunter2",
+        b"caf\xe9",
+    ]
 
     outcome = differential.record([program_python, "-c", code, *words])
 

@@ -1,4 +1,6 @@
-"""`run --layers +verbose,+mkl`: the program's output stays what it is, and its primitives are recorded."""
+"""`run --layers +verbose,+mkl`: the program's output stays what it is, and its primitives are
+recorded.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,12 @@ def test_however_the_bytes_come_the_same_passes(cuts: list[int]) -> None:
     some, found = filtered.finish()
 
     assert passed + some == b"abonednn_\n\r 5%end onednn_verb"
-    assert lines + found == [LINE.encode(), LINE.encode(), b"mkldnn_verbose,info,x", b"dnnl_verbose,exec,1"]
+    assert lines + found == [
+        LINE.encode(),
+        LINE.encode(),
+        b"mkldnn_verbose,info,x",
+        b"dnnl_verbose,exec,1",
+    ]
 
 
 def test_a_line_that_is_cut_is_none_of_the_programs() -> None:
@@ -85,7 +92,10 @@ def differential(tmp_path: Path) -> Differential:
     recorder = one.recorder
     one.recorder = lambda quiet=True: [*recorder(quiet)[:-1], *VERBOSE, "--"]  # type: ignore[method-assign]
     one.normalise = lambda outcome: type(outcome)(
-        outcome.status, outcome.stdout.replace(LINE.encode() + b"\n", b""), outcome.stderr, outcome.files
+        outcome.status,
+        outcome.stdout.replace(LINE.encode() + b"\n", b""),
+        outcome.stderr,
+        outcome.files,
     )
     return one
 
@@ -98,12 +108,16 @@ def test_a_pipe_stays_a_pipe(differential: Differential, program_python: str) ->
     assert log.count(LINE.encode() + b"\n") == 2001
 
 
-def test_both_streams_into_one_pipe_keep_their_order(differential: Differential, program_python: str) -> None:
+def test_both_streams_into_one_pipe_keep_their_order(
+    differential: Differential, program_python: str
+) -> None:
     outcome = differential.same([program_python, "-c", PROGRAM], stderr=subprocess.STDOUT)
     assert b"progress 20%\non stderr\nonednn is no marker" in outcome.stdout
 
 
-def test_a_closed_pipe_ends_the_program(differential: Differential, tmp_path: Path, program_python: str) -> None:
+def test_a_closed_pipe_ends_the_program(
+    differential: Differential, tmp_path: Path, program_python: str
+) -> None:
     text = "import time\nwhile True:\n    print('x' * 999, flush=True)\n    time.sleep(0.001)\n"
     statuses = []
     for recorder in ([], differential.recorder()):
@@ -119,8 +133,13 @@ def test_a_closed_pipe_ends_the_program(differential: Differential, tmp_path: Pa
 
 
 @pytest.mark.parametrize("mode", ["wb", "ab"])
-def test_a_file_stays_a_file(differential: Differential, tmp_path: Path, program_python: str, mode: str) -> None:
-    text = PROGRAM + "import fcntl\nprint(os.lseek(1, 0, 1) > 5, bool(fcntl.fcntl(1, 3) & os.O_APPEND))\n"
+def test_a_file_stays_a_file(
+    differential: Differential, tmp_path: Path, program_python: str, mode: str
+) -> None:
+    text = (
+        PROGRAM
+        + "import fcntl\nprint(os.lseek(1, 0, 1) > 5, bool(fcntl.fcntl(1, 3) & os.O_APPEND))\n"
+    )
     texts = []
     for recorder in ([], differential.recorder()):
         path = tmp_path / f"out{len(texts)}"
@@ -157,7 +176,9 @@ def test_what_a_daemon_prints_later_arrives(
     with path.open("wb") as out:
         reader = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=out) if is_piped else None
         command = [*differential.recorder(), program_python, "-c", text]
-        with subprocess.Popen(command, stdout=reader.stdin if reader else out, env=environment()) as process:
+        with subprocess.Popen(
+            command, stdout=reader.stdin if reader else out, env=environment()
+        ) as process:
             assert process.wait(TIMEOUT_S) == 3
         if reader and reader.stdin:
             reader.stdin.close()
@@ -176,8 +197,12 @@ def wait_for(path: Path, content: bytes) -> bytes:
     return path.read_bytes()
 
 
-def in_terminal(command: list[str], size: tuple[int, int], resize: tuple[int, int] | None = None) -> tuple[int, bytes]:
-    """The status of a command in a terminal of its own, with its controlling terminal, and what the terminal showed."""
+def in_terminal(
+    command: list[str], size: tuple[int, int], resize: tuple[int, int] | None = None
+) -> tuple[int, bytes]:
+    """The status of a command in a terminal of its own, with its controlling terminal, and what the
+    terminal showed.
+    """
     pid, master = pty.fork()
     if pid == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
@@ -211,7 +236,9 @@ def test_a_terminal_stays_a_terminal(differential: Differential, program_python:
     assert shown.startswith(b"['CHR'] True True (77, 33)")
 
 
-def test_a_new_size_of_the_terminal_reaches_the_program(differential: Differential, program_python: str) -> None:
+def test_a_new_size_of_the_terminal_reaches_the_program(
+    differential: Differential, program_python: str
+) -> None:
     text = (
         "import os, signal, time\n"
         "sizes = []\nsignal.signal(signal.SIGWINCH, lambda *_: sizes.append(tuple(os.get_terminal_size(1))))\n"
@@ -220,12 +247,16 @@ def test_a_new_size_of_the_terminal_reaches_the_program(differential: Differenti
         "while (not sizes or sizes[-1] != (100, 50)) and time.monotonic() < end:\n    time.sleep(0.05)\n"
         "print('it is', sizes[-1], flush=True)\n"
     )
-    status, shown = in_terminal([*differential.recorder(), program_python, "-c", text], (33, 77), (50, 100))
+    status, shown = in_terminal(
+        [*differential.recorder(), program_python, "-c", text], (33, 77), (50, 100)
+    )
     assert status == 0
     assert b"it is (100, 50)" in shown
 
 
-def test_keys_of_the_terminal_reach_the_program(differential: Differential, program_python: str) -> None:
+def test_keys_of_the_terminal_reach_the_program(
+    differential: Differential, program_python: str
+) -> None:
     text = "import sys\nprint('resize me')\nprint('you said', input('what? '))\nprint('end', sys.stdin.read() == '')\n"
     pid, master = pty.fork()
     if pid == 0:
@@ -245,7 +276,9 @@ def test_keys_of_the_terminal_reach_the_program(differential: Differential, prog
 
 
 @pytest.mark.slow
-def test_a_job_in_a_terminal_is_stopped_and_continued(differential: Differential, program_python: str) -> None:
+def test_a_job_in_a_terminal_is_stopped_and_continued(
+    differential: Differential, program_python: str
+) -> None:
     command = program(program_python, "signals.py", "SIGTSTP")
     with terminal(differential, command, recorded=True, shell=True) as one:
         pid = one.program_pid()
@@ -257,21 +290,27 @@ def test_a_job_in_a_terminal_is_stopped_and_continued(differential: Differential
         assert one.events() == [f"stopped by {int(signal.SIGTSTP)}", "ended 9"]
 
 
-def test_a_socket_is_left_alone_and_that_is_said(differential: Differential, program_python: str) -> None:
+def test_a_socket_is_left_alone_and_that_is_said(
+    differential: Differential, program_python: str
+) -> None:
     import socket
 
     ours, theirs = socket.socketpair()
     text = "import os, stat; print(stat.S_ISSOCK(os.fstat(1).st_mode), os.environ.get('ONEDNN_VERBOSE'))"
     with ours, theirs:
         command = [*differential.recorder(), program_python, "-c", text]
-        done = subprocess.run(command, stdout=theirs, env=environment(), timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, stdout=theirs, env=environment(), timeout=TIMEOUT_S, check=False
+        )
         theirs.close()
         assert done.returncode == 0
         assert ours.recv(100) == b"True None\n"
     assert "neither a terminal nor" in differential.recorded().problems()["no_verbose"]
 
 
-def test_the_users_own_log_stays_where_he_wants_it(differential: Differential, program_python: str) -> None:
+def test_the_users_own_log_stays_where_he_wants_it(
+    differential: Differential, program_python: str
+) -> None:
     text = f"import os\nprint(os.environ['DNNL_VERBOSE'], os.environ.get('ONEDNN_VERBOSE'))\nprint('{LINE}')\n"
     done = differential.record([program_python, "-c", text], env=environment(DNNL_VERBOSE="1"))
     assert done.stdout == f"1 None\n{LINE}\n".encode()
@@ -299,7 +338,9 @@ def record(python: str, text: str, cwd: Path, *options: str, **variables: str) -
     (cwd / "program.py").write_text(text)
     words = ["run", "-o", "recording", *options, "--", python, "program.py"]
     done = layerscope(*words, cwd=cwd, env={"OMP_NUM_THREADS": "1", **variables})
-    return Recorded(open_run(cwd / "recording.layerscope"), done.returncode, done.stdout, done.stderr)
+    return Recorded(
+        open_run(cwd / "recording.layerscope"), done.returncode, done.stdout, done.stderr
+    )
 
 
 @pytest.mark.slow
@@ -341,22 +382,32 @@ def test_what_the_library_tells_a_collector_is_not_recorded_twice(
 
 
 @pytest.mark.slow
-def test_a_program_without_operators_shows_its_lines(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+def test_a_program_without_operators_shows_its_lines(
+    native_agent: Path, program_python: str, tmp_path: Path
+) -> None:
     run = record(program_python, f"print('{LINE}')\nprint('mine')\n", tmp_path, *VERBOSE)
     assert run.stdout == "mine\n"
-    (row,) = run.rows("SELECT primitive_kind, operator, dur_ns FROM primitives JOIN spans USING (span)")
+    (row,) = run.rows(
+        "SELECT primitive_kind, operator, dur_ns FROM primitives JOIN spans USING (span)"
+    )
     assert row == {"primitive_kind": "reorder", "operator": None, "dur_ns": 500_000}
 
 
 @pytest.mark.slow
-def test_calls_of_mkl_belong_to_their_operators(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+def test_calls_of_mkl_belong_to_their_operators(
+    native_agent: Path, program_python: str, tmp_path: Path
+) -> None:
     text = (
         NETWORK
         + "import os\npid = os.fork()\n"
         + "if pid == 0:\n    torch.mm(torch.ones(3, 4), torch.ones(4, 5))\n    os._exit(0)\n"
     )
     run = record(
-        program_python, text + "os.waitpid(pid, 0)\ntorch.fft.fft(torch.ones(64))\n", tmp_path, "--layers", "+mkl"
+        program_python,
+        text + "os.waitpid(pid, 0)\ntorch.fft.fft(torch.ones(64))\n",
+        tmp_path,
+        "--layers",
+        "+mkl",
     )
     assert (run.status, run.stdout) == (0, "")
     rows = run.rows(
@@ -367,7 +418,9 @@ def test_calls_of_mkl_belong_to_their_operators(native_agent: Path, program_pyth
     assert [(row["name"], row["n"], row["direct"]) for row in rows] == [
         ("aten::addmm", 4, 4), ("aten::mm", 8, 8), ("aten::mm", 1, 1),
     ]  # fmt: skip
-    assert run.value("SELECT count(*) FROM primitives WHERE library = 'MKL' AND operator IS NULL") == 1
+    assert (
+        run.value("SELECT count(*) FROM primitives WHERE library = 'MKL' AND operator IS NULL") == 1
+    )
     (problem,) = run.rows("SELECT what FROM problems WHERE code = 'mkl_unlinked'")
     assert "1 FFT" in problem["what"]
 
@@ -381,7 +434,9 @@ def test_of_a_window_only_what_is_known_to_lie_in_it_is_kept(
     assert (run.status, run.stdout) == (0, "")
     rows = run.rows("SELECT DISTINCT step, library FROM primitives JOIN spans USING (span)")
     assert sorted((row["step"], row["library"]) for row in rows) == [(1, "oneDNN"), (2, "oneDNN")]
-    assert [row["code"] for row in run.rows("SELECT code FROM problems WHERE layer = 'primitives'")] == ["mkl_untimed"]
+    assert [
+        row["code"] for row in run.rows("SELECT code FROM problems WHERE layer = 'primitives'")
+    ] == ["mkl_untimed"]
 
 
 # -- the options -----------------------------------------------------------------------------------
@@ -397,14 +452,19 @@ def test_layers_can_be_left_out(native_agent: Path, program_python: str, tmp_pat
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--layers", "+module"], "there is no layer 'module'. Did you mean 'modules'? The layers are operators, "),
+        (
+            ["--layers", "+module"],
+            "there is no layer 'module'. Did you mean 'modules'? The layers are operators, ",
+        ),
         (["--layers", "modules,+mkl"], "either all names have a sign or none"),
         (["--layers=-operators"], "operators are always recorded and cannot be left out"),
         (["--without", "counters"], "counters are always recorded and cannot be left out"),
         (["--layers", "+verbose", "--without", "primitives"], "Leave out one of the two"),
     ],
 )
-def test_layers_that_make_no_sense_are_refused(tmp_path: Path, words: list[str], sentence: str) -> None:
+def test_layers_that_make_no_sense_are_refused(
+    tmp_path: Path, words: list[str], sentence: str
+) -> None:
     done = layerscope("run", *words, "true", cwd=tmp_path)
     assert done.returncode == 125
     assert sentence in done.stderr

@@ -11,11 +11,11 @@ import pytest
 from layerscope.cli import _window as window_options
 from layerscope.model.errors import UsageError
 from layerscope.rawfile import layout
-from layerscope.rawfile.windows import Steering, Window, state_at
+from layerscope.rawfile.windows import RequestedWindow, WindowControl, state_at
 from tests.recorded import layerscope
 
 
-def window(*words: str) -> Window | None:
+def window(*words: str) -> RequestedWindow | None:
     """What these options ask for."""
     parser = argparse.ArgumentParser(exit_on_error=False)
     window_options.configure(parser)
@@ -25,17 +25,19 @@ def window(*words: str) -> Window | None:
 @pytest.mark.parametrize(
     ("words", "expected", "says"),
     [
-        (("--steps", "5:9"), Window(first=5, last=9), "steps 5 to 8"),
-        (("--steps", ":1"), Window(first=0, last=1), "step 0"),
-        (("--steps", "5:"), Window(first=5), "from step 5 on"),
-        (("--steps", "5:", "--for", "2.5"), Window(first=5, for_s=2.5), "from step 5 on, for 2.5 s"),
-        (("--steps", "5:9", "--every", "50"), Window(first=5, last=9, every=50), "steps 5 to 8, and so every 50 steps"),
-        (("--after", "3"), Window(after_s=3.0), "from 3 s on"),
-        (("--for", "3"), Window(for_s=3.0), "from the start, for 3 s"),
-        (("--for", "1", "--every", "60"), Window(for_s=1.0, every=60.0), "from the start, for 1 s, and so every 60 s"),
+        (("--steps", "5:9"), RequestedWindow(first=5, last=9), "steps 5 to 8"),
+        (("--steps", ":1"), RequestedWindow(first=0, last=1), "step 0"),
+        (("--steps", "5:"), RequestedWindow(first=5), "from step 5 on"),
+        (("--steps", "5:", "--for", "2.5"), RequestedWindow(first=5, for_s=2.5), "from step 5 on, for 2.5 s"),
+        (("--steps", "5:9", "--every", "50"), RequestedWindow(first=5, last=9, every=50), "steps 5 to 8, and so every 50 steps"),
+        (("--after", "3"), RequestedWindow(after_s=3.0), "from 3 s on"),
+        (("--for", "3"), RequestedWindow(for_s=3.0), "from the start, for 3 s"),
+        (("--for", "1", "--every", "60"), RequestedWindow(for_s=1.0, every=60.0), "from the start, for 1 s, and so every 60 s"),
     ],
 )  # fmt: skip
-def test_a_window_is_read_and_said_in_words(words: tuple[str, ...], expected: Window, says: str) -> None:
+def test_a_window_is_read_and_said_in_words(
+    words: tuple[str, ...], expected: RequestedWindow, says: str
+) -> None:
     found = window(*words)
 
     assert found == expected
@@ -86,19 +88,19 @@ def test_the_recording_says_its_window(tmp_path: Path) -> None:
 
 
 def test_time_opens_and_closes() -> None:
-    assert [state_at(Window(after_s=1, for_s=2), spent_s) for spent_s in (0, 0.9, 1, 2.9, 3, 100)] == [
+    assert [state_at(RequestedWindow(after_s=1, for_s=2), spent_s) for spent_s in (0, 0.9, 1, 2.9, 3, 100)] == [
         layout.SAID_CLOSED, layout.SAID_CLOSED, layout.SAID_OPEN, layout.SAID_OPEN, layout.SAID_OVER, layout.SAID_OVER,
     ]  # fmt: skip
-    assert [state_at(Window(for_s=1, every=10), spent_s) for spent_s in (0, 1, 10, 10.9, 11)] == [
+    assert [state_at(RequestedWindow(for_s=1, every=10), spent_s) for spent_s in (0, 1, 10, 10.9, 11)] == [
         layout.SAID_OPEN, layout.SAID_CLOSED, layout.SAID_OPEN, layout.SAID_OPEN, layout.SAID_CLOSED,
     ]  # fmt: skip
-    assert state_at(Window(after_s=1), 1e9) == layout.SAID_OPEN
+    assert state_at(RequestedWindow(after_s=1), 1e9) == layout.SAID_OPEN
 
 
 def test_a_damaged_file_of_options_means_no_window(tmp_path: Path) -> None:
     for text in ("", "[]", '{"window": 3}', '{"window": {"first": 1, "unknown": 2}}'):
         (tmp_path / "options.json").write_text(text)
-        steering = Steering(tmp_path)
+        steering = WindowControl(tmp_path)
 
         assert steering.window is None
         steering.advance([])

@@ -22,7 +22,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_summary_of_a_recording_is_printed_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_of_a_recording_is_printed_again(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     replay("train", folder, "train")
 
     assert cli.main(["summary"]) == 0
@@ -31,10 +33,14 @@ def test_the_summary_of_a_recording_is_printed_again(folder: Path, capsys: pytes
     assert "\nRecording cost " in newest
     assert newest.endswith("\nNext: layerscope table operators\n")
     assert cli.main(["summary", "train"]) == 0
-    assert capsys.readouterr().out == newest.replace("\nNext: layerscope table ", "\nNext: layerscope table train ")
+    assert capsys.readouterr().out == newest.replace(
+        "\nNext: layerscope table ", "\nNext: layerscope table train "
+    )
 
 
-def test_files_of_other_programs_have_a_summary(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_other_programs_have_a_summary(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copy(PERF / "file.txt", folder / "stacks.txt")
 
     assert cli.main(["summary", "stacks.txt"]) == 0
@@ -47,7 +53,9 @@ def test_files_of_other_programs_have_a_summary(folder: Path, capsys: pytest.Cap
     assert "Next: layerscope table stacks.txt symbols\n" in printed
 
 
-def test_a_log_of_onednn_has_a_summary_and_a_flame_graph(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_of_onednn_has_a_summary_and_a_flame_graph(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = [
         "onednn_verbose,v1,info,oneDNN v3.7.1 (commit 1)",
         "onednn_verbose,v1,primitive,exec,cpu,matmul,brg:avx512_core,undef,src:f32::blocked:ab::f0 "
@@ -63,8 +71,13 @@ def test_a_log_of_onednn_has_a_summary_and_a_flame_graph(folder: Path, capsys: p
     assert "2.50 ms in primitives in 1 span" in capsys.readouterr().out
 
 
-def test_recordings_are_listed_the_newest_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, started in (("old", "2026-01-01T00:00:00+00:00"), ("new", "2026-02-01T00:00:00+00:00")):
+def test_recordings_are_listed_the_newest_first(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, started in (
+        ("old", "2026-01-01T00:00:00+00:00"),
+        ("new", "2026-02-01T00:00:00+00:00"),
+    ):
         path = replay("train", folder, name).run.path
         about = json.loads((path / "run.json").read_text())
         (path / "run.json").write_text(json.dumps({**about, "started_utc": started}))
@@ -87,6 +100,8 @@ def test_recordings_are_listed_the_newest_first(folder: Path, capsys: pytest.Cap
 
 def test_a_folder_without_recordings(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list"]) == 0
-    assert capsys.readouterr().out == f"No recording in {folder}. Make one: layerscope run train.py\n"
+    assert (
+        capsys.readouterr().out == f"No recording in {folder}. Make one: layerscope run train.py\n"
+    )
     assert cli.main(["list", "nowhere"]) == 125
     assert "nowhere is not a folder" in capsys.readouterr().err

@@ -34,13 +34,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_an_option_may_stand_between_the_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["table", "train", "--top", "1", "operators", "-q"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["name", "op1", "2"]
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "name",
+        "op1",
+        "2",
+    ]
     assert cli.main(["export", "train", "--force", "out.csv", "-q"]) == 0, capsys.readouterr().err
     assert cli.main(["table", "train", "--nonsense", "operators"]) == 125
     assert capsys.readouterr().err.startswith("layerscope: unrecognized arguments: --nonsense")
 
 
-def test_a_table_of_the_newest_recording_names_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_of_the_newest_recording_names_the_next_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert cli.main(["table", "operators"]) == 0
 
     printed = capsys.readouterr()
@@ -80,7 +86,9 @@ def test_the_next_command_shows_something(table: str, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == "Next: layerscope summary train\n"
 
 
-def test_the_next_command_is_not_the_same_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_next_command_is_not_the_same_again(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recording = Recording()
     recording.add_primitive("convolution", 20, 90, None, {})
     recording.write(folder / "network.layerscope")
@@ -103,13 +111,17 @@ def test_the_newest_recording_is_taken(folder: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("options", [["-q"], ["--quiet"], ["--json"], ["--csv"]])
-def test_quiet_and_machine_outputs_leave_stderr_alone(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_and_machine_outputs_leave_stderr_alone(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["table", "operators", *options]) == 0
 
     assert capsys.readouterr().err == ""
 
 
-def test_spans_print_fifteen_rows_and_say_how_many_are_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_spans_print_fifteen_rows_and_say_how_many_are_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     cli.main(["table", "spans", "-q"])
 
     lines = capsys.readouterr().out.splitlines()
@@ -118,7 +130,9 @@ def test_spans_print_fifteen_rows_and_say_how_many_are_left(capsys: pytest.Captu
     assert lines[-1] == "5 more rows; --top 0 shows all."
 
 
-def test_machine_outputs_hold_every_row_unless_told_otherwise(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_machine_outputs_hold_every_row_unless_told_otherwise(
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
     cli.main(["table", "spans", "--csv"])
     cli.main(["table", "spans", "--json", "--top", "3"])
 
@@ -127,11 +141,17 @@ def test_machine_outputs_hold_every_row_unless_told_otherwise(capsysbinary: pyte
     assert [row[5] for row in json.loads(json_line)["rows"]] == [19000, 18000, 17000]
 
 
-def test_json_names_the_recording_and_the_command(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_json_names_the_recording_and_the_command(
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
     cli.main(["table", "train", "steps", "--json"])
 
     answer = json.loads(capsysbinary.readouterr().out)
-    assert (answer["command"], answer["run"], answer["table"]) == ("table", "train.layerscope", "steps")
+    assert (answer["command"], answer["run"], answer["table"]) == (
+        "table",
+        "train.layerscope",
+        "steps",
+    )
     assert answer["rows"] == []
 
 
@@ -148,17 +168,32 @@ def test_where_sort_and_top_are_passed_on(capsys: pytest.CaptureFixture[str]) ->
         (["table", "train"], f"which table of train? The tables are {KNOWN}"),
         (["table", "ops"], f"there is no table 'ops'. The tables are {KNOWN}"),
         (["table", "train", "ops"], f"there is no table 'ops'. The tables are {KNOWN}"),
-        (["table", "other", "operators"], "there is no recording 'other'. Make one: layerscope run train.py"),
+        (
+            ["table", "other", "operators"],
+            "there is no recording 'other'. Make one: layerscope run train.py",
+        ),
         (["table", "a", "b", "c"], "at most a recording and one table, not 3 words: a b c"),
-        (["table", "operators", "--by", "shape"], "operators cannot be shown by shape: no layer recorded"),
-        (["table", "operators", "--sort", "size"], "table operators has no column 'size'. Its columns are name, count"),
-        (["table", "operators", "--where", "size > 1"], "--where 'size > 1' cannot be used: Referenced column"),
+        (
+            ["table", "operators", "--by", "shape"],
+            "operators cannot be shown by shape: no layer recorded",
+        ),
+        (
+            ["table", "operators", "--sort", "size"],
+            "table operators has no column 'size'. Its columns are name, count",
+        ),
+        (
+            ["table", "operators", "--where", "size > 1"],
+            "--where 'size > 1' cannot be used: Referenced column",
+        ),
         (
             ["table", "operators", "--top", "many"],
             "argument --top: invalid int value: 'many'. See layerscope table --help",
         ),
         (["table", "operators", "--csv", "--json"], "not allowed with argument --csv"),
-        (["table", "operators", "--colour"], "unrecognized arguments: --colour. See layerscope table --help"),
+        (
+            ["table", "operators", "--colour"],
+            "unrecognized arguments: --colour. See layerscope table --help",
+        ),
         (["table", "operators", "--qui"], "unrecognized arguments: --qui"),
         (["tabel"], "there is no command 'tabel'. Did you mean 'table'? The commands are "),
         (["os"], "there is no command 'os'. The commands are "),
@@ -185,13 +220,18 @@ def test_a_folder_without_a_recording_says_how_to_make_one(
     monkeypatch.chdir(tmp_path / "empty")
 
     assert cli.main(["table", "operators"]) == 125
-    assert f"no recording in {tmp_path / 'empty'}. Make one: layerscope run train.py" in capsys.readouterr().err
+    assert (
+        f"no recording in {tmp_path / 'empty'}. Make one: layerscope run train.py"
+        in capsys.readouterr().err
+    )
 
     assert cli.main(["table", str(tmp_path / "empty"), "operators"]) == 125
     assert "is not a layerscope recording" in capsys.readouterr().err
 
 
-def test_a_recording_of_a_newer_schema_is_refused_in_words(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recording_of_a_newer_schema_is_refused_in_words(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = folder / "train.layerscope" / "run.json"
     file.write_text(file.read_text().replace(f'"schema": {SCHEMA_VERSION}', '"schema": 99'))
 
@@ -281,7 +321,12 @@ def environment(**more: str) -> dict[str, str]:
 def table_process(stdout: int | IO[str], **more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "layerscope", "table", "spans", "-q"]
     return subprocess.run(
-        command, text=True, check=False, stdout=stdout, stderr=subprocess.PIPE, env=environment(**more)
+        command,
+        text=True,
+        check=False,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env=environment(**more),
     )
 
 

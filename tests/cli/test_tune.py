@@ -1,4 +1,6 @@
-"""`layerscope tune` on real programs: what it finds, what it says, how it goes on, and what it refuses."""
+"""`layerscope tune` on real programs: what it finds, what it says, how it goes on, and what it
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,17 @@ def runs() -> list[Any]:
 @pytest.mark.timeout(900)
 @once_in_three
 def test_a_setting_that_is_better_is_found_and_its_line_starts_the_program_like_that() -> None:
-    done = tune("--presets", "--budget", "1", "--json", "--html", "page.html", "--no-why", "--", *program(BETTER))
+    done = tune(
+        "--presets",
+        "--budget",
+        "1",
+        "--json",
+        "--html",
+        "page.html",
+        "--no-why",
+        "--",
+        *program(BETTER),
+    )
 
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -84,14 +96,20 @@ def test_a_setting_that_is_better_is_found_and_its_line_starts_the_program_like_
     assert answer["notes"][0].startswith(f"{best['setting']} is better: 0.")
 
     measured = [run for run in runs() if run[0]["OMP_NUM_THREADS"] == "1"]
-    subprocess.run(["/bin/sh", "-c", best["command"]], check=True, timeout=60, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        ["/bin/sh", "-c", best["command"]], check=True, timeout=60, stdout=subprocess.DEVNULL
+    )
     assert runs()[-1] in measured
 
     page = Path("page.html").read_text()
     assert page.count('<circle class="dot"') >= 6 + 2 * 5
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
     assert [path.name for path in Path.cwd().iterdir()] != []
-    assert sorted(path.name for path in Path.cwd().iterdir()) == ["a program.py", "page.html", "runs"]
+    assert sorted(path.name for path in Path.cwd().iterdir()) == [
+        "a program.py",
+        "page.html",
+        "runs",
+    ]
     assert "at most" in done.stderr
 
 
@@ -139,8 +157,13 @@ def test_what_was_measured_is_not_measured_again(number: signal.Signals) -> None
     assert done.returncode == 0, done.stderr
     whole = Path("kept").read_text()
     assert whole.startswith(kept[: kept.rfind("\n") + 1])
-    # Two by default to begin with; then nothing that the journal has. Who is killed leaves one run to end by itself.
-    more = len(runs()) - before - (2 + len(whole.splitlines()) - len(kept[: kept.rfind("\n") + 1].splitlines()))
+    # Two by default to begin with; then nothing that the journal has. Who is killed leaves one run
+    # to end by itself.
+    more = (
+        len(runs())
+        - before
+        - (2 + len(whole.splitlines()) - len(kept[: kept.rfind("\n") + 1].splitlines()))
+    )
     assert more == 0 or (more == 1 and number == signal.SIGKILL)
 
 
@@ -165,7 +188,18 @@ def test_values_of_an_option_of_the_program_are_tried() -> None:
 @pytest.mark.slow
 def test_on_one_cpu() -> None:
     cpu = min(os.sched_getaffinity(0))
-    command = [sys.executable, "-m", "layerscope", "tune", "--budget", "0.7", "-q", "--json", "--", *program(SLEEPING)]
+    command = [
+        sys.executable,
+        "-m",
+        "layerscope",
+        "tune",
+        "--budget",
+        "0.7",
+        "-q",
+        "--json",
+        "--",
+        *program(SLEEPING),
+    ]
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, timeout=WAIT_S,
         check=False, preexec_fn=lambda: os.sched_setaffinity(0, {cpu}),
@@ -194,13 +228,16 @@ def test_what_changes_results_is_measured_and_never_wins() -> None:
         done.stdout,
     )
     assert (
-        "compile cannot be tried from outside of the program. In its code: model = torch.compile(model)." in done.stdout
+        "compile cannot be tried from outside of the program. In its code: model = torch.compile(model)."
+        in done.stdout
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [0, 20])
-def test_why_is_read_from_recordings_of_both(steps: int, program_python: str, native_agent: Path) -> None:
+def test_why_is_read_from_recordings_of_both(
+    steps: int, program_python: str, native_agent: Path
+) -> None:
     Path("train.py").write_text(
         WITHOUT_COMPILER
         + """
@@ -217,12 +254,39 @@ for _ in range(int(sys.argv[1])):
     )
     words = (program_python, "train.py", str(times(1_000_000, 500)) if steps else "50")
     wish = session.Wish(
-        words, None, None, False, 600.0, (), (), False, (), (), steps, False, None, None, 0, True, True, ()
+        words,
+        None,
+        None,
+        False,
+        600.0,
+        (),
+        (),
+        False,
+        (),
+        (),
+        steps,
+        False,
+        None,
+        None,
+        0,
+        True,
+        True,
+        (),
     )
-    usual = Usual((Measurement("default", -1, 10.0, 1.0, 1),), True, "optimizer", (), 1, output.expected("", ""))
+    usual = Usual(
+        (Measurement("default", -1, 10.0, 1.0, 1),),
+        True,
+        "optimizer",
+        (),
+        1,
+        output.expected("", ""),
+    )
     outcome = Outcome("faster", DEFAULT, (), None, ())
     tuned = session.Tuned(wish, objective.objective("cpu", True), usual, outcome, ())
-    found = [session._recorded(tuned, one) for one in (DEFAULT, Setting("threads=1", {"OMP_NUM_THREADS": "1"}))]
+    found = [
+        session._recorded(tuned, one)
+        for one in (DEFAULT, Setting("threads=1", {"OMP_NUM_THREADS": "1"}))
+    ]
 
     for one in found:
         assert one.per_step
@@ -246,13 +310,31 @@ def test_a_program_that_fails_is_refused_in_a_sentence() -> None:
 
 
 def test_a_dry_run_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["tune", "--dry-run", "--budget", "5", "--vary", "--size={2}", "--", *program(WITNESS), "--size", "1"]
+    words = [
+        "tune",
+        "--dry-run",
+        "--budget",
+        "5",
+        "--vary",
+        "--size={2}",
+        "--",
+        *program(WITNESS),
+        "--size",
+        "1",
+    ]
     assert cli.main(words) == 0
     printed = capsys.readouterr().out
-    assert re.search(rf"as it is +{re.escape(shlex.join([*program(WITNESS), '--size', '1']))}$", printed, re.MULTILINE)
+    assert re.search(
+        rf"as it is +{re.escape(shlex.join([*program(WITNESS), '--size', '1']))}$",
+        printed,
+        re.MULTILINE,
+    )
     assert re.search(r"--size=2 .*--size 2$", printed, re.MULTILINE)
     assert "Nothing was run." in printed
-    assert re.search(r"A budget of 5 min is enough .* when a run takes \S+ s or less: at least \d+ runs\.", printed)
+    assert re.search(
+        r"A budget of 5 min is enough .* when a run takes \S+ s or less: at least \d+ runs\.",
+        printed,
+    )
     assert not Path("runs").exists()
 
     assert cli.main([*words[:2], "--json", *words[2:]]) == 0
@@ -272,7 +354,10 @@ def test_a_dry_run_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
         (["--metric", "(", "--less-is-better", "true"], "is no regular expression"),
         (["--metric", "x", "true"], "say --more-is-better or --less-is-better"),
         (["--less-is-better", "true"], "are about a --metric"),
-        (["--metric", "x", "--less-is-better", "--objective", "wall", "true"], "there can be no --objective beside it"),
+        (
+            ["--metric", "x", "--less-is-better", "--objective", "wall", "true"],
+            "there can be no --objective beside it",
+        ),
         (["--objective", "speed", "--dry-run", "true"], "there is no objective 'speed'"),
         (["--vary", "batch=1", "true"], "does not begin with an option of the program"),
         (["--what-if", "magic", "true"], "--what-if magic: there are bf16"),
@@ -284,7 +369,9 @@ def test_a_dry_run_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
         (["nothing.py"], "there is no file nothing.py"),
     ],
 )
-def test_what_makes_no_sense_is_said(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_makes_no_sense_is_said(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["tune", *words]) in (125, 127)
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -296,12 +383,17 @@ def test_what_makes_no_sense_is_said(words: list[str], said: str, capsys: pytest
     ("words", "made"),
     [
         (["--vary", "--a={1}", "-q", "x.py"], ["--vary=--a={1}", "-q", "x.py"]),
-        (["--budget", "5", "--vary", "-b={1}", "--", "x"], ["--budget", "5", "--vary=-b={1}", "--", "x"]),
+        (
+            ["--budget", "5", "--vary", "-b={1}", "--", "x"],
+            ["--budget", "5", "--vary=-b={1}", "--", "x"],
+        ),
         (["x.py", "--vary", "--a"], ["x.py", "--vary", "--a"]),
         (["--", "x", "--vary", "--a"], ["--", "x", "--vary", "--a"]),
     ],
 )
-def test_an_option_may_follow_vary_and_the_words_of_the_program_stay(words: list[str], made: list[str]) -> None:
+def test_an_option_may_follow_vary_and_the_words_of_the_program_stay(
+    words: list[str], made: list[str]
+) -> None:
     assert tune_verb.prepared(words) == made
 
 

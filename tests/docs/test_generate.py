@@ -26,17 +26,23 @@ SPEC.loader.exec_module(generate)
 def example_parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog="layerscope", description="What %(prog)s is.")
     commands = result.add_subparsers()
-    table = commands.add_parser("table", help="prints a table", epilog="Next: 100 % more.\n\nlist:\n  a  b")
+    table = commands.add_parser(
+        "table", help="prints a table", epilog="Next: 100 % more.\n\nlist:\n  a  b"
+    )
     table.add_argument("name", help="its name")
     table.add_argument("run", nargs="?", metavar="RUN")
-    table.add_argument("--by", choices=["shape", "thread"], default="shape", help="one row for each (%(default)s)")
+    table.add_argument(
+        "--by", choices=["shape", "thread"], default="shape", help="one row for each (%(default)s)"
+    )
     table.add_argument("-q", "--quiet", action="store_true", help="a | b")
     table.add_argument("--secret", help=argparse.SUPPRESS)
     commands.add_parser("hidden")  # no help: argparse does not list it either
     return result
 
 
-def test_a_command_has_its_usage_its_words_and_its_arguments(example_parser: argparse.ArgumentParser) -> None:
+def test_a_command_has_its_usage_its_words_and_its_arguments(
+    example_parser: argparse.ArgumentParser,
+) -> None:
     page = generate.commands_page(example_parser)
 
     assert "What layerscope is." in page
@@ -57,8 +63,13 @@ def test_every_column_of_every_table_is_on_the_page() -> None:
     page = generate.tables_page()
 
     sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
-    listed = {name: re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) for name, section in sections.items()}
-    assert listed == {table.name: [column.name for column in table.columns] for table in TABLES.values()}
+    listed = {
+        name: re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+        for name, section in sections.items()
+    }
+    assert listed == {
+        table.name: [column.name for column in table.columns] for table in TABLES.values()
+    }
 
 
 def test_every_layer_is_on_the_page_and_has_one_of_its_own() -> None:
@@ -69,7 +80,9 @@ def test_every_layer_is_on_the_page_and_has_one_of_its_own() -> None:
     kinds = [kind for row in rows.values() for kind in re.findall(r"`(\w+)`", row)]
     assert sorted(kinds) == sorted(layers.KINDS)
     linked = re.findall(r"\]\((\w+\.md)\)", page)
-    assert sorted(linked) == sorted(file.name for file in (DOCS / "layers").glob("*.md") if file.name != "README.md")
+    assert sorted(linked) == sorted(
+        file.name for file in (DOCS / "layers").glob("*.md") if file.name != "README.md"
+    )
 
 
 def test_a_page_beside_the_layers_is_linked_with_its_first_sentence(tmp_path: Path) -> None:
@@ -78,7 +91,9 @@ def test_a_page_beside_the_layers_is_linked_with_its_first_sentence(tmp_path: Pa
     )
     (tmp_path / "README.md").write_text("# Layers\n")
 
-    assert generate.layers_page(tmp_path).endswith("\n- [shapes](shapes.md): The inputs of operators.")
+    assert generate.layers_page(tmp_path).endswith(
+        "\n- [shapes](shapes.md): The inputs of operators."
+    )
 
 
 def test_check_names_a_page_that_is_out_of_date(

@@ -20,7 +20,9 @@ PAGE = (ROOT / "docs" / "platform.md").read_text()
 
 
 @pytest.mark.slow
-def test_its_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_its_commands_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     lines = re.search(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     assert lines
     commands = [line.partition("  #")[0].strip() for line in lines[1].splitlines()]

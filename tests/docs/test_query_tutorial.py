@@ -50,7 +50,11 @@ def test_the_tutorial_runs(
         assert cli.main(["query", question, "--json"]) == 0, question
         answer = json.loads(capfd.readouterr().out)
         assert answer["rows"], question
-        assert all(column["unit"] for column in answer["columns"] if column["name"].endswith(("_ns", "_bytes")))
+        assert all(
+            column["unit"]
+            for column in answer["columns"]
+            if column["name"].endswith(("_ns", "_bytes"))
+        )
     calls = {name: calls for name, calls, _ in answer["rows"]}
     assert calls["aten::addmm"] == 2 * 8
     assert len(lines) == 4

@@ -40,7 +40,9 @@ def digits(program_python: str, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.mark.parametrize(("part", "count"), IMAGES.items())
-def test_drawn_digits_are_idx_files_like_those_of_mnist(digits: Path, part: str, count: int) -> None:
+def test_drawn_digits_are_idx_files_like_those_of_mnist(
+    digits: Path, part: str, count: int
+) -> None:
     images = read_idx(digits / f"{part}-images-idx3-ubyte")
     labels = read_idx(digits / f"{part}-labels-idx1-ubyte")
 
@@ -62,10 +64,21 @@ def test_no_two_drawn_digits_are_the_same(digits: Path) -> None:
 def test_the_same_seed_draws_the_same_digits(program_python: str, tmp_path: Path) -> None:
     for folder, seed in (("a", 7), ("b", 7), ("c", 8)):
         run_example(
-            program_python, "make_digits.py", "--data", tmp_path / folder, "--train", 50, "--test", 20, "--seed", seed
+            program_python,
+            "make_digits.py",
+            "--data",
+            tmp_path / folder,
+            "--train",
+            50,
+            "--test",
+            20,
+            "--seed",
+            seed,
         )
 
-    a, b, c = ({path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()} for folder in "abc")
+    a, b, c = (
+        {path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()} for folder in "abc"
+    )
     assert len(a) == 4
     assert a == b
     assert a != c
@@ -73,11 +86,16 @@ def test_the_same_seed_draws_the_same_digits(program_python: str, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mnist_cnn.py", "mnist_mlp.py"])
-def test_mnist_programs_train_for_a_few_batches(program_python: str, digits: Path, name: str) -> None:
-    printed = run_example(program_python, name, "--data", digits, "--epochs", 2, "--limit", 3, "--threads", 1)
+def test_mnist_programs_train_for_a_few_batches(
+    program_python: str, digits: Path, name: str
+) -> None:
+    printed = run_example(
+        program_python, name, "--data", digits, "--epochs", 2, "--limit", 3, "--threads", 1
+    )
 
     assert re.fullmatch(
-        r"epoch 1: loss \d+\.\d{4}, \d+\.\d s\nepoch 2: loss \d+\.\d{4}, \d+\.\d s\ntest accuracy: 0\.\d{4}\n", printed
+        r"epoch 1: loss \d+\.\d{4}, \d+\.\d s\nepoch 2: loss \d+\.\d{4}, \d+\.\d s\ntest accuracy: 0\.\d{4}\n",
+        printed,
     )
 
 
@@ -110,12 +128,23 @@ def test_the_seed_decides_what_is_learned(program_python: str, digits: Path) -> 
 
 
 @pytest.mark.slow
-def test_gzipped_files_with_loader_processes_are_read(program_python: str, digits: Path, tmp_path: Path) -> None:
+def test_gzipped_files_with_loader_processes_are_read(
+    program_python: str, digits: Path, tmp_path: Path
+) -> None:
     for path in digits.iterdir():
         (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), 1))
 
     printed = run_example(
-        program_python, "mnist_mlp.py", "--data", tmp_path, "--epochs", 1, "--limit", 3, "--workers", 2
+        program_python,
+        "mnist_mlp.py",
+        "--data",
+        tmp_path,
+        "--epochs",
+        1,
+        "--limit",
+        3,
+        "--workers",
+        2,
     )
 
     assert "drawing" not in printed
@@ -124,7 +153,9 @@ def test_gzipped_files_with_loader_processes_are_read(program_python: str, digit
 
 @pytest.mark.slow
 def test_without_mnist_on_disk_digits_are_drawn(program_python: str, tmp_path: Path) -> None:
-    printed = run_example(program_python, "mnist_mlp.py", "--data", tmp_path / "new", "--epochs", 1, "--limit", 1)
+    printed = run_example(
+        program_python, "mnist_mlp.py", "--data", tmp_path / "new", "--epochs", 1, "--limit", 1
+    )
 
     assert printed.startswith(f"no MNIST in {tmp_path / 'new'}: drawing digits there\n")
     assert len(list((tmp_path / "new").iterdir())) == 4
@@ -134,13 +165,16 @@ def test_many_small_modules_counts_its_calls(program_python: str) -> None:
     printed = run_example(program_python, "many_small_modules.py", "--blocks", 20, "--rounds", 30)
 
     assert re.fullmatch(
-        r"1830 module calls in \d+\.\d\d s: \d+\.\d\d µs each\nsum of the last answer: -?\d+\.\d{3}\n", printed
+        r"1830 module calls in \d+\.\d\d s: \d+\.\d\d µs each\nsum of the last answer: -?\d+\.\d{3}\n",
+        printed,
     )
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_many_small_ops_counts_its_operators(program_python: str, threads: int) -> None:
-    printed = run_example(program_python, "many_small_ops.py", "--operators", 20_000, "--threads", threads)
+    printed = run_example(
+        program_python, "many_small_ops.py", "--operators", 20_000, "--threads", threads
+    )
 
     assert printed.startswith(f"{20_000 * threads} operators in ")
     assert printed.endswith("averages: 0.00 1.00 2.00 3.00 4.00 5.00 6.00 7.00\n")
@@ -148,7 +182,9 @@ def test_many_small_ops_counts_its_operators(program_python: str, threads: int) 
 
 @pytest.mark.stress
 @pytest.mark.parametrize("name", ["mnist_cnn.py", "mnist_mlp.py"])
-def test_the_default_training_learns_the_digits(program_python: str, digits: Path, name: str) -> None:
+def test_the_default_training_learns_the_digits(
+    program_python: str, digits: Path, name: str
+) -> None:
     printed = run_example(program_python, name, "--data", digits)
 
     found = re.search(r"test accuracy: (\S+)", printed)

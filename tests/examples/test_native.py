@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "native"
 EPOCH = re.compile(r"Epoch: (\d+) (\d+\.\d) samples/sec Accuracy: ([01]\.\d{4})")
 TRAIN, TEST, BATCH = 1200, 300, 100
-# Inputs, two hidden layers, classes. A forward pass: 3 inner products, 2 ReLU, 1 softmax. A backward pass: 3 inner
-# products for weights, 2 for data (none for the images), 2 ReLU.
+# Inputs, two hidden layers, classes. A forward pass: 3 inner products, 2 ReLU, 1 softmax. A
+# backward pass: 3 inner products for weights, 2 for data (none for the images), 2 ReLU.
 FORWARD, BACKWARD = 6, 7
 LIMIT_S = 120
 
@@ -31,8 +31,11 @@ def built(tmp_path_factory: pytest.TempPathFactory, native_agent: Path) -> Path:
     folder = tmp_path_factory.mktemp("native")
     command = [sys.executable, str(EXAMPLES / "build.py"), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    # A failure, not a skip: without the examples nothing here would be tested, and nobody would notice.
-    assert done.returncode == 0, f"{done.stderr}\n`python3 dev.py test` as root installs what is missing"
+    # A failure, not a skip: without the examples nothing here would be tested, and nobody would
+    # notice.
+    assert done.returncode == 0, (
+        f"{done.stderr}\n`python3 dev.py test` as root installs what is missing"
+    )
     assert done.stdout.split() == [str(folder / "mlp"), str(folder / "mlp_nvtx")]
     return folder
 
@@ -40,11 +43,16 @@ def built(tmp_path_factory: pytest.TempPathFactory, native_agent: Path) -> Path:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("fatal error: oneapi/dnnl/dnnl.hpp: No such file or directory", "apt-get install libdnnl-dev"),
+        (
+            "fatal error: oneapi/dnnl/dnnl.hpp: No such file or directory",
+            "apt-get install libdnnl-dev",
+        ),
         ("error: something else", "error: something else"),
     ],
 )
-def test_what_the_build_lacks_is_said(tmp_path: Path, native_agent: Path, words: str, said: str) -> None:
+def test_what_the_build_lacks_is_said(
+    tmp_path: Path, native_agent: Path, words: str, said: str
+) -> None:
     fake = tmp_path / "fake"
     fake.write_text(f"#!/bin/sh\necho '{words}' >&2\nexit 1\n")
     fake.chmod(0o755)
@@ -65,11 +73,15 @@ def digits(program_python: str, tmp_path_factory: pytest.TempPathFactory) -> Pat
     """A folder with fewer digits than the examples draw."""
     folder = tmp_path_factory.mktemp("digits")
     draw = [program_python, str(ROOT / "examples" / "make_digits.py"), "--data", str(folder)]
-    subprocess.run([*draw, "--train", str(TRAIN), "--test", str(TEST)], capture_output=True, check=True)
+    subprocess.run(
+        [*draw, "--train", str(TRAIN), "--test", str(TEST)], capture_output=True, check=True
+    )
     return folder
 
 
-def run(program: Path, *arguments: object, cwd: Path, threads: int = 1) -> subprocess.CompletedProcess[str]:
+def run(
+    program: Path, *arguments: object, cwd: Path, threads: int = 1
+) -> subprocess.CompletedProcess[str]:
     """Run an example by itself."""
     return subprocess.run(
         [str(program), *map(str, arguments)], cwd=cwd, env={**os.environ, "OMP_NUM_THREADS": str(threads)},
@@ -94,7 +106,9 @@ def test_it_learns_and_says_so_as_the_articles_program_does(
 
 def test_both_learn_the_same(built: Path, digits: Path, tmp_path: Path) -> None:
     options = ("--data", digits, "--epochs", 2, "--seed", 5, "--batch-size", 50)
-    said = [run(built / name, *options, cwd=tmp_path).stdout for name in ("mlp", "mlp_nvtx", "mlp_nvtx")]
+    said = [
+        run(built / name, *options, cwd=tmp_path).stdout for name in ("mlp", "mlp_nvtx", "mlp_nvtx")
+    ]
 
     assert len({tuple(found[3] for found in EPOCH.finditer(text)) for text in said}) == 1
     assert (
@@ -125,8 +139,12 @@ def test_what_it_cannot_do_is_one_sentence(
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"\0\0\x08", b"\0\0\x08\x03" + bytes(12) + b"x", b"\0\0\x0d\x01\0\0\0\1data"])
-def test_files_that_are_no_idx_files_are_refused(built: Path, tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"\0\0\x08", b"\0\0\x08\x03" + bytes(12) + b"x", b"\0\0\x0d\x01\0\0\0\1data"]
+)
+def test_files_that_are_no_idx_files_are_refused(
+    built: Path, tmp_path: Path, content: bytes
+) -> None:
     (tmp_path / "train-images-idx3-ubyte").write_bytes(content)
 
     done = run(built / "mlp_nvtx", "--data", tmp_path, cwd=tmp_path)
@@ -135,13 +153,27 @@ def test_files_that_are_no_idx_files_are_refused(built: Path, tmp_path: Path, co
     assert "is not an IDX file of unsigned bytes, or not the whole of one" in done.stderr
 
 
-def recorded(program: Path, digits: Path, cwd: Path, *options: str, epochs: int = 2, threads: int = 1) -> Recorded:
+def recorded(
+    program: Path, digits: Path, cwd: Path, *options: str, epochs: int = 2, threads: int = 1
+) -> Recorded:
     """The recording of an example that trains with one thread, or more."""
-    command = [str(program), "--data", str(digits), "--epochs", str(epochs), "--batch-size", str(BATCH), "64", "128"]
+    command = [
+        str(program),
+        "--data",
+        str(digits),
+        "--epochs",
+        str(epochs),
+        "--batch-size",
+        str(BATCH),
+        "64",
+        "128",
+    ]
     variables = {"OMP_NUM_THREADS": str(threads)}
     done = layerscope("run", "-o", "recording", *options, "--", *command, cwd=cwd, env=variables)
     assert done.returncode == 0, done.stderr
-    return Recorded(open_run(cwd / "recording.layerscope"), done.returncode, done.stdout, done.stderr)
+    return Recorded(
+        open_run(cwd / "recording.layerscope"), done.returncode, done.stdout, done.stderr
+    )
 
 
 @pytest.mark.parametrize(("name", "options"), [("mlp", ()), ("mlp_nvtx", ("--step-mark", "batch"))])
@@ -156,7 +188,10 @@ def test_under_layerscope_it_gives_ranges_steps_and_primitives(
     ranges = {row["name"]: row["n"] for row in done.rows(
         "SELECT name, count(*) AS n FROM spans WHERE layer = 'ranges' AND name != 'batch' GROUP BY name"
     )}  # fmt: skip
-    assert ranges == {**dict.fromkeys(("load", "forward", "backward", "update"), epochs * batches), "test": epochs}
+    assert ranges == {
+        **dict.fromkeys(("load", "forward", "backward", "update"), epochs * batches),
+        "test": epochs,
+    }
     assert done.value("SELECT count(*) FROM steps") == epochs * batches
     below = {(row["above"], row["kind"]): row["n"] for row in done.rows(
         "SELECT parent.name AS above, child.kind, count(*) AS n FROM spans AS child JOIN spans AS parent "
@@ -199,11 +234,15 @@ def test_threads_have_shares_and_the_counts_stay(built: Path, digits: Path, tmp_
 
 
 @pytest.mark.parametrize("name", ["mlp", "mlp_nvtx"])
-def test_its_recording_is_in_the_tables(built: Path, digits: Path, tmp_path: Path, name: str) -> None:
+def test_its_recording_is_in_the_tables(
+    built: Path, digits: Path, tmp_path: Path, name: str
+) -> None:
     recorded(built / name, digits, tmp_path)
 
     table = layerscope("table", "recording", "primitives", cwd=tmp_path)
-    query = layerscope("query", "SELECT count(*) AS n FROM spans WHERE name = 'forward'", "recording", cwd=tmp_path)
+    query = layerscope(
+        "query", "SELECT count(*) AS n FROM spans WHERE name = 'forward'", "recording", cwd=tmp_path
+    )
 
     assert table.returncode == 0, table.stderr
     assert "inner_product" in table.stdout
@@ -211,7 +250,9 @@ def test_its_recording_is_in_the_tables(built: Path, digits: Path, tmp_path: Pat
     assert re.search(rf"\b{2 * TRAIN // BATCH}\b", query.stdout)
 
 
-def test_the_loss_is_a_counter_and_alone_it_records_itself(built: Path, digits: Path, tmp_path: Path) -> None:
+def test_the_loss_is_a_counter_and_alone_it_records_itself(
+    built: Path, digits: Path, tmp_path: Path
+) -> None:
     under = recorded(built / "mlp", digits, tmp_path)
     (tmp_path / "alone").mkdir()
     done = run(built / "mlp", "--data", digits, "--epochs", 2, cwd=tmp_path / "alone")

@@ -1,4 +1,6 @@
-"""The transformer and the convolutional networks of the examples: what they compute, learn and print."""
+"""The transformer and the convolutional networks of the examples: what they compute, learn and
+print.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from tests.repeated import also
 
 TIMEOUT_S = 200
 SMALL = ("--layers", 1, "--width", 32, "--batch", 16, "--sequence", 32, "--threads", 1)
-# As others count them: the first two papers' networks in one tower, and torchvision's documentation.
+# As others count them: the first two papers' networks in one tower, and torchvision's
+# documentation.
 PARAMETERS = {
     "alexnet": 61_100_840, "vgg11": 132_863_336, "resnet18": 11_689_512, "resnet50": 25_557_032,
     "squeezenet": 1_235_496,
@@ -81,7 +84,9 @@ print(json.dumps([far[:12].max().item(), far[12:].min().item()]))
 
 @pytest.mark.slow
 def test_the_transformer_learns_the_language(program_python: str) -> None:
-    printed = run_example(program_python, "transformer.py", *SMALL, "--steps", 200, "--report-every", 100)
+    printed = run_example(
+        program_python, "transformer.py", *SMALL, "--steps", 200, "--report-every", 100
+    )
 
     assert re.fullmatch(
         r"[\d,]+ parameters; guessing has loss 3\.1781, knowing the language 0\.6163\n"
@@ -113,9 +118,18 @@ def test_a_recording_of_the_transformer_has_its_steps_and_modules(
 
     losses = r"(?:: loss|sentences) (\d\.\d{4})"
     assert re.findall(losses, found.stdout) == re.findall(losses, plain) != []
-    assert found.rows("SELECT count(*) AS steps, min(rule) AS rule FROM steps") == [{"steps": 6, "rule": "optimizer"}]
+    assert found.rows("SELECT count(*) AS steps, min(rule) AS rule FROM steps") == [
+        {"steps": 6, "rule": "optimizer"}
+    ]
     paths = {row["path"] for row in found.rows("SELECT DISTINCT path FROM modules")}
-    parts = "letters", "positions", "blocks.0.attention.project", "blocks.0.feedforward.1", "norm", "head"
+    parts = (
+        "letters",
+        "positions",
+        "blocks.0.attention.project",
+        "blocks.0.feedforward.1",
+        "norm",
+        "head",
+    )
     assert {f"Transformer.{part}" for part in parts} <= paths
 
 
@@ -126,13 +140,26 @@ def test_a_recording_of_the_transformer_has_its_steps_and_modules(
         (["--sequence", "1"], "a sentence has two letters at least"),
     ],
 )
-def test_the_transformer_refuses_what_cannot_be(program_python: str, words: list[str], said: str) -> None:
+def test_the_transformer_refuses_what_cannot_be(
+    program_python: str, words: list[str], said: str
+) -> None:
     assert refused(program_python, "transformer.py", *words).endswith(said)
 
 
 @pytest.mark.slow
 def test_the_convolutional_networks_have_the_weights_of_their_papers(program_python: str) -> None:
-    words = "--mode", "inference", "--batch-size", 1, "--image-size", 64, "--seconds", 0, "--threads", 1
+    words = (
+        "--mode",
+        "inference",
+        "--batch-size",
+        1,
+        "--image-size",
+        64,
+        "--seconds",
+        0,
+        "--threads",
+        1,
+    )
     printed = run_example(program_python, "cnn_benchmarks.py", *words)
 
     rows = [match.groups() for line in printed.splitlines() if (match := ROW.fullmatch(line))]
@@ -149,7 +176,9 @@ def test_the_convolutional_networks_are_measured_in_both_modes(program_python: s
     words = "--batch-size", 2, "--image-size", 64, "--seconds", 0, "--warm-up", 1, "--threads", 1
     printed = run_example(program_python, "cnn_benchmarks.py", "squeezenet", "mobilenet", *words)
 
-    assert printed.startswith("batches of 2 synthetic images of 64x64, 1 threads; wall time, the first 1 batches left")
+    assert printed.startswith(
+        "batches of 2 synthetic images of 64x64, 1 threads; wall time, the first 1 batches left"
+    )
     rows = [match.groups() for line in printed.splitlines() if (match := ROW.fullmatch(line))]
     assert [(row[0], row[2]) for row in rows] == [
         (name, mode) for name in ("squeezenet", "mobilenet") for mode in ("inference", "training")
@@ -185,5 +214,7 @@ print(json.dumps([without, list(model(images).shape)]))
         (["alexnet", "--image-size", "32"], "images have 64 pixels along a side at least"),
     ],
 )  # fmt: skip
-def test_the_convolutional_networks_refuse_what_cannot_be(program_python: str, words: list[str], said: str) -> None:
+def test_the_convolutional_networks_refuse_what_cannot_be(
+    program_python: str, words: list[str], said: str
+) -> None:
     assert refused(program_python, "cnn_benchmarks.py", *words).endswith(said)

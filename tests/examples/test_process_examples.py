@@ -22,7 +22,9 @@ def run(command: list[str]) -> str:
     """What a command prints; it must succeed."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for _ in range(ATTEMPTS):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=environment)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=environment
+        )
         if GLOO_ABORT not in done.stderr:
             break
         print("a rank aborted while it exited, as gloo does now and then: once more")
@@ -32,7 +34,12 @@ def run(command: list[str]) -> str:
 
 def test_the_way_workers_start_does_not_change_what_is_learned(program_python: str) -> None:
     printed = set()
-    for words in (["--workers", "0"], ["--start", "fork"], ["--start", "forkserver"], ["--persistent"]):
+    for words in (
+        ["--workers", "0"],
+        ["--start", "fork"],
+        ["--start", "forkserver"],
+        ["--persistent"],
+    ):
         size = ["--images", "128", "--blurs", "1", "--epochs", "1"]
         out = run([program_python, str(EXAMPLES / "loader_workers.py"), *size, *words])
         printed.add(out.partition(",")[0])

@@ -30,7 +30,9 @@ def threads(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 def test_each_batch_is_a_step_with_all_phases(train: Recorded) -> None:
     rows = train.rows("SELECT * FROM steps ORDER BY step")
 
-    assert [(row["step"], row["rule"]) for row in rows] == [(step, "optimizer") for step in range(STEPS)]
+    assert [(row["step"], row["rule"]) for row in rows] == [
+        (step, "optimizer") for step in range(STEPS)
+    ]
     phases = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
     assert all(sum(row[phase] for phase in phases) == row["dur_ns"] for row in rows)
     assert all(row[phase] > 0 for row in rows for phase in phases)
@@ -47,10 +49,11 @@ def test_each_module_is_called_once_a_step_where_it_belongs(train: Recorded) -> 
         "Net.hidden": ("Linear", STEPS),
         "Net.out": ("Linear", STEPS),
     }
-    of_linear = (
-        "SELECT path, count(*) AS n FROM spans JOIN modules USING (module) WHERE name = 'aten::addmm' GROUP BY 1"
-    )
-    assert {row["path"]: row["n"] for row in train.rows(of_linear)} == {"Net.hidden": STEPS, "Net.out": STEPS}
+    of_linear = "SELECT path, count(*) AS n FROM spans JOIN modules USING (module) WHERE name = 'aten::addmm' GROUP BY 1"
+    assert {row["path"]: row["n"] for row in train.rows(of_linear)} == {
+        "Net.hidden": STEPS,
+        "Net.out": STEPS,
+    }
 
 
 def test_a_convolution_has_its_primitives(train: Recorded) -> None:
@@ -88,7 +91,9 @@ def test_the_sums_are_those_of_the_spans(train: Recorded) -> None:
     assert train.rows("SELECT * FROM problems") == []
 
 
-@pytest.mark.parametrize("table", ["operators", "modules", "steps", "primitives", "processes", "lines", "functions"])
+@pytest.mark.parametrize(
+    "table", ["operators", "modules", "steps", "primitives", "processes", "lines", "functions"]
+)
 def test_every_table_of_it_can_be_printed(
     table: str, train: Recorded, threads: Recorded, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,7 +114,9 @@ def test_it_becomes_a_trace_of_every_format(name: str, train: Recorded, tmp_path
 
 
 @pytest.mark.parametrize("name", ["t.speedscope.json", "t.folded", "t.svg"])
-def test_it_becomes_a_flame_graph_of_every_format(name: str, threads: Recorded, tmp_path: Path) -> None:
+def test_it_becomes_a_flame_graph_of_every_format(
+    name: str, threads: Recorded, tmp_path: Path
+) -> None:
     assert cli.main(["flame", str(threads.run.path), "-o", str(tmp_path / name), "-q"]) == 0
 
     assert b"in_product" in (tmp_path / name).read_bytes()
@@ -129,12 +136,17 @@ def test_time_on_the_cpu_and_waits_are_in_their_functions(threads: Recorded) -> 
     assert 400 * MS < found["in_product", "cpu"] < 600 * MS
     assert 350 * MS < found["waits", "offcpu"] < 450 * MS
     assert found.get(("waits", "cpu"), 0) < 50 * MS
-    states = {row["state"] for row in threads.rows("SELECT DISTINCT state FROM samples WHERE kind = 'offcpu'")}
+    states = {
+        row["state"]
+        for row in threads.rows("SELECT DISTINCT state FROM samples WHERE kind = 'offcpu'")
+    }
     assert {"lock", "sleep"} <= states
 
 
 @pytest.mark.parametrize("name", ["train", "threads"])
-def test_it_names_nothing_of_the_machine_that_made_it(name: str, request: pytest.FixtureRequest) -> None:
+def test_it_names_nothing_of_the_machine_that_made_it(
+    name: str, request: pytest.FixtureRequest
+) -> None:
     """In the bytes of every chunk, and in what the tables say."""
     texts = [(RECORDINGS / name / "run.json").read_text()]
     for path in raw_file.spools(RECORDINGS / name / "raw"):

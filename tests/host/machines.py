@@ -37,7 +37,9 @@ def unpack(name: str, folder: Path) -> tuple[Path, int | None]:
         if how == "->":
             _place(folder, path).symlink_to(target)
         elif how == "ESCAPED":
-            _place(folder, path).write_bytes(content.rstrip("\n").encode().decode("unicode_escape").encode("latin-1"))
+            _place(folder, path).write_bytes(
+                content.rstrip("\n").encode().decode("unicode_escape").encode("latin-1")
+            )
         elif path.endswith("/"):
             (folder / path).mkdir(parents=True, exist_ok=True)
         else:

@@ -1,11 +1,13 @@
-"""Limits of control groups of both versions, what they leave and what they cost, from made up roots."""
+"""Limits of control groups of both versions, what they leave and what they cost, from made up
+roots.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from layerscope.host import cgroup, memory
-from layerscope.host.cgroup import Cgroup, Throttling, Usage
+from layerscope.host.cgroup import Cgroup, CgroupUsage, Throttling
 
 MB = 1_000_000
 V1 = "9:memory:/job/1\n4:cpu,cpuacct:/job/1\n1:name=systemd:/\n0::/\n"
@@ -57,7 +59,9 @@ def test_in_a_container_the_mounted_group_is_ours(tmp_path: Path) -> None:
     assert cgroup.facts(tmp_path, 8) == Cgroup(is_hidden=True, is_memory_hidden=True)
 
 
-def test_the_group_of_another_process_that_is_not_visible_is_not_taken_for_ours(tmp_path: Path) -> None:
+def test_the_group_of_another_process_that_is_not_visible_is_not_taken_for_ours(
+    tmp_path: Path,
+) -> None:
     ours = "9:memory:/docker/a\n4:cpu,cpuacct:/docker/a\n"
     write(
         tmp_path,
@@ -123,7 +127,14 @@ def test_the_memory_limit_is_the_one_that_leaves_the_least_room(tmp_path: Path) 
 def test_cached_files_do_not_count_however_often_they_were_read(tmp_path: Path) -> None:
     stat = f"anon 1\nfile {80 * MB}\ninactive_file {30 * MB}\nactive_file {50 * MB}\nslab_reclaimable {5 * MB}\n"
     group = {"memory.max": f"{100 * MB}\n", "memory.current": f"{96 * MB}\n", "memory.stat": stat}
-    write(tmp_path, {"proc/self/cgroup": "0::/\n", **V2, **{f"sys/fs/cgroup/{name}": group[name] for name in group}})
+    write(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/\n",
+            **V2,
+            **{f"sys/fs/cgroup/{name}": group[name] for name in group},
+        },
+    )
     assert cgroup.facts(tmp_path).memory_used_bytes == 11 * MB
 
     stat = f"inactive_file 1\nactive_file 1\ntotal_inactive_file {30 * MB}\ntotal_active_file {50 * MB}\n"
@@ -190,7 +201,9 @@ def test_limits_that_are_not_visible_are_not_taken_for_none(tmp_path: Path) -> N
 
 
 def test_damaged_files_are_no_error(tmp_path: Path) -> None:
-    write(tmp_path, {"proc/self/cgroup": "nothing\n::\n", **V2, "sys/fs/cgroup/memory.max": "many\n"})
+    write(
+        tmp_path, {"proc/self/cgroup": "nothing\n::\n", **V2, "sys/fs/cgroup/memory.max": "many\n"}
+    )
     assert cgroup.facts(tmp_path).memory_limit_bytes is None
 
 
@@ -218,7 +231,7 @@ STAT_V2 = "usage_usec 51\nuser_usec 40\nsystem_usec 11\nnr_periods 12\nnr_thrott
 STAT_V1 = "nr_periods 12\nnr_throttled {}\nthrottled_time {}\n"
 
 
-def usage(root: Path, pid: int = 7) -> Usage:
+def usage(root: Path, pid: int = 7) -> CgroupUsage:
     return cgroup.group_of(pid, root).usage()
 
 
@@ -238,7 +251,7 @@ def test_of_version_2_throttling_is_added_up_on_the_way_to_the_root(tmp_path: Pa
             "sys/fs/cgroup/jobs/one/memory.current": f"{90 * MB}\n",
         },
     )
-    assert usage(tmp_path) == Usage(7, 7_300_000, 300 * MB, 512 * MB)
+    assert usage(tmp_path) == CgroupUsage(7, 7_300_000, 300 * MB, 512 * MB)
     own, above = Throttling(12, 5, 7_000_000), Throttling(12, 2, 300_000)
     assert cgroup.group_of(7, tmp_path).throttling() == (own, above, Throttling())
 
@@ -273,7 +286,7 @@ def test_of_version_1_controllers_have_groups_of_their_own(tmp_path: Path) -> No
             "sys/fs/cgroup/memory/job/1/memory.usage_in_bytes": f"{50 * MB}\n",
         },
     )
-    assert usage(tmp_path) == Usage(4, 123_456_789, 50 * MB, 64 * MB)
+    assert usage(tmp_path) == CgroupUsage(4, 123_456_789, 50 * MB, 64 * MB)
 
 
 def test_without_a_limit_of_memory_and_in_the_root_group_nothing_is_made_up(tmp_path: Path) -> None:
@@ -286,7 +299,7 @@ def test_without_a_limit_of_memory_and_in_the_root_group_nothing_is_made_up(tmp_
             "sys/fs/cgroup/memory.stat": "anon 1\n",
         },
     )
-    assert usage(tmp_path) == Usage()
+    assert usage(tmp_path) == CgroupUsage()
     assert not cgroup.group_of(7, tmp_path).is_hidden
 
 
@@ -295,7 +308,7 @@ def test_a_group_whose_files_are_not_there_is_hidden_and_no_group_is_not(tmp_pat
     for groups in ("0::/jobs/one\n", V1):
         write(tmp_path, {"proc/7/cgroup": groups})
         group = cgroup.group_of(7, tmp_path)
-        assert (group.is_hidden, group.key, group.usage()) == (True, (), Usage())
+        assert (group.is_hidden, group.key, group.usage()) == (True, (), CgroupUsage())
 
 
 def test_processes_of_one_group_are_known_by_its_key(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ def machine(root: Path, source: str, flags: str) -> Path:
     (root / SOURCE).parent.mkdir(parents=True)
     (root / SOURCE).write_text(source + "\n")
     (root / "proc").mkdir()
-    (root / "proc/cpuinfo").write_text(f"processor\t: 0\nvmx flags\t: x\nflags\t\t: {flags}\n\nprocessor\t: 1\n")
+    (root / "proc/cpuinfo").write_text(
+        f"processor\t: 0\nvmx flags\t: x\nflags\t\t: {flags}\n\nprocessor\t: 1\n"
+    )
     return root
 
 
@@ -57,7 +59,10 @@ def test_a_monotonic_clock_is_one_boot_in_one_time_namespace(tmp_path: Path) -> 
 
 
 def test_the_clock_of_another_time_namespace_is_ahead_of_ours(tmp_path: Path) -> None:
-    offsets = {"7": "monotonic      86400         5\nboottime  1 0\n", "self": "monotonic 60 0\nboottime 0 0\n"}
+    offsets = {
+        "7": "monotonic      86400         5\nboottime  1 0\n",
+        "self": "monotonic 60 0\nboottime 0 0\n",
+    }
     for process, text in offsets.items():
         (tmp_path / "proc" / process).mkdir(parents=True)
         (tmp_path / "proc" / process / "timens_offsets").write_text(text)

@@ -1,4 +1,6 @@
-"""How many CPUs a program may use: affinity, and the quota of its control group in both versions."""
+"""How many CPUs a program may use: affinity, and the quota of its control group in both
+versions.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 def eight(root: Path, **more: str) -> Path:
     """A machine of eight CPUs that a process may use all."""
-    return write(root, {"proc/self/status": "Cpus_allowed_list:\t0-7", f"{DEVICES}/online": "0-7", **more})
+    return write(
+        root, {"proc/self/status": "Cpus_allowed_list:\t0-7", f"{DEVICES}/online": "0-7", **more}
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,7 +35,11 @@ def eight(root: Path, **more: str) -> Path:
 def test_version_2_of_the_control_groups(tmp_path: Path, limit: str, cpus: float) -> None:
     root = write(
         eight(tmp_path),
-        {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cgroup.controllers": "", "sys/fs/cgroup/cpu.max": limit},
+        {
+            "proc/self/cgroup": "0::/",
+            "sys/fs/cgroup/cgroup.controllers": "",
+            "sys/fs/cgroup/cpu.max": limit,
+        },
     )
     assert cpu.facts(root).granted == cpus
 
@@ -40,13 +48,17 @@ def test_version_2_of_the_control_groups(tmp_path: Path, limit: str, cpus: float
 def test_version_1_of_the_control_groups(tmp_path: Path, quota: str, cpus: float) -> None:
     group = "sys/fs/cgroup/cpu/cpu.cfs"
     root = write(
-        eight(tmp_path), {"proc/self/cgroup": "1:cpu:/", f"{group}_quota_us": quota, f"{group}_period_us": "100000"}
+        eight(tmp_path),
+        {"proc/self/cgroup": "1:cpu:/", f"{group}_quota_us": quota, f"{group}_period_us": "100000"},
     )
     assert cpu.facts(root).granted == cpus
 
 
 def test_half_a_quota_is_none(tmp_path: Path) -> None:
-    root = write(eight(tmp_path), {"proc/self/cgroup": "1:cpu:/", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "250000"})
+    root = write(
+        eight(tmp_path),
+        {"proc/self/cgroup": "1:cpu:/", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "250000"},
+    )
 
     assert cpu.facts(root).granted == 8
 
@@ -110,18 +122,26 @@ def test_a_mask_may_have_more_than_there_is(
 def test_the_cpus_of_a_group_count_where_the_mask_is_not_told(tmp_path: Path) -> None:
     group = {"sys/fs/cgroup/cgroup.controllers": "", "sys/fs/cgroup/cpuset.cpus.effective": "2-3"}
 
-    assert cpu.facts(write(tmp_path, {f"{DEVICES}/online": "0-7", "proc/self/cgroup": "0::/", **group})).allowed == (
+    assert cpu.facts(
+        write(tmp_path, {f"{DEVICES}/online": "0-7", "proc/self/cgroup": "0::/", **group})
+    ).allowed == (
         2,
         3,
     )
 
 
 @pytest.mark.parametrize(
-    ("mask", "firsts"), [("0-7", (0, 1, 2, 3)), ("1,5", (1,)), ("5-6", (5, 6)), ("2,4-6", (2, 4, 5))]
+    ("mask", "firsts"),
+    [("0-7", (0, 1, 2, 3)), ("1,5", (1,)), ("5-6", (5, 6)), ("2,4-6", (2, 4, 5))],
 )
-def test_the_cores_of_the_cpus_that_are_allowed(tmp_path: Path, mask: str, firsts: tuple[int, ...]) -> None:
+def test_the_cores_of_the_cpus_that_are_allowed(
+    tmp_path: Path, mask: str, firsts: tuple[int, ...]
+) -> None:
     """Of eight CPUs each two are a core: 0 and 4, 1 and 5, ..."""
-    siblings = {f"{DEVICES}/cpu{cpu}/topology/core_cpus_list": f"{cpu % 4},{cpu % 4 + 4}" for cpu in range(8)}
+    siblings = {
+        f"{DEVICES}/cpu{cpu}/topology/core_cpus_list": f"{cpu % 4},{cpu % 4 + 4}"
+        for cpu in range(8)
+    }
     root = write(eight(tmp_path, **siblings), {"proc/self/status": f"Cpus_allowed_list:\t{mask}"})
 
     assert cpu.facts(root).allowed_cores == firsts
@@ -130,13 +150,22 @@ def test_the_cores_of_the_cpus_that_are_allowed(tmp_path: Path, mask: str, first
 
 @pytest.mark.parametrize(
     ("capacities", "faster", "slower"),
-    [((1024, 1024, 1004, 930), (), ()), ((446, 1024, 980, 446), (1, 2), (0, 3)), ((0, 0, 0, 0), (), ())],
+    [
+        ((1024, 1024, 1004, 930), (), ()),
+        ((446, 1024, 980, 446), (1, 2), (0, 3)),
+        ((0, 0, 0, 0), (), ()),
+    ],
 )
 def test_cores_of_one_kind_may_differ_a_little(
     tmp_path: Path, capacities: tuple[int, ...], faster: tuple[int, ...], slower: tuple[int, ...]
 ) -> None:
-    told = {f"{DEVICES}/cpu{number}/cpu_capacity": str(value) for number, value in enumerate(capacities)}
-    root = write(tmp_path, {f"{DEVICES}/online": "0-3", "proc/self/status": "Cpus_allowed_list:\t0-3", **told})
+    told = {
+        f"{DEVICES}/cpu{number}/cpu_capacity": str(value) for number, value in enumerate(capacities)
+    }
+    root = write(
+        tmp_path,
+        {f"{DEVICES}/online": "0-3", "proc/self/status": "Cpus_allowed_list:\t0-3", **told},
+    )
 
     assert (cpu.facts(root).faster, cpu.facts(root).slower) == (faster, slower)
 
@@ -145,7 +174,12 @@ def test_a_model_may_have_a_colon_and_an_unknown_arm_is_a_number(tmp_path: Path)
     root = write(tmp_path, {"proc/cpuinfo": "processor\t: 0\nmodel name\t: A CPU: fast @ 3 GHz"})
     assert (cpu.facts(root).model, cpu.facts(root).online) == ("A CPU: fast @ 3 GHz", (0,))
 
-    write(root, {"proc/cpuinfo": "processor : 0\nFeatures : fp asimd\nCPU implementer : 0x77\nCPU part : 0xabc"})
+    write(
+        root,
+        {
+            "proc/cpuinfo": "processor : 0\nFeatures : fp asimd\nCPU implementer : 0x77\nCPU part : 0xabc"
+        },
+    )
     found = cpu.facts(root)
     assert (found.model, found.vendor, found.machine) == ("0x77 part 0xabc", "0x77", "aarch64")
 
@@ -166,7 +200,11 @@ def test_the_architecture_by_the_processor_alone(tmp_path: Path, told: str, mach
 
 @pytest.mark.parametrize(
     ("vendor", "product", "virtual"),
-    [("QEMU", "KVM Virtual Machine", True), ("Amazon EC2", "c7g.metal", False), ("GIGABYTE", "R272", False)],
+    [
+        ("QEMU", "KVM Virtual Machine", True),
+        ("Amazon EC2", "c7g.metal", False),
+        ("GIGABYTE", "R272", False),
+    ],
 )
 def test_a_virtual_machine_whose_processor_does_not_tell(
     tmp_path: Path, vendor: str, product: str, virtual: bool
@@ -174,7 +212,10 @@ def test_a_virtual_machine_whose_processor_does_not_tell(
     dmi = "sys/class/dmi/id"
 
     assert (
-        cpu.facts(write(tmp_path, {f"{dmi}/sys_vendor": vendor, f"{dmi}/product_name": product})).is_virtual is virtual
+        cpu.facts(
+            write(tmp_path, {f"{dmi}/sys_vendor": vendor, f"{dmi}/product_name": product})
+        ).is_virtual
+        is virtual
     )
 
 
@@ -192,7 +233,11 @@ def test_facts_that_are_not_there_are_empty_and_no_error(tmp_path: Path) -> None
         ({}, None, ""),
     ],
 )
-def test_which_file_tells_of_the_boost(tmp_path: Path, told: dict[str, str], boost: bool | None, file: str) -> None:
-    found = cpu.facts(write(eight(tmp_path), {f"{DEVICES}/{name}": text for name, text in told.items()}))
+def test_which_file_tells_of_the_boost(
+    tmp_path: Path, told: dict[str, str], boost: bool | None, file: str
+) -> None:
+    found = cpu.facts(
+        write(eight(tmp_path), {f"{DEVICES}/{name}": text for name, text in told.items()})
+    )
 
     assert (found.boost, found.boost_file) == (boost, file)

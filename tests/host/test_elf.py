@@ -1,4 +1,6 @@
-"""What an executable file says about its program, against real ones and against what binutils reads."""
+"""What an executable file says about its program, against real ones and against what binutils
+reads.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,12 @@ def test_a_program_without_shared_libraries(tmp_path: Path, flag: str) -> None:
 
 @pytest.mark.parametrize(
     ("flag", "name"),
-    [("address", "AddressSanitizer"), ("thread", "ThreadSanitizer"), ("leak", "LeakSanitizer"), ("undefined", "")],
+    [
+        ("address", "AddressSanitizer"),
+        ("thread", "ThreadSanitizer"),
+        ("leak", "LeakSanitizer"),
+        ("undefined", ""),
+    ],
 )
 def test_a_program_built_with_a_sanitizer(tmp_path: Path, flag: str, name: str) -> None:
     assert elf.facts(built(tmp_path, f"-fsanitize={flag}")).sanitizer == name
@@ -83,8 +90,12 @@ def test_a_sanitizer_that_lies_in_the_program_itself(tmp_path: Path) -> None:
     assert elf.facts(built(tmp_path, "-rdynamic", code=code)).sanitizer == "AddressSanitizer"
 
 
-@pytest.mark.parametrize(("mode", "privilege"), [(0o4755, "setuid"), (0o2755, "setgid"), (0o755, ""), (0o2745, "")])
-def test_rights_that_the_caller_has_not(main: Path, tmp_path: Path, mode: int, privilege: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "privilege"), [(0o4755, "setuid"), (0o2755, "setgid"), (0o755, ""), (0o2745, "")]
+)
+def test_rights_that_the_caller_has_not(
+    main: Path, tmp_path: Path, mode: int, privilege: str
+) -> None:
     file = tmp_path / "copy"
     shutil.copy(main, file)
     file.chmod(mode)
@@ -106,7 +117,9 @@ def test_capabilities_of_a_file(main: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("about", "said"), FOREIGN.items())
-def test_programs_of_other_machines(tmp_path: Path, about: tuple[int, int, int], said: tuple[int, str]) -> None:
+def test_programs_of_other_machines(
+    tmp_path: Path, about: tuple[int, int, int], said: tuple[int, str]
+) -> None:
     (tmp_path / "foreign").write_bytes(header(*about))
     found = elf.facts(tmp_path / "foreign")
 
@@ -123,8 +136,16 @@ def test_a_real_program_of_32_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "interpreter"),
     [
-        *(("#!/bin/sh", "/bin/sh"), ("#! /bin/sh -e", "/bin/sh"), ("#!/usr/bin/env python3", "python3")),
-        *(("#!/usr/bin/env -S A=1 python3 -u", "python3"), ("#!/usr/bin/env", "/usr/bin/env"), ("#!", "")),
+        *(
+            ("#!/bin/sh", "/bin/sh"),
+            ("#! /bin/sh -e", "/bin/sh"),
+            ("#!/usr/bin/env python3", "python3"),
+        ),
+        *(
+            ("#!/usr/bin/env -S A=1 python3 -u", "python3"),
+            ("#!/usr/bin/env", "/usr/bin/env"),
+            ("#!", ""),
+        ),
     ],
 )
 def test_scripts_name_who_runs_them(tmp_path: Path, line: str, interpreter: str) -> None:
@@ -135,7 +156,11 @@ def test_scripts_name_who_runs_them(tmp_path: Path, line: str, interpreter: str)
 
 
 def test_behind_a_script_is_the_program_that_runs_it(main: Path, tmp_path: Path) -> None:
-    for name, line in (("inner", f"#!{main}"), ("outer", f"#!{tmp_path / 'inner'}"), ("endless", "#!endless")):
+    for name, line in (
+        ("inner", f"#!{main}"),
+        ("outer", f"#!{tmp_path / 'inner'}"),
+        ("endless", "#!endless"),
+    ):
         (tmp_path / name).write_text(f"{line}\n")
         (tmp_path / name).chmod(0o755)
     shutil.copy(main, tmp_path / "found")
@@ -175,7 +200,11 @@ def test_what_a_program_is_linked_with(tmp_path: Path, library: str, door: str) 
 
 @pytest.mark.parametrize(
     ("word", "door"),
-    [("NVTX_INJECTION64_PATH", "NVTX"), ("INTEL_LIBITTNOTIFY64", "ITT"), ("dnnl_primitive_execute", "oneDNN")],
+    [
+        ("NVTX_INJECTION64_PATH", "NVTX"),
+        ("INTEL_LIBITTNOTIFY64", "ITT"),
+        ("dnnl_primitive_execute", "oneDNN"),
+    ],
 )
 @pytest.mark.parametrize("flag", ["-static", "-O1"])
 def test_what_a_program_holds_itself(tmp_path: Path, word: str, door: str, flag: str) -> None:
@@ -187,10 +216,14 @@ def test_what_a_program_holds_itself(tmp_path: Path, word: str, door: str, flag:
 def test_programs_of_the_system_as_readelf_has_them() -> None:
     if not shutil.which("readelf"):
         pytest.skip("readelf (binutils) is not here to compare with")
-    files = [file for file in sorted(Path("/usr/bin").iterdir()) if elf.facts(file).kind == "elf"][::12]
+    files = [file for file in sorted(Path("/usr/bin").iterdir()) if elf.facts(file).kind == "elf"][
+        ::12
+    ]
     assert len(files) > 5
     for file in files:
-        done = subprocess.run(["readelf", "-dlW", str(file)], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            ["readelf", "-dlW", str(file)], capture_output=True, text=True, timeout=60, check=True
+        )
         found = elf.facts(file)
         assert found.needed == tuple(re.findall(r"NEEDED.*\[(.*)\]", done.stdout)), file
         loader = re.search(r"program interpreter: (.*)\]", done.stdout)
@@ -198,22 +231,38 @@ def test_programs_of_the_system_as_readelf_has_them() -> None:
 
 
 # Its table of segments lies where no file reaches.
-FAR_AWAY = b"\x7fELF\x02\x01\x01" + bytes(25) + b"\xff" * 8 + bytes(14) + struct.pack("<HH", 56, 1) + bytes(80)
+FAR_AWAY = (
+    b"\x7fELF\x02\x01\x01"
+    + bytes(25)
+    + b"\xff" * 8
+    + bytes(14)
+    + struct.pack("<HH", 56, 1)
+    + bytes(80)
+)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\x7fELF", b"\x7fELF\x02\x01\x01" + bytes(40), b"text\n", bytes(500), FAR_AWAY]
+    "content",
+    [b"", b"\x7fELF", b"\x7fELF\x02\x01\x01" + bytes(40), b"text\n", bytes(500), FAR_AWAY],
 )
 def test_what_is_no_program_says_little(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
 
     for path in (tmp_path / "file", tmp_path / "not there", tmp_path):
         found = elf.facts(path)
-        assert (found.dynamic, found.needed, found.interpreter, found.sanitizer) == (False, (), "", "")
+        assert (found.dynamic, found.needed, found.interpreter, found.sanitizer) == (
+            False,
+            (),
+            "",
+            "",
+        )
         assert found.doors() == set()
 
 
-@given(st.integers(0, 20_000), st.lists(st.tuples(st.integers(0, 1200), st.integers(0, 255)), max_size=6))
+@given(
+    st.integers(0, 20_000),
+    st.lists(st.tuples(st.integers(0, 1200), st.integers(0, 255)), max_size=6),
+)
 def test_a_damaged_file_raises_nothing(
     tmp_path_factory: pytest.TempPathFactory, main: Path, cut: int, changes: list[tuple[int, int]]
 ) -> None:

@@ -44,7 +44,9 @@ def test_the_innermost_and_last_mount_counts(path: str, expected: str, root: Pat
     [("/x", False), ("/scratch/x", True), ("/scratch/local", False), ("/media/my disk", True), ("/data", True),
      ("/block", False)],
 )  # fmt: skip
-def test_what_another_machine_or_a_process_serves_is_remote(path: str, expected: bool, root: Path) -> None:
+def test_what_another_machine_or_a_process_serves_is_remote(
+    path: str, expected: bool, root: Path
+) -> None:
     assert is_remote(Path(path), root) is expected
 
 

@@ -1,4 +1,6 @@
-"""GPUs: from the files of made up machines, and from a management library that the test compiles."""
+"""GPUs: from the files of made up machines, and from a management library that the test
+compiles.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
 
     def make(*definitions: str) -> str:
         path = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
-        options = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", *(f"-D{word}" for word in definitions)]
+        options = [
+            "-shared",
+            "-fPIC",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            *(f"-D{word}" for word in definitions),
+        ]
         subprocess.run([compiler, *options, "-o", str(path), str(SOURCE)], check=True, timeout=60)
         return str(path)
 
@@ -66,7 +75,10 @@ def test_a_file_of_the_driver_tells_who_a_device_is_to_those_who_may_know(node: 
         with (folder / f"0000:{bus}:00.0/information").open("a") as file:
             file.write(f"GPU UUID: \t {uuid}\n")
 
-    assert [one.uuid for one in gpu.facts(node).devices] == ["GPU-5a1c92d0-0000-1111-2222-333344445555", ""]
+    assert [one.uuid for one in gpu.facts(node).devices] == [
+        "GPU-5a1c92d0-0000-1111-2222-333344445555",
+        "",
+    ]
 
 
 def test_the_version_of_an_open_kernel_module(node: Path) -> None:
@@ -83,7 +95,9 @@ def test_a_gpu_without_a_driver_is_a_problem_with_a_remedy(tmp_path: Path) -> No
     assert [(one.name, one.bus, one.node, one.link_generation) for one in found.devices] == [
         ("NVIDIA device 0x2204", "0000:01:00.0", None, 1)  # and not its sound
     ]
-    assert found.problem.startswith("an NVIDIA GPU is there, but the driver is nouveau, which runs no CUDA; install")
+    assert found.problem.startswith(
+        "an NVIDIA GPU is there, but the driver is nouveau, which runs no CUDA; install"
+    )
     (root / "sys/bus/pci/devices/0000:01:00.0/driver").unlink()
     assert "no driver for it is loaded; install" in gpu.facts(root).problem
     (root / "sys/bus/pci/devices/0000:01:00.0/driver").symlink_to("../../drivers/vfio-pci")
@@ -108,11 +122,16 @@ def test_the_library_tells_more_and_goes_before_files(node: Path, library: Libra
 def test_an_older_driver_has_older_names_and_lacks_some(node: Path, library: Library) -> None:
     found = gpu.facts(node, library("OLD")).devices
 
-    assert [one.slowed_by for one in found] == [("power cap", "heat (hardware)"), ("idle", "heat (hardware)")]
+    assert [one.slowed_by for one in found] == [
+        ("power cap", "heat (hardware)"),
+        ("idle", "heat (hardware)"),
+    ]
     assert [one.mig for one in found] == [None, None]
 
 
-def test_in_a_container_without_files_of_the_bus_the_library_is_all(tmp_path: Path, library: Library) -> None:
+def test_in_a_container_without_files_of_the_bus_the_library_is_all(
+    tmp_path: Path, library: Library
+) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidiactl").touch()
     found = gpu.facts(tmp_path, library())
@@ -149,7 +168,9 @@ def test_without_the_library_a_container_is_told_how_to_get_it(node: Path) -> No
     assert found.problem.endswith("; in a container, docker run --gpus all brings its library")
 
 
-def test_a_machine_under_windows_may_have_a_gpu_of_another_vendor(tmp_path: Path, library: Library) -> None:
+def test_a_machine_under_windows_may_have_a_gpu_of_another_vendor(
+    tmp_path: Path, library: Library
+) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/dxg").touch()
 

@@ -37,7 +37,9 @@ def x86(root: Path, flags: str, release: str = "6.1.0", model: int = 143) -> Pat
         ("", "6.1.0", 143, isa.UNSEEN),
     ],
 )
-def test_amx_needs_the_processor_and_the_kernel(tmp_path: Path, flags: str, release: str, model: int, amx: str) -> None:
+def test_amx_needs_the_processor_and_the_kernel(
+    tmp_path: Path, flags: str, release: str, model: int, amx: str
+) -> None:
     assert isa.facts(x86(tmp_path, flags, release, model)).amx == amx
 
 
@@ -67,7 +69,12 @@ def test_a_kernel_that_is_too_old_to_list_a_flag_does_not_take_it_away(
 
 @pytest.mark.parametrize(
     ("supported", "request_status", "amx"),
-    [(1 << 18, 0, isa.USABLE), (1 << 17, 0, isa.NO_KERNEL), (None, 0, isa.NO_KERNEL), (1 << 18, -1, isa.REFUSED)],
+    [
+        (1 << 18, 0, isa.USABLE),
+        (1 << 17, 0, isa.NO_KERNEL),
+        (None, 0, isa.NO_KERNEL),
+        (1 << 18, -1, isa.REFUSED),
+    ],
 )
 def test_the_kernel_of_this_machine_is_asked_for_the_tiles(
     supported: int | None, request_status: int, amx: str, monkeypatch: pytest.MonkeyPatch
@@ -85,9 +92,13 @@ def test_the_kernel_of_this_machine_is_asked_for_the_tiles(
                 return 0
             return request_status
 
-    info = cpuinfo.Cpuinfo({"vendor_id": "GenuineIntel", "flags": "lm"}, tuple(AMX_FLAGS.split()), (0,), 1, 1)
+    info = cpuinfo.Cpuinfo(
+        {"vendor_id": "GenuineIntel", "flags": "lm"}, tuple(AMX_FLAGS.split()), (0,), 1, 1
+    )
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: Libc)
-    monkeypatch.setattr(isa.files, "text", lambda path: "x86_64" if path.name == "arch" else "6.1.0")
+    monkeypatch.setattr(
+        isa.files, "text", lambda path: "x86_64" if path.name == "arch" else "6.1.0"
+    )
     found = isa.facts(Path("/"), info)
 
     assert found.amx == amx
@@ -133,7 +144,9 @@ def test_flags_that_only_some_cpus_have_do_not_count(tmp_path: Path) -> None:
 def test_scalable_vectors_are_as_long_as_the_kernel_says(tmp_path: Path) -> None:
     (tmp_path / "proc/sys/abi").mkdir(parents=True)
     flags = "asimd sve sve2 svebf16 bf16 sme smef16f32 smeb16f32 smef64f64 smef32f32 smei8i32"
-    (tmp_path / "proc/cpuinfo").write_text(f"processor : 0\nFeatures : {flags}\nCPU implementer : 0x41\n")
+    (tmp_path / "proc/cpuinfo").write_text(
+        f"processor : 0\nFeatures : {flags}\nCPU implementer : 0x41\n"
+    )
     widths = {one.dtype: (one.by, one.width_bits) for one in isa.facts(tmp_path).support}
     assert widths["float32"] == ("SME, SVE2", None)
 
@@ -141,7 +154,9 @@ def test_scalable_vectors_are_as_long_as_the_kernel_says(tmp_path: Path) -> None
     (tmp_path / "proc/sys/abi/sme_default_vector_length").write_text("64\n")
     widths = {one.dtype: (one.by, one.width_bits) for one in isa.facts(tmp_path).support}
     assert widths["bfloat16"] == ("SME BF16, SVE BF16, ASIMD BF16", 512)
-    (tmp_path / "proc/cpuinfo").write_text("processor : 0\nFeatures : asimd sve sve2\nCPU implementer : 0x41\n")
+    (tmp_path / "proc/cpuinfo").write_text(
+        "processor : 0\nFeatures : asimd sve sve2\nCPU implementer : 0x41\n"
+    )
     assert {one.width_bits for one in isa.facts(tmp_path).support} == {128}
 
 

@@ -47,7 +47,9 @@ def test_containers_leave_a_file(name: str, tmp_path: Path) -> None:
 
 
 def test_damaged_files_are_no_error(tmp_path: Path) -> None:
-    write(tmp_path, proc__sys__kernel__perf_event_paranoid="much\n", proc__self__status="Seccomp\n\n:")
+    write(
+        tmp_path, proc__sys__kernel__perf_event_paranoid="much\n", proc__self__status="Seccomp\n\n:"
+    )
     assert kernel.facts(tmp_path) == Kernel()
 
 
@@ -74,7 +76,10 @@ def test_a_refused_call_is_named_with_its_reason(monkeypatch: pytest.MonkeyPatch
 
     before = set(os.listdir("/proc/self/fd"))
     allowed = system_calls.refused()
-    assert set(allowed) <= {"perf_event_open", "process_vm_readv"}  # no other test could run here without these
+    assert set(allowed) <= {
+        "perf_event_open",
+        "process_vm_readv",
+    }  # no other test could run here without these
     monkeypatch.setattr(os, "memfd_create", refuse)
     assert system_calls.refused() == {**allowed, "memory": "Operation not permitted"}
     assert set(os.listdir("/proc/self/fd")) == before

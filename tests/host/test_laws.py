@@ -44,7 +44,8 @@ WORDS = st.sampled_from(
     )
 )  # fmt: skip
 CONTENT = st.one_of(
-    st.lists(WORDS, max_size=4).map(lambda lines: "\n".join(lines).encode("utf-8", "replace")), st.binary(max_size=40)
+    st.lists(WORDS, max_size=4).map(lambda lines: "\n".join(lines).encode("utf-8", "replace")),
+    st.binary(max_size=40),
 )
 
 
@@ -99,7 +100,17 @@ def test_no_two_readings_give_a_negative_number(
     at_ns: int, later_ns: int, first: int | None, second: int | None
 ) -> None:
     before, after = (
-        watch.Reading(at, (), (Throttling(count, count, count),), None, 5, count, count, {1: count or 0}, count)
+        watch.Reading(
+            at,
+            (),
+            (Throttling(count, count, count),),
+            None,
+            5,
+            count,
+            count,
+            {1: count or 0},
+            count,
+        )
         for at, count in ((at_ns, first), (at_ns + later_ns, second))
     )
     found = watch.difference(before, after)

@@ -26,7 +26,9 @@ def source(tmp_path: Path) -> Path:
 def by_readelf(file: Path) -> str | None:
     if not shutil.which("readelf"):
         pytest.skip("readelf (binutils) is not here to compare with")
-    notes = subprocess.run(["readelf", "-n", str(file)], capture_output=True, text=True, check=True).stdout
+    notes = subprocess.run(
+        ["readelf", "-n", str(file)], capture_output=True, text=True, check=True
+    ).stdout
     found = re.search(r"Build ID: ([0-9a-f]+)", notes)
     return found[1] if found else None
 
@@ -49,7 +51,9 @@ def test_the_running_python_agrees_with_readelf() -> None:
     assert build_id(file) == by_readelf(file)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"#!/bin/sh\n" * 20, b"\x7fELF\x01\x01" + bytes(100)])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x7fELF", b"#!/bin/sh\n" * 20, b"\x7fELF\x01\x01" + bytes(100)]
+)
 def test_what_is_no_such_file_has_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
 
@@ -65,9 +69,15 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return build(folder / "out", [folder / "code.c"], "-shared", "-fPIC").read_bytes()
 
 
-@given(st.integers(0, 20_000), st.lists(st.tuples(st.integers(0, 1200), st.integers(0, 255)), max_size=6))
+@given(
+    st.integers(0, 20_000),
+    st.lists(st.tuples(st.integers(0, 1200), st.integers(0, 255)), max_size=6),
+)
 def test_a_damaged_file_raises_nothing(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes, cut: int, changes: list[tuple[int, int]]
+    tmp_path_factory: pytest.TempPathFactory,
+    content: bytes,
+    cut: int,
+    changes: list[tuple[int, int]],
 ) -> None:
     broken = bytearray(content[:cut])
     for at, value in changes:

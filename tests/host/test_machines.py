@@ -1,4 +1,6 @@
-"""Recorded and hand-made machines: everything that is known of each, and the answers to the questions that matter."""
+"""Recorded and hand-made machines: everything that is known of each, and the answers to the
+questions that matter.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,15 @@ from tests.host import machines
 
 VNNI, AMX = ("avx512_vnni",), ("amx_tile", "amx_bf16", "amx_int8")
 NO_AVX512 = ("avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl")
-CORE_LISTS, PACKAGE_LISTS = ("core_cpus_list", "thread_siblings_list"), ("package_cpus_list", "core_siblings_list")
-# Without a topology; and lscpu 2.38 crashes on the recorded one, which test_this_machine.py compares alive.
+CORE_LISTS, PACKAGE_LISTS = (
+    ("core_cpus_list", "thread_siblings_list"),
+    ("package_cpus_list", "core_siblings_list"),
+)
+# Without a topology; and lscpu 2.38 crashes on the recorded one, which test_this_machine.py
+# compares alive.
 NOT_FOR_LSCPU = ("broken", "without-sys", "commas", "amd-epyc-vm")
-# What the article's checker asks, part by part: what is missing of AVX-512, of VNNI, and of AMX; what AMX is.
+# What the article's checker asks, part by part: what is missing of AVX-512, of VNNI, and of AMX;
+# what AMX is.
 CHECKER: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], str]] = {
     "sapphire-rapids": ((), (), (), "usable"),
     "pod-from-outside": ((), (), (), "usable"),
@@ -44,7 +51,8 @@ CHECKER: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], str]
     "small-arm": (NO_AVX512, VNNI, AMX, "absent"),
     "broken": (NO_AVX512, VNNI, AMX, "unseen"),
 }
-# float32, float16, bfloat16, int8: n native, e emulated, a absent, and the best instructions for them.
+# float32, float16, bfloat16, int8: n native, e emulated, a absent, and the best instructions for
+# them.
 SUPPORT = {
     "sapphire-rapids": "n AVX-512 | n AVX-512 FP16 | n AMX-BF16, AVX-512 BF16 | n AMX-INT8, AVX-512 VNNI, AVX-VNNI",
     "amx-linux-5.10": "n AVX-512 | n AVX-512 FP16 | n AVX-512 BF16 | n AVX-512 VNNI, AVX-VNNI",
@@ -96,7 +104,11 @@ def test_every_machine_has_an_answer() -> None:
 
 @pytest.mark.parametrize(("facts", "name"), [(name, name) for name in CHECKER], indirect=["facts"])
 def test_the_questions_of_the_article_are_answered_one_by_one(facts: Machine, name: str) -> None:
-    lacks = (facts.isa.lacks(isa.AVX512), facts.isa.lacks(isa.AVX512_VNNI), facts.isa.lacks(isa.AMX))
+    lacks = (
+        facts.isa.lacks(isa.AVX512),
+        facts.isa.lacks(isa.AVX512_VNNI),
+        facts.isa.lacks(isa.AMX),
+    )
 
     assert (*lacks, facts.isa.amx) == CHECKER[name]
 
@@ -104,16 +116,29 @@ def test_the_questions_of_the_article_are_answered_one_by_one(facts: Machine, na
 @pytest.mark.parametrize(("facts", "name"), [(name, name) for name in SUPPORT], indirect=["facts"])
 def test_how_each_type_of_number_is_multiplied(facts: Machine, name: str) -> None:
     types = {one.dtype: one for one in facts.isa.support}
-    said = [f"{types[dtype].how[0]} {types[dtype].by}" for dtype in ("float32", "float16", "bfloat16", "int8")]
+    said = [
+        f"{types[dtype].how[0]} {types[dtype].by}"
+        for dtype in ("float32", "float16", "bfloat16", "int8")
+    ]
 
     assert " | ".join(said) == SUPPORT[name]
-    assert (types["float64"].how, types["float64"].by) == (types["float32"].how, types["float32"].by)
+    assert (types["float64"].how, types["float64"].by) == (
+        types["float32"].how,
+        types["float32"].by,
+    )
 
 
 @pytest.mark.parametrize(("facts", "name"), [(name, name) for name in CPUS], indirect=["facts"])
 def test_how_many_cpus_there_are_and_are_left(facts: Machine, name: str) -> None:
     cpu = facts.cpu
-    counts = (len(cpu.allowed), cpu.granted, len(cpu.online), cpu.cores, cpu.sockets, len(facts.numa))
+    counts = (
+        len(cpu.allowed),
+        cpu.granted,
+        len(cpu.online),
+        cpu.cores,
+        cpu.sockets,
+        len(facts.numa),
+    )
 
     assert counts == CPUS[name]
 
@@ -129,7 +154,11 @@ def test_kinds_of_cores(tmp_path: Path) -> None:
 def test_a_container_that_is_kept_off_its_cpus(tmp_path: Path) -> None:
     found = machine.facts(*machines.unpack("container-v2", tmp_path))
 
-    assert (found.cgroup.periods, found.cgroup.throttled, found.cgroup.throttled_ns) == (1000, 900, 5400 * 10**9)
+    assert (found.cgroup.periods, found.cgroup.throttled, found.cgroup.throttled_ns) == (
+        1000,
+        900,
+        5400 * 10**9,
+    )
     assert (found.cgroup.memory_limit_bytes, found.cgroup.memory_used_bytes) == (4 << 30, 2 << 30)
     assert found.process is not None
     assert (found.process.threads, found.process.variables["OMP_NUM_THREADS"]) == (64, "64")
@@ -159,14 +188,18 @@ def test_what_a_recording_keeps_is_read_back_as_it_was(name: str, tmp_path: Path
     assert machine.of_json(told) == found
 
 
-@pytest.mark.parametrize("told", [{}, {"name": "imported"}, {"name": "old", "cpus": 4}, {"name": "x", "cpu": 4}])
+@pytest.mark.parametrize(
+    "told", [{}, {"name": "imported"}, {"name": "old", "cpus": 4}, {"name": "x", "cpu": 4}]
+)
 def test_what_is_no_machine_is_refused_in_words(told: dict[str, Any]) -> None:
     with pytest.raises(ReadError, match="facts about the machine are not all there"):
         machine.of_json(told)
 
 
 def mask(numbers: tuple[int, ...]) -> str:
-    """As the kernel writes a set of CPUs besides lists: words of 32 bits in hex, the last CPUs first."""
+    """As the kernel writes a set of CPUs besides lists: words of 32 bits in hex, the last CPUs
+    first.
+    """
     value = sum(1 << number for number in numbers)
     return ",".join(f"{value >> 32 * word & 0xFFFFFFFF:08x}" for word in reversed(range(16)))
 
@@ -183,12 +216,16 @@ def test_lscpu_sees_the_same_machine(name: str, tmp_path: Path) -> None:
     for cpu in found.cpu.online:
         topology = devices / f"cpu{cpu}/topology"
         for lists, written in ((CORE_LISTS, "thread_siblings"), (PACKAGE_LISTS, "core_siblings")):
-            if numbers := next((told for one in lists if (told := files.listed(files.text(topology / one)))), ()):
+            if numbers := next(
+                (told for one in lists if (told := files.listed(files.text(topology / one)))), ()
+            ):
                 (topology / written).write_text(mask(numbers))
     for node in found.numa:
         (root / f"sys/devices/system/node/node{node.number}/cpumap").write_text(mask(node.cpus))
     command = ["lscpu", "--sysroot", str(root), "--json"]
-    done = subprocess.run(command, capture_output=True, check=True, timeout=60, env={**os.environ, "LC_ALL": "C"})
+    done = subprocess.run(
+        command, capture_output=True, check=True, timeout=60, env={**os.environ, "LC_ALL": "C"}
+    )
     told = {row["field"].rstrip(":"): row["data"] for row in json.loads(done.stdout)["lscpu"]}
 
     assert files.listed(told["On-line CPU(s) list"]) == found.cpu.online

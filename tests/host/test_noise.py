@@ -24,13 +24,17 @@ intr 1 2 3
         ((2, 3), None), ((), None),
     ],
 )  # fmt: skip
-def test_the_time_of_some_cpus(tmp_path: Path, cpus: tuple[int, ...] | None, answer: noise.CpuTime | None) -> None:
+def test_the_time_of_some_cpus(
+    tmp_path: Path, cpus: tuple[int, ...] | None, answer: noise.CpuTime | None
+) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/stat").write_text(STAT)
     assert noise.cpu_time(tmp_path, cpus) == answer
 
 
-@pytest.mark.parametrize("text", ["", "cpu 1 2 3\n", "cpu  1 2 3 x 5 6 7 8\n", "cpu  1 2 3 -4 5 6 7 8\n", "\n\n"])
+@pytest.mark.parametrize(
+    "text", ["", "cpu 1 2 3\n", "cpu  1 2 3 x 5 6 7 8\n", "cpu  1 2 3 -4 5 6 7 8\n", "\n\n"]
+)
 def test_what_cannot_be_read_is_not_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/stat").write_text(text)

@@ -24,7 +24,10 @@ SLEEPS = "import ctypes, sys, time; print('ready', flush=True); time.sleep(60)"
 
 @contextmanager
 def running(
-    *more: str, code: str = SLEEPS, environment: dict[str, str] | None = None, uid: int | None = None
+    *more: str,
+    code: str = SLEEPS,
+    environment: dict[str, str] | None = None,
+    uid: int | None = None,
 ) -> Iterator[subprocess.Popen[str]]:
     words = [sys.executable, "-c", code, *more]
     child = subprocess.Popen(
@@ -42,10 +45,19 @@ def running(
 
 
 def test_a_live_process_is_as_another_tool_sees_it() -> None:
-    environment = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "3", "MALLOC_ARENA_MAX": "1", "PASSWORD": "hunter2"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "OMP_NUM_THREADS": "3",
+        "MALLOC_ARENA_MAX": "1",
+        "PASSWORD": "hunter2",
+    }
     with running("--password=hunter2", "x y", environment=environment) as child:
         found, other = process.facts(HERE, child.pid), psutil.Process(child.pid)
-        mapped = {one.path for one in other.memory_maps(grouped=False) if "x" in one.perms and one.path.startswith("/")}
+        mapped = {
+            one.path
+            for one in other.memory_maps(grouped=False)
+            if "x" in one.perms and one.path.startswith("/")
+        }
         size, threads, name = other.memory_info().rss, other.num_threads(), other.name()
 
     assert (found.pid, found.name, found.uid) == (child.pid, name, os.getuid())
@@ -72,7 +84,9 @@ def test_one_that_has_ended_and_one_that_never_was() -> None:
     with running() as child:
         child.send_signal(signal.SIGKILL)
         until = time.monotonic() + 10
-        while psutil.Process(child.pid).status() != psutil.STATUS_ZOMBIE and time.monotonic() < until:
+        while (
+            psutil.Process(child.pid).status() != psutil.STATUS_ZOMBIE and time.monotonic() < until
+        ):
             time.sleep(0.01)
         with pytest.raises(ReadError, match=f"process {child.pid} has ended"):
             process.facts(HERE, child.pid)
@@ -92,7 +106,10 @@ def test_of_another_users_process_it_is_said_what_may_not_be_read() -> None:
             os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
             try:
                 found = process.facts(HERE, child.pid)
-                os.write(writer, repr((found.threads, found.libraries, found.variables, found.unread)).encode())
+                os.write(
+                    writer,
+                    repr((found.threads, found.libraries, found.variables, found.unread)).encode(),
+                )
             finally:
                 os._exit(0)
         os.close(writer)
@@ -119,14 +136,23 @@ def test_one_that_is_hidden_is_not_called_gone(tmp_path: Path) -> None:
 
 def test_the_number_inside_its_container_and_its_limit_of_locked_memory(tmp_path: Path) -> None:
     limits = "Limit Soft Hard Units\nMax locked memory         65536                unlimited            bytes\n"
-    found = process.facts(made(tmp_path, status="State:\tS\nNSpid:\t9\t4\t1\nUid:\t4000000000\n", limits=limits), 9)
+    found = process.facts(
+        made(tmp_path, status="State:\tS\nNSpid:\t9\t4\t1\nUid:\t4000000000\n", limits=limits), 9
+    )
 
     assert (found.namespace_pid, found.memlock_bytes, found.uid) == (1, 65536, 4_000_000_000)
 
 
 def test_a_kernel_thread_has_neither_words_nor_libraries(tmp_path: Path) -> None:
     found = process.facts(
-        made(tmp_path, status="Name:\tkworker/0:0\nState:\tI (idle)\n", cmdline="", maps="", environ=""), 9
+        made(
+            tmp_path,
+            status="Name:\tkworker/0:0\nState:\tI (idle)\n",
+            cmdline="",
+            maps="",
+            environ="",
+        ),
+        9,
     )
 
     assert (found.argv, found.libraries, found.variables, found.memory_bytes) == ((), (), {}, 0)
@@ -144,7 +170,11 @@ def test_what_is_mapped_as_code_is_told_from_data_and_from_what_is_no_file() -> 
 7f0a-7f0b r-xp 00000000 00:00 0 [vdso]
 7f0c-7f0d rwxp 00000000 00:00 0
 """
-    assert process.mapped_code(maps) == ("/opt/my libs/libgomp.so.1", "/opt/old.so", "/usr/bin/python3.11")
+    assert process.mapped_code(maps) == (
+        "/opt/my libs/libgomp.so.1",
+        "/opt/old.so",
+        "/usr/bin/python3.11",
+    )
 
 
 def test_variables_are_those_that_say_how_the_machine_is_used() -> None:
@@ -152,4 +182,8 @@ def test_variables_are_those_that_say_how_the_machine_is_used() -> None:
              "XLA_FLAGS_X=1", "broken", "")  # fmt: skip
     environ = "\0".join(words)
 
-    assert process.variables(environ) == {"KMP_AFFINITY": "a=b", "LD_PRELOAD": "", "OMP_NUM_THREADS": "4"}
+    assert process.variables(environ) == {
+        "KMP_AFFINITY": "a=b",
+        "LD_PRELOAD": "",
+        "OMP_NUM_THREADS": "4",
+    }

@@ -73,5 +73,8 @@ def test_two_copies_of_one_runtime_are_two_and_one_copy_named_twice_is_one() -> 
 
 def test_an_allocator_in_front_of_the_c_library_serves() -> None:
     assert runtimes.allocator(runtimes.told_apart(["/lib/libc.so.6"])) == "glibc"
-    assert runtimes.allocator(runtimes.told_apart(["/lib/libc.so.6", "/lib/libtcmalloc.so.4"])) == "tcmalloc"
+    assert (
+        runtimes.allocator(runtimes.told_apart(["/lib/libc.so.6", "/lib/libtcmalloc.so.4"]))
+        == "tcmalloc"
+    )
     assert runtimes.allocator(runtimes.told_apart(["/bin/static"])) == ""

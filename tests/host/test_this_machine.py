@@ -18,11 +18,16 @@ def output_of(*words: str) -> str:
     if not shutil.which(words[0]):
         pytest.skip(f"{words[0]} is not installed")
     environment = {**os.environ, "LC_ALL": "C"}
-    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60, env=environment).stdout
+    return subprocess.run(
+        words, capture_output=True, text=True, check=True, timeout=60, env=environment
+    ).stdout
 
 
 def lscpu() -> dict[str, str]:
-    return {row["field"].rstrip(":"): row["data"] for row in json.loads(output_of("lscpu", "--json"))["lscpu"]}
+    return {
+        row["field"].rstrip(":"): row["data"]
+        for row in json.loads(output_of("lscpu", "--json"))["lscpu"]
+    }
 
 
 def test_the_processor_is_that_of_lscpu() -> None:
@@ -39,7 +44,10 @@ def test_the_processor_is_that_of_lscpu() -> None:
 
 
 def test_the_caches_are_those_of_lscpu() -> None:
-    told = {row["name"]: int(row["one-size"]) for row in json.loads(output_of("lscpu", "-B", "-C", "--json"))["caches"]}
+    told = {
+        row["name"]: int(row["one-size"])
+        for row in json.loads(output_of("lscpu", "-B", "-C", "--json"))["caches"]
+    }
 
     assert cpu.facts().caches == told
 
@@ -68,7 +76,10 @@ def test_a_narrower_mask_is_seen() -> None:
 def test_memory_and_swap_are_those_of_another_tool() -> None:
     found = memory.facts()
 
-    assert (found.total_bytes, found.swap_bytes) == (psutil.virtual_memory().total, psutil.swap_memory().total)
+    assert (found.total_bytes, found.swap_bytes) == (
+        psutil.virtual_memory().total,
+        psutil.swap_memory().total,
+    )
     assert found.available_bytes is not None
     assert 0 < found.available_bytes <= psutil.virtual_memory().total
 
@@ -90,7 +101,9 @@ def test_load_and_kernel_are_what_the_system_calls_say() -> None:
     assert load is not None
     assert all(abs(ours - theirs) < 5 for ours, theirs in zip(load, os.getloadavg(), strict=True))
     assert found.release == os.uname().release
-    assert ("CAP_SYS_ADMIN" in found.capabilities) == (os.geteuid() == 0 and bool(effective() >> 21 & 1))
+    assert ("CAP_SYS_ADMIN" in found.capabilities) == (
+        os.geteuid() == 0 and bool(effective() >> 21 & 1)
+    )
 
 
 def effective() -> int:

@@ -1,4 +1,6 @@
-"""What happened between two readings: of made-up counters, and of a process that is kept off its CPUs."""
+"""What happened between two readings: of made-up counters, and of a process that is kept off its
+CPUs.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,15 @@ def test_of_another_group_and_of_counters_that_ran_backwards_nothing_is_told() -
 
 
 def test_of_groups_around_each_other_the_one_that_is_throttled_most_is_told() -> None:
-    """All count the same periods: added up, those of a group that is not throttled would halve the share."""
-    before = changed(BEFORE, throttling=(Throttling(100, 90, 5), Throttling(100, 10, S), Throttling()))
-    after = changed(AFTER, throttling=(Throttling(120, 90, 5), Throttling(120, 22, 3 * S), Throttling()))
+    """All count the same periods: added up, those of a group that is not throttled would halve the
+    share.
+    """
+    before = changed(
+        BEFORE, throttling=(Throttling(100, 90, 5), Throttling(100, 10, S), Throttling())
+    )
+    after = changed(
+        AFTER, throttling=(Throttling(120, 90, 5), Throttling(120, 22, 3 * S), Throttling())
+    )
     found = watch.difference(before, after)
 
     assert (found.periods, found.throttled, found.throttled_ns) == (20, 12, 2 * S)
@@ -71,11 +79,15 @@ def test_idle_time_that_the_kernel_corrects_is_no_error() -> None:
     found = watch.difference(BEFORE, changed(AFTER, cpu=CpuTime(1100, 499, 19)))
 
     assert (found.steal_share, found.busy_share) == (0.0, 1.0)
-    assert watch.difference(BEFORE, BEFORE) == Watched(0.0, 0, 0, 0, None, None, None, 0, 0, threads_left=3)
+    assert watch.difference(BEFORE, BEFORE) == Watched(
+        0.0, 0, 0, 0, None, None, None, 0, 0, threads_left=3
+    )
 
 
 def test_a_process_has_used_what_its_descendants_have(tmp_path: Path) -> None:
-    """Two generations, one of them a zombie, and what was waited for; strangers and a parent are no descendants."""
+    """Two generations, one of them a zombie, and what was waited for; strangers and a parent are no
+    descendants.
+    """
     stat = "{0} (x) {1} {2} 7 7 0 -1 0 0 0 0 0 {3} 1 {4} 1 20 0 2 0 5 1 1\n"
     for words in (
         (1, "S", 0, 1000, 0),
@@ -103,7 +115,9 @@ def test_workers_of_a_process_are_watched_with_it() -> None:
         "input(); first.kill(); first.wait()"
     )
     command = [sys.executable, "-c", code, work]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
         try:
             assert parent.stdout is not None
             assert parent.stdout.readline() == "ready\n"
@@ -142,7 +156,8 @@ def test_64_threads_in_a_group_of_one_cpu_are_kept_off_it() -> None:
     assert (limits.cpus, granted) == (1.0, 1.0)
     whole = [after - before for before, after in zip(first, last, strict=True)]
     told = (found.periods, found.throttled, found.throttled_ns)
-    # The kernel counts between our readings and those of the test, too: at most a few periods of 0.1 s.
+    # The kernel counts between our readings and those of the test, too: at most a few periods of
+    # 0.1 s.
     for ours, theirs, slack in zip(told, whole, (10, 10, 2 * S), strict=True):
         assert ours is not None, told
         assert max(1, theirs - slack) <= ours <= theirs, (told, whole)

@@ -1,4 +1,6 @@
-"""One hostile case: a real program in a setting, with and without the recorder, and what the recording says of it."""
+"""One hostile case: a real program in a setting, with and without the recorder, and what the
+recording says of it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ class Case(Differential):
                 path.chmod(0o777)
 
     def both(
-        self, around: Sequence[str] = (), within: Sequence[str] = (), command: Sequence[str] = (), **more: Any
+        self,
+        around: Sequence[str] = (),
+        within: Sequence[str] = (),
+        command: Sequence[str] = (),
+        **more: Any,
     ) -> Outcome:
         """The program's result, which is the same both ways.
 
@@ -39,7 +45,8 @@ class Case(Differential):
         without = self.run([*around, *within, *command], **more)
         with_us = self.run([*around, *self.recorder(quiet=False), *within, *command], **more)
         self.stderr = with_us.stderr.decode(errors="replace")
-        # How much may go wrong for the program itself, and how it says so, is not ours; its result is the same.
+        # How much may go wrong for the program itself, and how it says so, is not ours; its result
+        # is the same.
         assert (with_us.status, with_us.stdout) == (without.status, without.stdout), self.stderr
         assert with_us.files == without.files
         assert "Traceback" not in self.stderr
@@ -52,19 +59,27 @@ class Case(Differential):
         assert re.fullmatch(rb"0x1\.[0-9a-f]+p[+-]\d+\n", outcome.stdout)
 
     def complete(self, outcome: Outcome, but: frozenset[str] = frozenset()) -> Recorded:
-        """The program trained, all of it is in the tables, and nothing is said to be lost `but` with these codes."""
+        """The program trained, all of it is in the tables, and nothing is said to be lost `but`
+        with these codes.
+        """
         self.trained(outcome)
         recorded = self.recorded()
         assert set(recorded.problems()) <= but, recorded.problems()
         assert recorded.gaps() == {}
         assert recorded.count(HYPOT) == STEPS
         assert recorded.rows("SELECT count(*) AS n FROM steps") == [{"n": STEPS}]
-        assert recorded.rows("SELECT count(*) AS n FROM spans WHERE dur_ns < 0 OR self_ns < 0") == [{"n": 0}]
+        assert recorded.rows("SELECT count(*) AS n FROM spans WHERE dur_ns < 0 OR self_ns < 0") == [
+            {"n": 0}
+        ]
         return recorded
 
     def told(self, code: str, *words: str) -> None:
-        """The recording says it in one sentence, and so does what was printed: what, why, and the remedy."""
-        rows = self.recorded().rows(f"SELECT what, remedy, lost FROM problems WHERE code = '{code}'")
+        """The recording says it in one sentence, and so does what was printed: what, why, and the
+        remedy.
+        """
+        rows = self.recorded().rows(
+            f"SELECT what, remedy, lost FROM problems WHERE code = '{code}'"
+        )
         assert len(rows) == 1, self.recorded().problems()
         assert all(rows[0].values()), rows
         sentence = f"{rows[0]['what']} {rows[0]['remedy']}"

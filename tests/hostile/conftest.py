@@ -1,4 +1,6 @@
-"""Fixtures of the hostile suite, and at the end of a run what could not be made hostile here, and why."""
+"""Fixtures of the hostile suite, and at the end of a run what could not be made hostile here, and
+why.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,20 @@ def public(case: Case) -> Case:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how far the rights of whoever runs the suite reached."""
     reports = {
-        name: [report for report in terminalreporter.stats.get(name, []) if report.nodeid.startswith(HERE)]
+        name: [
+            report
+            for report in terminalreporter.stats.get(name, [])
+            if report.nodeid.startswith(HERE)
+        ]
         for name in ("passed", "failed", "skipped")
     }
     tried = sum(map(len, reports.values()))
     if not tried:
         return
     terminalreporter.section("hostile suite")
-    terminalreporter.line(f"{tried - len(reports['skipped'])} of {tried} settings could be made here")
+    terminalreporter.line(
+        f"{tried - len(reports['skipped'])} of {tried} settings could be made here"
+    )
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports["skipped"])
     for reason, number in reasons.items():
         terminalreporter.line(f"  {number} skipped: {reason}")

@@ -1,9 +1,11 @@
-"""A file system of another machine, as far as the kernel can tell: a FUSE server for a folder, as slow as it is told.
+"""A file system of another machine, as far as the kernel can tell: a FUSE server for a folder, as
+slow as it is told.
 
     python served.py MOUNT_POINT FOLDER DELAY_S
 
-Prints a line when it is mounted, and serves until it is killed: every access then fails, as with a server that is gone.
-Only what a recording needs is there; the rest is refused with ENOSYS. Protocol: linux/fuse.h, version 7.31.
+Prints a line when it is mounted, and serves until it is killed: every access then fails, as with a
+server that is gone. Only what a recording needs is there; the rest is refused with ENOSYS.
+Protocol: linux/fuse.h, version 7.31.
 """
 
 from __future__ import annotations
@@ -22,11 +24,25 @@ from pathlib import Path
 IN, OUT = struct.Struct("<IIQQIIII"), struct.Struct("<IiQ")
 ATTRIBUTES = struct.Struct("<6Q10I")
 MOST_WRITE_BYTES = 128 << 10
-# Version, readahead, no flags, requests in the background, largest write, granularity of times, pages in a request.
-INIT_REPLY = struct.pack("<4I2H2I2H8I", 7, 31, MOST_WRITE_BYTES, 0, 8, 8, MOST_WRITE_BYTES, 1, 32, *[0] * 9)
+# Version, readahead, no flags, requests in the background, largest write, granularity of times,
+# pages in a request.
+INIT_REPLY = struct.pack(
+    "<4I2H2I2H8I", 7, 31, MOST_WRITE_BYTES, 0, 8, 8, MOST_WRITE_BYTES, 1, 32, *[0] * 9
+)
 LOOKUP, FORGET, GETATTR, SETATTR, READLINK, SYMLINK = range(1, 7)
 MKDIR, UNLINK, RMDIR, RENAME = 9, 10, 11, 12
-OPEN, READ, WRITE, STATFS, RELEASE, FSYNC, FLUSH, INIT, OPENDIR, READDIR = 14, 15, 16, 17, 18, 20, 25, 26, 27, 28
+OPEN, READ, WRITE, STATFS, RELEASE, FSYNC, FLUSH, INIT, OPENDIR, READDIR = (
+    14,
+    15,
+    16,
+    17,
+    18,
+    20,
+    25,
+    26,
+    27,
+    28,
+)
 RELEASEDIR, CREATE, INTERRUPT, BATCH_FORGET, RENAME2 = 29, 35, 36, 42, 45
 WITHOUT_REPLY = (FORGET, INTERRUPT, BATCH_FORGET)
 SET_MODE, SET_SIZE = 1, 8
@@ -41,7 +57,9 @@ class Server:
         self.numbers = {folder: ROOT_NODE}
         self.answers: dict[int, Callable[[int, bytes], bytes]] = {
             LOOKUP: lambda node, data: self.entry(self.child(node, data)),
-            GETATTR: lambda node, data: struct.pack("<QII", 0, 0, 0) + attributes(self.nodes[node].lstat()),
+            GETATTR: lambda node, data: (
+                struct.pack("<QII", 0, 0, 0) + attributes(self.nodes[node].lstat())
+            ),
             SETATTR: self.set_attributes,
             READLINK: lambda node, data: os.fsencode(os.readlink(self.nodes[node])),
             SYMLINK: self.symlink,
@@ -52,9 +70,13 @@ class Server:
             RENAME2: lambda node, data: self.rename(node, data, 16),
             OPEN: lambda node, data: opened(self.nodes[node], struct.unpack_from("<I", data)[0]),
             CREATE: self.create,
-            READ: lambda node, data: os.pread(*[struct.unpack_from("<QQI", data)[index] for index in (0, 2, 1)]),
+            READ: lambda node, data: os.pread(
+                *[struct.unpack_from("<QQI", data)[index] for index in (0, 2, 1)]
+            ),
             WRITE: write,
-            STATFS: lambda node, data: struct.pack("<5Q10I", *[1 << 20] * 5, 4096, 255, 4096, *[0] * 7),
+            STATFS: lambda node, data: struct.pack(
+                "<5Q10I", *[1 << 20] * 5, 4096, 255, 4096, *[0] * 7
+            ),
             RELEASE: lambda node, data: os.close(struct.unpack_from("<Q", data)[0]) or b"",
             FSYNC: lambda node, data: b"",
             FLUSH: lambda node, data: b"",
@@ -140,7 +162,11 @@ class Server:
         entries = b""
         for position, name in enumerate(sorted(os.listdir(self.nodes[node]))):
             raw = os.fsencode(name)
-            one = struct.pack("<QQII", position + 2, position + 1, len(raw), 0) + raw + bytes(-len(raw) % 8)
+            one = (
+                struct.pack("<QQII", position + 2, position + 1, len(raw), 0)
+                + raw
+                + bytes(-len(raw) % 8)
+            )
             if position >= offset and len(entries) + len(one) <= size:
                 entries += one
         return entries
@@ -154,7 +180,9 @@ def attributes(found: os.stat_result) -> bytes:
 
 
 def opened(path: Path, flags: int, mode: int = 0o600) -> bytes:
-    """A file handle of the kernel is a descriptor of ours; where to append, the kernel says with each write."""
+    """A file handle of the kernel is a descriptor of ours; where to append, the kernel says with
+    each write.
+    """
     number = os.open(path, flags & ~(os.O_APPEND | os.O_NOFOLLOW | os.O_DIRECT), mode)
     return struct.pack("<QII", number, 0, 0)
 

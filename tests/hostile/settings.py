@@ -1,4 +1,6 @@
-"""What puts a command into a hostile setting: words that go in front of it, or a skip that names the missing right."""
+"""What puts a command into a hostile setting: words that go in front of it, or a skip that names
+the missing right.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def shell(script: str) -> list[str]:
 
 
 def tried(command: Sequence[str], what: str) -> list[str]:
-    """`command`, if it can become another one here; otherwise the test is skipped for lack of `what`."""
+    """`command`, if it can become another one here; otherwise the test is skipped for lack of
+    `what`.
+    """
     if not shutil.which(command[0]):
         pytest.skip(f"{what}: there is no {command[0]}(1) here")
     done = subprocess.run([*command, "/bin/true"], capture_output=True, text=True, check=False)
@@ -40,7 +44,9 @@ def namespace(*kinds: str) -> list[str]:
 
 def mounts(script: str) -> list[str]:
     """A mount namespace in which `script` has changed what is mounted."""
-    return tried(["unshare", "--mount", *shell(script)], f"no file system can be mounted ({script})")
+    return tried(
+        ["unshare", "--mount", *shell(script)], f"no file system can be mounted ({script})"
+    )
 
 
 def user(number: int) -> list[str]:
@@ -49,7 +55,9 @@ def user(number: int) -> list[str]:
         pytest.skip("only root can become another user")
     caps = "+dac_read_search"
     words = ["setpriv", f"--reuid={number}", f"--regid={number}", "--clear-groups"]
-    return tried([*words, f"--inh-caps={caps}", f"--ambient-caps={caps}"], "this root may not hand rights on")
+    return tried(
+        [*words, f"--inh-caps={caps}", f"--ambient-caps={caps}"], "this root may not hand rights on"
+    )
 
 
 def limited(option: str, value: int) -> list[str]:
@@ -72,7 +80,10 @@ class Cgroup:
         root = Path("/sys/fs/cgroup")
         if (root / "cgroup.controllers").exists():
             self.folders = [root / name]
-            values = {"memory.max": str(memory_bytes), "cpu.max": f"{HALF_A_CORE_US} {2 * HALF_A_CORE_US}"}
+            values = {
+                "memory.max": str(memory_bytes),
+                "cpu.max": f"{HALF_A_CORE_US} {2 * HALF_A_CORE_US}",
+            }
             limits = [(root / name / file, value) for file, value in values.items()]
             self._events = root / name / "memory.events"
         else:

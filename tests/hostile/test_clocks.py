@@ -1,7 +1,9 @@
-"""Clocks that are set while the program runs: the wall clock, the clock of another namespace, and a wrong TSC.
+"""Clocks that are set while the program runs: the wall clock, the clock of another namespace, and a
+wrong TSC.
 
-No test may set the clock of the machine that it runs on. The readings and ticks of a real recording are rewritten as a
-machine with that fault would have written them, and the recording is converted again.
+No test may set the clock of the machine that it runs on. The readings and ticks of a real recording
+are rewritten as a machine with that fault would have written them, and the recording is converted
+again.
 """
 
 from __future__ import annotations
@@ -37,8 +39,12 @@ for number in range({ROUNDS}):
 Change = Callable[[np.ndarray, int], np.ndarray]
 CHANGES: dict[str, Change] = {
     "jumps ahead": lambda ticks, middle: ticks + np.where(ticks > middle, 10**12, 0),
-    "runs faster": lambda ticks, middle: np.where(ticks > middle, middle + (ticks - middle) * 3 // 2, ticks),
-    "runs slower": lambda ticks, middle: np.where(ticks > middle, middle + (ticks - middle) // 3, ticks),
+    "runs faster": lambda ticks, middle: np.where(
+        ticks > middle, middle + (ticks - middle) * 3 // 2, ticks
+    ),
+    "runs slower": lambda ticks, middle: np.where(
+        ticks > middle, middle + (ticks - middle) // 3, ticks
+    ),
     "is set back": lambda ticks, middle: ticks - np.where(ticks > middle, 10**9, 0),
     "begins anew": lambda ticks, middle: ticks - np.where(ticks > middle, middle, 0),
 }
@@ -46,12 +52,17 @@ SET_BACK = ("is set back", "begins anew")
 
 
 @pytest.fixture(scope="module")
-def healthy(tmp_path_factory: pytest.TempPathFactory, program_python: str, native_agent: Path) -> Path:
+def healthy(
+    tmp_path_factory: pytest.TempPathFactory, program_python: str, native_agent: Path
+) -> Path:
     """A recording of some seconds with the TSC as its clock."""
     differential = Differential(tmp_path_factory.mktemp("healthy"))
     outcome = differential.record([program_python, "-c", PROGRAM])
     assert (outcome.status, outcome.stderr) == (0, b"")
-    clock = ask(open_run(differential.recording), "SELECT count(*) AS n FROM clock_readings WHERE clock = 'tsc'")
+    clock = ask(
+        open_run(differential.recording),
+        "SELECT count(*) AS n FROM clock_readings WHERE clock = 'tsc'",
+    )
     if not clock[0]["n"] or not _uses_tsc(differential.recording):
         pytest.skip("the time stamp counter is no clock on this machine")
     return differential.recording
@@ -62,8 +73,12 @@ def _uses_tsc(recording: Path) -> bool:
                for chunk in raw_file.SpoolReader(path).chunks([raw_file.PROCESS]))  # fmt: skip
 
 
-def rewritten(recording: Path, into: Path, change: Callable[[list[raw_file.Chunk]], list[raw_file.Chunk]]) -> Run:
-    """A copy of `recording` whose raw files hold what `change` makes of their chunks, converted again."""
+def rewritten(
+    recording: Path, into: Path, change: Callable[[list[raw_file.Chunk]], list[raw_file.Chunk]]
+) -> Run:
+    """A copy of `recording` whose raw files hold what `change` makes of their chunks, converted
+    again.
+    """
     shutil.copytree(recording, into)
     (into / "tables.json").unlink()
     for path in raw_file.spools(into / "raw"):
@@ -81,9 +96,19 @@ def with_payload(chunk: raw_file.Chunk, payload: np.ndarray) -> raw_file.Chunk:
 
 
 def ticks_changed(chunks: list[raw_file.Chunk], change: Change) -> list[raw_file.Chunk]:
-    """What a machine would have written whose counter does what `change` says, from the middle of the records on."""
-    records = [np.frombuffer(chunk.payload, layout.RECORD) for chunk in chunks if chunk.kind == raw_file.RECORDS]
-    middle = int(np.median(np.concatenate([rows["end"][rows["kind"] < layout.FIRST_SPECIAL] for rows in records])))
+    """What a machine would have written whose counter does what `change` says, from the middle of
+    the records on.
+    """
+    records = [
+        np.frombuffer(chunk.payload, layout.RECORD)
+        for chunk in chunks
+        if chunk.kind == raw_file.RECORDS
+    ]
+    middle = int(
+        np.median(
+            np.concatenate([rows["end"][rows["kind"] < layout.FIRST_SPECIAL] for rows in records])
+        )
+    )
     return [_tick_changed(chunk, change, middle) for chunk in chunks]
 
 
@@ -103,7 +128,9 @@ def _tick_changed(chunk: raw_file.Chunk, change: Change, middle: int) -> raw_fil
 
 
 def rounds(run: Run) -> list[dict[str, Any]]:
-    """Per range of the program, in its own order: its start, its end, and the operators inside of it."""
+    """Per range of the program, in its own order: its start, its end, and the operators inside of
+    it.
+    """
     return ask(
         run,
         "SELECT r.name, r.start_ns, r.start_ns + r.dur_ns AS end_ns, count(o.span) AS inside FROM spans r "
@@ -122,9 +149,13 @@ def test_a_healthy_counter_is_not_doubted(healthy: Path) -> None:
 
 
 @pytest.mark.parametrize("how", CHANGES)
-def test_a_wrong_counter_keeps_the_order_of_things_and_is_said(how: str, healthy: Path, tmp_path: Path) -> None:
+def test_a_wrong_counter_keeps_the_order_of_things_and_is_said(
+    how: str, healthy: Path, tmp_path: Path
+) -> None:
     right = rounds(open_run(healthy))
-    run = rewritten(healthy, tmp_path / "wrong.layerscope", lambda chunks: ticks_changed(chunks, CHANGES[how]))
+    run = rewritten(
+        healthy, tmp_path / "wrong.layerscope", lambda chunks: ticks_changed(chunks, CHANGES[how])
+    )
 
     found = rounds(run)
     assert [row["name"] for row in found] == [row["name"] for row in right]
@@ -142,8 +173,12 @@ def test_a_wrong_counter_keeps_the_order_of_things_and_is_said(how: str, healthy
 
 
 @pytest.mark.parametrize("shift_s", [3600, -3600])
-def test_a_wall_clock_that_is_set_changes_no_time(shift_s: int, healthy: Path, tmp_path: Path) -> None:
-    """Times are on CLOCK_MONOTONIC; an export, which has the wall clock's, says by how much it was set."""
+def test_a_wall_clock_that_is_set_changes_no_time(
+    shift_s: int, healthy: Path, tmp_path: Path
+) -> None:
+    """Times are on CLOCK_MONOTONIC; an export, which has the wall clock's, says by how much it was
+    set.
+    """
 
     def change(chunks: list[raw_file.Chunk]) -> list[raw_file.Chunk]:
         polls = [index for index, chunk in enumerate(chunks) if chunk.kind == raw_file.POLL]
@@ -166,7 +201,9 @@ def without_counter(case: Case) -> None:
     """From now on as on a machine whose kernel does not trust the counter."""
     script = Path(case.layerscope[-1])
     start, _, end = script.read_text().partition("from layerscope.cli")
-    patch = "import layerscope.capture.recorder as recorder\nrecorder.tsc_is_usable = lambda: False\n"
+    patch = (
+        "import layerscope.capture.recorder as recorder\nrecorder.tsc_is_usable = lambda: False\n"
+    )
     script.write_text(f"{start}{patch}from layerscope.cli{end}")
 
 

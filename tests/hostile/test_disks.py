@@ -21,7 +21,9 @@ PATIENCE_S = 60
 
 
 def test_a_disk_that_is_full_in_the_middle(case: Case, tmp_path: Path) -> None:
-    """Every record is in the tables or in the count of what was lost, and the tables are in the cache."""
+    """Every record is in the tables or in the count of what was lost, and the tables are in the
+    cache.
+    """
     first, rest = 900_000, 1000
     code = f"import sys; sys.path.append({str(PROGRAMS)!r})\nimport facts, time; facts.work({first}); time.sleep(1.5)\n"
     code += f"facts.work({rest}); print('done'); exit(6)"
@@ -34,7 +36,9 @@ def test_a_disk_that_is_full_in_the_middle(case: Case, tmp_path: Path) -> None:
         assert (outcome.status, outcome.stdout) == (6, b"done\n")
         run = open_run(case.recording)
         (kept,) = ask(run, f"SELECT count(*) AS n FROM spans WHERE name = '{HYPOT}'")
-        (lost,) = ask(run, "SELECT sum(lost) AS n, min(reason) AS reason, max(reason) AS last FROM gaps")
+        (lost,) = ask(
+            run, "SELECT sum(lost) AS n, min(reason) AS reason, max(reason) AS last FROM gaps"
+        )
     made = first + rest
     # `torch.ones` of each call of work makes 3 more.
     assert made <= kept["n"] + lost["n"] <= made + 6
@@ -52,8 +56,16 @@ class Served:
         self.point, backing = folder / "served", folder / "backing"
         for one in (self.point, backing):
             one.mkdir()
-        command = [sys.executable, str(Path(__file__).with_name("served.py")), self.point, backing, str(delay_s)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [
+            sys.executable,
+            str(Path(__file__).with_name("served.py")),
+            self.point,
+            backing,
+            str(delay_s),
+        ]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         assert self.process.stdout
         if self.process.stdout.readline() != "mounted\n":
             pytest.skip(f"no FUSE here: {self.process.communicate()[1].strip().splitlines()[-1]}")
@@ -104,11 +116,23 @@ def test_a_recording_on_a_file_system_of_another_machine(
     assert list(temporary.glob("layerscope-*")) == []
 
 
-def test_raw_files_on_a_disk_that_takes_its_time(case: Case, serve: Callable[[float], Served]) -> None:
-    """Where the user puts them there: the program does not wait, and what did not fit into the rings is counted."""
+def test_raw_files_on_a_disk_that_takes_its_time(
+    case: Case, serve: Callable[[float], Served]
+) -> None:
+    """Where the user puts them there: the program does not wait, and what did not fit into the
+    rings is counted.
+    """
     made = 120_000
     code = f"import sys; sys.path.append({str(PROGRAMS)!r})\nimport facts; facts.work({made}); print('done'); exit(6)"
-    words = [*case.recorder(quiet=False)[:-1], "--spool", str(serve(0.003).point), "--", case.python, "-c", code]
+    words = [
+        *case.recorder(quiet=False)[:-1],
+        "--spool",
+        str(serve(0.003).point),
+        "--",
+        case.python,
+        "-c",
+        code,
+    ]
 
     outcome = case.run(words)
     case.stderr = outcome.stderr.decode()
@@ -117,14 +141,18 @@ def test_raw_files_on_a_disk_that_takes_its_time(case: Case, serve: Callable[[fl
     recorded = case.recorded()
     lost = recorded.gaps().get("ring_full", 0)
     assert made <= recorded.count(HYPOT) + lost <= made + 3
-    assert ("the drainer was slower than the program" in " ".join(case.stderr.split())) == bool(lost)
+    assert ("the drainer was slower than the program" in " ".join(case.stderr.split())) == bool(
+        lost
+    )
     assert recorded.problems() == {}
 
 
 def test_a_server_that_goes_away_while_the_program_runs(
     case: Case, serve: Callable[[float], Served], temporary: Path
 ) -> None:
-    """The recording cannot be completed where it is; its raw files are still on this machine, and that is said."""
+    """The recording cannot be completed where it is; its raw files are still on this machine, and
+    that is said.
+    """
     served = serve(0.0)
     case.recording = served.point / "rec.layerscope"
     code = f"import sys; sys.path.append({str(PROGRAMS)!r})\nimport facts; facts.work(1000); print('on', flush=True)\n"

@@ -25,7 +25,9 @@ def copied(case: Case, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_package_without_its_agent_and_no_compiler(case: Case, copied: Path, tmp_path: Path) -> None:
+def test_a_package_without_its_agent_and_no_compiler(
+    case: Case, copied: Path, tmp_path: Path
+) -> None:
     shutil.rmtree(copied / "native")
     (tmp_path / "bin").mkdir()
 
@@ -68,8 +70,16 @@ def test_files_of_ours_that_the_program_may_not_read(case: Case, copied: Path) -
 
 
 def test_variables_of_python_that_change_how_it_starts(case: Case) -> None:
-    names = ("PYTHONSAFEPATH", "PYTHONOPTIMIZE", "PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED")
-    variables = environment(**dict.fromkeys(names, "1"), PYTHONHASHSEED="7", PYTHONWARNINGS="ignore")
+    names = (
+        "PYTHONSAFEPATH",
+        "PYTHONOPTIMIZE",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONNOUSERSITE",
+        "PYTHONUNBUFFERED",
+    )
+    variables = environment(
+        **dict.fromkeys(names, "1"), PYTHONHASHSEED="7", PYTHONWARNINGS="ignore"
+    )
     variables["PYTHONOPTIMIZE"] = "2"
 
     case.complete(case.both(env=variables))
@@ -93,8 +103,12 @@ def test_a_frozen_program(case: Case) -> None:
 
     case.trained(outcome)
     assert case.recorded().per_process() == []
-    case.told("no_framework", "by a Python that reads PYTHONPATH", "-I, -E and -S keep layerscope out")
+    case.told(
+        "no_framework", "by a Python that reads PYTHONPATH", "-I, -E and -S keep layerscope out"
+    )
 
 
 def test_temporary_folders_that_make_no_sense(case: Case) -> None:
-    case.complete(case.both(env=environment(TMPDIR="\n//\\0", TEMP="/dev/null", TMP="relative/nowhere")))
+    case.complete(
+        case.both(env=environment(TMPDIR="\n//\\0", TEMP="/dev/null", TMP="relative/nowhere"))
+    )

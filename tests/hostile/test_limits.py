@@ -1,4 +1,6 @@
-"""Limits of the kernel: processes, descriptors, address space, file sizes, environment, memory and CPU time."""
+"""Limits of the kernel: processes, descriptors, address space, file sizes, environment, memory and
+CPU time.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def test_a_user_who_may_have_no_other_process_runs_the_program_alone(public: Cas
 
 
 def test_a_user_who_may_have_few_processes(public: Case) -> None:
-    """Enough for our processes but not for their threads: whatever of it can be had, the rest is a sentence."""
+    """Enough for our processes but not for their threads: whatever of it can be had, the rest is a
+    sentence.
+    """
     variables = environment(OPENBLAS_NUM_THREADS="1", TMPDIR=str(public.work.parent))
     around = [*user(WITHOUT_A_NAME), *limited("nproc", 7)]
 
@@ -59,7 +63,9 @@ def test_a_user_who_may_have_few_processes(public: Case) -> None:
 
 
 def test_files_smaller_than_a_ring(case: Case) -> None:
-    """The limit holds for shared memory too: what cannot be recorded is counted, and the way out is named."""
+    """The limit holds for shared memory too: what cannot be recorded is counted, and the way out is
+    named.
+    """
     outcome = case.both(around=limited("fsize", 100_000))
 
     case.trained(outcome)
@@ -94,7 +100,9 @@ def cgroup() -> Iterator[Cgroup]:
     group.remove()
 
 
-def test_512_mb_and_half_a_core_for_program_and_recorder_together(case: Case, cgroup: Cgroup) -> None:
+def test_512_mb_and_half_a_core_for_program_and_recorder_together(
+    case: Case, cgroup: Cgroup
+) -> None:
     command = program(case.python, "trains.py", "2000")
 
     outcome = case.both(command=command, preexec_fn=cgroup.enter)
@@ -128,7 +136,9 @@ def test_calls_that_containers_forbid_and_only_stacks_need(case: Case) -> None:
     ],
     ids=["memfd_create", "fallocate", "sendmsg"],
 )
-def test_calls_without_which_nothing_can_be_handed_over(call: int, error: int, name: str, case: Case) -> None:
+def test_calls_without_which_nothing_can_be_handed_over(
+    call: int, error: int, name: str, case: Case
+) -> None:
     outcome = case.both(within=refusing(case.python, [call], error))
 
     case.trained(outcome)

@@ -1,4 +1,6 @@
-"""Thousands of threads, a million names, names of megabytes, and names of which no terminal has heard."""
+"""Thousands of threads, a million names, names of megabytes, and names of which no terminal has
+heard.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def test_two_thousand_threads_at_the_same_time(case: Case) -> None:
     recorded = case.recorded()
     assert recorded.gaps() == {}
     assert recorded.per_process() == [ALIVE]
-    assert recorded.rows("SELECT count(DISTINCT track) AS n FROM spans WHERE name = 'aten::hypot'") == [{"n": ALIVE}]
+    assert recorded.rows(
+        "SELECT count(DISTINCT track) AS n FROM spans WHERE name = 'aten::hypot'"
+    ) == [{"n": ALIVE}]
 
 
 @pytest.mark.stress
@@ -59,7 +63,9 @@ print("done")
     (ranges,) = recorded.rows(
         "SELECT count(*) AS n, count(DISTINCT name) AS names FROM spans WHERE kind = 'range' AND layer = 'operators'"
     )
-    lost = recorded.gaps().get("ring_full", 0)  # beside busy processes the names that went with them are not seen
+    lost = recorded.gaps().get(
+        "ring_full", 0
+    )  # beside busy processes the names that went with them are not seen
     assert ranges["n"] + lost == NAMES
     assert MOST_NAMES - 100 - lost < ranges["names"] <= MOST_NAMES
     case.told("names_lost", "no room for a new name", "give ranges fewer different names")
@@ -74,7 +80,9 @@ print("done")
 """
     recorded = made(case, code)
 
-    rows = recorded.rows("SELECT name, count(*) AS n FROM spans WHERE kind = 'range' GROUP BY name ORDER BY name")
+    rows = recorded.rows(
+        "SELECT name, count(*) AS n FROM spans WHERE kind = 'range' GROUP BY name ORDER BY name"
+    )
     assert rows == [{"name": f"{number}" + "x" * 1023, "n": 10} for number in range(2)]
     assert recorded.problems() == {}
 

@@ -1,4 +1,6 @@
-"""Programs in containers and what containers are made of: namespaces, other roots, file systems that are not there."""
+"""Programs in containers and what containers are made of: namespaces, other roots, file systems
+that are not there.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ NAMESPACES = {
 }
 
 
-@pytest.mark.parametrize("kind", ["processes", *also(kind for kind in NAMESPACES if kind != "processes")])
+@pytest.mark.parametrize(
+    "kind", ["processes", *also(kind for kind in NAMESPACES if kind != "processes")]
+)
 def test_a_program_in_a_namespace_of_its_own(kind: str, case: Case) -> None:
     """We stay outside, as with a sandbox that the program is started in."""
     # Numbers of threads mean nothing outside of a pid namespace.
@@ -37,7 +41,9 @@ def test_a_program_in_a_namespace_of_its_own(kind: str, case: Case) -> None:
 
 def test_both_in_a_network_a_user_and_a_clock_of_their_own(case: Case) -> None:
     """As in a container: the abstract socket is one of this network namespace."""
-    case.complete(case.both(around=namespace("--net", "--user", "--map-root-user", "--uts", "--ipc")))
+    case.complete(
+        case.both(around=namespace("--net", "--user", "--map-root-user", "--uts", "--ipc"))
+    )
 
 
 def test_a_program_in_another_network_is_told_so(case: Case) -> None:
@@ -46,7 +52,9 @@ def test_a_program_in_another_network_is_told_so(case: Case) -> None:
 
     case.trained(outcome)
     assert case.recorded().per_process() == []
-    case.told("refused", "could not reach layerscope", "network namespace", "run layerscope itself inside")
+    case.told(
+        "refused", "could not reach layerscope", "network namespace", "run layerscope itself inside"
+    )
     assert "-I, -E and -S" not in case.stderr
 
 
@@ -98,14 +106,18 @@ def hardy(case: Case) -> list[str]:
 READ_ONLY = "mount -t tmpfs none /dev/shm && mount -o remount,bind,ro / && cd /"
 
 
-def test_a_root_that_is_read_only_and_a_volume_for_the_recording(case: Case, tmp_path: Path) -> None:
+def test_a_root_that_is_read_only_and_a_volume_for_the_recording(
+    case: Case, tmp_path: Path
+) -> None:
     """As a container may be started: no temporary folder, no home, and -o names the one place."""
     volume = tmp_path / "volume"
     volume.mkdir()
     case.recording = volume / "rec.layerscope"
     around = mounts(f"mount --bind {volume} {volume} && {READ_ONLY}")
 
-    outcome = case.both(around=around, command=hardy(case), env=environment(TMPDIR=None, HOME="/nowhere"))
+    outcome = case.both(
+        around=around, command=hardy(case), env=environment(TMPDIR=None, HOME="/nowhere")
+    )
 
     assert (outcome.status, outcome.stdout) == (3, b"out\n")
     assert case.recorded().per_process() == [100]
@@ -160,10 +172,19 @@ def test_a_program_in_another_root_where_none_of_our_files_are(case: Case, tmp_p
     """A chroot with the system's files and the program's, but not with ours."""
     root = tmp_path / "root"
     root.mkdir()
-    within = [*mounts(f"mount --rbind / {root} && mount -t tmpfs none {root}{SOURCE}/layerscope"), "chroot", str(root)]
+    within = [
+        *mounts(f"mount --rbind / {root} && mount -t tmpfs none {root}{SOURCE}/layerscope"),
+        "chroot",
+        str(root),
+    ]
 
     outcome = case.both(within=within)
 
     case.trained(outcome)
     assert case.recorded().per_process() == []
-    case.told("refused", "could not load the files of layerscope", str(SOURCE), "make that folder readable")
+    case.told(
+        "refused",
+        "could not load the files of layerscope",
+        str(SOURCE),
+        "make that folder readable",
+    )

@@ -1,4 +1,6 @@
-"""Raw files of long runs, made by hand: loops of every rule, with what is in each of their steps known."""
+"""Raw files of long runs, made by hand: loops of every rule, with what is in each of their steps
+known.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Loop:
         self.modules = 0
         self.seq = 0
 
-    def call(self, name: str, kind: int = FUNCTION, inside: Callable[[], None] | None = None, **more: int) -> None:
+    def call(
+        self, name: str, kind: int = FUNCTION, inside: Callable[[], None] | None = None, **more: int
+    ) -> None:
         """A span; `inside` writes what runs in it."""
         start = self.now
         self.now += 3 + len(name)
@@ -54,7 +58,9 @@ class Loop:
         """Operators of a forward pass, each with one inside."""
         for _ in range(layers):
             self.seq += 1
-            self.call("aten::linear", inside=lambda: self.call("aten::addmm", seq=self.seq), seq=self.seq)
+            self.call(
+                "aten::linear", inside=lambda: self.call("aten::addmm", seq=self.seq), seq=self.seq
+            )
 
     def backward(self, layers: int = 3) -> None:
         """The backward functions of that pass, last one first."""
@@ -124,11 +130,19 @@ def nothing(loop: Loop, steps: int) -> None:
         loop.forward()
 
 
-LOOPS = {"optimizer": optimizer, "loader": loader, "mark": mark, "request": request, "none": nothing}
+LOOPS = {
+    "optimizer": optimizer,
+    "loader": loader,
+    "mark": mark,
+    "request": request,
+    "none": nothing,
+}
 
 
 def write(raw: Path, rule: str, steps: int, around: bool = False) -> None:
-    """The raw file of a run; with `around`, one range lasts from before its first step to its end."""
+    """The raw file of a run; with `around`, one range lasts from before its first step to its
+    end.
+    """
     loop = Loop(raw)
     loop.forward(2)
     if around:
@@ -140,16 +154,21 @@ def write(raw: Path, rule: str, steps: int, around: bool = False) -> None:
 
 
 def write_overlapping(raw: Path, requests: int) -> None:
-    """Requests on two threads, each begun before the last one of the other has ended, and a thread that makes none.
+    """Requests on two threads, each begun before the last one of the other has ended, and a thread
+    that makes none.
 
-    A request is a module with three operators; the third thread runs an operator in an operator again and again.
+    A request is a module with three operators; the third thread runs an operator in an operator
+    again and again.
     """
     file = RawFile(raw, 100)
     file.poll(1)
     spans: list[tuple[int, int, int, int, str, int]] = []  # end, start, ring, depth, name, kind
     for number in range(requests):
         start, ring = 1000 + 100 * number, number % 2
-        spans += [(start + 30 * (i + 1), start + 30 * i + 5, ring, 2, "aten::addmm", FUNCTION) for i in range(3)]
+        spans += [
+            (start + 30 * (i + 1), start + 30 * i + 5, ring, 2, "aten::addmm", FUNCTION)
+            for i in range(3)
+        ]
         spans.append((start + 150, start, ring, 1, "Net\nNet\nt.py:1", MODULE))
     for start in range(1000, 1000 + 100 * requests, 70):
         spans.append((start + 55, start + 5, 2, 2, "aten::mm", FUNCTION))

@@ -11,7 +11,9 @@ import numpy as np
 from layerscope.capture import counters
 from layerscope.rawfile import layout, raw_file
 
-FUNCTION, BACKWARD, RANGE, OPTIMIZER, LOADER, MODULE, TASK, FRAME, EVENT, EXECUTE, CREATE = range(11)
+FUNCTION, BACKWARD, RANGE, OPTIMIZER, LOADER, MODULE, TASK, FRAME, EVENT, EXECUTE, CREATE = range(
+    11
+)
 TICKS_PER_NS = 3
 FIRST_TICK = 2**60  # beyond what a float holds exactly
 REALTIME_OFFSET_NS = 10**18
@@ -25,7 +27,9 @@ def ticks(run_ns: int) -> int:
 class RawFile:
     """The raw file of one process. Times are given in ns of the run."""
 
-    def __init__(self, raw: Path, pid: int, start_ns: int = 0, tsc: bool = True, **about: Any) -> None:
+    def __init__(
+        self, raw: Path, pid: int, start_ns: int = 0, tsc: bool = True, **about: Any
+    ) -> None:
         self.pid = pid
         self.tsc = tsc
         self.path = raw / f"machine-one-{pid}-{start_ns}" / "spool"
@@ -42,7 +46,9 @@ class RawFile:
         }
         self.write(raw_file.PROCESS, json.dumps(described | about).encode())
 
-    def write(self, kind: int, payload: bytes, key: int = 0, count: int = 0, first: int = 0) -> None:
+    def write(
+        self, kind: int, payload: bytes, key: int = 0, count: int = 0, first: int = 0
+    ) -> None:
         """One chunk."""
         self._file.write(kind, payload, key, count, first)
 
@@ -66,17 +72,23 @@ class RawFile:
             self._segment_bytes += len(entry)
         return self._names[name]
 
-    def span(self, start_ns: int, end_ns: int, depth: int, name: str, kind: int = FUNCTION, **more: int) -> list[tuple]:
-        """The records of one span; `more`: seq, module, and the extras forward_thread, optimizer, elsewhere (its
-        track), line, args.
+    def span(
+        self, start_ns: int, end_ns: int, depth: int, name: str, kind: int = FUNCTION, **more: int
+    ) -> list[tuple]:
+        """The records of one span; `more`: seq, module, and the extras forward_thread, optimizer,
+        elsewhere (its track), line, args.
         """
         seq, module = more.pop("seq", -1), more.pop("module", 0)
-        flags = (layout.FLAG_EXTRA if more else 0) | (layout.FLAG_ELSEWHERE if "elsewhere" in more else 0)
+        flags = (layout.FLAG_EXTRA if more else 0) | (
+            layout.FLAG_ELSEWHERE if "elsewhere" in more else 0
+        )
         number = self.number(name)
         sums = self.counts.setdefault((kind, number), [0, 0])
         sums[0] += 1
         sums[1] += self.clock(end_ns) - self.clock(start_ns)
-        records = [(self.clock(start_ns), self.clock(end_ns), number, seq, module, depth, kind, flags)]
+        records = [
+            (self.clock(start_ns), self.clock(end_ns), number, seq, module, depth, kind, flags)
+        ]
         codes = {
             "forward_thread": layout.EXTRA_FORWARD_THREAD,
             "optimizer": layout.EXTRA_OPTIMIZER,
@@ -84,10 +96,14 @@ class RawFile:
             "line": layout.EXTRA_LINE,
             "args": layout.EXTRA_ARGS,
         }
-        records += [(value, 0, codes[name], 0, 0, 0, layout.EXTRA, 0) for name, value in more.items()]
+        records += [
+            (value, 0, codes[name], 0, 0, 0, layout.EXTRA, 0) for name, value in more.items()
+        ]
         return records
 
-    def thread_begin(self, run_ns: int, tid: int, track: int, framework_thread: int = 1) -> list[tuple]:
+    def thread_begin(
+        self, run_ns: int, tid: int, track: int, framework_thread: int = 1
+    ) -> list[tuple]:
         """The record that says whose records follow."""
         return [(self.clock(run_ns), tid, 0, framework_thread, track, 0, layout.THREAD_BEGIN, 0)]
 
@@ -110,11 +126,17 @@ class RawFile:
     def records(self, ring: int, records: list[tuple], first: int | None = None) -> None:
         """A chunk of the records of one ring."""
         at = self._first.get(ring, 0) if first is None else first
-        self.write(raw_file.RECORDS, np.array(records, layout.RECORD).tobytes(), ring, len(records), at)
+        self.write(
+            raw_file.RECORDS, np.array(records, layout.RECORD).tobytes(), ring, len(records), at
+        )
         self._first[ring] = at + len(records)
 
-    def open_spans(self, ring: int, track: int, tid: int, spans: list[tuple[int, str, int, bool]]) -> None:
-        """What was open at the end, outermost first: (start, name, kind, ended by another thread)."""
+    def open_spans(
+        self, ring: int, track: int, tid: int, spans: list[tuple[int, str, int, bool]]
+    ) -> None:
+        """What was open at the end, outermost first: (start, name, kind, ended by another
+        thread).
+        """
         slots = [(self.clock(start), 2 * i + 2 + over, self.number(name), kind) for i, (start, name, kind, over) in
                  enumerate(spans)]  # fmt: skip
         head = np.array([track, tid], "<u8").tobytes()
@@ -140,9 +162,14 @@ class RawFile:
         self._file.rotate()
 
     def end(self, run_ns: int, losses: list[list[int]] | None = None, **about: Any) -> None:
-        """The drainer's last word, at `run_ns`; a loss: ring, left, full, deep, first ns, last ns."""
+        """The drainer's last word, at `run_ns`; a loss: ring, left, full, deep, first ns, last
+        ns.
+        """
         told = [[*loss[:4], self.clock(loss[4]), self.clock(loss[5])] for loss in losses or []]
         self.sums()
-        self.write(raw_file.LOSS, json.dumps({"losses": told, "disk_full_ns": [], "alive": False} | about).encode())
+        self.write(
+            raw_file.LOSS,
+            json.dumps({"losses": told, "disk_full_ns": [], "alive": False} | about).encode(),
+        )
         self.poll(run_ns)
         self.write(raw_file.END, b"{}")

@@ -13,11 +13,12 @@ PYTHON_3_11 = 11
 
 
 class SamplerFile:
-    """One process with numbered threads; stacks are given as lists of names of frames, the outermost first.
+    """One process with numbered threads; stacks are given as lists of names of frames, the
+    outermost first.
 
-    A frame "py:NAME" is one of Python, "made:NAME" code that told its name, "jit:NUMBER" an address outside of files,
-    "[kernel]" and "[cut]" those; all others are functions of an object in which nothing has a name: frames told apart
-    by nothing but the object.
+    A frame "py:NAME" is one of Python, "made:NAME" code that told its name, "jit:NUMBER" an address
+    outside of files, "[kernel]" and "[cut]" those; all others are functions of an object in which
+    nothing has a name: frames told apart by nothing but the object.
     """
 
     def __init__(
@@ -28,7 +29,9 @@ class SamplerFile:
         self._stacks: dict[tuple[int, int], int] = {}
         self._codes = self._mades = 0
         self._write(sampler_file.SETTINGS, json.dumps({"hz": 99, "switches": switches}).encode())
-        self.rows(sampler_file.PROCESSES, sampler_file.PROCESS, [(0, pid, 1, PYTHON_3_11, start_ns, 0)])
+        self.rows(
+            sampler_file.PROCESSES, sampler_file.PROCESS, [(0, pid, 1, PYTHON_3_11, start_ns, 0)]
+        )
         head = np.zeros(1, sampler_file.OBJECT)
         path = b"/usr/lib/libnothing.so"
         head["path_bytes"] = len(path)
@@ -43,17 +46,35 @@ class SamplerFile:
 
     def process(self, number: int, pid: int, ppid: int, start_ns: int, end_ns: int = 0) -> None:
         """One more process."""
-        self.rows(sampler_file.PROCESSES, sampler_file.PROCESS, [(number, pid, ppid, PYTHON_3_11, start_ns, end_ns)])
+        self.rows(
+            sampler_file.PROCESSES,
+            sampler_file.PROCESS,
+            [(number, pid, ppid, PYTHON_3_11, start_ns, end_ns)],
+        )
 
     def thread(
-        self, number: int, tid: int, start_ns: int, end_ns: int = 0, name: bytes = b"", process: int = 0
+        self,
+        number: int,
+        tid: int,
+        start_ns: int,
+        end_ns: int = 0,
+        name: bytes = b"",
+        process: int = 0,
     ) -> None:
         """A thread of one of the processes."""
-        self.rows(sampler_file.THREADS, sampler_file.THREAD, [(number, process, tid, 0, start_ns, end_ns, name)])
+        self.rows(
+            sampler_file.THREADS,
+            sampler_file.THREAD,
+            [(number, process, tid, 0, start_ns, end_ns, name)],
+        )
 
     def account(self, at_ns: int, thread: int, *values: int, migrations: int = 0) -> None:
-        """What the system has accounted for a thread: run, delay, user, system, voluntary, forced, minor, major."""
-        self.rows(sampler_file.ACCOUNTS, sampler_file.ACCOUNT, [(at_ns, thread, migrations, *values)])
+        """What the system has accounted for a thread: run, delay, user, system, voluntary, forced,
+        minor, major.
+        """
+        self.rows(
+            sampler_file.ACCOUNTS, sampler_file.ACCOUNT, [(at_ns, thread, migrations, *values)]
+        )
 
     def _frame(self, name: str) -> int:
         if name not in self._frames:
@@ -72,8 +93,13 @@ class SamplerFile:
         return self._frames[name]
 
     def _made(self, name: str) -> int:
-        head = np.array([(self._mades, 0, 4096, 100, len(name.encode()), 0)], sampler_file.MADE_CODE)
-        self._write(sampler_file.MADES, head.tobytes() + name.encode().ljust(-(-len(name.encode()) // 8) * 8, b"\0"))
+        head = np.array(
+            [(self._mades, 0, 4096, 100, len(name.encode()), 0)], sampler_file.MADE_CODE
+        )
+        self._write(
+            sampler_file.MADES,
+            head.tobytes() + name.encode().ljust(-(-len(name.encode()) // 8) * 8, b"\0"),
+        )
         self._mades += 1
         return self._mades - 1
 
@@ -81,8 +107,12 @@ class SamplerFile:
         # Codes are numbered one after the other: those between are never named.
         while self._codes <= number:
             text = name.encode() + b"/a/train.py"
-            head = np.array([(self._codes, 0, 7, len(name.encode()), 11, 0, PYTHON_3_11, 0)], sampler_file.CODE)
-            self._write(sampler_file.CODES, head.tobytes() + text.ljust(-(-len(text) // 8) * 8, b"\0"))
+            head = np.array(
+                [(self._codes, 0, 7, len(name.encode()), 11, 0, PYTHON_3_11, 0)], sampler_file.CODE
+            )
+            self._write(
+                sampler_file.CODES, head.tobytes() + text.ljust(-(-len(text) // 8) * 8, b"\0")
+            )
             self._codes += 1
 
     def stack(self, *frames: str) -> int:
@@ -98,17 +128,43 @@ class SamplerFile:
 
     def cpu(self, at_ns: int, thread: int, stack: int, weight_ns: int, kernel_ns: int = 0) -> None:
         """A sample on a CPU."""
-        row = (at_ns, thread, stack, weight_ns, kernel_ns, sampler_file.CPU, 0, 1, 0, 0, sampler_file.NONE)
+        row = (
+            at_ns,
+            thread,
+            stack,
+            weight_ns,
+            kernel_ns,
+            sampler_file.CPU,
+            0,
+            1,
+            0,
+            0,
+            sampler_file.NONE,
+        )
         self.rows(sampler_file.SAMPLES, sampler_file.SAMPLE, [row])
 
-    def wait(self, at_ns: int, thread: int, stack: int, dur_ns: int, system_call: int, **more: int) -> None:
+    def wait(
+        self, at_ns: int, thread: int, stack: int, dur_ns: int, system_call: int, **more: int
+    ) -> None:
         """A wait; `more`: file, flags, waker."""
         flags, file, waker = (
             more.get("flags", sampler_file.EXACT),
             more.get("file", 0),
             more.get("waker", sampler_file.NONE),
         )
-        row = (at_ns, thread, stack, dur_ns, 0, sampler_file.OFFCPU, flags, 1, system_call, file, waker)
+        row = (
+            at_ns,
+            thread,
+            stack,
+            dur_ns,
+            0,
+            sampler_file.OFFCPU,
+            flags,
+            1,
+            system_call,
+            file,
+            waker,
+        )
         self.rows(sampler_file.SAMPLES, sampler_file.SAMPLE, [row])
 
     def faults(self, at_ns: int, thread: int, stack: int, count: int) -> None:

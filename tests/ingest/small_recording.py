@@ -25,7 +25,9 @@ def write_with_raw(path: Path) -> Run:
         rows += file.span(at, at + 500, 0, "enumerate(DataLoader)#_Iter.__next__", LOADER)
         rows += file.span(at + 700, at + 1100, 1, "aten::convolution", seq=at)
         rows += file.span(at + 600, at + 1200, 0, "aten::conv2d")
-        rows += file.span(at + 3000, at + 3600, 0, "Optimizer.step#SGD.step", OPTIMIZER, optimizer=1)
+        rows += file.span(
+            at + 3000, at + 3600, 0, "Optimizer.step#SGD.step", OPTIMIZER, optimizer=1
+        )
     file.records(0, rows)
     file.threads({100: "python"})
     file.end(END_NS)
@@ -37,12 +39,16 @@ def write_with_raw(path: Path) -> Run:
 
 
 def write_tables_only(path: Path) -> Run:
-    """A recording of one step with stacks, a wait, a primitive and a counter, whose raw files are gone."""
+    """A recording of one step with stacks, a wait, a primitive and a counter, whose raw files are
+    gone.
+    """
     recording = Recording()
     recording.add_step(0, 0, (500, 600, 1000, 600, 1300))
     conv = recording.add_span("aten::conv2d", 600, 600, step=0, phase="forward")
     recording.add_primitive("convolution", 700, 400, conv)
-    stack = recording.add_stack("python train train.py:12", "operators aten::conv2d", "native gemm libtorch.so")
+    stack = recording.add_stack(
+        "python train train.py:12", "operators aten::conv2d", "native gemm libtorch.so"
+    )
     recording.add_sample(stack, at_ns=700, step=0)
     recording.add_sample(stack, at_ns=900, kind="offcpu", weight_ns=200)
     recording.add_counter(recording.process, "rss_bytes", [(0, 1000), (4000, 2000)], "bytes")

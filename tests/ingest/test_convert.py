@@ -15,7 +15,15 @@ from layerscope.rawfile import raw_file
 from layerscope.rawfile.json_files import read_session
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
-from tests.ingest.raw_file import BACKWARD, LOADER, OPTIMIZER, RANGE, REALTIME_OFFSET_NS, RawFile, ticks
+from tests.ingest.raw_file import (
+    BACKWARD,
+    LOADER,
+    OPTIMIZER,
+    RANGE,
+    REALTIME_OFFSET_NS,
+    RawFile,
+    ticks,
+)
 from tests.recordings import run_info
 
 SESSION = {"pid": 100, "end_ns": 50_000, "exit": 3}
@@ -44,7 +52,10 @@ class Converted:
 
     def table(self, name: str, *columns: str, order: str = "1") -> list[tuple[Any, ...]]:
         listed = ", ".join(columns)
-        return [tuple(row.values()) for row in self.rows(f"SELECT {listed} FROM {name} ORDER BY {order}")]
+        return [
+            tuple(row.values())
+            for row in self.rows(f"SELECT {listed} FROM {name} ORDER BY {order}")
+        ]
 
 
 def iteration(file: RawFile, at: int, seq: int) -> list[tuple]:
@@ -62,7 +73,13 @@ def test_processes_tracks_spans_counters_clocks_and_totals_are_what_was_recorded
     file = RawFile(raw, 100, 500, ppid=99, argv=["python", "train.py", "--api-key", "hidden"])
     file.poll(600)
     file.records(0, [*file.thread_begin(1000, 100, 1), *iteration(file, 1000, 7)])
-    file.records(1, [*file.thread_begin(2500, 101, 2), *file.span(2500, 2900, 0, "ConvBackward", BACKWARD, seq=7)])
+    file.records(
+        1,
+        [
+            *file.thread_begin(2500, 101, 2),
+            *file.span(2500, 2900, 0, "ConvBackward", BACKWARD, seq=7),
+        ],
+    )
     file.sample(5000, 11, 22, 33, 44, 55, 66, 77)
     file.threads({100: "python", 101: "pt_autograd_0"})
     file.poll(5000)
@@ -72,9 +89,9 @@ def test_processes_tracks_spans_counters_clocks_and_totals_are_what_was_recorded
     file.end(1_000_000_800)
     made = Converted(raw)
 
-    assert made.table("processes", "process", "pid", "ppid", "host", "argv", "start_ns", "end_ns", "exit") == [
-        (0, 100, 99, "machine-one", "python train.py --api-key ***", 500, 50_000, 3)
-    ]
+    assert made.table(
+        "processes", "process", "pid", "ppid", "host", "argv", "start_ns", "end_ns", "exit"
+    ) == [(0, 100, 99, "machine-one", "python train.py --api-key ***", 500, 50_000, 3)]
     assert made.table("tracks", "kind", "tid", "name", "start_ns", "end_ns", order="track") == [
         ("thread", 100, "python", 1000, None), ("thread", 101, "pt_autograd_0", 2500, 5200),
         ("counter", None, "process", 500, None),
@@ -92,7 +109,9 @@ def test_processes_tracks_spans_counters_clocks_and_totals_are_what_was_recorded
         (4000, 600, 500, 0, "optimizer", STEP, None, 100, None),
         (4100, 100, 100, 1, "function", "aten::add_", None, 100, STEP),
     ]
-    assert {(row["layer"], row["weight"], row["unfinished"]) for row in spans} == {("operators", 1, False)}
+    assert {(row["layer"], row["weight"], row["unfinished"]) for row in spans} == {
+        ("operators", 1, False)
+    }
     assert made.table("counters", "at_ns", "name", "value", "unit", order="value") == [
         (5000, "cpu_ns", 11, "ns"), (5000, "user_ns", 22, "ns"), (5000, "system_ns", 33, "ns"),
         (5000, "faults_minor", 44, "count"), (5000, "faults_major", 55, "count"), (5000, "rss_bytes", 66, "bytes"),
@@ -101,7 +120,9 @@ def test_processes_tracks_spans_counters_clocks_and_totals_are_what_was_recorded
     readings = made.table("clock_readings", "run_ns", "clock", "its", "error_ns", order="1, 2")
     kept = [600, 1_000_000_700, 1_000_000_800]
     assert readings == [
-        row for at in kept for row in ((at, "realtime", at + REALTIME_OFFSET_NS, 5), (at, "tsc", ticks(at), 5))
+        row
+        for at in kept
+        for row in ((at, "realtime", at + REALTIME_OFFSET_NS, 5), (at, "tsc", ticks(at), 5))
     ]
     assert made.table("totals", "kind", "name", "count", "total_ns", "min_ns", "max_ns", order="1, 2") == [
         ("backward", "ConvBackward", 1, 400, 400, 400), ("function", "aten::add_", 2, 200, 100, 100),
@@ -115,7 +136,9 @@ def test_steps_come_from_the_optimizer_and_their_phases_add_up(raw: Path) -> Non
     file = RawFile(raw, 100)
     file.poll(100)
     begin = file.thread_begin(1000, 100, 1)
-    file.records(0, begin + [record for i in range(4) for record in iteration(file, 1000 + 4000 * i, i)])
+    file.records(
+        0, begin + [record for i in range(4) for record in iteration(file, 1000 + 4000 * i, i)]
+    )
     file.poll(100_000)
     file.end(100_100)
     made = Converted(raw)
@@ -124,20 +147,36 @@ def test_steps_come_from_the_optimizer_and_their_phases_add_up(raw: Path) -> Non
     assert [row["step"] for row in steps] == [0, 1, 2, 3]
     assert {(row["process"], row["rule"]) for row in steps} == {(0, "optimizer")}
     for row in steps:
-        phases = [row[name] for name in ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")]
+        phases = [
+            row[name]
+            for name in ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
+        ]
         assert sum(phases) == row["dur_ns"]
         assert (row["load_ns"], row["optimizer_ns"]) == (500, 600)
-    assert made.table("spans", "count(*)", "count(step)", "count(DISTINCT step)", "count(phase)") == [(20, 20, 4, 20)]
+    assert made.table(
+        "spans", "count(*)", "count(step)", "count(DISTINCT step)", "count(phase)"
+    ) == [(20, 20, 4, 20)]
 
 
 def test_what_was_open_at_the_end_is_unfinished_and_never_told_twice(raw: Path) -> None:
     """The program died between a record and the pop of its slot: that span is in both places."""
     file = RawFile(raw, 100)
     file.poll(10)
-    file.records(0, [*file.thread_begin(100, 100, 1), *file.span(300, 400, 1, "done"), *file.span(500, 700, 2, "twin")])
+    file.records(
+        0,
+        [
+            *file.thread_begin(100, 100, 1),
+            *file.span(300, 400, 1, "done"),
+            *file.span(500, 700, 2, "twin"),
+        ],
+    )
     file.poll(1000)
-    file.open_spans(0, 1, 100, [(200, "outer", RANGE, False), (450, "inner", 0, False), (500, "twin", 0, False)])
-    file.open_spans(1, 2, 101, [(600, "of another thread", 0, False), (650, "ended elsewhere", RANGE, True)])
+    file.open_spans(
+        0, 1, 100, [(200, "outer", RANGE, False), (450, "inner", 0, False), (500, "twin", 0, False)]
+    )
+    file.open_spans(
+        1, 2, 101, [(600, "of another thread", 0, False), (650, "ended elsewhere", RANGE, True)]
+    )
     file.end(2000)
     made = Converted(raw)
 
@@ -145,7 +184,13 @@ def test_what_was_open_at_the_end_is_unfinished_and_never_told_twice(raw: Path) 
         "SELECT s.start_ns, s.dur_ns, s.self_ns, s.name, s.depth, s.unfinished, p.name AS parent, tid "
         "FROM spans s JOIN tracks USING (track) LEFT JOIN spans p ON p.span = s.parent ORDER BY s.start_ns"
     ) == [
-        dict(zip(("start_ns", "dur_ns", "self_ns", "name", "depth", "unfinished", "parent", "tid"), row, strict=True))
+        dict(
+            zip(
+                ("start_ns", "dur_ns", "self_ns", "name", "depth", "unfinished", "parent", "tid"),
+                row,
+                strict=True,
+            )
+        )
         for row in (
             (200, 1800, 150, "outer", 0, True, None, 100),
             (300, 100, 100, "done", 1, False, "outer", 100),
@@ -175,11 +220,18 @@ def test_a_twin_whose_record_went_with_an_earlier_batch_is_dropped_too(
 def test_losses_are_gaps_with_their_exact_count_and_thread(raw: Path) -> None:
     file = RawFile(raw, 100)
     file.poll(10)
-    file.records(0, [*file.thread_begin(100, 100, 1), *file.span(200, 300, 0, "a"), *file.lost(400, 500, 7, 2)])
+    file.records(
+        0,
+        [*file.thread_begin(100, 100, 1), *file.span(200, 300, 0, "a"), *file.lost(400, 500, 7, 2)],
+    )
     file.records(0, file.span(600, 700, 0, "b"))
     file.records(1, [*file.thread_begin(100, 101, 2), *file.span(200, 300, 0, "a")])
     file.poll(1000)
-    account = {"lost_without_ring": 4, "lost_without_ring_first": ticks(50), "lost_without_ring_last": ticks(60)}
+    account = {
+        "lost_without_ring": 4,
+        "lost_without_ring_first": ticks(50),
+        "lost_without_ring_last": ticks(60),
+    }
     file.end(2000, [[1, 5, 11, 0, 800, 900]], **account)
     made = Converted(raw)
 
@@ -195,7 +247,9 @@ def test_losses_are_gaps_with_their_exact_count_and_thread(raw: Path) -> None:
 def test_a_last_word_that_a_full_disk_made_the_drainer_repeat_counts_once(raw: Path) -> None:
     file = RawFile(raw, 100)
     file.poll(10)
-    file.records(0, [*file.thread_begin(100, 100, 1), *file.lost(150, 160, 3), *file.span(200, 300, 1, "a")])
+    file.records(
+        0, [*file.thread_begin(100, 100, 1), *file.lost(150, 160, 3), *file.span(200, 300, 1, "a")]
+    )
     file.poll(1000)
     file.open_spans(0, 1, 100, [(180, "open", 0, False)])
     file.end(1500, [[0, 5, 11, 0, 800, 900]])
@@ -203,7 +257,11 @@ def test_a_last_word_that_a_full_disk_made_the_drainer_repeat_counts_once(raw: P
     file.end(2000, [[0, 6, 11, 0, 800, 900]])
     made = Converted(raw)
 
-    assert made.table("gaps", "lost", "reason") == [(3, "ring_full"), (6, "after_end"), (11, "ring_full")]
+    assert made.table("gaps", "lost", "reason") == [
+        (3, "ring_full"),
+        (6, "after_end"),
+        (11, "ring_full"),
+    ]
     assert made.table("spans", "name", order="name") == [("a",), ("open",)]
 
 
@@ -213,7 +271,9 @@ def test_a_drainer_that_died_before_it_could_say_so_counts_nothing_twice(raw: Pa
     file.poll(10)
     begin, first = file.thread_begin(100, 100, 1), file.span(200, 300, 0, "first")
     file.records(0, begin + first)
-    names = next(chunk for chunk in raw_file.SpoolReader(file.path).chunks() if chunk.kind == raw_file.NAMES).payload
+    names = next(
+        chunk for chunk in raw_file.SpoolReader(file.path).chunks() if chunk.kind == raw_file.NAMES
+    ).payload
     second = b"\x02\0\0\0\x06\0\0\0second\0\0"
     file.write(raw_file.NAMES, names + second, 0, 0, 0)
     file._names["second"], file._segment_bytes = 2, len(names + second)
@@ -223,11 +283,17 @@ def test_a_drainer_that_died_before_it_could_say_so_counts_nothing_twice(raw: Pa
     file.end(2000)
     made = Converted(raw)
 
-    assert made.table("spans", "start_ns", "name") == [(200, "first"), (400, "second"), (700, "third")]
+    assert made.table("spans", "start_ns", "name") == [
+        (200, "first"),
+        (400, "second"),
+        (700, "third"),
+    ]
     assert made.table("problems", "*") == []
 
 
-def test_a_name_that_arrives_after_its_first_span_is_waited_for(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_arrives_after_its_first_span_is_waited_for(
+    raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A new segment of names travels another way than the records that use it."""
     monkeypatch.setattr("layerscope.ingest.conversion.BATCH_RECORDS", 1)
     file = RawFile(raw, 100)
@@ -246,7 +312,9 @@ def test_a_range_ended_on_another_thread_is_on_the_track_that_began_it(raw: Path
     file = RawFile(raw, 100)
     file.poll(10)
     file.records(0, [*file.thread_begin(100, 100, 1), *file.span(300, 400, 1, "below")])
-    file.records(1, [*file.thread_begin(100, 101, 2), *file.span(200, 500, 0, "carried", RANGE, elsewhere=1)])
+    file.records(
+        1, [*file.thread_begin(100, 101, 2), *file.span(200, 500, 0, "carried", RANGE, elsewhere=1)]
+    )
     file.poll(1000)
     file.end(2000)
 
@@ -329,22 +397,34 @@ def test_records_that_differ_from_the_sums_of_the_drainer_are_a_problem(raw: Pat
 
 
 def test_the_session_s_problems_are_in_the_table(raw: Path) -> None:
-    problem = {"layer": "operators", "code": "x", "what": "something", "remedy": "nothing", "lost": "all"}
+    problem = {
+        "layer": "operators",
+        "code": "x",
+        "what": "something",
+        "remedy": "nothing",
+        "lost": "all",
+    }
     (raw / "session.json").write_text(json.dumps({"problems": [problem]}))
     made = Converted(raw, read_session(raw))
 
     assert made.rows("SELECT * FROM problems") == [problem]
 
 
-def test_the_converter_process_reads_while_the_file_grows_and_ends_with_its_input(raw: Path) -> None:
+def test_the_converter_process_reads_while_the_file_grows_and_ends_with_its_input(
+    raw: Path,
+) -> None:
     file = RawFile(raw, 100)
     file.poll(10)
     run = Run.create(raw.parent / "grown.layerscope", run_info())
     command = own_command("layerscope", "_convert", str(raw), str(run.tables_path), "an-id")
-    converter = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    converter = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     begin = file.thread_begin(100, 100, 1)
     for i in range(20):
-        file.records(0, (begin if not i else []) + file.span(200 + 100 * i, 250 + 100 * i, 0, f"op {i}"))
+        file.records(
+            0, (begin if not i else []) + file.span(200 + 100 * i, 250 + 100 * i, 0, f"op {i}")
+        )
         file.poll(290 + 100 * i)
     file.end(10_000)
     out, err = converter.communicate(b"", timeout=60)

@@ -1,4 +1,6 @@
-"""The same tables, whether a recording is converted while its files grow or long after, in one batch or in many."""
+"""The same tables, whether a recording is converted while its files grow or long after, in one
+batch or in many.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from layerscope.ingest import conversion as conversion_module
 from layerscope.ingest.conversion import RunConversion
-from layerscope.ingest.limits import Limits
+from layerscope.ingest.limits import IngestLimits
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
 from tests.ingest.raw_file import RawFile
@@ -51,7 +53,9 @@ def write_process(raw: Path, pid: int, several: list[Thread], tsc: bool) -> None
     before = -1
     for at, border in enumerate(borders):
         for ring, (spans, _) in enumerate(several):
-            ended = sorted((s for s in spans if before < s.end <= border), key=lambda span: span.end)
+            ended = sorted(
+                (s for s in spans if before < s.end <= border), key=lambda span: span.end
+            )
             records = file.thread_begin(1, pid + ring, ring + 1) if at == 0 else []
             lost = [span.end for span in ended if span.lost]
             if lost:
@@ -60,7 +64,9 @@ def write_process(raw: Path, pid: int, several: list[Thread], tsc: bool) -> None
                 if not span.lost:
                     kind = KINDS[span.start % len(KINDS)]
                     name = f"op {span.start % 7}"
-                    records += file.span(10 * span.start, 10 * span.end, span.depth, name, kind, seq=span.start)
+                    records += file.span(
+                        10 * span.start, 10 * span.end, span.depth, name, kind, seq=span.start
+                    )
             if records:
                 file.records(ring, records)
         file.sample(10 * border + 1, border)
@@ -78,14 +84,20 @@ def tables(run: Run) -> list[Any]:
 def differences(found: list[Any], expected: list[Any]) -> list[Any]:
     """The rows that differ, table by table."""
     pairs = [
-        pair for tables in zip(found, expected, strict=True) for pair in zip_longest(*tables) if pair[0] != pair[1]
+        pair
+        for tables in zip(found, expected, strict=True)
+        for pair in zip_longest(*tables)
+        if pair[0] != pair[1]
     ]
     return pairs[:10]
 
 
 def without_steps(made: list[Any]) -> list[Any]:
     """Tables without the columns that steps decide, and sums of totals by name."""
-    spans = [{name: value for name, value in row.items() if name not in ("step", "phase")} for row in made[0]]
+    spans = [
+        {name: value for name, value in row.items() if name not in ("step", "phase")}
+        for row in made[0]
+    ]
     totals: dict[tuple[Any, ...], list[int]] = {}
     for row in made[3]:
         sums = totals.setdefault((row["pid"], row["kind"], row["name"]), [0, 0, 0])
@@ -101,7 +113,9 @@ def convert(raw: Path, folder: Path) -> list[Any]:
 
 
 def convert_while_it_grows(whole: Path, folder: Path, pieces: list[tuple[int, int]]) -> list[Any]:
-    """Copy the raw files piece by piece, (which file, how many bytes), with a look at each in between."""
+    """Copy the raw files piece by piece, (which file, how many bytes), with a look at each in
+    between.
+    """
     run = Run.create(folder, run_info())
     conversion = RunConversion(run.raw, run.tables_path)
     files = sorted(whole.glob("*/spool"))
@@ -122,12 +136,18 @@ def folder() -> TemporaryDirectory[str]:
 
 
 processes = st.lists(
-    st.tuples(st.lists(threads(losses=True), min_size=1, max_size=2), st.booleans()), min_size=1, max_size=2
+    st.tuples(st.lists(threads(losses=True), min_size=1, max_size=2), st.booleans()),
+    min_size=1,
+    max_size=2,
 )
 pieces = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 600)), max_size=10)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(processes, pieces, st.integers(1, 20))
 def test_a_file_that_grows_gives_the_same_tables_as_one_that_is_complete(
     recorded: list[tuple[list[Thread], bool]], growth: list[tuple[int, int]], batch: int
@@ -141,8 +161,17 @@ def test_a_file_that_grows_gives_the_same_tables_as_one_that_is_complete(
         assert differences(grown, convert(raw, Path(name) / "whole")) == []
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(st.lists(threads(), min_size=1, max_size=2), st.booleans(), st.integers(1, 20), st.integers(1, 30))
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(
+    st.lists(threads(), min_size=1, max_size=2),
+    st.booleans(),
+    st.integers(1, 20),
+    st.integers(1, 30),
+)
 def test_the_size_of_batches_and_epochs_changes_no_span(
     several: list[Thread], tsc: bool, batch: int, epoch: int
 ) -> None:
@@ -153,15 +182,23 @@ def test_the_size_of_batches_and_epochs_changes_no_span(
         one_batch = convert(raw, Path(name) / "one")
         with (
             patch.object(conversion_module, "BATCH_RECORDS", batch),
-            patch.object(conversion_module, "limits_of", lambda *_: Limits(epoch_spans=epoch)),
+            patch.object(
+                conversion_module, "limits_of", lambda *_: IngestLimits(epoch_spans=epoch)
+            ),
         ):
             many = convert(raw, Path(name) / "many")
         assert differences(without_steps(many), without_steps(one_batch)) == []
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(st.lists(threads(), min_size=1, max_size=2), st.integers(0, 10_000))
-def test_a_file_cut_anywhere_converts_to_a_beginning_of_the_whole(several: list[Thread], cut: int) -> None:
+def test_a_file_cut_anywhere_converts_to_a_beginning_of_the_whole(
+    several: list[Thread], cut: int
+) -> None:
     with folder() as name:
         raw, short = Path(name) / "raw", Path(name) / "short"
         write_process(raw, 100, several, tsc=False)
@@ -172,7 +209,10 @@ def test_a_file_cut_anywhere_converts_to_a_beginning_of_the_whole(several: list[
         whole, part = convert(raw, Path(name) / "w"), convert(short, Path(name) / "p")
 
         def spans(made: list[Any]) -> set[tuple[Any, ...]]:
-            return {(row["tid"], row["start_ns"], row["dur_ns"], row["depth"], row["seq"]) for row in made[0]}
+            return {
+                (row["tid"], row["start_ns"], row["dur_ns"], row["depth"], row["seq"])
+                for row in made[0]
+            }
 
         assert spans(part) <= spans(whole)
         if cut >= (raw / "machine-one-100-0" / "spool").stat().st_size:

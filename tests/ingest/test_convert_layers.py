@@ -41,7 +41,13 @@ def training(file: RawFile) -> list[tuple]:
         *file.span(465, 475, 2, "aten::mm"),
         *file.span(460, 480, 1, "ConvBackward", BACKWARD, seq=4, forward_thread=1),
         *file.span(450, 490, 0, "autograd::engine::evaluate_function: ConvBackward", BACKWARD),
-        *file.span(500, 510, 0, "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", BACKWARD),
+        *file.span(
+            500,
+            510,
+            0,
+            "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+            BACKWARD,
+        ),
         *file.span(600, 700, 0, STEP, OPTIMIZER, optimizer=1),
     ]
 
@@ -74,7 +80,9 @@ def test_the_backward_pass_belongs_to_the_modules_of_the_forward_operators(raw: 
     file.end(1000)
     made = Converted(raw)
 
-    found = {(row["name"], row["path"]) for row in made.rows(SPANS) if row["name"] != "aten::conv2d"}
+    found = {
+        (row["name"], row["path"]) for row in made.rows(SPANS) if row["name"] != "aten::conv2d"
+    }
     engine = "autograd::engine::evaluate_function: "
     assert {(name, path) for name, path in found if "ackward" in name or "Grad" in name or "mm" in name} == {
         ("ReluBackward0", "Net"), (f"{engine}ReluBackward0", "Net"),
@@ -98,20 +106,33 @@ def test_two_processes_share_the_modules_of_the_same_path_and_class(raw: Path) -
     assert made.table("modules", "path", "class", "line") == [
         ("NLLLoss", "NLLLoss", None), ("Net", "Net", "/a/train.py:9"), ("Net.conv", "Conv2d", "/a/train.py:5")
     ]  # fmt: skip
-    assert made.rows("SELECT count(*) AS n FROM spans JOIN modules USING (module) WHERE path = 'Net.conv'")[0]["n"] == 2
+    assert (
+        made.rows(
+            "SELECT count(*) AS n FROM spans JOIN modules USING (module) WHERE path = 'Net.conv'"
+        )[0]["n"]
+        == 2
+    )
 
 
 def test_open_modules_are_unfinished_and_tell_where_the_program_died(raw: Path) -> None:
     file = RawFile(raw, 100)
     file.poll(0)
     file.records(0, [*file.thread_begin(50, 100, 1), *file.span(60, 70, 0, "aten::ones")])
-    opened = [(100, NET, MODULE, False), (110, CONV, MODULE, False), (120, "aten::conv2d", 0, False)]
+    opened = [
+        (100, NET, MODULE, False),
+        (110, CONV, MODULE, False),
+        (120, "aten::conv2d", 0, False),
+    ]
     file.open_spans(0, 1, 100, opened)
     file.end(1000)
     made = Converted(raw)
 
     rows = [(row["name"], row["path"], row["parent"]) for row in made.rows(SPANS)]
-    assert rows[1:] == [("Net", "Net", None), ("Net.conv", "Net.conv", "Net"), ("aten::conv2d", "Net.conv", "Net.conv")]
+    assert rows[1:] == [
+        ("Net", "Net", None),
+        ("Net.conv", "Net.conv", "Net"),
+        ("aten::conv2d", "Net.conv", "Net.conv"),
+    ]
 
 
 def test_tasks_have_their_domain_and_lie_in_the_tree_without_taking_self_time(raw: Path) -> None:
@@ -136,7 +157,9 @@ def test_tasks_have_their_domain_and_lie_in_the_tree_without_taking_self_time(ra
         ("aten::mul", "operators", 2, 30, "load"), ("tick", "ranges", 0, 100, None),
     ]  # fmt: skip
     told = made.rows("SELECT name, json FROM spans JOIN args USING (args)")
-    assert [(row["name"], json.loads(row["json"])) for row in told] == [("load", {"domain": "mine"})]
+    assert [(row["name"], json.loads(row["json"])) for row in told] == [
+        ("load", {"domain": "mine"})
+    ]
     assert made.table("totals", "layer", "kind", "name", order="3") == [
         ("operators", "function", "aten::mul"), ("ranges", "task", "load"), ("ranges", "event", "tick"),
         ("operators", "range", "whole"),
@@ -170,8 +193,20 @@ def test_counters_and_marks_of_the_program(raw: Path) -> None:
         {"domain": "loader", "name": "queue", "at_ns": 200, "value": -2, "unit": "count"},
         {"domain": "program", "name": "plain", "at_ns": 300, "value": 1, "unit": "count"},
         # Not the track of what was read from the system.
-        {"domain": "process (program)", "name": "rss_bytes", "at_ns": 350, "value": 5, "unit": "count"},
-        {"domain": "cgroup (program)", "name": "throttled", "at_ns": 360, "value": 6, "unit": "count"},
+        {
+            "domain": "process (program)",
+            "name": "rss_bytes",
+            "at_ns": 350,
+            "value": 5,
+            "unit": "count",
+        },
+        {
+            "domain": "cgroup (program)",
+            "name": "throttled",
+            "at_ns": 360,
+            "value": 6,
+            "unit": "count",
+        },
     ]
     assert made.rows(
         "SELECT m.kind, m.name, at_ns, tid, json FROM marks m JOIN tracks USING (track) LEFT JOIN args USING (args) "
@@ -183,7 +218,9 @@ def test_counters_and_marks_of_the_program(raw: Path) -> None:
     ]
 
 
-def test_what_a_control_group_used_is_on_a_track_of_its_own_and_what_was_not_read_is_told(raw: Path) -> None:
+def test_what_a_control_group_used_is_on_a_track_of_its_own_and_what_was_not_read_is_told(
+    raw: Path,
+) -> None:
     refused = {"io": "Permission denied"}
     for pid, unread in ((100, refused), (101, refused | {"cgroup": "not mounted"})):
         file = RawFile(raw, pid)
@@ -222,7 +259,10 @@ def test_ranges_have_the_line_that_opened_them(raw: Path) -> None:
     file.records(0, [*file.thread_begin(50, 100, 1), *spans])
     file.end(1000)
 
-    assert Converted(raw).table("spans", "name", "line", order="start_ns") == [("a", "/a/train.py:7"), ("b", None)]
+    assert Converted(raw).table("spans", "name", "line", order="start_ns") == [
+        ("a", "/a/train.py:7"),
+        ("b", None),
+    ]
 
 
 @pytest.mark.parametrize("mark", ["batch", "train.py:7", "a/train.py:7"])

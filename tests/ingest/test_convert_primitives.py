@@ -1,4 +1,6 @@
-"""From raw files to tables: primitives, the operators that asked for them, and their shares on other threads."""
+"""From raw files to tables: primitives, the operators that asked for them, and their shares on
+other threads.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from layerscope.ingest.limits import Limits
+from layerscope.ingest.limits import IngestLimits
 from tests.ingest.raw_file import BACKWARD, CREATE, EXECUTE, MODULE, OPTIMIZER, TASK, RawFile
 from tests.ingest.test_convert import STEP, Converted
 
 CONV = "Net.conv\nConv2d\n/a/train.py:5"
-REORDER_TEXT = (
-    "cpu,reorder,jit:uni,undef,src:f32::blocked:abcd::f0 dst:f32::blocked:Acdb16a::f0,attr-scratchpad:user,,32x3x3x3"
-)
+REORDER_TEXT = "cpu,reorder,jit:uni,undef,src:f32::blocked:abcd::f0 dst:f32::blocked:Acdb16a::f0,attr-scratchpad:user,,32x3x3x3"
 CONV_TEXT = (
     "cpu,convolution,jit:avx512_core,forward_training,src:f32:a:blocked:abcd::f0 wei:f32:a:blocked:Acdb16a::f0 "
     "bia:f32:a:blocked:a::f0 dst:f32:a:blocked:aBcd16b::f0,attr-scratchpad:user,alg:convolution_direct,"
@@ -77,17 +77,23 @@ def test_primitives_belong_to_the_innermost_operator_and_have_shares(raw: Path) 
         ("share", "convolution", None, 101, None, "jit:avx512_core", True),
         ("share", "convolution", None, 101, None, "jit:avx512_core", True),
     ]
-    assert made.rows("SELECT DISTINCT path FROM spans JOIN modules USING (module)") == [{"path": "Net.conv"}]
+    assert made.rows("SELECT DISTINCT path FROM spans JOIN modules USING (module)") == [
+        {"path": "Net.conv"}
+    ]
     assert made.rows("SELECT count(*) AS n FROM spans WHERE module IS NULL") == [{"n": 0}]
-    # The layer of the operators does not see them: its self time is what its own profiler would say.
+    # The layer of the operators does not see them: its self time is what its own profiler would
+    # say.
     times = {
-        row["name"]: row["self_ns"] for row in made.rows("SELECT name, self_ns FROM spans WHERE layer='operators'")
+        row["name"]: row["self_ns"]
+        for row in made.rows("SELECT name, self_ns FROM spans WHERE layer='operators'")
     }
     assert times == {"aten::conv2d": 10, inner: 80}
     assert made.rows(
         "SELECT kind, count(*) AS n FROM links GROUP BY kind ORDER BY kind"
     ) == [{"kind": "operator_primitive", "n": 3}, {"kind": "primitive_share", "n": 3}]  # fmt: skip
-    totals = made.rows("SELECT kind, name, count, total_ns FROM totals WHERE layer = 'primitives' ORDER BY ALL")
+    totals = made.rows(
+        "SELECT kind, name, count, total_ns FROM totals WHERE layer = 'primitives' ORDER BY ALL"
+    )
     assert [tuple(row.values()) for row in totals] == [
         ("create", "convolution", 1, 5), ("execute", "convolution", 1, 40), ("execute", "reorder", 1, 10),
         ("share", "convolution", 2, 23), ("share", "reorder", 1, 4),
@@ -98,8 +104,12 @@ def test_primitives_belong_to_the_innermost_operator_and_have_shares(raw: Path) 
 def test_a_share_may_end_before_what_it_is_a_share_of_is_known(
     epoch_spans: int, raw: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without steps an epoch ends anywhere. The last thread asks for its own: nothing else is open then."""
-    monkeypatch.setattr("layerscope.ingest.conversion.limits_of", lambda *_: Limits(epoch_spans=epoch_spans))
+    """Without steps an epoch ends anywhere. The last thread asks for its own: nothing else is open
+    then.
+    """
+    monkeypatch.setattr(
+        "layerscope.ingest.conversion.limits_of", lambda *_: IngestLimits(epoch_spans=epoch_spans)
+    )
     file = RawFile(raw, 100)
     file.poll(0)
     for track in range(3):
@@ -117,7 +127,11 @@ def test_a_share_may_end_before_what_it_is_a_share_of_is_known(
     rows = made.rows(
         "SELECT tid, spans.kind, count(*) AS n FROM spans JOIN tracks USING (track) GROUP BY ALL ORDER BY 1"
     )
-    assert [tuple(row.values()) for row in rows] == [(100, "execute", 50), (101, "share", 50), (102, "execute", 50)]
+    assert [tuple(row.values()) for row in rows] == [
+        (100, "execute", 50),
+        (101, "share", 50),
+        (102, "execute", 50),
+    ]
 
 
 def test_what_the_library_tells_is_taken_apart(raw: Path) -> None:
@@ -140,7 +154,9 @@ def test_what_the_library_tells_is_taken_apart(raw: Path) -> None:
         "cache_hit": None,
     }  # fmt: skip
     assert 0.9 < row["flop"] / (2 * 8 * 32 * 32 * 32 * 3 * 3 * 3) <= 1
-    (args,) = made.rows("SELECT DISTINCT json FROM args JOIN spans USING (args) WHERE name = 'reorder'")
+    (args,) = made.rows(
+        "SELECT DISTINCT json FROM args JOIN spans USING (args) WHERE name = 'reorder'"
+    )
     assert json.loads(args["json"]) == {"library": "oneDNN", "call": REORDER_TEXT}
 
 
@@ -150,7 +166,9 @@ def test_of_a_text_that_was_cut_only_the_first_columns_are_known(raw: Path) -> N
     fused = "+".join(["binary_add:f32:15:abcd"] * 60)
     text = CONV_TEXT.replace("attr-scratchpad:user", f"attr-post-ops:{fused}")
     cut = text.encode()[:1024].decode()
-    in_its_sizes = CONV_TEXT.replace("attr-scratchpad:user", f"attr-post-ops:{fused}"[: 1024 + 5 - len(CONV_TEXT) + 20])
+    in_its_sizes = CONV_TEXT.replace(
+        "attr-scratchpad:user", f"attr-post-ops:{fused}"[: 1024 + 5 - len(CONV_TEXT) + 20]
+    )
     assert len(in_its_sizes) > 1024
     file.records(0, [
         *file.thread_begin(50, 100, 1),
@@ -161,11 +179,15 @@ def test_of_a_text_that_was_cut_only_the_first_columns_are_known(raw: Path) -> N
     made = Converted(raw)
 
     columns = ("implementation", "dtype", "attributes", "algorithm", "problem", "flop", "bytes")
-    assert made.table("primitives", *columns) == [("jit:avx512_core", "f32", None, None, None, None, None)] * 2
+    assert (
+        made.table("primitives", *columns)
+        == [("jit:avx512_core", "f32", None, None, None, None, None)] * 2
+    )
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[1]", '{"call": 5}', '{"library": 1, "call": [2], "cache": {}}', "cpu,", ",,,,,,"]
+    "text",
+    ["{", "[1]", '{"call": 5}', '{"library": 1, "call": [2], "cache": {}}', "cpu,", ",,,,,,"],
 )
 def test_a_text_of_any_kind_becomes_arguments(text: str, raw: Path) -> None:
     file = RawFile(raw, 100)
@@ -187,11 +209,15 @@ def test_a_library_that_tells_only_kinds(raw: Path) -> None:
         *file.thread_begin(50, 100, 1), *file.span(100, 190, 0, "convolution", EXECUTE),
         *file.span(200, 220, 0, "softmax", EXECUTE),
     ])  # fmt: skip
-    file.records(1, [*file.thread_begin(50, 101, 2, -1), *file.span(110, 180, 0, "convolution", EXECUTE)])
+    file.records(
+        1, [*file.thread_begin(50, 101, 2, -1), *file.span(110, 180, 0, "convolution", EXECUTE)]
+    )
     file.end(1000)
     made = Converted(raw)
 
-    rows = made.table("primitives", "library", "primitive_kind", "implementation", "operator", "threads")
+    rows = made.table(
+        "primitives", "library", "primitive_kind", "implementation", "operator", "threads"
+    )
     assert sorted(rows, key=str) == sorted([
         ("oneDNN", "convolution", None, None, 2), ("oneDNN", "convolution", None, None, None),
         ("oneDNN", "softmax", None, None, 1),
@@ -232,4 +258,7 @@ def test_arguments_of_tasks_come_as_they_are(raw: Path) -> None:
     made = Converted(raw)
 
     rows = made.rows("SELECT name, json FROM spans JOIN args USING (args) ORDER BY start_ns")
-    assert [(row["name"], json.loads(row["json"])) for row in rows] == [("read", told), ("read", {"domain": "mine"})]
+    assert [(row["name"], json.loads(row["json"])) for row in rows] == [
+        ("read", told),
+        ("read", {"domain": "mine"}),
+    ]

@@ -61,7 +61,9 @@ def test_a_sample_is_of_the_operators_module_step_and_phase_that_were_open(raw: 
     stacks = SamplerFile(raw, MAIN)
     stacks.thread(0, MAIN, 400)
     stack = stacks.stack("main", "py:train", "py:step", "conv", "gemm")
-    stacks.cpu(6800, 0, stack, 10_000_000)  # in aten::convolution in aten::conv2d of the second step
+    stacks.cpu(
+        6800, 0, stack, 10_000_000
+    )  # in aten::convolution in aten::conv2d of the second step
     stacks.cpu(6650, 0, stack, 10_000_000)  # in aten::conv2d alone
     stacks.cpu(7300, 0, stacks.stack("main", "py:train"), 7)  # between operators
     stacks.cpu(19_000, 0, stacks.stack("main", "py:train"), 9)  # behind the last step
@@ -73,10 +75,24 @@ def test_a_sample_is_of_the_operators_module_step_and_phase_that_were_open(raw: 
     first, second, between, behind = samples(made)
     assert first["stack"] == [*around, "operators:aten::conv2d", *inner]
     assert (first["span"], first["step"], first["phase"]) == ("aten::conv2d", 1, "forward")
-    assert second["stack"] == [*around, "operators:aten::conv2d", "operators:aten::convolution", *inner]
-    assert (second["span"], second["tid"], second["weight_ns"]) == ("aten::convolution", MAIN, 10_000_000)
+    assert second["stack"] == [
+        *around,
+        "operators:aten::conv2d",
+        "operators:aten::convolution",
+        *inner,
+    ]
+    assert (second["span"], second["tid"], second["weight_ns"]) == (
+        "aten::convolution",
+        MAIN,
+        10_000_000,
+    )
     assert between["stack"] == around[:2]
-    assert (between["span"], between["step"], between["kind"], between["state"]) == (None, 1, "cpu", "user")
+    assert (between["span"], between["step"], between["kind"], between["state"]) == (
+        None,
+        1,
+        "cpu",
+        "user",
+    )
     assert (behind["step"], behind["phase"]) == (None, None)
 
 
@@ -108,7 +124,10 @@ def test_a_sample_counts_once_though_it_was_partly_in_the_kernel(raw: Path) -> N
     stacks.end(20_000)
 
     # What is one sample is side by side, the time in the kernel last.
-    found = [tuple(row.values()) for row in Converted(raw).rows("SELECT weight_ns, state, count FROM samples")]
+    found = [
+        tuple(row.values())
+        for row in Converted(raw).rows("SELECT weight_ns, state, count FROM samples")
+    ]
     assert found == [(10, "user", 0), (20, "kernel", 1), (11, "user", 0), (20, "kernel", 1), (5, "kernel", 1),
                      (7, "user", 1)]  # fmt: skip
 
@@ -135,7 +154,8 @@ def test_waits_have_their_reason_and_page_faults_their_number(raw: Path) -> None
     stacks.end(20_000)
 
     found = [
-        (row["kind"], row["state"], row["weight_ns"], row["exact"], row["count"]) for row in samples(Converted(raw))
+        (row["kind"], row["state"], row["weight_ns"], row["exact"], row["count"])
+        for row in samples(Converted(raw))
     ]
     assert found == [
         ("offcpu", "lock", 50, True, 1), ("offcpu", "pipe", 60, True, 1), ("offcpu", "sleep", 70, False, 1),
@@ -151,7 +171,11 @@ def test_a_long_wait_that_came_in_parts_is_one(raw: Path) -> None:
     stacks.thread(1, WORKER, 400)
     stack, other = stacks.stack("py:train", "wait"), stacks.stack("py:train")
     goes_on = sampler_file.EXACT | sampler_file.UNFINISHED
-    for at_ns, dur_ns, flags in ((1000, 100, goes_on), (1100, 100, goes_on), (1200, 30, sampler_file.EXACT)):
+    for at_ns, dur_ns, flags in (
+        (1000, 100, goes_on),
+        (1100, 100, goes_on),
+        (1200, 30, sampler_file.EXACT),
+    ):
         stacks.wait(at_ns, 0, stack, dur_ns, FUTEX, flags=flags)
         stacks.wait(at_ns, 1, stack, dur_ns, FUTEX, flags=flags)
     stacks.wait(1230, 0, stack, 5, FUTEX)  # begins where that one ended, which did not go on
@@ -168,7 +192,10 @@ def test_a_long_wait_that_came_in_parts_is_one(raw: Path) -> None:
 def test_a_worker_is_charged_to_the_primitive_that_it_has_a_share_of(raw: Path) -> None:
     file = RawFile(raw, MAIN, 500)
     file.poll(600)
-    module, call = file.number("Net.conv\nConv2d\n/a/train.py:5"), file.number("cpu,convolution,jit,x,y,z,mb1")
+    module, call = (
+        file.number("Net.conv\nConv2d\n/a/train.py:5"),
+        file.number("cpu,convolution,jit,x,y,z,mb1"),
+    )
     file.records(
         0,
         [
@@ -178,7 +205,13 @@ def test_a_worker_is_charged_to_the_primitive_that_it_has_a_share_of(raw: Path) 
             *file.span(1000, 2000, 0, "Net.conv\nConv2d\n/a/train.py:5", MODULE, module=module),
         ],
     )
-    file.records(1, [*file.thread_begin(1000, WORKER, 2), *file.span(1100, 1800, 0, "convolution", EXECUTE, args=call)])
+    file.records(
+        1,
+        [
+            *file.thread_begin(1000, WORKER, 2),
+            *file.span(1100, 1800, 0, "convolution", EXECUTE, args=call),
+        ],
+    )
     file.end(20_000)
     stacks = SamplerFile(raw, MAIN)
     stacks.thread(0, MAIN, 400)
@@ -210,7 +243,9 @@ def test_a_backward_function_is_of_the_module_that_its_operator_ran_in(raw: Path
     inner = [
         *file.span(3200, 3700, 2, "aten::convolution_backward"),
         *file.span(3100, 3800, 1, "ConvolutionBackward0", BACKWARD, seq=7, forward_thread=1),
-        *file.span(3000, 3900, 0, "evaluate ConvolutionBackward0", BACKWARD, seq=7, forward_thread=1),
+        *file.span(
+            3000, 3900, 0, "evaluate ConvolutionBackward0", BACKWARD, seq=7, forward_thread=1
+        ),
     ]
     file.records(1, [*file.thread_begin(2500, WORKER, 2), *inner])
     file.end(20_000)
@@ -257,7 +292,12 @@ def test_a_process_with_nothing_but_samples_is_one(raw: Path) -> None:
         (0, MAIN, None, "machine-one", "python t.py", 500, 50_000), (1, 777, MAIN, "machine-one", "helper", 2000, 8000)
     ]  # fmt: skip
     (found,) = samples(made)
-    assert (found["tid"], found["stack"], found["span"], found["step"]) == (777, ["python:work"], None, None)
+    assert (found["tid"], found["stack"], found["span"], found["step"]) == (
+        777,
+        ["python:work"],
+        None,
+        None,
+    )
     assert made.rows("SELECT process FROM tracks WHERE tid = 777") == [{"process": 1}]
 
 
@@ -277,7 +317,9 @@ def test_threads_are_known_by_their_numbers_in_whatever_order_they_come(raw: Pat
         "SELECT pid FROM samples JOIN tracks USING (track) JOIN processes USING (process) ORDER BY at_ns"
     )
     assert [row["pid"] for row in of_samples] == [777, MAIN]
-    assert made.rows("SELECT tid, cpu_ns FROM tracks WHERE cpu_ns IS NOT NULL") == [{"tid": 777, "cpu_ns": 70}]
+    assert made.rows("SELECT tid, cpu_ns FROM tracks WHERE cpu_ns IS NOT NULL") == [
+        {"tid": 777, "cpu_ns": 70}
+    ]
 
 
 def test_a_child_that_runs_another_program_is_one_process_with_one_thread(raw: Path) -> None:
@@ -300,7 +342,9 @@ def test_a_child_that_runs_another_program_is_one_process_with_one_thread(raw: P
     assert made.table("processes", "process", "pid", "argv", "end_ns")[1:] == [
         (1, 777, "helper", 8000), (2, 777, "other", 9500)
     ]  # fmt: skip
-    threads = made.rows("SELECT process, name, start_ns, end_ns, cpu_ns FROM tracks WHERE tid = 777 ORDER BY start_ns")
+    threads = made.rows(
+        "SELECT process, name, start_ns, end_ns, cpu_ns FROM tracks WHERE tid = 777 ORDER BY start_ns"
+    )
     assert threads == [
         {"process": 1, "name": "helper", "start_ns": 2000, "end_ns": 8000, "cpu_ns": 70},
         {"process": 2, "name": "other", "start_ns": 9000, "end_ns": 9500, "cpu_ns": None},
@@ -337,7 +381,9 @@ def test_accounts_are_totals_of_threads_and_counters_of_the_process(raw: Path) -
 
 
 def test_what_the_system_does_not_account_is_absent(raw: Path) -> None:
-    """Migrations are told with switches alone, and not every kernel says how long threads wait for a CPU."""
+    """Migrations are told with switches alone, and not every kernel says how long threads wait for
+    a CPU.
+    """
     file = training(raw)
     file.sample(5000, 11, 22, 33, 44, 55, 66, 77)
     stacks = SamplerFile(raw, MAIN, switches=False)
@@ -347,9 +393,9 @@ def test_what_the_system_does_not_account_is_absent(raw: Path) -> None:
     stacks.end(20_000)
     made = Converted(raw)
 
-    assert made.rows("SELECT cpu_ns, delay_ns, switches_forced, migrations FROM tracks WHERE kind = 'thread'") == [
-        {"cpu_ns": 100, "delay_ns": None, "switches_forced": 1, "migrations": None}
-    ]
+    assert made.rows(
+        "SELECT cpu_ns, delay_ns, switches_forced, migrations FROM tracks WHERE kind = 'thread'"
+    ) == [{"cpu_ns": 100, "delay_ns": None, "switches_forced": 1, "migrations": None}]
     names = {row["name"] for row in made.rows("SELECT name FROM counters")}
     assert {"switches_voluntary", "switches_forced"} <= names
     assert not {"delay_ns", "migrations"} & names
@@ -364,7 +410,9 @@ def test_samples_of_a_program_without_spans_and_of_a_cut_file_are_there(raw: Pat
     for at_ns in range(1000, 1100, 10):
         stacks.cpu(at_ns, 0, stacks.stack("py:main", "py:work"), 10)
     whole = raw / sampler_file.FILE
-    whole.write_bytes(whole.read_bytes()[:-20])  # the sampler was killed in the middle of its last sample
+    whole.write_bytes(
+        whole.read_bytes()[:-20]
+    )  # the sampler was killed in the middle of its last sample
     made = Converted(raw)
 
     found = samples(made)
@@ -388,7 +436,9 @@ def test_what_another_sampler_wrote_goes_on_where_the_first_was_killed(raw: Path
     assert [(row["at_ns"], row["tid"], row["weight_ns"]) for row in rows if row["tid"] == MAIN] == [
         (6800, MAIN, 7), (7300, MAIN, 7),
     ]  # fmt: skip
-    assert {tuple(row["stack"][:2]) for row in rows if row["tid"] == WORKER} == {(f"native:{LIBRARY}", "python:work")}
+    assert {tuple(row["stack"][:2]) for row in rows if row["tid"] == WORKER} == {
+        (f"native:{LIBRARY}", "python:work")
+    }
     assert made.rows("SELECT tid, count(*) AS n FROM samples JOIN tracks USING (track) GROUP BY tid ORDER BY tid") == [
         {"tid": MAIN, "n": 2}, {"tid": WORKER, "n": 2},
     ]  # fmt: skip

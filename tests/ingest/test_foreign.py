@@ -1,4 +1,6 @@
-"""A file of another program where a recording is expected: it is opened like one, and never touched."""
+"""A file of another program where a recording is expected: it is opened like one, and never
+touched.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from layerscope import cli
-from layerscope.ingest.limits import Limits
+from layerscope.ingest.limits import IngestLimits
 from layerscope.ingest.open import open_run
 from layerscope.model.errors import ReadError
 from layerscope.recording.reader import Reader
@@ -48,7 +50,9 @@ def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
 
 
 def test_the_totals_are_those_of_awk(capsys: pytest.CaptureFixture[str]) -> None:
-    """The articles add up the last column: of exec lines by primitive, and of create lines, old and new spelling."""
+    """The articles add up the last column: of exec lines by primitive, and of create lines, old and
+    new spelling.
+    """
     expected: dict[tuple[str, str], float] = defaultdict(float)
     for line in LOG.splitlines():
         told = re.search(r",(exec|create)(?::\w+)?,(?:cpu,)?(\w+),.*,([0-9.]+)$", line)
@@ -91,7 +95,9 @@ def test_a_word_that_is_a_file_asks_which_table(capsys: pytest.CaptureFixture[st
     assert "which table of log.txt?" in capsys.readouterr().err
 
 
-def test_a_packed_log_in_a_folder_that_cannot_be_written(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_packed_log_in_a_folder_that_cannot_be_written(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = log.parent / "closed"
     folder.mkdir()
     (folder / "log.txt.gz").write_bytes(gzip.compress(LOG.encode()))
@@ -119,7 +125,9 @@ def test_what_lies_in_a_partition_of_a_graph_stays_with_it(
     epoch_spans: int, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many calls are looked at in one go."""
-    monkeypatch.setattr("layerscope.ingest.foreign.limits_of", lambda *_: Limits(epoch_spans=epoch_spans))
+    monkeypatch.setattr(
+        "layerscope.ingest.foreign.limits_of", lambda *_: IngestLimits(epoch_spans=epoch_spans)
+    )
     inner = LOG.splitlines()[-1]
     partition = "onednn_verbose,v1,graph,exec,cpu,1,matmul_post_ops,a;b,,in0,fpm:strict,d,3"
     log.write_text("\n".join([inner, inner, partition] * 10))
@@ -129,11 +137,15 @@ def test_what_lies_in_a_partition_of_a_graph_stays_with_it(
                FROM spans inner_ JOIN spans outer_ ON inner_.parent = outer_.span GROUP BY ALL"""
         ).to_pylist()
         whole = reader.query("SELECT sum(self_ns) AS ns FROM spans").to_pylist()
-    assert found == [{"name": "matmul_post_ops", "calls": 20, "inner_ns": 20_000_000, "self_ns": 1_000_000}]
+    assert found == [
+        {"name": "matmul_post_ops", "calls": 20, "inner_ns": 20_000_000, "self_ns": 1_000_000}
+    ]
     assert whole == [{"ns": 30_000_000}]
 
 
-def test_clean_does_not_take_a_log_for_a_recording(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_does_not_take_a_log_for_a_recording(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     open_run(log)
     assert cli.main(["clean", "log.txt"]) != 0
     assert log.read_text() == LOG
@@ -149,5 +161,8 @@ def test_what_was_made_of_a_log_goes_with_it(log: Path, capsys: pytest.CaptureFi
 
 def test_a_file_that_nobody_knows_is_refused_with_what_could_be_read(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing of the kind")
-    with pytest.raises(ReadError, match=r"notes.txt is no recording, nor a file that can be read as one: .*a log of "):
+    with pytest.raises(
+        ReadError,
+        match=r"notes.txt is no recording, nor a file that can be read as one: .*a log of ",
+    ):
         open_run(tmp_path / "notes.txt")

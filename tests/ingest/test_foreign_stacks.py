@@ -1,4 +1,6 @@
-"""Stacks of other programs where a recording is expected: perf.data, the text of perf script, folded stacks."""
+"""Stacks of other programs where a recording is expected: perf.data, the text of perf script,
+folded stacks.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def rows(path: Path, question: str) -> list[dict[str, object]]:
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("words", [["table", "functions"], ["table", "threads"], ["table", "processes"],
                                    ["query", "SELECT count(*) AS n FROM samples"], ["flame"]])  # fmt: skip
-def test_commands_take_them(name: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_take_them(
+    name: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main([words[0], name, *words[1:]]) == 0, capsys.readouterr().err
 
 
@@ -71,17 +75,27 @@ def test_tables_in_parts_hold_the_same(name: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("name", FILES[:-1])
 def test_the_tables_hold_together(folder: Path, name: str) -> None:
-    """Every sample has a track and a stack that are there, and the stacks are a tree of the frames."""
+    """Every sample has a track and a stack that are there, and the stacks are a tree of the
+    frames.
+    """
     path = folder / name
-    [told] = rows(path, "SELECT count(*) AS n, sum(weight_ns) AS ns FROM samples WHERE kind = 'cpu'")
+    [told] = rows(
+        path, "SELECT count(*) AS n, sum(weight_ns) AS ns FROM samples WHERE kind = 'cpu'"
+    )
     assert int(str(told["n"])) > 20
     # 99 a second of CPU time.
     assert told["ns"] == int(str(told["n"])) * 10_101_010
-    joined = "FROM samples JOIN tracks USING (track) JOIN stacks USING (stack) JOIN frames USING (frame)"
-    assert rows(path, f"SELECT count(*) AS n {joined} WHERE samples.kind = 'cpu'") == [{"n": told["n"]}]
+    joined = (
+        "FROM samples JOIN tracks USING (track) JOIN stacks USING (stack) JOIN frames USING (frame)"
+    )
+    assert rows(path, f"SELECT count(*) AS n {joined} WHERE samples.kind = 'cpu'") == [
+        {"n": told["n"]}
+    ]
     wrong = "SELECT s.stack FROM stacks s LEFT JOIN stacks p ON s.parent = p.stack WHERE "
     assert rows(path, wrong + "s.depth <> coalesce(p.depth + 1, 0) OR s.parent >= s.stack") == []
-    assert rows(path, "SELECT name FROM tracks WHERE name <> 'known_answer' AND kind = 'thread'") == []
+    assert (
+        rows(path, "SELECT name FROM tracks WHERE name <> 'known_answer' AND kind = 'thread'") == []
+    )
 
 
 def test_what_a_file_says_about_its_machine(folder: Path) -> None:
@@ -108,7 +122,9 @@ def test_what_a_file_says_about_its_machine(folder: Path) -> None:
 def test_waits_have_the_state_that_their_functions_tell(
     folder: Path, state: str, inner: str, call: str, function: str, expected: str
 ) -> None:
-    (folder / "waits.txt").write_text(SLEEPS.format(state=state, inner=inner, call=call, function=function))
+    (folder / "waits.txt").write_text(
+        SLEEPS.format(state=state, inner=inner, call=call, function=function)
+    )
     found = rows(folder / "waits.txt", "SELECT kind, state, weight_ns, exact FROM samples")
     assert found == [{"kind": "offcpu", "state": expected, "weight_ns": 250_000_000, "exact": True}]
 
@@ -125,9 +141,13 @@ def test_what_was_lost_is_a_gap(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["file.data", "file.txt"])
-def test_times_count_from_the_start_of_the_file(folder: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_times_count_from_the_start_of_the_file(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     """Not from zero of its clock, which was about 3470 s before."""
-    [told] = rows(folder / name, "SELECT min(at_ns) AS first, max(at_ns) AS last, count(*) AS n FROM samples")
+    [told] = rows(
+        folder / name, "SELECT min(at_ns) AS first, max(at_ns) AS last, count(*) AS n FROM samples"
+    )
     [threads] = rows(folder / name, "SELECT min(start_ns) AS first FROM tracks")
     start_ns = open_run(folder / name).info.start_ns
     assert start_ns == threads["first"]
@@ -156,7 +176,9 @@ def test_an_unfinished_file_says_so(folder: Path, capsys: pytest.CaptureFixture[
     assert "perf was killed" in str(told["problems"])
 
 
-def test_what_cannot_be_read_is_one_sentence(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_read_is_one_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "foreign.data").write_bytes(b"2ELIFREP" + bytes(100))
     assert cli.main(["table", "foreign.data", "functions"]) == 125
     error = capsys.readouterr().err
@@ -165,7 +187,9 @@ def test_what_cannot_be_read_is_one_sentence(folder: Path, capsys: pytest.Captur
 
 
 @pytest.mark.slow
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+)
 @given(st.sampled_from(["file.data", "pipe.data"]), st.data())
 def test_a_damaged_file_is_a_picture_or_a_sentence(
     folder: Path, capsys: pytest.CaptureFixture[str], name: str, data: st.DataObject
@@ -191,4 +215,6 @@ def test_a_file_that_ends_behind_any_record_has_the_samples_before(folder: Path)
     for row in np.linspace(0, len(records.end) - 1, 40).astype(int).tolist():
         (folder / "cut.data").write_bytes(content[: int(records.end[row])])
         file = perf_file.open_file(folder / "cut.data")
-        assert len(perf_records.decoded(file).samples.time) == np.count_nonzero(is_sample[: row + 1])
+        assert len(perf_records.decoded(file).samples.time) == np.count_nonzero(
+            is_sample[: row + 1]
+        )

@@ -30,7 +30,9 @@ def test_the_id_of_a_recording_leads_to_no_other_folder(
     assert folder != cached_tables(f"{run_id}-running")[0]
 
 
-def test_a_recording_that_lost_its_run_json_has_the_same_id_at_every_opening(tmp_path: Path) -> None:
+def test_a_recording_that_lost_its_run_json_has_the_same_id_at_every_opening(
+    tmp_path: Path,
+) -> None:
     spool = tmp_path / "lost.layerscope" / "raw" / "here-1-2" / "spool"
     spool.parent.mkdir(parents=True)
     spool.touch()
@@ -51,9 +53,15 @@ def test_a_recording_that_lost_its_run_json_has_the_same_id_at_every_opening(tmp
     assert answers.pop().startswith("unknown-")
 
 
-def test_tables_of_an_earlier_version_without_raw_files_are_refused_in_words(tmp_path: Path) -> None:
+def test_tables_of_an_earlier_version_without_raw_files_are_refused_in_words(
+    tmp_path: Path,
+) -> None:
     run = Recording().write(tmp_path / "old.layerscope")
-    (run.path / COMPLETE).write_text(json.dumps({"schema": SCHEMA_VERSION - 1, "rows": {}, "raw_bytes": 0}))
+    (run.path / COMPLETE).write_text(
+        json.dumps({"schema": SCHEMA_VERSION - 1, "rows": {}, "raw_bytes": 0})
+    )
 
-    with pytest.raises(ReadError, match=r"has the tables of an earlier layerscope .* read it with that version"):
+    with pytest.raises(
+        ReadError, match=r"has the tables of an earlier layerscope .* read it with that version"
+    ):
         open_run(run.path)

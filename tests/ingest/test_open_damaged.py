@@ -1,4 +1,6 @@
-"""Recordings whose tables were damaged: made again from the raw files, or refused in one true sentence."""
+"""Recordings whose tables were damaged: made again from the raw files, or refused in one true
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,14 @@ def with_another_type(file: Path) -> None:
     pq.write_table(data.set_column(place, "self_ns", data["self_ns"].cast(pa.string())), file)
 
 
-DAMAGE = [flipped_footer, damaged_page, flipped_in_a_page, without_a_column, with_another_type, Path.unlink]
+DAMAGE = [
+    flipped_footer,
+    damaged_page,
+    flipped_in_a_page,
+    without_a_column,
+    with_another_type,
+    Path.unlink,
+]
 
 
 def spans(run: Run) -> Path:
@@ -95,7 +104,10 @@ def test_damaged_tables_are_made_again_from_the_raw_files_and_it_is_said(
     ids=lambda command: command[0],
 )
 def test_without_raw_files_every_command_says_what_is_damaged_in_one_sentence(
-    damage: Callable[[Path], None], command: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+    damage: Callable[[Path], None],
+    command: list[str],
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     damage(spans(write_tables_only(folder / "train.layerscope")))
 
@@ -117,7 +129,10 @@ def test_columns_are_compared_with_the_schema_where_no_checksum_is_known(
     state = (run.path / COMPLETE).read_text()
     (run.path / COMPLETE).write_text(state[: state.index(',"files"')] + "}")
 
-    with pytest.raises(ReadError, match=r"spans.all\.parquet has (no column self_ns|a column self_ns of type string)"):
+    with pytest.raises(
+        ReadError,
+        match=r"spans.all\.parquet has (no column self_ns|a column self_ns of type string)",
+    ):
         open_run(run.path)
 
 
@@ -142,7 +157,9 @@ def test_damaged_tables_of_a_file_of_another_program_are_made_from_it_again(fold
         assert reader.query("SELECT max(depth) AS depth FROM stacks").to_pylist() == [{"depth": 2}]
 
 
-def test_a_page_that_turns_out_to_be_damaged_is_called_so_by_what_reads_without_the_database(folder: Path) -> None:
+def test_a_page_that_turns_out_to_be_damaged_is_called_so_by_what_reads_without_the_database(
+    folder: Path,
+) -> None:
     run = write_tables_only(folder / "train.layerscope")
     damaged_page(spans(run))
 

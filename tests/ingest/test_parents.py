@@ -15,12 +15,16 @@ LAYERS = 3
 
 
 def nest(spans: list[Span], borders: list[int], layer: dict[int, int] | None = None) -> None:
-    """Fill in key, told parent and self time of every span that was not lost; `layer` of a span by its start."""
+    """Fill in key, told parent and self time of every span that was not lost; `layer` of a span by
+    its start.
+    """
     nesting = TrackNesting(Keys(), layers=LAYERS if layer else 1)
     of = layer or {}
     before = -1
     for border in borders:
-        batch = sorted((s for s in spans if before < s.end <= border and not s.lost), key=lambda span: span.end)
+        batch = sorted(
+            (s for s in spans if before < s.end <= border and not s.lost), key=lambda span: span.end
+        )
         before = border
         nested = nesting.add(
             np.array([span.start for span in batch], np.int64),
@@ -29,7 +33,11 @@ def nest(spans: list[Span], borders: list[int], layer: dict[int, int] | None = N
             np.array([of.get(span.start, 0) for span in batch], np.int8),
         )
         for i, span in enumerate(batch):
-            span.key, span.told, span.self_ns = int(nested.key[i]), int(nested.parent[i]), int(nested.self_ns[i])
+            span.key, span.told, span.self_ns = (
+                int(nested.key[i]),
+                int(nested.parent[i]),
+                int(nested.self_ns[i]),
+            )
     nesting.finish()
     for span in spans:
         if span.told in nesting.never_came:
@@ -43,20 +51,26 @@ def told(spans: list[Span]) -> list[Span]:
 
 
 @given(threads())
-def test_parents_and_self_times_are_the_truth_wherever_the_batches_end(thread: tuple[list[Span], list[int]]) -> None:
+def test_parents_and_self_times_are_the_truth_wherever_the_batches_end(
+    thread: tuple[list[Span], list[int]],
+) -> None:
     spans, borders = thread
     nest(spans, borders)
 
     for span in told(spans):
         assert span.told == (span.parent.key if span.parent else -1)
-        assert span.self_ns == span.end - span.start - sum(child.end - child.start for child in span.children)
+        assert span.self_ns == span.end - span.start - sum(
+            child.end - child.start for child in span.children
+        )
     outermost = sum(span.end - span.start for span in spans if not span.parent)
     assert sum(span.self_ns for span in spans) == outermost
 
 
 def inside(span: Span, layer: dict[int, int], of: int) -> int:
     """The time of the nearest spans of the layer `of` in `span`."""
-    return sum(c.end - c.start if layer[c.start] == of else inside(c, layer, of) for c in span.children)
+    return sum(
+        c.end - c.start if layer[c.start] == of else inside(c, layer, of) for c in span.children
+    )
 
 
 @given(threads(), st.randoms(use_true_random=False))
@@ -120,7 +134,8 @@ def test_self_times_of_spans_that_cross_add_up_to_the_time_in_which_any_was_open
     nest(spans, borders[-1:])
     assert sum(span.self_ns for span in spans) == covered(spans)
     nest(spans, borders)
-    # What went with an earlier batch does not learn of a span in it that outlives it; nobody else pays for that.
+    # What went with an earlier batch does not learn of a span in it that outlives it; nobody else
+    # pays for that.
     late = sum(
         max(around.end - span.start, 0)
         for span in spans
@@ -141,8 +156,12 @@ def test_after_a_loss_nobody_gets_a_wrong_parent(thread: tuple[list[Span], list[
 
 
 @given(threads(losses=True))
-def test_after_a_loss_a_parent_that_was_recorded_is_found(thread: tuple[list[Span], list[int]]) -> None:
-    """Unless its children came before it, behind those of a lost span of its level: then nobody can tell."""
+def test_after_a_loss_a_parent_that_was_recorded_is_found(
+    thread: tuple[list[Span], list[int]],
+) -> None:
+    """Unless its children came before it, behind those of a lost span of its level: then nobody can
+    tell.
+    """
     spans, borders = thread
     nest(spans, borders)
 
@@ -151,13 +170,20 @@ def test_after_a_loss_a_parent_that_was_recorded_is_found(thread: tuple[list[Spa
         if parent is None or parent.lost or span.told == parent.key:
             continue
         assert span.told == -1
-        assert any(other.lost and other.depth == parent.depth and other.end < parent.start for other in spans)
+        assert any(
+            other.lost and other.depth == parent.depth and other.end < parent.start
+            for other in spans
+        )
         assert any(span.end <= border < parent.end for border in borders)
 
 
 @given(threads(losses=True))
-def test_self_time_leaves_out_what_is_known_of_the_children(thread: tuple[list[Span], list[int]]) -> None:
-    """The time of a lost span stays with the nearest recorded span around it, less what was recorded in it."""
+def test_self_time_leaves_out_what_is_known_of_the_children(
+    thread: tuple[list[Span], list[int]],
+) -> None:
+    """The time of a lost span stays with the nearest recorded span around it, less what was
+    recorded in it.
+    """
     spans, borders = thread
 
     def known_inside(span: Span) -> int:
@@ -179,7 +205,9 @@ def test_a_batch_may_be_empty() -> None:
 
 
 @given(st.lists(threads(), min_size=2, max_size=4))
-def test_tracks_share_the_keys_and_nothing_else(several: list[tuple[list[Span], list[int]]]) -> None:
+def test_tracks_share_the_keys_and_nothing_else(
+    several: list[tuple[list[Span], list[int]]],
+) -> None:
     keys = Keys()
     nestings = [TrackNesting(keys) for _ in several]
     seen: list[int] = []
@@ -188,8 +216,13 @@ def test_tracks_share_the_keys_and_nothing_else(several: list[tuple[list[Span], 
             if border not in borders:
                 continue
             before = max([earlier for earlier in borders if earlier < border], default=-1)
-            batch = sorted((span for span in spans if before < span.end <= border), key=lambda span: span.end)
-            columns = [np.array([getattr(span, name) for span in batch]) for name in ("start", "end", "depth")]
+            batch = sorted(
+                (span for span in spans if before < span.end <= border), key=lambda span: span.end
+            )
+            columns = [
+                np.array([getattr(span, name) for span in batch])
+                for name in ("start", "end", "depth")
+            ]
             nested = nesting.add(*(column.astype(np.int64) for column in columns))
             for i, span in enumerate(batch):
                 span.key, span.told = int(nested.key[i]), int(nested.parent[i])

@@ -67,7 +67,9 @@ def test_logging_after_the_optimizer_step_is_not_forward() -> None:
 @pytest.mark.parametrize("closure", [True, False])
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("engine_kind", ["function", "backward"])
-def test_backward_on_threads_of_the_autograd_engine(closure: bool, fused: bool, engine_kind: str) -> None:
+def test_backward_on_threads_of_the_autograd_engine(
+    closure: bool, fused: bool, engine_kind: str
+) -> None:
     trace = Trace(engine_kind=engine_kind)
 
     def forward_backward() -> None:

@@ -50,16 +50,26 @@ def test_a_thread_with_operators_has_no_shares() -> None:
 
 
 def test_the_main_thread_of_a_program_without_operators_asks() -> None:
-    rows = [(2, 110, 190, "matmul", True), (1, 100, 200, "matmul", True), (3, 120, 130, "matmul", True)]
+    rows = [
+        (2, 110, 190, "matmul", True),
+        (1, 100, 200, "matmul", True),
+        (3, 120, 130, "matmul", True),
+    ]
     assert find_primaries(executions(rows)).tolist() == [1, -1, 1]
 
 
 def test_a_pool_belongs_to_one_thread() -> None:
-    """Two threads ask at the same time: a worker serves the one in whose primitives it lies most often."""
+    """Two threads ask at the same time: a worker serves the one in whose primitives it lies most
+    often.
+    """
     rows: list[Row] = []
     for at in (1_000, 2_000, 3_000):
         rows += [(2, at, at + 100, "conv", False), (12, at + 10, at + 90, "conv", True)]
-    rows += [(3, 2_005, 2_200, "conv", False), (13, 2_006, 2_150, "conv", True), (13, 2_160, 2_190, "conv", True)]
+    rows += [
+        (3, 2_005, 2_200, "conv", False),
+        (13, 2_006, 2_150, "conv", True),
+        (13, 2_160, 2_190, "conv", True),
+    ]
     found = find_primaries(executions(rows))
     assert found.tolist() == [-1, 0, -1, 2, -1, 4, -1, 6, 6]
 
@@ -76,7 +86,9 @@ def test_threads_of_a_pool_that_ask_and_work_in_turns() -> None:
 
 @st.composite
 def teams(draw: st.DrawFn) -> tuple[list[Row], list[int]]:
-    """Threads that ask one after the other, each with workers of its own, and what is whose share."""
+    """Threads that ask one after the other, each with workers of its own, and what is whose
+    share.
+    """
     rows: list[Row] = []
     truth: list[int] = []
     for asker in range(draw(st.integers(1, 3))):
@@ -84,7 +96,8 @@ def teams(draw: st.DrawFn) -> tuple[list[Row], list[int]]:
         for _ in range(draw(st.integers(1, 5))):
             length = draw(st.integers(10, 60))
             name = draw(st.sampled_from(("conv", "reorder")))
-            # What runs at the same time has other names for each asker, so that the answer is certain.
+            # What runs at the same time has other names for each asker, so that the answer is
+            # certain.
             rows.append((1 + asker, at, at + length, f"{name}{asker}", False))
             truth.append(-1)
             primary = len(rows) - 1
@@ -104,7 +117,9 @@ def test_shares_of_teams_are_found(case: tuple[list[Row], list[int]]) -> None:
 
 
 @given(teams(), st.randoms())
-def test_the_order_of_rows_does_not_matter(case: tuple[list[Row], list[int]], random: st.DataObject) -> None:
+def test_the_order_of_rows_does_not_matter(
+    case: tuple[list[Row], list[int]], random: st.DataObject
+) -> None:
     rows, truth = case
     order = list(range(len(rows)))
     random.shuffle(order)  # type: ignore[attr-defined]

@@ -1,4 +1,6 @@
-"""Recordings of several ranks read as one, from raw files made by hand: two nodes with two clocks."""
+"""Recordings of several ranks read as one, from raw files made by hand: two nodes with two
+clocks.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,26 @@ BOOTED_NS = {"one": 500 * S, "two": 90_000 * S}  # CLOCK_MONOTONIC of the nodes 
 
 
 class Node(RawFile):
-    """A raw file of one node. Times are given as CLOCK_REALTIME minus NOW_NS, which all nodes should agree on."""
+    """A raw file of one node. Times are given as CLOCK_REALTIME minus NOW_NS, which all nodes
+    should agree on.
+    """
 
-    def __init__(self, folder: Path, name: str, pid: int, clock: str = "", tsc: bool = True, **about: Any) -> None:
+    def __init__(
+        self, folder: Path, name: str, pid: int, clock: str = "", tsc: bool = True, **about: Any
+    ) -> None:
         self.offset_ns = BOOTED_NS[name]
         self.step_ns = 0
         super().__init__(
-            folder / "raw", pid, self.here(0), tsc=tsc, monotonic_clock=clock or f"boot of {name}", **about
+            folder / "raw",
+            pid,
+            self.here(0),
+            tsc=tsc,
+            monotonic_clock=clock or f"boot of {name}",
+            **about,
         )
-        (folder / "raw" / f"machine-one-{pid}-{self.here(0)}").rename(folder / "raw" / f"{name}-{pid}-{self.here(0)}")
+        (folder / "raw" / f"machine-one-{pid}-{self.here(0)}").rename(
+            folder / "raw" / f"{name}-{pid}-{self.here(0)}"
+        )
 
     def here(self, at_ns: int) -> int:
         """What CLOCK_MONOTONIC of this node says at a moment."""
@@ -46,7 +59,9 @@ class Node(RawFile):
         self.write(raw_file.POLL, np.array(reading, "<i8").tobytes())
 
     def work(self, times: list[int], name: str, tid: int) -> None:
-        """An operator of one millisecond at each of `times`, the readings around them, and the end."""
+        """An operator of one millisecond at each of `times`, the readings around them, and the
+        end.
+        """
         records = self.thread_begin(self.here(0), tid, 1)
         for at_ns in times:
             records += self.span(self.here(at_ns), self.here(at_ns + 1_000_000), 0, name)
@@ -72,7 +87,10 @@ class Job:
     def rank(self, rank: int, node: str, ended: bool = True, **info: Any) -> Run:
         """A rank that has its own recording on `node`."""
         found = ranks.join(
-            self.path, self.launch, rank, run_info(run_id=f"rank {rank}", host={"name": node, "cpu": {"granted": 8}})
+            self.path,
+            self.launch,
+            rank,
+            run_info(run_id=f"rank {rank}", host={"name": node, "cpu": {"granted": 8}}),
         )
         assert found
         found.info.program = ProgramState(S, 100 + rank, 10, 1000)
@@ -104,14 +122,24 @@ def test_what_happened_at_once_on_two_nodes_has_one_time(tmp_path: Path, tsc: bo
     run = open_run(job.path)
 
     for number in range(2):
-        rows = ask(run, f"SELECT start_ns, dur_ns FROM spans WHERE name = 'op of {number}' ORDER BY start_ns")
+        rows = ask(
+            run,
+            f"SELECT start_ns, dur_ns FROM spans WHERE name = 'op of {number}' ORDER BY start_ns",
+        )
         assert [row["start_ns"] - BOOTED_NS["one"] for row in rows] == times
         assert {row["dur_ns"] for row in rows} == {1_000_000}
     assert ask(run, "SELECT rank, host, start_ns, end_ns FROM processes ORDER BY rank") == [
-        {"rank": rank, "host": host, "start_ns": BOOTED_NS["one"], "end_ns": BOOTED_NS["one"] + 3 * S}
+        {
+            "rank": rank,
+            "host": host,
+            "start_ns": BOOTED_NS["one"],
+            "end_ns": BOOTED_NS["one"] + 3 * S,
+        }
         for rank, host in enumerate(("one", "two"))
     ]
-    assert ask(run, "SELECT DISTINCT at_ns FROM counters") == [{"at_ns": BOOTED_NS["one"] + times[0]}]
+    assert ask(run, "SELECT DISTINCT at_ns FROM counters") == [
+        {"at_ns": BOOTED_NS["one"] + times[0]}
+    ]
     assert ask(run, "SELECT count(DISTINCT track) AS n FROM spans") == [{"n": 2}]
     assert job.problems() == {}
 
@@ -125,7 +153,11 @@ def test_the_clock_of_the_first_rank_is_the_runs_and_sums_are_those_of_all(tmp_p
     info = open_run(job.path).info
 
     assert (info.state, info.exit.code, info.granted_cpus) == ("finished", 0, 16)
-    assert (info.program.wall_ns, info.program.user_ns, info.program.max_rss_bytes) == (S, 201, 2000)
+    assert (info.program.wall_ns, info.program.user_ns, info.program.max_rss_bytes) == (
+        S,
+        201,
+        2000,
+    )
 
 
 def test_the_stacks_of_all_ranks_are_there_on_one_clock(tmp_path: Path) -> None:
@@ -136,8 +168,12 @@ def test_the_stacks_of_all_ranks_are_there_on_one_clock(tmp_path: Path) -> None:
         node.finish(2 * S)
         stacks = SamplerFile(node.path.parents[1], 41, node.here(0))
         stacks.thread(0, 77, node.here(0))
-        stacks.cpu(node.here(S + 500_000), 0, stacks.stack("main", "py:train", f"py:of_{number}"), 10)
-        stacks.process(1, 500, 41, node.here(7), node.here(S))  # a child of which nothing else is known
+        stacks.cpu(
+            node.here(S + 500_000), 0, stacks.stack("main", "py:train", f"py:of_{number}"), 10
+        )
+        stacks.process(
+            1, 500, 41, node.here(7), node.here(S)
+        )  # a child of which nothing else is known
         stacks.thread(1, 500, node.here(7), process=1, name=b"sh")
         stacks.cpu(node.here(9), 1, stacks.stack("main"), 3)
         stacks.account(node.here(S), 0, 40 + number, 1, 1, 1, 1, 1, 1, 1)
@@ -153,8 +189,14 @@ def test_the_stacks_of_all_ranks_are_there_on_one_clock(tmp_path: Path) -> None:
     assert [row["span"] for row in rows] == [None, None, "op of 0", "op of 1"]
     assert [row["cpu_ns"] for row in rows] == [None, None, 40, 41]
     frames = ask(run, "SELECT name FROM frames WHERE layer = 'python' ORDER BY name")
-    assert [row["name"] for row in frames] == ["of_0", "of_1", "train"]  # what both have is there once
-    children = ask(run, "SELECT rank, host, argv, start_ns FROM processes WHERE pid = 500 ORDER BY rank")
+    assert [row["name"] for row in frames] == [
+        "of_0",
+        "of_1",
+        "train",
+    ]  # what both have is there once
+    children = ask(
+        run, "SELECT rank, host, argv, start_ns FROM processes WHERE pid = 500 ORDER BY rank"
+    )
     assert children == [
         {"rank": rank, "host": host, "argv": "sh", "start_ns": BOOTED_NS["one"] + 7}
         for rank, host in enumerate(("one", "two"))
@@ -162,7 +204,9 @@ def test_the_stacks_of_all_ranks_are_there_on_one_clock(tmp_path: Path) -> None:
 
 
 def test_one_clock_for_several_host_names_is_left_as_it_is(tmp_path: Path) -> None:
-    """Containers on one machine: whatever their realtime said, they read the same CLOCK_MONOTONIC."""
+    """Containers on one machine: whatever their realtime said, they read the same
+    CLOCK_MONOTONIC.
+    """
     job = Job(tmp_path, 2)
     for rank in range(2):
         node = Node(job.rank(rank, f"container {rank}").path, "one", 41 + rank, clock="same boot")
@@ -186,9 +230,14 @@ def test_a_clock_that_was_set_is_said_and_does_not_tear_the_rank_apart(tmp_path:
         node.finish(10 * S)
 
     for number in range(2):
-        rows = ask(open_run(job.path), f"SELECT start_ns FROM spans WHERE name = 'op of {number}' ORDER BY start_ns")
+        rows = ask(
+            open_run(job.path),
+            f"SELECT start_ns FROM spans WHERE name = 'op of {number}' ORDER BY start_ns",
+        )
         assert [row["start_ns"] - BOOTED_NS["one"] for row in rows] == [i * S for i in range(1, 10)]
-    assert job.problems() == {"clock_stepped": "the clock of host two was set during the run, by 2.000 s"}
+    assert job.problems() == {
+        "clock_stepped": "the clock of host two was set during the run, by 2.000 s"
+    }
 
 
 def test_ranks_that_never_came_are_said(tmp_path: Path) -> None:
@@ -205,7 +254,9 @@ def test_ranks_that_never_came_are_said(tmp_path: Path) -> None:
     }
 
 
-def test_a_rank_whose_layerscope_was_killed_is_said_and_a_bad_end_is_the_jobs(tmp_path: Path) -> None:
+def test_a_rank_whose_layerscope_was_killed_is_said_and_a_bad_end_is_the_jobs(
+    tmp_path: Path,
+) -> None:
     job, *nodes = two_nodes(tmp_path)
     job.rank(2, "two", code=3)
     for node in nodes:
@@ -219,7 +270,10 @@ def test_a_rank_whose_layerscope_was_killed_is_said_and_a_bad_end_is_the_jobs(tm
 
     assert run.info.state == "killed"
     assert run.info.exit.code == 3
-    assert job.problems()["session_killed"] == "layerscope itself was killed on rank 1 before the program ended"
+    assert (
+        job.problems()["session_killed"]
+        == "layerscope itself was killed on rank 1 before the program ended"
+    )
 
 
 def test_raw_files_that_stayed_on_their_host_are_named(tmp_path: Path) -> None:

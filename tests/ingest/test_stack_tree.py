@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.ingest.stack_tree import NONE, Fusion, Tree, chains_of, innermost
+from layerscope.ingest.stack_tree import NONE, Fusion, StackTree, chains_of, innermost
 
 
 @st.composite
@@ -54,7 +54,7 @@ def test_the_innermost_open_span_is_open_and_has_no_open_child(
 
 @given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), max_size=12))
 def test_a_tree_gives_each_stack_once_and_its_frames_back(stacks: list[list[int]]) -> None:
-    tree, number = Tree(), {}
+    tree, number = StackTree(), {}
     for frames in stacks:
         stack = NONE
         for frame in frames:
@@ -91,10 +91,29 @@ def test_a_span_lies_inside_of_the_function_that_begins_it() -> None:
         stack = fusion.sampled.push(stack, frame)
     fusion.outer = [0] * 7
     chain = NONE
-    for frame in (30, 20, 21, 22, 23):  # 30 is begun by no function, and for 23 there is no function left
+    for frame in (
+        30,
+        20,
+        21,
+        22,
+        23,
+    ):  # 30 is begun by no function, and for 23 there is no function left
         chain = fusion.chains.push(chain, frame)
 
-    assert fusion.fused.frames(fusion.stack(stack, chain)) == [10, 30, 11, 20, 12, 13, 21, 14, 15, 22, 23, 16]
+    assert fusion.fused.frames(fusion.stack(stack, chain)) == [
+        10,
+        30,
+        11,
+        20,
+        12,
+        13,
+        21,
+        14,
+        15,
+        22,
+        23,
+        16,
+    ]
 
 
 def test_modules_lie_where_python_calls_them_and_what_is_around_just_outside() -> None:
@@ -119,7 +138,7 @@ def test_without_an_outer_frame_the_spans_are_outermost() -> None:
 
 
 def test_chains_leave_out_what_has_no_frame() -> None:
-    chains = Tree()
+    chains = StackTree()
     parent = np.array([NONE, 0, 1, 1])
     frames = {0: [100], 1: [], 2: [99, 102], 3: [103]}
 

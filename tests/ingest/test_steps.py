@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.ingest.steps import Steps, find_steps
+from layerscope.ingest.steps import ProcessSteps, find_steps
 from layerscope.model.layers import KINDS
 from tests.analyse.traces import (
     SINGLE,
@@ -249,13 +249,17 @@ def test_evaluation_between_epochs_is_in_no_step(iterator: str, batches: int) ->
 @pytest.mark.parametrize("iterator", [SINGLE, WORKERS])
 @pytest.mark.parametrize("tensors", [True, False])
 @pytest.mark.parametrize("metrics", [0, 1])
-def test_inference_counts_batches_and_not_waits(shuffle: bool, iterator: str, tensors: bool, metrics: int) -> None:
+def test_inference_counts_batches_and_not_waits(
+    shuffle: bool, iterator: str, tensors: bool, metrics: int
+) -> None:
     trace = Trace()
     for _epoch in range(2):
         for _ in trace.load(4, iterator, shuffle, tensors):
             with trace.phase("forward"):
                 trace.ops(4)
-            trace.steps.append((trace.began_wait, trace.now + 1))  # a nanosecond later the next wait begins
+            trace.steps.append(
+                (trace.began_wait, trace.now + 1)
+            )  # a nanosecond later the next wait begins
         trace.ops(metrics)
     assert len(check_truth(trace, "loader")) == 8
 
@@ -272,7 +276,13 @@ def test_long_computations_after_an_epoch_are_no_step(iterator: str) -> None:
 
 def test_batches_of_workers_out_of_order_are_steps() -> None:
     trace = Trace()
-    for content in (("aten::set_",), ("aten::set_", "aten::set_"), (), ("aten::set_",), ("aten::set_",)):
+    for content in (
+        ("aten::set_",),
+        ("aten::set_", "aten::set_"),
+        (),
+        ("aten::set_",),
+        ("aten::set_",),
+    ):
         with trace.step():
             trace.wait(content, WORKERS)
             with trace.phase("forward"):
@@ -328,7 +338,9 @@ def test_steps_on_a_second_thread() -> None:
             trace.forward_backward()
             with trace.on(2):
                 trace.tick()
-                trace.wait(("aten::stack",))  # another thread prefetches, which is no phase of this one
+                trace.wait(
+                    ("aten::stack",)
+                )  # another thread prefetches, which is no phase of this one
                 del trace.truth[-4:]
                 trace.truth += ["other"] * 4
             trace.optimizer_step()
@@ -360,7 +372,7 @@ def test_nothing_and_nothing_to_find() -> None:
         trace.zero_grad()
 
 
-def durations(dur_ns: list[int]) -> Steps:
+def durations(dur_ns: list[int]) -> ProcessSteps:
     spans, now = [], 0
     for dur in dur_ns:
         spans.append((0, 0, now, 1, "loader", "x.__next__", -1))
@@ -376,7 +388,10 @@ def durations(dur_ns: list[int]) -> Steps:
         ([90] * 3, 1),
         ([900] * 3 + [100] * 16, 1),
         ([100] * 50, 1),
-        ([900] * 4 + [100] * 46, 2),  # the median of five steps is settled when two of them are slow
+        (
+            [900] * 4 + [100] * 46,
+            2,
+        ),  # the median of five steps is settled when two of them are slow
         ([900] * 20 + [100] * 80, 10),
         ([900] * 7 + [100] * 93, 5),
         ([900] + [115] * 10 + [100] * 89, 1),
@@ -399,13 +414,23 @@ SPAN = st.tuples(
     st.integers(0, 60),
     st.integers(0, 25),
     st.sampled_from(KINDS),
-    st.sampled_from(["aten::mm", "aten::ones_like", "aten::empty", "Optimizer.step#A.step", "Optimizer.zero_grad#A"]),
+    st.sampled_from(
+        [
+            "aten::mm",
+            "aten::ones_like",
+            "aten::empty",
+            "Optimizer.step#A.step",
+            "Optimizer.zero_grad#A",
+        ]
+    ),
     st.integers(-1, 1),
 )
 
 
 @given(st.lists(SPAN, max_size=40))
-def test_law_any_spans_however_senseless(spans: list[tuple[int, int, int, int, str, str, int]]) -> None:
+def test_law_any_spans_however_senseless(
+    spans: list[tuple[int, int, int, int, str, str, int]],
+) -> None:
     steps = find_steps(make_columns(spans))
     check_laws(steps)
     assert steps.rule in ("optimizer", "loader", "request", "none")

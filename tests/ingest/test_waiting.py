@@ -13,12 +13,16 @@ FUTEX, READ, POLL, EPOLL, NANOSLEEP, YIELD, WAIT4 = 202, 0, 7, 232, 35, 24, 61
 VFORK, OPENAT, GETDENTS64, PAUSE = 58, 257, 217, 34
 
 
-def state(system_call: int, *functions: str, file: int = files.NO_FILE, preempted: bool = False) -> str:
+def state(
+    system_call: int, *functions: str, file: int = files.NO_FILE, preempted: bool = False
+) -> str:
     """The state of one wait with these functions on its stack."""
     told = 0
     for name in functions:
         told = deeper(told, evidence(name))
-    found, idle = states(np.array([system_call]), np.array([file]), np.array([preempted]), np.array([told]))
+    found, idle = states(
+        np.array([system_call]), np.array([file]), np.array([preempted]), np.array([told])
+    )
     name = WAITS[int(found[0])]
     assert bool(idle[0]) == (name == "pool")
     return name
@@ -32,7 +36,17 @@ def state(system_call: int, *functions: str, file: int = files.NO_FILE, preempte
         (("gomp_thread_start", "kernel", "gomp_team_barrier_wait_end"), "barrier"),
         (("clone3", "start_thread", "[libgomp.so.1.0.0]", "work", "[libgomp.so.1.0.0]"), "barrier"),
         (("clone3", "start_thread", "[libgomp.so.1.0.0]", "[libgomp.so.1.0.0]"), "pool"),
-        (("clone3", "start_thread", "[libgomp.so.1.0.0]", "work", "pthread_mutex_lock", "__lll_lock_wait"), "lock"),
+        (
+            (
+                "clone3",
+                "start_thread",
+                "[libgomp.so.1.0.0]",
+                "work",
+                "pthread_mutex_lock",
+                "__lll_lock_wait",
+            ),
+            "lock",
+        ),
         (("main", "GOMP_parallel", "work", "GOMP_barrier"), "barrier"),
         (("take_gil", "callback", "pthread_mutex_lock"), "lock"),
         (("gomp_thread_start", "gomp_barrier_wait_end"), "pool"),
@@ -50,7 +64,10 @@ def state(system_call: int, *functions: str, file: int = files.NO_FILE, preempte
         (("main", "pthread_timedjoin_np"), "thread"),
         (("main", "pthread_join", "destructor()", "pthread_mutex_lock"), "lock"),
         (("main", "joined", "pthread_cond_wait"), "lock"),
-        (("start_thread", "c10d::ProcessGroupGloo::runLoop", "std::condition_variable::wait"), "pool"),
+        (
+            ("start_thread", "c10d::ProcessGroupGloo::runLoop", "std::condition_variable::wait"),
+            "pool",
+        ),
         (("c10d::ProcessGroupGloo::runLoop", "gloo::ring", "pthread_cond_timedwait"), "lock"),
     ],
 )
@@ -69,13 +86,28 @@ def test_a_futex_is_what_the_functions_say(functions: tuple[str, ...], expected:
         (files.UNKNOWN_SYSTEM_CALL, files.NO_FILE, "unknown"), (PAUSE, files.NO_FILE, "other"),
     ],
 )  # fmt: skip
-def test_other_system_calls_are_what_they_are_called_with(system_call: int, file: int, expected: str) -> None:
+def test_other_system_calls_are_what_they_are_called_with(
+    system_call: int, file: int, expected: str
+) -> None:
     assert state(system_call, file=file) == expected
 
 
-def test_a_thread_that_serves_a_library_is_idle_while_it_polls_and_one_of_the_program_is_not() -> None:
-    assert state(EPOLL, "start_thread", "gloo::transport::tcp::Loop::run", "epoll_wait", file=files.EVENT) == "pool"
-    serves = ("start_thread", "c10d::detail::LibUVStoreDaemon::run", "uv_run", "uv__io_poll", "epoll_pwait")
+def test_a_thread_that_serves_a_library_is_idle_while_it_polls_and_one_of_the_program_is_not() -> (
+    None
+):
+    assert (
+        state(
+            EPOLL, "start_thread", "gloo::transport::tcp::Loop::run", "epoll_wait", file=files.EVENT
+        )
+        == "pool"
+    )
+    serves = (
+        "start_thread",
+        "c10d::detail::LibUVStoreDaemon::run",
+        "uv_run",
+        "uv__io_poll",
+        "epoll_pwait",
+    )
     assert state(EPOLL, *serves, file=files.EVENT) == "pool"
     assert state(EPOLL, "main", "uv_run", "uv__io_poll", "epoll_pwait", file=files.EVENT) == "event"
     assert state(READ, "gloo::transport::tcp::Loop::run", "read", file=files.SOCKET) == "socket"
@@ -97,7 +129,9 @@ def test_a_thread_that_openmp_began_belongs_to_its_team_and_one_that_calls_it_do
 def test_many_stacks_at_once_tell_what_each_tells_alone() -> None:
     around, own = (bits.ravel() for bits in np.meshgrid(np.arange(64), np.arange(64)))
 
-    assert deeper(around, own).tolist() == [deeper(a, b) for a, b in zip(around.tolist(), own.tolist(), strict=True)]
+    assert deeper(around, own).tolist() == [
+        deeper(a, b) for a, b in zip(around.tolist(), own.tolist(), strict=True)
+    ]
     assert (evidence("entry_SYSCALL_64", "kernel"), evidence("take_gil", "python")) == (0, WORK)
 
 

@@ -1,4 +1,6 @@
-"""Random threads for the laws of the store and the converter: spans that nest, end out of order, or get lost."""
+"""Random threads for the laws of the store and the converter: spans that nest, end out of order, or
+get lost.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ class Span:
 
 
 class Thread:
-    """A thread as the agent sees it: open spans have places; one that is over keeps its place while another lies
-    above it, or, ended by another thread, until the next span begins."""
+    """A thread as the agent sees it: open spans have places; one that is over keeps its place while
+    another lies above it, or, ended by another thread, until the next span begins.
+    """
 
     def __init__(self) -> None:
         self.now = 0
@@ -76,7 +79,9 @@ def nested(rows: list[tuple[int, int, int]]) -> list[Span]:
 
 
 @st.composite
-def threads(draw: st.DrawFn, disorder: bool = False, losses: bool = False) -> tuple[list[Span], list[int]]:
+def threads(
+    draw: st.DrawFn, disorder: bool = False, losses: bool = False
+) -> tuple[list[Span], list[int]]:
     """The spans of a thread, and the moments at which its batches end."""
     thread = Thread()
     for _ in range(draw(st.integers(1, 60))):

@@ -1,4 +1,6 @@
-"""`pip install .`: the wheel has what runs inside programs where there is a compiler, and is made without one too."""
+"""`pip install .`: the wheel has what runs inside programs where there is a compiler, and is made
+without one too.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,19 @@ pytestmark = pytest.mark.slow
 
 
 def wheel(folder: Path, path: str) -> dict[str, int]:
-    """The wheel of this tree with some native parts, built without the network where commands are found in `path`: what
-    it installs, with the rights of each.
+    """The wheel of this tree with some native parts, built without the network where commands are
+    found in `path`: what it installs, with the rights of each.
     """
     source = folder / "source"
     source.mkdir()
-    for name in ("pyproject.toml", "setup.py", "native_build.py", "MANIFEST.in", "README.md", "LICENSE"):
+    for name in (
+        "pyproject.toml",
+        "setup.py",
+        "native_build.py",
+        "MANIFEST.in",
+        "README.md",
+        "LICENSE",
+    ):
         shutil.copy(ROOT / name, source)
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "native")
     shutil.copytree(ROOT / "src", source / "src", ignore=ignored)
@@ -33,9 +42,26 @@ def wheel(folder: Path, path: str) -> dict[str, int]:
         shutil.copytree(ROOT / "native" / part, source / "native" / part)
     for header in (ROOT / "native").glob("*.h"):
         shutil.copy(header, source / "native")
-    options = ["--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check", "-q"]
-    command = [sys.executable, "-m", "pip", "wheel", *options, "-w", str(folder / "dist"), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PATH": path})
+    options = [
+        "--no-deps",
+        "--no-index",
+        "--no-build-isolation",
+        "--disable-pip-version-check",
+        "-q",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        *options,
+        "-w",
+        str(folder / "dist"),
+        str(source),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "PATH": path}
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = (folder / "dist").glob("layerscope-*-py3-none-linux_x86_64.whl")
     files = zipfile.ZipFile(built).infolist()
@@ -44,7 +70,11 @@ def wheel(folder: Path, path: str) -> dict[str, int]:
 
 def test_what_runs_inside_programs_is_compiled(tmp_path: Path) -> None:
     made = wheel(tmp_path, os.environ["PATH"])
-    assert {f"{NATIVE}liblayerscope-preload.so", f"{NATIVE}shapes.cpp", f"{NATIVE}include/layerscope.h"} <= {*made}
+    assert {
+        f"{NATIVE}liblayerscope-preload.so",
+        f"{NATIVE}shapes.cpp",
+        f"{NATIVE}include/layerscope.h",
+    } <= {*made}
     assert made[f"{NATIVE}layerscope-probe"] & 0o111
     assert "layerscope_autostart.pth" in made
 

@@ -27,12 +27,19 @@ def temporary(tmp_path: Path) -> Path:
     return tmp_path / "temporary" / f"layerscope-{os.getuid()}"
 
 
-def test_the_cache_comes_before_the_temporary_folder_and_nothing_is_made_yet(home: Path, tmp_path: Path) -> None:
-    assert cache.caches("tables") == [home / ".cache/layerscope/tables", temporary(tmp_path) / "tables"]
+def test_the_cache_comes_before_the_temporary_folder_and_nothing_is_made_yet(
+    home: Path, tmp_path: Path
+) -> None:
+    assert cache.caches("tables") == [
+        home / ".cache/layerscope/tables",
+        temporary(tmp_path) / "tables",
+    ]
     assert not any(home.iterdir())
 
 
-def test_the_named_cache_comes_before_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_named_cache_comes_before_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert cache.caches("probe")[0] == tmp_path / "cache/layerscope/probe"
 
@@ -77,7 +84,9 @@ def test_a_link_is_left_out(home: Path, tmp_path: Path) -> None:
     assert cache.caches("packed") == [temporary(tmp_path) / "packed"]
 
 
-def test_with_nothing_to_trust_there_is_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_nothing_to_trust_there_is_no_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("HOME")
     temporary(tmp_path).write_text("somebody was here first")
     assert cache.caches("packed") == []
@@ -130,7 +139,9 @@ def test_the_working_folder_is_no_temporary_one_unless_it_is_named(
     assert tempfile.gettempdir() == (str(tmp_path) if named else "/dev/shm")
 
 
-def test_without_any_temporary_folder_there_is_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_temporary_folder_there_is_shared_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def none() -> str:
         raise FileNotFoundError(2, "No usable temporary directory found")
 

@@ -31,10 +31,14 @@ def conversions(draw: st.DrawFn) -> Conversion:
 
 
 def around(conversion: Conversion) -> st.SearchStrategy[int]:
-    """Moments of the foreign clock: on the readings, beside them, between them, and beyond both ends."""
+    """Moments of the foreign clock: on the readings, beside them, between them, and beyond both
+    ends.
+    """
     its = [reading[0] for reading in conversion.readings]
     beside = [max(0, value + shift) for value in its for shift in (-2, -1, 0, 1, 2)]
-    return st.one_of(st.sampled_from(beside), st.integers(max(0, its[0] - 10**10), its[-1] + 10**10))
+    return st.one_of(
+        st.sampled_from(beside), st.integers(max(0, its[0] - 10**10), its[-1] + 10**10)
+    )
 
 
 def to_run(conversion: Conversion, ticks: list[int]) -> list[int]:
@@ -43,7 +47,9 @@ def to_run(conversion: Conversion, ticks: list[int]) -> list[int]:
 
 
 @given(conversions(), st.data())
-def test_order_is_kept_within_and_across_the_readings(conversion: Conversion, data: st.DataObject) -> None:
+def test_order_is_kept_within_and_across_the_readings(
+    conversion: Conversion, data: st.DataObject
+) -> None:
     ticks = sorted(data.draw(st.lists(around(conversion), min_size=2, max_size=60)))
     found = to_run(conversion, ticks)
 
@@ -66,7 +72,9 @@ def test_there_and_back_is_off_by_no_more_than_a_nanosecond_and_a_tick(
     for its, run_ns in conversion.readings:
         back.add(run_ns, its)
     readings = conversion.readings
-    ticks = data.draw(st.lists(st.integers(readings[0][0], readings[-1][0]), min_size=1, max_size=20))
+    ticks = data.draw(
+        st.lists(st.integers(readings[0][0], readings[-1][0]), min_size=1, max_size=20)
+    )
     for tick, again in zip(ticks, to_run(back, to_run(conversion, ticks)), strict=True):
         # Going there rounds down to a nanosecond, which is so many ticks; coming back to a tick.
         ticks_per_ns = max((b[0] - a[0]) / (b[1] - a[1]) for a, b in itertools.pairwise(readings))
@@ -83,13 +91,17 @@ def test_what_is_converted_before_the_last_reading_stays_when_more_come(
     for reading in conversion.readings[: data.draw(st.integers(2, len(conversion.readings) - 1))]:
         early.add(*reading)
     first = conversion.readings[0][0]
-    ticks = data.draw(st.lists(st.integers(max(0, first - 10**9), early.last), min_size=1, max_size=20))
+    ticks = data.draw(
+        st.lists(st.integers(max(0, first - 10**9), early.last), min_size=1, max_size=20)
+    )
 
     assert to_run(early, ticks) == to_run(conversion, ticks)
 
 
 @given(conversions(), st.integers(0, 2**62), st.integers(0, 2**61))
-def test_a_reading_that_goes_backwards_is_left_out(conversion: Conversion, its: int, run_ns: int) -> None:
+def test_a_reading_that_goes_backwards_is_left_out(
+    conversion: Conversion, its: int, run_ns: int
+) -> None:
     before = conversion.readings
     conversion.add(its, run_ns)
 

@@ -20,7 +20,9 @@ from layerscope.model.stored_json import Int32, Int64, PathText, Size, decoded
         (dict[str, float], [{"a": 1}, {}], [[], {"a": "1"}]),
     ],
 )
-def test_values_of_other_types_and_sizes_are_refused(kind: Any, good: list[Any], bad: list[Any]) -> None:
+def test_values_of_other_types_and_sizes_are_refused(
+    kind: Any, good: list[Any], bad: list[Any]
+) -> None:
     for value in good:
         assert decoded(json.dumps(value).encode(), kind) == value
     for value in bad:
@@ -28,7 +30,9 @@ def test_values_of_other_types_and_sizes_are_refused(kind: Any, good: list[Any],
             decoded(json.dumps(value).encode(), kind)
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"{", b"[" * 100_000, b'["\\ud800", NaN]', b'"\\ud800"' + b"[" * 9])
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff", b"{", b"[" * 100_000, b'["\\ud800", NaN]', b'"\\ud800"' + b"[" * 9]
+)
 def test_what_is_no_json_is_a_value_error(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decoded(content, list[Any])

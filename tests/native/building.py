@@ -1,4 +1,6 @@
-"""Compiles what the tests of the agent need: a stand-in for torch, and programs with the agent inside."""
+"""Compiles what the tests of the agent need: a stand-in for torch, and programs with the agent
+inside.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def build(target: Path, sources: list[Path], *flags: str) -> Path:
 
 
 def compiled(source: Path, command: list[str]) -> Path:
-    """The object of a source; the same text is compiled once for all tests. What is not C goes to the linker."""
+    """The object of a source; the same text is compiled once for all tests. What is not C goes to
+    the linker.
+    """
     if source.suffix != ".c":
         return source
     known_by = sha256(" ".join(command).encode() + run([*command, "-E", str(source)]))
@@ -80,7 +84,9 @@ def sanitizer_flag(folder: Path, sanitizer: str) -> str:
     command = [compiler(), flag, "-o", str(folder / "empty"), str(empty)]
     if subprocess.run(command, capture_output=True, timeout=60, check=False).returncode:
         pytest.skip(f"{command[0]} has no {flag}")
-    if subprocess.run([str(folder / "empty")], capture_output=True, timeout=60, check=False).returncode:
+    if subprocess.run(
+        [str(folder / "empty")], capture_output=True, timeout=60, check=False
+    ).returncode:
         pytest.skip(f"a program built with {flag} does not run here")
     return flag
 

@@ -1,4 +1,6 @@
-"""Runs programs that nobody prepared for layerscope: they use ITT or NVTX, and find the agent by the environment."""
+"""Runs programs that nobody prepared for layerscope: they use ITT or NVTX, and find the agent by
+the environment.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ NAME_LIMIT = 1024  # native/layout.h
 def nvtx_header() -> tuple[str, str]:
     """The compiler's option for NVIDIA's header, which comes with a package and is none of ours."""
     package = importlib.util.find_spec("nvidia")
-    assert package is not None, "the package nvidia-nvtx-cu12 is missing: python3 dev.py test installs it"
+    assert package is not None, (
+        "the package nvidia-nvtx-cu12 is missing: python3 dev.py test installs it"
+    )
     (folder,) = [Path(place) for place in package.submodule_search_locations or []]
     return "-isystem", str(folder / "nvtx" / "include")
 
@@ -37,7 +41,9 @@ def build_with_agent(folder: Path, name: str, *flags: str) -> Path:
     """The same with the agent inside, so that all of it is compiled with `flags`."""
     header = nvtx_header() if name == "nvtx_client" else ()
     sources = [HERE / f"{name}.c", *AGENT_SOURCES]
-    return build(folder / name, sources, "-O1", "-g", "-rdynamic", "-DWITH_THE_AGENT", *header, *flags)
+    return build(
+        folder / name, sources, "-O1", "-g", "-rdynamic", "-DWITH_THE_AGENT", *header, *flags
+    )
 
 
 @dataclass
@@ -47,14 +53,20 @@ class Clients:
     drive: Drive
     environment: dict[str, str]  # in place of what `layerscope run` would set, if it is not empty
 
-    def __call__(self, *command: str | Path, window: list[object] | None = None, **variables: str) -> Driven:
+    def __call__(
+        self, *command: str | Path, window: list[object] | None = None, **variables: str
+    ) -> Driven:
         """What `command` recorded; `window`: only that, `variables` come to the environment."""
         door = Door(self.drive.folder / "raw")
         told, problems = agent.without_python({}, door.name, False, window=window)
         assert not problems
         environment = {**os.environ, **told, **self.environment, **variables}
         process = subprocess.Popen(
-            [str(word) for word in command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [str(word) for word in command],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         stdout, stderr = process.communicate(timeout=TIMEOUT_S)
         return self.drive.finish(door, process.pid, process.returncode, stdout, stderr)

@@ -14,7 +14,13 @@ from tests.native.driven import Drive
 @pytest.fixture(scope="session")
 def fake_torch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library with the few functions of libtorch_cpu.so that the agent looks up."""
-    return build(tmp_path_factory.mktemp("fake") / "libfake_torch.so", [FAKE_TORCH], "-O2", "-shared", "-fPIC")
+    return build(
+        tmp_path_factory.mktemp("fake") / "libfake_torch.so",
+        [FAKE_TORCH],
+        "-O2",
+        "-shared",
+        "-fPIC",
+    )
 
 
 @pytest.fixture(scope="session")

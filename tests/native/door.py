@@ -1,5 +1,5 @@
-"""The session's side of the agent, as small as it can be: listens, keeps the memory that driven processes
-hand over, answers the probe's question, and passes everything on to a drainer.
+"""The session's side of the agent, as small as it can be: listens, keeps the memory that driven
+processes hand over, answers the probe's question, and passes everything on to a drainer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Handed:
     pages: list[Any] = field(default_factory=list)
     rings: list[mmap.mmap] = field(default_factory=list)
     names: list[mmap.mmap] = field(default_factory=list)
-    samples: list[mmap.mmap] = field(default_factory=list)  # areas of samples: there is no sampler here
+    samples: list[mmap.mmap] = field(
+        default_factory=list
+    )  # areas of samples: there is no sampler here
 
     def headers(self) -> list[Any]:
         """The headers of the rings, as they are now."""
@@ -52,7 +54,9 @@ class Handed:
 
 
 class Door:
-    """Where the agent of a driven process knocks. `drainer`: 'thread', 'process', or '' for none."""
+    """Where the agent of a driven process knocks. `drainer`: 'thread', 'process', or '' for
+    none.
+    """
 
     def __init__(self, raw: Path, drainer: str = "thread", accepts: bool = True) -> None:
         self.raw = raw
@@ -93,9 +97,17 @@ class Door:
         self._thread.start()
 
     def start_drainer(self) -> subprocess.Popen[bytes]:
-        """Start a real drainer process, as the session does: a later one is told everything again."""
+        """Start a real drainer process, as the session does: a later one is told everything
+        again.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "layerscope.capture.drainer", str(theirs.fileno()), str(self.raw)]
+        command = [
+            sys.executable,
+            "-m",
+            "layerscope.capture.drainer",
+            str(theirs.fileno()),
+            str(self.raw),
+        ]
         drainer = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
@@ -143,7 +155,10 @@ class Door:
             return
         if kind == layout.SEND_PROCESS:
             page = np.frombuffer(memory, layout.PAGE, 1)
-            page["sequence_offset"], page["forward_thread_offset"] = SEQUENCE_OFFSET, FORWARD_THREAD_OFFSET
+            page["sequence_offset"], page["forward_thread_offset"] = (
+                SEQUENCE_OFFSET,
+                FORWARD_THREAD_OFFSET,
+            )
             page["probe"] = layout.PROBE_GOOD
         message = {"type": kind, "pid": pid, "index": index, "process_start": process_start}
         self._messages.append((message, fds[0]))

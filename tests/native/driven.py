@@ -1,5 +1,6 @@
-"""Runs a few lines of Python in a process that has the agent and the stand-in for torch, and reads what was
-recorded, by the real drainer and the real converter."""
+"""Runs a few lines of Python in a process that has the agent and the stand-in for torch, and reads
+what was recorded, by the real drainer and the real converter.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ class Driven:
         return ask(self.run, sql)
 
     def spans(self, pid: int | None = None) -> list[dict[str, Any]]:
-        """The spans of a process by start, each with its process, thread and the name of its parent."""
+        """The spans of a process by start, each with its process, thread and the name of its
+        parent.
+        """
         return self.rows(
             "SELECT s.*, p.name AS parent_name, pid, tid FROM spans s JOIN tracks t USING (track) "
             "JOIN processes USING (process) LEFT JOIN spans p ON p.span = s.parent "
@@ -84,7 +87,9 @@ class Drive:
         stdout, stderr = process.communicate(timeout=TIMEOUT_S)
         return self.finish(door, process.pid, process.returncode, stdout, stderr)
 
-    def finish(self, door: Door, pid: int, status: int, stdout: str = "", stderr: str = "") -> Driven:
+    def finish(
+        self, door: Door, pid: int, status: int, stdout: str = "", stderr: str = ""
+    ) -> Driven:
         """Close the door and convert what came through it."""
         door.close()
         (door.raw / json_files.OPTIONS).write_text(json.dumps(self.options))

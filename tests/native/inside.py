@@ -1,5 +1,5 @@
-# Runs inside a driven process, before the test's own lines: loads the agent and the stand-in for torch.
-# AGENT, FAKE_TORCH and SOCKET are set in front of this text.
+# Runs inside a driven process, before the test's own lines: loads the agent and the stand-in for
+# torch. AGENT, FAKE_TORCH and SOCKET are set in front of this text.
 import ctypes
 import os
 import queue
@@ -86,7 +86,11 @@ class Worker:
 
 
 def descriptors():
-    return {name: os.readlink("/proc/self/fd/" + name) for name in os.listdir("/proc/self/fd") if alive(name)}
+    return {
+        name: os.readlink("/proc/self/fd/" + name)
+        for name in os.listdir("/proc/self/fd")
+        if alive(name)
+    }
 
 
 def alive(name):

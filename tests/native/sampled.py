@@ -1,4 +1,5 @@
-"""A sampler as small as it can be: opens events on the threads of a process and reads its area of samples.
+"""A sampler as small as it can be: opens events on the threads of a process and reads its area of
+samples.
 
 Only the layout of native/samples.h is known here, and how CPython writes down lines.
 """
@@ -51,8 +52,12 @@ class Code:
     lines: bytes
 
     def line(self, place: int) -> int | None:
-        """The line of the instruction at `place`, as CPython finds it: its notation is the same in 3.11 to 3.13."""
-        code = (lambda: None).__code__.replace(co_firstlineno=self.first_line, co_linetable=self.lines)
+        """The line of the instruction at `place`, as CPython finds it: its notation is the same in
+        3.11 to 3.13.
+        """
+        code = (lambda: None).__code__.replace(
+            co_firstlineno=self.first_line, co_linetable=self.lines
+        )
         return next((line for start, end, line in code.co_lines() if start <= place < end), None)
 
 
@@ -67,7 +72,9 @@ class Sample:
     count: int
     flags: int
     registers: tuple[int, ...]
-    frames: list[tuple[Code, int, bool]]  # the innermost first: code, place, whether a C frame begins with it
+    frames: list[
+        tuple[Code, int, bool]
+    ]  # the innermost first: code, place, whether a C frame begins with it
     stack: bytes
 
     def python(self) -> list[tuple[str, str, int | None]]:
@@ -125,14 +132,21 @@ class Area:
         self.codes[number] = Code(parts[0].decode(), parts[1].decode(), first_line, parts[2])
 
     def _take_sample(self, at: int, end: int, flags: int) -> None:
-        at_ns, cpu_ns, tid, event, count, frames, stack_bytes, _, *registers = SAMPLE.unpack_from(self.memory, at)
+        at_ns, cpu_ns, tid, event, count, frames, stack_bytes, _, *registers = SAMPLE.unpack_from(
+            self.memory, at
+        )
         at += SAMPLE.size
         words = struct.unpack_from(f"<{2 * frames}I", self.memory, at)
         at += (8 * frames + 15) // 16 * 16
         stack = self.memory[at : at + stack_bytes]
         assert end - 16 < at + stack_bytes <= end
-        found = [(self.codes[words[2 * i]], words[2 * i + 1] % ENTRY, words[2 * i + 1] >= ENTRY) for i in range(frames)]
-        self.samples.append(Sample(at_ns, cpu_ns, tid, event, count, flags, tuple(registers), found, stack))
+        found = [
+            (self.codes[words[2 * i]], words[2 * i + 1] % ENTRY, words[2 * i + 1] >= ENTRY)
+            for i in range(frames)
+        ]
+        self.samples.append(
+            Sample(at_ns, cpu_ns, tid, event, count, flags, tuple(registers), found, stack)
+        )
 
 
 def areas(door: Door, pid: int) -> list[Area]:
@@ -152,14 +166,26 @@ class _Attributes(ctypes.Structure):
 
 
 _SOFTWARE, _CPU_CLOCK, _EXCLUDE_KERNEL, _EXCLUDE_HYPERVISOR = 1, 0, 1 << 5, 1 << 6
-_PERF_EVENT_OPEN, _F_SETSIG, _F_SETOWN_EX, _F_SETFL, _O_ASYNC, _SIGURG, _OWNER_TID = 298, 10, 15, 4, 0o20000, 23, 0
+_PERF_EVENT_OPEN, _F_SETSIG, _F_SETOWN_EX, _F_SETFL, _O_ASYNC, _SIGURG, _OWNER_TID = (
+    298,
+    10,
+    15,
+    4,
+    0o20000,
+    23,
+    0,
+)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def open_event(tid: int, hz: int) -> int:
-    """An event on thread `tid` that sends it SIGURG `hz` times in each second that it runs; OSError: it has ended."""
+    """An event on thread `tid` that sends it SIGURG `hz` times in each second that it runs;
+    OSError: it has ended.
+    """
     flags = _EXCLUDE_KERNEL | _EXCLUDE_HYPERVISOR
-    attributes = _Attributes(_SOFTWARE, ctypes.sizeof(_Attributes), _CPU_CLOCK, 10**9 // hz, 0, 0, flags, 1)
+    attributes = _Attributes(
+        _SOFTWARE, ctypes.sizeof(_Attributes), _CPU_CLOCK, 10**9 // hz, 0, 0, flags, 1
+    )
     fd = _libc.syscall(_PERF_EVENT_OPEN, ctypes.byref(attributes), tid, -1, -1, 8)
     if fd < 0:
         raise OSError(ctypes.get_errno(), "perf_event_open")
@@ -174,7 +200,9 @@ def open_event(tid: int, hz: int) -> int:
 
 @dataclass
 class Ticker:
-    """Opens events on all threads of processes as they come, none with `hz` 0, and empties their areas."""
+    """Opens events on all threads of processes as they come, none with `hz` 0, and empties their
+    areas.
+    """
 
     door: Door
     pids: Callable[[], list[int]]
@@ -209,7 +237,10 @@ class Ticker:
     def take(self, pid: int) -> list[Area]:
         """The areas of a process, emptied."""
         memories = [
-            m for (number, _), handed in list(self.door.handed.items()) if number == pid for m in handed.samples
+            m
+            for (number, _), handed in list(self.door.handed.items())
+            if number == pid
+            for m in handed.samples
         ]
         known = self.found.setdefault(pid, [])
         known += [Area(memory) for memory in memories[len(known) :]]
@@ -240,7 +271,9 @@ def with_children(pid: int) -> Callable[[], list[int]]:
         with contextlib.suppress(OSError):  # it ends meanwhile
             for tid in os.listdir(threads):
                 with contextlib.suppress(OSError):
-                    found += [int(word) for word in (threads / tid / "children").read_text().split()]
+                    found += [
+                        int(word) for word in (threads / tid / "children").read_text().split()
+                    ]
         return found
 
     return now

@@ -1,4 +1,6 @@
-"""The agent built with the compiler's own checkers, driven through everything that is out of order."""
+"""The agent built with the compiler's own checkers, driven through everything that is out of
+order.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ OPTIONS = {
 }
 
 
-def chaos(driver: Path, folder: Path, threads: int, count: int, seed: int, mode: str = "chaos") -> None:
+def chaos(
+    driver: Path, folder: Path, threads: int, count: int, seed: int, mode: str = "chaos"
+) -> None:
     """Drive it; nothing may be said on stderr, and every span must be recorded or counted.
 
     With `mode` "windows" only some of them are recorded.
@@ -49,8 +53,8 @@ def chaos(driver: Path, folder: Path, threads: int, count: int, seed: int, mode:
             f"WHERE pid = {process.pid}) AS lost, "
             "(SELECT count(*) FROM spans WHERE unfinished) AS unfinished, "
             "(SELECT count(*) FROM spans c JOIN spans p ON p.span = c.parent WHERE p.track <> c.track "
-            # Not: that the parent had not ended. Between the end that another thread reads off its clock and the
-            # moment it closes the slot, the owner may open one more span in it.
+            # Not: that the parent had not ended. Between the end that another thread reads off its
+            # clock and the moment it closes the slot, the owner may open one more span in it.
             "OR p.depth <> c.depth - 1 OR p.start_ns > c.start_ns) AS wrong"
         ).to_pylist()
     row["recorded"] += row.pop("lost")
@@ -84,4 +88,6 @@ def test_chaos_under_a_sanitizer(tmp_path: Path, sanitizer: str) -> None:
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 @pytest.mark.parametrize("seed", [13, *also([14])])
 def test_chaos_in_windows_under_a_sanitizer(tmp_path: Path, sanitizer: str, seed: int) -> None:
-    chaos(build_sanitized(tmp_path, sanitizer), tmp_path, 4, times(100_000, 40_000), seed, "windows")
+    chaos(
+        build_sanitized(tmp_path, sanitizer), tmp_path, 4, times(100_000, 40_000), seed, "windows"
+    )

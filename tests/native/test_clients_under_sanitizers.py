@@ -1,4 +1,6 @@
-"""Programs that use ITT and NVTX in disorder, with the agent built by the compiler's own checkers."""
+"""Programs that use ITT and NVTX in disorder, with the agent built by the compiler's own
+checkers.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def test_chaos_of_nvtx_is_recorded_or_counted(record: Clients, nvtx_client: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 @pytest.mark.parametrize("name", ["itt_client", "nvtx_client"])
-def test_chaos_under_a_sanitizer(native_agent: Path, tmp_path: Path, name: str, sanitizer: str) -> None:
+def test_chaos_under_a_sanitizer(
+    native_agent: Path, tmp_path: Path, name: str, sanitizer: str
+) -> None:
     (tmp_path / "sanitizer").mkdir()
     build_sanitized(tmp_path / "sanitizer", sanitizer)  # skips where there is none
     program = build_with_agent(tmp_path, name, f"-fsanitize={sanitizer}", "-fno-omit-frame-pointer")

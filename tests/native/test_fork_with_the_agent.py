@@ -1,4 +1,6 @@
-"""A forked child is a process of its own: nothing of its parent's recording is touched or told twice."""
+"""A forked child is a process of its own: nothing of its parent's recording is touched or told
+twice.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,11 @@ def test_a_child_has_its_own_page_rings_names_and_spans(drive: Drive) -> None:
     ppid = driven.rows(f"SELECT ppid FROM processes WHERE pid = {child}")
     assert ppid == [{"ppid": driven.pid}]
     mine, theirs = sorted(driven.door.handed.values(), key=lambda handed: handed.pid != driven.pid)
-    assert [len(part) for handed in (mine, theirs) for part in (handed.pages, handed.rings, handed.names)] == [1] * 6
+    assert [
+        len(part)
+        for handed in (mine, theirs)
+        for part in (handed.pages, handed.rings, handed.names)
+    ] == [1] * 6
     assert not driven.losses()
     assert not driven.losses(child)
 
@@ -70,7 +76,9 @@ def test_a_child_that_dies_takes_nothing_along(drive: Drive) -> None:
     assert driven.tree() == [("parent", 0, None)] * 4
     for number, child in enumerate(children):
         spans = driven.spans(child)
-        assert [span["name"] for span in spans] == [f"child {number}"] * (number * 10 + 1) + ["open at death"]
+        assert [span["name"] for span in spans] == [f"child {number}"] * (number * 10 + 1) + [
+            "open at death"
+        ]
         assert [span["unfinished"] for span in spans] == [False] * (number * 10 + 1) + [True]
 
 
@@ -95,7 +103,9 @@ def test_generations_of_children_do_not_mix(drive: Drive) -> None:
 
     assert (driven.status, driven.stderr) == (0, "")
     rows = driven.rows("SELECT name, count(*) AS n FROM spans GROUP BY name ORDER BY name")
-    expected = {f"level {level}": 1 for level in range(5)} | {f"in level {level}": 1 for level in range(1, 5)}
+    expected = {f"level {level}": 1 for level in range(5)} | {
+        f"in level {level}": 1 for level in range(1, 5)
+    }
     assert {row["name"]: row["n"] for row in rows} == expected
     assert driven.rows("SELECT count(*) AS n FROM processes") == [{"n": 5}]
 

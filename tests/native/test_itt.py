@@ -20,7 +20,9 @@ def loaded(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [(*row[:3], json.loads(row[3]) if row[3] else None) for row in rows]
 
 
-def test_tasks_are_a_stack_in_each_domain_and_primitives_have_their_text(record: Clients, itt_client: Path) -> None:
+def test_tasks_are_a_stack_in_each_domain_and_primitives_have_their_text(
+    record: Clients, itt_client: Path
+) -> None:
     driven = well(record(itt_client, "tasks"))
     *rows, function, unfinished = loaded(told(driven))
     assert rows == [
@@ -74,8 +76,14 @@ def test_counters_and_markers(record: Clients, itt_client: Path) -> None:
         ("level", -3, "program"), ("third", 3, "mine"), ("third", 6, "mine"),
     ]  # fmt: skip
     marks = driven.rows("SELECT name, kind FROM marks ORDER BY at_ns")
-    assert [tuple(row.values()) for row in marks] == [("here", "marker"), ("ITT", "paused"), ("ITT", "resumed")]
-    assert driven.rows("SELECT name FROM tracks WHERE kind = 'thread'") == [{"name": "the one thread"}]
+    assert [tuple(row.values()) for row in marks] == [
+        ("here", "marker"),
+        ("ITT", "paused"),
+        ("ITT", "resumed"),
+    ]
+    assert driven.rows("SELECT name FROM tracks WHERE kind = 'thread'") == [
+        {"name": "the one thread"}
+    ]
 
 
 def test_counters_without_end_are_bounded(record: Clients, itt_client: Path) -> None:
@@ -85,7 +93,9 @@ def test_counters_without_end_are_bounded(record: Clients, itt_client: Path) -> 
     ]  # fmt: skip
 
 
-def test_numbers_are_json_whatever_the_language(record: Clients, itt_client: Path, tmp_path: Path) -> None:
+def test_numbers_are_json_whatever_the_language(
+    record: Clients, itt_client: Path, tmp_path: Path
+) -> None:
     row, *_ = loaded(told(well(record(itt_client, "metadata", **german(tmp_path)))))
     assert row[3]["half"] == 0.5
 
@@ -121,7 +131,9 @@ def test_names_of_all_kinds(record: Clients, itt_client: Path) -> None:
 
 @pytest.mark.slow
 def test_millions_of_names_are_bounded(record: Clients, itt_client: Path) -> None:
-    """Those that are never the same again leave room to the others, and no memory grows without end."""
+    """Those that are never the same again leave room to the others, and no memory grows without
+    end.
+    """
     driven = record(itt_client, "names", "1300000")
     assert (driven.status, driven.stderr) == (0, "")
     lost = driven.losses()
@@ -154,7 +166,9 @@ def test_primitives_before_the_first_mark_make_no_step_whether_recorded_or_not(
     record: Clients, itt_client: Path
 ) -> None:
     driven = well(record(itt_client, "primitives_in_steps", window=[1, 3, 0, 0, ""]))
-    assert driven.tree() == [("convolution", 0, None)] * (3 + 4)  # steps 1 and 2: behind the second and third mark
+    assert driven.tree() == [("convolution", 0, None)] * (
+        3 + 4
+    )  # steps 1 and 2: behind the second and third mark
 
 
 def test_the_static_library_of_intel_finds_us(record: Clients, tmp_path: Path) -> None:

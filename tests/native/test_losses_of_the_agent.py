@@ -21,7 +21,8 @@ def test_a_full_ring_drops_and_counts_exactly(drive: Drive) -> None:
     (header,) = handed.headers()
     records = handed.records(0)
     spans = int((records["kind"] < layout.THREAD_BEGIN).sum())
-    # The record of the thread is the only other one; two places are kept for an account of the loss.
+    # The record of the thread is the only other one; two places are kept for an account of the
+    # loss.
     assert len(records) == spans + 1 == layout.RING_RECORDS - 7
     assert int(header["lost_full"]) == 300_000 - spans
     assert int(header["lost_deep"]) == 0
@@ -59,14 +60,20 @@ def test_a_loss_is_told_as_soon_as_there_is_room_again(drive: Drive) -> None:
     ring = layout.RING_RECORDS
     records = np.frombuffer(handed.rings[0], layout.RECORD, ring, layout.RING_HEADER)
     account = records[published % ring]
-    assert (int(account["kind"]), int(account["name"]), int(account["module"])) == (layout.LOST, lost, 0)
+    assert (int(account["kind"]), int(account["name"]), int(account["module"])) == (
+        layout.LOST,
+        lost,
+        0,
+    )
     assert int(header["published"]) == published + 1 + 1000
 
 
 def test_drops_of_a_run_are_rows_of_gaps(drive: Drive) -> None:
     """The drainer comes late: everything up to a full ring is there, the rest is counted."""
     door = Door(drive.folder / "raw", drainer="")
-    process = drive.start("start()\nrun(['a'], 200_000)\nprint('x', flush=True)\ninput()\nrun(['b'], 50_000)", door)
+    process = drive.start(
+        "start()\nrun(['a'], 200_000)\nprint('x', flush=True)\ninput()\nrun(['b'], 50_000)", door
+    )
     assert process.stdout is not None
     process.stdout.readline()
     door.start_drainer()
@@ -80,7 +87,10 @@ def test_drops_of_a_run_are_rows_of_gaps(drive: Drive) -> None:
     driven = drive.finish(door, process.pid, process.returncode, stdout, stderr)
 
     assert (driven.status, driven.stderr) == (0, "")
-    counts = {row["name"]: row["n"] for row in driven.rows("SELECT name, count(*) AS n FROM spans GROUP BY name")}
+    counts = {
+        row["name"]: row["n"]
+        for row in driven.rows("SELECT name, count(*) AS n FROM spans GROUP BY name")
+    }
     assert counts["b"] == 50_000
     assert driven.losses() == {"ring_full": 200_000 - counts["a"]}
     (gap,) = driven.rows("SELECT * FROM gaps")
@@ -175,7 +185,11 @@ def test_a_program_without_free_descriptors_is_not_disturbed(drive: Drive, limit
 
     assert (driven.status, driven.stderr) == (0, "")
     assert driven.losses() == {"no_ring": 10}
-    assert [row[0] for row in driven.tree()] == ["recorded", "main has a ring", "and now there is one"]
+    assert [row[0] for row in driven.tree()] == [
+        "recorded",
+        "main has a ring",
+        "and now there is one",
+    ]
 
 
 def test_no_descriptor_stays_open_and_none_is_written_to_after_closerange(drive: Drive) -> None:
@@ -236,7 +250,10 @@ def test_operators_of_a_thread_past_its_end_are_counted(drive: Drive) -> None:
     )
 
     assert (driven.status, driven.stderr) == (0, "")
-    assert [row[0] for row in driven.tree()] == ["main", "in a destructor"]  # the second one of that name is the loss
+    assert [row[0] for row in driven.tree()] == [
+        "main",
+        "in a destructor",
+    ]  # the second one of that name is the loss
     assert driven.losses() == {"no_ring": 1}
 
 

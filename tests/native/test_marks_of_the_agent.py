@@ -222,7 +222,9 @@ assert [end_range(handle) for handle in kept] == [-1, -1, -1]
         records["name"][records["kind"] == layout.LOST].sum()
     )
     assert told + int(header["lost_full"]) == layout.RING_RECORDS + 100 + 20 + 3
-    assert int(header["lost_full"]) >= 15  # a mark takes less room than a span may need: a few still fit
+    assert (
+        int(header["lost_full"]) >= 15
+    )  # a mark takes less room than a span may need: a few still fit
     assert int(header["depth"]) == 0
 
 

@@ -1,5 +1,7 @@
-"""What the agent says about calls of modules, with stand-ins for torch: driven by C under checkers of the compiler,
-and by every Python of this machine with a class that is called as torch.nn.Module is."""
+"""What the agent says about calls of modules, with stand-ins for torch: driven by C under checkers
+of the compiler, and by every Python of this machine with a class that is called as torch.nn.Module
+is.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +138,8 @@ assert asked[:2] == [("Net", None), ("Net.inner", "Net")], asked
 """
     )
     found = modules(driven)
-    # A call from Python that names the function itself does not go through the field in 3.11: it is not seen.
+    # A call from Python that names the function itself does not go through the field in 3.11: it is
+    # not seen.
     calling = None if version == "3.11" else "Calling"
     assert found[:5] == [
         ("in net", "Net"), ("in inner", "Net.inner"), ("in net again", "Net"), ("outside", None),
@@ -152,7 +155,9 @@ assert asked[:2] == [("Net", None), ("Net.inner", "Net")], asked
 def python_of(version: str) -> str:
     """A Python of this version; the test is skipped where there is none."""
     places = sorted(
-        Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions").glob(f"{version}*/bin/python")
+        Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions").glob(
+            f"{version}*/bin/python"
+        )
     )
     for place in (sys.executable, shutil.which(f"python{version}"), *places):
         if not place:
@@ -175,7 +180,13 @@ unknown(lambda: op("e"))
 assert asked == [("Net", None), ("unknown", "Net"), ("Net.inner", "Net"), ("unknown", "Net"), ("unknown", None)]
 """
     )
-    assert modules(driven) == [("a", "Net"), ("b", "Net"), ("c", "Net.inner"), ("d", "Net"), ("e", None)]
+    assert modules(driven) == [
+        ("a", "Net"),
+        ("b", "Net"),
+        ("c", "Net.inner"),
+        ("d", "Net"),
+        ("e", None),
+    ]
 
 
 def test_a_module_at_the_address_of_another_has_its_own_name(drive: Drive) -> None:
@@ -308,7 +319,9 @@ net.generate(1)
     each = [*[("token", "Net")] * 4, ("between", "Net.generate")]
     last = [("token", "Other"), ("between", "Other.generate"), ("token", None), ("between", None)]
     assert modules(driven) == [*each * 3, ("alone", "Net"), *last]
-    inside = driven.rows("SELECT p.name FROM spans s LEFT JOIN spans p ON p.span = s.parent WHERE s.name = 'Net'")
+    inside = driven.rows(
+        "SELECT p.name FROM spans s LEFT JOIN spans p ON p.span = s.parent WHERE s.name = 'Net'"
+    )
     assert [row["name"] for row in inside] == ["Net.generate"] * 12 + [None]
 
 
@@ -328,9 +341,9 @@ levels[0](lambda: op("after"))
     )
     assert driven.losses() == {"too_deep": 89}  # 88 calls and the operator in them
     assert modules(driven) == [("after", "level0")]
-    assert driven.rows("SELECT max(depth) AS d, count(*) AS n FROM spans WHERE layer = 'modules'") == [
-        {"d": 511, "n": 513}
-    ]
+    assert driven.rows(
+        "SELECT max(depth) AS d, count(*) AS n FROM spans WHERE layer = 'modules'"
+    ) == [{"d": 511, "n": 513}]
 
 
 def test_a_full_ring_loses_calls_and_counts_them(drive: Drive) -> None:

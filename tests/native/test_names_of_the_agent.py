@@ -1,4 +1,6 @@
-"""Names: a pointer is a hint only, nothing is read behind a name's end, and every name comes through."""
+"""Names: a pointer is a hint only, nothing is read behind a name's end, and every name comes
+through.
+"""
 
 from __future__ import annotations
 
@@ -60,12 +62,17 @@ def test_names_at_every_alignment_are_read_right(drive: Drive) -> None:
     )
 
     assert names == [
-        f"aligned by {shift} in round {turn}" for turn in range(2) for shift in range(16) for _ in range(2)
+        f"aligned by {shift} in round {turn}"
+        for turn in range(2)
+        for shift in range(16)
+        for _ in range(2)
     ]
 
 
 def test_a_name_at_the_end_of_a_page_is_not_read_beyond(drive: Drive) -> None:
-    """Behind the page lies one that nobody may read: a byte too far would be the end of the program."""
+    """Behind the page lies one that nobody may read: a byte too far would be the end of the
+    program.
+    """
     names = names_by_start(
         drive,
         """
@@ -93,7 +100,9 @@ def test_a_name_at_the_end_of_a_page_is_not_read_beyond(drive: Drive) -> None:
 
     expected: list[str] = []
     for length in range(40):
-        expected += [letter * length for letter in "abca"] + (["a" * (length - 1)] if length else [])
+        expected += [letter * length for letter in "abca"] + (
+            ["a" * (length - 1)] if length else []
+        )
     assert names == [*expected, "z" * 1024, "z" * 1024]
 
 
@@ -111,7 +120,9 @@ def test_long_names_are_cut_and_counted_as_one(drive: Drive) -> None:
 
 
 def test_a_name_that_is_not_utf8_does_not_stop_anything(drive: Drive) -> None:
-    names = names_by_start(drive, r"op(b'\xff\xfe caf\xe9'); op('größe ☃'); op(b'cut \xe2\x98'); op(b'')")
+    names = names_by_start(
+        drive, r"op(b'\xff\xfe caf\xe9'); op('größe ☃'); op(b'cut \xe2\x98'); op(b'')"
+    )
 
     assert names == ["\ufffd\ufffd caf\ufffd", "größe ☃", "cut \ufffd", ""]
 
@@ -183,7 +194,9 @@ def test_two_threads_that_bring_the_same_new_name_share_its_number(drive: Drive)
 
     assert (driven.status, driven.stderr) == (0, "")
     rows = driven.rows("SELECT name, count(*) AS n FROM spans GROUP BY name")
-    assert {row["name"]: row["n"] for row in rows} == {f"new name {number}": 4 for number in range(500)}
+    assert {row["name"]: row["n"] for row in rows} == {
+        f"new name {number}": 4 for number in range(500)
+    }
     (handed,) = driven.door.handed.values()
     used = int.from_bytes(handed.names[0][16:24], "little")
     text = handed.names[0][64 : 64 + used]

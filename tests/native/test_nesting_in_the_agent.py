@@ -1,4 +1,6 @@
-"""What the agent says about spans that do not nest as they should, with truth known from the driver."""
+"""What the agent says about spans that do not nest as they should, with truth known from the
+driver.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,10 @@ def test_a_span_ended_on_another_thread_keeps_its_start_and_frees_its_place(driv
     assert spans["carried"]["track"] == spans["alone again"]["track"]
     below = spans["below carried"]
     assert spans["carried"]["start_ns"] < below["start_ns"]
-    assert spans["carried"]["start_ns"] + spans["carried"]["dur_ns"] >= below["start_ns"] + below["dur_ns"]
+    assert (
+        spans["carried"]["start_ns"] + spans["carried"]["dur_ns"]
+        >= below["start_ns"] + below["dur_ns"]
+    )
     assert spans["other's last"]["depth"] == 0
 
 

@@ -26,9 +26,16 @@ def test_push_and_pop_are_a_stack_in_each_domain(record: Clients, nvtx_client: P
         ("unfinished", 0, None),
     ]  # fmt: skip
     assert [span["name"] for span in driven.spans() if span["unfinished"]] == ["unfinished"]
-    marks = driven.rows("SELECT m.name, json FROM marks m LEFT JOIN args USING (args) ORDER BY at_ns")
-    assert [tuple(row.values()) for row in marks] == [("a mark", None), ("a mark of mine", '{"domain": "mine"}')]
-    assert driven.rows("SELECT DISTINCT name FROM tracks WHERE kind = 'thread'") == [{"name": "the one thread"}]
+    marks = driven.rows(
+        "SELECT m.name, json FROM marks m LEFT JOIN args USING (args) ORDER BY at_ns"
+    )
+    assert [tuple(row.values()) for row in marks] == [
+        ("a mark", None),
+        ("a mark of mine", '{"domain": "mine"}'),
+    ]
+    assert driven.rows("SELECT DISTINCT name FROM tracks WHERE kind = 'thread'") == [
+        {"name": "the one thread"}
+    ]
 
 
 def test_colours_categories_and_payloads_are_arguments(record: Clients, nvtx_client: Path) -> None:
@@ -40,9 +47,14 @@ def test_colours_categories_and_payloads_are_arguments(record: Clients, nvtx_cli
     ]  # fmt: skip
 
 
-def test_payloads_are_json_whatever_the_language(record: Clients, nvtx_client: Path, tmp_path: Path) -> None:
+def test_payloads_are_json_whatever_the_language(
+    record: Clients, nvtx_client: Path, tmp_path: Path
+) -> None:
     rows = loaded(told(well(record(nvtx_client, "arguments", **german(tmp_path)))))
-    assert [row[2]["payload"] for row in rows if row[2] and "payload" in row[2]][2::2] == [0.25, 0.100000001]
+    assert [row[2]["payload"] for row in rows if row[2] and "payload" in row[2]][2::2] == [
+        0.25,
+        0.100000001,
+    ]
 
 
 def test_start_and_end_on_any_thread_but_not_in_a_child(record: Clients, nvtx_client: Path) -> None:

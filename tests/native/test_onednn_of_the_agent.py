@@ -1,4 +1,6 @@
-"""The agent tells whether PyTorch may use oneDNN when an operator that could be done by it is first called."""
+"""The agent tells whether PyTorch may use oneDNN when an operator that could be done by it is first
+called.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ SWITCH = "switch = ctypes.c_bool.in_dll(torch, 'fake_onednn')\n"
         ),
     ],
 )
-def test_the_switch_and_the_cap_are_read_when_they_matter(drive: Drive, lines: str, bits: int, cap: bytes) -> None:
+def test_the_switch_and_the_cap_are_read_when_they_matter(
+    drive: Drive, lines: str, bits: int, cap: bytes
+) -> None:
     driven = drive("start()\n" + SWITCH + textwrap.dedent(lines))
     assert (driven.status, driven.stderr) == (0, "")
 

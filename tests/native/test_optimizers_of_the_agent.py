@@ -1,4 +1,6 @@
-"""Which optimizer instance a step belongs to, as the framework's own hook says it at the end of the step."""
+"""Which optimizer instance a step belongs to, as the framework's own hook says it at the end of the
+step.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from tests.native.driven import Drive
 
 
 def instances(drive: Drive, lines: str) -> list[tuple[int, list[int]]]:
-    """Per span of the main thread, in the order of their ends: its kind and the instances that were noted."""
+    """Per span of the main thread, in the order of their ends: its kind and the instances that were
+    noted.
+    """
     door = Door(drive.folder / "raw", drainer="")
     driven = drive(lines, door)
     assert (driven.status, driven.stderr) == (0, "")
@@ -40,7 +44,18 @@ def test_two_adams_are_told_apart_and_nested_steps_too(drive: Drive) -> None:
         agent.ls_note_optimizer(9)  # no step is open: about nothing
         op("Optimizer.zero_grad#Adam.zero_grad", RANGE)
         """,
-    ) == [(0, []), (3, [1]), (0, []), (3, [2]), (0, []), (3, [2]), (0, []), (0, []), (3, [1]), (3, [])]
+    ) == [
+        (0, []),
+        (3, [1]),
+        (0, []),
+        (3, [2]),
+        (0, []),
+        (3, [2]),
+        (0, []),
+        (0, []),
+        (3, [1]),
+        (3, []),
+    ]
 
 
 def test_a_step_that_ends_out_of_order_or_elsewhere_leaves_nothing_behind(drive: Drive) -> None:

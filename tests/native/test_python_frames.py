@@ -1,4 +1,6 @@
-"""The frames of Python as another process reads them, and whether the numbers are those of CPython's headers."""
+"""The frames of Python as another process reads them, and whether the numbers are those of
+CPython's headers.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,18 @@ os._exit(0)
 
 @pytest.fixture(scope="session")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("frames") / "reader", [SOURCE], "-O2", "-Wall", "-Wextra", "-Werror")
+    return build(
+        tmp_path_factory.mktemp("frames") / "reader", [SOURCE], "-O2", "-Wall", "-Wextra", "-Werror"
+    )
 
 
 def test_the_numbers_are_those_of_the_headers(tmp_path: Path) -> None:
     compared = []
     for version in VERSIONS:
         asked = "import sysconfig; print(sysconfig.get_path('include'))"
-        include = Path(subprocess.check_output([python_of(version), "-c", asked], text=True).strip())
+        include = Path(
+            subprocess.check_output([python_of(version), "-c", asked], text=True).strip()
+        )
         if not (include / "internal" / "pycore_frame.h").exists():
             continue
         flags = ("-DHEADERS", "-isystem", str(include), "-isystem", str(include / "internal"))
@@ -61,17 +67,33 @@ def test_the_numbers_are_those_of_the_headers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_frames_of_threads_that_wait(version: str, reader: Path, native_agent: Path, tmp_path: Path) -> None:
+def test_frames_of_threads_that_wait(
+    version: str, reader: Path, native_agent: Path, tmp_path: Path
+) -> None:
     door = Door(tmp_path / "raw", drainer="")
-    text = f"AGENT, SOCKET = {str(native_agent)!r}, {door.name!r}\n" + TEXT.read_text() + textwrap.dedent(WAITING)
+    text = (
+        f"AGENT, SOCKET = {str(native_agent)!r}, {door.name!r}\n"
+        + TEXT.read_text()
+        + textwrap.dedent(WAITING)
+    )
     process = subprocess.Popen(
-        [python_of(version), "-I", "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [python_of(version), "-I", "-c", text],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     threads = json.loads(process.stdout.readline())
     (area,) = areas(door, process.pid)
-    numbers = [process.pid, version.split(".")[1], area.number("python_runtime"), *[tid for tid, _ in threads]]
-    told = subprocess.check_output([str(reader), "read", *map(str, numbers)], text=True, timeout=TIMEOUT_S).splitlines()
+    numbers = [
+        process.pid,
+        version.split(".")[1],
+        area.number("python_runtime"),
+        *[tid for tid, _ in threads],
+    ]
+    told = subprocess.check_output(
+        [str(reader), "read", *map(str, numbers)], text=True, timeout=TIMEOUT_S
+    ).splitlines()
     process.communicate("\n", timeout=TIMEOUT_S)
     door.close()
     for tid, frames in threads:
@@ -90,7 +112,9 @@ def test_frames_of_threads_that_wait(version: str, reader: Path, native_agent: P
 
 
 def test_a_thread_that_python_does_not_know_has_no_frames(reader: Path) -> None:
-    told = subprocess.check_output([str(reader), "read", "1", "11", "0", "5"], text=True, timeout=TIMEOUT_S)
+    told = subprocess.check_output(
+        [str(reader), "read", "1", "11", "0", "5"], text=True, timeout=TIMEOUT_S
+    )
     assert told == "5 -1 1\n"
 
 
@@ -100,7 +124,11 @@ def test_memory_that_makes_no_sense(seed: int, tmp_path: Path) -> None:
     flag = sanitizer_flag(tmp_path, "address,undefined")
     driver = build(tmp_path / "noise", [SOURCE], "-O1", "-g", flag, "-fno-sanitize-recover=all")
     done = subprocess.run(
-        [str(driver), "noise", str(seed), "20000"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        [str(driver), "noise", str(seed), "20000"],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) > 10, "the noise was never taken for frames"

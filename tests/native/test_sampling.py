@@ -86,7 +86,9 @@ Drive = Callable[..., Driven]
 
 @pytest.fixture(scope="session")
 def sampling_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_driver(tmp_path_factory.mktemp("sampling"), "-Wall", "-Wextra", "-Werror", driver=SOURCE)
+    return build_driver(
+        tmp_path_factory.mktemp("sampling"), "-Wall", "-Wextra", "-Werror", driver=SOURCE
+    )
 
 
 @pytest.fixture
@@ -117,7 +119,11 @@ def test_an_area_says_whose_it_is(drive: Drive) -> None:
     driven.end()
     area = driven.area()
     assert (area.number("magic"), area.number("version")) == (MAGIC, 5)
-    assert (area.number("pid"), area.number("python"), area.number("python_runtime")) == (driven.pid, 0, 0)
+    assert (area.number("pid"), area.number("python"), area.number("python_runtime")) == (
+        driven.pid,
+        0,
+        0,
+    )
     assert area.number("process_start") == driven.door.page(driven.pid)["process_start"]
     assert [code.name for code in area.codes.values()] == [MORE_CODE]
 
@@ -247,7 +253,10 @@ def test_events_from_outside_reach_every_thread(drive: Drive) -> None:
     driven = drive("staying")
     ticker = Ticker(driven.door, with_children(driven.pid), HZ)
     gives_up = time.monotonic() + PATIENCE_S
-    while len({sample.tid for sample in ticker.samples(driven.pid)}) < 4 and time.monotonic() < gives_up:
+    while (
+        len({sample.tid for sample in ticker.samples(driven.pid)}) < 4
+        and time.monotonic() < gives_up
+    ):
         time.sleep(0.05)
     driven.go_on()
     driven.end()
@@ -263,7 +272,9 @@ def test_timers_take_the_place_of_events(drive: Drive) -> None:
     area = driven.area()
     assert area.number("uses_timers") == 1
     # The threads do not record, so only the first one has a timer; it waits for the others.
-    assert all(sample.event == -1 and sample.count >= 1 and sample.flags & TIMER for sample in area.samples)
+    assert all(
+        sample.event == -1 and sample.count >= 1 and sample.flags & TIMER for sample in area.samples
+    )
     assert {sample.tid for sample in area.samples} <= {driven.pid}
 
 
@@ -288,7 +299,9 @@ def sanitized_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "arguments", [("known",), ("small", "50"), ("altstack",), ("children", "20"), ("threads", "3")]
 )
-def test_the_handler_under_sanitizers(sanitized_driver: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_the_handler_under_sanitizers(
+    sanitized_driver: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
     driven = Driven(sanitized_driver, tmp_path, *arguments)
     ticker = Ticker(driven.door, with_children(driven.pid), HZ)
     driven.end()

@@ -46,7 +46,11 @@ def test_what_python_sets_sees_its_own_signals_alone(
     command = [python_of(version), "-W", "ignore", "-c", SETS]
     bare = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(door, tmp_path)
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(door, tmp_path),
     )
     ticker = Ticker(door, lambda: [process.pid], HZ)
     out, err = process.communicate(timeout=TIMEOUT_S)
@@ -56,7 +60,9 @@ def test_what_python_sets_sees_its_own_signals_alone(
     assert (process.returncode, out, err) == (0, bare.stdout, bare.stderr)
     assert "1 True" in out
     (area,) = ticker.found[process.pid]
-    assert area.number("has_handler") == 1  # so that no more are sent: what waits for one thread may become one
+    assert (
+        area.number("has_handler") == 1
+    )  # so that no more are sent: what waits for one thread may become one
     assert any("marked_after" in sample.names() for sample in ticker.samples(process.pid))
 
 
@@ -90,13 +96,27 @@ print(now() == first, now() == own, seen)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_python_has_set_stays_when_sampling_ends(version: str, native_agent: Path, tmp_path: Path) -> None:
+def test_what_python_has_set_stays_when_sampling_ends(
+    version: str, native_agent: Path, tmp_path: Path
+) -> None:
     door = Door(tmp_path / "raw", drainer="")
     command = [python_of(version), "-c", STOPS, str(native_agent)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=environment(door, tmp_path)
+        command,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env=environment(door, tmp_path),
     )
     door.close()
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == ["True", "False", "1 True", "True 0 True", "[1, 2]", "False True [1, 2, 3]"]
+    assert done.stdout.splitlines() == [
+        "True",
+        "False",
+        "1 True",
+        "True 0 True",
+        "[1, 2]",
+        "False True [1, 2, 3]",
+    ]

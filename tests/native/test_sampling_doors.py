@@ -1,4 +1,6 @@
-"""How sampling starts, by the door of Python at once and by that of C libraries, and what the end of a program is."""
+"""How sampling starts, by the door of Python at once and by that of C libraries, and what the end
+of a program is.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def environment(
 
 def run(command: list[str], variables: dict[str, str]) -> tuple[int, str]:
     """Its pid, and what it prints; it must say nothing on stderr."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables
+    )
     stdout, stderr = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, stderr) == (0, "")
     return process.pid, stdout
@@ -45,7 +49,9 @@ print(sorted(sys.modules), signal.getsignal(signal.SIGURG), sys.path)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_program_without_torch_sees_no_difference(version: str, native_agent: Path, tmp_path: Path) -> None:
+def test_a_program_without_torch_sees_no_difference(
+    version: str, native_agent: Path, tmp_path: Path
+) -> None:
     door = Door(tmp_path / "raw", drainer="")
     command = [python_of(version), "-c", LOOKS]
     pid, seen = run(command, environment(door, tmp_path))
@@ -60,7 +66,11 @@ def test_frames_of_the_program_alone(native_agent: Path, tmp_path: Path) -> None
     """What was sampled before the program's own code is there, and so is all of its own."""
     door = Door(tmp_path / "raw", drainer="")
     file = tmp_path / "program.py"
-    text = f"AGENT, SOCKET = {str(native_agent)!r}, {door.name!r}\n" + TEXT.read_text() + "\ntick()\ndone()\n"
+    text = (
+        f"AGENT, SOCKET = {str(native_agent)!r}, {door.name!r}\n"
+        + TEXT.read_text()
+        + "\ntick()\ndone()\n"
+    )
     file.write_text(text.replace("sys.stdin.readline()", ""))
     pid, told = run([python_of("3.11"), str(file)], environment(door, tmp_path))
     door.close()
@@ -70,7 +80,9 @@ def test_frames_of_the_program_alone(native_agent: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("rank", "count"), [("0", 1), ("1", 0)])
-def test_ranks_that_were_not_chosen_are_left_alone(rank: str, count: int, native_agent: Path, tmp_path: Path) -> None:
+def test_ranks_that_were_not_chosen_are_left_alone(
+    rank: str, count: int, native_agent: Path, tmp_path: Path
+) -> None:
     door = Door(tmp_path / "raw", drainer="")
     variables = environment(door, tmp_path, (0,), RANK=rank, WORLD_SIZE="2")
     pid, _ = run([python_of("3.11"), "-c", "pass"], variables)
@@ -89,7 +101,9 @@ def test_a_program_in_c_is_sampled_when_it_loads_the_agent(
 
 
 def test_timers_follow_the_threads_of_the_program(native_agent: Path, tmp_path: Path) -> None:
-    """The first thread, and by `layerscope.h` or torch each that records; timers come as the kernel's ticks do."""
+    """The first thread, and by `layerscope.h` or torch each that records; timers come as the
+    kernel's ticks do.
+    """
     door = Door(tmp_path / "raw", drainer="")
     busy = "import time\nends = time.process_time() + 1\nwhile time.process_time() < ends: pass"
     pid, _ = run([python_of("3.11"), "-c", busy], environment(door, tmp_path, uses_timers=1))
@@ -158,8 +172,12 @@ time.sleep(0.2)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("end", ["", "sys.exit(0)", "os._exit(0)", "os.fork() or os._exit(0); os.wait()"])
-def test_the_end_of_a_program_is_its_own(version: str, end: str, native_agent: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "end", ["", "sys.exit(0)", "os._exit(0)", "os.fork() or os._exit(0); os.wait()"]
+)
+def test_the_end_of_a_program_is_its_own(
+    version: str, end: str, native_agent: Path, tmp_path: Path
+) -> None:
     try:
         os.close(open_event(os.getpid(), HZ))
     except OSError as error:
@@ -168,7 +186,10 @@ def test_the_end_of_a_program_is_its_own(version: str, end: str, native_agent: P
     variables = environment(door, tmp_path)
     for _ in range(3):
         process = subprocess.Popen(
-            [python_of(version), "-W", "ignore", "-c", ENDS + end], stderr=subprocess.PIPE, text=True, env=variables
+            [python_of(version), "-W", "ignore", "-c", ENDS + end],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=variables,
         )
         ticker = Ticker(door, with_children(process.pid), 5000)
         _, stderr = process.communicate(timeout=TIMEOUT_S)
@@ -181,7 +202,9 @@ def test_the_end_of_a_program_is_its_own(version: str, end: str, native_agent: P
 def test_settings_name_hz_and_timers(tmp_path: Path) -> None:
     told, _ = agent.without_python({}, "name", False, stacks={"hz": 99, "timers": 1})
     assert "stacks=99:1" in told[agent.SETTINGS].split(";")
-    door = agent.make_door(tmp_path / "door", "name", False, layers={"stacks": {"hz": 99, "timers": 1}})
+    door = agent.make_door(
+        tmp_path / "door", "name", False, layers={"stacks": {"hz": 99, "timers": 1}}
+    )
     assert "'stacks': {'hz': 99, 'timers': 1}" in (door / "sitecustomize.py").read_text()
 
 
@@ -212,8 +235,14 @@ done()
 
 def test_greenlets(program_python: str, native_agent: Path, tmp_path: Path) -> None:
     door = Door(tmp_path / "raw", drainer="")
-    text = f"AGENT, SOCKET = {str(native_agent)!r}, {door.name!r}\n" + TEXT.read_text() + textwrap.dedent(GREENLETS)
-    pid, told = run([program_python, "-I", "-c", text.replace("sys.stdin.readline()", "")], dict(os.environ))
+    text = (
+        f"AGENT, SOCKET = {str(native_agent)!r}, {door.name!r}\n"
+        + TEXT.read_text()
+        + textwrap.dedent(GREENLETS)
+    )
+    pid, told = run(
+        [program_python, "-I", "-c", text.replace("sys.stdin.readline()", "")], dict(os.environ)
+    )
     door.close()
     (area,) = areas(door, pid)
     ticks = json.loads(told)

@@ -1,4 +1,6 @@
-"""The frames of Python in samples: what the interpreter says of itself at the same moment, in each version."""
+"""The frames of Python in samples: what the interpreter says of itself at the same moment, in each
+version.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ from typing import Any
 import pytest
 
 from tests.native.door import Door
-from tests.native.sampled import FRAMES_CUT, MORE_CODE, Area, Code, Sample, Ticker, areas, open_event
+from tests.native.sampled import (
+    FRAMES_CUT,
+    MORE_CODE,
+    Area,
+    Code,
+    Sample,
+    Ticker,
+    areas,
+    open_event,
+)
 
 TEXT = Path(__file__).parent / "python_program.py"
 VERSIONS = ("3.11", "3.12", "3.13")
@@ -30,7 +41,9 @@ def python_of(version: str) -> str:
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     found = [*root.glob(f"{version}.*/bin/python"), Path(f"/usr/bin/python{version}")]
     for python in found:
-        if not subprocess.run([str(python), "-c", "import ctypes"], capture_output=True, check=False).returncode:
+        if not subprocess.run(
+            [str(python), "-c", "import ctypes"], capture_output=True, check=False
+        ).returncode:
             return str(python)
     pytest.skip(f"there is no Python {version} here")
 
@@ -67,17 +80,28 @@ Run = Callable[[str], Sampled]
 def run(python: str, native_agent: Path, tmp_path: Path) -> Run:
     def start(lines: str) -> Sampled:
         door = Door(tmp_path / "raw", drainer="")
-        text = f"AGENT, SOCKET = {str(native_agent)!r}, {door.name!r}\n" + TEXT.read_text() + textwrap.dedent(lines)
+        text = (
+            f"AGENT, SOCKET = {str(native_agent)!r}, {door.name!r}\n"
+            + TEXT.read_text()
+            + textwrap.dedent(lines)
+        )
         file = tmp_path / "program.py"
         file.write_text(text + "\ndone()\n")
         process = subprocess.run(
-            [python, "-I", str(file)], input="\n", capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            [python, "-I", str(file)],
+            input="\n",
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
         )
         door.close()
         assert (process.returncode, process.stderr) == (0, "")
         found = {pid: areas(door, pid) for pid, _ in door.handed}
         (area,) = found[min(found)]
-        return Sampled(area, area.take(), json.loads(process.stdout.splitlines()[-1]), lambda pid: found[pid])
+        return Sampled(
+            area, area.take(), json.loads(process.stdout.splitlines()[-1]), lambda pid: found[pid]
+        )
 
     return start
 
@@ -104,8 +128,15 @@ def test_calls_of_functions(run: Run) -> None:
     sampled.check()
     # The class body, then the function that its method made.
     assert sampled.samples[0].names() == ["tick", "Holder", "<module>"]
-    assert sampled.samples[2].names() == ["tick", "Holder.method.<locals>.inner", "Holder.method", "<module>"]
-    assert sampled.samples[3].frames[-1][2], "the outermost frame is where a C frame of the interpreter begins"
+    assert sampled.samples[2].names() == [
+        "tick",
+        "Holder.method.<locals>.inner",
+        "Holder.method",
+        "<module>",
+    ]
+    assert sampled.samples[3].frames[-1][2], (
+        "the outermost frame is where a C frame of the interpreter begins"
+    )
 
 
 def test_calls_through_c(run: Run) -> None:
@@ -279,9 +310,17 @@ def test_a_forked_child_says_its_own(version: str, native_agent: Path, tmp_path:
     os.waitpid(child, 0)
     print(child)
     """
-    text = f"AGENT, SOCKET = {str(native_agent)!r}, {door.name!r}\n" + TEXT.read_text() + textwrap.dedent(lines)
+    text = (
+        f"AGENT, SOCKET = {str(native_agent)!r}, {door.name!r}\n"
+        + TEXT.read_text()
+        + textwrap.dedent(lines)
+    )
     done = subprocess.run(
-        [python_of(version), "-I", "-c", text], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        [python_of(version), "-I", "-c", text],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
     )
     door.close()
     assert (done.returncode, done.stderr) == (0, "")
@@ -351,7 +390,9 @@ def test_frames_at_any_moment(python: str, native_agent: Path, tmp_path: Path) -
         pytest.skip(f"perf_event_open is refused here: {error}")
     door = Door(tmp_path / "raw", drainer="")
     text = f"AGENT, SOCKET = {str(native_agent)!r}, {door.name!r}\n" + TEXT.read_text() + CHURN
-    process = subprocess.Popen([python, "-I", "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [python, "-I", "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     ticker = Ticker(door, lambda: [process.pid], 5000)
     _, stderr = process.communicate(timeout=TIMEOUT_S)
     ticker.close()
@@ -365,6 +406,8 @@ def test_frames_at_any_moment(python: str, native_agent: Path, tmp_path: Path) -
     for sample in known:
         assert [code for code, _, _ in sample.frames if not is_known(code)] == []
         assert sample.flags & FRAMES_CUT == 0
-        outermost = sample.frames[-1][0]  # else one of Python's own: of a thread, of its end, of a weak reference
+        outermost = sample.frames[-1][
+            0
+        ]  # else one of Python's own: of a thread, of its end, of a weak reference
         assert outermost.name == "<module>" or outermost.file != "<string>"
         assert sample.frames[-1][2]

@@ -1,4 +1,6 @@
-"""Shapes of inputs in the agent: each span has its own, however many there are, on every thread and in a child."""
+"""Shapes of inputs in the agent: each span has its own, however many there are, on every thread and
+in a child.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ start()
 
 @pytest.fixture(scope="session")
 def fake_shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("shapes") / "libfake_shapes.so", [FAKE_SHAPES], "-O2", "-shared", "-fPIC")
+    return build(
+        tmp_path_factory.mktemp("shapes") / "libfake_shapes.so",
+        [FAKE_SHAPES],
+        "-O2",
+        "-shared",
+        "-fPIC",
+    )
 
 
 def driven(drive: Drive, fake_shapes: Path, lines: str) -> Driven:
@@ -33,7 +41,9 @@ def driven(drive: Drive, fake_shapes: Path, lines: str) -> Driven:
 
 def sizes(found: Driven, pid: int | None = None) -> list[tuple[str, int | None]]:
     """(name, the size that was recorded) of every span by start."""
-    shapes = {row["args"]: json.loads(row["json"])["shapes"] for row in found.rows("SELECT * FROM args")}
+    shapes = {
+        row["args"]: json.loads(row["json"])["shapes"] for row in found.rows("SELECT * FROM args")
+    }
     told = {None: None} | {key: shape and shape[0][0] for key, shape in shapes.items()}
     return [(span["name"], told[span["args"]]) for span in found.spans(pid)]
 
@@ -82,7 +92,9 @@ for _ in range(2):
 
 
 @pytest.mark.slow
-def test_shapes_beyond_the_limit_are_known_to_be_unknown_and_names_go_on(drive: Drive, fake_shapes: Path) -> None:
+def test_shapes_beyond_the_limit_are_known_to_be_unknown_and_names_go_on(
+    drive: Drive, fake_shapes: Path
+) -> None:
     found = driven(drive, fake_shapes, """
 for size in range(100_100):
     op("op", seq=size)
@@ -125,7 +137,10 @@ print(child)
            JOIN processes USING (process) WHERE spans.name = 'op' GROUP BY ALL"""
     )
     child = int(found.stdout)
-    assert sorted((row["n"], row["pid"] == child) for row in per_size) == [(3, True)] * 50 + [(12, False)] * 50
+    assert (
+        sorted((row["n"], row["pid"] == child) for row in per_size)
+        == [(3, True)] * 50 + [(12, False)] * 50
+    )
     assert sizes(found, child)[0] == ("new in the child", 77)
 
 

@@ -1,4 +1,6 @@
-"""Windows as the agent itself opens and closes them: what is recorded, and the marks that say which step begins."""
+"""Windows as the agent itself opens and closes them: what is recorded, and the marks that say which
+step begins.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,16 @@ def test_a_window_of_steps_of_the_first_optimizer_holds_exactly_these(drive: Dri
 
     assert names == ["rest 1", "work 2", "rest 2", "work 3"]
     assert told == [(OPENED, 2, OPTIMIZER), (CLOSED, 4, OPTIMIZER)]
-    optimizers = driven.rows("SELECT name, count(*) AS n FROM spans WHERE kind = 'optimizer' GROUP BY 1 ORDER BY 1")
+    optimizers = driven.rows(
+        "SELECT name, count(*) AS n FROM spans WHERE kind = 'optimizer' GROUP BY 1 ORDER BY 1"
+    )
     assert [row["n"] for row in optimizers] == [2, 2]
     assert not driven.losses()
 
 
-def test_a_window_that_holds_no_step_says_where_each_begins_and_records_nothing(drive: Drive) -> None:
+def test_a_window_that_holds_no_step_says_where_each_begins_and_records_nothing(
+    drive: Drive,
+) -> None:
     driven, names, told = run(
         drive,
         """
@@ -286,7 +292,9 @@ def test_a_forked_child_counts_its_own_steps(drive: Drive) -> None:
 
     assert (driven.status, driven.stderr) == (0, "")
     for pid in (driven.pid, int(driven.stdout)):
-        assert [span["name"] for span in driven.spans(pid) if span["kind"] == "function"] == ["work 1"]
+        assert [span["name"] for span in driven.spans(pid) if span["kind"] == "function"] == [
+            "work 1"
+        ]
 
 
 def test_a_thread_that_forks_is_not_waited_for(drive: Drive) -> None:
@@ -336,11 +344,20 @@ def test_a_window_of_time_is_open_while_the_drainer_says_so(
     process = drive.start(INSIDE + f"window(0, by_time={by_time})\n" + TIMED, door)
     assert process.stdin is not None
     assert process.stdout is not None
-    said = (layout.SAID_NOTHING, layout.SAID_CLOSED, layout.SAID_OPEN, layout.SAID_CLOSED, layout.SAID_OPEN)
-    for word, value in zip(("zero", "one", "two", "three", "four", "five"), (*said, layout.SAID_OVER), strict=True):
+    said = (
+        layout.SAID_NOTHING,
+        layout.SAID_CLOSED,
+        layout.SAID_OPEN,
+        layout.SAID_CLOSED,
+        layout.SAID_OPEN,
+    )
+    for word, value in zip(
+        ("zero", "one", "two", "three", "four", "five"), (*said, layout.SAID_OVER), strict=True
+    ):
         if value:
             door.page(process.pid)["window"] = value
-            # The operator at which it listens is not recorded yet, nor the one at which it hears that it is over.
+            # The operator at which it listens is not recorded yet, nor the one at which it hears
+            # that it is over.
             process.stdin.write("listen\n")
             process.stdin.flush()
             process.stdout.readline()

@@ -1,4 +1,6 @@
-"""Windows and steps of several threads, of spans that end elsewhere or out of sight, and of full rings."""
+"""Windows and steps of several threads, of spans that end elsewhere or out of sight, and of full
+rings.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,11 @@ def test_a_step_that_outlasts_its_window_lets_no_others_into_it(drive: Drive) ->
     assert (driven.status, driven.stderr) == (0, "")
     told = [tuple(mark[:2]) for mark in marks(door)]
     assert told == [(OPENED, 1), (CLOSED, 2), (OPENED, 4), (CLOSED, 5), (OPENED, 7), (CLOSED, 8)]
-    assert [row["step"] for row in driven.rows("SELECT step FROM steps ORDER BY start_ns")] == [1, 4, 7]
+    assert [row["step"] for row in driven.rows("SELECT step FROM steps ORDER BY start_ns")] == [
+        1,
+        4,
+        7,
+    ]
     assert driven.rows("SELECT step FROM spans WHERE name = 'between'") == [{"step": None}]
 
 
@@ -151,7 +157,9 @@ def test_a_step_for_which_too_many_spans_are_open_counts(drive: Drive) -> None:
     assert driven.losses() == {"too_deep": 1}
 
 
-def test_spans_that_are_open_where_the_window_closes_are_recorded_to_their_end(drive: Drive) -> None:
+def test_spans_that_are_open_where_the_window_closes_are_recorded_to_their_end(
+    drive: Drive,
+) -> None:
     driven, names, _ = run(
         drive,
         """

@@ -1,5 +1,6 @@
-"""Who may read the program where Yama asks. A file stands for its setting, a function in place of the kernel's tells
-what the agent asks for: few machines with Yama run tests."""
+"""Who may read the program where Yama asks. A file stands for its setting, a function in place of
+the kernel's tells what the agent asks for: few machines with Yama run tests.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +25,20 @@ def scope_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.parametrize("scope", ["0\n", "1\n", "2\n", "3\n", None], ids=["0", "1", "2", "3", "none"])
-def test_the_recorder_may_read_where_yama_asks(scope: str | None, scope_file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "scope", ["0\n", "1\n", "2\n", "3\n", None], ids=["0", "1", "2", "3", "none"]
+)
+def test_the_recorder_may_read_where_yama_asks(
+    scope: str | None, scope_file: Path, tmp_path: Path
+) -> None:
     scope_file.unlink(missing_ok=True)
     if scope is not None:
         scope_file.write_text(scope)
     door = Door(tmp_path / "raw", drainer="")
     program = scope_file.with_name("driver")
-    done = subprocess.run([program, door.name], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [program, door.name], capture_output=True, text=True, timeout=60, check=False
+    )
     door.close()
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,6 @@
-"""What tests of the agent's windows share: a program that makes steps, and the marks that it leaves."""
+"""What tests of the agent's windows share: a program that makes steps, and the marks that it
+leaves.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,12 @@ from layerscope.rawfile import layout
 from tests.native.door import Door
 from tests.native.driven import Drive, Driven
 
-OPENED, CLOSED, BEGINS, ENDS = layout.MARK_OPENED, layout.MARK_CLOSED, layout.MARK_BEGINS, layout.MARK_ENDS
+OPENED, CLOSED, BEGINS, ENDS = (
+    layout.MARK_OPENED,
+    layout.MARK_CLOSED,
+    layout.MARK_BEGINS,
+    layout.MARK_ENDS,
+)
 NONE, LOADER, OPTIMIZER, MARK, NAMED = (
     layout.RULE_NONE, layout.RULE_LOADER, layout.RULE_OPTIMIZER, layout.RULE_MARK, layout.RULE_NAMED,
 )  # fmt: skip
@@ -52,19 +59,25 @@ def wait(is_empty=False):
 
 
 def marks(door: Door) -> list[tuple[int, int, int]]:
-    """(what it is, step that begins there, rule) of the marks of windows on all threads, in the order of time."""
+    """(what it is, step that begins there, rule) of the marks of windows on all threads, in the
+    order of time.
+    """
     (handed,) = door.handed.values()
     found = []
     for ring in range(len(handed.rings)):
         for record in handed.records(ring):
             if record["kind"] == layout.MARK and record["module"] in (OPENED, CLOSED, BEGINS, ENDS):
                 rule = int(record["end"]) & (layout.WINDOW_BY_TIME - 1)
-                found.append((int(record["start"]), int(record["module"]), int(record["seq"]), rule))
+                found.append(
+                    (int(record["start"]), int(record["module"]), int(record["seq"]), rule)
+                )
     return [mark for _, *mark in sorted(found)]  # type: ignore[misc]
 
 
 def run(drive: Drive, lines: str) -> tuple[Driven, list[str], list[tuple[int, int, int]]]:
-    """What became of it, the names of the spans that are neither optimizer nor loader, and the marks."""
+    """What became of it, the names of the spans that are neither optimizer nor loader, and the
+    marks.
+    """
     door = Door(drive.folder / "raw")
     drive.options = {"window": {"first": 0 if "window(0" in lines else 1}}
     driven = drive(INSIDE + textwrap.dedent(lines), door)

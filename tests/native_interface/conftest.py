@@ -26,7 +26,12 @@ def interface(native_agent: Path) -> Path:
 def driver(interface: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of driver.c, linked as a user's program is."""
     source = Path(__file__).with_name("driver.c")
-    link = (f"-L{interface.parent}", f"-Wl,-rpath,{interface.parent}", "-Wl,--no-as-needed", "-llayerscope")
+    link = (
+        f"-L{interface.parent}",
+        f"-Wl,-rpath,{interface.parent}",
+        "-Wl,--no-as-needed",
+        "-llayerscope",
+    )
     return build(tmp_path_factory.mktemp("driver") / "driver", [source], *STRICT, *link)
 
 

@@ -36,7 +36,9 @@ class Driven:
         return ask(open_run(self.recording), sql)
 
     def spans(self, pid: int | None = None) -> list[dict[str, Any]]:
-        """The spans of a process by start, each with its thread, its domain and the name of its parent."""
+        """The spans of a process by start, each with its thread, its domain and the name of its
+        parent.
+        """
         return self.rows(
             "SELECT s.*, p.name AS parent_name, tid, json->>'domain' AS domain FROM spans s "
             "JOIN tracks t USING (track) JOIN processes USING (process) LEFT JOIN spans p ON p.span = s.parent "
@@ -49,7 +51,10 @@ class Driven:
 
     def marks(self) -> list[tuple[str, str]]:
         """(kind, name) of every mark in their order."""
-        return [(row["kind"], row["name"]) for row in self.rows("SELECT kind, name FROM marks ORDER BY at_ns")]
+        return [
+            (row["kind"], row["name"])
+            for row in self.rows("SELECT kind, name FROM marks ORDER BY at_ns")
+        ]
 
     def counted(self, name: str) -> list[int]:
         """The values of a counter of the program in their order."""

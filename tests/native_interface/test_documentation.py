@@ -20,13 +20,17 @@ def run(language: str, interface: Path, folder: Path) -> Driven:
     source = folder / f"program.{language}"
     source.write_text(PROGRAMS[language])
     link = ["-L", str(interface.parent), f"-Wl,-rpath,{interface.parent}", "-llayerscope"]
-    command, standard = (compiler(), "-std=c99") if language == "c" else (cpp_compiler(), "-std=c++11")
+    command, standard = (
+        (compiler(), "-std=c99") if language == "c" else (cpp_compiler(), "-std=c++11")
+    )
     done = alone(compiled(folder / "program", source, command, standard, *link), folder)
     assert (done.status, done.stdout, done.stderr) == (0, "", "")
     return done
 
 
-def test_the_program_in_c_records_all_batches_but_the_first(interface: Path, tmp_path: Path) -> None:
+def test_the_program_in_c_records_all_batches_but_the_first(
+    interface: Path, tmp_path: Path
+) -> None:
     driven = run("c", interface, tmp_path)
     driven.name = "training"
     assert driven.tree() == [("forward", None), ("backward", None)] * 3

@@ -43,18 +43,28 @@ def test_ranges_counters_marks_and_steps_are_what_the_program_said(drive: Drive)
         ("epoch", "frame", "net", None), ("forward", "task", "net", "epoch"), ("convolution", "task", None, "forward"),
         ("backward", "task", "net", "epoch"),
     ]  # fmt: skip
-    assert all(span["dur_ns"] > 0 and span["layer"] == "ranges" and not span["unfinished"] for span in spans)
+    assert all(
+        span["dur_ns"] > 0 and span["layer"] == "ranges" and not span["unfinished"]
+        for span in spans
+    )
     assert driven.counted("loss") == [-(2**63), 2**63 - 1]
     assert driven.counted("batch") == [3]
     assert driven.counted("threads")[0] == 2  # the program's and ours
-    assert driven.marks() == [("step", "step"), ("step", "step"), ("marker", "saved"), ("step", "step")]
+    assert driven.marks() == [
+        ("step", "step"),
+        ("step", "step"),
+        ("marker", "saved"),
+        ("step", "step"),
+    ]
     steps = driven.rows("SELECT rule FROM steps")
     assert [row["rule"] for row in steps] == ["mark"] * 3
     assert open_run(driven.recording).info.state == "finished"
 
 
 def test_commands_read_it_like_any_recording(drive: Drive) -> None:
-    driven = well(drive("state run", "push net forward", "pop", "step", "push net forward", "pop", "step"))
+    driven = well(
+        drive("state run", "push net forward", "pop", "step", "push net forward", "pop", "step")
+    )
     table = layerscope("table", "--json", "driver", "spans", cwd=driven.folder)
     assert table.returncode == 0, table.stderr
     assert table.stdout.count('"forward"') == 2
@@ -62,7 +72,15 @@ def test_commands_read_it_like_any_recording(drive: Drive) -> None:
 
 def test_without_run_there_is_no_thread_no_file_and_nothing_recorded(drive: Drive) -> None:
     idle = drive(
-        "threads", "push a b", "counter a b 1", "pop", "marker a b 1", "step", "begin a b 0", "threads", "end 0"
+        "threads",
+        "push a b",
+        "counter a b 1",
+        "pop",
+        "marker a b 1",
+        "step",
+        "begin a b 0",
+        "threads",
+        "end 0",
     )
     before, after = idle.stdout.splitlines()
     assert before == after
@@ -86,12 +104,18 @@ def test_nothing_is_recorded_between_pause_and_resume(drive: Drive) -> None:
         )
     )  # fmt: skip
     assert driven.tree() == [("before", None), ("after", None)]
-    assert driven.marks() == [("paused", "profiler"), ("resumed", "profiler"), ("paused", "profiler")]
+    assert driven.marks() == [
+        ("paused", "profiler"),
+        ("resumed", "profiler"),
+        ("paused", "profiler"),
+    ]
     assert driven.counted("c") == []
 
 
 def test_a_pop_ends_the_push_that_it_belongs_to_whatever_was_recorded(drive: Drive) -> None:
-    driven = drive("push - unseen", "state run", "push - seen", "pop", "pop", "pop", "push - last", "pop")
+    driven = drive(
+        "push - unseen", "state run", "push - seen", "pop", "pop", "pop", "push - last", "pop"
+    )
     assert driven.stdout == "pop: layerscope_pop without a layerscope_push on this thread\n"
     assert driven.tree() == [("seen", None), ("last", None)]
 
@@ -113,7 +137,9 @@ def test_threads_have_their_own_ranges_and_may_end_each_others(drive: Drive) -> 
 
 def test_every_text_is_taken(drive: Drive) -> None:
     long = "é" * 1000
-    driven = drive("state run", f"push {long} x{long}", "pop", "push - a\nb", "pop", "push - \udcff", "pop")
+    driven = drive(
+        "state run", f"push {long} x{long}", "pop", "push - a\nb", "pop", "push - \udcff", "pop"
+    )
     assert (driven.status, driven.stdout, driven.stderr) == (0, "", "")
     spans = driven.spans()
     assert [span["name"] for span in spans] == ["x" + "é" * 349, "a b", "\N{REPLACEMENT CHARACTER}"]
@@ -137,13 +163,20 @@ def test_a_recording_goes_on_after_it_was_complete(drive: Drive, ends: str) -> N
             "pop", "state run", "push - second", "pop", "dump 0", "push - third", "pop", ends,
         )
     )  # fmt: skip
-    assert driven.tree() == [("outlasts", None), ("first", "outlasts"), ("second", None), ("third", None)]
+    assert driven.tree() == [
+        ("outlasts", None),
+        ("first", "outlasts"),
+        ("second", None),
+        ("third", None),
+    ]
     assert not any(span["unfinished"] for span in driven.spans())
     assert open_run(driven.recording).info.state == "finished"
 
 
 def test_what_is_open_at_the_end_is_unfinished(drive: Drive) -> None:
-    driven = well(drive("state run", "push - outer", "push - inner", "@1 push - of a thread", "exit 0"))
+    driven = well(
+        drive("state run", "push - outer", "push - inner", "@1 push - of a thread", "exit 0")
+    )
     assert {(span["name"], span["unfinished"]) for span in driven.spans()} == {
         ("outer", True), ("inner", True), ("of", True),
     }  # fmt: skip
@@ -159,7 +192,9 @@ def test_a_killed_program_leaves_all_but_the_last_poll(drive: Drive) -> None:
 
 
 @pytest.mark.parametrize("complete", [False, True])
-def test_a_program_whose_first_thread_ends_first_ends_with_its_last(drive: Drive, complete: bool) -> None:
+def test_a_program_whose_first_thread_ends_first_ends_with_its_last(
+    drive: Drive, complete: bool
+) -> None:
     begun = ["state run", "push - early", "pop"]
     driven = drive(*begun, *(["dump 1"] if complete else []), "outlive 300")
     assert (driven.status, driven.stdout, driven.stderr) == (0, "said at the end", "")
@@ -171,7 +206,9 @@ def test_a_program_whose_first_thread_ends_first_ends_with_its_last(drive: Drive
 def test_numbers_have_a_point_whatever_the_language(drive: Drive, tmp_path: Path) -> None:
     (tmp_path / "languages").mkdir()
     variables = german(tmp_path / "languages")
-    driven = well(drive("language", "config max_size=2.5GB dump_period=0.5", "state run", env=variables))
+    driven = well(
+        drive("language", "config max_size=2.5GB dump_period=0.5", "state run", env=variables)
+    )
     assert json.loads((driven.recording / "run.json").read_text())["host"]["cpu"]["granted"] > 0
 
 
@@ -209,17 +246,35 @@ def test_a_child_has_a_file_of_its_own_and_leaves_its_parents_ranges_alone(drive
 
 def test_a_child_outlives_its_parents_recording(drive: Drive) -> None:
     driven = drive(
-        "state run", "push - parents", "pop", "dump 1", "fork", "state run", "push - childs", "pop", "parent"
+        "state run",
+        "push - parents",
+        "pop",
+        "dump 1",
+        "fork",
+        "state run",
+        "push - childs",
+        "pop",
+        "parent",
     )
     child = int(driven.stdout.split()[1])
     assert driven.tree() == [("parents", None)]
     assert driven.tree(child) == [("childs", None)]
 
 
-def test_the_name_is_that_of_the_file_or_of_the_program_and_the_first_that_is_free(drive: Drive) -> None:
+def test_the_name_is_that_of_the_file_or_of_the_program_and_the_first_that_is_free(
+    drive: Drive,
+) -> None:
     assert drive("say", "state run", "say").stdout.splitlines()[1].endswith("/driver.layerscope")
     assert drive("state run", "say").stdout.endswith("/driver-2.layerscope\n")
-    named = drive("config filename=out/deep/run.1.json", "state run", "say", "chdir /", "push - a", "pop", "dump 1")
+    named = drive(
+        "config filename=out/deep/run.1.json",
+        "state run",
+        "say",
+        "chdir /",
+        "push - a",
+        "pop",
+        "dump 1",
+    )
     assert named.stdout == f"{named.folder}/out/deep/run.1.layerscope\n"
     named.name = "out/deep/run.1"
     assert named.tree() == [("a", None)]
@@ -249,8 +304,20 @@ def test_every_key_of_the_python_module_is_known(drive: Drive) -> None:
 
 
 def test_secrets_are_masked_and_only_some_variables_kept(drive: Drive) -> None:
-    words = ["state run", "--password", "hunter2", "--api-key=abc", "x=https://me:secret@host/ http://a:b@c", "exit 0"]
-    variables = {"OMP_NUM_THREADS": "2", "TORCH_TOKEN": "x", "HOME_OF": "y", "MKL_NOTE": 'a"\\\n\udcff'}
+    words = [
+        "state run",
+        "--password",
+        "hunter2",
+        "--api-key=abc",
+        "x=https://me:secret@host/ http://a:b@c",
+        "exit 0",
+    ]
+    variables = {
+        "OMP_NUM_THREADS": "2",
+        "TORCH_TOKEN": "x",
+        "HOME_OF": "y",
+        "MKL_NOTE": 'a"\\\n\udcff',
+    }
     driven = drive(*words, env=variables)
     info = json.loads((driven.recording / "run.json").read_text())
     assert info["command"][1:] == mask(words)
@@ -263,14 +330,18 @@ def of_at_most(limit_bytes: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
 
 
-def test_where_files_are_smaller_than_a_ring_nothing_is_recorded_and_nothing_happens(drive: Drive) -> None:
+def test_where_files_are_smaller_than_a_ring_nothing_is_recorded_and_nothing_happens(
+    drive: Drive,
+) -> None:
     driven = drive("state run", "push - a", "pop", preexec_fn=of_at_most(256 << 10))
     assert (driven.status, driven.stderr) == (0, "")
 
 
 @pytest.mark.slow
 def test_where_files_are_small_there_are_several(drive: Drive) -> None:
-    driven = well(drive("state run", *["many - busy 40000", "sleep 300"] * 5, preexec_fn=of_at_most(4 << 20)))
+    driven = well(
+        drive("state run", *["many - busy 40000", "sleep 300"] * 5, preexec_fn=of_at_most(4 << 20))
+    )
     assert driven.rows("SELECT sum(count)::BIGINT AS count FROM totals") == [{"count": 200_000}]
     assert len(list(driven.recording.glob("raw/*/spool-0000?"))) >= 1
 
@@ -279,7 +350,9 @@ def test_where_files_are_small_there_are_several(drive: Drive) -> None:
 def test_on_a_full_disk_everything_is_there_or_counted(drive: Drive, tmp_path: Path) -> None:
     with mounted("tmpfs", "size=2m", tmp_path / "disk"):
         filled = "config filename=disk/full.json"
-        driven = drive(filled, "state run", *["many - busy 40000", "sleep 300"] * 5, "many - late 1000")
+        driven = drive(
+            filled, "state run", *["many - busy 40000", "sleep 300"] * 5, "many - late 1000"
+        )
         assert (driven.status, driven.stderr) == (0, "")
         copied = tmp_path / "full.layerscope"
         shutil.copytree(tmp_path / "disk" / "full.layerscope", copied)
@@ -287,12 +360,18 @@ def test_on_a_full_disk_everything_is_there_or_counted(drive: Drive, tmp_path: P
     (row,) = driven.rows("SELECT sum(count)::BIGINT AS count FROM totals")
     assert 0 < row["count"] < 201_000
     assert row["count"] + driven.lost() == 201_000
-    assert {gap["reason"] for gap in driven.rows("SELECT DISTINCT reason FROM gaps")} == {"disk_full"}
+    assert {gap["reason"] for gap in driven.rows("SELECT DISTINCT reason FROM gaps")} == {
+        "disk_full"
+    }
 
 
-def test_a_recording_that_is_removed_meanwhile_is_said_and_harms_nothing(driver: Path, tmp_path: Path) -> None:
+def test_a_recording_that_is_removed_meanwhile_is_said_and_harms_nothing(
+    driver: Path, tmp_path: Path
+) -> None:
     commands = ["state run", "push - a", "pop", "say", "sleep 1500", "push - b", "pop", "dump 1"]
-    process = subprocess.Popen([str(driver), *commands], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [str(driver), *commands], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     with process, process.stdout as said:
         recording = Path(said.readline().strip())

@@ -24,7 +24,14 @@ END = ("pop", "pop", "dump 1", "state run", "push - last", "exit 0")
 
 def sanitized(folder: Path, sanitizer: str) -> Path:
     """The driver under a sanitizer."""
-    flags = ("-O1", "-g", "-fno-omit-frame-pointer", "-I", str(NATIVE / "include"), sanitizer_flag(folder, sanitizer))
+    flags = (
+        "-O1",
+        "-g",
+        "-fno-omit-frame-pointer",
+        "-I",
+        str(NATIVE / "include"),
+        sanitizer_flag(folder, sanitizer),
+    )
     return build(folder / "driver", SOURCES, *flags)
 
 
@@ -32,7 +39,11 @@ def sanitized(folder: Path, sanitizer: str) -> Path:
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_nothing_is_wrong_with_memory_or_order(tmp_path: Path, sanitizer: str) -> None:
     program = sanitized(tmp_path, sanitizer)
-    options = {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1", "TSAN_OPTIONS": "halt_on_error=1"}
+    options = {
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "UBSAN_OPTIONS": "halt_on_error=1",
+        "TSAN_OPTIONS": "halt_on_error=1",
+    }
     fork = FORK if sanitizer != "thread" else ()
     driven = alone(program, tmp_path, *BUSY, *fork, *END, env=options)
     driven.name = "busy"

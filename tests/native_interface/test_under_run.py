@@ -15,7 +15,9 @@ from tests.native_interface.driven import Drive
 from tests.recorded import layerscope
 
 
-def test_everything_goes_into_the_recording_of_run_from_the_start_on(drive_under_run: Drive) -> None:
+def test_everything_goes_into_the_recording_of_run_from_the_start_on(
+    drive_under_run: Drive,
+) -> None:
     driven = drive_under_run(
         "push net early", "pop", "step", "state run", "push net forward", "counter net loss -5", "pop", "step", "say",
         "marker - saved 0", "pause", "push - unseen", "pop", "resume", "@1 push - thread", "@1 pop", "push - open",
@@ -37,14 +39,18 @@ def test_marked_steps_alone_are_steps(drive_under_run: Drive) -> None:
     driven = drive_under_run(*["step"] * 4)
     assert driven.status == 0
     assert driven.spans() == []
-    steps = layerscope("table", str(driven.folder / "recording.layerscope"), "steps", "--json", cwd=driven.folder)
+    steps = layerscope(
+        "table", str(driven.folder / "recording.layerscope"), "steps", "--json", cwd=driven.folder
+    )
     table = json.loads(steps.stdout)
     rule = [column["name"] for column in table["columns"]].index("rule")
     assert [row[rule] for row in table["rows"]] == ["mark"] * 3
 
 
 def test_a_window_that_the_program_ends_in_is_said(tmp_path: Path, driver: Path) -> None:
-    done = layerscope("run", "-o", "recording", "--steps", "2:40", "--", str(driver), *["step"] * 6, cwd=tmp_path)
+    done = layerscope(
+        "run", "-o", "recording", "--steps", "2:40", "--", str(driver), *["step"] * 6, cwd=tmp_path
+    )
     assert done.returncode == 0
     said = "the program ended before the window (steps 2 to 39): step 5 was the last to begin."
     assert said in " ".join(done.stderr.split())
@@ -91,11 +97,15 @@ def test_windows_of_steps_hold(driver: Path, tmp_path: Path) -> None:
     loop = [command for step in range(6) for command in (f"push - work{step}", "pop", "step")]
     command = ["run", "-q", "-o", "recording", "--steps", "2:4", "--", str(driver), *loop]
     assert layerscope(*command, cwd=tmp_path).returncode == 0
-    found = layerscope("query", "--csv", "SELECT name FROM spans ORDER BY start_ns", "recording", cwd=tmp_path)
+    found = layerscope(
+        "query", "--csv", "SELECT name FROM spans ORDER BY start_ns", "recording", cwd=tmp_path
+    )
     assert found.stdout.split() == ["name", "work2", "work3"]
 
 
-def test_a_rank_that_is_left_out_records_nothing_and_fails_nothing(driver: Path, tmp_path: Path) -> None:
+def test_a_rank_that_is_left_out_records_nothing_and_fails_nothing(
+    driver: Path, tmp_path: Path
+) -> None:
     raw = tmp_path / "raw"
     raw.mkdir()
     door = Door(raw)
@@ -127,5 +137,13 @@ def alone_in(driver: Path, folder: Path, agent: str, variables: dict[str, str]) 
 
     environment = {**os.environ, **variables, "LAYERSCOPE_AGENT": agent}
     command = [str(driver), "push - a", "pop", "state run", "push - b", "pop"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     return done.returncode, done.stdout.split("\n")[0]

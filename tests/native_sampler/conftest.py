@@ -1,4 +1,6 @@
-"""Fixtures for the tests of the sampler: the program with known answers, and samplers that are ended."""
+"""Fixtures for the tests of the sampler: the program with known answers, and samplers that are
+ended.
+"""
 
 from __future__ import annotations
 

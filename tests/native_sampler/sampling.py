@@ -1,4 +1,6 @@
-"""The session's side of the sampler, as small as it can be, and what must be true of every file that it writes."""
+"""The session's side of the sampler, as small as it can be, and what must be true of every file
+that it writes.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,12 @@ class Sampled:
 
     def __post_init__(self) -> None:
         self.file.advance()
-        kinds = (sampler_file.FRAMES, sampler_file.STACKS, sampler_file.SAMPLES, sampler_file.ACCOUNTS)
+        kinds = (
+            sampler_file.FRAMES,
+            sampler_file.STACKS,
+            sampler_file.SAMPLES,
+            sampler_file.ACCOUNTS,
+        )
         self.frames, self.stacks, self.samples, self.accounts = map(self.file.take, kinds)
 
     def chain(self, stack: int) -> list[np.void]:
@@ -54,7 +61,9 @@ class Sampled:
         return found
 
     def passes(self, stack: int, first: int, last: int) -> bool:
-        """Whether a native frame of the stack lies in the function of the program from `first` to `last`."""
+        """Whether a native frame of the stack lies in the function of the program from `first` to
+        `last`.
+        """
         for frame in self.chain(stack):
             if frame["kind"] == sampler_file.NATIVE and first <= frame["address"] < last:
                 path = self.file.objects[frame["of"]].path
@@ -75,7 +84,9 @@ class Sampled:
 
     def weight_in(self, rows: np.ndarray, function: dict[str, Any]) -> tuple[int, int]:
         """Samples among `rows` within a function of the program, and their weight in ns."""
-        inside = [self.passes(int(row["stack"]), function["first"], function["last"]) for row in rows]
+        inside = [
+            self.passes(int(row["stack"]), function["first"], function["last"]) for row in rows
+        ]
         return sum(inside), int(rows["weight_ns"][np.array(inside, bool)].sum())
 
     def codes(self) -> set[str]:
@@ -94,34 +105,53 @@ def check(found: Sampled) -> None:
     assert (found.frames["frame"] == np.arange(len(found.frames))).all()
     inner = found.stacks["parent"] != sampler_file.NONE
     assert (found.stacks["parent"][inner] < found.stacks["stack"][inner]).all()
-    assert (found.stacks["depth"][inner] == found.stacks["depth"][found.stacks["parent"][inner]] + 1).all()
+    assert (
+        found.stacks["depth"][inner] == found.stacks["depth"][found.stacks["parent"][inner]] + 1
+    ).all()
     assert (found.stacks["frame"] < len(found.frames)).all()
     known = samples["stack"] != sampler_file.NONE
     assert (samples["stack"][known] < len(found.stacks)).all()
     assert (samples["thread"] < len(file.threads)).all()
     assert (samples["kernel_ns"] <= samples["weight_ns"]).all()
-    for kind, count in ((sampler_file.NATIVE, len(file.objects)), (sampler_file.PYTHON, len(file.codes))):
+    for kind, count in (
+        (sampler_file.NATIVE, len(file.objects)),
+        (sampler_file.PYTHON, len(file.codes)),
+    ):
         assert (found.frames["of"][found.frames["kind"] == kind] < count).all()
     for number in np.unique(samples["thread"]):
         waits = samples[(samples["thread"] == number) & (samples["flags"] & sampler_file.EXACT > 0)]
         waits = waits[np.argsort(waits["at_ns"], kind="stable")]
-        assert (waits["at_ns"][1:] >= waits["at_ns"][:-1] + waits["weight_ns"][:-1]).all(), "exact waits overlap"
+        assert (waits["at_ns"][1:] >= waits["at_ns"][:-1] + waits["weight_ns"][:-1]).all(), (
+            "exact waits overlap"
+        )
 
 
 def check_sums(found: Sampled) -> None:
-    """The CPU time of each thread that was followed from its beginning on is the sum of its samples."""
+    """The CPU time of each thread that was followed from its beginning on is the sum of its
+    samples.
+    """
     last = {int(row["thread"]): int(row["run_ns"]) for row in found.accounts}
     cpu = found.samples[found.samples["kind"] == sampler_file.CPU]
     sums = np.bincount(cpu["thread"], cpu["weight_ns"], len(found.file.threads)).astype(np.int64)
     assert last
-    assert {thread: (int(sums[thread]), run_ns) for thread, run_ns in last.items() if sums[thread] != run_ns} == {}
+    assert {
+        thread: (int(sums[thread]), run_ns)
+        for thread, run_ns in last.items()
+        if sums[thread] != run_ns
+    } == {}
 
 
 class Sampling:
-    """A sampler, started as `user` (a command in front), and a door where programs with the agent inside knock."""
+    """A sampler, started as `user` (a command in front), and a door where programs with the agent
+    inside knock.
+    """
 
-    def __init__(self, folder: Path, user: Sequence[str] = (), hz: int = 99, most_bytes: int = 0) -> None:
-        self.raw = folder / f"raw-{secrets.token_hex(4)}"  # a test may start several, one after the other
+    def __init__(
+        self, folder: Path, user: Sequence[str] = (), hz: int = 99, most_bytes: int = 0
+    ) -> None:
+        self.raw = (
+            folder / f"raw-{secrets.token_hex(4)}"
+        )  # a test may start several, one after the other
         self.raw.mkdir()
         self.raw.chmod(0o777)
         self.door = f"layerscope-test-{os.getpid()}-{secrets.token_hex(6)}"
@@ -129,7 +159,14 @@ class Sampling:
         self._listener.bind("\0" + self.door)
         self._listener.listen(64)
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [*user, str(BINARY), str(theirs.fileno()), str(self.raw), str(hz), str(most_bytes)]
+        command = [
+            *user,
+            str(BINARY),
+            str(theirs.fileno()),
+            str(self.raw),
+            str(hz),
+            str(most_bytes),
+        ]
         self.process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True,
@@ -164,7 +201,9 @@ class Sampling:
     ) -> None:  # fmt: skip
         """A message as the session sends it; a sampler that is gone does not matter."""
         try:
-            socket.send_fds(self.control, [layout.MESSAGE.pack(magic, kind, pid, index, start_ns)], list(fds))
+            socket.send_fds(
+                self.control, [layout.MESSAGE.pack(magic, kind, pid, index, start_ns)], list(fds)
+            )
         except OSError:
             assert self.process.poll() is not None
 
@@ -177,7 +216,9 @@ class Sampling:
         self.send(MAIN, process.pid, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
         return process
 
-    def start_known(self, known: Path, mode: str, number: int = 0, **environment: str) -> subprocess.Popen[str]:
+    def start_known(
+        self, known: Path, mode: str, number: int = 0, **environment: str
+    ) -> subprocess.Popen[str]:
         """Start the program `known`, which begins with its work when it is sampled."""
         process = self.start(str(known), self.door, mode, str(number), **environment)
         file = SampledFile(self.raw / sampler_file.FILE)
@@ -191,14 +232,18 @@ class Sampling:
         process.stdin.flush()
         return process
 
-    def run(self, known: Path, mode: str, number: int = 0, **environment: str) -> tuple[Sampled, list[dict[str, Any]]]:
+    def run(
+        self, known: Path, mode: str, number: int = 0, **environment: str
+    ) -> tuple[Sampled, list[dict[str, Any]]]:
         """Run the program `known` to its end; the file, and what the program said."""
         process = self.start_known(known, mode, number, **environment)
         said, _ = process.communicate(timeout=PATIENCE_S)
         return self.end(), [json.loads(line) for line in said.splitlines()]
 
     def whole(self, *words: str) -> tuple[Sampled, int, str]:
-        """Run a program to its end: the file, which is as it must be, the program's number, and what it printed."""
+        """Run a program to its end: the file, which is as it must be, the program's number, and
+        what it printed.
+        """
         process = self.start(*words)
         out, _ = process.communicate(timeout=PATIENCE_S)
         found = self.end()
@@ -212,7 +257,9 @@ class Sampling:
         return self.ended()
 
     def ended(self) -> Sampled:
-        """Close the socket, as a session that is killed does; the file when the sampler has ended."""
+        """Close the socket, as a session that is killed does; the file when the sampler has
+        ended.
+        """
         self._listener.close()
         self.control.close()
         out, complaint = self.process.communicate(timeout=PATIENCE_S)

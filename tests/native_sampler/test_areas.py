@@ -1,4 +1,6 @@
-"""Areas of samples that hold anything: the sampler takes what is right in them, says what is wrong, and goes on."""
+"""Areas of samples that hold anything: the sampler takes what is right in them, says what is wrong,
+and goes on.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,13 @@ class Area:
         self.pid = pid
         self.fd = os.memfd_create("samples")
         os.ftruncate(self.fd, HEADER_BYTES + RING_BYTES)
-        values = {"magic": MAGIC, "version": VERSION, "pid": pid, "capacity": RING_BYTES, "python": 11} | header
+        values = {
+            "magic": MAGIC,
+            "version": VERSION,
+            "pid": pid,
+            "capacity": RING_BYTES,
+            "python": 11,
+        } | header
         packed = struct.pack("<IIiIQII", *(values[k] for k in ("magic", "version", "pid", "capacity")), 1,
                              values["python"], 1)  # fmt: skip
         os.pwrite(self.fd, packed, 0)
@@ -60,7 +68,9 @@ class Area:
         size = 16 + len(body) + -len(body) % 16
         offset = HEADER_BYTES + self.at % RING_BYTES
         os.pwrite(self.fd, body, offset + 16)
-        head = struct.pack("<QIHH", self.at + 1 if publishes else 0, size if bytes_ < 0 else bytes_, kind, 0)
+        head = struct.pack(
+            "<QIHH", self.at + 1 if publishes else 0, size if bytes_ < 0 else bytes_, kind, 0
+        )
         os.pwrite(self.fd, head, offset)
         self.at += size
         self.reserve(self.at)
@@ -80,9 +90,17 @@ class Area:
         self.write(CODE, body)
 
     def sample(
-        self, cpu_ns: int, frames: tuple[tuple[int, int], ...] = (), *, claims: int = -1, at_ns: int = 0, **more: bool
+        self,
+        cpu_ns: int,
+        frames: tuple[tuple[int, int], ...] = (),
+        *,
+        claims: int = -1,
+        at_ns: int = 0,
+        **more: bool,
     ) -> None:
-        """A sample of the process's one thread, of now unless `at_ns`; `claims`: frames that it says it has."""
+        """A sample of the process's one thread, of now unless `at_ns`; `claims`: frames that it
+        says it has.
+        """
         body = struct.pack("<QQiiIIII", at_ns or time.monotonic_ns(), cpu_ns, self.pid, -1, 1,
                            len(frames) if claims < 0 else claims, 0, 0)  # fmt: skip
         body += bytes(17 * 8) + b"".join(struct.pack("<II", *frame) for frame in frames)
@@ -115,13 +133,19 @@ def await_sample(sampling: Sampling) -> None:
 def names(found: Sampled) -> list[list[str]]:
     """The frames of Python of each sample that has a stack, the outermost first."""
     stacks = [
-        row["stack"] for row in found.samples if row["kind"] == sampler_file.CPU and row["stack"] != sampler_file.NONE
+        row["stack"]
+        for row in found.samples
+        if row["kind"] == sampler_file.CPU and row["stack"] != sampler_file.NONE
     ]
-    chains = [[f for f in found.chain(int(stack)) if f["kind"] == sampler_file.PYTHON] for stack in stacks]
+    chains = [
+        [f for f in found.chain(int(stack)) if f["kind"] == sampler_file.PYTHON] for stack in stacks
+    ]
     return [[found.file.codes[frame["of"]].name for frame in reversed(chain)] for chain in chains]
 
 
-def test_records_arrive_in_their_order_round_after_round(owner, sampling: Callable[..., Sampling]) -> None:
+def test_records_arrive_in_their_order_round_after_round(
+    owner, sampling: Callable[..., Sampling]
+) -> None:
     one, area = sampling(), Area(owner.pid)
     area.code(1, b"outer")
     area.code(2, b"inner")
@@ -140,7 +164,9 @@ def test_records_arrive_in_their_order_round_after_round(owner, sampling: Callab
     assert (found.frames["address"][found.frames["kind"] == sampler_file.PYTHON] == [4, 8]).all()
 
 
-def test_a_record_that_is_never_published_is_passed(owner, sampling: Callable[..., Sampling]) -> None:
+def test_a_record_that_is_never_published_is_passed(
+    owner, sampling: Callable[..., Sampling]
+) -> None:
     one, area = sampling(), Area(owner.pid)
     area.code(1, b"main")
     area.sample(1000, ((1, 4 | ENTRY),), publishes=False)
@@ -155,7 +181,9 @@ def test_a_record_that_is_never_published_is_passed(owner, sampling: Callable[..
 
 
 @pytest.mark.parametrize("claims", [513, 400, 2**31, 2**32 - 1])
-def test_a_sample_that_claims_more_than_it_has_is_counted(owner, sampling: Callable[..., Sampling], claims) -> None:
+def test_a_sample_that_claims_more_than_it_has_is_counted(
+    owner, sampling: Callable[..., Sampling], claims
+) -> None:
     one, area = sampling(), Area(owner.pid)
     area.code(1, b"main")
     area.sample(1000, ((1, 4 | ENTRY),), claims=claims)
@@ -170,7 +198,9 @@ def test_a_sample_that_claims_more_than_it_has_is_counted(owner, sampling: Calla
 
 
 @pytest.mark.parametrize("at_ns", [1, 2**62, 2**64 - 1])
-def test_a_sample_of_another_time_is_counted(owner, sampling: Callable[..., Sampling], at_ns: int) -> None:
+def test_a_sample_of_another_time_is_counted(
+    owner, sampling: Callable[..., Sampling], at_ns: int
+) -> None:
     """Such as a process in a time namespace has, or one that writes what it likes."""
     one, area = sampling(), Area(owner.pid)
     area.code(1, b"main")
@@ -186,7 +216,9 @@ def test_a_sample_of_another_time_is_counted(owner, sampling: Callable[..., Samp
 
 
 @pytest.mark.parametrize("bytes_", [0, 8, 17, RING_BYTES, 2**32 - 16])
-def test_a_record_with_a_wrong_length_is_passed(owner, sampling: Callable[..., Sampling], bytes_: int) -> None:
+def test_a_record_with_a_wrong_length_is_passed(
+    owner, sampling: Callable[..., Sampling], bytes_: int
+) -> None:
     one, area = sampling(), Area(owner.pid)
     area.code(1, b"main")
     area.sample(1000, ((1, 4 | ENTRY),), bytes_=bytes_)
@@ -200,8 +232,12 @@ def test_a_record_with_a_wrong_length_is_passed(owner, sampling: Callable[..., S
     assert found.file.quality["lost"] == 1
 
 
-@pytest.mark.parametrize("header", [{"magic": 1}, {"version": 99}, {"capacity": RING_BYTES + 16}, {"capacity": 24}])
-def test_memory_that_is_no_area_is_left_alone(owner, sampling: Callable[..., Sampling], header) -> None:
+@pytest.mark.parametrize(
+    "header", [{"magic": 1}, {"version": 99}, {"capacity": RING_BYTES + 16}, {"capacity": 24}]
+)
+def test_memory_that_is_no_area_is_left_alone(
+    owner, sampling: Callable[..., Sampling], header
+) -> None:
     one, area = sampling(), Area(owner.pid, **header)
     area.sample(1000)
     hand_over(one, area)
@@ -212,7 +248,9 @@ def test_memory_that_is_no_area_is_left_alone(owner, sampling: Callable[..., Sam
     assert area.consumed() == 0
 
 
-def test_memory_that_is_cut_short_ends_its_area_alone(owner, sampling: Callable[..., Sampling]) -> None:
+def test_memory_that_is_cut_short_ends_its_area_alone(
+    owner, sampling: Callable[..., Sampling]
+) -> None:
     one, area = sampling(), Area(owner.pid)
     area.code(1, b"main")
     area.sample(1000, ((1, 4 | ENTRY),))
@@ -231,7 +269,9 @@ def test_memory_that_is_cut_short_ends_its_area_alone(owner, sampling: Callable[
     assert found.codes() == {"area_gone"}
 
 
-def test_an_area_of_a_process_with_other_numbers_is_refused(owner, sampling: Callable[..., Sampling]) -> None:
+def test_an_area_of_a_process_with_other_numbers_is_refused(
+    owner, sampling: Callable[..., Sampling]
+) -> None:
     one, area = sampling(), Area(owner.pid)
     os.pwrite(area.fd, struct.pack("<i", 1), 8)
     hand_over(one, area)
@@ -259,7 +299,9 @@ def test_messages_that_are_none_are_passed(owner, sampling: Callable[..., Sampli
 
 
 def test_numbers_that_change_while_they_are_read(sampling: Callable[..., Sampling]) -> None:
-    """What was checked is what is used: a capacity that is too large a moment later ends nothing."""
+    """What was checked is what is used: a capacity that is too large a moment later ends
+    nothing.
+    """
     one, over = sampling(), threading.Event()
     owners = [subprocess.Popen(["sleep", "600"]) for _ in range(40)]
     made = [Area(owner.pid) for owner in owners]
@@ -294,10 +336,15 @@ def test_numbers_that_change_while_they_are_read(sampling: Callable[..., Samplin
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(
-    changes=st.lists(st.tuples(st.integers(24, HEADER_BYTES + 4096), st.binary(min_size=1, max_size=16)), max_size=12),
+    changes=st.lists(
+        st.tuples(st.integers(24, HEADER_BYTES + 4096), st.binary(min_size=1, max_size=16)),
+        max_size=12,
+    ),
     reserved=st.one_of(st.none(), st.integers(0, 2**64 - 1)),
 )
-def test_an_area_with_anything_in_it_ends_nothing(changes: list[tuple[int, bytes]], reserved: int | None) -> None:
+def test_an_area_with_anything_in_it_ends_nothing(
+    changes: list[tuple[int, bytes]], reserved: int | None
+) -> None:
     assert BINARY.exists()
     owner = subprocess.Popen(["sleep", "600"])
     folder = Path(tempfile.mkdtemp(prefix="layerscope-test-"))
@@ -346,4 +393,6 @@ def test_a_full_disk_keeps_what_is_there(owner, tmp_path: Path) -> None:
         assert not found.file.is_damaged
         assert 0 < len(found.samples) < 20_000
         assert found.told["dropped"] > 0
-        assert (found.samples["stack"][found.samples["stack"] != sampler_file.NONE] < len(found.stacks)).all()
+        assert (
+            found.samples["stack"][found.samples["stack"] != sampler_file.NONE] < len(found.stacks)
+        ).all()

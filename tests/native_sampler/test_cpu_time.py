@@ -1,4 +1,6 @@
-"""CPU time is told once and whole, however late the sampler hears of a thread, an area, another program or a CPU."""
+"""CPU time is told once and whole, however late the sampler hears of a thread, an area, another
+program or a CPU.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,17 @@ def hands_over(native_agent: Path, perf_events: None) -> Iterator[Path]:
 
 def sum_ns(rows: np.ndarray, with_stack: bool = False) -> int:
     """The weight of samples, or of those among them that have a stack."""
-    return int(rows["weight_ns"][rows["stack"] != sampler_file.NONE].sum() if with_stack else rows["weight_ns"].sum())
+    return int(
+        rows["weight_ns"][rows["stack"] != sampler_file.NONE].sum()
+        if with_stack
+        else rows["weight_ns"].sum()
+    )
 
 
 @once_in_three
-def test_to_move_between_cpus_is_no_time_in_the_kernel(sampling: Callable[..., Sampling], plain: Path) -> None:
+def test_to_move_between_cpus_is_no_time_in_the_kernel(
+    sampling: Callable[..., Sampling], plain: Path
+) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("there is one CPU here")
     found, pid, out = sampling().whole(str(plain), "moves", "900")
@@ -50,7 +58,9 @@ def test_to_move_between_cpus_is_no_time_in_the_kernel(sampling: Callable[..., S
 
 
 @once_in_three
-def test_short_children_that_are_in_the_kernel_are_counted(sampling: Callable[..., Sampling], plain: Path) -> None:
+def test_short_children_that_are_in_the_kernel_are_counted(
+    sampling: Callable[..., Sampling], plain: Path
+) -> None:
     found, _, out = sampling().whole(str(plain), "children", "200")
 
     children = [json.loads(line) for line in out.splitlines()]
@@ -60,7 +70,9 @@ def test_short_children_that_are_in_the_kernel_are_counted(sampling: Callable[..
 
 
 @once_in_three
-def test_an_area_that_comes_late_tells_nothing_twice(sampling: Callable[..., Sampling], hands_over: Path) -> None:
+def test_an_area_that_comes_late_tells_nothing_twice(
+    sampling: Callable[..., Sampling], hands_over: Path
+) -> None:
     one = sampling()
     out, _ = one.start(str(hands_over), one.door, "late", "400").communicate(timeout=PATIENCE_S)
     found = one.end()
@@ -74,7 +86,9 @@ def test_an_area_that_comes_late_tells_nothing_twice(sampling: Callable[..., Sam
 
 
 @once_in_three
-def test_a_thread_that_is_found_late_has_its_weight(sampling: Callable[..., Sampling], hands_over: Path) -> None:
+def test_a_thread_that_is_found_late_has_its_weight(
+    sampling: Callable[..., Sampling], hands_over: Path
+) -> None:
     refuses = (sys.executable, "-B", str(REFUSES), PERF_EVENT_OPEN, EACCES)
     one = sampling(refuses)
     out, _ = one.start(str(hands_over), one.door, "found", "2500").communicate(timeout=PATIENCE_S)
@@ -109,7 +123,9 @@ def test_what_a_program_uses_that_another_one_becomes_is_told_once(
 
 
 @once_in_three
-def test_a_program_that_becomes_our_user_is_sampled(sampling: Callable[..., Sampling], plain: Path) -> None:
+def test_a_program_that_becomes_our_user_is_sampled(
+    sampling: Callable[..., Sampling], plain: Path
+) -> None:
     if os.geteuid():
         pytest.skip("only root can start a program of another user")
     one = sampling(NOBODY)
@@ -142,7 +158,9 @@ def test_few_descriptors_cost_no_rows(sampling: Callable[..., Sampling], hands_o
 def ran(folder: Path, name: str) -> dict[str, int] | list[int]:
     """What a part of the sampler says, compiled into a program of its own."""
     program = build(folder / name, [HERE / f"{name}.c"], "-Wall", "-Wextra", "-Wno-unused-function")
-    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    done = subprocess.run(
+        [str(program)], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
     said: dict[str, int] | list[int] = json.loads(done.stdout)
     return said
 

@@ -1,4 +1,6 @@
-"""Programs in C that know what they did: CPU time by function, waits to the nanosecond, page faults."""
+"""Programs in C that know what they did: CPU time by function, waits to the nanosecond, page
+faults.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ PERIOD_NS = 10_101_010
 
 
 def allowed(share: float, count: int) -> float:
-    """How far a share of so many samples may be off, one time in a hundred million: 6 standard deviations."""
+    """How far a share of so many samples may be off, one time in a hundred million: 6 standard
+    deviations.
+    """
     return 6 * math.sqrt(share * (1 - share) / count)
 
 
@@ -48,16 +52,22 @@ def test_cpu_time_of_two_functions(known, sampling: Callable[..., Sampling], use
 @pytest.mark.slow
 @pytest.mark.parametrize("user", [(), NOBODY], ids=["root", "nobody"])
 @once_in_three
-def test_waits_are_as_long_as_the_threads_themselves_measured(known, sampling: Callable[..., Sampling], user) -> None:
+def test_waits_are_as_long_as_the_threads_themselves_measured(
+    known, sampling: Callable[..., Sampling], user
+) -> None:
     found, said = sampling(user).run(known, "locks", 20)
 
     check(found)
     check_sums(found)
-    for what, place, call in (("sleeper", "sleep_under_lock", NANOSLEEP), ("waiter", "wait_for_lock", FUTEX)):
+    for what, place, call in (
+        ("sleeper", "sleep_under_lock", NANOSLEEP),
+        ("waiter", "wait_for_lock", FUTEX),
+    ):
         measured = line_with(said, "what", what)
         rows = found.of(measured["tid"], sampler_file.OFFCPU)
         rows = rows[(rows["at_ns"] >= measured["begun"]) & (rows["at_ns"] < measured["ended"])]
-        # What the thread was off a CPU is the time that passed less its CPU time: two clocks that it read itself.
+        # What the thread was off a CPU is the time that passed less its CPU time: two clocks that
+        # it read itself.
         off_ns = int(rows["weight_ns"].sum())
         assert abs(off_ns - measured["off_ns"]) <= 0.02 * measured["off_ns"], what
         count, in_place_ns = found.weight_in(rows, function(said, place))
@@ -69,9 +79,13 @@ def test_waits_are_as_long_as_the_threads_themselves_measured(known, sampling: C
         assert set(long["file"]) == {sampler_file.NO_FILE}
 
 
-@pytest.mark.parametrize(("mode", "kind"), [("pipe", sampler_file.PIPE), ("socket", sampler_file.SOCKET)])
+@pytest.mark.parametrize(
+    ("mode", "kind"), [("pipe", sampler_file.PIPE), ("socket", sampler_file.SOCKET)]
+)
 @once_in_three
-def test_what_a_thread_waits_for(known, sampling: Callable[..., Sampling], mode: str, kind: int) -> None:
+def test_what_a_thread_waits_for(
+    known, sampling: Callable[..., Sampling], mode: str, kind: int
+) -> None:
     found, said = sampling().run(known, mode)
 
     check(found)
@@ -88,7 +102,9 @@ def test_page_faults(known, sampling: Callable[..., Sampling]) -> None:
 
     check(found)
     rows = found.samples[found.samples["kind"] == sampler_file.FAULT]
-    inside = [found.passes(int(row["stack"]), *list(function(said, "touch").values())[1:]) for row in rows]
+    inside = [
+        found.passes(int(row["stack"]), *list(function(said, "touch").values())[1:]) for row in rows
+    ]
     counted = int(rows["count"][np.array(inside, bool)].sum())
     measured = line_with(said, "faults")["faults"]
     assert abs(counted - measured) <= 2 * 509 + 0.02 * measured

@@ -17,7 +17,15 @@ from layerscope.rawfile import layout, sampler_file
 from tests.attempts import once_in_three
 from tests.native.building import NATIVE, build
 from tests.native_sampler.conftest import HERE
-from tests.native_sampler.sampling import NOBODY, PATIENCE_S, Sampling, check, check_sums, function, line_with
+from tests.native_sampler.sampling import (
+    NOBODY,
+    PATIENCE_S,
+    Sampling,
+    check,
+    check_sums,
+    function,
+    line_with,
+)
 from tests.native_sampler.test_areas import Area, await_consumed
 
 pytestmark = pytest.mark.alone
@@ -29,18 +37,27 @@ MB = 1_000_000
 def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The compiled long_run.c: the thinning of the sampler, in fast motion."""
     folder = tmp_path_factory.mktemp("long-run")
-    return build(folder / "long_run", [HERE / "long_run.c", NATIVE / "sampler" / "thinning.c"], "-O2")
+    return build(
+        folder / "long_run", [HERE / "long_run.c", NATIVE / "sampler" / "thinning.c"], "-O2"
+    )
 
 
 @pytest.mark.parametrize(
     ("hours", "most_bytes", "cpu", "waits"),
-    [(0.1, 300 * MB, 200, 100), (1, 20 * MB, 800, 500), (10, 300 * MB, 400, 100), (100, 3 * MB, 50, 20)],
+    [
+        (0.1, 300 * MB, 200, 100),
+        (1, 20 * MB, 800, 500),
+        (10, 300 * MB, 400, 100),
+        (100, 3 * MB, 50, 20),
+    ],
 )
 def test_the_file_stays_within_its_size_and_sums_are_exact(
     long_run: Path, hours: float, most_bytes: int, cpu: int, waits: int
 ) -> None:
     words = [str(long_run), str(hours), str(most_bytes), str(cpu), str(waits)]
-    told = json.loads(subprocess.run(words, capture_output=True, timeout=PATIENCE_S, check=True).stdout)
+    told = json.loads(
+        subprocess.run(words, capture_output=True, timeout=PATIENCE_S, check=True).stdout
+    )
 
     seconds = round(hours * 3600)
     assert told["bytes"] <= most_bytes
@@ -48,12 +65,15 @@ def test_the_file_stays_within_its_size_and_sums_are_exact(
     assert sum(told["wait_ns"]) == 2 * seconds * waits * 10**6
     assert told["sleep_ns"] == seconds * 10**9
     assert told["waits"] == seconds * (waits + 1)
-    assert told["late_ns"] == 0, "a sample came after it was told that all before its time are there"
+    assert told["late_ns"] == 0, (
+        "a sample came after it was told that all before its time are there"
+    )
     everything = seconds * (cpu + waits + 2)
     if told["level"] == 0 and told["rows"] == everything:
         assert hours < 1
         return
-    # What was written is a sample by weight, of which few long waits have as much as many short ones.
+    # What was written is a sample by weight, of which few long waits have as much as many short
+    # ones.
     error = 5 / np.sqrt(told["rows"] / 50)
     assert abs(told["cpu_ns"][0] / sum(told["cpu_ns"]) - 0.7) < error
     assert abs(told["wait_ns"][0] / sum(told["wait_ns"]) - 0.5) < error
@@ -61,7 +81,9 @@ def test_the_file_stays_within_its_size_and_sums_are_exact(
 
 def test_what_fits_is_kept_as_it_is(long_run: Path) -> None:
     words = [str(long_run), "0.2", str(300 * MB), "200", "100"]
-    told = json.loads(subprocess.run(words, capture_output=True, timeout=PATIENCE_S, check=True).stdout)
+    told = json.loads(
+        subprocess.run(words, capture_output=True, timeout=PATIENCE_S, check=True).stdout
+    )
 
     assert (told["level"], told["rows"]) == (0, 720 * (200 + 100 + 2))
     assert told["exact_ns"] == told["sleep_ns"]
@@ -125,7 +147,9 @@ def test_what_was_lost_is_not_the_kernels(sampling: Callable[..., Sampling], los
     found = one.end()
 
     check(found)
-    rows = found.samples[(found.samples["kind"] == sampler_file.CPU) & (found.samples["weight_ns"] > 15_000_000)]
+    rows = found.samples[
+        (found.samples["kind"] == sampler_file.CPU) & (found.samples["weight_ns"] > 15_000_000)
+    ]
     (row,) = rows
     assert int(row["weight_ns"]) in range(185_000_000, 202_000_000)
     assert (int(row["kernel_ns"]) > 0.9 * int(row["weight_ns"])) == (lost == 0)

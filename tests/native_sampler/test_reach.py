@@ -1,4 +1,6 @@
-"""Processes without the agent: programs in C, linked statically too, pipelines of a shell, other users' processes."""
+"""Processes without the agent: programs in C, linked statically too, pipelines of a shell, other
+users' processes.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,23 @@ def plain_static(perf_events: None) -> Iterator[Path]:
 
 def functions(program: Path) -> dict[str, tuple[int, int]]:
     """Where functions lie in the file, as another program reads it."""
-    done = subprocess.run(["nm", "-S", str(program)], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    done = subprocess.run(
+        ["nm", "-S", str(program)], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+    )
     rows = [line.split() for line in done.stdout.splitlines()]
-    return {row[3]: (int(row[0], 16), int(row[0], 16) + int(row[1], 16)) for row in rows if len(row) == 4}
+    return {
+        row[3]: (int(row[0], 16), int(row[0], 16) + int(row[1], 16))
+        for row in rows
+        if len(row) == 4
+    }
 
 
-def weight_in(found: Sampled, rows: np.ndarray, program: Path, name: str, of: str = "weight_ns") -> int:
-    """The weight, or another column, of those that have a function of the program in their stack, added up."""
+def weight_in(
+    found: Sampled, rows: np.ndarray, program: Path, name: str, of: str = "weight_ns"
+) -> int:
+    """The weight, or another column, of those that have a function of the program in their stack,
+    added up.
+    """
     first, last = functions(program)[name]
     total = 0
     for row in rows[rows["stack"] != sampler_file.NONE]:
@@ -61,7 +73,9 @@ def weight_in(found: Sampled, rows: np.ndarray, program: Path, name: str, of: st
 def cpu_of(found: Sampled, pid: int) -> np.ndarray:
     """Samples on a CPU of all threads of the processes that had this number."""
     processes = {number for number, row in found.file.processes.items() if row["pid"] == pid}
-    threads = [number for number, row in found.file.threads.items() if int(row["process"]) in processes]
+    threads = [
+        number for number, row in found.file.threads.items() if int(row["process"]) in processes
+    ]
     rows = found.samples[np.isin(found.samples["thread"], threads)]
     return rows[rows["kind"] == sampler_file.CPU]
 
@@ -99,13 +113,19 @@ def test_its_threads_and_what_it_forks(sampling: Callable[..., Sampling], plain:
 
 
 @once_in_three
-def test_a_program_that_never_leaves_its_cpu(sampling: Callable[..., Sampling], plain: Path) -> None:
-    """Nothing tells of a thread that computes without a switch; a real-time one on a CPU of its own does just that."""
+def test_a_program_that_never_leaves_its_cpu(
+    sampling: Callable[..., Sampling], plain: Path
+) -> None:
+    """Nothing tells of a thread that computes without a switch; a real-time one on a CPU of its own
+    does just that.
+    """
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         pytest.skip("there is one CPU here, which the sampler needs")
     alone = ("chrt", "--fifo", "1", "taskset", "--cpu-list", str(cpus[-1]))
-    if (refused := subprocess.run([*alone, "true"], capture_output=True, text=True, check=False)).returncode:
+    if (
+        refused := subprocess.run([*alone, "true"], capture_output=True, text=True, check=False)
+    ).returncode:
         pytest.skip(f"no real-time thread may be made here: {refused.stderr.strip()}")
     one = sampling()
     os.sched_setaffinity(one.process.pid, cpus[:-1])
@@ -173,7 +193,9 @@ def test_a_pipeline_of_a_shell(sampling: Callable[..., Sampling], plain: Path) -
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
-def test_processes_of_other_users_are_left_alone(sampling: Callable[..., Sampling], plain: Path) -> None:
+def test_processes_of_other_users_are_left_alone(
+    sampling: Callable[..., Sampling], plain: Path
+) -> None:
     one = sampling()
     process = one.start("sh", "-c", f"{' '.join(NOBODY)} {plain} split 300; true")
     process.communicate(timeout=PATIENCE_S)
@@ -186,7 +208,9 @@ def test_processes_of_other_users_are_left_alone(sampling: Callable[..., Samplin
 
 @once_in_three
 def test_an_area_takes_its_place(sampling: Callable[..., Sampling], plain: Path) -> None:
-    """A process that hands its area over late: from then on the kernel copies nothing, and no time is told twice."""
+    """A process that hands its area over late: from then on the kernel copies nothing, and no time
+    is told twice.
+    """
     one = sampling(NOBODY)  # who gets no stacks of the kernel
     process = one.start(str(plain), "split", "2500")
     file = SampledFile(one.raw / sampler_file.FILE)
@@ -204,7 +228,9 @@ def test_an_area_takes_its_place(sampling: Callable[..., Sampling], plain: Path)
 
     check(found)
     check_sums(found)
-    known = found.samples[(found.samples["kind"] == sampler_file.CPU) & (found.samples["stack"] != sampler_file.NONE)]
+    known = found.samples[
+        (found.samples["kind"] == sampler_file.CPU) & (found.samples["stack"] != sampler_file.NONE)
+    ]
     assert len(known)
     assert (known["at_ns"] < handed_ns + 500_000_000).all()
     assert found.file.quality["samples"] < 200

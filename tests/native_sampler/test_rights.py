@@ -1,4 +1,6 @@
-"""What the sampler knows where rights allow: who ended a wait, and what the kernel did. And nothing of it where not."""
+"""What the sampler knows where rights allow: who ended a wait, and what the kernel did. And nothing
+of it where not.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ import pytest
 from layerscope.rawfile import sampler_file
 from layerscope.symbols.kernel_table import KernelTable
 from tests.attempts import once_in_three
-from tests.native_sampler.sampling import NOBODY, Sampled, Sampling, check, check_sums, function, line_with
+from tests.native_sampler.sampling import (
+    NOBODY,
+    Sampled,
+    Sampling,
+    check,
+    check_sums,
+    function,
+    line_with,
+)
 from tests.rights import needs
 
 pytestmark = pytest.mark.alone
@@ -32,7 +42,9 @@ def test_a_thread_that_moves_is_counted(known, sampling: Callable[..., Sampling]
 
 
 @once_in_three
-def test_who_releases_a_lock_ends_the_waits_for_it(known, sampling: Callable[..., Sampling]) -> None:
+def test_who_releases_a_lock_ends_the_waits_for_it(
+    known, sampling: Callable[..., Sampling]
+) -> None:
     needs("wakers")
     found, said = sampling().run(known, "locks", 12)
 
@@ -60,18 +72,26 @@ def test_who_writes_into_a_pipe_ends_the_read(known, sampling: Callable[..., Sam
     rows = found.of(line_with(said, "what", "reader")["tid"], sampler_file.OFFCPU)
     long = rows[(rows["flags"] & sampler_file.EXACT > 0) & (rows["weight_ns"] > 30e6)]
     assert len(long) >= 2
-    assert {found.file.threads[int(one)]["tid"] for one in long["waker"]} == {found.file.processes[0]["pid"]}
+    assert {found.file.threads[int(one)]["tid"] for one in long["waker"]} == {
+        found.file.processes[0]["pid"]
+    }
 
 
 def functions_of_the_kernel(found: Sampled, row: np.void, table: KernelTable) -> list[str]:
     """Those of a sample, the innermost first."""
-    inside = [frame["address"] for frame in found.chain(int(row["stack"])) if frame["kind"] == sampler_file.KERNEL]
+    inside = [
+        frame["address"]
+        for frame in found.chain(int(row["stack"]))
+        if frame["kind"] == sampler_file.KERNEL
+    ]
     return table.names(np.array(inside, np.uint64))
 
 
 @pytest.mark.slow
 @once_in_three
-def test_functions_of_the_kernel_are_below_those_that_asked(known, sampling: Callable[..., Sampling]) -> None:
+def test_functions_of_the_kernel_are_below_those_that_asked(
+    known, sampling: Callable[..., Sampling]
+) -> None:
     needs("kernel")
     table = KernelTable()
     if table.hidden:
@@ -87,12 +107,20 @@ def test_functions_of_the_kernel_are_below_those_that_asked(known, sampling: Cal
     for row in rows[rows["kernel_ns"] > 0]:
         for name, place in (("ask", ask), ("fill", fill)):
             if found.passes(int(row["stack"]), place["first"], place["last"]):
-                below[name].update(dict.fromkeys(functions_of_the_kernel(found, row, table), int(row["kernel_ns"])))
-    # All of the one's time in the kernel is spent for its system calls, most of the other's for page faults.
-    assert sum(ns for name, ns in below["ask"].items() if name.startswith("entry_SYSCALL_64")) > 0.2 * half_ns
+                below[name].update(
+                    dict.fromkeys(functions_of_the_kernel(found, row, table), int(row["kernel_ns"]))
+                )
+    # All of the one's time in the kernel is spent for its system calls, most of the other's for
+    # page faults.
+    assert (
+        sum(ns for name, ns in below["ask"].items() if name.startswith("entry_SYSCALL_64"))
+        > 0.2 * half_ns
+    )
     assert max(ns for name, ns in below["ask"].items() if "getppid" in name) > 0.05 * half_ns
     assert max(ns for name, ns in below["fill"].items() if "page_fault" in name) > 0.3 * half_ns
-    assert not any("page_fault" in name and ns > 0.05 * half_ns for name, ns in below["ask"].items())
+    assert not any(
+        "page_fault" in name and ns > 0.05 * half_ns for name, ns in below["ask"].items()
+    )
     # What belongs to whom is what the program measured: each has its half.
     for place in (ask, fill):
         _, ns = found.weight_in(rows, place)
@@ -101,7 +129,9 @@ def test_functions_of_the_kernel_are_below_those_that_asked(known, sampling: Cal
     assert touched_ns > 0.5 * half_ns
 
 
-def test_without_rights_nothing_of_it_is_asked_for(known, sampling: Callable[..., Sampling]) -> None:
+def test_without_rights_nothing_of_it_is_asked_for(
+    known, sampling: Callable[..., Sampling]
+) -> None:
     found, _ = sampling(NOBODY).run(known, "kernel", 300)
 
     check(found)

@@ -25,10 +25,14 @@ def test_a_thousand_threads_of_a_millisecond(known, sampling: Callable[..., Samp
     check(found)
     check_sums(found)
     used_ns = line_with(said, "used_ns")["used_ns"]
-    lost = found.told["lost_records"]  # where the machine is too busy to empty the kernel's rings in time
+    lost = found.told[
+        "lost_records"
+    ]  # where the machine is too busy to empty the kernel's rings in time
     assert len(found.file.threads) == 1001 or (lost and len(found.file.threads) > 1)
     assert all(row["end_ns"] > row["start_ns"] for row in found.file.threads.values())
-    others = found.samples[(found.samples["thread"] > 0) & (found.samples["kind"] == sampler_file.CPU)]
+    others = found.samples[
+        (found.samples["thread"] > 0) & (found.samples["kind"] == sampler_file.CPU)
+    ]
     # What is left of a thread after it has read its clock is its own end.
     assert lost or used_ns * 0.95 <= others["weight_ns"].sum() <= used_ns * 1.5
 
@@ -42,9 +46,13 @@ def test_five_hundred_threads_at_once(known, sampling: Callable[..., Sampling], 
     check(found)
     check_sums(found)
     used_ns = line_with(said, "used_ns")["used_ns"]
-    lost = found.told["lost_records"]  # where the machine is too busy to empty the kernel's rings in time
+    lost = found.told[
+        "lost_records"
+    ]  # where the machine is too busy to empty the kernel's rings in time
     assert len(found.file.threads) == 501 or (lost and len(found.file.threads) > 1)
-    others = found.samples[(found.samples["thread"] > 0) & (found.samples["kind"] == sampler_file.CPU)]
+    others = found.samples[
+        (found.samples["thread"] > 0) & (found.samples["kind"] == sampler_file.CPU)
+    ]
     assert lost or used_ns * 0.95 <= others["weight_ns"].sum() <= used_ns * 1.5
     assert found.codes() <= {"samples_dropped", "switches_lost"}
     # 20 ms each: of most of them a period has passed.
@@ -53,7 +61,9 @@ def test_five_hundred_threads_at_once(known, sampling: Callable[..., Sampling], 
 
 
 @once_in_three
-def test_a_forked_child_is_sampled_from_its_beginning(known, sampling: Callable[..., Sampling]) -> None:
+def test_a_forked_child_is_sampled_from_its_beginning(
+    known, sampling: Callable[..., Sampling]
+) -> None:
     found, said = sampling().run(known, "forks", 300)
 
     check(found)
@@ -66,8 +76,12 @@ def test_a_forked_child_is_sampled_from_its_beginning(known, sampling: Callable[
 
 
 @once_in_three
-def test_a_child_that_is_told_of_before_its_parent(known, sampling: Callable[..., Sampling]) -> None:
-    """What the process that forked it has handed over arrives later: from then on the child is sent signals, too."""
+def test_a_child_that_is_told_of_before_its_parent(
+    known, sampling: Callable[..., Sampling]
+) -> None:
+    """What the process that forked it has handed over arrives later: from then on the child is sent
+    signals, too.
+    """
     one = sampling()
     one.passes_on.clear()
 
@@ -90,7 +104,9 @@ def test_a_child_that_is_told_of_before_its_parent(known, sampling: Callable[...
 
 
 @once_in_three
-def test_a_program_that_is_killed_keeps_what_was_sampled(known, sampling: Callable[..., Sampling]) -> None:
+def test_a_program_that_is_killed_keeps_what_was_sampled(
+    known, sampling: Callable[..., Sampling]
+) -> None:
     found, _ = sampling().run(known, "dies", 300)
 
     check(found)
@@ -99,7 +115,9 @@ def test_a_program_that_is_killed_keeps_what_was_sampled(known, sampling: Callab
     assert cpu["weight_ns"][cpu["stack"] != sampler_file.NONE].sum() >= 100e6
 
 
-def test_a_sampler_that_is_killed_leaves_a_readable_file(known, sampling: Callable[..., Sampling]) -> None:
+def test_a_sampler_that_is_killed_leaves_a_readable_file(
+    known, sampling: Callable[..., Sampling]
+) -> None:
     from layerscope.sources.raw.stacks import SampledFile
 
     one = sampling()
@@ -131,7 +149,9 @@ def test_signals_of_the_terminal_do_not_end_it(known, sampling: Callable[..., Sa
 
 @pytest.mark.slow
 @once_in_three
-def test_a_program_that_takes_the_signal_is_told_about(known, sampling: Callable[..., Sampling]) -> None:
+def test_a_program_that_takes_the_signal_is_told_about(
+    known, sampling: Callable[..., Sampling]
+) -> None:
     found, _ = sampling().run(known, "takes", 6000)
 
     check(found)

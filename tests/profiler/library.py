@@ -1,4 +1,6 @@
-"""Runs programs that use `layerscope.profiler`, in the program's Python, and waits for what they leave behind."""
+"""Runs programs that use `layerscope.profiler`, in the program's Python, and waits for what they
+leave behind.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +50,14 @@ SHAPE = """
 
 def variables(**changes: str | None) -> dict[str, str]:
     """The environment of a program that can import our library and nothing else of ours."""
-    return environment(**{"PYTHONPATH": str(ROOT / "src"), "LAYERSCOPE_PYTHON": sys.executable, **changes})
+    return environment(
+        **{"PYTHONPATH": str(ROOT / "src"), "LAYERSCOPE_PYTHON": sys.executable, **changes}
+    )
 
 
-def run(python: str, text: str, cwd: Path, *words: str, **changes: str | None) -> subprocess.CompletedProcess[str]:
+def run(
+    python: str, text: str, cwd: Path, *words: str, **changes: str | None
+) -> subprocess.CompletedProcess[str]:
     """Run `text` as a program in `cwd`; it must end with status 0."""
     (cwd / NAME).write_text(text)
     done = subprocess.run(

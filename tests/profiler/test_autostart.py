@@ -1,4 +1,6 @@
-"""`LAYERSCOPE_AUTOSTART=1 python train.py` with a real wheel in a real environment, and what uninstalling leaves."""
+"""`LAYERSCOPE_AUTOSTART=1 python train.py` with a real wheel in a real environment, and what
+uninstalling leaves.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ AUTOSTART = "layerscope_autostart.pth"
 
 def call(*command: str, **more: object) -> str:
     """What `command` prints; it must succeed."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, **more)  # type: ignore[call-overload]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, **more
+    )  # type: ignore[call-overload]
     assert done.returncode == 0, done.stdout + done.stderr
     return str(done.stdout)
 
@@ -32,7 +36,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "setup.py", "native_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copytree(
+        ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+    )
     options = ["--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check"]
     call(sys.executable, "-m", "pip", "wheel", *options, "-w", str(source / "dist"), str(source))
     (built,) = (source / "dist").glob("layerscope-*-py3-none-linux_x86_64.whl")
@@ -41,19 +47,27 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, program_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with PyTorch and our wheel, and none of the libraries that read recordings."""
+    """The Python of an environment with PyTorch and our wheel, and none of the libraries that read
+    recordings.
+    """
     folder = tmp_path_factory.mktemp("installed")
     call(program_python, "-m", "venv", "--without-pip", str(folder))
     python = folder / "bin" / "python"
-    packages = Path(call(str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
-    torch = call(program_python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    packages = Path(
+        call(str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    )
+    torch = call(
+        program_python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"
+    ).strip()
     (packages / "program.pth").write_text(torch + "\n")
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
     call(*pip, "install", "--no-deps", "--no-index", str(wheel))
     return python
 
 
-def run(python: Path, text: str, cwd: Path, **changes: str | None) -> subprocess.CompletedProcess[str]:
+def run(
+    python: Path, text: str, cwd: Path, **changes: str | None
+) -> subprocess.CompletedProcess[str]:
     """Run `text` with nothing but what is installed."""
     return library.run(str(python), text, cwd, PYTHONPATH=None, **changes)
 
@@ -76,7 +90,9 @@ def test_the_whole_program_is_recorded_as_run_would(
     assert sorted(os.listdir(ours)) == ["program.layerscope", "program.py"]
 
 
-def test_programs_that_it_starts_are_in_the_same_recording(installed: Path, tmp_path: Path, native_agent: Path) -> None:
+def test_programs_that_it_starts_are_in_the_same_recording(
+    installed: Path, tmp_path: Path, native_agent: Path
+) -> None:
     text = NETWORK
     text += (
         "import subprocess, sys\n"
@@ -90,25 +106,33 @@ def test_programs_that_it_starts_are_in_the_same_recording(installed: Path, tmp_
     assert len(list(tmp_path.glob("*.layerscope"))) == 1
 
 
-def test_programs_without_torch_and_without_the_variable_are_left_alone(installed: Path, tmp_path: Path) -> None:
+def test_programs_without_torch_and_without_the_variable_are_left_alone(
+    installed: Path, tmp_path: Path
+) -> None:
     code = "import sys; print([name for name in sys.modules if 'layerscope' in name], len(sys.meta_path))"
     plain = call(str(installed), "-I", "-c", "import sys; print([], len(sys.meta_path))")
 
     for value in (None, "", "0"):
-        assert call(str(installed), "-c", code, env=environment(LAYERSCOPE_AUTOSTART=value)) == plain
+        assert (
+            call(str(installed), "-c", code, env=environment(LAYERSCOPE_AUTOSTART=value)) == plain
+        )
     run(installed, "print(1)\n", tmp_path, LAYERSCOPE_AUTOSTART="1")
     assert os.listdir(tmp_path) == ["program.py"]
 
 
 def test_under_run_it_is_one_recording(installed: Path, tmp_path: Path, native_agent: Path) -> None:
     differential = Differential(tmp_path)
-    done = differential.record([str(installed), "-c", NETWORK], env=environment(LAYERSCOPE_AUTOSTART="1"))
+    done = differential.record(
+        [str(installed), "-c", NETWORK], env=environment(LAYERSCOPE_AUTOSTART="1")
+    )
 
     assert (done.status, done.stdout, done.stderr, done.files) == (0, b"", b"", {})
     assert differential.recorded().count("Optimizer.step#SGD.step") == 3
 
 
-def test_the_program_can_stop_and_go_on(installed: Path, tmp_path: Path, native_agent: Path) -> None:
+def test_the_program_can_stop_and_go_on(
+    installed: Path, tmp_path: Path, native_agent: Path
+) -> None:
     text = NETWORK + "from layerscope import profiler\n"
     text += "profiler.set_state('stop'); train(5); profiler.set_state('run'); train(1)\n"
     run(installed, text, tmp_path, LAYERSCOPE_AUTOSTART="1")
@@ -121,7 +145,9 @@ def test_uninstalling_removes_it(wheel: Path, tmp_path: Path) -> None:
     call(sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env"))
     python = str(tmp_path / "env" / "bin" / "python")
     pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
-    packages = Path(call(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    packages = Path(
+        call(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    )
 
     call(*pip, "install", "--no-deps", "--no-index", str(wheel))
     assert (packages / AUTOSTART).read_text().startswith("import os;")

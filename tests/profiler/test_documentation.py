@@ -30,12 +30,17 @@ def test_the_tutorial_runs(tmp_path: Path, program_python: str, native_agent: Pa
     assert done.stderr == ""
     assert done.stdout.endswith(f"{tmp_path}/profile_output.layerscope\n")
     tables = done.stdout.split("Profile Statistics:")
-    counts = [int(found) for found in re.findall(r"^aten::convolution_backward +(\d+)", done.stdout, re.MULTILINE)]
+    counts = [
+        int(found)
+        for found in re.findall(r"^aten::convolution_backward +(\d+)", done.stdout, re.MULTILINE)
+    ]
     assert len(tables) == 3
     assert counts == [2 * 3]  # two of a network, three iterations; the last table is after a reset
     assert re.search(r"^MyAddOne +1 ", tables[2], re.MULTILINE)
     found = library.recorded(tmp_path / "profile_output.layerscope")
-    assert found.value("SELECT count(*) FROM spans WHERE name = 'aten::convolution_backward'") == 2 * (3 + 2 + 1)
+    assert found.value(
+        "SELECT count(*) FROM spans WHERE name = 'aten::convolution_backward'"
+    ) == 2 * (3 + 2 + 1)
     assert found.value("SELECT count(*) FROM spans WHERE name = 'an iteration'") == 2
     assert convolutions(tmp_path / "profile_output.json") == 2 * 3
     # What ran since its dump comes into it when the recording is complete.

@@ -1,4 +1,6 @@
-"""`dump`, `dumps` and `set_config`: complete files and right sums, whatever the order of the calls."""
+"""`dump`, `dumps` and `set_config`: complete files and right sums, whatever the order of the
+calls.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ STEP = "Optimizer.step#SGD.step"
 
 def events(file: Path, name: str) -> list[dict[str, Any]]:
     """The finished spans called `name` in a Chrome trace."""
-    return [event for event in json.loads(library.written(file))["traceEvents"] if event.get("name") == name]
+    return [
+        event
+        for event in json.loads(library.written(file))["traceEvents"]
+        if event.get("name") == name
+    ]
 
 
 def test_dump_before_run_twice_after_stop_and_into_a_folder_that_is_not_there(
@@ -86,7 +92,9 @@ def test_changing_the_file_in_the_middle_leaves_two_complete_ones(
     assert len(events(tmp_path / "second.json", STEP)) == 3
 
 
-def test_continuous_dump_writes_while_the_program_runs(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+def test_continuous_dump_writes_while_the_program_runs(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
     text = NETWORK + IMPORT
     text += (
         "import json, os, time\n"
@@ -99,7 +107,9 @@ def test_continuous_dump_writes_while_the_program_runs(tmp_path: Path, program_p
     assert library.run(program_python, text, tmp_path).stdout == "True\n"
 
 
-def test_dumps_counts_what_ran_and_a_reset_forgets_it(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+def test_dumps_counts_what_ran_and_a_reset_forgets_it(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
     text = NETWORK + IMPORT
     text += (
         "import json\n"
@@ -170,7 +180,9 @@ def test_under_run_the_same_calls_steer_the_same_recording(
     assert recorded.problems() == {}
 
 
-def test_a_program_that_never_names_a_file_gets_none(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+def test_a_program_that_never_names_a_file_gets_none(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
     library.run(program_python, IMPORT + "profiler.set_state('run')\n" + NETWORK, tmp_path)
     library.finished(tmp_path / "program.layerscope")
 

@@ -1,4 +1,6 @@
-"""The library in programs that are busy with other things: many files, forks, threads, coroutines, ranks."""
+"""The library in programs that are busy with other things: many files, forks, threads, coroutines,
+ranks.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ print(set(ends))
     library.finished(tmp_path / "program.layerscope")
 
 
-def test_blocks_on_several_threads_end_with_the_last(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+def test_blocks_on_several_threads_end_with_the_last(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
     text = """
 first_ended = threading.Event()
 def other():
@@ -90,7 +94,9 @@ with profiler.Event("after both"):
     assert found.rows("SELECT name FROM spans") == [{"name": "in the second block"}]
 
 
-def test_ranges_around_coroutines_and_across_threads(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+def test_ranges_around_coroutines_and_across_threads(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
     text = """
 import asyncio
 
@@ -117,7 +123,9 @@ profiler.Task("a domain", "n\\u00e9" * 5000).start()
     library.run(program_python, RUN + text, tmp_path)
 
     found = library.recorded(tmp_path / "program.layerscope")
-    rows = found.rows("SELECT name, depth, unfinished FROM spans WHERE length(name) < 100 ORDER BY start_ns")
+    rows = found.rows(
+        "SELECT name, depth, unfinished FROM spans WHERE length(name) < 100 ORDER BY start_ns"
+    )
     assert [tuple(row.values()) for row in rows] == [
         ("coroutine", 0, False), ("coroutine", 1, False), ("entered here, left there", 0, False), ("after", 0, False),
     ]  # fmt: skip
@@ -169,7 +177,9 @@ print(rank, len(profiler.dumps().split()) > 20)
     assert (done.returncode, done.stdout) == (0, "0 False\n1 True\n")
     assert "Warning" not in done.stderr
     found = library.recorded(tmp_path / "mine.layerscope")
-    ranks = "SELECT DISTINCT rank FROM spans JOIN tracks USING (track) JOIN processes USING (process)"
+    ranks = (
+        "SELECT DISTINCT rank FROM spans JOIN tracks USING (track) JOIN processes USING (process)"
+    )
     assert found.rows(ranks) == [{"rank": 1}]
     assert found.value("SELECT count(*) FROM spans WHERE name = 'before torch'") == 1
     assert sorted(file.name for file in tmp_path.glob("trace-*")) == ["trace-1.json"]

@@ -1,4 +1,6 @@
-"""The functions and keys of the original: all there, errors that name what is wrong, and nothing heavy imported."""
+"""The functions and keys of the original: all there, errors that name what is wrong, and nothing
+heavy imported.
+"""
 
 from __future__ import annotations
 
@@ -71,9 +73,14 @@ def test_what_the_original_deprecated_still_works(tmp_path: Path) -> None:
     )
     done = library.run(sys.executable, code, tmp_path)
 
-    expected = ["DeprecationWarning"] * 3 + ["RuntimeWarning"] * 2  # dump before run; no kvstore server, said once
+    expected = ["DeprecationWarning"] * 3 + [
+        "RuntimeWarning"
+    ] * 2  # dump before run; no kvstore server, said once
     assert done.stdout == f"{expected}\n"
-    assert json.loads((tmp_path / "x.json").read_text()) == {"displayTimeUnit": "ms", "traceEvents": []}
+    assert json.loads((tmp_path / "x.json").read_text()) == {
+        "displayTimeUnit": "ms",
+        "traceEvents": [],
+    }
 
 
 def test_importing_it_imports_next_to_nothing() -> None:
@@ -83,22 +90,39 @@ def test_importing_it_imports_next_to_nothing() -> None:
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r}); {code}"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    ours = {"", ".profiler", ".profiler.objects", ".profiler.statistics", ".profiler.steering", ".profiler.starting"}
+    ours = {
+        "",
+        ".profiler",
+        ".profiler.objects",
+        ".profiler.statistics",
+        ".profiler.steering",
+        ".profiler.starting",
+    }
     assert set(done.stdout.split()) == {f"layerscope{name}" for name in ours} | {"__future__"}
 
 
 @pytest.mark.parametrize(
     ("sort_by", "expected"),
-    [("total", "mm add"), ("count", "mm add"), ("avg", "add mm"), ("min", "add mm"), ("max", "mm add")],
+    [
+        ("total", "mm add"),
+        ("count", "mm add"),
+        ("avg", "add mm"),
+        ("min", "add mm"),
+        ("max", "mm add"),
+    ],
 )
 def test_statistics_are_sorted(sort_by: str, expected: str) -> None:
     for ascending in (False, True):
         table = statistics.as_table(ROWS, sort_by, ascending)
-        names = [line.split()[0].removeprefix("aten::") for line in table.splitlines() if line.startswith("aten")]
-        assert names == sorted(expected.split(), key=expected.split().index, reverse=ascending)
-        assert list(json.loads(statistics.as_json(ROWS, sort_by, ascending))["Time"]["operator"]) == [
-            f"aten::{name}" for name in names
+        names = [
+            line.split()[0].removeprefix("aten::")
+            for line in table.splitlines()
+            if line.startswith("aten")
         ]
+        assert names == sorted(expected.split(), key=expected.split().index, reverse=ascending)
+        assert list(
+            json.loads(statistics.as_json(ROWS, sort_by, ascending))["Time"]["operator"]
+        ) == [f"aten::{name}" for name in names]
 
 
 def test_columns_stay_straight_whatever_a_name_is() -> None:
@@ -113,8 +137,19 @@ def test_columns_stay_straight_whatever_a_name_is() -> None:
 def test_the_json_has_means_and_units() -> None:
     found = json.loads(statistics.as_json(ROWS, "total", False))
 
-    assert found["Time"]["operator"]["aten::mm"] == {"Count": 4, "Total": 8.0, "Min": 1.0, "Max": 4.0, "Avg": 2.0}
-    assert found["Memory"]["Device Storage"]["Memory: cpu/0"] == {"Count": 2, "Min": 1e3, "Max": 2e3, "Avg": 1.5e3}
+    assert found["Time"]["operator"]["aten::mm"] == {
+        "Count": 4,
+        "Total": 8.0,
+        "Min": 1.0,
+        "Max": 4.0,
+        "Avg": 2.0,
+    }
+    assert found["Memory"]["Device Storage"]["Memory: cpu/0"] == {
+        "Count": 2,
+        "Min": 1e3,
+        "Max": 2e3,
+        "Avg": 1.5e3,
+    }
     assert found["Counter"]["mine"]["counted"] == {"Count": 3, "Min": 2.0, "Max": 9.0, "Avg": 5.0}
 
 

@@ -1,4 +1,6 @@
-"""Domains, tasks, frames, events, counters, markers, scopes: what is recorded of them, and that misuse is no harm."""
+"""Domains, tasks, frames, events, counters, markers, scopes: what is recorded of them, and that
+misuse is no harm.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,10 @@ except ValueError as error:
     )
     done = library.run(program_python, text, tmp_path)
 
-    assert done.stdout == "a marker has no scope 'galaxy'. The scopes are global, process, thread, task, marker\n"
+    assert (
+        done.stdout
+        == "a marker has no scope 'galaxy'. The scopes are global, process, thread, task, marker\n"
+    )
     found = library.recorded(tmp_path / "program.layerscope")
     rows = found.rows(
         "SELECT c.name, t.name AS domain, value FROM counters c JOIN tracks t USING (track) WHERE t.name <> 'process' "
@@ -107,15 +112,27 @@ except ValueError as error:
     )
     assert [row["value"] for row in rows] == [5, 8, -2, -1, -5, 101]
     assert {(row["name"], row["domain"]) for row in rows} == {("counter", "mine")}
-    marks = [(row["kind"], row["name"]) for row in found.rows("SELECT kind, name FROM marks ORDER BY at_ns")]
+    marks = [
+        (row["kind"], row["name"])
+        for row in found.rows("SELECT kind, name FROM marks ORDER BY at_ns")
+    ]
     assert marks == [
         ("paused", "profiler"), ("resumed", "profiler"), *[("marker", "here")] * 5, ("step", "step")
     ]  # fmt: skip
 
 
-def test_steps_that_the_program_marks_are_the_steps(tmp_path: Path, program_python: str, native_agent: Path) -> None:
-    text = "import layerscope\n" + BEGIN + library.NETWORK + "for _ in range(4):\n    train(2); layerscope.step()\n"
+def test_steps_that_the_program_marks_are_the_steps(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
+    text = (
+        "import layerscope\n"
+        + BEGIN
+        + library.NETWORK
+        + "for _ in range(4):\n    train(2); layerscope.step()\n"
+    )
     library.run(program_python, text, tmp_path)
 
-    rules = library.recorded(tmp_path / "program.layerscope").rows("SELECT DISTINCT rule FROM steps")
+    rules = library.recorded(tmp_path / "program.layerscope").rows(
+        "SELECT DISTINCT rule FROM steps"
+    )
     assert rules == [{"rule": "mark"}]

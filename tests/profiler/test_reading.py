@@ -1,4 +1,6 @@
-"""`record`, `open_run` and the notebook: what was recorded is at hand in the same Python, stretch by stretch."""
+"""`record`, `open_run` and the notebook: what was recorded is at hand in the same Python, stretch
+by stretch.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,11 @@ def test_blocks_are_stretches_of_one_recording(tmp_path: Path, native_agent: Pat
     lines = done.stdout.splitlines()
     assert lines[0] == "['a', 'b'] ['name', 'kind', 'thread']"
     assert lines[1] == "[{'n': 2}]"
-    assert lines[2].startswith("['c', 'd', 'e']") or sorted(re.findall(r"'(\w)'", lines[2])) == ["c", "d", "e"]
+    assert lines[2].startswith("['c', 'd', 'e']") or sorted(re.findall(r"'(\w)'", lines[2])) == [
+        "c",
+        "d",
+        "e",
+    ]
     assert lines[4].startswith("True ")
     library.finished(tmp_path / "named.layerscope")
 
@@ -56,9 +62,17 @@ def test_a_finished_recording_opens_whole(tmp_path: Path, native_agent: Path) ->
     library.finished(tmp_path / "named.layerscope")
 
     with layerscope.open_run(str(tmp_path / "named")) as opened:
-        assert sorted(opened.query("SELECT name FROM spans")["name"].to_pylist()) == ["a", "b", "c", "d", "e"]
+        assert sorted(opened.query("SELECT name FROM spans")["name"].to_pylist()) == [
+            "a",
+            "b",
+            "c",
+            "d",
+            "e",
+        ]
         assert opened.summary() == (tmp_path / "named.layerscope" / "summary.txt").read_text()
-        assert opened._repr_html_().startswith('<pre style="line-height: 1.2">layerscope: program.py')
+        assert opened._repr_html_().startswith(
+            '<pre style="line-height: 1.2">layerscope: program.py'
+        )
         assert "<recording" not in opened._repr_html_()
         with pytest.raises(UsageError):
             opened.table("no such table")
@@ -83,7 +97,9 @@ def test_without_a_recorder_a_block_runs_and_says_so(tmp_path: Path, program_pyt
 
     assert done.stdout.splitlines()[:2] == ["ran", "''"]
     assert done.stdout.splitlines()[2].startswith("nothing was recorded")
-    assert done.stdout.splitlines()[3].startswith("this Python cannot read recordings: No module named")
+    assert done.stdout.splitlines()[3].startswith(
+        "this Python cannot read recordings: No module named"
+    )
     assert done.stderr.count("RuntimeWarning") == 1
 
 

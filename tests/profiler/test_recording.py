@@ -1,4 +1,6 @@
-"""A recording made from inside: it is what `layerscope run` would have made, and the program is left alone."""
+"""A recording made from inside: it is what `layerscope run` would have made, and the program is
+left alone.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def test_a_profile_taken_by_the_library_equals_one_taken_by_run(
     by_run = record(program_python, NETWORK, theirs)
 
     assert by_library.rows(SHAPE) == by_run.rows(SHAPE)
-    assert by_library.value("SELECT count(*) FROM spans WHERE name = 'Optimizer.step#SGD.step'") == 3
+    assert (
+        by_library.value("SELECT count(*) FROM spans WHERE name = 'Optimizer.step#SGD.step'") == 3
+    )
     steps = "SELECT step, rule, warmup FROM steps ORDER BY step"
     assert by_library.rows(steps) == by_run.rows(steps)
     assert by_library.rows("SELECT path, class FROM modules ORDER BY path") == by_run.rows(
@@ -64,8 +68,12 @@ def test_what_runs_while_the_profiler_is_stopped_is_not_there_and_not_lost(
     assert found.rows("SELECT * FROM gaps") == found.rows("SELECT * FROM problems") == []
 
 
-def test_the_program_notices_nothing_of_its_recorder(tmp_path: Path, program_python: str, native_agent: Path) -> None:
-    """No child to wait for, no descriptor, no variable; nothing printed; Ctrl-C is not the recorder's."""
+def test_the_program_notices_nothing_of_its_recorder(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
+    """No child to wait for, no descriptor, no variable; nothing printed; Ctrl-C is not the
+    recorder's.
+    """
     text = """
 import os, signal
 def seen():
@@ -81,7 +89,11 @@ try:
 except ChildProcessError:
     print("no child")
 os.killpg(0, signal.SIGINT)
-""".replace("import os, signal", "import os, signal\nsignal.signal(signal.SIGINT, lambda *_: None)\nos.setpgrp()", 1)
+""".replace(
+        "import os, signal",
+        "import os, signal\nsignal.signal(signal.SIGINT, lambda *_: None)\nos.setpgrp()",
+        1,
+    )
     done = library.run(program_python, text + "with profiler.Event('after'): pass\n", tmp_path)
 
     assert (done.stdout, done.stderr) == ("no child\n", "")
@@ -99,7 +111,9 @@ def test_nothing_is_lost_however_the_program_ends(
         [program_python, "program.py"], cwd=tmp_path, env=library.variables(), capture_output=True, check=False,
         timeout=TIMEOUT_S,
     )  # fmt: skip
-    assert done.returncode == {"o": -9, "_": 3, "r": 1}[ending[3] if "_exit" in ending else ending[0]]
+    assert (
+        done.returncode == {"o": -9, "_": 3, "r": 1}[ending[3] if "_exit" in ending else ending[0]]
+    )
 
     found = library.recorded(tmp_path / "program.layerscope")
     assert found.value("SELECT count(*) FROM spans WHERE name = 'Optimizer.step#SGD.step'") == 7
@@ -107,8 +121,12 @@ def test_nothing_is_lost_however_the_program_ends(
     assert found.run.info.exit.code is found.run.info.exit.signal is None
 
 
-def test_set_state_before_torch_is_imported(tmp_path: Path, program_python: str, native_agent: Path) -> None:
-    """Ranges come before it, operators with it; the answer about this torch comes while it is imported."""
+def test_set_state_before_torch_is_imported(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
+    """Ranges come before it, operators with it; the answer about this torch comes while it is
+    imported.
+    """
     text = FIRST + "with profiler.Domain('mine').new_task('before'):\n    pass\n" + NETWORK
     library.run(program_python, text, tmp_path)
 
@@ -118,7 +136,9 @@ def test_set_state_before_torch_is_imported(tmp_path: Path, program_python: str,
     assert found.rows("SELECT * FROM problems") == []
 
 
-def test_a_forked_child_is_recorded_too(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+def test_a_forked_child_is_recorded_too(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
     text = FIRST + NETWORK
     text += (
         "import os\n"
@@ -141,7 +161,9 @@ def test_a_forked_child_is_recorded_too(tmp_path: Path, program_python: str, nat
     ]  # fmt: skip
 
 
-def test_without_a_recorder_there_is_one_warning_and_the_program_goes_on(tmp_path: Path, program_python: str) -> None:
+def test_without_a_recorder_there_is_one_warning_and_the_program_goes_on(
+    tmp_path: Path, program_python: str
+) -> None:
     text = NETWORK
     text += (
         "from layerscope import profiler\n"
@@ -158,7 +180,9 @@ def test_without_a_recorder_there_is_one_warning_and_the_program_goes_on(tmp_pat
     assert sorted(os.listdir(tmp_path)) == ["program.py"]
 
 
-def test_a_recorder_that_is_killed_is_one_warning(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+def test_a_recorder_that_is_killed_is_one_warning(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
     text = FIRST + NETWORK
     text += (
         "import json, os, sys\n"
@@ -174,13 +198,17 @@ def test_a_recorder_that_is_killed_is_one_warning(tmp_path: Path, program_python
     assert done.stdout.endswith("end\n")
 
 
-def test_a_second_recording_takes_another_name(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+def test_a_second_recording_takes_another_name(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
     for expected in ("program.layerscope", "program-2.layerscope"):
         library.run(program_python, FIRST, tmp_path)
         library.finished(tmp_path / expected)
 
 
-def test_signals_to_the_group_do_not_end_the_recorder(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+def test_signals_to_the_group_do_not_end_the_recorder(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
     text = FIRST + NETWORK + "print('ready', flush=True)\nwhile True:\n    train()\n"
     (tmp_path / "program.py").write_text(text)
     program = subprocess.Popen(

@@ -1,4 +1,6 @@
-"""A segmentation fault on a second thread, in a custom function under two ranges; others are inside theirs."""
+"""A segmentation fault on a second thread, in a custom function under two ranges; others are inside
+theirs.
+"""
 
 import ctypes
 import sys

@@ -1,4 +1,6 @@
-"""A pool of two processes, which is terminated as soon as it has answered. usage: pool.py fork|spawn|forkserver"""
+"""A pool of two processes, which is terminated as soon as it has answered. usage: pool.py
+fork|spawn|forkserver
+"""
 
 import multiprocessing
 import sys

@@ -1,4 +1,6 @@
-"""Forks many children that live for some milliseconds each. usage: short_processes.py COUNT OPERATORS"""
+"""Forks many children that live for some milliseconds each. usage: short_processes.py COUNT
+OPERATORS
+"""
 
 import os
 import sys

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from layerscope.ingest.open import open_run
 from layerscope.rawfile.json_files import OPTIONS, SESSION, damage, read_options, read_session
-from layerscope.rawfile.windows import Window, of_options
+from layerscope.rawfile.windows import RequestedWindow, of_options
 from layerscope.recording.complete import COMPLETE
 from layerscope.recording.reader import Reader
 from tests.ingest.small_recording import write_with_raw
@@ -22,11 +22,15 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
-FIELDS = st.sampled_from(["max_size", "full", "step_mark", "window", "pid", "end_ns", "exit", "problems", "shifts_ns"])
+FIELDS = st.sampled_from(
+    ["max_size", "full", "step_mark", "window", "pid", "end_ns", "exit", "problems", "shifts_ns"]
+)
 
 
 @given(st.dictionaries(FIELDS, JSON) | JSON)
-def test_any_json_gives_fields_of_the_right_types_or_none(tmp_path_factory: pytest.TempPathFactory, told: Any) -> None:
+def test_any_json_gives_fields_of_the_right_types_or_none(
+    tmp_path_factory: pytest.TempPathFactory, told: Any
+) -> None:
     raw = tmp_path_factory.mktemp("raw")
     for name in (OPTIONS, SESSION):
         (raw / name).write_text(json.dumps(told))
@@ -40,10 +44,14 @@ def test_any_json_gives_fields_of_the_right_types_or_none(tmp_path_factory: pyte
 
 
 def test_options_are_read_as_they_were_written(tmp_path: Path) -> None:
-    told = {"max_size": 5e8, "step_mark": "train", "window": {"first": 3, "last": None, "every": 10}}
+    told = {
+        "max_size": 5e8,
+        "step_mark": "train",
+        "window": {"first": 3, "last": None, "every": 10},
+    }
     (tmp_path / OPTIONS).write_text(json.dumps(told))
 
-    assert of_options(read_options(tmp_path)) == Window(first=3, every=10)
+    assert of_options(read_options(tmp_path)) == RequestedWindow(first=3, every=10)
     assert read_options(tmp_path)["step_mark"] == "train"
     assert list(damage(tmp_path)) == []
 
@@ -74,6 +82,10 @@ def test_a_recording_with_a_damaged_file_beside_the_raw_files_opens_and_says_so(
         problems = reader.query("SELECT code, what, lost FROM problems").to_pylist()
         assert reader.rows("spans") == 16
 
-    (problem,) = [problem for problem in problems if problem["code"] == f"{name.removesuffix('.json')}_damaged"]
+    (problem,) = [
+        problem
+        for problem in problems
+        if problem["code"] == f"{name.removesuffix('.json')}_damaged"
+    ]
     assert f"{name} of the raw files is damaged" in problem["what"]
     assert problem["lost"]

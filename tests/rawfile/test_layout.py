@@ -48,7 +48,9 @@ NUMBERS = {
 
 @pytest.fixture(scope="module")
 def in_c(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
-    """What the C compiler says: every number above, and offset, size and signedness of every field."""
+    """What the C compiler says: every number above, and offset, size and signedness of every
+    field.
+    """
     folder = tmp_path_factory.mktemp("layout")
     wanted = list(NUMBERS)
     for struct, kind in STRUCTS.items():
@@ -64,7 +66,9 @@ def in_c(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
         + "    return 0;\n}\n"
     )
     program = build(folder / "print", [folder / "print.c"])
-    printed = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()
+    printed = subprocess.run(
+        [str(program)], capture_output=True, text=True, check=True
+    ).stdout.split()
     return dict(zip(wanted, map(int, printed), strict=True))
 
 
@@ -81,7 +85,9 @@ def test_every_field_lies_where_c_puts_it(in_c: dict[str, int], struct: str) -> 
         assert in_c[f"offsetof({struct}, {field})"] == offset, field
         assert in_c[f"sizeof((({struct} *)0)->{field})"] == part.itemsize, field
         if part.kind in "iu":
-            assert in_c[f"(__typeof__((({struct} *)0)->{field}))-1 < 0"] == (part.kind == "i"), field
+            assert in_c[f"(__typeof__((({struct} *)0)->{field}))-1 < 0"] == (part.kind == "i"), (
+                field
+            )
 
 
 def test_the_counters_of_two_processes_do_not_share_a_cache_line() -> None:

@@ -1,4 +1,6 @@
-"""The raw file: whatever happens to it, what is read is what was written, in order, up to the damage."""
+"""The raw file: whatever happens to it, what is read is what was written, in order, up to the
+damage.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def chunks(draw: st.DrawFn) -> raw_file.Chunk:
     if kind == raw_file.RECORDS:
         size = layout.RECORD.itemsize
         payload = (payload + bytes(size))[: max(len(payload) // size, 1) * size]
-    return raw_file.Chunk(kind, draw(numbers), draw(numbers), draw(st.integers(0, 2**64 - 1)), payload)
+    return raw_file.Chunk(
+        kind, draw(numbers), draw(numbers), draw(st.integers(0, 2**64 - 1)), payload
+    )
 
 
 files = st.lists(chunks(), max_size=8)
@@ -65,7 +69,9 @@ def test_what_was_written_is_read(parts: list[raw_file.Chunk]) -> None:
 
 
 @given(files, st.data())
-def test_a_file_cut_anywhere_opens_up_to_the_cut(parts: list[raw_file.Chunk], data: st.DataObject) -> None:
+def test_a_file_cut_anywhere_opens_up_to_the_cut(
+    parts: list[raw_file.Chunk], data: st.DataObject
+) -> None:
     with folder() as name:
         path = Path(name) / "spool"
         sizes = write(path, parts)
@@ -122,7 +128,9 @@ def test_a_writer_that_comes_back_appends_behind_the_last_whole_chunk(
 
 
 @given(files, st.lists(st.integers(0, 400), max_size=12))
-def test_a_file_that_grows_is_read_to_the_same_chunks(parts: list[raw_file.Chunk], steps: list[int]) -> None:
+def test_a_file_that_grows_is_read_to_the_same_chunks(
+    parts: list[raw_file.Chunk], steps: list[int]
+) -> None:
     with folder() as name:
         path, growing = Path(name) / "spool", Path(name) / "growing"
         write(path, parts)
@@ -270,7 +278,9 @@ def test_a_stripped_segment_keeps_all_but_its_spans(tmp_path: Path) -> None:
     assert raw_file.strip(raw_file.segments(path)[1]) == 0
 
 
-def test_a_segment_that_is_damaged_is_not_stripped_and_those_after_it_are_read(tmp_path: Path) -> None:
+def test_a_segment_that_is_damaged_is_not_stripped_and_those_after_it_are_read(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "one" / "spool"
     write_segments(path)
     middle = raw_file.segments(path)[1]
@@ -287,7 +297,9 @@ def test_a_segment_that_is_damaged_is_not_stripped_and_those_after_it_are_read(t
     assert sorted(tmp_path.glob("one/*")) == raw_file.segments(path)
 
 
-def test_a_stripped_segment_is_never_larger_and_its_counters_and_readings_stay_small(tmp_path: Path) -> None:
+def test_a_stripped_segment_is_never_larger_and_its_counters_and_readings_stay_small(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "one" / "spool"
     writer = raw_file.SpoolWriter(path)
     for at in range(100):  # every 0.1 s
@@ -299,7 +311,11 @@ def test_a_stripped_segment_is_never_larger_and_its_counters_and_readings_stay_s
     assert raw_file.strip(path, keeps_sums=False) > before // 2
 
     chunks = list(raw_file.SpoolReader(path).chunks())
-    polls = [int.from_bytes(chunk.payload[:8], "little") for chunk in chunks if chunk.kind == raw_file.POLL]
+    polls = [
+        int.from_bytes(chunk.payload[:8], "little")
+        for chunk in chunks
+        if chunk.kind == raw_file.POLL
+    ]
     assert polls == [*range(0, 100, 10), 99]
     counted = [chunk.payload for chunk in chunks if chunk.kind == raw_file.COUNTERS]
     assert counted == [b"".join(bytes([at]) * 24 for at in range(100))]

@@ -32,7 +32,10 @@ def test_tables_that_nothing_recorded_are_empty_and_have_their_columns(empty: Ru
     with Reader(empty) as reader:
         for name, table in TABLES.items():
             answer = reader.query(f'SELECT * FROM "{name}"')
-            assert (answer.num_rows, answer.column_names) == (0, [column.name for column in table.columns])
+            assert (answer.num_rows, answer.column_names) == (
+                0,
+                [column.name for column in table.columns],
+            )
             assert not reader.has(name)
 
 
@@ -42,7 +45,9 @@ def test_an_empty_view_has_the_types_of_a_full_one(empty: Run, run: Run) -> None
         assert reader.query(sql).equals(other.query(sql))
 
 
-def test_a_question_with_parameters_is_answered_from_a_folder_with_a_quote_in_its_name(run: Run) -> None:
+def test_a_question_with_parameters_is_answered_from_a_folder_with_a_quote_in_its_name(
+    run: Run,
+) -> None:
     with Reader(run) as reader:
         rows = reader.query("SELECT name, self_ns FROM spans WHERE dur_ns > ?", [60]).to_pylist()
         assert reader.has("spans")
@@ -51,13 +56,17 @@ def test_a_question_with_parameters_is_answered_from_a_folder_with_a_quote_in_it
 
 
 @pytest.mark.parametrize("folder", ["step=100", "name=x", "a*c", "a?c", "a[b]c"])
-def test_the_name_of_a_folder_is_neither_a_column_nor_a_pattern(tmp_path: Path, folder: str) -> None:
+def test_the_name_of_a_folder_is_neither_a_column_nor_a_pattern(
+    tmp_path: Path, folder: str
+) -> None:
     for name, operator in (("abc", "aten::other"), (folder, "aten::mm")):
         recording = Recording()
         recording.add_span(operator, 10, 100, step=3)
         run = recording.write(tmp_path / name / "it.layerscope")
     with Reader(run) as reader:
-        assert reader.query("SELECT name, step FROM spans").to_pylist() == [{"name": "aten::mm", "step": 3}]
+        assert reader.query("SELECT name, step FROM spans").to_pylist() == [
+            {"name": "aten::mm", "step": 3}
+        ]
 
 
 def test_what_does_not_fit_into_memory_leaves_nothing_behind(
@@ -70,7 +79,9 @@ def test_what_does_not_fit_into_memory_leaves_nothing_behind(
     monkeypatch.setattr("tempfile.tempdir", str(there))
     with Reader(run) as reader:
         reader.connection().execute("SET memory_limit = '60MB'")
-        reader.connection().execute("CREATE TABLE much AS SELECT range, hash(range)::VARCHAR FROM range(3_000_000)")
+        reader.connection().execute(
+            "CREATE TABLE much AS SELECT range, hash(range)::VARCHAR FROM range(3_000_000)"
+        )
         assert list(there.glob("*/*"))
         assert not list(here.iterdir())
     assert not list(there.iterdir())
@@ -100,22 +111,42 @@ def test_arrays_of_a_missing_table_are_empty(empty: Run) -> None:
 def test_parts_with_different_names_are_one_column(empty: Run) -> None:
     writer = TableWriter(empty.path, "counters")
     for names in (["a", "b"], ["b", "c"]):
-        writer.add({"track": [0, 0], "at_ns": [1, 2], "name": names, "value": [1, 2], "unit": ["ns", "ns"]})
+        writer.add(
+            {"track": [0, 0], "at_ns": [1, 2], "name": names, "value": [1, 2], "unit": ["ns", "ns"]}
+        )
     with Reader(empty) as reader:
         found = reader.arrays("counters", ["name"])
-        grouped = reader.query("SELECT name, count(*) AS n FROM counters GROUP BY name ORDER BY name").to_pylist()
+        grouped = reader.query(
+            "SELECT name, count(*) AS n FROM counters GROUP BY name ORDER BY name"
+        ).to_pylist()
 
     assert np.array(found["name.names"])[found["name"]].tolist() == ["a", "b", "b", "c"]
     assert [row["n"] for row in grouped] == [1, 2, 1]
 
 
-def test_pieces_are_what_arrays_are_with_columns_that_are_null_or_the_same_everywhere(empty: Run) -> None:
+def test_pieces_are_what_arrays_are_with_columns_that_are_null_or_the_same_everywhere(
+    empty: Run,
+) -> None:
     writer = TableWriter(empty.path, "spans")
-    rows = {"span": [1, 2], "depth": [0, 0], "start_ns": [5, 6], "dur_ns": [1, 1], "self_ns": [1, 1], "weight": [1, 1]}
+    rows = {
+        "span": [1, 2],
+        "depth": [0, 0],
+        "start_ns": [5, 6],
+        "dur_ns": [1, 1],
+        "self_ns": [1, 1],
+        "weight": [1, 1],
+    }
     texts = {"layer": ["operators"] * 2, "kind": ["function"] * 2, "name": ["a", "b"]}
     writer.add(rows | texts | {"track": [7, 7], "unfinished": [False] * 2})
     writer.add(
-        rows | texts | {"track": [7, 8], "unfinished": [True, False], "args": [None, 0], "line": ["f.py:3", None]}
+        rows
+        | texts
+        | {
+            "track": [7, 8],
+            "unfinished": [True, False],
+            "args": [None, 0],
+            "line": ["f.py:3", None],
+        }
     )
     columns = [column.name for column in TABLES["spans"].columns]
     with Reader(empty) as reader:
@@ -155,11 +186,15 @@ def test_a_question_to_a_damaged_table_fails_in_words(run: Run) -> None:
         reader.query("SELECT * FROM spans")
 
 
-def test_too_little_memory_is_not_called_damage(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_is_not_called_damage(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with Reader(run) as reader:
         reader.connection().execute("SET memory_limit = '1MB'; SET max_temp_directory_size = '1MB'")
-        with pytest.raises(ReadError, match=r"needs more memory, or room in .* than there is") as told:
+        with pytest.raises(
+            ReadError, match=r"needs more memory, or room in .* than there is"
+        ) as told:
             reader.query("SELECT hash(range)::VARCHAR AS word FROM range(5_000_000) ORDER BY word")
 
     assert "damaged" not in str(told.value)

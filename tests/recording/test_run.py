@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from layerscope.model.errors import ReadError, RunError, UsageError
 from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.recording.ranks import LAUNCH, read_launch
-from layerscope.recording.run import ExitState, LayerState, Run, RunInfo, TableState, free_name, newest
+from layerscope.recording.run import (
+    ExitState,
+    LayerState,
+    Run,
+    RunInfo,
+    TableState,
+    free_name,
+    newest,
+)
 from tests.recordings import run_info
 
 
@@ -33,7 +41,11 @@ def test_what_was_saved_is_opened(tmp_path: Path) -> None:
 
     again = Run.open(tmp_path / "a.layerscope")
     assert again.info == info
-    assert (again.name, again.path, again.raw) == ("a", tmp_path / "a.layerscope", tmp_path / "a.layerscope" / "raw")
+    assert (again.name, again.path, again.raw) == (
+        "a",
+        tmp_path / "a.layerscope",
+        tmp_path / "a.layerscope" / "raw",
+    )
     assert again.tables_path == again.path
 
 
@@ -50,7 +62,9 @@ def test_a_new_recording_is_complete_and_ignored_by_git(run: Run) -> None:
 
 
 def test_a_recording_is_never_made_over_another(run: Run) -> None:
-    with pytest.raises(RunError, match=r"cannot make the recording .*train.*: File exists\. Choose another place"):
+    with pytest.raises(
+        RunError, match=r"cannot make the recording .*train.*: File exists\. Choose another place"
+    ):
         Run.create(run.path, run_info())
 
 
@@ -61,7 +75,9 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert failed.value.status == 125
 
 
-def test_a_reader_sees_the_old_file_until_the_new_one_is_complete(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_sees_the_old_file_until_the_new_one_is_complete(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run.info.state = "running"
     seen: list[str] = []
     replace = os.replace
@@ -94,7 +110,8 @@ def test_a_newer_schema_is_refused_in_words_even_if_nothing_else_is_known(run: R
     newer = {"schema": 99, "all": "different", "state": 7}
     (run.path / "run.json").write_text(json.dumps(newer))
     with pytest.raises(
-        ReadError, match=r"was recorded by a newer layerscope \(schema 99; this one reads up to \d+\)\. Update"
+        ReadError,
+        match=r"was recorded by a newer layerscope \(schema 99; this one reads up to \d+\)\. Update",
     ):
         Run.open(run.path)
 
@@ -123,10 +140,14 @@ CONTENT = msgspec.json.format(msgspec.json.encode(run_info()), indent=1)
 
 
 @given(st.integers(0, len(CONTENT) - 1))
-def test_a_file_cut_anywhere_is_damaged_in_words(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+def test_a_file_cut_anywhere_is_damaged_in_words(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
     folder = tmp_path_factory.mktemp("cut")
     (folder / "run.json").write_bytes(CONTENT[:cut])
-    with pytest.raises(ReadError, match=r"run\.json is damaged .* The raw files beside it are untouched"):
+    with pytest.raises(
+        ReadError, match=r"run\.json is damaged .* The raw files beside it are untouched"
+    ):
         Run.open(folder)
 
 
@@ -153,7 +174,12 @@ def test_a_free_name_counts_up_and_never_takes_one_that_exists(tmp_path: Path) -
         if len(names) == 2:
             path.rmdir()
             path.write_text("a file is in the way too")
-    assert names == ["train.layerscope", "train-2.layerscope", "train-3.layerscope", "train-4.layerscope"]
+    assert names == [
+        "train.layerscope",
+        "train-2.layerscope",
+        "train-3.layerscope",
+        "train-4.layerscope",
+    ]
 
 
 def test_the_newest_recording_is_the_one_that_was_saved_last(tmp_path: Path) -> None:
@@ -166,7 +192,9 @@ def test_the_newest_recording_is_the_one_that_was_saved_last(tmp_path: Path) -> 
 
 
 def test_no_recording_names_the_command_that_makes_one(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no recording in .*\. Make one: layerscope run train\.py"):
+    with pytest.raises(
+        UsageError, match=r"no recording in .*\. Make one: layerscope run train\.py"
+    ):
         newest(tmp_path)
 
 

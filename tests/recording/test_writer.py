@@ -13,7 +13,13 @@ import pytest
 from layerscope.model.schema import TABLES
 from layerscope.recording.reader import Reader, table_files
 from layerscope.recording.run import Run
-from layerscope.recording.writer import TableWriter, arrow_schema, codes_to_names, to_arrow, write_rows
+from layerscope.recording.writer import (
+    TableWriter,
+    arrow_schema,
+    codes_to_names,
+    to_arrow,
+    write_rows,
+)
 from tests.recordings import run_info
 
 
@@ -31,7 +37,9 @@ def marks(*numbers: int) -> dict[str, Any]:
 
 def values(run: Run) -> list[int]:
     with Reader(run) as reader:
-        found: list[int] = reader.query("SELECT value FROM counters ORDER BY value")["value"].to_pylist()
+        found: list[int] = reader.query("SELECT value FROM counters ORDER BY value")[
+            "value"
+        ].to_pylist()
         return found
 
 

@@ -1,4 +1,6 @@
-"""Our own processes are stopped and killed, and so is the program: it never minds, and what is lost is counted."""
+"""Our own processes are stopped and killed, and so is the program: it never minds, and what is lost
+is counted.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class Busy:
         raise AssertionError("no drainer")
 
     def program(self) -> int:
-        return next(pid for pid in children(self.process.pid) if command_line(pid).startswith(self.python))
+        return next(
+            pid for pid in children(self.process.pid) if command_line(pid).startswith(self.python)
+        )
 
     def operators(self) -> int:
         """How many operators a table of the recording has."""
@@ -53,7 +57,11 @@ class Busy:
             capture_output=True, text=True, check=False, env=environment(),
         )  # fmt: skip
         assert shown.returncode == 0, shown.stderr
-        return next(int(line.split(",")[1]) for line in shown.stdout.splitlines() if line.startswith("aten::hypot,"))
+        return next(
+            int(line.split(",")[1])
+            for line in shown.stdout.splitlines()
+            if line.startswith("aten::hypot,")
+        )
 
     def end(self) -> int:
         """Let the program end; how many operators it says it made."""
@@ -105,8 +113,12 @@ def check_parents(recorded: Recorded) -> None:
 def made_and_lost(recorded: Recorded) -> tuple[int, int]:
     """Spans of the loops that are there, and the number of those that are counted as lost."""
     names = ", ".join(f"'{name}'" for name in PER_ROUND)
-    rows = recorded.rows(f"SELECT count(*) AS n FROM spans WHERE name IN ({names}) AND NOT unfinished")
-    return rows[0]["n"], sum(lost or 0 for lost in recorded.gaps().values())  # of stacks none is known
+    rows = recorded.rows(
+        f"SELECT count(*) AS n FROM spans WHERE name IN ({names}) AND NOT unfinished"
+    )
+    return rows[0]["n"], sum(
+        lost or 0 for lost in recorded.gaps().values()
+    )  # of stacks none is known
 
 
 def expected(made: int) -> int:
@@ -140,7 +152,9 @@ def test_a_drainer_that_is_stopped_for_a_while_loses_what_is_counted(busy: Busy)
 
 
 def check_replaced(busy: Busy) -> None:
-    """After the program's end: another drainer went on, and nothing is missing without being counted."""
+    """After the program's end: another drainer went on, and nothing is missing without being
+    counted.
+    """
     made = busy.end()
 
     recorded = busy.recorded()
@@ -167,7 +181,9 @@ def test_a_drainer_that_is_stopped_for_ever_is_replaced_at_the_end(busy: Busy) -
 
 
 def test_drainers_that_are_killed_again_and_again_lose_what_is_counted(busy: Busy) -> None:
-    """The third within some seconds is not replaced at once; the rings are emptied at the end all the same."""
+    """The third within some seconds is not replaced at once; the rings are emptied at the end all
+    the same.
+    """
     last = 0
     for _ in range(3):
         last = busy.drainer(other_than=last)
@@ -178,7 +194,9 @@ def test_drainers_that_are_killed_again_and_again_lose_what_is_counted(busy: Bus
 
 
 def test_a_session_that_is_killed_leaves_the_program_and_its_whole_recording(busy: Busy) -> None:
-    """What the program prints and how it ends can no longer be seen by us; the drainer and the converter go on."""
+    """What the program prints and how it ends can no longer be seen by us; the drainer and the
+    converter go on.
+    """
     time.sleep(0.7)
     pid = busy.program()
     ours = [child for child in children(busy.process.pid) if child != pid]
@@ -212,7 +230,9 @@ def written(recording: Path) -> int:
 
 
 def test_the_whole_group_is_killed(tmp_path: Path, program_python: str, native_agent: Path) -> None:
-    """As `kill -9 %1` does: the program, the session, all in their group. Drainer and converter still write."""
+    """As `kill -9 %1` does: the program, the session, all in their group. Drainer and converter
+    still write.
+    """
     differential = Differential(tmp_path)
     process = subprocess.Popen(
         [*differential.recorder(), *program(program_python, "busy.py")], cwd=differential.work, stdin=subprocess.PIPE,
@@ -221,7 +241,8 @@ def test_the_whole_group_is_killed(tmp_path: Path, program_python: str, native_a
     with process:
         assert process.stdout
         assert process.stdout.readline() == b"ready\n"
-        # On a busy machine it takes a while until the memory of the program has reached the drainer.
+        # On a busy machine it takes a while until the memory of the program has reached the
+        # drainer.
         give_up = time.monotonic() + PATIENCE_S
         while written(differential.recording) < WRITTEN_BYTES and time.monotonic() < give_up:
             time.sleep(0.1)
@@ -238,7 +259,9 @@ def test_the_whole_group_is_killed(tmp_path: Path, program_python: str, native_a
 
 
 def test_the_program_and_the_drainer_are_killed_together(busy: Busy) -> None:
-    """Only the last poll may be missing, and it is not: another drainer finds it in the memory that we hold."""
+    """Only the last poll may be missing, and it is not: another drainer finds it in the memory that
+    we hold.
+    """
     time.sleep(0.5)
     for pid in (busy.drainer(), busy.program()):
         os.kill(pid, signal.SIGKILL)
@@ -255,7 +278,9 @@ def test_a_converter_that_is_killed_costs_only_time(busy: Busy) -> None:
     time.sleep(0.3)
     # The folder of this test has such a name, too.
     started = [(pid, command_line(pid)) for pid in children(busy.process.pid)]
-    converter = next(pid for pid, line in started if b"_convert" in line and b"layerscope-sampler" not in line)
+    converter = next(
+        pid for pid, line in started if b"_convert" in line and b"layerscope-sampler" not in line
+    )
     os.kill(converter, signal.SIGKILL)
     made = busy.end()
 
@@ -308,7 +333,9 @@ def test_a_daemon_that_outlives_the_program_is_not_waited_for(
     assert differential.recorded().per_process()[0] == 100
 
 
-def test_threads_that_outlive_the_main_one_end_with_it(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+def test_threads_that_outlive_the_main_one_end_with_it(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
     differential = Differential(tmp_path)
 
     differential.same(program(program_python, "threads.py", "daemon"))
@@ -319,7 +346,9 @@ def test_threads_that_outlive_the_main_one_end_with_it(tmp_path: Path, program_p
 def test_a_stopped_drainer_and_more_threads_than_its_socket_holds(
     tmp_path: Path, program_python: str, native_agent: Path
 ) -> None:
-    """Every thread hands its memory over while nobody takes it: neither the program nor the prompt waits for ever."""
+    """Every thread hands its memory over while nobody takes it: neither the program nor the prompt
+    waits for ever.
+    """
     differential = Differential(tmp_path)
     process = subprocess.Popen(
         [*differential.recorder(), *program(program_python, "threads_at_once.py", "400")], cwd=differential.work,
@@ -328,7 +357,11 @@ def test_a_stopped_drainer_and_more_threads_than_its_socket_holds(
     try:
         assert process.stdout
         assert process.stdout.readline() == b"ready\n"
-        drainer = next(pid for pid in children(process.pid) if b"layerscope.capture.drainer" in command_line(pid))
+        drainer = next(
+            pid
+            for pid in children(process.pid)
+            if b"layerscope.capture.drainer" in command_line(pid)
+        )
         os.kill(drainer, signal.SIGSTOP)
         out, err = process.communicate(b"\n", timeout=PATIENCE_S)
     finally:
@@ -376,7 +409,9 @@ setattr(holder, last, boom)
     differential.same(program(program_python, "exit_status.py", "3"))
 
 
-def test_an_answer_that_comes_too_late_is_said(tmp_path: Path, program_python: str, native_agent: Path) -> None:
+def test_an_answer_that_comes_too_late_is_said(
+    tmp_path: Path, program_python: str, native_agent: Path
+) -> None:
     differential = Differential(tmp_path)
     slow = tmp_path / "slow-probe"
     slow.write_text(f'#!/bin/sh\nsleep 4\nexec {agent.PROBE} "$@"\n')

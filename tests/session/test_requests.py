@@ -1,4 +1,6 @@
-"""What a recorded program asks the recorder for: it hears that the answer is coming, and gets no rights of ours."""
+"""What a recorded program asks the recorder for: it hears that the answer is coming, and gets no
+rights of ours.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import pytest
 from layerscope.capture.recorder import Recorder
 from layerscope.recording.run import Run
 from layerscope.session import requests as requests_module
-from layerscope.session.requests import Requests, Trace
+from layerscope.session.requests import RequestedTrace, Requests
 from tests.recordings import run_info
 
 PATIENCE_S = 60
@@ -94,9 +96,11 @@ def test_a_trace_that_is_complete_is_not_written_again(
     """A rewriting waits for another one; the program completes or renames the file meanwhile."""
     requests = Requests(Run.create(tmp_path / "mine.layerscope", run_info()), recorder)
     written: list[str] = []
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: written.append(json.loads(command[-1])["file"]))
+    monkeypatch.setattr(
+        subprocess, "run", lambda command, **_: written.append(json.loads(command[-1])["file"])
+    )
     for name, until_ns in (("complete", 5), ("open", None)):
-        trace = requests._traces[name] = Trace(since_ns=0)
+        trace = requests._traces[name] = RequestedTrace(since_ns=0)
         with requests._writing:
             requests._begin(requests._rewrite, name, trace)
             trace.until_ns = until_ns

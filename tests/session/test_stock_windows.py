@@ -1,4 +1,6 @@
-"""Where the agent cannot record: windows of PyTorch's own profiler, which the program does not notice."""
+"""Where the agent cannot record: windows of PyTorch's own profiler, which the program does not
+notice.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,12 @@ sys.exit(7)
 
 
 def record(
-    python: str, program: str, folder: Path, what: str = "LIBRARY", path: str = "/none.so", *options: str
+    python: str,
+    program: str,
+    folder: Path,
+    what: str = "LIBRARY",
+    path: str = "/none.so",
+    *options: str,
 ) -> Recorded:
     """Record a program's text with one file of the agent replaced."""
     (folder / "program.py").write_text(program)
@@ -74,7 +81,9 @@ def record(
         command, cwd=folder, env=environment(XDG_CACHE_HOME=str(folder / "cache")), capture_output=True, text=True,
         timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
-    return Recorded(open_run(folder / "recording.layerscope"), done.returncode, done.stdout, done.stderr)
+    return Recorded(
+        open_run(folder / "recording.layerscope"), done.returncode, done.stdout, done.stderr
+    )
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +97,9 @@ def has_windows(program_python: str) -> None:
 def check_known(recorded: Recorded) -> None:
     """What is in the program `KNOWN` is in its recording, as far as windows can hold it."""
     assert (recorded.status, recorded.stderr.count("Traceback")) == (7, 0), recorded.stderr
-    hypot = recorded.rows("SELECT depth, kind, count(*) AS n FROM spans WHERE name = 'aten::hypot' GROUP BY ALL")
+    hypot = recorded.rows(
+        "SELECT depth, kind, count(*) AS n FROM spans WHERE name = 'aten::hypot' GROUP BY ALL"
+    )
     assert hypot == [{"depth": 0, "kind": "function", "n": 100}]
     assert recorded.value("SELECT count(*) FROM spans WHERE name = 'aten::atan2'") == 30
     (problem,) = recorded.rows("SELECT * FROM problems WHERE code = 'stock_windows'")
@@ -98,7 +109,9 @@ def check_known(recorded: Recorded) -> None:
     assert "Not recorded: operators outside of the windows" in recorded.stderr
 
 
-def test_without_an_agent_windows_are_recorded(has_windows: None, program_python: str, tmp_path: Path) -> None:
+def test_without_an_agent_windows_are_recorded(
+    has_windows: None, program_python: str, tmp_path: Path
+) -> None:
     recorded = record(program_python, KNOWN, tmp_path)
     check_known(recorded)
     assert recorded.value("SELECT count(*) FROM problems WHERE code = 'agent_not_built'") == 1
@@ -115,12 +128,17 @@ def test_where_the_probe_refuses_windows_are_recorded(
     program = "import torch, time\ntime.sleep(3)\nimport colorsys\n" + KNOWN
     recorded = record(program_python, program, tmp_path, "PROBE", str(probe))
     check_known(recorded)
-    assert "it is odd" in recorded.value("SELECT what FROM problems WHERE code = 'torch_not_understood'")
+    assert "it is odd" in recorded.value(
+        "SELECT what FROM problems WHERE code = 'torch_not_understood'"
+    )
     assert recorded.value("SELECT count(*) FROM processes") == 1
 
 
-def test_a_loop_has_its_steps_its_links_and_its_parents(has_windows: None, program_python: str, tmp_path: Path) -> None:
-    # All that makes memory grow happens before the loop, and the windows after it have found their feet.
+def test_a_loop_has_its_steps_its_links_and_its_parents(
+    has_windows: None, program_python: str, tmp_path: Path
+) -> None:
+    # All that makes memory grow happens before the loop, and the windows after it have found their
+    # feet.
     program = (
         WITHOUT_COMPILER
         + """
@@ -149,9 +167,7 @@ while time.monotonic() < until:
         "JOIN spans f ON f.span = from_span JOIN spans b ON b.span = to_span"
     )
     assert {"forward": "aten::addmm", "backward": "AddmmBackward0"} in links
-    around = (
-        "SELECT count(*) FROM spans s JOIN spans p ON p.span = s.parent WHERE s.name = 'aten::linear' AND p.name = "
-    )
+    around = "SELECT count(*) FROM spans s JOIN spans p ON p.span = s.parent WHERE s.name = 'aten::linear' AND p.name = "
     linear = recorded.value("SELECT count(*) FROM spans WHERE name = 'aten::linear'")
     assert linear - 2 <= recorded.value(around + "'forward'") <= linear
     assert recorded.value("SELECT count(*) FROM spans WHERE self_ns < 0 OR self_ns > dur_ns") == 0
@@ -169,13 +185,19 @@ class Door:
         self.door = agent.make_door(self.raw / "door", "", False, raw=self.raw)
 
     def run(self, *command: str, with_door: bool = True) -> tuple[int, str, str]:
-        """Status, output and errors: without the times of libkineto's messages, and without those of its first use,
-        which is ours.
+        """Status, output and errors: without the times of libkineto's messages, and without those
+        of its first use, which is ours.
         """
         variables = environment(PYTHONPATH=str(self.door) if with_door else None)
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+        done = subprocess.run(
+            command, env=variables, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+        )
         errors = re.sub(r"\d\d:\d\d:\d\d \d+:\d+", "TIME", done.stderr)
-        return done.returncode, done.stdout, re.sub(r"(?m)^ERROR:.*(gpuGetDeviceCount|registerClient).*\n", "", errors)
+        return (
+            done.returncode,
+            done.stdout,
+            re.sub(r"(?m)^ERROR:.*(gpuGetDeviceCount|registerClient).*\n", "", errors),
+        )
 
     def lines(self) -> list[dict[str, object]]:
         """What the windows said of themselves."""
@@ -189,7 +211,9 @@ def door(tmp_path: Path) -> Door:
 
 
 @pytest.mark.parametrize("which", ["kineto", "none", *also(["legacy", "itt"])])
-def test_a_profiler_of_the_program_finds_what_it_finds_without_us(program_python: str, door: Door, which: str) -> None:
+def test_a_profiler_of_the_program_finds_what_it_finds_without_us(
+    program_python: str, door: Door, which: str
+) -> None:
     command = [program_python, str(PROGRAMS / "profiles_itself.py"), which]
     assert door.run(*command) == door.run(*command, with_door=False)
     said = door.lines()
@@ -199,7 +223,9 @@ def test_a_profiler_of_the_program_finds_what_it_finds_without_us(program_python
     assert ({"over": "profiler"} in said) == (which != "none")
 
 
-def test_a_profiler_on_another_thread_with_stacks_and_a_schedule_is_complete(program_python: str, door: Door) -> None:
+def test_a_profiler_on_another_thread_with_stacks_and_a_schedule_is_complete(
+    program_python: str, door: Door
+) -> None:
     program = """
 import sys, threading, torch
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -243,18 +269,28 @@ if not pid:
     os._exit(3)
 print(os.waitpid(pid, 0)[1])
 """
-    assert door.run(program_python, "-c", program)[:2] == door.run(program_python, "-c", program, with_door=False)[:2]
+    assert (
+        door.run(program_python, "-c", program)[:2]
+        == door.run(program_python, "-c", program, with_door=False)[:2]
+    )
     assert {"over": "profiler"} not in door.lines()
     assert {"fork", None} & {line.get("why") for line in door.lines()}
     assert len({line["pid"] for line in door.lines() if "pid" in line}) == 1
 
 
 @pytest.mark.parametrize(
-    "end", ["os._exit(5)", "1 / 0", *also(["os.kill(os.getpid(), 9)", "raise SystemExit(4)", "os.abort()"])]
+    "end",
+    [
+        "os._exit(5)",
+        "1 / 0",
+        *also(["os.kill(os.getpid(), 9)", "raise SystemExit(4)", "os.abort()"]),
+    ],
 )
 def test_every_end_of_a_program_is_its_own(program_python: str, door: Door, end: str) -> None:
     program = f"import os, torch\ntorch.hypot(torch.ones(2), torch.ones(2))\nprint('here', flush=True)\n{end}\n"
-    assert door.run(program_python, "-c", program) == door.run(program_python, "-c", program, with_door=False)
+    assert door.run(program_python, "-c", program) == door.run(
+        program_python, "-c", program, with_door=False
+    )
 
 
 def test_all_processes_together_write_so_much_and_no_more(program_python: str, door: Door) -> None:
@@ -263,25 +299,35 @@ def test_all_processes_together_write_so_much_and_no_more(program_python: str, d
     with other.open("wb") as file:
         file.truncate(513 << 20)
     program = "import torch\nprint(torch.hypot(torch.ones(2), torch.ones(2)))"
-    assert door.run(program_python, "-c", program) == door.run(program_python, "-c", program, with_door=False)
+    assert door.run(program_python, "-c", program) == door.run(
+        program_python, "-c", program, with_door=False
+    )
     assert not [line for line in door.lines() if "file" in line]
 
 
-def test_a_place_that_cannot_be_written_costs_the_program_nothing(program_python: str, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_costs_the_program_nothing(
+    program_python: str, tmp_path: Path
+) -> None:
     door = Door(tmp_path)
     (tmp_path / "file").write_text("")
     agent.make_door(door.raw / "door", "", False, raw=tmp_path / "file" / "raw")
     program = "import torch\nprint(torch.hypot(torch.ones(2), torch.ones(2)))"
-    assert door.run(program_python, "-c", program) == door.run(program_python, "-c", program, with_door=False)
+    assert door.run(program_python, "-c", program) == door.run(
+        program_python, "-c", program, with_door=False
+    )
 
 
-def test_a_process_that_outlives_the_recording_writes_nothing_into_it(program_python: str, door: Door) -> None:
+def test_a_process_that_outlives_the_recording_writes_nothing_into_it(
+    program_python: str, door: Door
+) -> None:
     (door.raw / "session.json").write_text("{}")
     assert door.run(program_python, "-c", "import torch; print(torch.ones(1))")[0] == 0
     assert door.lines() == []
 
 
-def test_a_daemon_that_may_profile_at_any_time_has_the_profiler_for_itself(program_python: str, door: Door) -> None:
+def test_a_daemon_that_may_profile_at_any_time_has_the_profiler_for_itself(
+    program_python: str, door: Door
+) -> None:
     program = "import os; os.environ['KINETO_USE_DAEMON'] = '1'\nimport torch\nprint(torch.ones(1))"
     assert door.run(program_python, "-c", program)[0] == 0
     assert door.lines() == []
@@ -306,7 +352,9 @@ def test_a_gpu_that_the_program_does_not_use_yet_is_left_alone(tmp_path: Path) -
 # --- What is read ---
 
 
-def test_windows_are_taken_once_and_a_damaged_one_is_said(has_windows: None, program_python: str, door: Door) -> None:
+def test_windows_are_taken_once_and_a_damaged_one_is_said(
+    has_windows: None, program_python: str, door: Door
+) -> None:
     program = "import torch\nfor _ in range(20): torch.hypot(torch.ones(2), torch.ones(2))"
     assert door.run(program_python, "-c", program)[0] == 0
     (trace,) = door.raw.glob("*/kineto-0.json")
@@ -322,7 +370,9 @@ def test_secrets_of_the_command_line_are_not_written(program_python: str, door: 
     files = [file for file in door.raw.rglob("*") if file.is_file()]
     assert len(files) >= 2
     assert not any(b"hunter2" in file.read_bytes() for file in files)
-    assert "--password ***" in " ".join(next(line["argv"] for line in door.lines() if "argv" in line))
+    assert "--password ***" in " ".join(
+        next(line["argv"] for line in door.lines() if "argv" in line)
+    )
 
 
 def test_a_profiler_that_is_too_old_is_a_sentence(tmp_path: Path) -> None:
@@ -351,6 +401,8 @@ def test_a_window_that_was_asked_for_is_not_said_to_be_recorded(
 ) -> None:
     recorded = record(program_python, KNOWN, tmp_path, "LIBRARY", "/none.so", "--steps", "3:5")
     check_known(recorded)
-    assert recorded.value("SELECT lost FROM problems WHERE code = 'window_not_as_asked'").startswith("the window as")
+    assert recorded.value(
+        "SELECT lost FROM problems WHERE code = 'window_not_as_asked'"
+    ).startswith("the window as")
     assert "Only a window was recorded" not in recorded.stderr
     assert recorded.run.info.window == ""

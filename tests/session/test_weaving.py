@@ -20,7 +20,9 @@ SECOND_NS = 1_000_000_000
 
 
 def raw_file(raw: Path, tsc: bool) -> Path:
-    """Ten seconds, in two segments, of an operator of half a second with another in it each second."""
+    """Ten seconds, in two segments, of an operator of half a second with another in it each
+    second.
+    """
     file = RawFile(raw, 7, tsc=tsc)
     file.poll(0)
     file.records(1, file.thread_begin(0, 70, 1))
@@ -84,11 +86,15 @@ def test_a_call_belongs_to_the_only_thread_with_an_operator(tmp_path: Path) -> N
     processes = read_processes(tmp_path, 1000) or []
     start_ns = np.array([150_000_000, 300_000_000, 600_000_000, 99_999_000, 150_000_000])
 
-    found = owners(processes, start_ns, start_ns + 2_000, np.array([True, True, True, True, False]), 1_500)
+    found = owners(
+        processes, start_ns, start_ns + 2_000, np.array([True, True, True, True, False]), 1_500
+    )
 
     assert found.process.tolist() == [0, 0, -1, 0, -1]
     assert found.depth.tolist()[:2] == [2, 1]
-    assert found.start_ns[3] > 100_000_000  # it lies within what is around it, as far as the clocks can tell
+    assert (
+        found.start_ns[3] > 100_000_000
+    )  # it lies within what is around it, as far as the clocks can tell
     assert found.depth[3] == 2
 
 
@@ -102,12 +108,16 @@ def test_a_call_within_operators_of_two_threads_belongs_to_none(tmp_path: Path) 
     other.end(2 * SECOND_NS)
     start_ns = np.array([150_000_000, 300_000_000])
 
-    found = owners(read_processes(tmp_path, 1000) or [], start_ns, start_ns + 10, np.array([True, True]), 100)
+    found = owners(
+        read_processes(tmp_path, 1000) or [], start_ns, start_ns + 10, np.array([True, True]), 100
+    )
 
     assert found.process.tolist() == [-1, 0]
 
 
-def test_a_call_of_a_program_without_operators_belongs_to_the_thread_with_a_range(tmp_path: Path) -> None:
+def test_a_call_of_a_program_without_operators_belongs_to_the_thread_with_a_range(
+    tmp_path: Path,
+) -> None:
     file = RawFile(tmp_path, 7)
     file.poll(0)
     file.records(1, [*file.thread_begin(0, 70, 1), *file.span(0, 500_000_000, 0, "forward", TASK)])
@@ -115,7 +125,9 @@ def test_a_call_of_a_program_without_operators_belongs_to_the_thread_with_a_rang
     file.end(2 * SECOND_NS)
     start_ns = np.array([150_000_000, 600_000_000])
 
-    found = owners(read_processes(tmp_path, 1000) or [], start_ns, start_ns + 10, np.array([True, True]), 100)
+    found = owners(
+        read_processes(tmp_path, 1000) or [], start_ns, start_ns + 10, np.array([True, True]), 100
+    )
 
     assert (found.process.tolist(), found.depth.tolist()) == ([0, -1], [1, 0])
 
@@ -125,11 +137,15 @@ def test_a_library_that_tells_a_collector_kinds_alone_is_named(tmp_path: Path, t
     file = RawFile(tmp_path, 7)
     file.poll(0)
     told = {"args": file.number(text)} if text else {}
-    file.records(1, [*file.thread_begin(0, 70, 1), *file.span(0, 1_000, 0, "reorder", EXECUTE, **told)])
+    file.records(
+        1, [*file.thread_begin(0, 70, 1), *file.span(0, 1_000, 0, "reorder", EXECUTE, **told)]
+    )
     file.poll(SECOND_NS)
     file.end(2 * SECOND_NS)
     with gzip.open(tmp_path / verbose.LOG, "wb") as log:
-        log.write(b"onednn_verbose,exec,cpu,reorder,jit:uni,undef,src_f32::blocked:ab:f0,,,4x4,0.5\n")
+        log.write(
+            b"onednn_verbose,exec,cpu,reorder,jit:uni,undef,src_f32::blocked:ab:f0,,,4x4,0.5\n"
+        )
 
     late, problems = place(tmp_path, read_processes(tmp_path, 1000) or [], 0)
 

@@ -1,4 +1,6 @@
-"""Recordings with spans that cross, in several pieces, and readers of exported traces that share no code with us."""
+"""Recordings with spans that cross, in several pieces, and readers of exported traces that share no
+code with us.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,16 @@ from layerscope.recording.run import Run
 from layerscope.recording.writer import TableWriter
 from tests.recordings import Recording
 
-NAMES = ["aten::mm", "a", "ä → 漢字 🙂", 'say "no" \\ /', "line\nbreak\ttab\x01\x7f", "x" * 1000, "</script>", "%d%s"]
+NAMES = [
+    "aten::mm",
+    "a",
+    "ä → 漢字 🙂",
+    'say "no" \\ /',
+    "line\nbreak\ttab\x01\x7f",
+    "x" * 1000,
+    "</script>",
+    "%d%s",
+]
 REALTIME_NS = 1_795_172_764_779_425_773
 
 
@@ -38,11 +49,15 @@ class ReadSpan:
 
 @dataclass
 class ReadTrace:
-    """What a file tells. Flows: (span, span); a flow belongs to the span that was written before it."""
+    """What a file tells. Flows: (span, span); a flow belongs to the span that was written before
+    it.
+    """
 
     spans: list[ReadSpan] = field(default_factory=list)
     flows: list[tuple[int, int]] = field(default_factory=list)
-    counters: list[tuple[int, str, int, int]] = field(default_factory=list)  # pid, name, at_ns, value
+    counters: list[tuple[int, str, int, int]] = field(
+        default_factory=list
+    )  # pid, name, at_ns, value
     instants: list[ReadSpan] = field(default_factory=list)
     processes: dict[int, str] = field(default_factory=dict)
     threads: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -71,14 +86,26 @@ def read_json(path: Path) -> ReadTrace:
                                         ns(event["dur"]), args))  # fmt: skip
         elif what in "sf":
             ends, owner = (begins, finishes)[what == "f"], trace.spans[-1]
-            assert (owner.pid, owner.tid, owner.start_ns) == (event["pid"], event["tid"], ns(event["ts"]))
+            assert (owner.pid, owner.tid, owner.start_ns) == (
+                event["pid"],
+                event["tid"],
+                ns(event["ts"]),
+            )
             assert event["id"] not in ends
             ends[event["id"]] = len(trace.spans) - 1
         elif what == "C":
             trace.counters.append((event["pid"], event["name"], ns(event["ts"]), args["value"]))
         elif what == "i":
             trace.instants.append(
-                ReadSpan(event["pid"], event.get("tid", 0), event["cat"], event["name"], ns(event["ts"]), 0, args)
+                ReadSpan(
+                    event["pid"],
+                    event.get("tid", 0),
+                    event["cat"],
+                    event["name"],
+                    ns(event["ts"]),
+                    0,
+                    args,
+                )
             )
         elif event["name"] == "process_name":
             trace.processes[event["pid"]] = args["name"]
@@ -154,20 +181,31 @@ def _fxt_event(
         ends[key] = len(trace.spans) - 1
 
 
-def _fxt_arguments(words: Iterable[int], count: int, strings: dict[int, str]) -> tuple[dict[str, Any], list[int]]:
+def _fxt_arguments(
+    words: Iterable[int], count: int, strings: dict[int, str]
+) -> tuple[dict[str, Any], list[int]]:
     rest = list(words)
     args: dict[str, Any] = {}
     for _ in range(count):
         head = rest.pop(0)
-        kind, size, name, value = head & 0xF, head >> 4 & 0xFFF, strings[head >> 16 & 0xFFFF], head >> 32
+        kind, size, name, value = (
+            head & 0xF,
+            head >> 4 & 0xFFF,
+            strings[head >> 16 & 0xFFFF],
+            head >> 32,
+        )
         long = rest.pop(0) if size == 2 else 0
         signed = long - (long >> 63 << 64)
-        args[name] = {1: value, 3: signed, 6: strings.get(value & 0xFFFF), 8: long, 9: bool(value)}[kind]
+        args[name] = {1: value, 3: signed, 6: strings.get(value & 0xFFFF), 8: long, 9: bool(value)}[
+            kind
+        ]
     return args, rest
 
 
 def depths(trace: ReadTrace) -> list[tuple[ReadSpan, int]]:
-    """A viewer's stack: every span with its depth on its track. Fails where a viewer would drop one."""
+    """A viewer's stack: every span with its depth on its track. Fails where a viewer would drop
+    one.
+    """
     found = []
     for spans in _by_thread(trace.spans).values():
         stack: list[int] = []
@@ -192,7 +230,9 @@ def _by_thread(spans: list[ReadSpan]) -> dict[tuple[int, int], list[ReadSpan]]:
 
 
 def write_pieces(recording: Recording, path: Path, cuts: list[int], **info: Any) -> Run:
-    """The recording with its spans in several parts: in the part in which it ended, as a converter writes them."""
+    """The recording with its spans in several parts: in the part in which it ended, as a converter
+    writes them.
+    """
     spans = sorted(recording.rows.pop("spans", []), key=lambda row: row["start_ns"] + row["dur_ns"])
     run = recording.write(path, **info)
     borders = sorted({0, len(spans), *(cut for cut in cuts if cut < len(spans))})
@@ -210,26 +250,41 @@ def recordings(draw: st.DrawFn) -> tuple[Recording, list[int]]:
     recording = Recording()
     recording.rows["tracks"][0]["name"] = "t0"
     other = recording.add_process(draw(st.sampled_from([100, 200])), rank=1)
-    threads = [recording.thread, *(recording.add_thread(other, tid, f"t{tid}") for tid in (100, 101))]
-    recording.rows["args"] = [{"args": key, "json": json.dumps({"k": name})} for key, name in enumerate(NAMES)]
+    threads = [
+        recording.thread,
+        *(recording.add_thread(other, tid, f"t{tid}") for tid in (100, 101)),
+    ]
+    recording.rows["args"] = [
+        {"args": key, "json": json.dumps({"k": name})} for key, name in enumerate(NAMES)
+    ]
     recording.rows["modules"] = [
         {"module": key, "path": f"Net.{name}", "class": "C"} for key, name in enumerate(NAMES[:4])
     ]
     maybe = st.none() | st.integers(0, 3)
     span = st.tuples(st.sampled_from(threads), st.sampled_from(NAMES), st.integers(0, 40), st.integers(0, 20), maybe,
                      maybe, maybe, st.booleans())  # fmt: skip
-    for track, name, start, dur, number, module, args, unfinished in draw(st.lists(span, max_size=40)):
+    for track, name, start, dur, number, module, args, unfinished in draw(
+        st.lists(span, max_size=40)
+    ):
         more = {"seq": number, "module": module, "args": args, "unfinished": unfinished, "track": track,
                 "line": f"{name}.py:{args}" if args else None}  # fmt: skip
         phase = "forward" if number else None
-        recording.add_span(name, start, dur, step=number, phase=phase, weight=1 + (number or 0), **more)
+        recording.add_span(
+            name, start, dur, step=number, phase=phase, weight=1 + (number or 0), **more
+        )
     for row in recording.rows.get("spans", []):
         ends = [r["start_ns"] + r["dur_ns"] for r in recording.rows["spans"]
                 if r["track"] == row["track"] and r["start_ns"] < row["start_ns"]]  # fmt: skip
         row["depth"] = sum(end > row["start_ns"] for end in ends)
     count = len(recording.rows.get("spans", []))
     if count:
-        pairs = draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)), max_size=10))
-        recording.rows["links"] = [{"from_span": a, "to_span": b, "kind": "forward_backward"} for a, b in pairs]
-    recording.rows["clock_readings"] = [{"clock": "realtime", "its": REALTIME_NS + 7, "run_ns": 7, "error_ns": 1}]
+        pairs = draw(
+            st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)), max_size=10)
+        )
+        recording.rows["links"] = [
+            {"from_span": a, "to_span": b, "kind": "forward_backward"} for a, b in pairs
+        ]
+    recording.rows["clock_readings"] = [
+        {"clock": "realtime", "its": REALTIME_NS + 7, "run_ns": 7, "error_ns": 1}
+    ]
     return recording, draw(st.lists(st.integers(1, 40), max_size=3))

@@ -13,7 +13,10 @@ from layerscope.show.exports import trace_lanes
 from layerscope.show.exports.trace_lanes import TrackLanes
 
 Span = tuple[int, int]  # start, end
-SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 15)).map(lambda span: (span[0], sum(span))), max_size=40)
+SPANS = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 15)).map(lambda span: (span[0], sum(span))),
+    max_size=40,
+)
 
 
 def lanes_of(pieces: list[list[Span]]) -> list[list[Span]]:
@@ -52,7 +55,9 @@ def cut(spans: list[Span], cuts: list[int]) -> list[list[Span]]:
 
 @settings(max_examples=300, deadline=None)
 @given(SPANS, st.lists(st.integers(1, 39), max_size=4))
-def test_no_lane_holds_spans_that_cross_and_no_span_is_lost(spans: list[Span], cuts: list[int]) -> None:
+def test_no_lane_holds_spans_that_cross_and_no_span_is_lost(
+    spans: list[Span], cuts: list[int]
+) -> None:
     lanes = lanes_of(cut(sorted(spans, key=lambda span: span[1]), cuts))
 
     assert sorted(span for lane in lanes for span in lane) == sorted(spans)
@@ -61,7 +66,9 @@ def test_no_lane_holds_spans_that_cross_and_no_span_is_lost(spans: list[Span], c
 
 @settings(max_examples=300, deadline=None)
 @given(SPANS, st.lists(st.integers(1, 39), max_size=4))
-def test_it_holds_for_pieces_that_do_not_follow_each_other_in_time_too(spans: list[Span], cuts: list[int]) -> None:
+def test_it_holds_for_pieces_that_do_not_follow_each_other_in_time_too(
+    spans: list[Span], cuts: list[int]
+) -> None:
     assert all(dropped(lane) == [] for lane in lanes_of(cut(spans, cuts)))
 
 
@@ -70,14 +77,20 @@ def test_it_holds_for_pieces_that_do_not_follow_each_other_in_time_too(spans: li
 def test_a_depth_is_a_hint_and_changes_nothing(spans: list[Span], data: st.DataObject) -> None:
     spans.sort(key=lambda span: (span[0], -span[1]))
     start, end = (np.array([span[i] for span in spans], np.int64) for i in (0, 1))
-    right = [sum(behind > start for _, behind in spans[:number]) for number, (start, _) in enumerate(spans)]
+    right = [
+        sum(behind > start for _, behind in spans[:number])
+        for number, (start, _) in enumerate(spans)
+    ]
     wrong = data.draw(st.lists(st.integers(0, 4), min_size=len(spans), max_size=len(spans)))
     none_long_ago = np.iinfo(np.int64).min
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_lanes, "_AT_ONCE", data.draw(st.integers(1, 12)))
         wanted = TrackLanes().assign(start, end, none_long_ago).tolist()
         for depth in (right, wrong):
-            assert TrackLanes().assign(start, end, none_long_ago, np.array(depth, np.int32)).tolist() == wanted
+            assert (
+                TrackLanes().assign(start, end, none_long_ago, np.array(depth, np.int32)).tolist()
+                == wanted
+            )
 
 
 def test_that_spans_nest_is_seen_from_their_depths() -> None:
@@ -94,7 +107,10 @@ def test_that_spans_nest_is_seen_from_their_depths() -> None:
 def test_spans_that_nest_stay_on_one_lane(spans: list[Span], cuts: list[int]) -> None:
     nested: list[Span] = []
     for start, end in spans:
-        if all(end <= a or start >= b or (a <= start and end <= b) or (start <= a and b <= end) for a, b in nested):
+        if all(
+            end <= a or start >= b or (a <= start and end <= b) or (start <= a and b <= end)
+            for a, b in nested
+        ):
             nested.append((start, end))
 
     assert len(lanes_of(cut(sorted(nested, key=lambda span: span[1]), cuts))) <= 1
@@ -111,4 +127,6 @@ def test_a_chain_of_spans_hidden_behind_each_other_is_taken_apart() -> None:
 
 
 def test_many_spans_that_all_cross_each_other_get_as_many_lanes() -> None:
-    assert [len(lane) for lane in lanes_of([[(number, 1000 + number) for number in range(300)]])] == [1] * 300
+    assert [
+        len(lane) for lane in lanes_of([[(number, 1000 + number) for number in range(300)]])
+    ] == [1] * 300

@@ -1,4 +1,6 @@
-"""Primitives in exported files: below their operators, with what is known of them, shares on their threads."""
+"""Primitives in exported files: below their operators, with what is known of them, shares on their
+threads.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ TOLD = {"implementation": "jit:avx512_core", "problem": "mb8_ic3oc32", "flop": 1
 
 
 def convolution() -> Recording:
-    """aten::convolution with a creation and an execution below it, half of which another thread works; two steps."""
+    """aten::convolution with a creation and an execution below it, half of which another thread
+    works; two steps.
+    """
     recording = Recording()
     worker = recording.add_thread(recording.process, 101, "pool")
     recording.rows["args"] = [{"args": 0, "json": json.dumps({"library": "oneDNN", "call": CALL})}]
@@ -27,9 +31,13 @@ def convolution() -> Recording:
         start_ns = 1000 * step
         operator = recording.add_span("aten::convolution", start_ns, 100, step=step)
         recording.add_primitive("convolution", start_ns, 10, operator, kind="create", depth=1)
-        primitive = recording.add_primitive("convolution", start_ns + 20, 60, operator, TOLD, args=0)
+        primitive = recording.add_primitive(
+            "convolution", start_ns + 20, 60, operator, TOLD, args=0
+        )
         more = {"kind": "share", "track": worker, "args": 0, "step": step}
-        share = recording.add_primitive("convolution", start_ns + 30, 30, None, {**TOLD, "share_of": primitive}, **more)
+        share = recording.add_primitive(
+            "convolution", start_ns + 30, 30, None, {**TOLD, "share_of": primitive}, **more
+        )
         links += [{"from_span": operator, "to_span": primitive, "kind": "operator_primitive"}]
         links += [{"from_span": primitive, "to_span": share, "kind": "primitive_share"}]
         recording.add_step(step, start_ns, (0, 1000, 0, 0, 0))
@@ -44,10 +52,14 @@ def arguments(span: ReadSpan) -> dict[str, Any]:
 
 @BOTH
 @pytest.mark.parametrize("steps", [None, range(1, 2)])
-def test_a_primitive_is_a_slice_below_its_operator(tmp_path: Path, suffix: str, steps: range | None) -> None:
+def test_a_primitive_is_a_slice_below_its_operator(
+    tmp_path: Path, suffix: str, steps: range | None
+) -> None:
     trace = export(convolution().write(tmp_path / "r.layerscope"), suffix, steps)
 
-    placed = {(span.category, depth, trace.threads[span.pid, span.tid]) for span, depth in depths(trace)}
+    placed = {
+        (span.category, depth, trace.threads[span.pid, span.tid]) for span, depth in depths(trace)
+    }
     assert placed == {
         ("steps", 0, "steps"),
         ("operators,function", 0, "python"),

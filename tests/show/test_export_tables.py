@@ -81,7 +81,9 @@ def test_a_compressed_file(tmp_path: Path) -> None:
     recording = Recording()
     recording.add_span("op", 10, 5)
 
-    assert [row["name"] for row in lines(recording.write(tmp_path / "r.layerscope"), ".csv.gz")] == ["op"]
+    assert [
+        row["name"] for row in lines(recording.write(tmp_path / "r.layerscope"), ".csv.gz")
+    ] == ["op"]
 
 
 def test_without_a_reading_of_the_wall_clock_that_column_is_empty(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Chrome JSON and FXT hold exactly the spans of the recording, read back by readers that share nothing with us."""
+"""Chrome JSON and FXT hold exactly the spans of the recording, read back by readers that share
+nothing with us.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ from tests.show.exported import (
     write_pieces,
 )
 
-READERS: dict[str, Callable[[Path], ReadTrace]] = {".json": read_json, ".json.gz": read_json, ".fxt": read_fxt}
+READERS: dict[str, Callable[[Path], ReadTrace]] = {
+    ".json": read_json,
+    ".json.gz": read_json,
+    ".fxt": read_fxt,
+}
 BOTH = pytest.mark.parametrize("suffix", [".json", ".fxt"])
 
 
@@ -51,7 +57,9 @@ def base_thread(trace: ReadTrace, pid: int, tid: int) -> str:
 
 @settings(max_examples=50, deadline=None)
 @given(recordings())
-def test_a_trace_holds_exactly_the_spans_of_the_recording(made: tuple[Recording, list[int]]) -> None:
+def test_a_trace_holds_exactly_the_spans_of_the_recording(
+    made: tuple[Recording, list[int]],
+) -> None:
     recording, cuts = made
     spans, tracks = recording.rows.get("spans", []), recording.rows["tracks"]
     with tempfile.TemporaryDirectory() as folder:
@@ -73,12 +81,16 @@ def test_a_trace_holds_exactly_the_spans_of_the_recording(made: tuple[Recording,
             keys = Counter((trace.spans[a].name, trace.spans[b].name) for a, b in trace.flows)
             links = recording.rows.get("links", [])
             by_key = {row["span"]: row["name"] for row in spans}
-            assert keys == Counter((by_key[link["from_span"]], by_key[link["to_span"]]) for link in links)
+            assert keys == Counter(
+                (by_key[link["from_span"]], by_key[link["to_span"]]) for link in links
+            )
 
 
 def _arguments(recording: Recording, row: dict[str, Any], suffix: str) -> dict[str, Any]:
     """What the arguments of a span in the file must be."""
-    args: dict[str, Any] = {name: row[name] for name in ("step", "seq", "phase", "line") if row[name] is not None}
+    args: dict[str, Any] = {
+        name: row[name] for name in ("step", "seq", "phase", "line") if row[name] is not None
+    }
     if row["module"] is not None:
         args["module"] = recording.rows["modules"][row["module"]]["path"]
     if row["weight"] > 1:
@@ -101,7 +113,9 @@ def _plain(args: dict[str, Any]) -> str:
 
 @pytest.fixture
 def recording() -> Recording:
-    """Two ranks that share a process id, each with two threads that share a thread id; two steps."""
+    """Two ranks that share a process id, each with two threads that share a thread id; two
+    steps.
+    """
     recording = Recording(rows={"processes": [], "tracks": []})
     recording.rows = {}
     for rank, argv in ((1, "second"), (0, "first")):
@@ -124,7 +138,9 @@ def recording() -> Recording:
 
 
 @BOTH
-def test_processes_and_threads_have_numbers_of_their_own(recording: Recording, tmp_path: Path, suffix: str) -> None:
+def test_processes_and_threads_have_numbers_of_their_own(
+    recording: Recording, tmp_path: Path, suffix: str
+) -> None:
     trace = export(recording.write(tmp_path / "r.layerscope"), suffix)
 
     assert list(trace.processes.values()) == ["rank 0: first", "rank 1: second"]
@@ -147,7 +163,9 @@ def test_steps_are_a_track_of_their_own(recording: Recording, tmp_path: Path, su
 
 
 @BOTH
-def test_counters_marks_and_losses_are_there(recording: Recording, tmp_path: Path, suffix: str) -> None:
+def test_counters_marks_and_losses_are_there(
+    recording: Recording, tmp_path: Path, suffix: str
+) -> None:
     recording.add_gap("ring_full", 1204, track=0)
     recording.add_gap("damaged", None)
     trace = export(recording.write(tmp_path / "r.layerscope"), suffix)
@@ -157,7 +175,9 @@ def test_counters_marks_and_losses_are_there(recording: Recording, tmp_path: Pat
     assert marks.keys() == {NAMES[2], "plain"}
     told = marks[NAMES[2]].args["args"]
     assert json.loads(told) == {"loss": 0.5} if isinstance(told, str) else told == {"loss": "0.5"}
-    assert [(span.name, span.args["reason"]) for span in trace.instants if span.category == "gaps"] == [
+    assert [
+        (span.name, span.args["reason"]) for span in trace.instants if span.category == "gaps"
+    ] == [
         ("1,204 records lost", "ring_full"),
         ("an unknown number of records lost", "damaged"),
     ]
@@ -192,7 +212,9 @@ def test_some_steps_alone(recording: Recording, tmp_path: Path, suffix: str) -> 
     assert [(span.name, span.dur_ns) for span in trace.spans] == [("op", 60), ("step 1", 150)]
     assert [value for _, _, _, value in trace.counters] == [2**60]
     assert [span.name for span in trace.instants] == [NAMES[2]]
-    with pytest.raises(UsageError, match=r"--steps 2:9 holds no step of the recording: it has the steps 0 to 1"):
+    with pytest.raises(
+        UsageError, match=r"--steps 2:9 holds no step of the recording: it has the steps 0 to 1"
+    ):
         export(run, suffix, range(2, 9))
 
 
@@ -203,7 +225,10 @@ def test_flows_of_some_steps_have_both_ends(tmp_path: Path, suffix: str) -> None
     for number in range(3):
         recording.add_step(number, number * 10, (0, 10, 0, 0, 0))
     recording.rows["links"] = [
-        {"from_span": a, "to_span": b, "kind": "forward_backward"} for a in spans for b in spans if a <= b
+        {"from_span": a, "to_span": b, "kind": "forward_backward"}
+        for a in spans
+        for b in spans
+        if a <= b
     ]
     trace = export(recording.write(tmp_path / "r.layerscope"), suffix, range(1, 3))
 
@@ -223,13 +248,22 @@ def test_a_recording_of_nothing_is_a_whole_file(tmp_path: Path, suffix: str) -> 
 
 
 @BOTH
-def test_more_names_threads_and_arguments_than_the_format_has_numbers_for(tmp_path: Path, suffix: str) -> None:
+def test_more_names_threads_and_arguments_than_the_format_has_numbers_for(
+    tmp_path: Path, suffix: str
+) -> None:
     recording = Recording()
-    tracks = [recording.add_thread(recording.process, 1000 + number, f"t{number}") for number in range(700)]
+    tracks = [
+        recording.add_thread(recording.process, 1000 + number, f"t{number}")
+        for number in range(700)
+    ]
     count = 40_000
     for number in range(count):
-        recording.add_span(f"name {number}", number * 10, 5, track=tracks[number % len(tracks)], args=number)
-    recording.rows["args"] = [{"args": number, "json": f'{{"n":{number}}}'} for number in range(count)]
+        recording.add_span(
+            f"name {number}", number * 10, 5, track=tracks[number % len(tracks)], args=number
+        )
+    recording.rows["args"] = [
+        {"args": number, "json": f'{{"n":{number}}}'} for number in range(count)
+    ]
 
     trace = export(recording.write(tmp_path / "r.layerscope"), suffix)
 
@@ -242,7 +276,9 @@ def test_more_names_threads_and_arguments_than_the_format_has_numbers_for(tmp_pa
 
 
 @BOTH
-def test_pieces_with_other_layers_and_kinds_keep_their_categories(tmp_path: Path, suffix: str) -> None:
+def test_pieces_with_other_layers_and_kinds_keep_their_categories(
+    tmp_path: Path, suffix: str
+) -> None:
     """Their names come as codes into a list that grows from piece to piece, from the newest on."""
     recording = Recording()
     pairs = [("operators", "function"), ("modules", "module")]
@@ -256,11 +292,18 @@ def test_pieces_with_other_layers_and_kinds_keep_their_categories(tmp_path: Path
 
 
 @BOTH
-def test_a_span_with_very_many_flows(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_span_with_very_many_flows(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fxt, "_FLOW_ROOM", 50)
     recording = Recording()
-    spans = [recording.add_span(f"op{number}", number * 10, 5, seq=number % 3 or None) for number in range(40)]
-    recording.rows["links"] = [{"from_span": spans[7], "to_span": span, "kind": "forward_backward"} for span in spans]
+    spans = [
+        recording.add_span(f"op{number}", number * 10, 5, seq=number % 3 or None)
+        for number in range(40)
+    ]
+    recording.rows["links"] = [
+        {"from_span": spans[7], "to_span": span, "kind": "forward_backward"} for span in spans
+    ]
     trace = export(recording.write(tmp_path / "r.layerscope"), suffix)
 
     pairs = sorted((trace.spans[a].name, trace.spans[b].name) for a, b in trace.flows)
@@ -276,7 +319,10 @@ def test_times_do_not_lose_a_nanosecond_after_a_year_of_uptime(tmp_path: Path, s
 
     trace = export(recording.write(tmp_path / "r.layerscope"), suffix)
 
-    assert sorted((span.start_ns, span.dur_ns) for span in trace.spans) == [(0, 1), (year_ns + 1, 3)]
+    assert sorted((span.start_ns, span.dur_ns) for span in trace.spans) == [
+        (0, 1),
+        (year_ns + 1, 3),
+    ]
 
 
 def test_what_is_no_json_is_a_text(tmp_path: Path) -> None:
@@ -287,13 +333,20 @@ def test_what_is_no_json_is_a_text(tmp_path: Path) -> None:
 
     trace = export(recording.write(tmp_path / "r.layerscope"), ".json")
 
-    assert [span.args["args"] for span in trace.spans] == ['{"cut": "of', "NaN", "", {"fine": [1, None]}]
+    assert [span.args["args"] for span in trace.spans] == [
+        '{"cut": "of',
+        "NaN",
+        "",
+        {"fine": [1, None]},
+    ]
 
 
 def test_a_text_that_no_record_of_fxt_can_hold_is_cut_between_characters(tmp_path: Path) -> None:
     recording = Recording()
     recording.add_span("op", 0, 5, args=0)
-    recording.rows["args"] = [{"args": 0, "json": json.dumps({"k": "ä" * 40_000}, ensure_ascii=False)}]
+    recording.rows["args"] = [
+        {"args": 0, "json": json.dumps({"k": "ä" * 40_000}, ensure_ascii=False)}
+    ]
 
     (span,) = export(recording.write(tmp_path / "r.layerscope"), ".fxt").spans
 

@@ -1,4 +1,6 @@
-"""What the summary says of oneDNN: its version and instruction set, what it was used for, and what keeps it off."""
+"""What the summary says of oneDNN: its version and instruction set, what it was used for, and what
+keeps it off.
+"""
 
 from __future__ import annotations
 
@@ -86,4 +88,6 @@ def test_the_summary_says_that_onednn_was_switched_off() -> None:
     lines = text_of(recording, versions=versions).splitlines()
 
     assert "Python 3.11.7, torch 2.13.0+cpu, oneDNN 3.12.0 AVX2" in lines[0]
-    assert lines[1].startswith("oneDNN: not used for convolutions and matrix products; torch.backends.mkldnn.enabled")
+    assert lines[1].startswith(
+        "oneDNN: not used for convolutions and matrix products; torch.backends.mkldnn.enabled"
+    )

@@ -23,7 +23,10 @@ from tests.recordings import Recording
 
 
 def result_of(recording: Recording, table: str) -> Result:
-    with tempfile.TemporaryDirectory() as folder, Reader(recording.write(Path(folder) / "x.layerscope")) as reader:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Reader(recording.write(Path(folder) / "x.layerscope")) as reader,
+    ):
         return select(tables.build(reader, table))
 
 
@@ -61,7 +64,13 @@ def test_json_has_the_stable_shape() -> None:
     ]
     assert answer["rows"] == [["op", 2, 40, 40, 1.0, 1.0, 10, 10, 10, 10, 10]]
     assert answer["problems"] == [
-        {"layer": "modules", "code": "test", "what": "torch is too old", "remedy": "update it", "lost": "modules"}
+        {
+            "layer": "modules",
+            "code": "test",
+            "what": "torch is too old",
+            "remedy": "update it",
+            "lost": "modules",
+        }
     ]
     assert answer["notes"][0].startswith("1 call had not ended")
 

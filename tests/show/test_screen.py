@@ -16,7 +16,8 @@ from layerscope import cli
 from layerscope.show import screen
 from tests.recordings import Recording
 
-# Moves the cursor, retitles the window, ends the line, is the 8-bit form of ESC [, turns the direction of writing.
+# Moves the cursor, retitles the window, ends the line, is the 8-bit form of ESC [, turns the
+# direction of writing.
 HOSTILE = "a\x1b[2J\x1b]0;title\x07\r\nfake line\x7f\x9b31m\u202eb"
 OWN_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -86,7 +87,9 @@ def on_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         ["table", f"./{HOSTILE}", "operators"],
     ],
 )
-def test_a_terminal_gets_nothing_that_it_would_obey_but_our_colours(command: list[str], on_terminal: Run) -> None:
+def test_a_terminal_gets_nothing_that_it_would_obey_but_our_colours(
+    command: list[str], on_terminal: Run
+) -> None:
     shown = "".join(OWN_COLOUR.sub("", text) for text in on_terminal(*command))
     assert shown
     assert not set(shown) & set("\x1b\x07\r\x7f\x9b\u202e")
@@ -94,7 +97,9 @@ def test_a_terminal_gets_nothing_that_it_would_obey_but_our_colours(command: lis
         assert "\nfake line" not in shown
 
 
-def test_our_colours_stay_and_names_get_none(on_terminal: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_colours_stay_and_names_get_none(
+    on_terminal: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     shown, _ = on_terminal("query", "SELECT name FROM spans")
@@ -109,7 +114,9 @@ def test_json_on_a_terminal_means_the_same(on_terminal: Run) -> None:
     assert json.loads(shown)["rows"] == [[HOSTILE]]
 
 
-def test_files_and_pipes_get_the_text_as_it_is(on_terminal: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_and_pipes_get_the_text_as_it_is(
+    on_terminal: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = io.StringIO(newline="")
     monkeypatch.setattr(sys, "stdout", plain)
     cli.main(["query", "SELECT name FROM spans", "--csv"])
@@ -117,7 +124,9 @@ def test_files_and_pipes_get_the_text_as_it_is(on_terminal: Run, monkeypatch: py
     assert plain.getvalue() == f'name\n"{HOSTILE}"\n'
 
 
-def test_an_error_is_one_line_wherever_stderr_goes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_one_line_wherever_stderr_goes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["table", HOSTILE]) == 125
 
     printed = capsys.readouterr().err
@@ -130,7 +139,9 @@ def test_text_of_any_characters_keeps_its_line_ends_alone() -> None:
     text = "".join(map(chr, range(0x3000)))
     screen.Screen(stream).write(text)
 
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", stream.getvalue())
+    assert not re.search(
+        r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", stream.getvalue()
+    )
     assert stream.getvalue().count("\n") == 1
 
 

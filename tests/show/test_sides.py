@@ -25,14 +25,18 @@ class Terminal(StringIO):
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
-def test_nothing_is_wider_than_the_terminal_and_nothing_is_lost(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_wider_than_the_terminal_and_nothing_is_lost(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     stream = Terminal()
     sides.write(ROWS, ("one", "two"), stream)
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     words = stream.getvalue().replace(",", "").split()
-    assert all(word in words for row in ROWS for cell in row for word in cell.replace(",", "").split())
+    assert all(
+        word in words for row in ROWS for cell in row for word in cell.replace(",", "").split()
+    )
 
 
 def test_the_machines_are_named() -> None:

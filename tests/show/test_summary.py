@@ -34,12 +34,16 @@ def training() -> Recording:
         recording.add_span("aten::conv2d", start_ns + MS, 3 * MS, step=number)
         for _ in range(4):
             recording.add_span("aten::relu", start_ns + 5 * MS, 100_000, step=number)
-        recording.add_span("Optimizer.step#SGD.step", start_ns + 8 * MS, MS, step=number, kind="optimizer")
+        recording.add_span(
+            "Optimizer.step#SGD.step", start_ns + 8 * MS, MS, step=number, kind="optimizer"
+        )
     recording.add_counter(0, "cpu_ns", [(0, 0), (2 * S, 4 * S)], "ns")
     recording.add_counter(0, "system_ns", [(0, 0), (2 * S, S)], "ns")
     recording.add_counter(0, "faults_minor", [(0, 0), (2 * S, 60_000)])
     recording.add_counter(0, "faults_major", [(0, 0), (2 * S, 0)])
-    recording.add_counter(0, "rss_bytes", [(S + number * 10 * MS, 351_000_000) for number in range(12)], "bytes")
+    recording.add_counter(
+        0, "rss_bytes", [(S + number * 10 * MS, 351_000_000) for number in range(12)], "bytes"
+    )
     return recording
 
 
@@ -69,7 +73,12 @@ def test_a_training_run_from_the_header_to_the_next_command() -> None:
 
 def test_what_the_scheduler_the_disk_and_a_limit_had_to_do_with_it_is_said() -> None:
     recording = training()
-    for name, a_step in (("switches_voluntary", 20), ("switches_forced", 10), ("migrations", 2), ("delay_ns", 5 * MS)):
+    for name, a_step in (
+        ("switches_voluntary", 20),
+        ("switches_forced", 10),
+        ("migrations", 2),
+        ("delay_ns", 5 * MS),
+    ):
         readings = [(S + at * 10 * MS, at * a_step) for at in range(14)]
         recording.add_counter(0, name, readings, "ns" if name == "delay_ns" else "count")
     recording.add_counter(0, "throttled", [(0, 0), (2 * S, 12)], domain="cgroup")
@@ -79,7 +88,9 @@ def test_what_the_scheduler_the_disk_and_a_limit_had_to_do_with_it_is_said() -> 
     recording.add_counter(0, "storage_written_bytes", [(S, 999)], "bytes")
     for number in range(12):
         recording.add_sample(None, 6 * MS, S + number * 10 * MS, step=number)
-        recording.add_sample(None, 4 * MS, S + number * 10 * MS, step=number, kind="offcpu", state="pipe")
+        recording.add_sample(
+            None, 4 * MS, S + number * 10 * MS, step=number, kind="offcpu", state="pipe"
+        )
 
     lines = text_of(recording).splitlines()
 
@@ -93,7 +104,10 @@ def test_what_the_scheduler_the_disk_and_a_limit_had_to_do_with_it_is_said() -> 
         "memory 351 MB at the end, not growing, at most 900 MB",
         "disk: read 12.0 MB in the whole run",
     ]
-    assert "Thread of the steps: 54 % on a CPU; waiting 36 % for pipes (loader workers); 10 % not seen" in lines
+    assert (
+        "Thread of the steps: 54 % on a CPU; waiting 36 % for pipes (loader workers); 10 % not seen"
+        in lines
+    )
 
 
 def test_a_main_thread_that_hardly_waited_is_not_worth_a_line() -> None:
@@ -139,7 +153,9 @@ def test_a_crash_names_the_signal_and_what_was_running() -> None:
 
 def test_nothing_recorded_is_a_sentence_with_the_reason() -> None:
     recording = Recording()
-    recording.add_problem("operators", "torch 9.9 keeps its records differently", "update layerscope", "operators")
+    recording.add_problem(
+        "operators", "torch 9.9 keeps its records differently", "update layerscope", "operators"
+    )
 
     printed = text_of(recording)
 
@@ -151,15 +167,22 @@ def test_nothing_recorded_is_a_sentence_with_the_reason() -> None:
 
 
 def test_a_program_without_operators_is_told_so() -> None:
-    assert "No operators were recorded: the program called none that layerscope could see.\n" in text_of(Recording())
+    assert (
+        "No operators were recorded: the program called none that layerscope could see.\n"
+        in text_of(Recording())
+    )
 
 
 @pytest.mark.parametrize(
     ("is_lossy", "said"), [(False, "are exact. To"), (True, "are exact but for what was lost. To")]
 )
 def test_what_was_kept_is_said(is_lossy: bool, said: str) -> None:
-    kept = show._kept(Thinned(steps=20, kept_steps=5, spans=4_000_000, kept_spans=1_000_000), is_lossy)
-    assert kept.startswith("Kept in detail: 5 of 20 steps, 1.00 of 4.00 million spans; the sums above")
+    kept = show._kept(
+        Thinned(steps=20, kept_steps=5, spans=4_000_000, kept_spans=1_000_000), is_lossy
+    )
+    assert kept.startswith(
+        "Kept in detail: 5 of 20 steps, 1.00 of 4.00 million spans; the sums above"
+    )
     assert said in kept
 
 
@@ -171,9 +194,16 @@ def test_losses_are_counted() -> None:
 
 
 def test_an_unknown_cost_is_not_called_free() -> None:
-    printed = text_of(training(), layers=[LayerState("operators", "recorded")], cost=RecordingCost(raw_bytes=1_000_000))
+    printed = text_of(
+        training(),
+        layers=[LayerState("operators", "recorded")],
+        cost=RecordingCost(raw_bytes=1_000_000),
+    )
 
-    assert "Recording cost an unknown part of the program's CPU inside it; 1.00 MB in x.layerscope\n" in printed
+    assert (
+        "Recording cost an unknown part of the program's CPU inside it; 1.00 MB in x.layerscope\n"
+        in printed
+    )
 
 
 def test_the_warm_up_of_several_processes_is_not_called_the_first_steps() -> None:
@@ -182,30 +212,46 @@ def test_the_warm_up_of_several_processes_is_not_called_the_first_steps() -> Non
     for number in range(12):
         recording.add_step(number, S + number * 10 * MS, (0, 9 * MS, 0, 0, 0), warmup=number < 1)
 
-    assert "24 steps in 2 processes, 3 of them, the first of each process, left out as warm-up." in text_of(recording)
+    assert (
+        "24 steps in 2 processes, 3 of them, the first of each process, left out as warm-up."
+        in text_of(recording)
+    )
 
 
 def test_beside_a_short_program_our_processes_are_counted_in_time() -> None:
     printed = text_of(training(), program=ProgramState(S, 40 * MS, 10 * MS))
 
-    assert "and 54.0 ms of CPU beside it (drainer 30.0 ms, converter 20.0 ms, session 4.00 ms)" in " ".join(
-        printed.split()
+    assert (
+        "and 54.0 ms of CPU beside it (drainer 30.0 ms, converter 20.0 ms, session 4.00 ms)"
+        in " ".join(printed.split())
     )
 
 
 @pytest.mark.parametrize(
     ("info", "expected"),
     [
-        ({"command": ["python3.11", "-u", "-W", "error", "train.py", "x"]}, "layerscope: train.py, exit 0"),
-        ({"command": ["/usr/bin/python", "-m", "package.train", "--lr", "1"]}, "layerscope: -m package.train, exit 0"),
+        (
+            {"command": ["python3.11", "-u", "-W", "error", "train.py", "x"]},
+            "layerscope: train.py, exit 0",
+        ),
+        (
+            {"command": ["/usr/bin/python", "-m", "package.train", "--lr", "1"]},
+            "layerscope: -m package.train, exit 0",
+        ),
         ({"command": ["./mlp", "64", "128"]}, "layerscope: ./mlp, exit 0"),
         ({"command": ["python"]}, "layerscope: python, exit 0"),
-        ({"command": ["/usr/bin/python3", "-u", "-c", "import x"]}, "layerscope: /usr/bin/python3, exit 0"),
+        (
+            {"command": ["/usr/bin/python3", "-u", "-c", "import x"]},
+            "layerscope: /usr/bin/python3, exit 0",
+        ),
         ({"command": []}, "layerscope: unknown program, exit 0"),
         ({"exit": ExitState(code=3)}, "train.py, exit 3, 2.00 s."),
         ({"exit": ExitState(signal=250)}, "train.py, ended by signal 250, 2.00 s."),
         ({"exit": ExitState(), "state": "running"}, "train.py, still running, 2.00 s."),
-        ({"exit": ExitState(), "state": "killed"}, "train.py, end unknown because the recording was cut off, 2.00 s."),
+        (
+            {"exit": ExitState(), "state": "killed"},
+            "train.py, end unknown because the recording was cut off, 2.00 s.",
+        ),
         ({"program": ProgramState()}, "train.py, exit 0.\n"),
         ({"versions": {}}, "train.py, exit 0, 2.00 s.\n"),
     ],
@@ -225,21 +271,27 @@ def test_threads_that_ran_at_the_same_time_explain_shares_over_a_hundred() -> No
 
 def test_a_rare_fault_is_not_rounded_to_none() -> None:
     recording = training()
-    recording.rows["counters"] = [row for row in recording.rows["counters"] if row["name"] != "faults_major"]
+    recording.rows["counters"] = [
+        row for row in recording.rows["counters"] if row["name"] != "faults_major"
+    ]
     recording.add_counter(0, "faults_major", [(0, 0), (2 * S, 1)])
 
     assert "page faults 333 a step, <0.1 from disk" in text_of(recording)
 
 
 def test_half_a_cpu_is_written_as_it_is() -> None:
-    assert "CPU 22.2 ms a step: 2.0 of 2.5 CPUs busy" in text_of(training(), host={"cpu": {"granted": 2.5}})
+    assert "CPU 22.2 ms a step: 2.0 of 2.5 CPUs busy" in text_of(
+        training(), host={"cpu": {"granted": 2.5}}
+    )
 
 
 def test_operators_outside_the_steps_are_not_passed_over() -> None:
     recording = training()
     recording.add_span("setup", 0, 80 * MS)
 
-    assert "Not in it: 60 % of all operator time: between and around the steps" in text_of(recording)
+    assert "Not in it: 60 % of all operator time: between and around the steps" in text_of(
+        recording
+    )
 
 
 def test_slower_steps_are_called_slower() -> None:
@@ -298,10 +350,22 @@ def test_requests_that_an_exception_ended_are_not_measured_and_say_what_failed()
         step = recording.rows["steps"][number]
         step["dur_ns"] += 500 * MS
         step["other_ns"] += 500 * MS
-        mark = {"kind": "raised", "name": said if number < 5 else "ValueError", "args": 0 if number < 5 else None}
+        mark = {
+            "kind": "raised",
+            "name": said if number < 5 else "ValueError",
+            "args": 0 if number < 5 else None,
+        }
         at_ns = step["start_ns"] + step["dur_ns"]
-        recording.rows.setdefault("marks", []).append({"track": recording.thread, "at_ns": at_ns, **mark})
-    caught = {"track": recording.thread, "at_ns": S + MS, "kind": "raised", "name": "KeyError", "args": None}
+        recording.rows.setdefault("marks", []).append(
+            {"track": recording.thread, "at_ns": at_ns, **mark}
+        )
+    caught = {
+        "track": recording.thread,
+        "at_ns": S + MS,
+        "kind": "raised",
+        "name": "KeyError",
+        "args": None,
+    }
     recording.rows["marks"].append(caught)
 
     text = text_of(recording)
@@ -316,7 +380,13 @@ def test_requests_that_an_exception_ended_are_not_measured_and_say_what_failed()
 def test_if_every_request_fails_they_are_measured() -> None:
     recording = served()
     recording.rows["marks"] = [
-        {"track": 0, "at_ns": step["start_ns"] + step["dur_ns"], "kind": "raised", "name": "ValueError", "args": None}
+        {
+            "track": 0,
+            "at_ns": step["start_ns"] + step["dur_ns"],
+            "kind": "raised",
+            "name": "ValueError",
+            "args": None,
+        }
         for step in recording.rows["steps"]
     ]
 
@@ -331,12 +401,16 @@ def test_a_request_that_generates_says_how_fast_its_tokens_come() -> None:
     ]
     for number in range(4):
         start_ns = S + number * 100 * MS
-        recording.add_step(number, start_ns, (0, 50 * MS, 0, 0, 0), rule="request", warmup=number == 0)
+        recording.add_step(
+            number, start_ns, (0, 50 * MS, 0, 0, 0), rule="request", warmup=number == 0
+        )
         of_modules: dict[str, Any] = {"layer": "modules", "kind": "module", "step": number}
         whole = recording.add_span("GPT.generate", start_ns, 50 * MS, module=1, **of_modules)
         for token in range(9):  # 8 ms to the end of the first one, then one every 5 ms
             at_ns = start_ns + (MS if token == 0 else 4 * MS + 5 * token * MS)
-            recording.add_span("GPT", at_ns, 7 * MS if token == 0 else 4 * MS, parent=whole, module=0, **of_modules)
+            recording.add_span(
+                "GPT", at_ns, 7 * MS if token == 0 else 4 * MS, parent=whole, module=0, **of_modules
+            )
     lines = text_of(recording).splitlines()
 
     told = [line for line in lines if "GPT.generate" in line or "token" in line]
@@ -380,7 +454,10 @@ def test_who_trains_by_hand_makes_steps() -> None:
 
 @pytest.mark.parametrize(
     ("rule", "expected"),
-    [("mark", "a step is what was marked as one"), ("loader", "a step is one batch of the data loader")],
+    [
+        ("mark", "a step is what was marked as one"),
+        ("loader", "a step is one batch of the data loader"),
+    ],
 )
 def test_the_rule_is_said(rule: str, expected: str) -> None:
     assert expected in text_of(served(rule=rule))
@@ -388,15 +465,20 @@ def test_the_rule_is_said(rule: str, expected: str) -> None:
 
 def test_many_modules_take_two_lines() -> None:
     recording = Recording()
-    names = [f"Network.some_block_{chr(97 + number)}.self_attention.projection" for number in range(10)]
+    names = [
+        f"Network.some_block_{chr(97 + number)}.self_attention.projection" for number in range(10)
+    ]
     recording.rows["modules"] = [
-        {"module": number, "parent": None, "path": name, "class": "x"} for number, name in enumerate(names)
+        {"module": number, "parent": None, "path": name, "class": "x"}
+        for number, name in enumerate(names)
     ]
     for number in range(10):
         recording.add_span("aten::mm", 0, (number + 1) * MS, module=number)
 
     lines = text_of(recording).splitlines()
 
-    first = next(number for number, line in enumerate(lines) if line.startswith("By module: some_block_j"))
+    first = next(
+        number for number, line in enumerate(lines) if line.startswith("By module: some_block_j")
+    )
     assert lines[first + 1].endswith("5 more 15.0")
     assert lines[first + 2] == ""

@@ -1,4 +1,6 @@
-"""The summary of a recording with primitives: bars by kind of work, and what is below the operators."""
+"""The summary of a recording with primitives: bars by kind of work, and what is below the
+operators.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,10 @@ def test_without_steps_the_bars_are_of_the_whole_run() -> None:
 
     printed = text_of(recording)
 
-    assert "figures are of the whole run.\n  convolutions (oneDNN)   27 %  ###          CPU 2.00 s" in printed
+    assert (
+        "figures are of the whole run.\n  convolutions (oneDNN)   27 %  ###          CPU 2.00 s"
+        in printed
+    )
 
 
 def test_a_program_without_operators_is_summed_up_by_its_ranges_and_primitives() -> None:
@@ -60,16 +65,24 @@ def test_a_program_without_operators_is_summed_up_by_its_ranges_and_primitives()
     for number in range(4):
         start_ns = S + number * 10 * MS
         recording.add_step(number, start_ns, (0, 0, 0, 0, 10 * MS), rule="mark")
-        task = recording.add_span("train", start_ns, 8 * MS, step=number, layer="ranges", kind="task")
-        recording.add_primitive("matmul", start_ns, 3 * MS, task, {"implementation": "brg_matmul:avx512_core"})
-        recording.add_primitive("reorder", start_ns + 4 * MS, MS, task, {"implementation": "jit:uni"})
+        task = recording.add_span(
+            "train", start_ns, 8 * MS, step=number, layer="ranges", kind="task"
+        )
+        recording.add_primitive(
+            "matmul", start_ns, 3 * MS, task, {"implementation": "brg_matmul:avx512_core"}
+        )
+        recording.add_primitive(
+            "reorder", start_ns + 4 * MS, MS, task, {"implementation": "jit:uni"}
+        )
         for row in recording.rows["primitives"]:
             row["operator"] = None
 
     printed = text_of(recording)
 
     assert "A step takes 10.0 ms (p95 10.0)\n  the program itself " in printed
-    assert "  the program itself        60 %  #####      a step is what was marked as one\n" in printed
+    assert (
+        "  the program itself        60 %  #####      a step is what was marked as one\n" in printed
+    )
     assert (
         "Range (self time)   ms/step  share  calls  below it\n"
         "train                  8.00   80 %      1  oneDNN brg_matmul:avx512_core 3.00, reorders 1.00\n"
@@ -87,7 +100,10 @@ def test_a_program_of_ranges_alone_shows_them() -> None:
 
     printed = text_of(recording)
 
-    assert "Range (self time)        ms  share    calls\nwork                   5.00  100 %        1\n" in printed
+    assert (
+        "Range (self time)        ms  share    calls\nwork                   5.00  100 %        1\n"
+        in printed
+    )
     assert printed.endswith("Next: layerscope table spans\n")
 
 
@@ -109,7 +125,9 @@ def test_sums_of_ranges_in_a_thinned_run_are_not_called_exact() -> None:
 def test_without_primitives_there_are_no_bars_that_pretend() -> None:
     recording = training()
     recording.rows.pop("primitives")
-    recording.rows["spans"] = [row for row in recording.rows["spans"] if row["layer"] == "operators"]
+    recording.rows["spans"] = [
+        row for row in recording.rows["spans"] if row["layer"] == "operators"
+    ]
 
     printed = text_of(recording)
 

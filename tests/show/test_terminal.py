@@ -49,10 +49,13 @@ def test_a_table_is_aligned_and_every_duration_has_its_unit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "cell"), [(0.0, "0.00 GB/s"), (0.004, "<0.01 GB/s"), (0.01, "0.01 GB/s"), (31.44, "31.4 GB/s")]
+    ("value", "cell"),
+    [(0.0, "0.00 GB/s"), (0.004, "<0.01 GB/s"), (0.01, "0.01 GB/s"), (31.44, "31.4 GB/s")],
 )
 def test_a_slow_rate_is_not_none(value: float, cell: str) -> None:
-    assert terminal.column_cells(ResultColumn("gb_per_s", "float64", GBYTE_PER_S, ""), [value], [], 0) == [cell]
+    assert terminal.column_cells(
+        ResultColumn("gb_per_s", "float64", GBYTE_PER_S, ""), [value], [], 0
+    ) == [cell]
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 100, 140, 200])
@@ -121,7 +124,9 @@ def test_problems_come_first_and_notes_last() -> None:
 
     lines = terminal.text(result_of(recording, "operators", top=1)).splitlines()
 
-    assert lines[0].startswith("Lost: 1 record on 1 thread, because the ring of their thread was full")
+    assert lines[0].startswith(
+        "Lost: 1 record on 1 thread, because the ring of their thread was full"
+    )
     assert lines[1] == "Not everything was recorded (modules): `layerscope summary` says why."
     assert lines[2].startswith("name ")
     assert lines[-1] == "1 more rows; --top 0 shows all."
@@ -145,11 +150,16 @@ def test_a_problem_without_a_remedy_ends_after_the_reason() -> None:
 def test_a_problem_that_lost_nothing_is_not_called_a_loss() -> None:
     problem = Problem("operators", "test", "the drainer was started again", "nothing to do")
 
-    assert terminal.problem_sentence(problem) == "About operators: the drainer was started again; nothing to do."
+    assert (
+        terminal.problem_sentence(problem)
+        == "About operators: the drainer was started again; nothing to do."
+    )
 
 
 def test_nothing_recorded_is_a_sentence_and_no_table() -> None:
-    assert terminal.text(result_of(Recording(), "operators")) == f"{tables.load('operators').EMPTY}\n"
+    assert (
+        terminal.text(result_of(Recording(), "operators")) == f"{tables.load('operators').EMPTY}\n"
+    )
 
 
 @given(st.text(max_size=40), st.integers(1, 50))
@@ -160,7 +170,11 @@ def test_a_shortened_name_fits_and_keeps_both_ends(name: str, width: int) -> Non
     if terminal.display_width(name) <= width:
         assert short == name
     else:
-        ends = [(short[:cut], short[cut + 1 :]) for cut, character in enumerate(short) if character == "…"]
+        ends = [
+            (short[:cut], short[cut + 1 :])
+            for cut, character in enumerate(short)
+            if character == "…"
+        ]
         assert any(name.startswith(head) and name.endswith(tail) for head, tail in ends)
 
 

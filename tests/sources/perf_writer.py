@@ -1,4 +1,6 @@
-"""Writes `perf.data` with a known content, by perf_event_open(2) and perf.data-file-format.txt alone."""
+"""Writes `perf.data` with a known content, by perf_event_open(2) and perf.data-file-format.txt
+alone.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,14 @@ class Writer:
         flags: int = SAMPLE_ID_ALL, registers: int = 0, read_format: int = 0,
     ) -> int:  # fmt: skip
         """One more event; returns its number."""
-        attr = struct.pack("<IIQQQQQ", kind[0], 112, kind[1], period, sample_type, read_format, flags)
-        attr += bytes(24) + struct.pack("<QQIi", 0, registers, 0, 1 if flags & USE_CLOCKID else 0) + bytes(16)
+        attr = struct.pack(
+            "<IIQQQQQ", kind[0], 112, kind[1], period, sample_type, read_format, flags
+        )
+        attr += (
+            bytes(24)
+            + struct.pack("<QQIi", 0, registers, 0, 1 if flags & USE_CLOCKID else 0)
+            + bytes(16)
+        )
         self.events.append((sample_type, flags, registers, read_format, len(self.events), attr))
         return len(self.events) - 1
 
@@ -44,7 +52,11 @@ class Writer:
         """A sample of an event, with the fields that the event has."""
         has = self.events[event][0]
         content = struct.pack("<Q", 100 + event) if has & IDENTIFIER else b""
-        content += struct.pack("<Q", ip or next((one for one in chain if one < KERNEL - 4096), 0)) if has & IP else b""
+        content += (
+            struct.pack("<Q", ip or next((one for one in chain if one < KERNEL - 4096), 0))
+            if has & IP
+            else b""
+        )
         content += struct.pack("<ii", tid if pid is None else pid, tid) if has & TID else b""
         content += struct.pack("<Q", time) if has & TIME else b""
         content += struct.pack("<Q", 0) if has & ADDR else b""
@@ -73,19 +85,33 @@ class Writer:
     def comm(self, pid: int, tid: int, name: bytes, time: int = 0, is_exec: bool = False) -> None:
         """A thread is called so from now on."""
         text = name + bytes(8 - len(name) % 8)
-        self.record(3, is_exec << 13, struct.pack("<ii", pid, tid) + text + self._trailer(time, pid, tid))
+        self.record(
+            3, is_exec << 13, struct.pack("<ii", pid, tid) + text + self._trailer(time, pid, tid)
+        )
 
     def map(
         self, pid: int, start: int, length: int, offset: int, path: bytes, time: int = 0, build: bytes = b"",
         misc: int = 2,
     ) -> None:  # fmt: skip
         """A file is mapped."""
-        about = struct.pack("<B3x20s", len(build), build) if build else struct.pack("<IIQQ", 8, 1, 77, 0)
-        content = struct.pack("<iiQQQ", pid, pid, start, length, offset) + about + struct.pack("<II", 5, 2)
+        about = (
+            struct.pack("<B3x20s", len(build), build)
+            if build
+            else struct.pack("<IIQQ", 8, 1, 77, 0)
+        )
+        content = (
+            struct.pack("<iiQQQ", pid, pid, start, length, offset)
+            + about
+            + struct.pack("<II", 5, 2)
+        )
         text = path + bytes(8 - len(path) % 8)
-        self.record(10, misc | (1 << 14 if build else 0), content + text + self._trailer(time, pid, pid))
+        self.record(
+            10, misc | (1 << 14 if build else 0), content + text + self._trailer(time, pid, pid)
+        )
 
-    def fork(self, pid: int, ppid: int, tid: int, ptid: int, time: int, is_exit: bool = False) -> None:
+    def fork(
+        self, pid: int, ppid: int, tid: int, ptid: int, time: int, is_exit: bool = False
+    ) -> None:
         """A thread or a process begins, or ends."""
         content = struct.pack("<iiiiQ", pid, ppid, tid, ptid, time)
         self.record(4 if is_exit else 7, 0, content + self._trailer(time, pid, tid))
@@ -110,13 +136,27 @@ class Writer:
         ids_at = 104
         ids = b"".join(struct.pack("<Q", 100 + number) for number in range(len(self.events)))
         attrs_at = ids_at + len(ids)
-        attrs = b"".join(attr + struct.pack("<QQ", ids_at + 8 * number, 8) for *_, number, attr in self.events)
+        attrs = b"".join(
+            attr + struct.pack("<QQ", ids_at + 8 * number, 8) for *_, number, attr in self.events
+        )
         data_at = attrs_at + len(attrs)
         body = ids + attrs + b"".join(self.records)
         features = sorted(self.features) if data_bytes else []
         flags = sum(1 << number for number in features).to_bytes(32, "little")
         head = (
-            struct.pack("<8sQQQQQQQQ", b"PERFILE2", 104, 128, attrs_at, len(attrs), data_at, data_bytes, 0, 0) + flags
+            struct.pack(
+                "<8sQQQQQQQQ",
+                b"PERFILE2",
+                104,
+                128,
+                attrs_at,
+                len(attrs),
+                data_at,
+                data_bytes,
+                0,
+                0,
+            )
+            + flags
         )
         at, sections, contents = 104 + len(body) + 16 * len(features), b"", b""
         for number in features:
@@ -128,7 +168,9 @@ class Writer:
         """The same as a pipe has it."""
         out = struct.pack("<8sQ", b"PERFILE2", 16)
         for *_, number, attr in self.events:
-            out += struct.pack("<IHH", 64, 0, 16 + len(attr)) + attr + struct.pack("<Q", 100 + number)
+            out += (
+                struct.pack("<IHH", 64, 0, 16 + len(attr)) + attr + struct.pack("<Q", 100 + number)
+            )
         for number, content in self.features.items():
             out += struct.pack("<IHHQ", 80, 0, 16 + len(content), number) + content
         return out + b"".join(self.records)

@@ -1,4 +1,6 @@
-"""Traces of PyTorch's own profiler as columns: what it says itself is what is read, and names may be anything."""
+"""Traces of PyTorch's own profiler as columns: what it says itself is what is read, and names may
+be anything.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,16 @@ from layerscope.model.errors import ReadError
 from layerscope.model.layers import KINDS
 from layerscope.sources import kineto
 
-NAMES = ['quote " in', "back\\slash", "tab\t\x01control", "ümläut ☃", "", "x" * 2000, "}],", '",\n"pid": 7']
+NAMES = [
+    'quote " in',
+    "back\\slash",
+    "tab\t\x01control",
+    "ümläut ☃",
+    "",
+    "x" * 2000,
+    "}],",
+    '",\n"pid": 7',
+]
 
 # Profiles a little of everything into a trace, and prints what the profiler says of it in Python.
 PROGRAM = f"""
@@ -53,7 +64,11 @@ class Written:
     def __init__(self, python: str, folder: Path) -> None:
         self.path = folder / "trace.json"
         done = subprocess.run(
-            [python, "-c", PROGRAM, str(self.path)], capture_output=True, text=True, check=False, timeout=120
+            [python, "-c", PROGRAM, str(self.path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
         assert done.returncode == 0, done.stderr
         self.told: dict[str, Any] = json.loads(done.stdout)
@@ -80,11 +95,18 @@ def test_every_span_is_read_with_its_times_to_the_nanosecond(written: Written) -
     ours = sorted(
         (int(start), int(end - start), int(seq), int(thread))
         for start, end, seq, thread, cut in zip(
-            trace.start_ns, trace.end_ns, trace.seq, trace.forward_thread, trace.unfinished, strict=True
+            trace.start_ns,
+            trace.end_ns,
+            trace.seq,
+            trace.forward_thread,
+            trace.unfinished,
+            strict=True,
         )
         if not cut
     )
-    theirs = sorted((start, duration, seq, thread) for _, start, duration, seq, thread in written.told["events"])
+    theirs = sorted(
+        (start, duration, seq, thread) for _, start, duration, seq, thread in written.told["events"]
+    )
     assert len(ours) == len(theirs) > 60
     assert [row[:2] for row in ours] == [row[:2] for row in theirs]
     # Only where there is one is the number written.
@@ -130,10 +152,16 @@ def test_names_that_break_the_json_are_read_as_far_as_pytorch_writes_them(writte
     ]
     assert len(at) == len(NAMES)
     for row in at:
-        inside = (trace.start_ns >= trace.start_ns[row]) & (trace.end_ns <= trace.end_ns[row]) & (trace.depth == 1)
+        inside = (
+            (trace.start_ns >= trace.start_ns[row])
+            & (trace.end_ns <= trace.end_ns[row])
+            & (trace.depth == 1)
+        )
         names = [trace.names[code] for code in trace.name[inside].tolist()]
         assert (names[0], names[-1]) == ("aten::ones", "aten::add")
-        assert len(names) == 2 or written.told["events"] is None  # in whole microseconds some seem to end before others
+        assert (
+            len(names) == 2 or written.told["events"] is None
+        )  # in whole microseconds some seem to end before others
 
 
 def test_what_was_open_at_the_end_is_said_to_be(written: Written) -> None:
@@ -150,7 +178,10 @@ def test_what_was_open_at_the_end_is_said_to_be(written: Written) -> None:
 def test_shapes_are_told_as_the_agent_tells_them(written: Written) -> None:
     trace = written.trace
     (row,) = written.rows("aten::hypot")
-    assert json.loads(trace.shape_texts[trace.shapes[row]]) == {"shapes": [[7], [7]], "dtypes": ["float32", "float32"]}
+    assert json.loads(trace.shape_texts[trace.shapes[row]]) == {
+        "shapes": [[7], [7]],
+        "dtypes": ["float32", "float32"],
+    }
     add = written.rows("aten::add")[-1]
     told = json.loads(trace.shape_texts[trace.shapes[add]])
     assert told["shapes"][0] == [2, 5]
@@ -173,7 +204,9 @@ def test_the_depth_is_the_number_of_spans_that_are_open(spans: list[tuple[int, i
     end = start - np.array([row[2] for row in rows], np.int64)
     found = kineto.depths(tid, start, end)
     for at in range(len(rows)):
-        assert found[at] == sum(tid[before] == tid[at] and end[before] > start[at] for before in range(at))
+        assert found[at] == sum(
+            tid[before] == tid[at] and end[before] > start[at] for before in range(at)
+        )
 
 
 @pytest.mark.parametrize(
@@ -201,6 +234,8 @@ def test_a_trace_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 def test_a_trace_without_a_span_has_none(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    path.write_text('{"traceEvents": [{"ph": "M", "name": "process_name", "tid": 0, "args": {"name": "python"}}, {}]}')
+    path.write_text(
+        '{"traceEvents": [{"ph": "M", "name": "process_name", "tid": 0, "args": {"name": "python"}}, {}]}'
+    )
     trace = kineto.read(path)
     assert (len(trace.start_ns), trace.names, len(trace.depth)) == (0, [], 0)

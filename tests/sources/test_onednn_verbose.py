@@ -1,4 +1,6 @@
-"""Logs of oneDNN's and MKL's verbose modes: every version, and everything that happens to such a log."""
+"""Logs of oneDNN's and MKL's verbose modes: every version, and everything that happens to such a
+log.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +71,12 @@ def codes(found: Imported) -> list[str]:
 
 @pytest.mark.parametrize("version", LINES)
 @pytest.mark.parametrize("ending", ["\n", "\r\n", ""])
-@pytest.mark.parametrize("before", ["", "Epoch 1:  40%|####      | 12/30 [00:01<00:02]", "\x1b[2K\r"])
-def test_a_line_of_any_version_is_one_call(tmp_path: Path, version: str, ending: str, before: str) -> None:
+@pytest.mark.parametrize(
+    "before", ["", "Epoch 1:  40%|####      | 12/30 [00:01<00:02]", "\x1b[2K\r"]
+)
+def test_a_line_of_any_version_is_one_call(
+    tmp_path: Path, version: str, ending: str, before: str
+) -> None:
     found = read(tmp_path, f"started\n{before}{LINES[version]}{ending}")
     assert found.dur_ns.tolist() == [250_000]
     assert [KINDS[kind] for kind in found.kind] == ["execute"]
@@ -93,7 +99,10 @@ def test_creations_tell_whether_the_cache_had_them(tmp_path: Path) -> None:
 
 
 def test_without_times_calls_lie_end_to_end_and_it_is_said(tmp_path: Path) -> None:
-    found = read(tmp_path, "\n".join([CREATE.format(how="", ms=2), LINES["3.4"], CREATE.format(how="", ms="1e-05")]))
+    found = read(
+        tmp_path,
+        "\n".join([CREATE.format(how="", ms=2), LINES["3.4"], CREATE.format(how="", ms="1e-05")]),
+    )
     assert found.start_ns.tolist() == [0, 2_000_000, 2_250_000]
     assert found.dur_ns.tolist() == [2_000_000, 250_000, 10]
     assert found.realtime_ns is None
@@ -113,19 +122,27 @@ def test_times_are_kept_and_what_has_none_follows_the_call_before_it(tmp_path: P
 
 def test_partitions_of_graphs_hold_their_primitives(tmp_path: Path) -> None:
     graph = LINES["a graph"].replace(",0.25", ",4")
-    found = read(tmp_path, "\n".join([LINES["3.4"].replace(",0.25", ",9"), LINES["3.4"], LINES["3.4"], graph]))
+    found = read(
+        tmp_path,
+        "\n".join([LINES["3.4"].replace(",0.25", ",9"), LINES["3.4"], LINES["3.4"], graph]),
+    )
     assert found.start_ns.tolist() == [0, 9_000_000, 9_250_000, 9_000_000]
     assert found.depth.tolist() == [0, 1, 1, 0]
     assert [track.name for track in found.tracks] == ["calls"]
 
 
 def test_calls_at_the_same_time_lie_on_tracks_beside_each_other(tmp_path: Path) -> None:
-    lines = [TIMED.format(at_ms=1e12 + at_ms, ms=ms) for at_ms, ms in ((0, 10), (5, 10), (12, 2), (16, 1))]
+    lines = [
+        TIMED.format(at_ms=1e12 + at_ms, ms=ms)
+        for at_ms, ms in ((0, 10), (5, 10), (12, 2), (16, 1))
+    ]
     found = read(tmp_path, "\n".join(lines))
     assert found.track.tolist() == [0, 1, 0, 0]
     assert not found.depth.any()
     # What only touches is one after the other: times have microseconds.
-    found = read(tmp_path, "\n".join(TIMED.format(at_ms=1e12 + at_ms, ms=1.001) for at_ms in (0, 1, 2)))
+    found = read(
+        tmp_path, "\n".join(TIMED.format(at_ms=1e12 + at_ms, ms=1.001) for at_ms in (0, 1, 2))
+    )
     assert found.track.tolist() == [0, 0, 0]
 
 
@@ -158,14 +175,24 @@ def test_threads_of_mkl_are_tracks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "label", ["[rank{}]: ", "[default{}]:", "[1,{}]<stdout>:", "{}: ", "worker-{}  | ", "(Worker pid={}, ip=10.0.0.1) "]
+    "label",
+    [
+        "[rank{}]: ",
+        "[default{}]:",
+        "[1,{}]<stdout>:",
+        "{}: ",
+        "worker-{}  | ",
+        "(Worker pid={}, ip=10.0.0.1) ",
+    ],
 )
 def test_labels_of_launchers_tell_processes_apart(tmp_path: Path, label: str) -> None:
     ranks = [0, 1, 0, 1, 1]
     found = read(tmp_path, "".join(label.format(rank) + LINES["3.4"] + "\n" for rank in ranks))
     assert [found.tracks[track].process for track in found.track] == ranks
     assert len(found.processes) == 2
-    assert [process.rank for process in found.processes] == ([None] * 2 if label[0] in "w(" else [0, 1])
+    assert [process.rank for process in found.processes] == (
+        [None] * 2 if label[0] in "w(" else [0, 1]
+    )
 
 
 def test_the_header_says_what_ran(tmp_path: Path) -> None:
@@ -176,7 +203,10 @@ def test_the_header_says_what_ran(tmp_path: Path) -> None:
     }  # fmt: skip
     old = "mkldnn_verbose,info,Intel(R) MKL-DNN v0.19.0 (Git Hash 41bee20d),Intel(R) AVX512 (AVX512-DL Boost)\n"
     found = read(tmp_path, old + LINES["0.17"])
-    assert (found.versions, found.environment) == ({"oneDNN": "v0.19.0"}, {"isa": "Intel(R) AVX512 (AVX512-DL Boost)"})
+    assert (found.versions, found.environment) == (
+        {"oneDNN": "v0.19.0"},
+        {"isa": "Intel(R) AVX512 (AVX512-DL Boost)"},
+    )
 
 
 def test_several_processes_without_labels_are_said(tmp_path: Path) -> None:
@@ -225,7 +255,9 @@ def test_a_line_that_another_process_cut_into_does_not_take_it_along(tmp_path: P
 
 
 def test_a_packed_log_is_read_up_to_where_it_was_cut(tmp_path: Path) -> None:
-    whole = gzip.compress("".join(CREATE.format(how="", ms=number) + "\n" for number in range(1, 5000)).encode())
+    whole = gzip.compress(
+        "".join(CREATE.format(how="", ms=number) + "\n" for number in range(1, 5000)).encode()
+    )
     assert len(read(tmp_path, whole).kind) == 4999
     assert 0 < len(read(tmp_path, whole[: len(whole) // 2]).kind) < 4999
 
@@ -237,12 +269,17 @@ def test_chunks_of_any_size_give_the_same(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(onednn_verbose, "CHUNK_BYTES", size)
         parts = read(tmp_path, content)
         assert parts.dur_ns.tolist() == whole.dur_ns.tolist()
-        assert [parts.args_texts[at] for at in parts.args] == [whole.args_texts[at] for at in whole.args]
+        assert [parts.args_texts[at] for at in parts.args] == [
+            whole.args_texts[at] for at in whole.args
+        ]
         assert parts.start_ns.tolist() == whole.start_ns.tolist()
 
 
 @settings(max_examples=60)
-@given(cut=st.integers(0, 2000), pieces=st.lists(st.sampled_from([*LINES.values(), "progress"]), max_size=6))
+@given(
+    cut=st.integers(0, 2000),
+    pieces=st.lists(st.sampled_from([*LINES.values(), "progress"]), max_size=6),
+)
 def test_a_cut_loses_at_most_the_cut_line(
     tmp_path_factory: pytest.TempPathFactory, cut: int, pieces: list[str]
 ) -> None:
@@ -257,7 +294,16 @@ def test_a_cut_loses_at_most_the_cut_line(
     st.lists(
         st.binary(max_size=40)
         | st.sampled_from(
-            [b"onednn_verbose,", b"MKL_VERBOSE ", b"\n", b"exec,cpu,", b",,,,,,,", b"v1,", b"\xff", b"1.5"]
+            [
+                b"onednn_verbose,",
+                b"MKL_VERBOSE ",
+                b"\n",
+                b"exec,cpu,",
+                b",,,,,,,",
+                b"v1,",
+                b"\xff",
+                b"1.5",
+            ]
         )
     )
 )
@@ -280,15 +326,23 @@ with torch.no_grad(), torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOS
 
 @pytest.mark.slow
 @pytest.mark.parametrize("timestamps", ["0", "1"])
-def test_counts_of_a_real_log_are_what_the_program_did(tmp_path: Path, program_python: str, timestamps: str) -> None:
+def test_counts_of_a_real_log_are_what_the_program_did(
+    tmp_path: Path, program_python: str, timestamps: str
+) -> None:
     log = tmp_path / "real.log"
     environment = {**os.environ, "ONEDNN_VERBOSE_TIMESTAMP": timestamps, "OMP_NUM_THREADS": "1"}
     with log.open("wb") as file:
-        subprocess.run([program_python, "-c", PROGRAM], stdout=file, check=True, env=environment, timeout=300)
+        subprocess.run(
+            [program_python, "-c", PROGRAM], stdout=file, check=True, env=environment, timeout=300
+        )
     found = onednn_verbose.read(log)
-    done = Counter((KINDS[kind], found.names[name]) for kind, name in zip(found.kind, found.name, strict=True))
+    done = Counter(
+        (KINDS[kind], found.names[name]) for kind, name in zip(found.kind, found.name, strict=True)
+    )
     assert done["execute", "convolution"] == done["create", "convolution"] == 5
-    lines = [line for line in log.read_text().splitlines() if ",exec," in line or ",create:" in line]
+    lines = [
+        line for line in log.read_text().splitlines() if ",exec," in line or ",create:" in line
+    ]
     assert done.total() == len(lines)
     assert codes(found) == ([] if timestamps == "1" else ["no_times"])
     total_ns = sum(float(line.rpartition(",")[2]) for line in lines) * 1e6
@@ -304,7 +358,9 @@ def test_every_log_of_the_corpus_is_understood() -> None:
         found = onednn_verbose.read(log)
         assert "lines_rejected" not in codes(found), log
         content = gzip.decompress(log.read_bytes()) if log.suffix == ".gz" else log.read_bytes()
-        lines = [line for line in content.split(b"\n") if b"_verbose," in line and b",info," not in line]
+        lines = [
+            line for line in content.split(b"\n") if b"_verbose," in line and b",info," not in line
+        ]
         timed = [line for line in lines if b":dispatch," not in line and b":check," not in line]
         calls = content.count(b"MKL_VERBOSE ") - content.count(b"MKL_VERBOSE oneMKL")
         assert len(found.kind) == len(timed) + calls, log

@@ -1,4 +1,6 @@
-"""`perf.data`: files with a known content, and real ones against what `perf script` says of them."""
+"""`perf.data`: files with a known content, and real ones against what `perf script` says of
+them.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,11 @@ def usual() -> pw.Writer:
         writer.sample(200 + at, 10, [pw.USER, 0x8010, 0x1020])
     for at in range(2):
         writer.sample(
-            300 + at, 11, [pw.KERNEL, 0xFFFFFFFF81000010, 0xFFFFFFFF81000100, pw.USER, 0x1010], pid=10, misc=1
+            300 + at,
+            11,
+            [pw.KERNEL, 0xFFFFFFFF81000010, 0xFFFFFFFF81000100, pw.USER, 0x1010],
+            pid=10,
+            misc=1,
         )
     return writer
 
@@ -81,24 +87,35 @@ def usual() -> pw.Writer:
 
 def test_samples_threads_and_stacks(tmp_path: Path) -> None:
     content = read(tmp_path, usual().file())
-    assert [(track.tid, track.name) for track in content.tracks] == [(10, "program"), (11, "program")]
+    assert [(track.tid, track.name) for track in content.tracks] == [
+        (10, "program"),
+        (11, "program"),
+    ]
     assert [process.pid for process in content.processes] == [10]
     assert column(content, "track") == [0, 0, 0, 1, 1]
     assert column(content, "at_ns") == [200, 201, 202, 300, 301]
     assert column(content, "weight_ns") == [1_000_000] * 5
-    assert [SAMPLE_STATES[state] for state in column(content, "state")] == ["user"] * 3 + ["kernel"] * 2
-    assert stack_names(content) == [["[program]", "[libone.so]"]] * 3 + [["[program]", "[kernel]"]] * 2
+    assert [SAMPLE_STATES[state] for state in column(content, "state")] == ["user"] * 3 + [
+        "kernel"
+    ] * 2
+    assert (
+        stack_names(content) == [["[program]", "[libone.so]"]] * 3 + [["[program]", "[kernel]"]] * 2
+    )
     assert content.problems == []
 
 
 def test_addresses_are_those_of_instructions(tmp_path: Path) -> None:
-    """Where the innermost function is, and where the others have their call: one less than where it returns."""
+    """Where the innermost function is, and where the others have their call: one less than where it
+    returns.
+    """
     content = read(tmp_path, usual().file())
     assert content.stacks is not None
     frames = content.stacks.frames
     told = {
         name: (place, build)
-        for name, place, build in zip(frames["name"], frames["address"], frames["build_id"], strict=True)
+        for name, place, build in zip(
+            frames["name"], frames["address"], frames["build_id"], strict=True
+        )
     }
     assert told["[libone.so]"] == (0x2010, bytes(range(20)).hex())
     assert told["[program]"][0] in (0x10, 0x1F)
@@ -113,7 +130,11 @@ def test_file_and_pipe_tell_the_same(tmp_path: Path, as_pipe: bool, is_packed: b
     file = writer.pipe() if as_pipe else writer.file()
     content = read(tmp_path, gzip.compress(file) if is_packed else file)
     assert stack_names(content) == stack_names(read(tmp_path, usual().file()))
-    assert (content.host, content.versions, content.command) == ("example", {"perf": "6.1"}, ["perf", "record"])
+    assert (content.host, content.versions, content.command) == (
+        "example",
+        {"perf": "6.1"},
+        ["perf", "record"],
+    )
 
 
 def test_a_library_in_place_of_another(tmp_path: Path) -> None:
@@ -146,7 +167,11 @@ def test_numbers_that_are_used_again_are_other_threads(tmp_path: Path) -> None:
     writer.fork(10, 10, 11, 10, 500)
     writer.sample(600, 11, [pw.USER, 0x1010], pid=10)
     content = read(tmp_path, writer.file())
-    assert [(track.tid, track.end_ns) for track in content.tracks] == [(10, None), (11, 400), (11, None)]
+    assert [(track.tid, track.end_ns) for track in content.tracks] == [
+        (10, None),
+        (11, 400),
+        (11, None),
+    ]
     assert column(content, "track") == [0, 0, 0, 1, 1, 2]
 
 
@@ -194,7 +219,9 @@ def test_of_two_clocks_one_is_the_cpu_time(tmp_path: Path) -> None:
 
 
 def test_counts_of_another_event_are_shares_of_its_time(tmp_path: Path) -> None:
-    """99 a second were asked for: the usual period is 1/99 s, and the short ones of the beginning are less."""
+    """99 a second were asked for: the usual period is 1/99 s, and the short ones of the beginning
+    are less.
+    """
     writer = pw.Writer()
     writer.event(pw.CYCLES, period=100, flags=pw.SAMPLE_ID_ALL | pw.FREQ)
     for at, period in enumerate([1, 3000, *[3_000_000] * 20]):
@@ -213,7 +240,9 @@ OTHER_CORES = (0, 7 << 32)
      ([(pw.CYCLES, USER_ONLY), (pw.CYCLES, KERNEL_ONLY)], {0, 1}),
      ([(pw.CYCLES, 0), (OTHER_CORES, 0), (OTHER_CORES, USER_ONLY)], {0, 1})],
 )  # fmt: skip
-def test_cycles_are_counted_once(tmp_path: Path, events: list[tuple[tuple[int, int], int]], shown: set[int]) -> None:
+def test_cycles_are_counted_once(
+    tmp_path: Path, events: list[tuple[tuple[int, int], int]], shown: set[int]
+) -> None:
     """On each kind of core, of each side."""
     writer = pw.Writer()
     for kind, flags in events:
@@ -234,7 +263,9 @@ def test_what_was_lost_is_counted(tmp_path: Path) -> None:
 def test_the_clock_of_the_run(tmp_path: Path) -> None:
     writer = pw.Writer()
     writer.event(flags=pw.SAMPLE_ID_ALL | pw.USE_CLOCKID)
-    writer.features = {perf_file.CLOCK_DATA: struct.pack("<IIQQ", 1, 1, 1_700_000_000_000_000_000, 5_000)}
+    writer.features = {
+        perf_file.CLOCK_DATA: struct.pack("<IIQQ", 1, 1, 1_700_000_000_000_000_000, 5_000)
+    }
     writer.sample(5_100, 10, [pw.USER, 1])
     content = read(tmp_path, writer.file())
     assert content.environment["clock"] == "CLOCK_MONOTONIC"
@@ -252,7 +283,9 @@ def test_of_copied_stacks_the_innermost_function_is_known(
     writer = pw.Writer()
     writer.features = {perf_file.ARCH: pw.text(machine)}
     has = pw.USUAL | pw.REGS_USER | pw.STACK_USER
-    writer.event(sample_type=has, flags=pw.SAMPLE_ID_ALL | pw.CHAIN_WITHOUT_USER, registers=(1 << count) - 1)
+    writer.event(
+        sample_type=has, flags=pw.SAMPLE_ID_ALL | pw.CHAIN_WITHOUT_USER, registers=(1 << count) - 1
+    )
     writer.map(10, 0x1000, 0x1000, 0, EXE)
     registers = [0x1234 if place == pointer else 0 for place in range(count)]
     writer.sample(5, 10, [pw.KERNEL, 0xFFFFFFFF81000010], registers=registers, misc=1)
@@ -309,7 +342,11 @@ def test_every_cut_opens_up_to_the_cut(tmp_path: Path, data: st.DataObject) -> N
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
-@given(st.binary(max_size=40), st.integers(0, 10_000), st.sampled_from(["usual", "pipe.data", "file.data"]))
+@given(
+    st.binary(max_size=40),
+    st.integers(0, 10_000),
+    st.sampled_from(["usual", "pipe.data", "file.data"]),
+)
 def test_damage_is_never_a_traceback(tmp_path: Path, junk: bytes, place: int, name: str) -> None:
     whole = usual().file() if name == "usual" else (GOLDEN / name).read_bytes()
     place %= len(whole)
@@ -327,7 +364,9 @@ Told = Counter[tuple[str, int, str, tuple[str, ...]]]
 
 
 def told_by_perf(text: str) -> Told:
-    """(name of the thread, tid, event, addresses from the innermost on) of each sample in the text."""
+    """(name of the thread, tid, event, addresses from the innermost on) of each sample in the
+    text.
+    """
     found: Told = Counter()
     for block in text.strip("\n").split("\n\n"):
         head, *lines = block.split("\n")
@@ -338,7 +377,9 @@ def told_by_perf(text: str) -> Told:
 
 
 def told_by_us(path: Path) -> Told:
-    """The same by the reader's own parts; perf prints addresses of a file (and no others) by their place in it."""
+    """The same by the reader's own parts; perf prints addresses of a file (and no others) by their
+    place in it.
+    """
     file = perf_file.open_file(path)
     decoded = perf_records.decoded(file)
     threads = perf_threads.threads(file)
@@ -346,14 +387,18 @@ def told_by_us(path: Path) -> Told:
     tracks = threads.tracks(rows.tid, rows.pid, rows.time).tolist()
     spaces = threads.spaces_of(rows.pid, rows.time).tolist()
     found: Told = Counter()
-    for event, chain, track, space in zip(rows.event.tolist(), rows.chain.tolist(), tracks, spaces, strict=True):
+    for event, chain, track, space in zip(
+        rows.event.tolist(), rows.chain.tolist(), tracks, spaces, strict=True
+    ):
         mappings = [one for one in threads.spaces[space].mappings
                     if not one.object.path.startswith(("//anon", "[heap", "[stack", "/dev/zero", "/SYSV"))]  # fmt: skip
         addresses = []
         for word in np.frombuffer(decoded.chains[chain], "<u8").tolist():
             inside = [one for one in mappings if one.start <= word < one.end]
             if word < perf_records.CONTEXTS:
-                addresses.append(f"{word - inside[0].start + inside[0].offset if inside else word:x}")
+                addresses.append(
+                    f"{word - inside[0].start + inside[0].offset if inside else word:x}"
+                )
         thread = threads.threads[track]
         found[thread.name, thread.tid, file.events[event].name, tuple(addresses)] += 1
     return found
@@ -375,21 +420,37 @@ def test_the_same_samples_as_this_machines_perf(tmp_path: Path, options: list[st
         pytest.skip("there is no perf or no gcc on this machine")
     program, file = tmp_path / "known_answer", tmp_path / "perf.data"
     subprocess.run(
-        [compiler, "-O1", "-fno-omit-frame-pointer", "-pthread", "-o", program, GOLDEN / "known_answer.c"], check=True
+        [
+            compiler,
+            "-O1",
+            "-fno-omit-frame-pointer",
+            "-pthread",
+            "-o",
+            program,
+            GOLDEN / "known_answer.c",
+        ],
+        check=True,
     )
     event = [] if "-e" in options else ["-e", "cpu-clock:u"]
     made = subprocess.run(
-        [perf, "record", "-q", *event, *options, "-o", file, program], capture_output=True, text=True, timeout=120
+        [perf, "record", "-q", *event, *options, "-o", file, program],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     if made.returncode:
         pytest.skip(f"perf cannot record here: {made.stderr.strip().splitlines()[-1:]}")
     fields = "comm,pid,tid,time,period,event,ip,sym,dso"
     text = subprocess.run(
-        [perf, "script", "--no-inline", "--ns", "-F", fields, "-i", file], capture_output=True, text=True, timeout=120
+        [perf, "script", "--no-inline", "--ns", "-F", fields, "-i", file],
+        capture_output=True,
+        text=True,
+        timeout=120,
     ).stdout
     ours, told = told_by_us(file), told_by_perf(text)
     if "-a" in options:
-        # Threads have their last name here, in perf that of the moment; and of a few that end perf prints no stack.
+        # Threads have their last name here, in perf that of the moment; and of a few that end perf
+        # prints no stack.
         ours, told = (Counter(("", *key[1:]) for key in one.elements()) for one in (ours, told))
         bare = Counter({key: count for key, count in (told - ours).items() if not key[3]})
         assert sum(bare.values()) < sum(told.values()) / 100

@@ -18,7 +18,9 @@ from layerscope.sources.imported import Imported
 from tests.analyse.stacks.made import compared, sampled
 from tests.sources.test_perf_data import codes, column, stack_names
 
-NAME = st.text(st.characters(blacklist_characters=";\n\r", blacklist_categories=["Cs", "Cc", "Z"]), min_size=1)
+NAME = st.text(
+    st.characters(blacklist_characters=";\n\r", blacklist_categories=["Cs", "Cc", "Z"]), min_size=1
+)
 
 
 def read(tmp_path: Path, content: str | bytes) -> Imported:
@@ -60,8 +62,12 @@ def test_what_is_no_stack_is_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 64])
-def test_a_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
-    text = "".join(f"main;f{number % 7};g{number % 5};h{number} {number}\n" for number in range(100))
+def test_a_file_is_read_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
+) -> None:
+    text = "".join(
+        f"main;f{number % 7};g{number % 5};h{number} {number}\n" for number in range(100)
+    )
     whole = sums(read(tmp_path, text))
     monkeypatch.setattr("layerscope.sources.text_chunks.CHUNK_BYTES", chunk_bytes)
     assert sums(read(tmp_path, text)) == whole == {
@@ -74,12 +80,19 @@ DEEP = st.lists(st.sampled_from(LONG), min_size=1, max_size=40).filter(lambda na
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(DEEP, min_size=1, max_size=30), st.booleans(), st.sampled_from([300, 1000, 1 << 22]), st.data())
+@given(
+    st.lists(DEEP, min_size=1, max_size=30),
+    st.booleans(),
+    st.sampled_from([300, 1000, 1 << 22]),
+    st.data(),
+)
 def test_stacks_that_begin_alike(
     tmp_path: Path, stacks: list[list[str]], is_sorted: bool, chunk_bytes: int, data: st.DataObject
 ) -> None:
     # Each is followed by some that share its beginning.
-    rows = [stack[: data.draw(st.integers(1, len(stack)))] for stack in stacks for _ in range(3)] + stacks
+    rows = [
+        stack[: data.draw(st.integers(1, len(stack)))] for stack in stacks for _ in range(3)
+    ] + stacks
     rows = sorted(rows) if is_sorted else rows
     expected = Counter(map(tuple, rows))
     with pytest.MonkeyPatch.context() as patch:
@@ -88,12 +101,23 @@ def test_stacks_that_begin_alike(
     assert sums(content) == expected
     assert content.stacks is not None
     parent, depth = content.stacks.stacks["parent"], content.stacks.stacks["depth"]
-    assert len({*zip(parent.tolist(), content.stacks.stacks["frame"].tolist(), strict=True)}) == len(parent)
-    assert all((above < 0) == (deep == 0) for above, deep in zip(parent.tolist(), depth.tolist(), strict=True))
+    assert len(
+        {*zip(parent.tolist(), content.stacks.stacks["frame"].tolist(), strict=True)}
+    ) == len(parent)
+    assert all(
+        (above < 0) == (deep == 0)
+        for above, deep in zip(parent.tolist(), depth.tolist(), strict=True)
+    )
 
 
 def test_numbers_are_taken_as_they_are_written(tmp_path: Path) -> None:
-    rows = {"a": "123456789012345678", "b": "7.25", "c": "1.", "d": "5" + "." + "0" * 60, "e f": "3  "}
+    rows = {
+        "a": "123456789012345678",
+        "b": "7.25",
+        "c": "1.",
+        "d": "5" + "." + "0" * 60,
+        "e f": "3  ",
+    }
     content = read(tmp_path, "".join(f"main;{name} {number}\n" for name, number in rows.items()))
     # As many digits as there is room for beside the large one.
     assert sums(content) == {("main", "a"): 1234567890123456780, ("main", "b"): 72, ("main", "c"): 10,
@@ -105,12 +129,28 @@ def test_numbers_are_taken_as_they_are_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("numbers", "expected", "said"),
     [
-        (["0.25", "0.75", "1.99", "3"], [25, 75, 199, 300], "have fractions: all are taken times 100"),
-        (["3", "0.5\t", "1.125 ", "2."], [3000, 500, 1125, 2000], "have fractions: all are taken times 1,000"),
+        (
+            ["0.25", "0.75", "1.99", "3"],
+            [25, 75, 199, 300],
+            "have fractions: all are taken times 100",
+        ),
+        (
+            ["3", "0.5\t", "1.125 ", "2."],
+            [3000, 500, 1125, 2000],
+            "have fractions: all are taken times 1,000",
+        ),
         (["4.0", "2.000"], [4, 2], None),
         (["0.1234567891", "5"], [123456789, 5 * 10**9], "have 10 digits behind the point"),
-        (["900000000000000000"] * 11, [90000000000000000] * 11, "too large to add up: all are divided by 10"),
-        (["0.5"] * 2 + ["999999999999999999"] * 60, [0] * 2 + [9999999999999999] * 60, "all are divided by 100"),
+        (
+            ["900000000000000000"] * 11,
+            [90000000000000000] * 11,
+            "too large to add up: all are divided by 10",
+        ),
+        (
+            ["0.5"] * 2 + ["999999999999999999"] * 60,
+            [0] * 2 + [9999999999999999] * 60,
+            "all are divided by 100",
+        ),
     ],
 )
 def test_fractions_and_large_numbers_keep_their_shares(
@@ -120,7 +160,9 @@ def test_fractions_and_large_numbers_keep_their_shares(
     monkeypatch.setattr("layerscope.sources.text_chunks.CHUNK_BYTES", chunk_bytes)
     text = "".join(f"main;f{place} {number}\n" for place, number in enumerate(numbers))
     content = read(tmp_path, text)
-    assert sums(content) == {("main", f"f{place}"): weight for place, weight in enumerate(expected) if weight}
+    assert sums(content) == {
+        ("main", f"f{place}"): weight for place, weight in enumerate(expected) if weight
+    }
     said_of = [problem.what for problem in content.problems[1:]]
     assert any(said in what for what in said_of) if said else not said_of
 
@@ -147,13 +189,20 @@ def test_of_two_numbers_the_last_one_is_taken(
 
 def test_our_own_comparison_is_read(tmp_path: Path) -> None:
     stream = io.BytesIO()
-    graph = compared(sampled((("python f a.py:1",), 5)), sampled((("python f a.py:1",), 3), (("native g",), 9)))
+    graph = compared(
+        sampled((("python f a.py:1",), 5)), sampled((("python f a.py:1",), 3), (("native g",), 9))
+    )
     formats()[".folded"].write(Picture(graph, "", "", "", ()), stream)
     assert sums(read(tmp_path, stream.getvalue())) == {("f (a.py)",): 5}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.lists(NAME, min_size=1, max_size=6).map(tuple), st.integers(1, 1000)), min_size=1))
+@given(
+    st.lists(
+        st.tuples(st.lists(NAME, min_size=1, max_size=6).map(tuple), st.integers(1, 1000)),
+        min_size=1,
+    )
+)
 def test_sums_are_kept(tmp_path: Path, rows: list[tuple[tuple[str, ...], int]]) -> None:
     expected: Counter[tuple[str, ...]] = Counter()
     for names, count in rows:
@@ -168,7 +217,14 @@ def test_sums_are_kept(tmp_path: Path, rows: list[tuple[tuple[str, ...], int]]) 
 
 @pytest.mark.parametrize(
     "other",
-    [b"", b"a b\n", b"hello 1\nworld 2\n", b"\0;\0 1\n", b"onednn_verbose,exec;x 1\n", b"int x; // 1\nint y;\nz;\n"],
+    [
+        b"",
+        b"a b\n",
+        b"hello 1\nworld 2\n",
+        b"\0;\0 1\n",
+        b"onednn_verbose,exec;x 1\n",
+        b"int x; // 1\nint y;\nz;\n",
+    ],
 )
 def test_other_texts_are_not_taken(other: bytes) -> None:
     assert not folded.recognises(other)

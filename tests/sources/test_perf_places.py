@@ -21,7 +21,9 @@ BUILD = bytes(range(20))
 def address(content: Imported) -> int:
     """The address of the innermost frame of the first sample, as the symbols of its file count."""
     assert content.stacks is not None
-    found: int = content.stacks.frames["address"][content.stacks.stacks["frame"][content.stacks.samples["stack"][0]]]
+    found: int = content.stacks.frames["address"][
+        content.stacks.stacks["frame"][content.stacks.samples["stack"][0]]
+    ]
     return found
 
 
@@ -47,8 +49,12 @@ def test_around_a_mapping_inside_another_one_stays(
     assert stack_names(read(tmp_path, writer.file())) == [[name] for name in expected]
 
 
-@pytest.mark.parametrize(("place", "expected"), [(0x11FFF, 0x4FFF), (0x13000, 0x6000), (0x18FFF, 0xBFFF)])
-def test_the_rest_of_a_mapping_shows_the_same_of_its_file(tmp_path: Path, place: int, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("place", "expected"), [(0x11FFF, 0x4FFF), (0x13000, 0x6000), (0x18FFF, 0xBFFF)]
+)
+def test_the_rest_of_a_mapping_shows_the_same_of_its_file(
+    tmp_path: Path, place: int, expected: int
+) -> None:
     writer = pw.Writer()
     writer.event()
     writer.map(10, 0x10000, 0x9000, 0x3000, LIB, 10)
@@ -93,12 +99,24 @@ SECOND_NS, BEGAN_S = 1_000_000_000, 1_700_000_000
 
 @pytest.mark.parametrize(
     ("written_s", "owner", "is_link", "expected"),
-    [(101, 0, False, "made"), (99, 0, False, "[jit]"), (101, 1, False, "[jit]"), (101, 0, True, "[jit]")],
+    [
+        (101, 0, False, "made"),
+        (99, 0, False, "[jit]"),
+        (101, 1, False, "[jit]"),
+        (101, 0, True, "[jit]"),
+    ],
 )
 def test_only_an_own_map_of_the_process_names_its_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written_s: int, owner: int, is_link: bool, expected: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    written_s: int,
+    owner: int,
+    is_link: bool,
+    expected: str,
 ) -> None:
-    """Others may write there, and a process before may have had its number. This one began 100 s after the clock."""
+    """Others may write there, and a process before may have had its number. This one began 100 s
+    after the clock.
+    """
     monkeypatch.setattr(jit_maps, "_MAPS", tmp_path)
     path = tmp_path / "perf-4242.map"
     names = tmp_path / "elsewhere" if is_link else path
@@ -147,7 +165,10 @@ ffffffffc0400000 t kvm_run\t[kvm]
 
 @pytest.mark.parametrize(
     ("text", "modules"),
-    [(0xFFFFFFFF81000000, ["[kernel]"] * 2), (0xFFFFFFFF91000000, ["ext4_read [ext4]", "nv_ioctl [nvidia]"])],
+    [
+        (0xFFFFFFFF81000000, ["[kernel]"] * 2),
+        (0xFFFFFFFF91000000, ["ext4_read [ext4]", "nv_ioctl [nvidia]"]),
+    ],
 )
 def test_of_an_earlier_boot_only_the_kernel_itself_is_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: int, modules: list[str]
@@ -155,7 +176,9 @@ def test_of_an_earlier_boot_only_the_kernel_itself_is_where_it_was(
     """Not its modules: their addresses are those of other modules now."""
     (tmp_path / "kallsyms").write_text(SYMBOLS)
     monkeypatch.setattr("layerscope.symbols.kernel_table.KALLSYMS", tmp_path / "kallsyms")
-    monkeypatch.setattr("layerscope.sources.perf_frames._kernel_symbol", lambda _: 0xFFFFFFFF91000000)
+    monkeypatch.setattr(
+        "layerscope.sources.perf_frames._kernel_symbol", lambda _: 0xFFFFFFFF91000000
+    )
     monkeypatch.setattr("layerscope.sources.perf_frames._is_this_kernel", lambda *_: True)
     writer = pw.Writer()
     writer.event()
@@ -172,20 +195,31 @@ READ_EXECUTE, READ_WRITE = 5, 6
 
 
 def library(path: Path, *segments: tuple[int, int, int, int]) -> bytes:
-    """Make an ELF file with these segments (flags, offset, address, bytes) and a build; its path."""
+    """Make an ELF file with these segments (flags, offset, address, bytes) and a build; its
+    path.
+    """
     note = struct.pack("<III4s", 4, len(BUILD), 3, b"GNU") + BUILD
     rows = [(4, 4, 0x800, 0x800, len(note)), *((1, *segment) for segment in segments)]
     table = b"".join(
         struct.pack("<IIQQQQQQ", kind, flags, at, address, address, size, size, 4096)
         for kind, flags, at, address, size in rows
     )
-    head = b"\x7fELF\x02\x01".ljust(32, b"\0") + struct.pack("<Q", 64) + bytes(14) + struct.pack("<HH", 56, len(rows))
+    head = (
+        b"\x7fELF\x02\x01".ljust(32, b"\0")
+        + struct.pack("<Q", 64)
+        + bytes(14)
+        + struct.pack("<HH", 56, len(rows))
+    )
     path.write_bytes((head.ljust(64, b"\0") + table).ljust(0x800, b"\0") + note)
     return str(path).encode()
 
 
-@pytest.mark.parametrize(("place", "expected"), [(0x100, 0x2100), (0x1000, 0x3000), (0x13FF, 0x33FF)])
-def test_the_last_page_of_code_is_not_that_of_the_data_behind_it(tmp_path: Path, place: int, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("place", "expected"), [(0x100, 0x2100), (0x1000, 0x3000), (0x13FF, 0x33FF)]
+)
+def test_the_last_page_of_code_is_not_that_of_the_data_behind_it(
+    tmp_path: Path, place: int, expected: int
+) -> None:
     """As lld lays files out: the code ends and the data begins in one page."""
     segments = (READ_EXECUTE, 0x1100, 0x2100, 0x1300), (READ_WRITE, 0x2400, 0x4400, 0x1000)
     writer = pw.Writer()

@@ -28,14 +28,19 @@ def read(tmp_path: Path, content: str | bytes) -> Imported:
     path = tmp_path / "stacks.txt"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     head = path.read_bytes()
-    found = [one.MEANING for one in known() if one.recognises(gzip.decompress(head) if head[:1] == b"\x1f" else head)]
+    found = [
+        one.MEANING
+        for one in known()
+        if one.recognises(gzip.decompress(head) if head[:1] == b"\x1f" else head)
+    ]
     assert found == [perf_script.MEANING]
     return perf_script.read(path)
 
 
 # -- shapes ----------------------------------------------------------------------------------------
 
-# A head, the name of its thread, the number of its process and its time in ns. Each is of thread 4242.
+# A head, the name of its thread, the number of its process and its time in ns. Each is of thread
+# 4242.
 USUAL_NS = 5_076_100_000_000
 HEADS = {
     "usual": ("python 4242 [003]  5076.100000:     250000 cpu-clock:ppp: ", "python", 4242, USUAL_NS),
@@ -123,11 +128,16 @@ def test_stacks_without_heads(tmp_path: Path) -> None:
 
 
 def test_events(tmp_path: Path) -> None:
-    """Cycles are the CPU time, at the rate of the samples of a thread; faults are faults; the rest is not shown."""
+    """Cycles are the CPU time, at the rate of the samples of a thread; faults are faults; the rest
+    is not shown.
+    """
     head = "w 42 [000] {at:.6f}:   {count} {event}: \n" + STACK
     events = [(1.0, 10, "cache-misses"), (1.0, 3000, "cycles:u"), (1.010, 3000, "cycles:u"), (1.020, 3000, "cycles:u"),
               (1.030, 5, "page-faults")]  # fmt: skip
-    content = read(tmp_path, "".join(head.format(at=at, count=count, event=event) for at, count, event in events))
+    content = read(
+        tmp_path,
+        "".join(head.format(at=at, count=count, event=event) for at, count, event in events),
+    )
     kinds = [SAMPLE_KINDS[kind] for kind in column(content, "kind")]
     assert kinds == ["cpu", "cpu", "cpu", "fault"]
     assert column(content, "weight_ns") == [10_000_000] * 3 + [0]
@@ -144,7 +154,9 @@ SHORT = "{0}:{1} [120] {2} ==> {3}:{4} [120]", "{0}:{1} [120] success=1 CPU:000"
 
 
 def switches(switch: str, wake: str) -> str:
-    """Thread 10 sleeps from 1 to 2 s, 11 wakes it at 1.5 s; 11 loses its CPU to it and gets it back at 5 s."""
+    """Thread 10 sleeps from 1 to 2 s, 11 wakes it at 1.5 s; 11 loses its CPU to it and gets it back
+    at 5 s.
+    """
     switch, wake = f"sched:sched_switch: {switch}\n{STACK}", f"sched:sched_wakeup: {wake}\n{STACK}"
     lines = [
         "a 10 [000] 1.000000: " + switch.format("a", 10, "S", "b b", 11),
@@ -160,7 +172,10 @@ def test_switches_are_waits(tmp_path: Path, form: tuple[str, str]) -> None:
     content = read(tmp_path, switches(*form))
     assert codes(content) == set()
     second = 1_000_000_000
-    assert waits_of(content) == [(10, second, second, 0, 1, 11), (11, 2 * second, 3 * second, 1, 1, 0)]
+    assert waits_of(content) == [
+        (10, second, second, 0, 1, 11),
+        (11, 2 * second, 3 * second, 1, 1, 0),
+    ]
     assert stack_names(content) == [NAMES] * 2
 
 
@@ -175,7 +190,9 @@ def test_switches_that_do_not_say_whose_they_are(tmp_path: Path) -> None:
 
 
 def test_off_cpu_samples_are_as_long_as_they_say(tmp_path: Path) -> None:
-    """Their time is the end of the wait; the sums of short ones have none, and are where the last sample is."""
+    """Their time is the end of the wait; the sums of short ones have none, and are where the last
+    sample is.
+    """
     cpu = [f"a 10 23761.{at}00000:    1000000 cpu-clock:u: \n" + STACK for at in range(3)]
     long = "a 10 23761.050000:    5000000 offcpu-time: \n" + STACK
     content = read(tmp_path, "".join([*cpu, long]))
@@ -194,7 +211,9 @@ def test_off_cpu_samples_are_as_long_as_they_say(tmp_path: Path) -> None:
 
 def test_what_is_no_sample_is_counted(tmp_path: Path) -> None:
     record = "w 42 0.000000: PERF_RECORD_COMM exec: w:42/42\n"
-    content = read(tmp_path, record + "w 42 1.000000:  9 cpu-clock: \n" + STACK + "Segmentation fault\n")
+    content = read(
+        tmp_path, record + "w 42 1.000000:  9 cpu-clock: \n" + STACK + "Segmentation fault\n"
+    )
     assert stack_names(content) == [NAMES]
     assert codes(content) == {"lines_rejected"}
     assert "Segmentation fault" in content.problems[0].what
@@ -212,9 +231,15 @@ def test_text_and_data_tell_the_same(tmp_path: Path, name: str) -> None:
 
     def told(content: Imported) -> Counter[tuple[int | None, int, int, int]]:
         tracks, stacks = content.tracks, stack_names(content)
-        rows = zip(*(column(content, one) for one in ("track", "at_ns", "weight_ns", "kind")), stacks, strict=True)
+        rows = zip(
+            *(column(content, one) for one in ("track", "at_ns", "weight_ns", "kind")),
+            stacks,
+            strict=True,
+        )
         return Counter(
-            (tracks[track].tid, at, weight, len(stack)) for track, at, weight, kind, stack in rows if kind == 0
+            (tracks[track].tid, at, weight, len(stack))
+            for track, at, weight, kind, stack in rows
+            if kind == 0
         )
 
     assert told(text) == told(data)
@@ -222,7 +247,9 @@ def test_text_and_data_tell_the_same(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("chunk_bytes", [16, 100, 1000, 1 << 20])
-def test_a_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
+def test_a_file_is_read_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
+) -> None:
     whole = perf_script.read(GOLDEN / "file.txt")
     monkeypatch.setattr("layerscope.sources.text_chunks.CHUNK_BYTES", chunk_bytes)
     packed = tmp_path / "file.txt.gz"
@@ -249,7 +276,12 @@ def test_every_cut_and_damage_opens(tmp_path: Path, place: int, junk: bytes) -> 
 
 @pytest.mark.parametrize(
     "other",
-    ["", "hello world\n", "Nov 22 08:15:01 host kernel: [   12.345678] usb 1-1: new device\n", "a;b 1\nc;d 2\n"],
+    [
+        "",
+        "hello world\n",
+        "Nov 22 08:15:01 host kernel: [   12.345678] usb 1-1: new device\n",
+        "a;b 1\nc;d 2\n",
+    ],
 )
 def test_other_texts_are_not_taken(other: str) -> None:
     assert not perf_script.recognises(other.encode())
@@ -266,7 +298,9 @@ def test_a_text_of_others() -> None:
 
 
 @pytest.mark.parametrize("number", [10**9, 2**31, 2**63, 10**30])
-def test_a_thread_of_a_number_that_no_table_holds_is_a_line_that_is_not_understood(tmp_path: Path, number: int) -> None:
+def test_a_thread_of_a_number_that_no_table_holds_is_a_line_that_is_not_understood(
+    tmp_path: Path, number: int
+) -> None:
     head, *_ = HEADS["usual"]
     heads = (head, head.replace("4242", str(number)), head.replace("4242", f"{number}/4242"))
     content = read(tmp_path, "".join(one + "\n" + STACK for one in heads))

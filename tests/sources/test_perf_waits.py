@@ -11,7 +11,17 @@ from layerscope.model.layers import SAMPLE_STATES
 from layerscope.sources import perf_data, perf_file
 from layerscope.sources.imported import Imported
 from tests.sources import perf_writer as pw
-from tests.sources.test_perf_data import EXE, GOLDEN, OFFCPU, OTHER, codes, column, read, stack_names, usual
+from tests.sources.test_perf_data import (
+    EXE,
+    GOLDEN,
+    OFFCPU,
+    OTHER,
+    codes,
+    column,
+    read,
+    stack_names,
+    usual,
+)
 
 
 def waits_of(content: Imported) -> list[tuple[int, ...]]:
@@ -45,24 +55,40 @@ def switch_raw(before: int, state: int, after: int) -> bytes:
 
 
 def test_the_tracepoint_tells_stacks_and_the_waker(tmp_path: Path) -> None:
-    """Thread 10 sleeps from 1000 to 4000, 11 wakes it at 3500; 11 loses its CPU to it and gets it back from idle."""
+    """Thread 10 sleeps from 1000 to 4000, 11 wakes it at 3500; 11 loses its CPU to it and gets it
+    back from idle.
+    """
     writer = pw.Writer()
     for number in (0, 1):
         writer.event((2, 300 + number), sample_type=pw.USUAL | pw.RAW)
     formats = b"\x17\x08\x44tracing"
-    fields = {"sched_switch": "prev_pid;24;4 prev_state;32;8 next_pid;56;4", "sched_wakeup": "pid;24;4"}
+    fields = {
+        "sched_switch": "prev_pid;24;4 prev_state;32;8 next_pid;56;4",
+        "sched_wakeup": "pid;24;4",
+    }
     for number, (name, places) in enumerate(fields.items()):
         rows = [place.split(";") for place in places.split()]
-        told = "".join(f"\tfield:int {one};\toffset:{at};\tsize:{size};\tsigned:1;\n" for one, at, size in rows)
+        told = "".join(
+            f"\tfield:int {one};\toffset:{at};\tsize:{size};\tsigned:1;\n" for one, at, size in rows
+        )
         formats += f'name: {name}\nID: {300 + number}\nformat:\n{told}\nprint fmt: "x"\n'.encode()
     writer.features = {perf_file.TRACING_DATA: formats}
     writer.map(10, 0x1000, 0x1000, 0, EXE)
     writer.comm(10, 10, b"sleeper")
     writer.fork(10, 10, 11, 10, 0)
     writer.sample(1000, 10, [pw.USER, 0x1010], event=0, raw=switch_raw(10, 1, 11))
-    writer.sample(3500, 11, [pw.USER, 0x1010], event=1, pid=10, raw=struct.pack("<8x16sii", b"sleeper", 10, 120))
+    writer.sample(
+        3500,
+        11,
+        [pw.USER, 0x1010],
+        event=1,
+        pid=10,
+        raw=struct.pack("<8x16sii", b"sleeper", 10, 120),
+    )
     writer.sample(4000, 11, [pw.USER, 0x1020], event=0, pid=10, raw=switch_raw(11, 0, 10))
-    writer.sample(9000, 0, [pw.KERNEL, 0xFFFFFFFF81000000], event=0, misc=1, raw=switch_raw(0, 0, 11))
+    writer.sample(
+        9000, 0, [pw.KERNEL, 0xFFFFFFFF81000000], event=0, misc=1, raw=switch_raw(0, 0, 11)
+    )
     content = read(tmp_path, writer.file())
     assert waits_of(content) == [(10, 1000, 3000, 0, 1, 11), (11, 4000, 5000, 1, 1, 0)]
     assert stack_names(content) == [["[program]"]] * 2
@@ -82,7 +108,9 @@ def test_who_was_only_seen_to_leave_waits_until_its_next_sample(tmp_path: Path) 
 
 @pytest.mark.parametrize("is_last_ended", [False, True])
 def test_a_number_that_is_used_again_is_another_thread(tmp_path: Path, is_last_ended: bool) -> None:
-    """The first one's last switch is no wait, its successor's first one does not end it, and both have their own."""
+    """The first one's last switch is no wait, its successor's first one does not end it, and both
+    have their own.
+    """
     writer = usual()
     writer.switch(1000, 11, is_out=True)
     writer.switch(1100, 11, is_out=False)
@@ -128,16 +156,25 @@ def names_of_events(writer: pw.Writer, *names: bytes) -> bytes:
     found = struct.pack("<II", len(names), len(writer.events[0][-1]))
     for number, name in enumerate(names):
         attr = writer.events[number][-1]
-        found += attr + struct.pack("<II", 1, 64) + name.ljust(64, b"\0") + struct.pack("<Q", 100 + number)
+        found += (
+            attr
+            + struct.pack("<II", 1, 64)
+            + name.ljust(64, b"\0")
+            + struct.pack("<Q", 100 + number)
+        )
     return found
 
 
 def test_off_cpu_samples_are_as_long_as_they_say(tmp_path: Path) -> None:
-    """Their time is the end of the wait; the sums of short ones have none, and are where the last sample is."""
+    """Their time is the end of the wait; the sums of short ones have none, and are where the last
+    sample is.
+    """
     writer = usual()
     writer.event(OFF_CPU, period=1)
     writer.event(pw.SWITCHES, period=1)
-    writer.features = {perf_file.EVENT_DESC: names_of_events(writer, b"cpu-clock", b"offcpu-time", b"cs")}
+    writer.features = {
+        perf_file.EVENT_DESC: names_of_events(writer, b"cpu-clock", b"offcpu-time", b"cs")
+    }
     writer.sample(1000, 10, [pw.USER, 0x1010], event=2)
     writer.sample(3000, 10, [pw.USER, 0x1010], event=1, period=500)
     writer.sample(9000, 10, [pw.USER, 0x1010])

@@ -42,7 +42,10 @@ def written(tmp_path: Path) -> Written:
 def test_a_batch_holds_what_ended_before_the_newest_reading(written: Written) -> None:
     file = written.file
     file.poll(10)
-    file.records(0, [*file.thread_begin(20, 100, 1), *file.span(20, 100, 0, "a"), *file.span(110, 300, 0, "b")])
+    file.records(
+        0,
+        [*file.thread_begin(20, 100, 1), *file.span(20, 100, 0, "a"), *file.span(110, 300, 0, "b")],
+    )
     file.poll(200)
     assert written.batch() == {1: [(20, 100)]}
     assert written.decoder.waiting == 1
@@ -54,7 +57,9 @@ def test_a_batch_holds_what_ended_before_the_newest_reading(written: Written) ->
 
 
 def test_nothing_is_final_without_a_reading(written: Written) -> None:
-    written.file.records(0, [*written.file.thread_begin(20, 100, 1), *written.file.span(20, 100, 0, "a")])
+    written.file.records(
+        0, [*written.file.thread_begin(20, 100, 1), *written.file.span(20, 100, 0, "a")]
+    )
 
     assert written.batch() == {}
     assert written.decoder.waiting == 1
@@ -92,7 +97,9 @@ def test_a_chunk_may_begin_and_end_between_any_two_threads(written: Written) -> 
     everything = []
     for track in (1, 2, 3):
         everything.append(file.thread_begin(100 * track, 100 + track, track))
-        everything.append(file.span(100 * track + 1, 100 * track + 5, 0, f"op {track}", forward_thread=track))
+        everything.append(
+            file.span(100 * track + 1, 100 * track + 5, 0, f"op {track}", forward_thread=track)
+        )
         everything.append(file.lost(100 * track + 6, 100 * track + 7, track))
         everything.append(file.thread_end(100 * track + 9, track))
     for records in everything:
@@ -101,9 +108,10 @@ def test_a_chunk_may_begin_and_end_between_any_two_threads(written: Written) -> 
     assert written.batch() == {track: [(100 * track + 1, 100 * track + 5)] for track in (1, 2, 3)}
     decoder = written.decoder
     assert [(loss.track, loss.lost) for loss in decoder.losses] == [(1, 1), (2, 2), (3, 3)]
-    assert [(t.tid, decoder.to_run(t.start), decoder.to_run(t.end or 0)) for t in decoder.tracks.values()] == [
-        (100 + track, 100 * track, 100 * track + 9) for track in (1, 2, 3)
-    ]
+    assert [
+        (t.tid, decoder.to_run(t.start), decoder.to_run(t.end or 0))
+        for t in decoder.tracks.values()
+    ] == [(100 + track, 100 * track, 100 * track + 9) for track in (1, 2, 3)]
 
 
 def test_rings_do_not_mix(written: Written) -> None:
@@ -124,7 +132,10 @@ def test_a_name_of_a_thread_may_come_before_its_first_record(written: Written) -
     written.file.threads({100: "renamed"})
     written.file.records(1, written.file.thread_begin(20, 100, 5))
 
-    assert {number: track.name for number, track in written.read().tracks.items()} == {4: "worker", 5: "renamed"}
+    assert {number: track.name for number, track in written.read().tracks.items()} == {
+        4: "worker",
+        5: "renamed",
+    }
 
 
 def test_names_of_two_drainers_are_taken_once_and_completely(written: Written) -> None:
@@ -142,12 +153,21 @@ def test_names_of_two_drainers_are_taken_once_and_completely(written: Written) -
     assert written.read().names == ["(other names)", "a", "b", "c", "(name lost)", "e"]
 
 
-def test_names_that_never_come_do_not_keep_spans_for_ever(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_never_come_do_not_keep_spans_for_ever(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("layerscope.sources.raw.decoder._WAIT_FOR_NAMES_SPANS", 3)
     file = written.file
     file._names["late"] = 40
     file.poll(10)
-    file.records(0, [*file.thread_begin(20, 100, 1), *file.span(20, 30, 0, "late"), *file.span(40, 50, 0, "late")])
+    file.records(
+        0,
+        [
+            *file.thread_begin(20, 100, 1),
+            *file.span(20, 30, 0, "late"),
+            *file.span(40, 50, 0, "late"),
+        ],
+    )
     file.poll(100)
     assert written.batch() == {}
     file.records(0, file.span(120, 130, 0, "late"))
@@ -176,7 +196,9 @@ def test_the_clock_becomes_the_tsc_when_the_agent_speaks_up(tmp_path: Path) -> N
 
 
 def test_an_open_span_is_as_long_as_the_recording(written: Written) -> None:
-    """A program that goes on while the recording ends may finish spans after the last look at the clock."""
+    """A program that goes on while the recording ends may finish spans after the last look at the
+    clock.
+    """
     file = written.file
     file.poll(10)
     file.records(0, [*file.thread_begin(20, 100, 1), *file.span(100, 900, 1, "inner")])

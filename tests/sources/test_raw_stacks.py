@@ -1,4 +1,6 @@
-"""The raw file of the sampler, read while it grows and cut anywhere; the same numbers in C and in Python."""
+"""The raw file of the sampler, read while it grows and cut anywhere; the same numbers in C and in
+Python.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def test_the_types_are_those_of_the_sampler(tmp_path: Path) -> None:
         for field in dtype.names or ():
             if not field.startswith("pad"):
                 lines.append(f'printf("{name}.{field} %zu\\n", offsetof({name}, {field}));')
-    source = '#include "sampler/format.h"\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n'
+    source = (
+        '#include "sampler/format.h"\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n'
+    )
     (tmp_path / "t.c").write_text(source + "\n".join(lines) + "\nreturn 0;\n}\n")
     program = build(tmp_path / "t", [tmp_path / "t.c"])
     printed = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
@@ -55,7 +59,9 @@ def test_the_numbers_are_those_of_the_sampler() -> None:
               "QUALITY", "POLL", "PROBLEMS", "END", "NATIVE", "PYTHON", "JIT", "KERNEL", "CUT", "OFFCPU", "FAULT",
               "EXACT", "PREEMPTED", "NO_SPLICE", "UNFINISHED", "NO_FILE", "PIPE", "SOCKET", "TERMINAL", "EVENT",
               "CPU")  # fmt: skip
-    assert {name: told[f"LT_{name}"] for name in chunks} == {name: getattr(files, name) for name in chunks}
+    assert {name: told[f"LT_{name}"] for name in chunks} == {
+        name: getattr(files, name) for name in chunks
+    }
     assert told["LT_FILE"] == files.REGULAR
 
 

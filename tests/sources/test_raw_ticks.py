@@ -1,4 +1,6 @@
-"""A time stamp counter that is set back goes on where it was; one that keeps its rate is not doubted."""
+"""A time stamp counter that is set back goes on where it was; one that keeps its rate is not
+doubted.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,13 @@ def readings(rates: list[float], error_ns: int = 50) -> tuple[np.ndarray, np.nda
 
 @pytest.mark.parametrize(
     ("rates", "expected"),
-    [([3.0] * 10, 0), ([3.0, 3.00001, 2.9999] * 4, 0), ([3.0] * 9 + [4.0], 1), ([3.0] * 6 + [2.0] * 3, 3), ([], 0)],
+    [
+        ([3.0] * 10, 0),
+        ([3.0, 3.00001, 2.9999] * 4, 0),
+        ([3.0] * 9 + [4.0], 1),
+        ([3.0] * 6 + [2.0] * 3, 3),
+        ([], 0),
+    ],
 )
 def test_stretches_at_another_rate_are_counted(rates: list[float], expected: int) -> None:
     assert uneven(*readings(rates)) == expected

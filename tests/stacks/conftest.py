@@ -27,7 +27,13 @@ def sanitized_oracle(tmp_path_factory: pytest.TempPathFactory) -> Oracle:
 @pytest.fixture(scope="session")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library that the victim loads while it runs."""
-    return build(tmp_path_factory.mktemp("plugin") / "plugin.so", [HERE / "plugin.c"], "-O2", "-shared", "-fPIC")
+    return build(
+        tmp_path_factory.mktemp("plugin") / "plugin.so",
+        [HERE / "plugin.c"],
+        "-O2",
+        "-shared",
+        "-fPIC",
+    )
 
 
 @pytest.fixture(scope="session")
@@ -35,4 +41,10 @@ def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of fuzz.c under the compiler's checkers."""
     folder = tmp_path_factory.mktemp("fuzz")
     flag = sanitizer_flag(folder, "address,undefined")
-    return build(folder / "fuzz", [HERE / "fuzz.c", *UNWINDER], *STRICT, flag, "-fno-sanitize-recover=undefined")
+    return build(
+        folder / "fuzz",
+        [HERE / "fuzz.c", *UNWINDER],
+        *STRICT,
+        flag,
+        "-fno-sanitize-recover=undefined",
+    )

@@ -1,4 +1,6 @@
-"""Stacks of waiting threads, read from outside: SP and PC are all that /proc tells; gdb stops them and knows all."""
+"""Stacks of waiting threads, read from outside: SP and PC are all that /proc tells; gdb stops them
+and knows all.
+"""
 
 from __future__ import annotations
 
@@ -56,13 +58,17 @@ def gdb_says(pid: int, folder: Path) -> dict[int, list[int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", ["-O0", "-O2", "-O3 -fomit-frame-pointer", "-O2 -fno-omit-frame-pointer"])
+@pytest.mark.parametrize(
+    "flags", ["-O0", "-O2", "-O3 -fomit-frame-pointer", "-O2 -fno-omit-frame-pointer"]
+)
 def test_as_gdb_says(tmp_path: Path, flags: str) -> None:
     """sem_wait, a mutex, sleep, poll and read, below frames that end where the unknown rbp says."""
     blocked = build(tmp_path / "blocked", [HERE / "blocked.c", *UNWINDER], *STRICT)
     waiting = build(tmp_path / "waiting", [HERE / "waiting.c"], *flags.split())
     with held([str(waiting)]) as pid:
-        done = subprocess.run([str(blocked), str(pid)], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            [str(blocked), str(pid)], capture_output=True, text=True, timeout=60, check=True
+        )
         theirs = gdb_says(pid, tmp_path)
     assert len(theirs) == 5
     assert by_thread(done.stdout, 1) == theirs

@@ -18,7 +18,9 @@ RARE = [HERE / "plugin.c", HERE / "cfi.S"]
 def said(command: list[str]) -> tuple[int, str, str]:
     """Status, output and errors of a program."""
     environment = {**os.environ, **OPTIONS}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=240, check=False, env=environment
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -51,7 +53,9 @@ def victim(oracle: Oracle, tmp_path: Path) -> Path:
 
 def own_plugin(folder: Path, *flags: str) -> Path:
     """A plugin that the test may change."""
-    return build(folder / "own.so", [HERE / "plugin.c"], "-O2", "-shared", "-fPIC", "-Wl,--build-id", *flags)
+    return build(
+        folder / "own.so", [HERE / "plugin.c"], "-O2", "-shared", "-fPIC", "-Wl,--build-id", *flags
+    )
 
 
 def judged(oracle: Oracle, victim: Path, plugin: Path, change: str) -> Compared:

@@ -1,7 +1,8 @@
-"""Recordings and other programs' files, damaged at random places: every command ends with a table or a sentence.
+"""Recordings and other programs' files, damaged at random places: every command ends with a table
+or a sentence.
 
-What is checked of each: no exception, a known exit status, no traceback; and where commands still answer, operators
-that are missing are counted in `gaps` or said in `problems`.
+What is checked of each: no exception, a known exit status, no traceback; and where commands still
+answer, operators that are missing are counted in `gaps` or said in `problems`.
 """
 
 from __future__ import annotations

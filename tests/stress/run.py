@@ -1,7 +1,8 @@
-"""`python3 dev.py stress`: hard programs again and again, NumPy's tests and torch's C++ tests, bare and recorded.
+"""`python3 dev.py stress`: hard programs again and again, NumPy's tests and torch's C++ tests, bare
+and recorded.
 
-Then the tests that `dev.py test` leaves out: repetitions, and those of chance. Prints a line for each, and where it
-ended in another way than bare, or failed; the status is 1 if anything did.
+Then the tests that `dev.py test` leaves out: repetitions, and those of chance. Prints a line for
+each, and where it ended in another way than bare, or failed; the status is 1 if anything did.
 """
 
 from __future__ import annotations
@@ -27,10 +28,23 @@ from tests.stress.suites import Ended, NumPyTests, TorchTests, differences, torc
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="dev.py stress", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=2.0, help="how long a program works in each run (default: 2)")
-    parser.add_argument("--runs", type=int, default=3, help="how often each runs, with a seed each (default: 3)")
-    parser.add_argument("--only", metavar="NAME", help="those with NAME in their name; also: numpy, torch, repetitions")
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="the first seed (default: random)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=2.0,
+        help="how long a program works in each run (default: 2)",
+    )
+    parser.add_argument(
+        "--runs", type=int, default=3, help="how often each runs, with a seed each (default: 3)"
+    )
+    parser.add_argument(
+        "--only",
+        metavar="NAME",
+        help="those with NAME in their name; also: numpy, torch, repetitions",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=random.randrange(10**6), help="the first seed (default: random)"
+    )
     return parser.parse_args()
 
 
@@ -59,7 +73,9 @@ def say_suite(name: str, bare: Ended, recorded: Ended, begin: float) -> bool:
         print(f"{name:26} does not run here: {bare.why}", flush=True)
         return True
     said = differences(bare, recorded)
-    ends = ", ".join(f"{number} {how}" for how, number in sorted(Counter(bare.tests.values()).items()))
+    ends = ", ".join(
+        f"{number} {how}" for how, number in sorted(Counter(bare.tests.values()).items())
+    )
     print(
         f"{name:26} status {bare.status}, {ends or 'no tests'}: {len(said)} differences, "
         f"{time.monotonic() - begin:.0f} s",
@@ -72,7 +88,10 @@ def say_suite(name: str, bare: Ended, recorded: Ended, begin: float) -> bool:
 
 def run_numpy(folder: Path) -> bool:
     """NumPy's own tests."""
-    begin, suite = time.monotonic(), NumPyTests(folder / "numpy", os.environ["LAYERSCOPE_TEST_NUMPY_PYTHON"])
+    begin, suite = (
+        time.monotonic(),
+        NumPyTests(folder / "numpy", os.environ["LAYERSCOPE_TEST_NUMPY_PYTHON"]),
+    )
     return say_suite("numpy", suite.run_tests([], False), suite.run_tests([], True), begin)
 
 
@@ -88,14 +107,19 @@ def run_torch(folder: Path) -> list[bool]:
 
 
 def run_repetitions() -> list[bool]:
-    """What `dev.py test` leaves out: more of what its tests show, and those of chance more often or longer."""
+    """What `dev.py test` leaves out: more of what its tests show, and those of chance more often or
+    longer.
+    """
     tests = ROOT / "tests"
     varied = sorted(
         str(path)
         for path in tests.rglob("test_*.py")
         if re.search(r"repeated import .*\b(first|times)\b", path.read_text())
     )
-    parts = {"repetitions": ["-m", "stress", str(tests)], "longer tests": ["-m", "not stress", *varied]}
+    parts = {
+        "repetitions": ["-m", "stress", str(tests)],
+        "longer tests": ["-m", "not stress", *varied],
+    }
     same = []
     for name, words in parts.items():
         begin = time.monotonic()
@@ -109,7 +133,10 @@ def run_repetitions() -> list[bool]:
             check=False,
         )
         lines = done.stdout.splitlines()
-        print(f"{name:26} {lines[-1] if lines else done.stderr[-200:]}, {time.monotonic() - begin:.0f} s", flush=True)
+        print(
+            f"{name:26} {lines[-1] if lines else done.stderr[-200:]}, {time.monotonic() - begin:.0f} s",
+            flush=True,
+        )
         for line in lines:
             if line.startswith(("FAILED", "ERROR")):
                 print(f"    {line}", flush=True)

@@ -1,7 +1,9 @@
-"""Hard programs (`programs/`), each run bare and under `layerscope run` with the same seed: both must end the same way.
+"""Hard programs (`programs/`), each run bare and under `layerscope run` with the same seed: both
+must end the same way.
 
-What is compared: status or signal, stdout, stderr, the files that are left; descriptors are in what the programs print.
-Addresses, and numbers of processes and threads, differ between any two runs and are taken out.
+What is compared: status or signal, stdout, stderr, the files that are left; descriptors are in what
+the programs print. Addresses, and numbers of processes and threads, differ between any two runs and
+are taken out.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from tests.differential import Differential, Outcome, environment
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 REFUSES = OTHER_PROGRAMS / "refuses.py"
-# More samples in a second than anybody asks for: what goes wrong once in an hour shall go wrong here.
+# More samples in a second than anybody asks for: what goes wrong once in an hour shall go wrong
+# here.
 HZ = 1000
 
 PYTHON = {
@@ -49,7 +52,8 @@ NATIVE = (
 )  # fmt: skip
 CASES = [f"{name}-{mode}".removesuffix("--") for name, modes in PYTHON.items() for mode in modes]
 CASES += [f"native-{mode}" for mode in NATIVE]
-# The same where a filter refuses perf_event_open(2), so that timers of the program make the samples.
+# The same where a filter refuses perf_event_open(2), so that timers of the program make the
+# samples.
 BY_TIMERS = "-by_timers"
 CASES += [
     f"{case}{BY_TIMERS}"
@@ -110,7 +114,18 @@ def compiled(source: Path, target: Path, *options: str) -> Path:
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if not compiler:
             raise NotHere("no C compiler")
-        command = [compiler, "-O1", "-g", "-std=c11", *options, "-o", str(target), str(source), "-ldl", "-lpthread"]
+        command = [
+            compiler,
+            "-O1",
+            "-g",
+            "-std=c11",
+            *options,
+            "-o",
+            str(target),
+            str(source),
+            "-ldl",
+            "-lpthread",
+        ]
         subprocess.run(command, check=True, timeout=60)
     return target
 
@@ -157,7 +172,9 @@ class Stress:
         """The environment of a case."""
         own: dict[str, str | None] = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
         if case == "loads":
-            library = compiled(PROGRAMS / "library.c", self.folder / "library.so", "-shared", "-fPIC")
+            library = compiled(
+                PROGRAMS / "library.c", self.folder / "library.so", "-shared", "-fPIC"
+            )
             own["STRESS_LIBRARY"] = str(library)
         if case == "spied":
             own["STRESS_PY_SPY"] = py_spy()
@@ -167,10 +184,16 @@ class Stress:
         """How it ends bare, and how recorded."""
         plain = case.removesuffix(BY_TIMERS)
         command, variables = self.command(plain, seed, seconds), self.variables(plain)
-        around = [] if plain == case else [self.python, str(REFUSES), str(PERF_EVENT_OPEN), str(errno.EPERM)]
+        around = (
+            []
+            if plain == case
+            else [self.python, str(REFUSES), str(PERF_EVENT_OPEN), str(errno.EPERM)]
+        )
         bare = self.differential.run([*around, *command], env=variables)
         shutil.rmtree(self.differential.recording, ignore_errors=True)
-        recorded = self.differential.run([*around, *self.differential.recorder(), *command], env=variables)
+        recorded = self.differential.run(
+            [*around, *self.differential.recorder(), *command], env=variables
+        )
         return normalised(bare), normalised(recorded)
 
     def compare(self, case: str, seed: int, seconds: float, into: Compared) -> None:
@@ -191,7 +214,9 @@ class Stress:
 
     def samples(self) -> int:
         """How many samples of CPU time the last recording has."""
-        rows = self.differential.recorded().rows("SELECT count(*) AS n FROM samples WHERE state IN ('user', 'kernel')")
+        rows = self.differential.recorded().rows(
+            "SELECT count(*) AS n FROM samples WHERE state IN ('user', 'kernel')"
+        )
         return int(rows[0]["n"])
 
 
@@ -204,6 +229,8 @@ def difference(bare: Outcome, recorded: Outcome) -> str:
             continue
         if isinstance(left, bytes):
             pairs = zip([*left.splitlines(), b""], [*right.splitlines(), b""], strict=False)
-            left, right = next((pair for pair in pairs if pair[0] != pair[1]), (left[-200:], right[-200:]))
+            left, right = next(
+                (pair for pair in pairs if pair[0] != pair[1]), (left[-200:], right[-200:])
+            )
         said.append(f"{name}: {str(left)[:300]} became {str(right)[:300]}")
     return "; ".join(said)

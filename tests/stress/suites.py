@@ -1,7 +1,8 @@
 """Tests of others, bare and under `layerscope run`: each of them ends in the same way.
 
-NumPy's own, with the Python of an environment that has what they need, and those in C++ that PyTorch's wheel brings
-along. Native programs are sampled where they use a library that tells of itself (ITT), as PyTorch's oneDNN does.
+NumPy's own, with the Python of an environment that has what they need, and those in C++ that
+PyTorch's wheel brings along. Native programs are sampled where they use a library that tells of
+itself (ITT), as PyTorch's oneDNN does.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ Ends = dict[str, str]
 
 @dataclass
 class Ended:
-    """How one program's tests ended: by name, and the status of the program. `why`: it does not run here."""
+    """How one program's tests ended: by name, and the status of the program. `why`: it does not run
+    here.
+    """
 
     status: int
     tests: Ends = field(default_factory=dict)
@@ -39,7 +42,11 @@ class Ended:
 
 def differences(bare: Ended, recorded: Ended) -> list[str]:
     """The tests that ended in another way, and the program."""
-    said = [] if bare.status == recorded.status else [f"the program: {bare.status} became {recorded.status}"]
+    said = (
+        []
+        if bare.status == recorded.status
+        else [f"the program: {bare.status} became {recorded.status}"]
+    )
     for name in sorted({*bare.tests, *recorded.tests}):
         before, after = bare.tests.get(name, "not run"), recorded.tests.get(name, "not run")
         if before != after:
@@ -63,14 +70,20 @@ class Suite(Often):
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return 124, "", "did not end"
-        return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+        return (
+            done.returncode,
+            done.stdout.decode(errors="replace"),
+            done.stderr.decode(errors="replace"),
+        )
 
 
 # --- NumPy ---
 
 
 class NumPyTests(Suite):
-    """NumPy's own tests, as many as are named: files in NumPy's folder, or all but those of f2py."""
+    """NumPy's own tests, as many as are named: files in NumPy's folder, or all but those of
+    f2py.
+    """
 
     timeout_s = NUMPY_TIMEOUT_S
 
@@ -78,7 +91,9 @@ class NumPyTests(Suite):
         super().__init__(folder)
         self.python = python
         place = "import numpy, os; print(os.path.dirname(numpy.__file__))"
-        found = subprocess.run([python, "-c", place], capture_output=True, text=True, check=True).stdout
+        found = subprocess.run(
+            [python, "-c", place], capture_output=True, text=True, check=True
+        ).stdout
         self.numpy = Path(found.strip())
 
     def run_tests(self, names: Sequence[str], is_recorded: bool) -> Ended:
@@ -88,14 +103,25 @@ class NumPyTests(Suite):
         words = [str(self.numpy / name) for name in names] or [
             "--pyargs", "numpy", f"--ignore={self.numpy / 'f2py' / 'tests'}"
         ]  # fmt: skip
-        options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "-m", "not slow", f"--junitxml={report}"]
+        options = [
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-c",
+            os.devnull,
+            "-m",
+            "not slow",
+            f"--junitxml={report}",
+        ]
         status, out, _ = self.end_of([self.python, "-m", "pytest", *words, *options], is_recorded)
         if not report.exists():
             return Ended(status, why=out[-400:])
         ended = Ended(status)
         for case in ElementTree.parse(report).getroot().iter("testcase"):
             kinds = [child.tag for child in case if child.tag in ("failure", "error", "skipped")]
-            ended.tests[f"{case.get('classname')}::{case.get('name')}"] = kinds[0] if kinds else "passed"
+            ended.tests[f"{case.get('classname')}::{case.get('name')}"] = (
+                kinds[0] if kinds else "passed"
+            )
         report.unlink()
         return ended
 

@@ -1,4 +1,6 @@
-"""Each of our own processes is killed at a random moment, one or two a run: what is missing is counted or said."""
+"""Each of our own processes is killed at a random moment, one or two a run: what is missing is
+counted or said.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ from tests.session.test_faults import busy as busy  # the fixture
 
 pytestmark = pytest.mark.stress
 
-NAMES = {"drainer": b"layerscope.capture.drainer", "converter": b"_convert", "sampler": b"layerscope-sampler"}
+NAMES = {
+    "drainer": b"layerscope.capture.drainer",
+    "converter": b"_convert",
+    "sampler": b"layerscope-sampler",
+}
 
 
 def ours(busy: Busy, who: str) -> int | None:
@@ -34,7 +40,11 @@ def ours(busy: Busy, who: str) -> int | None:
     program = busy.program()
     for pid in children(busy.process.pid):
         line = command_line(pid)
-        if who in NAMES and NAMES[who] in line and (who == "sampler" or b"layerscope-sampler" not in line):
+        if (
+            who in NAMES
+            and NAMES[who] in line
+            and (who == "sampler" or b"layerscope-sampler" not in line)
+        ):
             return pid
         if who == "witness" and pid != program and line == command_line(busy.process.pid):
             return pid
@@ -78,7 +88,9 @@ def test_what_a_kill_costs_is_said(seed: int, busy: Busy) -> None:
     busy.operators()  # converts what no converter did
     recorded = busy.recorded()
     kept, lost = made_and_lost(recorded)
-    print(f"seed {seed}: {killed}, {kept} kept, {lost} lost of {expected(made)}, {[*recorded.problems()]}")
+    print(
+        f"seed {seed}: {killed}, {kept} kept, {lost} lost of {expected(made)}, {[*recorded.problems()]}"
+    )
     if set(killed) == {"session", "drainer"} and killed[-1] == "session":
         assert "session_killed" in recorded.problems()
     else:

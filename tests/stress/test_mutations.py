@@ -1,4 +1,6 @@
-"""Damaged recordings and files of other programs: no command fails otherwise than with a sentence."""
+"""Damaged recordings and files of other programs: no command fails otherwise than with a
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ import pytest
 from tests.recorded import ROOT
 from tests.repeated import times
 from tests.replayed import RECORDINGS, replay
-from tests.stress.mutating import ON_FILES, ON_RECORDINGS, made_and_said, mutate_file, mutate_folder, run
+from tests.stress.mutating import (
+    ON_FILES,
+    ON_RECORDINGS,
+    made_and_said,
+    mutate_file,
+    mutate_folder,
+    run,
+)
 
 PERF = ROOT / "tests" / "golden" / "perf"
 RECORDED, FOREIGN, PACKED = times((500, 300, 60), (16, 12, 3))
@@ -28,12 +37,17 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The golden recordings with tables."""
-    return {name: replay(name, tmp_path_factory.mktemp(name)).run.path for name in ("train", "threads")}
+    return {
+        name: replay(name, tmp_path_factory.mktemp(name)).run.path for name in ("train", "threads")
+    }
 
 
 def prepared(converted: dict[str, Path], folder: Path, chance: random.Random) -> Path:
     """A recording: with raw files alone, with both, or with tables alone."""
-    name, kind = chance.choice(("train", "threads")), chance.choice(("raw", "both", "both", "tables"))
+    name, kind = (
+        chance.choice(("train", "threads")),
+        chance.choice(("raw", "both", "both", "tables")),
+    )
     path = folder / f"{kind}-{name}.layerscope"
     shutil.copytree(RECORDINGS / name if kind == "raw" else converted[name], path)
     if kind == "tables":
@@ -49,7 +63,9 @@ def test_damaged_recordings(seed: int, converted: dict[str, Path], tmp_path: Pat
     done = [mutate_folder(path, chance) for _ in range(chance.choice((1, 1, 2)))]
 
     commands = chance.sample(ON_RECORDINGS, 4)
-    faults = [fault for command in commands if (fault := run([word.format(path) for word in command]))]
+    faults = [
+        fault for command in commands if (fault := run([word.format(path) for word in command]))
+    ]
 
     assert not faults, f"{done}: {faults[0]}"
     now = made_and_said(path)
@@ -65,13 +81,17 @@ def test_damaged_packed_recordings(seed: int, converted: dict[str, Path], tmp_pa
     assert not run(["pack", str(converted[chance.choice(("train", "threads"))]), "-o", str(packed)])
     done = mutate_file(packed, chance)
 
-    faults = [fault for command in ON_FILES if (fault := run([word.format(packed) for word in command]))]
+    faults = [
+        fault for command in ON_FILES if (fault := run([word.format(packed) for word in command]))
+    ]
 
     assert not faults, f"{done}: {faults[0]}"
 
 
 def foreign() -> list[Path]:
-    """Files of perf that are here; where there is a corpus, its logs and recordings of perf that are small."""
+    """Files of perf that are here; where there is a corpus, its logs and recordings of perf that
+    are small.
+    """
     files = [PERF / name for name in ("file.data", "pipe.data", "file.txt", "pipe.txt")]
     if corpus := os.environ.get("LAYERSCOPE_CORPUS"):
         for folder in ("onednn", "perf", "perf_script"):
@@ -87,6 +107,8 @@ def test_damaged_files_of_other_programs(seed: int, tmp_path: Path) -> None:
     shutil.copyfile(source, path)
     done = mutate_file(path, chance)
 
-    faults = [fault for command in ON_FILES if (fault := run([word.format(path) for word in command]))]
+    faults = [
+        fault for command in ON_FILES if (fault := run([word.format(path) for word in command]))
+    ]
 
     assert not faults, f"{source} {done}: {faults[0]}"

@@ -1,4 +1,6 @@
-"""Hard programs end as they do without us; `python3 dev.py stress` runs them longer and more often."""
+"""Hard programs end as they do without us; `python3 dev.py stress` runs them longer and more
+often.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,16 @@ SECONDS = 0.5
 
 
 @pytest.fixture(scope="module")
-def stress(program_python: str, perf_events: None, tmp_path_factory: pytest.TempPathFactory) -> Stress:
+def stress(
+    program_python: str, perf_events: None, tmp_path_factory: pytest.TempPathFactory
+) -> Stress:
     return Stress(tmp_path_factory.mktemp("stress"), program_python)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "case", [case if case in FEW else pytest.param(case, marks=pytest.mark.stress) for case in CASES]
+    "case",
+    [case if case in FEW else pytest.param(case, marks=pytest.mark.stress) for case in CASES],
 )
 def test_a_hard_program_ends_as_it_does_without_us(case: str, stress: Stress) -> None:
     compared = Compared()

@@ -1,4 +1,6 @@
-"""A part of NumPy's tests and of PyTorch's in C++: they end as they do without us. `python3 dev.py stress` runs all."""
+"""A part of NumPy's tests and of PyTorch's in C++: they end as they do without us. `python3 dev.py
+stress` runs all.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.stress.suites import QUICK_NUMPY, QUICK_TORCH, NumPyTests, TorchTests, differences, torch_programs
+from tests.stress.suites import (
+    QUICK_NUMPY,
+    QUICK_TORCH,
+    NumPyTests,
+    TorchTests,
+    differences,
+    torch_programs,
+)
 
 
 @pytest.mark.slow
@@ -30,7 +39,9 @@ def test_tests_of_torch(name: str, program_python: str, native_agent: Path, tmp_
         pytest.skip(f"this PyTorch does not bring {name} along")
     suite = TorchTests(tmp_path)
 
-    bare, recorded = (suite.run_program(programs[name], is_recorded) for is_recorded in (False, True))
+    bare, recorded = (
+        suite.run_program(programs[name], is_recorded) for is_recorded in (False, True)
+    )
 
     assert (bare.status, bare.why) == (0, "")
     assert bare.tests

@@ -71,20 +71,26 @@ def tool(name: str) -> str:
 
 def output(*command: str, text: str | None = None) -> str:
     """What a command prints; it must succeed."""
-    done = subprocess.run(command, capture_output=True, text=True, input=text, timeout=120, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, input=text, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def program(folder: Path, *flags: str, source: str = SOURCE) -> Path:
-    """A program in C++ of two files; the test is skipped where the compiler does not know the flags."""
+    """A program in C++ of two files; the test is skipped where the compiler does not know the
+    flags.
+    """
     compiler = tool("g++")
     (folder / "part").mkdir(exist_ok=True)
     (folder / "part" / "sum.h").write_text(HEADER)
     (folder / "main.cpp").write_text(source)
     target = folder / "program"
     command = [compiler, *flags, "main.cpp", "-o", "program"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
     if done.returncode:
         pytest.skip(f"{' '.join(command)}: {done.stderr.splitlines()[:1]}")
     return target
@@ -92,19 +98,33 @@ def program(folder: Path, *flags: str, source: str = SOURCE) -> Path:
 
 @functools.cache
 def functions(file: Path) -> list[tuple[int, int, str]]:
-    """(address, size, name) of the functions that nm finds; in `.dynsym` where there is no other table."""
+    """(address, size, name) of the functions that nm finds; in `.dynsym` where there is no other
+    table.
+    """
     listed = output(tool("nm"), "-S", "--defined-only", str(file)).splitlines()
     listed = (
-        listed or output(tool("nm"), "-D", "-S", "--defined-only", "--without-symbol-versions", str(file)).splitlines()
+        listed
+        or output(
+            tool("nm"), "-D", "-S", "--defined-only", "--without-symbol-versions", str(file)
+        ).splitlines()
     )
     rows = [line.split() for line in listed]
-    return [(int(row[0], 16), int(row[1], 16), row[3]) for row in rows if len(row) == 4 and row[2] in "tTwWiI"]
+    return [
+        (int(row[0], 16), int(row[1], 16), row[3])
+        for row in rows
+        if len(row) == 4 and row[2] in "tTwWiI"
+    ]
 
 
 def addresses_in(file: Path, most: int = 4000) -> np.ndarray:
     """Addresses inside of functions: the first of each, the last, and one between."""
     rng = np.random.default_rng(7)
-    found = [at + place for at, size, _ in functions(file) if size for place in (0, int(rng.integers(size)), size - 1)]
+    found = [
+        at + place
+        for at, size, _ in functions(file)
+        if size
+        for place in (0, int(rng.integers(size)), size - 1)
+    ]
     chosen = rng.choice(len(found), min(most, len(found)), replace=False)
     return np.array(found, np.uint64)[np.sort(chosen)]
 
@@ -122,9 +142,11 @@ def lines(file: Path, addresses: np.ndarray) -> list[tuple[str | None, int]]:
 
 
 def rows(file: Path, addresses: np.ndarray) -> list[tuple[str, int]]:
-    """The name of the file, without its folder, and the line of each address, as readelf decodes the line programs.
+    """The name of the file, without its folder, and the line of each address, as readelf decodes
+    the line programs.
 
-    What addr2line of binutils 2.40 says about files is sometimes wrong with DWARF 5, so this is asked too.
+    What addr2line of binutils 2.40 says about files is sometimes wrong with DWARF 5, so this is
+    asked too.
     """
     table: dict[int, tuple[str, int]] = {}
     mine: set[int] = set()

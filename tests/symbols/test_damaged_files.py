@@ -1,4 +1,6 @@
-"""Files that are damaged, gone, replaced or no files: names are missing then, and why is said; nothing is raised."""
+"""Files that are damaged, gone, replaced or no files: names are missing then, and why is said;
+nothing is raised.
+"""
 
 from __future__ import annotations
 
@@ -52,11 +54,17 @@ def test_another_build_has_no_names_and_that_is_said_once(whole: Path, asked: np
     with Symbols(None) as symbols:
         for _ in range(2):
             found = symbols.native(str(whole), bytes(20), asked)
-            assert (set(found.name), set(found.file), set(found.line.tolist())) == ({""}, {None}, {-1})
+            assert (set(found.name), set(found.file), set(found.line.tolist())) == (
+                {""},
+                {None},
+                {-1},
+            )
         assert codes(symbols) == ["object_changed"]
 
 
-def test_a_file_without_a_build_id_is_known_by_its_time(whole: Path, asked: np.ndarray, tmp_path: Path) -> None:
+def test_a_file_without_a_build_id_is_known_by_its_time(
+    whole: Path, asked: np.ndarray, tmp_path: Path
+) -> None:
     file = program(tmp_path, "-O1", "-g", "-Wl,--build-id=none")
     mtime_ns = file.stat().st_mtime_ns
     with Symbols(None) as symbols:
@@ -66,7 +74,9 @@ def test_a_file_without_a_build_id_is_known_by_its_time(whole: Path, asked: np.n
         assert codes(symbols) == ["object_changed"]
 
 
-def test_a_file_that_is_replaced_between_two_questions(whole: Path, asked: np.ndarray, tmp_path: Path) -> None:
+def test_a_file_that_is_replaced_between_two_questions(
+    whole: Path, asked: np.ndarray, tmp_path: Path
+) -> None:
     file = Path(shutil.copy(whole, tmp_path / "file"))
     with Symbols(None) as symbols:
         before = symbols.native(str(file), b"", asked)
@@ -83,7 +93,14 @@ def test_no_files_at_all(whole: Path, asked: np.ndarray, tmp_path: Path) -> None
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "text").write_text("text\n" * 100)
     (tmp_path / "empty").touch()
-    paths = [tmp_path / "gone", tmp_path / "pipe", tmp_path, tmp_path / "text", tmp_path / "empty", Path("/dev/zero")]
+    paths = [
+        tmp_path / "gone",
+        tmp_path / "pipe",
+        tmp_path,
+        tmp_path / "text",
+        tmp_path / "empty",
+        Path("/dev/zero"),
+    ]
     with Symbols(None) as symbols:
         for path in [*map(str, paths), "[heap]", "", "relative", f"{whole} (deleted)"]:
             assert symbols.native(path, b"", asked).name == [""] * len(asked)
@@ -112,7 +129,9 @@ def test_odd_addresses(whole: Path) -> None:
 
 
 QUIET = settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
-ANYWHERE = st.lists(st.tuples(st.integers(0, 1 << 20), st.binary(min_size=1, max_size=9)), max_size=12)
+ANYWHERE = st.lists(
+    st.tuples(st.integers(0, 1 << 20), st.binary(min_size=1, max_size=9)), max_size=12
+)
 
 
 def broken(whole: Path, changes: list[tuple[int, bytes]], first: int, end: int, cut: int) -> bytes:
@@ -136,20 +155,44 @@ def ask_broken(shared: Symbols, folder: Path, content: bytes, asked: np.ndarray)
 @QUIET
 @given(ANYWHERE, st.integers(0, 40_000))
 def test_damage_anywhere(
-    shared: Symbols, whole: Path, asked: np.ndarray, tmp_path: Path, changes: list[tuple[int, bytes]], cut: int
+    shared: Symbols,
+    whole: Path,
+    asked: np.ndarray,
+    tmp_path: Path,
+    changes: list[tuple[int, bytes]],
+    cut: int,
 ) -> None:
-    ask_broken(shared, tmp_path, broken(whole, changes, 0, whole.stat().st_size, cut if cut > 64 else 0), asked)
+    ask_broken(
+        shared,
+        tmp_path,
+        broken(whole, changes, 0, whole.stat().st_size, cut if cut > 64 else 0),
+        asked,
+    )
 
 
 def places(whole: Path) -> dict[str, tuple[int, int]]:
     """Where the parts of the file lie that are read."""
     with whole.open("rb") as file:
         elf = Elf(Content(file.fileno()))
-    found = {each.name: (each.offset, each.offset + each.size) for each in elf.sections if each.size}
-    wanted = (".symtab", ".strtab", ".debug_info", ".debug_abbrev", ".debug_line", ".debug_aranges", ".rela.plt")
+    found = {
+        each.name: (each.offset, each.offset + each.size) for each in elf.sections if each.size
+    }
+    wanted = (
+        ".symtab",
+        ".strtab",
+        ".debug_info",
+        ".debug_abbrev",
+        ".debug_line",
+        ".debug_aranges",
+        ".rela.plt",
+    )
     size = whole.stat().st_size
     (headers,) = struct.unpack_from("<Q", whole.read_bytes(), 40)
-    return {"header": (0, 64), "sections": (headers, size), **{name: found[name] for name in wanted if name in found}}
+    return {
+        "header": (0, 64),
+        "sections": (headers, size),
+        **{name: found[name] for name in wanted if name in found},
+    }
 
 
 @QUIET
@@ -165,9 +208,15 @@ def test_damage_where_it_hurts(
 
 @given(st.binary(max_size=300))
 def test_line_programs_of_noise(program_bytes: bytes) -> None:
-    head = bytes([1, 1, 1, 0xFB, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1]) + b"\0" + b"file\0\0\0\0\0"
+    head = (
+        bytes([1, 1, 1, 0xFB, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1])
+        + b"\0"
+        + b"file\0\0\0\0\0"
+    )
     body = struct.pack("<HI", 4, len(head)) + head + program_bytes
-    table = line_program.rows(line_program.header(struct.pack("<I", len(body)) + body, lambda name, at: b""))
+    table = line_program.rows(
+        line_program.header(struct.pack("<I", len(body)) + body, lambda name, at: b"")
+    )
     assert table.dtype == LINE
     assert np.all(np.diff(table["address"].astype(object)) >= 0)
 

@@ -27,8 +27,24 @@ def demangler() -> Demangler:
         ("_ZN2at6native3addEi", "at::native::add(int)"),
         ("_Z3fooi.cold", "foo(int) (.cold)"),
         ("_RNvC6_123foo3bar", "123foo::bar"),
-        ("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", "core::fmt::Write::write_fmt::h0123456789abcdef"),
-        *((name, name) for name in ("main", "", "_Znonsense", "_R", "_Z", "a b", "_Z3foo\n", "_Zé", "PyList_New")),
+        (
+            "_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE",
+            "core::fmt::Write::write_fmt::h0123456789abcdef",
+        ),
+        *(
+            (name, name)
+            for name in (
+                "main",
+                "",
+                "_Znonsense",
+                "_R",
+                "_Z",
+                "a b",
+                "_Z3foo\n",
+                "_Zé",
+                "PyList_New",
+            )
+        ),
     ],
 )
 def test_names_of_languages(demangler: Demangler, mangled: str, expected: str) -> None:
@@ -38,8 +54,14 @@ def test_names_of_languages(demangler: Demangler, mangled: str, expected: str) -
 @pytest.mark.slow
 def test_names_of_torch_say_what_binutils_says(demangler: Demangler, program_python: str) -> None:
     """The two write types in their own way; the words in names are the same."""
-    where = output(program_python, "-c", "import importlib.util as u; print(u.find_spec('torch').origin)").strip()
-    names = [name for _, _, name in functions(Path(where).parent / "lib" / "libc10.so") if name.startswith("_ZN")]
+    where = output(
+        program_python, "-c", "import importlib.util as u; print(u.find_spec('torch').origin)"
+    ).strip()
+    names = [
+        name
+        for _, _, name in functions(Path(where).parent / "lib" / "libc10.so")
+        if name.startswith("_ZN")
+    ]
     expected = output(tool("c++filt"), text="\n".join(names)).splitlines()
 
     def first_words(name: str) -> list[str]:
@@ -80,7 +102,9 @@ def test_a_name_deeper_than_any_stack_stays_as_it_is(demangler: Demangler) -> No
 
 
 @settings(max_examples=60)
-@given(st.lists(st.text("_ZNSRIEab1234iv.", max_size=30).map(lambda text: "_Z" + text), max_size=30))
+@given(
+    st.lists(st.text("_ZNSRIEab1234iv.", max_size=30).map(lambda text: "_Z" + text), max_size=30)
+)
 def test_whatever_is_asked_there_is_an_answer_for_each(names: list[str]) -> None:
     assert len(Demangler().names([])) == 0
     shared = _shared()
@@ -113,7 +137,9 @@ def test_without_the_library_names_stay_as_they_are(monkeypatch: pytest.MonkeyPa
     assert without.failed
 
 
-def test_a_process_that_says_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_says_nothing_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "silent.py").write_text("import time\ntime.sleep(600)\n")
     monkeypatch.setattr(demangling, "_SCRIPT", tmp_path / "silent.py")
     monkeypatch.setattr(demangling, "_PATIENCE_S", 0.1)

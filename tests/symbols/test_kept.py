@@ -69,7 +69,9 @@ def circle() -> np.ndarray:
     return rows
 
 
-@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"x" * 100, unsorted, circle, lambda: np.zeros(5), "pickle"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x93NUMPY", b"x" * 100, unsorted, circle, lambda: np.zeros(5), "pickle"]
+)
 def test_what_is_damaged_is_made_again(folder: Path, content: object) -> None:
     Kept(folder).rows("key", lambda: some_rows(20_000), is_sound, 10_000)
     (file,) = folder.iterdir()
@@ -97,7 +99,9 @@ def test_the_oldest_goes_first(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [file.name.split("-")[0] for file in sorted(folder.iterdir())] == ["key0", "key2", "new"]
 
 
-def test_clean_removes_what_nobody_uses(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clean_removes_what_nobody_uses(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for number in range(2):
         Kept(folder).rows(f"key{number}", lambda: some_rows(20_000), is_sound, 10_000)
@@ -106,7 +110,8 @@ def test_clean_removes_what_nobody_uses(folder: Path, tmp_path: Path, monkeypatc
         os.utime(folder / name, (1, 1))
 
     def found(everything: bool) -> set[str]:
-        # Where the home cannot be written, names are kept among the temporary files: those are of other runs.
+        # Where the home cannot be written, names are kept among the temporary files: those are of
+        # other runs.
         return {one.path.name for one in leftovers.find(everything) if one.path.parent == folder}
 
     assert found(everything=False) == {"key0-1.npy", "half.tmp"}
@@ -116,7 +121,10 @@ def test_clean_removes_what_nobody_uses(folder: Path, tmp_path: Path, monkeypatc
 def test_many_write_at_once(folder: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         results = list(
-            pool.map(lambda _: Kept(folder).rows("key", lambda: some_rows(20_000), is_sound, 10_000), range(16))
+            pool.map(
+                lambda _: Kept(folder).rows("key", lambda: some_rows(20_000), is_sound, 10_000),
+                range(16),
+            )
         )
 
     assert all(np.array_equal(result, some_rows(20_000)) for result in results)
@@ -125,7 +133,14 @@ def test_many_write_at_once(folder: Path) -> None:
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert len(Kept(tmp_path / "file" / "symbols").rows("key", lambda: some_rows(20_000), is_sound, 10_000)) == 20_000
+    assert (
+        len(
+            Kept(tmp_path / "file" / "symbols").rows(
+                "key", lambda: some_rows(20_000), is_sound, 10_000
+            )
+        )
+        == 20_000
+    )
     (tmp_path / "open").mkdir(mode=0o777)
     (tmp_path / "open").chmod(0o777)
     Kept(tmp_path / "open" / "symbols").rows("key", lambda: some_rows(20_000), is_sound, 10_000)

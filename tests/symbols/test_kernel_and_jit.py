@@ -39,7 +39,9 @@ def test_functions_of_the_kernel(tmp_path: Path) -> None:
     assert not table.hidden
 
 
-@pytest.mark.parametrize("content", ["", "0000000000000000 T _stext\n0000000000000000 t do_idle\n", None])
+@pytest.mark.parametrize(
+    "content", ["", "0000000000000000 T _stext\n0000000000000000 t do_idle\n", None]
+)
 def test_a_kernel_that_tells_nothing_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
 ) -> None:
@@ -86,9 +88,13 @@ ENTRIES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20)), max_size=2
 
 
 @given(ENTRIES)
-def test_what_was_written_last_holds(tmp_path_factory: pytest.TempPathFactory, entries: list[tuple[int, int]]) -> None:
+def test_what_was_written_last_holds(
+    tmp_path_factory: pytest.TempPathFactory, entries: list[tuple[int, int]]
+) -> None:
     file = tmp_path_factory.mktemp("maps") / "perf-1.map"
-    file.write_text("".join(f"{start:x} {size:x} f{number}\n" for number, (start, size) in enumerate(entries)))
+    file.write_text(
+        "".join(f"{start:x} {size:x} f{number}\n" for number, (start, size) in enumerate(entries))
+    )
     expected = [""] * 70
     for number, (start, size) in enumerate(entries):
         expected[start : start + size] = [f"f{number}"] * size

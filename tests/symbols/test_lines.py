@@ -30,14 +30,19 @@ def found(file: Path, addresses: np.ndarray) -> list[tuple[str | None, int]]:
 
 
 @pytest.mark.parametrize(
-    "flags", [*BUILDS[:2], *(pytest.param(build, marks=pytest.mark.slow) for build in BUILDS[2:])], ids=" ".join
+    "flags",
+    [*BUILDS[:2], *(pytest.param(build, marks=pytest.mark.slow) for build in BUILDS[2:])],
+    ids=" ".join,
 )
 def test_lines_are_those_of_addr2line(tmp_path: Path, flags: tuple[str, ...]) -> None:
     file = program(tmp_path, *flags)
     addresses = addresses_in(file)
     mine, expected = found(file, addresses), lines(file, addresses)
 
-    if not {"-gdwarf64", "-gdwarf-5 -gsplit-dwarf"} & {*flags, " ".join(flags[1:])}:  # addr2line does not know these
+    if not {"-gdwarf64", "-gdwarf-5 -gsplit-dwarf"} & {
+        *flags,
+        " ".join(flags[1:]),
+    }:  # addr2line does not know these
         assert [line for _, line in mine] == [line for _, line in expected]
     assert [(Path(name or "").name, line) for name, line in mine] == rows(file, addresses)
     if "-gdwarf-4" in flags:
@@ -67,7 +72,9 @@ def test_lines_that_are_packed(tmp_path: Path, kind: str) -> None:
     assert found(file, addresses) == expected
 
 
-def test_more_lines_than_are_read_are_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_lines_than_are_read_are_left_out_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = program(tmp_path, "-O1", "-g")
     addresses = addresses_in(file)
     monkeypatch.setattr(dwarf_lines, "PROGRAM_BYTES", 10)
@@ -84,7 +91,9 @@ def test_lines_are_the_same_whatever_was_asked_before(tmp_path: Path) -> None:
     addresses = addresses_in(file)
     expected = found(file, addresses)
     with Symbols(None) as symbols:
-        one_by_one = [symbols.native(str(file), b"", addresses[i : i + 1]) for i in range(len(addresses))]
+        one_by_one = [
+            symbols.native(str(file), b"", addresses[i : i + 1]) for i in range(len(addresses))
+        ]
 
     assert [(named.file[0], int(named.line[0])) for named in one_by_one] == expected
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from layerscope.symbols import code_lines
 
-# For every function of the standard library: its first line, its table, and the line of each instruction.
+# For every function of the standard library: its first line, its table, and the line of each
+# instruction.
 DUMP = """
 import json, os, sys, types, warnings
 warnings.simplefilter("ignore")
@@ -42,7 +43,9 @@ def pythons() -> list[str]:
     found = {sys.version_info[1]: sys.executable}
     roots = [Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"]
     for minor in (11, 12, 13, 14):
-        installed = [str(path) for root in roots for path in sorted(root.glob(f"3.{minor}.*/bin/python"))]
+        installed = [
+            str(path) for root in roots for path in sorted(root.glob(f"3.{minor}.*/bin/python"))
+        ]
         for python in [*installed, *filter(None, [shutil.which(f"python3.{minor}")])]:
             found.setdefault(minor, python)
     return [f"{minor}={python}" for minor, python in sorted(found.items()) if minor >= 11]
@@ -52,7 +55,9 @@ def pythons() -> list[str]:
 @pytest.mark.parametrize("python", pythons(), ids=lambda python: python.split("=")[0])
 def test_every_function_of_the_standard_library(python: str) -> None:
     minor, _, program = python.partition("=")
-    done = subprocess.run([program, "-I", "-c", DUMP], capture_output=True, text=True, timeout=250, check=True)
+    done = subprocess.run(
+        [program, "-I", "-c", DUMP], capture_output=True, text=True, timeout=250, check=True
+    )
     checked = 0
     for row in done.stdout.splitlines():
         first_line, table, lines = json.loads(row)
@@ -66,13 +71,22 @@ def test_every_function_of_the_standard_library(python: str) -> None:
 def test_this_function_has_its_lines() -> None:
     code = pythons.__code__
     for start, end, line in code.co_lines():
-        found = code_lines(sys.version_info[1], code.co_firstlineno, code.co_linetable, np.arange(start, end))
+        found = code_lines(
+            sys.version_info[1], code.co_firstlineno, code.co_linetable, np.arange(start, end)
+        )
         assert found.tolist() == [line if line is not None else -1] * (end - start)
 
 
 def test_what_lies_outside_has_no_line() -> None:
     table = bytes([0x80 | 10 << 3 | 1, 0, 0])  # one entry of two instructions, in the first line
-    assert code_lines(11, 5, table, np.array([-2, 0, 2, 3, 4, 1 << 40])).tolist() == [-1, 5, 5, 5, -1, -1]
+    assert code_lines(11, 5, table, np.array([-2, 0, 2, 3, 4, 1 << 40])).tolist() == [
+        -1,
+        5,
+        5,
+        5,
+        -1,
+        -1,
+    ]
     assert code_lines(11, 5, b"", np.array([0])).tolist() == [-1]
     assert code_lines(11, 5, b"", np.zeros(0, np.int64)).tolist() == []
 

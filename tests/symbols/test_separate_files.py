@@ -57,13 +57,17 @@ def test_a_stripped_program_has_no_names(whole: Path, tmp_path: Path) -> None:
     assert set(found.file) == {None}
 
 
-def test_debug_files_by_build_id(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debug_files_by_build_id(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     addresses = addresses_in(whole)
     notes = output(tool("readelf"), "-nW", str(whole))
     identity = notes.partition("Build ID: ")[2].split()[0]
     monkeypatch.setattr(separate, "DEBUG", tmp_path / "debug")
     stripped = split(
-        whole, tmp_path / "stripped", tmp_path / "debug" / ".build-id" / identity[:2] / f"{identity[2:]}.debug"
+        whole,
+        tmp_path / "stripped",
+        tmp_path / "debug" / ".build-id" / identity[:2] / f"{identity[2:]}.debug",
     )
 
     assert same(ask(stripped, addresses), ask(whole, addresses))
@@ -77,7 +81,9 @@ def test_debug_files_by_link(
     whole = builds["-O1", identity]
     addresses = addresses_in(whole)
     monkeypatch.setattr(separate, "DEBUG", tmp_path / "debug")
-    folder = tmp_path / "debug" / str(tmp_path).lstrip("/") if place == "debug" else tmp_path / place
+    folder = (
+        tmp_path / "debug" / str(tmp_path).lstrip("/") if place == "debug" else tmp_path / place
+    )
     debug = folder / "stripped.debug"
     stripped = split(whole, tmp_path / "stripped", debug)
     output(tool("objcopy"), f"--add-gnu-debuglink={debug}", str(stripped))
@@ -100,7 +106,9 @@ def test_a_file_that_names_itself_as_its_debug_file(whole: Path, tmp_path: Path)
 
 
 def test_symbols_that_are_packed_inside(whole: Path, tmp_path: Path) -> None:
-    """As Fedora's builds have them: a file without code and with the table of symbols alone, packed with xz."""
+    """As Fedora's builds have them: a file without code and with the table of symbols alone, packed
+    with xz.
+    """
     addresses = addresses_in(whole)
     stripped = split(whole, tmp_path / "stripped", tmp_path / "whole.debug")
     output(tool("objcopy"), "-S", "--remove-section", ".gnu_debuglink", str(stripped))
@@ -108,7 +116,12 @@ def test_symbols_that_are_packed_inside(whole: Path, tmp_path: Path) -> None:
     output(tool("objcopy"), "--strip-debug", str(tmp_path / "whole.debug"), str(mini))
     (tmp_path / "mini.xz").write_bytes(lzma.compress(mini.read_bytes()))
     packed = tmp_path / "packed"
-    output(tool("objcopy"), f"--add-section=.gnu_debugdata={tmp_path / 'mini.xz'}", str(stripped), str(packed))
+    output(
+        tool("objcopy"),
+        f"--add-section=.gnu_debugdata={tmp_path / 'mini.xz'}",
+        str(stripped),
+        str(packed),
+    )
 
     assert ask(packed, addresses).name == ask(whole, addresses).name
 
@@ -126,10 +139,17 @@ def test_packed_symbols_that_are_damaged_or_unpack_to_too_much(whole: Path, tmp_
 
 def test_openmp_of_a_wheel_has_names_of_its_barriers(program_python: str) -> None:
     """The libgomp in PyTorch's wheel has packed symbols only."""
-    where = output(program_python, "-c", "import importlib.util as u; print(u.find_spec('torch').origin)").strip()
+    where = output(
+        program_python, "-c", "import importlib.util as u; print(u.find_spec('torch').origin)"
+    ).strip()
     found = sorted((Path(where).parent / "lib").glob("libgomp*"))
     if not found or ".gnu_debugdata" not in output(tool("readelf"), "-SW", str(found[0])):
         pytest.skip("this PyTorch has no libgomp with packed symbols")
     names = set(ask(found[0], np.arange(0x8000, 0x38000, 16, dtype=np.uint64)).name)
 
-    assert {"gomp_team_barrier_wait_end", "gomp_thread_start", "GOMP_parallel", "malloc@plt"} <= names
+    assert {
+        "gomp_team_barrier_wait_end",
+        "gomp_thread_start",
+        "GOMP_parallel",
+        "malloc@plt",
+    } <= names

@@ -12,16 +12,34 @@ from layerscope.symbols import short
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("at::native::(anonymous namespace)::foo<float, 3ul>(at::Tensor const&)", "at::native::foo"),
+        (
+            "at::native::(anonymous namespace)::foo<float, 3ul>(at::Tensor const&)",
+            "at::native::foo",
+        ),
         ("void at::native::foo<int>(int)", "at::native::foo"),
-        ("std::enable_if<is_same_v<double, X<double>::type>, void>::type at::foo<double>(int)", "at::foo"),
+        (
+            "std::enable_if<is_same_v<double, X<double>::type>, void>::type at::foo<double>(int)",
+            "at::foo",
+        ),
         ("decltype(auto) foo<int>(int)", "foo"),
         ("int const* foo<int>(int)", "foo"),
         ("std::vector<int>& A<int>::get() const &", "A::get"),
-        ("at::f(long)::'lambda'(long, long)::operator()(long, long) const", "at::f::{lambda}::operator()"),
-        ("at::f(long)::{lambda(long)#1}::operator()(long) const [clone .isra.0]", "at::f::{lambda}::operator()"),
-        ("A::f(int) const::'lambda3'()::operator()() const::'lambda'(int)", "A::f::{lambda}::operator()::{lambda}"),
-        ("f({lambda(g()::{lambda()#1})#2})::{lambda(g()::{lambda()#1})#2}::operator()()", "f::{lambda}::operator()"),
+        (
+            "at::f(long)::'lambda'(long, long)::operator()(long, long) const",
+            "at::f::{lambda}::operator()",
+        ),
+        (
+            "at::f(long)::{lambda(long)#1}::operator()(long) const [clone .isra.0]",
+            "at::f::{lambda}::operator()",
+        ),
+        (
+            "A::f(int) const::'lambda3'()::operator()() const::'lambda'(int)",
+            "A::f::{lambda}::operator()::{lambda}",
+        ),
+        (
+            "f({lambda(g()::{lambda()#1})#2})::{lambda(g()::{lambda()#1})#2}::operator()()",
+            "f::{lambda}::operator()",
+        ),
         ("bool operator< <int>(A<int> const&, A<int> const&)", "operator<"),
         ("bool std::operator<<<char>(char, char)", "std::operator<<"),
         ("bool std::operator<<char>(char, char)", "std::operator<"),
@@ -49,7 +67,10 @@ from layerscope.symbols import short
         ("auto g<int>(int) -> int", "int"),
         ("A::~A()", "A::~A"),
         ("core::fmt::Write::write_fmt::h0123456789abcdef", "core::fmt::Write::write_fmt"),
-        ("<alloc::vec::Vec<T> as core::ops::Drop>::drop", "<alloc::vec::Vec as core::ops::Drop>::drop"),
+        (
+            "<alloc::vec::Vec<T> as core::ops::Drop>::drop",
+            "<alloc::vec::Vec as core::ops::Drop>::drop",
+        ),
         ("core::slice::sort::<u8>", "core::slice::sort"),
         ("foo::<u8>::{closure#0}", "foo::{closure#0}"),
         ("main", "main"),

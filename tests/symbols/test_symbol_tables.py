@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 
 from layerscope.symbols import Symbols, symbol_table
 from layerscope.symbols.elf_file import Content, Damaged, Elf, opened, vdso
-from layerscope.symbols.symbol_table import ROW, Table
+from layerscope.symbols.symbol_table import ROW, SymbolTable
 from tests.symbols.elf_programs import functions, output, program, tool
 
 
 def table_of(file: Path, most: int = 20_000) -> tuple[np.ndarray, list[str]]:
-    """Addresses in the functions of a file (the first and the last of each), and their names as the linker has them."""
+    """Addresses in the functions of a file (the first and the last of each), and their names as the
+    linker has them.
+    """
     # Of the macros of SystemTap there is a mark that lies in no code.
     sized = [(at, size) for at, size, name in functions(file) if size and name != "_.stapsdt.base"]
     addresses = np.array([at + place for at, size in sized for place in (0, size - 1)], np.uint64)
@@ -29,12 +31,16 @@ def table_of(file: Path, most: int = 20_000) -> tuple[np.ndarray, list[str]]:
     with opened(file) as descriptor:
         table = symbol_table.table(Elf(Content(descriptor)))
         assert table is not None
-        return addresses, [table.name(row) if row >= 0 else "" for row in table.find(addresses).tolist()]
+        return addresses, [
+            table.name(row) if row >= 0 else "" for row in table.find(addresses).tolist()
+        ]
 
 
 def covering(file: Path, addresses: np.ndarray) -> dict[int, set[str]]:
     """Of each address, the names of the innermost functions there, as nm has them."""
-    spans = sorted((at, at + size, name.partition("@")[0]) for at, size, name in functions(file) if size)
+    spans = sorted(
+        (at, at + size, name.partition("@")[0]) for at, size, name in functions(file) if size
+    )
     starts = [start for start, _, _ in spans]
     result = {}
     for address in addresses.tolist():
@@ -61,7 +67,9 @@ def check(file: Path) -> None:
     assert wrong == []
 
 
-SLOW_BUILDS = [pytest.param(flags, marks=pytest.mark.slow) for flags in (("-O2", "-static"), ("-O1", "-flto"))]
+SLOW_BUILDS = [
+    pytest.param(flags, marks=pytest.mark.slow) for flags in (("-O2", "-static"), ("-O1", "-flto"))
+]
 
 
 @pytest.mark.parametrize("flags", [("-O0",), ("-O2", "-g"), *SLOW_BUILDS], ids=" ".join)
@@ -80,7 +88,15 @@ def test_functions_of_torch_and_what_it_runs_on_are_those_of_nm(program_python: 
         program_python, "-c", "import torch; print(open('/proc/self/maps').read())"
     )  # fmt: skip
     paths = sorted({Path(path) for path in re.findall(r"r-xp.* (/\S+)", loaded)})
-    wanted = ("libtorch_cpu", "libtorch_python", "libc10", "libgomp", "libc.so", "libpython", "libstdc++")
+    wanted = (
+        "libtorch_cpu",
+        "libtorch_python",
+        "libc10",
+        "libgomp",
+        "libc.so",
+        "libpython",
+        "libstdc++",
+    )
     files = [path for path in paths if path.name.startswith(wanted)]
     assert {"libtorch_cpu.so", "libc.so.6"} <= {file.name for file in files}
     for file in files:
@@ -91,7 +107,10 @@ def test_of_several_names_the_plainest_is_taken(tmp_path: Path) -> None:
     file = program(tmp_path, "-O0")
     at = next(at for at, _, name in functions(file) if name == "a_longer_name_of_plain")
     with Symbols(None) as symbols:
-        assert symbols.native(str(file), b"", np.array([at, at + 1], np.uint64)).name == ["plain", "plain"]
+        assert symbols.native(str(file), b"", np.array([at, at + 1], np.uint64)).name == [
+            "plain",
+            "plain",
+        ]
 
 
 def test_names_are_demangled_and_rows_are_as_asked(tmp_path: Path) -> None:
@@ -116,7 +135,9 @@ int main() { return 0; }
 
 
 def test_hand_written_code(tmp_path: Path) -> None:
-    """One byte each: functions without a size go on to the next; labels count where there is no function."""
+    """One byte each: functions without a size go on to the next; labels count where there is no
+    function.
+    """
     file = program(tmp_path, "-O0", source=ASSEMBLY)
     listed = output(tool("nm"), str(file)).splitlines()
     at = next(int(line.split()[0], 16) for line in listed if line.endswith(" no_size"))
@@ -136,7 +157,9 @@ def test_hand_written_code(tmp_path: Path) -> None:
 def test_stubs_are_those_of_objdump(tmp_path: Path, flags: tuple[str, ...]) -> None:
     file = program(tmp_path, "-O0", *flags)
     listed = output(tool("objdump"), "-d", "-M", "intel", str(file))
-    stubs = {int(at, 16): name for at, name in re.findall(r"^([0-9a-f]{16}) <(\w+)@plt>:$", listed, re.M)}
+    stubs = {
+        int(at, 16): name for at, name in re.findall(r"^([0-9a-f]{16}) <(\w+)@plt>:$", listed, re.M)
+    }
     assert stubs or "-fno-plt" in flags
     addresses = np.array([at + place for at in stubs for place in (0, 5)], np.uint64)
     with opened(file) as descriptor:
@@ -168,7 +191,11 @@ def test_what_the_kernel_maps_into_each_process(tmp_path: Path) -> None:
 
 def brute_force(rows: np.ndarray, address: int) -> int:
     """Of the functions that have the address, one that begins last; -1: none has it."""
-    inside = [row for row in range(len(rows)) if int(rows["start"][row]) <= address < int(rows["end"][row])]
+    inside = [
+        row
+        for row in range(len(rows))
+        if int(rows["start"][row]) <= address < int(rows["end"][row])
+    ]
     return max(inside, key=lambda row: int(rows["start"][row]), default=-1)
 
 
@@ -182,7 +209,7 @@ def test_the_innermost_function_is_found(spans: list[tuple[int, int]]) -> None:
     rows["end"] = [start + size for start, size in spans]
     rows = symbol_table._sorted(rows)
     addresses = np.arange(90, dtype=np.uint64)
-    table = Table(None, None, rows)  # type: ignore[arg-type]  # names are not asked for
+    table = SymbolTable(None, None, rows)  # type: ignore[arg-type]  # names are not asked for
     for address, row in enumerate(table.find(addresses).tolist()):
         expected = brute_force(rows, address)
         assert (row < 0) == (expected < 0)
@@ -202,7 +229,11 @@ def test_a_debugger_would_say_the_same_of_this_python() -> None:
         pytest.skip(f"{python} has no functions")
     commands = [word for at in places for word in ("-ex", f"info symbol {at + 3:#x}")]
     done = subprocess.run(
-        ["gdb", "-nx", "-batch", *commands, str(python)], capture_output=True, text=True, timeout=120, check=True
+        ["gdb", "-nx", "-batch", *commands, str(python)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
     )
     expected = [line.split(" ")[0] for line in done.stdout.splitlines() if " in section " in line]
     with Symbols(None) as symbols:
@@ -211,7 +242,9 @@ def test_a_debugger_would_say_the_same_of_this_python() -> None:
     assert np.mean(same) > 0.9  # of several names of a function gdb may take another one
 
 
-@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"\x7fELF\x01\x01\x01" + bytes(60), bytes(200), b"text\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x7fELF", b"\x7fELF\x01\x01\x01" + bytes(60), bytes(200), b"text\n"]
+)
 def test_what_is_no_elf_file_is_damaged(content: bytes) -> None:
     with pytest.raises(Damaged):
         Elf(Content(content))

@@ -1,9 +1,10 @@
-"""Says which operators belong to which module, without layerscope: by torch.profiler, by a `Module.__call__` of
-its own, and by the sequence numbers that autograd gives out while a module runs.
+"""Says which operators belong to which module, without layerscope: by torch.profiler, by a
+`Module.__call__` of its own, and by the sequence numbers that autograd gives out while a module
+runs.
 
-usage: module_oracle.py NAME, of networks.py. Prints {path: {name: count}} as JSON, or says that its profiler sees too
-little and exits with status 3: an old one sees the thread that started it and those of the backward pass, or
-microseconds.
+usage: module_oracle.py NAME, of networks.py. Prints {path: {name: count}} as JSON, or says that its
+profiler sees too little and exits with status 3: an old one sees the thread that started it and
+those of the backward pass, or microseconds.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def call(module: Any, *arguments: Any, **more: Any) -> Any:
 
 
 def numbers(events: list[Any]) -> dict[int, list[tuple[int, str]]]:
-    """By thread: from which sequence number on nodes are made in which module, in the order of the numbers."""
+    """By thread: from which sequence number on nodes are made in which module, in the order of the
+    numbers.
+    """
     found: dict[int, list[tuple[int, str]]] = {}
     stacks: dict[int, list[str]] = collections.defaultdict(lambda: [OUTSIDE])
     for event in events:
@@ -82,7 +85,9 @@ def count(events: list[Any]) -> dict[str, dict[str, int]]:
     """Operators by module and name."""
     made_in = numbers(events)
     counts: dict[str, dict[str, int]] = collections.defaultdict(collections.Counter)
-    stacks: dict[int, list[tuple[int, str, bool]]] = collections.defaultdict(list)  # end, module, backward
+    stacks: dict[int, list[tuple[int, str, bool]]] = collections.defaultdict(
+        list
+    )  # end, module, backward
     last: dict[tuple[int, int], str] = collections.defaultdict(lambda: OUTSIDE)
     nodes = {
         (event.start_thread_id(), event.start_ns()): event
@@ -108,7 +113,9 @@ def count(events: list[Any]) -> dict[str, dict[str, int]]:
                 first = min(inside, key=lambda node: node.start_ns(), default=None)
                 if first is not None:
                     owners = made_in.get(first.fwd_thread_id(), [(0, OUTSIDE)])
-                    module = [owner for number, owner in owners if number <= first.sequence_nr()][-1]
+                    module = [owner for number, owner in owners if number <= first.sequence_nr()][
+                        -1
+                    ]
                 last[level] = module
             else:
                 module = last[level]
@@ -122,18 +129,26 @@ def main() -> None:
     """Run the network under the profiler."""
     torch.nn.Module.__call__ = call
     if not hasattr(torch._C._autograd._KinetoEvent, "start_ns"):
-        print(f"the profiler of PyTorch {torch.__version__} tells times in microseconds only", file=sys.stderr)
+        print(
+            f"the profiler of PyTorch {torch.__version__} tells times in microseconds only",
+            file=sys.stderr,
+        )
         sys.exit(3)
     try:
         everywhere = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
     except TypeError:
         if sys.argv[1] in OF_SEVERAL_THREADS:
-            print(f"the profiler of PyTorch {torch.__version__} sees one thread only", file=sys.stderr)
+            print(
+                f"the profiler of PyTorch {torch.__version__} sees one thread only", file=sys.stderr
+            )
             sys.exit(3)
         everywhere = None
     with profile(activities=[ProfilerActivity.CPU], experimental_config=everywhere) as profiled:
         networks.main(sys.argv[1])
-    events = sorted(profiled.profiler.kineto_results.events(), key=lambda event: (event.start_ns(), -event.end_ns()))
+    events = sorted(
+        profiled.profiler.kineto_results.events(),
+        key=lambda event: (event.start_ns(), -event.end_ns()),
+    )
     json.dump(count(events), sys.stdout)
 
 

@@ -1,4 +1,5 @@
-"""A program that runs one small network of many kinds for a few steps: the same operators in every run.
+"""A program that runs one small network of many kinds for a few steps: the same operators in every
+run.
 
 usage: networks.py NAME
 """
@@ -82,13 +83,17 @@ def lstm() -> None:
 
 
 class Nested(nn.Module):
-    """Containers in containers, a module that is held twice and called twice, and one that nobody holds."""
+    """Containers in containers, a module that is held twice and called twice, and one that nobody
+    holds.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         shared = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
         self.first = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Tanh(), shared))
-        self.several = nn.ModuleList([nn.ModuleDict({"a": nn.Linear(4, 4), "b": shared}), nn.Identity()])
+        self.several = nn.ModuleList(
+            [nn.ModuleDict({"a": nn.Linear(4, 4), "b": shared}), nn.Identity()]
+        )
         self.alias = shared[0]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -179,7 +184,9 @@ def double_backward() -> None:
 
 
 def hooked() -> None:
-    """Hooks of the program's own: forward, backward and on a tensor, each with an operator of its own."""
+    """Hooks of the program's own: forward, backward and on a tensor, each with an operator of its
+    own.
+    """
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
     model[0].register_forward_hook(lambda module, arguments, output: output.mul(2.0))
     model[0].register_forward_pre_hook(lambda module, arguments: (arguments[0].add(1.0),))

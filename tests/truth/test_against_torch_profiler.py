@@ -1,4 +1,6 @@
-"""The MNIST CNN, recorded by us and by torch.profiler in another run: a second, independent witness."""
+"""The MNIST CNN, recorded by us and by torch.profiler in another run: a second, independent
+witness.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,10 @@ def data(program_python: str, tmp_path_factory: pytest.TempPathFactory) -> list[
     folder = tmp_path_factory.mktemp("digits")
     options = ["--data", str(folder / "mnist"), *OPTIONS]
     subprocess.run(
-        [program_python, str(EXAMPLE), *options, "--limit", "1"], check=True, capture_output=True, timeout=120
+        [program_python, str(EXAMPLE), *options, "--limit", "1"],
+        check=True,
+        capture_output=True,
+        timeout=120,
     )
     return options
 
@@ -53,7 +58,11 @@ def data(program_python: str, tmp_path_factory: pytest.TempPathFactory) -> list[
 def profiled(python: str, options: list[str]) -> list[tuple[str, int, int, int]]:
     """Events of torch.profiler on the thread of the loop: name, start, duration, thread."""
     done = subprocess.run(
-        [python, "-c", PROFILED, json.dumps(options)], capture_output=True, text=True, check=False, timeout=300
+        [python, "-c", PROFILED, json.dumps(options)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     if done.returncode == SEES_TOO_LITTLE:
         pytest.skip(done.stderr.splitlines()[-1])
@@ -96,7 +105,9 @@ def test_counts_per_step_and_name_are_equal(
     theirs = profiled(program_python, data)
     recorded = recorded_example(program_python, data, tmp_path)
 
-    rows: list[dict[str, Any]] = recorded.rows("select name, start_ns, dur_ns from spans where layer = 'operators'")
+    rows: list[dict[str, Any]] = recorded.rows(
+        "select name, start_ns, dur_ns from spans where layer = 'operators'"
+    )
     our_ends = sorted(row["start_ns"] + row["dur_ns"] for row in rows if row["name"] == STEP_END)
     their_ends = sorted(start + duration for name, start, duration, _ in theirs if name == STEP_END)
     assert len(our_ends) == 40
@@ -107,16 +118,20 @@ def test_counts_per_step_and_name_are_equal(
 def test_self_times_lie_within_twice_the_spread_of_runs_of_torch_profiler(
     native_agent: Path, program_python: str, data: list[str], tmp_path: Path
 ) -> None:
-    """Shares of self time, for operators with at least 2 %. The spread is the largest difference between two runs of
-    torch.profiler over these operators: a busy machine widens it for all. Two runs may agree by chance better than
-    either can be trusted: two points of a hundred are granted. Three tries, for three noisy runs are compared."""
+    """Shares of self time, for operators with at least 2 %. The spread is the largest difference
+    between two runs of torch.profiler over these operators: a busy machine widens it for all. Two
+    runs may agree by chance better than either can be trusted: two points of a hundred are granted.
+    Three tries, for three noisy runs are compared.
+    """
     failures = []
     for attempt in range(3):
         folder = tmp_path / str(attempt)
         folder.mkdir()
         theirs = [shares(self_ns(profiled(program_python, data)))]
         recorded = recorded_example(program_python, data, folder)
-        sums = recorded.rows("select name, sum(self_ns)::BIGINT s from spans where layer = 'operators' group by name")
+        sums = recorded.rows(
+            "select name, sum(self_ns)::BIGINT s from spans where layer = 'operators' group by name"
+        )
         ours = shares({row["name"]: row["s"] for row in sums})
         theirs.append(shares(self_ns(profiled(program_python, data))))
         mean = {name: sum(run[name] for run in theirs) / len(theirs) for name in theirs[0]}
@@ -126,7 +141,9 @@ def test_self_times_lie_within_twice_the_spread_of_runs_of_torch_profiler(
         if worst <= max(2 * spread, 0.02):
             return
         failures.append((worst, spread))
-    pytest.fail(f"share of self time differs by more than twice the spread, (difference, spread): {failures}")
+    pytest.fail(
+        f"share of self time differs by more than twice the spread, (difference, spread): {failures}"
+    )
 
 
 def shares(by_name: dict[str, int]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """What is counted of a program, against what it asks the system itself, GNU time and `perf stat`.
 
-Counts are compared within some percent and a constant: recording wakes threads of the program now and then, and a
-process is read the last time up to 1 s before its end.
+Counts are compared within some percent and a constant: recording wakes threads of the program now
+and then, and a process is read the last time up to 1 s before its end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from tests.recorded import Recorded, layerscope
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("native_agent", "perf_events")]
 
-# Two threads that sleep 1 ms again and again, one that computes, memory that is touched and given back, a file.
+# Two threads that sleep 1 ms again and again, one that computes, memory that is touched and given
+# back, a file.
 PROGRAM = """
 import json, mmap, os, resource, threading, time
 import torch
@@ -69,14 +70,18 @@ os._exit(0)
 """
 
 
-def record(python: str, folder: Path, *around: str, program: str = PROGRAM) -> tuple[Recorded, dict[str, Any]]:
+def record(
+    python: str, folder: Path, *around: str, program: str = PROGRAM
+) -> tuple[Recorded, dict[str, Any]]:
     """Record the program, run by `around`, and what it says of itself."""
     folder = Path(tempfile.mkdtemp(dir=folder))
     (folder / "program.py").write_text(program)
     done = layerscope("run", "-o", "recording", "--", *around, python, "program.py", cwd=folder)
     assert done.returncode == 0, done.stderr
     recorded = Recorded(open_run(folder / "recording.layerscope"), 0, done.stdout, done.stderr)
-    return recorded, json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    return recorded, json.loads(
+        next(line for line in done.stdout.splitlines() if line.startswith("{"))
+    )
 
 
 def by_process(recorded: Recorded) -> dict[str, Any]:
@@ -120,7 +125,9 @@ def test_a_process_is_counted_as_it_counts_itself(program_python: str, tmp_path:
 
 def test_the_threads_add_up_to_their_process(program_python: str, tmp_path: Path) -> None:
     recorded, own = record(program_python, tmp_path)
-    threads = recorded.rows("SELECT * FROM tracks WHERE kind = 'thread' AND cpu_ns IS NOT NULL AND process = 0")
+    threads = recorded.rows(
+        "SELECT * FROM tracks WHERE kind = 'thread' AND cpu_ns IS NOT NULL AND process = 0"
+    )
 
     assert is_near(sum(row["cpu_ns"] for row in threads), own["cpu_ns"], 3, 100e6), (threads, own)
     # Delays of threads that have ended are not among what it sees itself at its end.
@@ -128,7 +135,9 @@ def test_the_threads_add_up_to_their_process(program_python: str, tmp_path: Path
 
 
 def test_the_whole_run_is_what_time_says(program_python: str, tmp_path: Path) -> None:
-    """GNU time, as a child of ours, is told by the system what ours tells us of it and its child."""
+    """GNU time, as a child of ours, is told by the system what ours tells us of it and its
+    child.
+    """
     time_command = shutil.which("time")
     if time_command is None:
         pytest.skip("GNU time is not installed")
@@ -155,10 +164,14 @@ def test_a_run_is_counted_as_perf_counts_it(program_python: str, tmp_path: Path)
     if perf is None:
         pytest.skip("perf is not installed")
     events = "task-clock,context-switches,cpu-migrations,page-faults"
-    probe = subprocess.run([perf, "stat", "-x,", "-e", events, "true"], capture_output=True, text=True, check=False)
+    probe = subprocess.run(
+        [perf, "stat", "-x,", "-e", events, "true"], capture_output=True, text=True, check=False
+    )
     if probe.returncode or "<not" in probe.stderr:
         pytest.skip(f"perf stat does not count here: {probe.stderr.strip()}")
-    recorded, _ = record(program_python, tmp_path, perf, "stat", "-x,", "-e", events, "-o", "counted")
+    recorded, _ = record(
+        program_python, tmp_path, perf, "stat", "-x,", "-e", events, "-o", "counted"
+    )
     lines = (recorded.run.path.parent / "counted").read_text().splitlines()
     counted = {words[2]: float(words[0]) for line in lines if len(words := line.split(",")) > 3}
     found = by_process(recorded)
@@ -170,7 +183,8 @@ def test_a_run_is_counted_as_perf_counts_it(program_python: str, tmp_path: Path)
     assert is_near(found["faults"], counted["page-faults"], 3, 3000), (found, counted)
     switches = program.switches_voluntary + program.switches_forced
     assert is_near(switches, counted["context-switches"], 5, 300), (program, counted)
-    # What moved while the sampler had not found a thread yet, and threads that perf follows before they are ours.
+    # What moved while the sampler had not found a thread yet, and threads that perf follows before
+    # they are ours.
     assert found["migrations"] <= 1.1 * counted["cpu-migrations"] + 20, (found, counted)
     assert found["migrations"] >= 0.5 * counted["cpu-migrations"] - 20, (found, counted)
 
@@ -197,7 +211,9 @@ with torch.no_grad():
 
 
 @once_in_three
-def test_steps_that_compute_and_steps_that_sleep_are_told_apart(program_python: str, tmp_path: Path) -> None:
+def test_steps_that_compute_and_steps_that_sleep_are_told_apart(
+    program_python: str, tmp_path: Path
+) -> None:
     """Ten steps use 200 ms of CPU time and ten none; the samples around each end are 10 ms."""
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
     (folder / "program.py").write_text(STEPS)
@@ -235,19 +251,36 @@ print(after[0] - before[0], after[1] - before[1])
 
 
 def test_a_limit_of_cpu_time_shows_as_throttling(tmp_path: Path) -> None:
-    """0.3 s of CPU time at a tenth of a CPU are about thirty periods, in almost all of which it is stopped."""
+    """0.3 s of CPU time at a tenth of a CPU are about thirty periods, in almost all of which it is
+    stopped.
+    """
     (tmp_path / "program.py").write_text(LIMITED)
     with CpuGroup(0.1) as group:
-        words = ("run", "-o", "recording", "--", *group.words, sys.executable, "program.py", str(group.folder))
+        words = (
+            "run",
+            "-o",
+            "recording",
+            "--",
+            *group.words,
+            sys.executable,
+            "program.py",
+            str(group.folder),
+        )
         done = layerscope(*words, cwd=tmp_path)
         _, throttled, throttled_ns = group.counted()
     assert done.returncode == 0, done.stderr
     count, spent_ns = map(int, done.stdout.split())
     recorded = Recorded(open_run(tmp_path / "recording.layerscope"), 0, done.stdout, done.stderr)
     readings = "FROM counters c JOIN tracks t USING (track) WHERE t.name = 'cgroup' GROUP BY c.name"
-    told = {row["name"]: row["last"] for row in recorded.rows(f"SELECT c.name, max(value) AS last {readings}")}
+    told = {
+        row["name"]: row["last"]
+        for row in recorded.rows(f"SELECT c.name, max(value) AS last {readings}")
+    }
 
     assert count > 10, throttled
     assert count <= told["throttled"] <= throttled, (count, told, throttled)
     assert spent_ns <= told["throttled_ns"] <= throttled_ns, (spent_ns, told, throttled_ns)
-    assert f"throttled {told['throttled']} times" in (tmp_path / "recording.layerscope" / "summary.txt").read_text()
+    assert (
+        f"throttled {told['throttled']} times"
+        in (tmp_path / "recording.layerscope" / "summary.txt").read_text()
+    )

@@ -52,7 +52,9 @@ print("made b\t<made b>:1")
 """
 
 
-def test_ranges_have_the_line_of_the_program_that_opened_them(program_python: str, tmp_path: Path) -> None:
+def test_ranges_have_the_line_of_the_program_that_opened_them(
+    program_python: str, tmp_path: Path
+) -> None:
     recorded = record(program_python, PROGRAM, tmp_path)
 
     assert recorded.status == 0, recorded.stderr
@@ -60,20 +62,28 @@ def test_ranges_have_the_line_of_the_program_that_opened_them(program_python: st
     rows = recorded.rows("SELECT name, line FROM spans WHERE kind = 'range'")
     told = {row["name"]: row["line"] for row in rows}
     assert told.pop("decorated") is None  # the line in contextlib is that of every decorator
-    if told.get("late") is None:  # a plain call of a Python function does not go through the field before 3.12
+    if (
+        told.get("late") is None
+    ):  # a plain call of a Python function does not go through the field before 3.12
         truth.pop("late")
         told.pop("late")
     assert told == truth
-    assert recorded.value("SELECT count(*) FROM spans WHERE line IS NOT NULL AND kind <> 'range'") == 0
+    assert (
+        recorded.value("SELECT count(*) FROM spans WHERE line IS NOT NULL AND kind <> 'range'") == 0
+    )
 
 
 @pytest.mark.parametrize("mark", ["batch", "program.py:5"])
-def test_the_user_says_which_range_is_a_step(program_python: str, tmp_path: Path, mark: str) -> None:
+def test_the_user_says_which_range_is_a_step(
+    program_python: str, tmp_path: Path, mark: str
+) -> None:
     (tmp_path / "program.py").write_text(
         "import torch\nfrom torch.profiler import record_function\n\nfor i in range(12):\n"
         "    with record_function('batch'):\n        torch.ones(10) + 1\n"
     )
-    done = layerscope("run", "-o", "x", "--step-mark", mark, "--", program_python, "program.py", cwd=tmp_path)
+    done = layerscope(
+        "run", "-o", "x", "--step-mark", mark, "--", program_python, "program.py", cwd=tmp_path
+    )
 
     assert done.returncode == 0, done.stderr
     assert "12 steps" in done.stderr
@@ -103,7 +113,9 @@ for thread in threads:
 """
 
 
-def test_threads_that_open_their_first_ranges_at_once_keep_their_own_lines(program_python: str, tmp_path: Path) -> None:
+def test_threads_that_open_their_first_ranges_at_once_keep_their_own_lines(
+    program_python: str, tmp_path: Path
+) -> None:
     recorded = record(program_python, THREADS, tmp_path)
 
     assert recorded.status == 0, recorded.stderr

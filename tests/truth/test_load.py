@@ -57,8 +57,12 @@ def test_two_threads_of_tiny_operators_lose_nothing_that_is_not_counted(
     recorded = record(program_python, TWO_THREADS, tmp_path, times("60", "5"))
 
     assert recorded.status == 0, recorded.stderr
-    # Where others have the CPU or the disk for long the rings overflow (`dev.py bench drain`: nothing, on a quiet one).
-    made, lost = int(recorded.stdout), recorded.value("select coalesce(sum(lost), 0)::BIGINT from gaps")
+    # Where others have the CPU or the disk for long the rings overflow (`dev.py bench drain`:
+    # nothing, on a quiet one).
+    made, lost = (
+        int(recorded.stdout),
+        recorded.value("select coalesce(sum(lost), 0)::BIGINT from gaps"),
+    )
     assert recorded.value("select count(*) from gaps where reason <> 'ring_full'") == 0
     assert recorded.value("select count(distinct track) from spans where name = 'aten::mul'") == 2
     # So many are not all kept one by one (docs/long_runs.md); the sums know of each.
@@ -87,7 +91,9 @@ def test_program_and_drainer_killed_together_lose_the_last_poll_at_most_and_say_
     time.sleep(1.5)
     children = {_words(pid): pid for pid in _children(session.pid)}
     drainer = next(pid for words, pid in children.items() if "layerscope.capture.drainer" in words)
-    program = next(pid for words, pid in children.items() if words == f"{program_python} program.py")
+    program = next(
+        pid for words, pid in children.items() if words == f"{program_python} program.py"
+    )
     killed_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     os.kill(drainer, signal.SIGKILL)
     os.kill(program, signal.SIGKILL)

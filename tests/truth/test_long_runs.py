@@ -1,4 +1,6 @@
-"""A real program that makes more than its recording may hold: the size is kept, and the sums stay exact."""
+"""A real program that makes more than its recording may hold: the size is kept, and the sums stay
+exact.
+"""
 
 from __future__ import annotations
 
@@ -81,10 +83,15 @@ def test_nothing_is_thinned_that_fits(full: Recorded) -> None:
 
 def test_kept_steps_are_whole_and_stand_for_all(small: Recorded) -> None:
     assert small.value("SELECT max(weight) FROM spans") > 1
-    # What the drainer could not keep, because the conversion was behind on a busy machine, is counted.
+    # What the drainer could not keep, because the conversion was behind on a busy machine, is
+    # counted.
     lost = small.value("SELECT coalesce(sum(lost), 0)::BIGINT FROM gaps")
     if lost == 0:
-        assert small.value("SELECT count(*) FROM steps") == small.value("SELECT sum(weight) FROM steps") == STEPS
+        assert (
+            small.value("SELECT count(*) FROM steps")
+            == small.value("SELECT sum(weight) FROM steps")
+            == STEPS
+        )
     torn = small.value(
         f"""SELECT count(*) FROM (SELECT step FROM spans WHERE name = 'aten::neg' AND step > 0
                                   GROUP BY step HAVING count(*) <> {INSIDE})"""
@@ -92,7 +99,9 @@ def test_kept_steps_are_whole_and_stand_for_all(small: Recorded) -> None:
     assert torn <= (0 if lost == 0 else 2 * small.value("SELECT count(*) FROM gaps"))
 
 
-@pytest.mark.parametrize("words", [("--max-size", "0"), ("--max-size", "lots"), ("--full", "--max-size", "1GB")])
+@pytest.mark.parametrize(
+    "words", [("--max-size", "0"), ("--max-size", "lots"), ("--full", "--max-size", "1GB")]
+)
 def test_a_size_that_makes_no_sense_is_refused(words: tuple[str, ...], tmp_path: Path) -> None:
     done = layerscope("run", *words, "--", "true", cwd=tmp_path)
     assert done.returncode == 125, done.stderr
@@ -109,7 +118,9 @@ def has_removed(raw: Path) -> bool:
     return False
 
 
-def test_what_is_left_of_a_long_run_whose_recorder_was_killed_is_read(program_python: str, tmp_path: Path) -> None:
+def test_what_is_left_of_a_long_run_whose_recorder_was_killed_is_read(
+    program_python: str, tmp_path: Path
+) -> None:
     (tmp_path / "program.py").write_text(PROGRAM.replace(f"range({STEPS})", "range(10**9)"))
     command = [
         sys.executable,
@@ -135,7 +146,8 @@ def test_what_is_left_of_a_long_run_whose_recorder_was_killed_is_read(program_py
             assert time.monotonic() < give_up
             time.sleep(0.5)
     finally:
-        # The session first, so that it ends nothing in order; whoever it started has no other parent.
+        # The session first, so that it ends nothing in order; whoever it started has no other
+        # parent.
         ours = [running.pid, *(int(pid) for pid in children_of(running.pid))]
         for pid in ours:
             with contextlib.suppress(ProcessLookupError):
@@ -144,9 +156,13 @@ def test_what_is_left_of_a_long_run_whose_recorder_was_killed_is_read(program_py
     while any(Path(f"/proc/{pid}").exists() for pid in ours) and time.monotonic() < give_up:
         time.sleep(0.05)
     run = open_run(raw.parent)
-    (known,) = ask(run, "SELECT sum(count)::BIGINT AS spans FROM totals WHERE step_class <> 'unknown'")
+    (known,) = ask(
+        run, "SELECT sum(count)::BIGINT AS spans FROM totals WHERE step_class <> 'unknown'"
+    )
     (kept,) = ask(run, "SELECT sum(weight)::BIGINT AS spans FROM spans")
-    (gone,) = ask(run, "SELECT coalesce(sum(lost), 0)::BIGINT AS spans FROM gaps WHERE reason = 'max_size'")
+    (gone,) = ask(
+        run, "SELECT coalesce(sum(lost), 0)::BIGINT AS spans FROM gaps WHERE reason = 'max_size'"
+    )
     assert run.info.state == "killed"
     assert gone["spans"] > 0
     assert known["spans"] > 0 < kept["spans"]

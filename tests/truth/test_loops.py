@@ -104,8 +104,13 @@ def test_a_training_loop_with_evaluation_has_one_step_a_batch(
     rows = steps(recorded)
     assert len(rows) == 20
     assert {row["rule"] for row in rows} == {"optimizer"}
-    assert all(row["load_ns"] and row["forward_ns"] and row["backward_ns"] and row["optimizer_ns"] for row in rows)
-    per_step = "select count(*) n from spans where name = 'aten::addmm' and step is not null group by step"
+    assert all(
+        row["load_ns"] and row["forward_ns"] and row["backward_ns"] and row["optimizer_ns"]
+        for row in rows
+    )
+    per_step = (
+        "select count(*) n from spans where name = 'aten::addmm' and step is not null group by step"
+    )
     assert [row["n"] for row in recorded.rows(per_step)] == [2] * 20
 
 
@@ -114,13 +119,17 @@ def test_phases_of_operators_follow_from_where_they_run(
 ) -> None:
     recorded = record(program_python, TRAINING, tmp_path)
 
-    phases = recorded.rows("select distinct name, phase from spans where step is not null and kind != 'function'")
+    phases = recorded.rows(
+        "select distinct name, phase from spans where step is not null and kind != 'function'"
+    )
     named = {(row["name"].partition("#")[0], row["phase"]) for row in phases}
     assert ("Optimizer.step", "optimizer") in named
     assert ("Optimizer.zero_grad", "optimizer") in named
     assert ("enumerate(DataLoader)", "loading") in named
     assert ("AddmmBackward0", "backward") in named
-    forward = recorded.rows("select distinct phase from spans where name = 'aten::addmm' and step is not null")
+    forward = recorded.rows(
+        "select distinct phase from spans where name = 'aten::addmm' and step is not null"
+    )
     assert forward == [{"phase": "forward"}]
 
 
@@ -129,7 +138,9 @@ def test_a_gan_has_one_step_for_each_step_of_its_first_optimizer(
 ) -> None:
     recorded = record(program_python, GAN, tmp_path)
 
-    assert recorded.value("select count(*) from spans where name = 'Optimizer.step#Adam.step'") == 36
+    assert (
+        recorded.value("select count(*) from spans where name = 'Optimizer.step#Adam.step'") == 36
+    )
     rows = steps(recorded)
     assert len(rows) == 12
     assert {row["optimizer"] for row in rows} == {1}
@@ -153,5 +164,7 @@ def test_forward_and_backward_inside_a_closure_are_not_the_optimizers_time(
     rows = steps(recorded)
     assert len(rows) == 6
     assert all(row["forward_ns"] and row["backward_ns"] and row["optimizer_ns"] for row in rows)
-    inside = recorded.rows("select distinct phase from spans where name = 'aten::addmm' and step is not null")
+    inside = recorded.rows(
+        "select distinct phase from spans where name = 'aten::addmm' and step is not null"
+    )
     assert inside == [{"phase": "forward"}]

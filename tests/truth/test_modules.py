@@ -29,10 +29,16 @@ model(torch.ones(2)).sum().backward()
 
 
 @pytest.fixture(scope="module")
-def python(native_agent: Path, program_python: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The program's Python, once all is known about its torch: the first recordings cannot link the backward pass."""
+def python(
+    native_agent: Path, program_python: str, tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    """The program's Python, once all is known about its torch: the first recordings cannot link the
+    backward pass.
+    """
     for _ in range(20):
-        if record(program_python, TRAINS, tmp_path_factory.mktemp("first")).value("SELECT count(*) FROM links"):
+        if record(program_python, TRAINS, tmp_path_factory.mktemp("first")).value(
+            "SELECT count(*) FROM links"
+        ):
             return program_python
     raise AssertionError("recordings do not link backward functions to their operators")
 
@@ -54,13 +60,18 @@ REPEATED = ("lstm", "nested", "checkpoint_plain", "double_backward")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.stress if name in REPEATED else ()) for name in NETWORKS]
+    "name",
+    [pytest.param(name, marks=pytest.mark.stress if name in REPEATED else ()) for name in NETWORKS],
 )
 def test_every_operator_belongs_to_the_module_that_hooks_and_the_profiler_say(
     python: str, tmp_path: Path, name: str
 ) -> None:
     done = subprocess.run(
-        [python, str(HERE / "module_oracle.py"), name], capture_output=True, text=True, check=False, timeout=200
+        [python, str(HERE / "module_oracle.py"), name],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
     )
     if done.returncode == SEES_TOO_LITTLE:
         pytest.skip(done.stderr.splitlines()[-1])
@@ -125,7 +136,8 @@ for _ in range(5):
     )
     counts = {path: {name: of[name] for name in names if name in of} for path, of in found.items()}
     assert counts == {
-        # aten::sum calls itself. Three uses of the weights in a step: their gradients meet, and are kept once each.
+        # aten::sum calls itself. Three uses of the weights in a step: their gradients meet, and are
+        # kept once each.
         "Net.fc": {"aten::linear": 15, "aten::sum": 15, "AddmmBackward0": 15, "torch::autograd::AccumulateGrad": 10},
         "Net.act": {"aten::tanh": 15, "TanhBackward0": 15},
         "Net": {"aten::exp": 15, "ExpBackward0": 15},
@@ -134,9 +146,17 @@ for _ in range(5):
     parents = recorded.rows(
         "SELECT m.path, o.path AS around FROM modules m LEFT JOIN modules o ON o.module = m.parent ORDER BY m.path"
     )
-    assert [(row["path"], row["around"]) for row in parents] == [("Net", None), ("Net.act", "Net"), ("Net.fc", "Net")]
+    assert [(row["path"], row["around"]) for row in parents] == [
+        ("Net", None),
+        ("Net.act", "Net"),
+        ("Net.fc", "Net"),
+    ]
     lines = recorded.rows("SELECT path, line FROM modules ORDER BY path")
-    assert [row["line"].rpartition("/")[2] for row in lines] == ["program.py:17", "program.py:11", "program.py:11"]
+    assert [row["line"].rpartition("/")[2] for row in lines] == [
+        "program.py:17",
+        "program.py:11",
+        "program.py:11",
+    ]
 
 
 def test_roots_are_numbered_while_they_live_and_take_their_place_when_somebody_holds_them(
@@ -205,7 +225,9 @@ for _ in range(2):
     assert found["Identity#1000"] == ("Identity", 2)
 
 
-def test_modules_that_come_and_go_use_the_same_memory_and_names(python: str, tmp_path: Path) -> None:
+def test_modules_that_come_and_go_use_the_same_memory_and_names(
+    python: str, tmp_path: Path
+) -> None:
     program = """
 import gc, resource, sys, torch
 from torch import nn
@@ -236,18 +258,24 @@ print(rss() - before)
     found = {path: kind for path, (kind, _) in calls(recorded).items()}
     assert found == {"Net": "Net", **{f"Net.({kind})": kind for kind in ("Identity", "ReLU", "Tanh")},
                      **{kind: kind for kind in ("Identity", "ReLU", "Tanh")}}  # fmt: skip
-    # An address of one class is soon one of another: no call may keep the name of who had it before.
+    # An address of one class is soon one of another: no call may keep the name of who had it
+    # before.
     rows = recorded.rows(
         "SELECT class, name, count(*) AS n FROM spans JOIN modules USING (module) "
         "WHERE name IN ('aten::relu', 'aten::tanh') AND layer = 'operators' GROUP BY ALL"
     )
-    assert {(row["class"], row["name"]) for row in rows} == {("ReLU", "aten::relu"), ("Tanh", "aten::tanh")}
+    assert {(row["class"], row["name"]) for row in rows} == {
+        ("ReLU", "aten::relu"),
+        ("Tanh", "aten::tanh"),
+    }
     assert sum(row["n"] for row in rows) > 130_000
     assert recorded.value("SELECT count(*) FROM spans WHERE layer = 'modules'") == 65_000 * 5
 
 
 def test_calls_that_cross_on_one_thread_end_where_they_should(python: str, tmp_path: Path) -> None:
-    done = subprocess.run([python, "-c", "import greenlet"], capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        [python, "-c", "import greenlet"], capture_output=True, timeout=60, check=False
+    )
     if done.returncode:
         pytest.skip("greenlet is not installed in the program's environment")
     program = """
@@ -282,12 +310,14 @@ nn.Sequential(nn.ReLU())(x)
     assert sum(n for kind, n in found.values() if kind == "Sigmoid") == 200
     assert found["Sequential.0"] == ("ReLU", 1)
     assert not recorded.rows("SELECT * FROM spans WHERE unfinished")
-    assert recorded.rows("SELECT depth, module, count(*) AS n FROM spans WHERE name = 'aten::hypot' GROUP BY ALL") == [
-        {"depth": 0, "module": None, "n": 100}
-    ]
+    assert recorded.rows(
+        "SELECT depth, module, count(*) AS n FROM spans WHERE name = 'aten::hypot' GROUP BY ALL"
+    ) == [{"depth": 0, "module": None, "n": 100}]
 
 
-def test_a_python_that_cannot_be_watched_is_a_problem_and_the_rest_is_recorded(python: str, tmp_path: Path) -> None:
+def test_a_python_that_cannot_be_watched_is_a_problem_and_the_rest_is_recorded(
+    python: str, tmp_path: Path
+) -> None:
     program = """
 import sys
 sys._is_gil_enabled = lambda: False
@@ -299,6 +329,8 @@ torch.nn.Tanh()(torch.ones(2))
     assert recorded.status == 0, recorded.stderr
     (problem,) = recorded.rows("SELECT * FROM problems")
     assert (problem["layer"], problem["code"]) == ("modules", "modules_refused")
-    assert problem["what"].endswith("this Python runs without the GIL, which guards what is known of modules")
+    assert problem["what"].endswith(
+        "this Python runs without the GIL, which guards what is known of modules"
+    )
     assert recorded.value("SELECT count(*) FROM spans WHERE name = 'aten::tanh'") == 1
     assert recorded.value("SELECT count(*) FROM modules") == 0

@@ -1,4 +1,6 @@
-"""A program cannot tell that the calls of its modules are recorded: what it sees, prints and compiles is the same."""
+"""A program cannot tell that the calls of its modules are recorded: what it sees, prints and
+compiles is the same.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,16 @@ def calls(recorded: Recorded) -> dict[str, int]:
 
 def outside(recorded: Recorded) -> list[dict[str, Any]]:
     """Calls of aten::hypot, by what they lie in."""
-    return recorded.rows("SELECT module, depth, count(*) AS n FROM spans WHERE name = 'aten::hypot' GROUP BY ALL")
+    return recorded.rows(
+        "SELECT module, depth, count(*) AS n FROM spans WHERE name = 'aten::hypot' GROUP BY ALL"
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["function", "errors", "tracers", "depth", "odd"])
-def test_a_program_sees_the_same_of_its_modules(differential: Differential, program_python: str, what: str) -> None:
+def test_a_program_sees_the_same_of_its_modules(
+    differential: Differential, program_python: str, what: str
+) -> None:
     if what == "function":
         differential.options = ()  # all layers
     outcome = differential.same(program(program_python, "modules_seen.py", what))
@@ -44,7 +50,13 @@ def test_a_program_sees_the_same_of_its_modules(differential: Differential, prog
     if what == "errors":
         assert outside(recorded) == [{"module": None, "depth": 0, "n": 8}]
         # In most a call ends by an exception, in a module or in a hook of one.
-        assert calls(recorded) == {"Outer": 10, "Inner": 16, "Sequential": 7, "ReLU": 2, "Identity": 1}
+        assert calls(recorded) == {
+            "Outer": 10,
+            "Inner": 16,
+            "Sequential": 7,
+            "ReLU": 2,
+            "Identity": 1,
+        }
     elif what == "odd":
         found = calls(recorded)
         assert {kind: found.get(kind) for kind in ("Slotted", "Equal", "Liar", "Outer")} == {
@@ -55,7 +67,9 @@ def test_a_program_sees_the_same_of_its_modules(differential: Differential, prog
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [("-W", "error", "-O"), pytest.param(("-X", "dev"), marks=pytest.mark.stress)])
+@pytest.mark.parametrize(
+    "options", [("-W", "error", "-O"), pytest.param(("-X", "dev"), marks=pytest.mark.stress)]
+)
 def test_a_program_under_checks_of_python_sees_the_same(
     differential: Differential, program_python: str, options: tuple[str, ...]
 ) -> None:
@@ -90,21 +104,27 @@ def test_calls_that_end_in_any_way_are_counted(
 
 
 @pytest.mark.slow
-def test_modules_are_called_while_the_interpreter_ends(differential: Differential, program_python: str) -> None:
+def test_modules_are_called_while_the_interpreter_ends(
+    differential: Differential, program_python: str
+) -> None:
     differential.same(program(program_python, "modules_end.py", "shutdown"))
 
     assert calls(differential.recorded())["Last"] >= 4
 
 
 @pytest.mark.slow
-def test_a_program_that_replaces_the_function_gets_its_own(differential: Differential, program_python: str) -> None:
+def test_a_program_that_replaces_the_function_gets_its_own(
+    differential: Differential, program_python: str
+) -> None:
     differential.same(program(program_python, "modules_end.py", "replaced"))
 
     assert calls(differential.recorded()) == {"Sequential": 2, "Tanh": 2, "ReLU": 2}
 
 
 @pytest.mark.slow
-def test_no_interrupt_is_lost_while_modules_are_learned(differential: Differential, program_python: str) -> None:
+def test_no_interrupt_is_lost_while_modules_are_learned(
+    differential: Differential, program_python: str
+) -> None:
     outcome = differential.same(program(program_python, "modules_end.py", "interrupted"))
 
     assert outcome.stdout == b"300\n"
@@ -117,7 +137,9 @@ def test_compilers_make_the_same_of_modules(
     differential: Differential, program_python: str, what: str, tmp_path: Path
 ) -> None:
     if what == "inductor" and not compiles(program_python):
-        pytest.skip("torch.compile needs a C++ compiler and the headers of Python, which are not both here")
+        pytest.skip(
+            "torch.compile needs a C++ compiler and the headers of Python, which are not both here"
+        )
     command = program(program_python, "modules_compiled.py", what)
     # Kernels of one run must not serve the other.
     without = differential.run(["env", f"TORCHINDUCTOR_CACHE_DIR={tmp_path / 'a'}", *command])
@@ -137,5 +159,7 @@ def test_compilers_make_the_same_of_modules(
 def compiles(python: str) -> bool:
     """Whether TorchInductor can compile here: with C++ and the headers of that Python."""
     text = "import sysconfig; print(sysconfig.get_path('include'))"
-    done = subprocess.run([python, "-c", text], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [python, "-c", text], capture_output=True, text=True, timeout=60, check=True
+    )
     return bool(shutil.which("g++")) and (Path(done.stdout.strip()) / "Python.h").exists()

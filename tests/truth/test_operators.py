@@ -52,11 +52,15 @@ torch.zeros(2)
 """
 
 
-def test_operators_of_every_thread_are_counted(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+def test_operators_of_every_thread_are_counted(
+    native_agent: Path, program_python: str, tmp_path: Path
+) -> None:
     recorded = record(program_python, THREE_THREADS, tmp_path)
 
     assert recorded.value("select count(*) from spans where name = 'aten::mm'") == 150
-    per_thread = recorded.rows("select track, count(*) n from spans where name = 'aten::mm' group by track")
+    per_thread = recorded.rows(
+        "select track, count(*) n from spans where name = 'aten::mm' group by track"
+    )
     assert [row["n"] for row in per_thread] == [50, 50, 50]
 
 
@@ -91,13 +95,19 @@ def test_ranges_ended_out_of_order_do_not_shift_the_depth(
     recorded = record(program_python, OUT_OF_ORDER, tmp_path)
 
     rows = {row["name"]: row for row in recorded.rows("select * from spans where depth < 3")}
-    assert (rows["first"]["depth"], rows["second"]["depth"], rows["aten::ones"]["depth"]) == (0, 1, 2)
+    assert (rows["first"]["depth"], rows["second"]["depth"], rows["aten::ones"]["depth"]) == (
+        0,
+        1,
+        2,
+    )
     assert rows["second"]["parent"] == rows["first"]["span"]
     assert rows["aten::ones"]["parent"] == rows["second"]["span"]
     assert (rows["aten::zeros"]["depth"], rows["aten::zeros"]["parent"]) == (0, None)
 
 
-def test_a_backward_function_is_linked_to_its_operator(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+def test_a_backward_function_is_linked_to_its_operator(
+    native_agent: Path, program_python: str, tmp_path: Path
+) -> None:
     program = """
 import threading, torch
 from torch import nn
@@ -153,6 +163,9 @@ print(json.dumps(counts, sort_keys=True))
     recorded = record(program_python, program, tmp_path)
 
     assert recorded.stdout == alone
-    ours = {row["name"]: row["n"] for row in recorded.rows("select name, count(*) n from spans group by name")}
+    ours = {
+        row["name"]: row["n"]
+        for row in recorded.rows("select name, count(*) n from spans group by name")
+    }
     theirs = json.loads(alone)
     assert {name: n * 3 for name, n in theirs.items()} == {name: ours.get(name) for name in theirs}

@@ -1,4 +1,6 @@
-"""What is recorded of oneDNN is what oneDNN says: its own verbose log of the same run is the oracle, line by line."""
+"""What is recorded of oneDNN is what oneDNN says: its own verbose log of the same run is the
+oracle, line by line.
+"""
 
 from __future__ import annotations
 
@@ -101,20 +103,28 @@ def record_with_log(
         path = cwd / "program.py"
         path.write_text(program)
     environment = {"ONEDNN_VERBOSE": "2", **variables}
-    done = layerscope("run", "-o", "recording", "--", python, str(path), *arguments, cwd=cwd, env=environment)
-    assert done.returncode == 0, done.stderr
-    return Recorded(open_run(cwd / "recording.layerscope"), done.returncode, done.stdout, done.stderr), said(
-        done.stdout
+    done = layerscope(
+        "run", "-o", "recording", "--", python, str(path), *arguments, cwd=cwd, env=environment
     )
+    assert done.returncode == 0, done.stderr
+    return Recorded(
+        open_run(cwd / "recording.layerscope"), done.returncode, done.stdout, done.stderr
+    ), said(done.stdout)
 
 
 def said(log: str) -> Counter[tuple[str, str]]:
-    """The executions and creations in a log of version v1: onednn_verbose,v1,primitive,exec,TEXT,TIME."""
+    """The executions and creations in a log of version v1:
+    onednn_verbose,v1,primitive,exec,TEXT,TIME.
+    """
     found: Counter[tuple[str, str]] = Counter()
     for line in log.splitlines():
         _, marker, rest = line.partition("onednn_verbose,")
         words = rest.split(",")
-        operation = {"exec": "execute", "create": "create"}.get(words[2].partition(":")[0]) if len(words) > 9 else None
+        operation = (
+            {"exec": "execute", "create": "create"}.get(words[2].partition(":")[0])
+            if len(words) > 9
+            else None
+        )
         if marker and operation and words[1] == "primitive":
             found[operation, ",".join(words[3:-1])] += 1
     return found
@@ -145,7 +155,9 @@ def assert_within_operators(run: Recorded) -> None:
 
 
 def assert_agrees(run: Recorded, log: Counter[tuple[str, str]], kinds: set[str]) -> None:
-    """What was recorded is what the log says, every call has its operator, and there is something of these `kinds`."""
+    """What was recorded is what the log says, every call has its operator, and there is something
+    of these `kinds`.
+    """
     assert {text.split(",")[1] for _, text in log} >= kinds
     assert recorded(run) == log
     nobodys = "SELECT count(*) FROM primitives JOIN spans USING (span) WHERE kind <> 'share' AND operator IS NULL"
@@ -157,7 +169,16 @@ def test_every_convolution_of_the_example_shows_its_primitives(
     native_agent: Path, program_python: str, tmp_path: Path
 ) -> None:
     examples, data = ROOT / "examples", str(tmp_path / "digits")
-    drawn = [program_python, str(examples / "make_digits.py"), "--data", data, "--train", "1280", "--test", "64"]
+    drawn = [
+        program_python,
+        str(examples / "make_digits.py"),
+        "--data",
+        data,
+        "--train",
+        "1280",
+        "--test",
+        "64",
+    ]
     subprocess.run(drawn, check=True, capture_output=True, timeout=120)
     options = ["--data", data, "--epochs", "1", "--limit", "20", "--threads", "2"]
     run, log = record_with_log(program_python, str(examples / "mnist_cnn.py"), tmp_path, *options)
@@ -169,7 +190,9 @@ def test_every_convolution_of_the_example_shows_its_primitives(
     )
     assert not bare
     assert run.value("SELECT count(*) FROM primitives WHERE problem LIKE 'mb64\\_%' ESCAPE '\\'")
-    assert run.value("SELECT count(*) FROM primitives WHERE primitive_kind = 'convolution' AND flop > 0")
+    assert run.value(
+        "SELECT count(*) FROM primitives WHERE primitive_kind = 'convolution' AND flop > 0"
+    )
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
@@ -181,7 +204,9 @@ def test_a_transformer_in_bfloat16_agrees_with_its_log(
 
 
 @pytest.mark.parametrize(
-    ("program", "tracks"), [(BACKWARD_ELSEWHERE, 4), (TWO_THREADS, 2)], ids=["backward on threads", "two threads"]
+    ("program", "tracks"),
+    [(BACKWARD_ELSEWHERE, 4), (TWO_THREADS, 2)],
+    ids=["backward on threads", "two threads"],
 )
 def test_primitives_of_several_threads_agree_with_the_log(
     native_agent: Path, program_python: str, tmp_path: Path, program: str, tracks: int
@@ -192,7 +217,9 @@ def test_primitives_of_several_threads_agree_with_the_log(
     assert run.value(asked) == tracks
 
 
-def test_primitives_of_loader_workers_are_theirs(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+def test_primitives_of_loader_workers_are_theirs(
+    native_agent: Path, program_python: str, tmp_path: Path
+) -> None:
     run, log = record_with_log(program_python, WORKERS, tmp_path)
     assert_agrees(run, log, {"convolution"})
     rows = run.rows(
@@ -202,7 +229,9 @@ def test_primitives_of_loader_workers_are_theirs(native_agent: Path, program_pyt
     assert sorted(row["n"] for row in rows) == [4, 6, 6]
 
 
-def test_a_fork_has_its_own_primitives(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+def test_a_fork_has_its_own_primitives(
+    native_agent: Path, program_python: str, tmp_path: Path
+) -> None:
     run, log = record_with_log(program_python, FORKS, tmp_path, OMP_NUM_THREADS="1")
     assert_agrees(run, log, {"convolution"})
     rows = run.rows(
@@ -216,6 +245,8 @@ def test_a_fork_has_its_own_primitives(native_agent: Path, program_python: str, 
 def test_where_oneDNN_tells_nothing_nothing_is_recorded(
     native_agent: Path, program_python: str, tmp_path: Path
 ) -> None:
-    run, log = record_with_log(program_python, CONVOLUTIONS + "train(2)\n", tmp_path, ONEDNN_ITT_TASK_LEVEL="0")
+    run, log = record_with_log(
+        program_python, CONVOLUTIONS + "train(2)\n", tmp_path, ONEDNN_ITT_TASK_LEVEL="0"
+    )
     assert log
     assert not run.value("SELECT count(*) FROM primitives")

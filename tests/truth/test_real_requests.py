@@ -1,4 +1,6 @@
-"""Requests of real programs that only call modules: how many there are, and what belongs to them."""
+"""Requests of real programs that only call modules: how many there are, and what belongs to
+them.
+"""
 
 from __future__ import annotations
 
@@ -137,7 +139,9 @@ def requests(recorded: Recorded) -> list[dict[str, int]]:
     return rows
 
 
-def test_each_pass_of_an_inference_loop_is_a_request(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+def test_each_pass_of_an_inference_loop_is_a_request(
+    native_agent: Path, program_python: str, tmp_path: Path
+) -> None:
     recorded = record(program_python, INFERENCE, tmp_path)
 
     assert len(requests(recorded)) == 12
@@ -161,10 +165,15 @@ def test_a_forward_that_raises_is_a_failed_request_and_names_the_operator(
         "select name, json from marks left join args using (args) where kind = 'raised' order by at_ns"
     )
     assert [row["json"] for row in raised] == ['{"operator": "aten::addmm"}'] * 2 + [None]
-    assert raised[0]["name"].startswith("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x31 and 32x64)")
+    assert raised[0]["name"].startswith(
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x31 and 32x64)"
+    )
     assert raised[2]["name"] == "ValueError: never"
     assert "8 requests, the first left out as warm-up; 2 failed and left out." in recorded.stderr
-    assert "Failed: 2 requests in aten::addmm: RuntimeError: mat1 and mat2 shapes cannot be" in recorded.stderr
+    assert (
+        "Failed: 2 requests in aten::addmm: RuntimeError: mat1 and mat2 shapes cannot be"
+        in recorded.stderr
+    )
     assert "in no operator: ValueError: never" in recorded.stderr
 
 
@@ -190,23 +199,25 @@ def test_an_encoder_and_the_calls_of_its_decoder_are_one_request(
     assert [row["n"] for row in recorded.rows(counted)] == [2, 3, 4, 5, 6]
 
 
-def test_requests_that_threads_serve_at_the_same_time(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+def test_requests_that_threads_serve_at_the_same_time(
+    native_agent: Path, program_python: str, tmp_path: Path
+) -> None:
     recorded = record(program_python, SERVER, tmp_path)
 
     rows = requests(recorded)
     assert len(rows) == 3 * 10
     # Every operator belongs to the request of its own thread.
     first = "select step, count(*) n, count(distinct track) t from spans where name = 'aten::addmm' group by step"
-    assert [(row["step"], row["n"], row["t"]) for row in recorded.rows(f"{first} order by step")] == [
-        (number, 2, 1) for number in range(30)
-    ]
-    begun = (
-        "select count(*) from steps s join spans m on m.step = s.step and m.name = 'Net' and m.start_ns = s.start_ns"
-    )
+    assert [
+        (row["step"], row["n"], row["t"]) for row in recorded.rows(f"{first} order by step")
+    ] == [(number, 2, 1) for number in range(30)]
+    begun = "select count(*) from steps s join spans m on m.step = s.step and m.name = 'Net' and m.start_ns = s.start_ns"
     assert recorded.value(begun) == 30
 
 
-def test_training_by_hand_has_a_step_for_each_call(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+def test_training_by_hand_has_a_step_for_each_call(
+    native_agent: Path, program_python: str, tmp_path: Path
+) -> None:
     recorded = record(program_python, BY_HAND, tmp_path)
 
     rows = requests(recorded)
@@ -222,5 +233,7 @@ def test_modules_that_prepare_data_in_the_workers_of_a_loader_are_no_requests(
     recorded = record(program_python, TRANSFORMS, tmp_path)
 
     assert recorded.value("select count(*) from spans where name = 'Linear'") == 32
-    assert recorded.rows("select rule, count(*) n from steps group by rule") == [{"rule": "optimizer", "n": 4}]
+    assert recorded.rows("select rule, count(*) n from steps group by rule") == [
+        {"rule": "optimizer", "n": 4}
+    ]
     assert "4 steps, the first left out as warm-up." in recorded.stderr

@@ -1,4 +1,6 @@
-"""Shapes and dtypes of inputs against an independent witness: torch.profiler, at the same time in the same process."""
+"""Shapes and dtypes of inputs against an independent witness: torch.profiler, at the same time in
+the same process.
+"""
 
 from __future__ import annotations
 
@@ -42,21 +44,31 @@ def recorded(
     program_python: str, native_agent: Path, trace: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Recorded:
     folder = tmp_path_factory.mktemp("shapes")
-    found = record_with_shapes(program_python, str(PROGRAMS / "shapes_witnessed.py"), folder, str(trace))
+    found = record_with_shapes(
+        program_python, str(PROGRAMS / "shapes_witnessed.py"), folder, str(trace)
+    )
     assert found.status == 0, found.stderr
     return found
 
 
 def witnessed(trace: Path) -> dict[str, list[Inputs]]:
     """By operator, in order: what torch.profiler says of the inputs."""
-    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event.get("ph") == "X"]
-    (around,) = [event for event in events if event["name"] == "witnessed" and event.get("cat") == "user_annotation"]
+    events = [
+        event for event in json.loads(trace.read_text())["traceEvents"] if event.get("ph") == "X"
+    ]
+    (around,) = [
+        event
+        for event in events
+        if event["name"] == "witnessed" and event.get("cat") == "user_annotation"
+    ]
     found: dict[str, list[Inputs]] = collections.defaultdict(list)
     for event in sorted(events, key=lambda event: (event["ts"], -event["dur"])):
         inside = around["ts"] <= event["ts"] <= around["ts"] + around["dur"]
         if inside and event.get("cat") == "cpu_op" and event["tid"] == around["tid"]:
             arguments = event["args"]
-            pairs = zip(arguments.get("Input Dims", []), arguments.get("Input type", []), strict=True)
+            pairs = zip(
+                arguments.get("Input Dims", []), arguments.get("Input type", []), strict=True
+            )
             found[event["name"]].append([as_ours(dims, kind) for dims, kind in pairs])
     return found
 
@@ -87,14 +99,21 @@ def ours(recorded: Recorded) -> dict[str, list[Inputs]]:
 
 
 def compared(shape: Any, dtype: Any) -> tuple[Any, Any]:
-    """One of our inputs as the witness can tell it: it is silent about nested tensors, and lists with None in them."""
+    """One of our inputs as the witness can tell it: it is silent about nested tensors, and lists
+    with None in them.
+    """
     if isinstance(dtype, list):
         return shape, "list"
     return (None, None) if shape in (None, "?") else (shape, dtype)
 
 
 # Operators that take lists in which a tensor may be missing: the witness says nothing of these.
-LISTS_WITH_NONE = ("aten::index", "aten::_unsafe_index", "aten::index_put_", "aten::_index_put_impl_")
+LISTS_WITH_NONE = (
+    "aten::index",
+    "aten::_unsafe_index",
+    "aten::index_put_",
+    "aten::_index_put_impl_",
+)
 
 
 def same(name: str, mine: Inputs, other: Inputs) -> bool:
@@ -102,7 +121,8 @@ def same(name: str, mine: Inputs, other: Inputs) -> bool:
     if mine[-1:] == [("cut", None)]:
         return starts_alike(mine[:-1], other)
     mine = [
-        theirs if theirs == ([], "list") and is_long(one) else one for one, theirs in zip(mine, other, strict=False)
+        theirs if theirs == ([], "list") and is_long(one) else one
+        for one, theirs in zip(mine, other, strict=False)
     ]
     if name in LISTS_WITH_NONE:
         mine = [(None, None) if dtype == "list" else (shape, dtype) for shape, dtype in mine]
@@ -116,7 +136,9 @@ def is_long(one: tuple[Any, Any]) -> bool:
 
 
 def starts_alike(mine: Inputs, other: Inputs) -> bool:
-    """Whether the inputs of a text that was cut are the first ones; its last one may be a list with a part left out."""
+    """Whether the inputs of a text that was cut are the first ones; its last one may be a list with
+    a part left out.
+    """
     *whole, (shape, dtype) = mine
     last_shape, last_dtype = other[len(whole)]
     alike = last_shape == [] or shape == last_shape[: len(shape)]
@@ -126,7 +148,9 @@ def starts_alike(mine: Inputs, other: Inputs) -> bool:
 def test_shapes_and_dtypes_are_those_of_torch_profiler(recorded: Recorded, trace: Path) -> None:
     theirs, own = witnessed(trace), ours(recorded)
 
-    assert {name: len(calls) for name, calls in own.items()} == {name: len(calls) for name, calls in theirs.items()}
+    assert {name: len(calls) for name, calls in own.items()} == {
+        name: len(calls) for name, calls in theirs.items()
+    }
     wrong = [
         (name, mine, other)
         for name in theirs
@@ -139,7 +163,9 @@ def test_shapes_and_dtypes_are_those_of_torch_profiler(recorded: Recorded, trace
 
 def test_the_table_by_shape_adds_up_to_the_one_without(recorded: Recorded) -> None:
     with Reader(recorded.run) as reader:
-        parts, whole = (select(tables.build(reader, "operators", by)).data.to_pylist() for by in ("shape", None))
+        parts, whole = (
+            select(tables.build(reader, "operators", by)).data.to_pylist() for by in ("shape", None)
+        )
 
     summed: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0, 0])
     for row in parts:
@@ -163,7 +189,10 @@ def test_a_program_cannot_tell_that_its_inputs_are_looked_at(
 ) -> None:
     differential = WithShapes(tmp_path)
     # Lines of torch.profiler with time and process.
-    kept = lambda text: b"\n".join(line for line in text.splitlines() if not line.startswith(b"USDT"))  # noqa: E731
+
+    def kept(text: bytes) -> bytes:
+        return b"\n".join(line for line in text.splitlines() if not line.startswith(b"USDT"))
+
     differential.normalise = lambda outcome: replace(outcome, stderr=kept(outcome.stderr))
 
     outcome = differential.same(program(program_python, "shapes_unseen.py"))
@@ -177,7 +206,9 @@ def test_a_program_cannot_tell_that_its_inputs_are_looked_at(
         "WHERE spans.name = 'aten::cos' OR spans.name LIKE 'aten::mm' GROUP BY json"
     )
     assert '{"shapes": [[7, 2]], "dtypes": ["float32"]}' in {row["json"] for row in rows}
-    assert '{"shapes": [[5, 5], [5, 5]], "dtypes": ["float32", "float32"]}' in {row["json"] for row in rows}
+    assert '{"shapes": [[5, 5], [5, 5]], "dtypes": ["float32", "float32"]}' in {
+        row["json"] for row in rows
+    }
 
 
 def test_without_a_compiler_all_but_the_shapes_is_recorded(
@@ -186,7 +217,11 @@ def test_without_a_compiler_all_but_the_shapes_is_recorded(
     program = tmp_path / "program.py"
     program.write_text("import torch\nprint(torch.ones(2).hypot(torch.ones(2)).sum().item() > 2)\n")
     (tmp_path / "bin").mkdir()
-    variables = {"PATH": str(tmp_path / "bin"), "CXX": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    variables = {
+        "PATH": str(tmp_path / "bin"),
+        "CXX": "",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
     words = ["run", "--shapes", "-o", "recording", "--", program_python, str(program)]
 
     done = layerscope(*words, cwd=tmp_path, env=variables)
@@ -195,6 +230,6 @@ def test_without_a_compiler_all_but_the_shapes_is_recorded(
     assert "there is no C++ compiler" in done.stderr
     assert "install g++" in done.stderr
     run = open_run(tmp_path / "recording.layerscope")
-    assert ask(run, "SELECT count(*) AS n, count(args) AS shaped FROM spans WHERE name = 'aten::hypot'") == [
-        {"n": 1, "shaped": 0}
-    ]
+    assert ask(
+        run, "SELECT count(*) AS n, count(args) AS shaped FROM spans WHERE name = 'aten::hypot'"
+    ) == [{"n": 1, "shaped": 0}]

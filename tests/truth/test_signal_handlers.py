@@ -1,4 +1,6 @@
-"""A signal handler of the program raises while code of ours runs inside it: the program gets its exception."""
+"""A signal handler of the program raises while code of ours runs inside it: the program gets its
+exception.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,12 @@ print(swallowed)
 """
 
 
-def test_no_exception_of_a_signal_handler_is_swallowed(program_python: str, tmp_path: Path, native_agent: Path) -> None:
+def test_no_exception_of_a_signal_handler_is_swallowed(
+    program_python: str, tmp_path: Path, native_agent: Path
+) -> None:
     done = record(program_python, PROGRAM, tmp_path)
 
     assert (done.status, done.stdout) == (0, "0\n"), done.stderr
-    assert done.value("SELECT count(*) FROM spans WHERE kind = 'module' AND name = 'Sequential'") > 0
+    assert (
+        done.value("SELECT count(*) FROM spans WHERE kind = 'module' AND name = 'Sequential'") > 0
+    )

@@ -1,7 +1,8 @@
 """Programs with a known answer, as the samples of their threads tell it.
 
-Shares of CPU time are compared within the error of sampling: of n samples a share p is known to sqrt(p (1 - p) / n),
-and five times that is never exceeded by chance. Waits are compared with what the program itself measured.
+Shares of CPU time are compared within the error of sampling: of n samples a share p is known to
+sqrt(p (1 - p) / n), and five times that is never exceeded by chance. Waits are compared with what
+the program itself measured.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ from layerscope.ingest.open import open_run
 from tests.attempts import once_in_three
 from tests.recorded import Recorded, layerscope
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.usefixtures("native_agent", "perf_events")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.alone,
+    pytest.mark.usefixtures("native_agent", "perf_events"),
+]
 
 PROGRAM = Path(__file__).resolve().parent.parent / "programs" / "stacked.py"
 SIGMAS = 5
@@ -36,10 +41,23 @@ ABOVE = """
 def record(python: str, folder: Path, kind: str, *options: str) -> tuple[Recorded, dict[str, Any]]:
     """Record one of the programs, with what it says itself."""
     folder = Path(tempfile.mkdtemp(dir=folder))  # of each attempt one of its own
-    words = ("run", "-o", "recording", "--layers", "+stacks", *options, "--", python, str(PROGRAM), kind)
+    words = (
+        "run",
+        "-o",
+        "recording",
+        "--layers",
+        "+stacks",
+        *options,
+        "--",
+        python,
+        str(PROGRAM),
+        kind,
+    )
     done = layerscope(*words, cwd=folder)
     assert done.returncode == 0, done.stderr
-    recorded = Recorded(open_run(folder / "recording.layerscope"), done.returncode, done.stdout, done.stderr)
+    recorded = Recorded(
+        open_run(folder / "recording.layerscope"), done.returncode, done.stdout, done.stderr
+    )
     assert recorded.rows("SELECT code, what FROM problems WHERE layer = 'stacks'") == []
     return recorded, json.loads(done.stdout)
 
@@ -61,7 +79,9 @@ def weight_below(recorded: Recorded, function: str, where: str) -> int:
 def test_cpu_time_is_shared_as_it_was_used(program_python: str, tmp_path: Path) -> None:
     recorded, _ = record(program_python, tmp_path, "split")
 
-    most, less = (weight_below(recorded, f"burn_{name}", "kind = 'cpu'") for name in ("most", "less"))
+    most, less = (
+        weight_below(recorded, f"burn_{name}", "kind = 'cpu'") for name in ("most", "less")
+    )
     count = recorded.value("SELECT count(*) FROM samples WHERE kind = 'cpu' AND state = 'user'")
     error = SIGMAS * math.sqrt(0.24 / count)
     assert error < 0.15
@@ -86,7 +106,8 @@ def test_waits_for_a_lock_are_charged_to_their_line(program_python: str, tmp_pat
     ns = sum(row["ns"] for row in found if row["state"] == "lock" and row["exact"])
     # A wait has a stack if the sampler got a CPU while it lasted.
     assert sum(row["n"] for row in found if row["state"] == "lock") >= 8
-    # The program's own clock runs on while it goes into the wait and comes out of it, or waits for a CPU.
+    # The program's own clock runs on while it goes into the wait and comes out of it, or waits for
+    # a CPU.
     assert 0.4 * told["waited_ns"] < ns <= told["waited_ns"]
 
 
@@ -99,7 +120,9 @@ def test_a_fight_for_the_interpreter_is_one(program_python: str, tmp_path: Path)
     ns = {row["state"]: int(row["ns"]) for row in waited}
     # While one has it the other waits: about 2 s each, more where others have the CPU.
     assert ns["gil"] > 1e9
-    assert weight_below(recorded, "burn_most", "kind = 'offcpu' AND state = 'gil'") > 0.9 * ns["gil"]
+    assert (
+        weight_below(recorded, "burn_most", "kind = 'offcpu' AND state = 'gil'") > 0.9 * ns["gil"]
+    )
 
 
 @once_in_three
@@ -122,7 +145,8 @@ def test_page_faults_are_counted_and_found(program_python: str, tmp_path: Path) 
     )
     assert abs(counted / told["pages"] - 1) < 0.05
     kernel, user = (
-        weight_below(recorded, "faults", f"kind = 'cpu' AND state = '{state}'") for state in ("kernel", "user")
+        weight_below(recorded, "faults", f"kind = 'cpu' AND state = '{state}'")
+        for state in ("kernel", "user")
     )
     assert kernel > 0.2 * user
 
@@ -145,12 +169,16 @@ print(json.dumps([os.path.exists(f"/tmp/perf-{pid}.map") for pid in (os.getpid()
 """
 
 
-def test_code_that_onednn_makes_has_its_name_and_leaves_no_file(program_python: str, tmp_path: Path) -> None:
+def test_code_that_onednn_makes_has_its_name_and_leaves_no_file(
+    program_python: str, tmp_path: Path
+) -> None:
     (tmp_path / "program.py").write_text(MAKES_CODE)
     done = layerscope("run", "-o", "recording", "--", program_python, "program.py", cwd=tmp_path)
     assert (done.returncode, json.loads(done.stdout)) == (0, [False, False]), done.stderr
 
-    recorded = Recorded(open_run(tmp_path / "recording.layerscope"), done.returncode, done.stdout, done.stderr)
+    recorded = Recorded(
+        open_run(tmp_path / "recording.layerscope"), done.returncode, done.stdout, done.stderr
+    )
     by_process = recorded.rows(
         f"{ABOVE} SELECT process, count(DISTINCT at_ns) AS n FROM samples JOIN framed USING (stack) "
         "JOIN tracks USING (track) WHERE framed.name LIKE 'jit_avx%' GROUP BY process"
@@ -169,14 +197,25 @@ def test_samples_are_inside_of_the_operators_that_ran(program_python: str, tmp_p
     sampled = {(row["layer"], row["name"]): row["ns"] for row in names}
     spans = recorded.rows("SELECT layer, name, sum(dur_ns) AS ns FROM spans GROUP BY ALL")
     timed = {(row["layer"], row["name"]): row["ns"] for row in spans}
-    whole = recorded.value("SELECT sum(weight_ns) FROM samples WHERE kind = 'cpu' AND span IS NOT NULL")
+    whole = recorded.value(
+        "SELECT sum(weight_ns) FROM samples WHERE kind = 'cpu' AND span IS NOT NULL"
+    )
     count = recorded.value("SELECT count(*) FROM samples WHERE kind = 'cpu' AND span IS NOT NULL")
-    # Shares of CPU time against shares of time: the program runs nothing else, but others may take its CPU meanwhile.
+    # Shares of CPU time against shares of time: the program runs nothing else, but others may take
+    # its CPU meanwhile.
     for key in (("operators", "aten::mm"), ("operators", "aten::linear"), ("modules", "Linear")):
         outer = timed["operators", "products"] + timed["modules", "Linear"]
         share = timed[key] / outer
-        assert abs(sampled[key] / whole - share) < SIGMAS * math.sqrt(share * (1 - share) / count) + 0.1
+        assert (
+            abs(sampled[key] / whole - share)
+            < SIGMAS * math.sqrt(share * (1 - share) / count) + 0.1
+        )
     # From the outside in: Python, range, operator, native.
-    stack = recorded.value("SELECT any_value(stack) FROM samples JOIN spans USING (span) WHERE spans.name = 'aten::mm'")
-    layers = [row["layer"] for row in recorded.rows(f"{ABOVE} SELECT layer FROM framed WHERE stack = {stack}")]
+    stack = recorded.value(
+        "SELECT any_value(stack) FROM samples JOIN spans USING (span) WHERE spans.name = 'aten::mm'"
+    )
+    layers = [
+        row["layer"]
+        for row in recorded.rows(f"{ABOVE} SELECT layer FROM framed WHERE stack = {stack}")
+    ]
     assert {"python", "operators", "native"} <= set(layers)

@@ -1,4 +1,6 @@
-"""Samples hurt no code that has something else in the stack pointer, as matrix kernels of oneDNN 2 do."""
+"""Samples hurt no code that has something else in the stack pointer, as matrix kernels of oneDNN 2
+do.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ import pytest
 from layerscope.ingest.open import open_run
 from tests.recorded import Recorded, layerscope
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.usefixtures("native_agent", "perf_events")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.alone,
+    pytest.mark.usefixtures("native_agent", "perf_events"),
+]
 
 # Computes with the stack pointer in the middle of `memory`; how many bytes of that have changed.
 LIBRARY = r"""
@@ -111,13 +117,19 @@ def build(folder: Path, *options: str) -> None:
 def samples(folder: Path) -> int:
     """How many samples on a CPU the recording has with a stack."""
     recorded = Recorded(open_run(folder / "recording.layerscope"), 0, "", "")
-    return int(recorded.value("SELECT count(*) FROM samples WHERE kind = 'cpu' AND stack IS NOT NULL"))
+    return int(
+        recorded.value("SELECT count(*) FROM samples WHERE kind = 'cpu' AND stack IS NOT NULL")
+    )
 
 
-def test_memory_under_the_stack_pointer_of_a_python_program_stays(program_python: str, tmp_path: Path) -> None:
+def test_memory_under_the_stack_pointer_of_a_python_program_stays(
+    program_python: str, tmp_path: Path
+) -> None:
     build(tmp_path, "-shared", "-fPIC", "-o", "library.so")
     (tmp_path / "program.py").write_text(PROGRAM)
-    done = layerscope("run", "-o", "recording", "--rate", "500", "--", program_python, "program.py", cwd=tmp_path)
+    done = layerscope(
+        "run", "-o", "recording", "--rate", "500", "--", program_python, "program.py", cwd=tmp_path
+    )
 
     assert (done.returncode, json.loads(done.stdout)) == (0, [0, 0]), done.stderr
     assert samples(tmp_path) > 20
@@ -126,7 +138,9 @@ def test_memory_under_the_stack_pointer_of_a_python_program_stays(program_python
 def test_so_does_that_of_threads_which_record_nothing(program_python: str, tmp_path: Path) -> None:
     build(tmp_path, "-shared", "-fPIC", "-o", "library.so")
     (tmp_path / "program.py").write_text(STRANGERS)
-    done = layerscope("run", "-o", "recording", "--rate", "500", "--", program_python, "program.py", cwd=tmp_path)
+    done = layerscope(
+        "run", "-o", "recording", "--rate", "500", "--", program_python, "program.py", cwd=tmp_path
+    )
 
     assert (done.returncode, json.loads(done.stdout or "0")) == (0, [0, 0, 0, 0]), done.stderr
     recorded = Recorded(open_run(tmp_path / "recording.layerscope"), 0, "", "")
@@ -145,7 +159,9 @@ def test_a_program_in_c_is_sent_no_signal_at_all(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
     assert samples(tmp_path) > 20
     # Without operators the summary has the heaviest functions; the only one has nearly all.
-    heading, heaviest = re.findall(r"^(?:Function|main|computes)\b.*", done.stderr, re.MULTILINE)[:2]
+    heading, heaviest = re.findall(r"^(?:Function|main|computes)\b.*", done.stderr, re.MULTILINE)[
+        :2
+    ]
     assert heading.split() == ["Function", "(self", "time)", "CPU", "share", "95", "%", "between"]
     assert int(heaviest.split()[3]) > 60
     assert "Next: layerscope table symbols" in done.stderr

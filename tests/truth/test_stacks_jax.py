@@ -1,4 +1,6 @@
-"""Samples of a JAX program: its matrix kernels use the stack pointer for something else, on threads of its own."""
+"""Samples of a JAX program: its matrix kernels use the stack pointer for something else, on threads
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,11 @@ import pytest
 
 from tests.recorded import record
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.usefixtures("native_agent", "perf_events")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.alone,
+    pytest.mark.usefixtures("native_agent", "perf_events"),
+]
 
 PROGRAM = """
 import jax, jax.numpy as jnp
@@ -31,7 +37,9 @@ print("loss is a number:", bool(value.block_until_ready() == value))
 """
 
 
-def test_a_jax_program_trains_to_its_end_with_samples_of_its_workers(jax_python: str, tmp_path: Path) -> None:
+def test_a_jax_program_trains_to_its_end_with_samples_of_its_workers(
+    jax_python: str, tmp_path: Path
+) -> None:
     recorded = record(jax_python, PROGRAM, tmp_path, options=("--rate", "400"))
 
     assert (recorded.status, recorded.stdout) == (0, "loss is a number: True\n"), recorded.stderr

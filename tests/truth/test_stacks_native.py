@@ -16,7 +16,11 @@ from tests.native.building import ROOT
 from tests.recorded import Recorded, layerscope
 from tests.truth.test_stacks import ABOVE
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.usefixtures("native_agent", "perf_events")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.alone,
+    pytest.mark.usefixtures("native_agent", "perf_events"),
+]
 
 
 def compile_program(library: Path, target: Path) -> Path:
@@ -38,7 +42,17 @@ def test_an_imbalance_of_openmp_is_a_wait_at_a_barrier(native_agent: Path, tmp_p
     folder = Path(tempfile.mkdtemp(dir=tmp_path))  # of each attempt one of its own
     # A thread that waits sleeps: otherwise it works at waiting, which is CPU time.
     environment = os.environ | {"OMP_WAIT_POLICY": "passive"}
-    done = layerscope("run", "-o", "recording", "--layers", "+stacks", "--", str(program), cwd=folder, env=environment)
+    done = layerscope(
+        "run",
+        "-o",
+        "recording",
+        "--layers",
+        "+stacks",
+        "--",
+        str(program),
+        cwd=folder,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr
     recorded = Recorded(open_run(folder / "recording.layerscope"), 0, done.stdout, done.stderr)
     waited_ns = int(done.stdout)
@@ -50,7 +64,8 @@ def test_an_imbalance_of_openmp_is_a_wait_at_a_barrier(native_agent: Path, tmp_p
     ns = {(row["is_main"], row["state"]): int(row["ns"]) for row in waits}
     # A wait has a stack, which tells what it is for, if the sampler got a CPU while it lasted.
     assert 0.4 * waited_ns < ns[False, "barrier"] <= 1.01 * waited_ns
-    # Both did what they were to do, inside of the range that was open, and in the function that has the work.
+    # Both did what they were to do, inside of the range that was open, and in the function that has
+    # the work.
     worked = recorded.rows(
         f"{ABOVE} SELECT tid = pid AS is_main, sum(weight_ns) AS ns FROM samples JOIN tracks USING (track) "
         "JOIN processes USING (process) WHERE samples.kind = 'cpu' AND stack IN (SELECT stack FROM framed "

@@ -1,4 +1,6 @@
-"""Programs in Python with a known answer, where the kernel tells what it does and who ends waits."""
+"""Programs in Python with a known answer, where the kernel tells what it does and who ends
+waits.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ from tests.recorded import Recorded, layerscope
 from tests.rights import needs
 from tests.truth.test_stacks import ABOVE
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.usefixtures("native_agent", "perf_events")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.alone,
+    pytest.mark.usefixtures("native_agent", "perf_events"),
+]
 
 PROGRAM = Path(__file__).resolve().parent.parent / "programs" / "in_kernel.py"
 
@@ -28,7 +34,9 @@ def record(python: str, folder: Path, kind: str) -> tuple[Recorded, dict[str, An
     folder = Path(tempfile.mkdtemp(dir=folder))  # of each attempt one of its own
     done = layerscope("run", "-o", "recording", "--", python, str(PROGRAM), kind, cwd=folder)
     assert done.returncode == 0, done.stderr
-    recorded = Recorded(open_run(folder / "recording.layerscope"), done.returncode, done.stdout, done.stderr)
+    recorded = Recorded(
+        open_run(folder / "recording.layerscope"), done.returncode, done.stdout, done.stderr
+    )
     assert recorded.rows("SELECT code, what FROM problems WHERE layer = 'stacks'") == []
     return recorded, json.loads(done.stdout)
 
@@ -39,7 +47,9 @@ def line_of(text: str) -> int:
 
 
 @once_in_three
-def test_functions_of_the_kernel_are_below_the_line_that_asked(program_python: str, tmp_path: Path) -> None:
+def test_functions_of_the_kernel_are_below_the_line_that_asked(
+    program_python: str, tmp_path: Path
+) -> None:
     needs("kernel")
     if KernelTable().hidden:
         pytest.skip("the kernel does not tell where its functions are (kernel.kptr_restrict)")
@@ -55,7 +65,8 @@ def test_functions_of_the_kernel_are_below_the_line_that_asked(program_python: s
     assert weight("random_bytes", "entry_SYSCALL_64%") > 0.5 * used_ns["random_bytes"]
     faulting = f"AND line = {line_of('# the line that faults')}"
     assert weight("fault", "%page_fault%", faulting) > 0.3 * used_ns["fault"]
-    # The two take turns, and each has its own: no sample of the one that ran next stands for what was before.
+    # The two take turns, and each has its own: no sample of the one that ran next stands for what
+    # was before.
     assert weight("fault", "%getrandom%") < 0.05 * used_ns["random_bytes"]
     assert weight("random_bytes", "%page_fault%") < 0.05 * used_ns["fault"]
 
@@ -71,7 +82,12 @@ def test_who_ends_a_wait_is_told_with_its_line(program_python: str, tmp_path: Pa
     line = line_of("# the line that locks")
     (row,) = [row for row in rows if row["line"].endswith(f"in_kernel.py:{line}")]
     assert row["waker"].endswith(f" {told['holder']}")
-    # `Queue.get` waits for a condition in the library; who puts into it is the thread that ends that.
-    ended = {row["waker"].split()[-1]: row["total_ns"] for row in by_waker if row["waker"] and row["state"] != "idle"}
+    # `Queue.get` waits for a condition in the library; who puts into it is the thread that ends
+    # that.
+    ended = {
+        row["waker"].split()[-1]: row["total_ns"]
+        for row in by_waker
+        if row["waker"] and row["state"] != "idle"
+    }
     for waker in ("producer", "holder"):
         assert ended[str(told[waker])] > 0.4 * 12 * 50e6

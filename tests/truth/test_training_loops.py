@@ -1,4 +1,5 @@
-"""Steps of real training loops: those of the libraries that many people train with, and those written by hand.
+"""Steps of real training loops: those of the libraries that many people train with, and those
+written by hand.
 
 Each program says itself how often it stepped.
 """
@@ -90,7 +91,9 @@ PHASES = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
 
 
 def checked_steps(recorded: Recorded, phases: tuple[str, ...] = PHASES[:4]) -> list[dict[str, int]]:
-    """The table `steps`: as many rows as the program says, by the first optimizer, with time in these phases."""
+    """The table `steps`: as many rows as the program says, by the first optimizer, with time in
+    these phases.
+    """
     assert recorded.status == 0, recorded.stderr
     rows = recorded.rows("select * from steps order by step")
     assert len(rows) == int(recorded.stdout.split()[-1])
@@ -113,12 +116,16 @@ def test_the_trainer_of_transformers(
     native_agent: Path, trainers_python: str, tmp_path: Path, *, evaluates: bool
 ) -> None:
     arguments = ["evaluate"] if evaluates else []
-    recorded = record(trainers_python, str(PROGRAMS / "transformers_trainer.py"), tmp_path, *arguments)
+    recorded = record(
+        trainers_python, str(PROGRAMS / "transformers_trainer.py"), tmp_path, *arguments
+    )
 
     assert len(checked_steps(recorded)) == 8
     # Two batches are accumulated for a step; the two of each evaluation are in none.
     assert calls(recorded, "GPT2LMHeadModel") == [2] * 8
-    outside = recorded.value("select count(*) from spans where name = 'GPT2LMHeadModel' and step is null")
+    outside = recorded.value(
+        "select count(*) from spans where name = 'GPT2LMHeadModel' and step is null"
+    )
     assert outside == (8 if evaluates else 0)
 
 
@@ -136,7 +143,9 @@ def test_the_trainer_of_lightning(
     assert outside == (2 + 2 * 8 if evaluates else 0)
 
 
-def test_accumulated_gradients_are_one_step(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+def test_accumulated_gradients_are_one_step(
+    native_agent: Path, program_python: str, tmp_path: Path
+) -> None:
     recorded = record(program_python, ACCUMULATION, tmp_path)
 
     assert len(checked_steps(recorded)) == 4
@@ -152,11 +161,15 @@ def test_steps_that_the_scaler_of_mixed_precision_skips_belong_to_the_next(
     assert calls(recorded, "MSELoss") == [1, 1, 2, 1, 2, 1]
 
 
-def test_optimizers_that_run_inside_the_backward_pass(native_agent: Path, program_python: str, tmp_path: Path) -> None:
+def test_optimizers_that_run_inside_the_backward_pass(
+    native_agent: Path, program_python: str, tmp_path: Path
+) -> None:
     recorded = record(program_python, OPTIMIZER_IN_BACKWARD, tmp_path)
 
     assert len(checked_steps(recorded)) == 8
     assert calls(recorded, "Optimizer.step#SGD.step") == [4] * 8
     assert calls(recorded, "MSELoss") == [1] * 8
-    inside = recorded.rows("select distinct phase from spans where kind = 'optimizer' and step is not null")
+    inside = recorded.rows(
+        "select distinct phase from spans where kind = 'optimizer' and step is not null"
+    )
     assert inside == [{"phase": "optimizer"}]

@@ -1,4 +1,6 @@
-"""A window holds exactly its steps: the same ones, with the same operators, as in a recording of the whole program."""
+"""A window holds exactly its steps: the same ones, with the same operators, as in a recording of
+the whole program.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ OF_ARRIVAL = ("aten::set_", "aten::empty")
 
 
 class Loop(NamedTuple):
-    """A loop of `programs/loops.py`: the rule and number of its steps, windows of it, and what --step-mark says."""
+    """A loop of `programs/loops.py`: the rule and number of its steps, windows of it, and what
+    --step-mark says.
+    """
 
     kind: str
     rule: str
@@ -58,13 +62,23 @@ def record(python: str, folder: Path, *options: str, loop: str) -> Recorded:
     words = ["run", "-o", "recording", *NO_STACKS, *options, "--", python, str(LOOPS), loop]
     done = layerscope(*words, cwd=folder)
     assert done.returncode == 0, done.stderr
-    return Recorded(open_run(folder / "recording.layerscope"), done.returncode, done.stdout, done.stderr)
+    return Recorded(
+        open_run(folder / "recording.layerscope"), done.returncode, done.stdout, done.stderr
+    )
 
 
 def operators(recorded: Recorded) -> Counter[tuple[int, str, str]]:
     """How many spans of each kind and name each step has."""
-    rows = recorded.rows("SELECT step, kind, name, count(*) AS n FROM spans WHERE step IS NOT NULL GROUP BY ALL")
-    return Counter({(row["step"], row["kind"], row["name"]): row["n"] for row in rows if row["name"] not in OF_ARRIVAL})
+    rows = recorded.rows(
+        "SELECT step, kind, name, count(*) AS n FROM spans WHERE step IS NOT NULL GROUP BY ALL"
+    )
+    return Counter(
+        {
+            (row["step"], row["kind"], row["name"]): row["n"]
+            for row in rows
+            if row["name"] not in OF_ARRIVAL
+        }
+    )
 
 
 def numbers(recorded: Recorded) -> list[int]:
@@ -79,14 +93,20 @@ def named_line() -> str:
 
 
 # Each of these counts its steps by the rule of another one.
-REPEATED = {("accumulation", ""), ("closure", ""), ("sanity_first", ""), ("generation", ""), ("ranges", "Sequential")}
+REPEATED = {
+    ("accumulation", ""),
+    ("closure", ""),
+    ("sanity_first", ""),
+    ("generation", ""),
+    ("ranges", "Sequential"),
+}
 REPEATED |= {("gan", "Optimizer.step#Adam.step"), ("ranges", "aten::randn")}
 
 
 @pytest.mark.parametrize(
     "case",
     [case for case in CASES if (case.kind, case.mark) not in REPEATED]
-    + also(case for case in CASES if (case.kind, case.mark) in REPEATED),
+    + also((case,) for case in CASES if (case.kind, case.mark) in REPEATED),
     ids=lambda case: f"{case.kind}-{case.mark}" if case.mark else case.kind,
 )
 def test_a_window_holds_exactly_its_steps(case: Loop, program_python: str, tmp_path: Path) -> None:
@@ -99,11 +119,15 @@ def test_a_window_holds_exactly_its_steps(case: Loop, program_python: str, tmp_p
 
     for number, window in enumerate(first(1, case.windows[::-1])):
         begin, last = (int(word) if word else None for word in window.split(":"))
-        part = record(program_python, tmp_path / str(number), "--steps", window, *options, loop=case.kind)
+        part = record(
+            program_python, tmp_path / str(number), "--steps", window, *options, loop=case.kind
+        )
         wanted = range(begin or 0, case.steps if last is None else last)
         assert part.stdout == whole.stdout
         assert numbers(part) == list(wanted)
-        assert operators(part) == Counter({key: n for key, n in in_whole.items() if key[0] in wanted})
+        assert operators(part) == Counter(
+            {key: n for key, n in in_whole.items() if key[0] in wanted}
+        )
         assert part.rows("SELECT code FROM problems") == []
         assert part.rows("SELECT * FROM gaps") == []
         spans = part.value("SELECT count(*) FROM spans")
@@ -112,7 +136,9 @@ def test_a_window_holds_exactly_its_steps(case: Loop, program_python: str, tmp_p
             assert part.value("SELECT count(*) FROM spans WHERE step IS NULL") == 0
 
 
-def test_a_window_repeats_with_the_numbers_of_its_steps(program_python: str, tmp_path: Path) -> None:
+def test_a_window_repeats_with_the_numbers_of_its_steps(
+    program_python: str, tmp_path: Path
+) -> None:
     whole = operators(record(program_python, tmp_path / "whole", loop="train"))
     part = record(program_python, tmp_path / "part", "--steps", "2:4", "--every", "6", loop="train")
 
@@ -153,10 +179,13 @@ while time.monotonic() - begin < 4 or number < 150:
 )
 
 
-# With many operators in the optimizer the window opens, mostly, while it is at work. They are no small ones: on a
-# busy machine the drainer may be too late for a million of these in a second, and then not every step is whole.
+# With many operators in the optimizer the window opens, mostly, while it is at work. They are no
+# small ones: on a busy machine the drainer may be too late for a million of these in a second, and
+# then not every step is whole.
 @pytest.mark.parametrize("in_optimizer", [400, *also([0])])
-@pytest.mark.parametrize("options", [("--for", "0.3", "--every", "1"), ("--steps", "20:", "--for", "1")])
+@pytest.mark.parametrize(
+    "options", [("--for", "0.3", "--every", "1"), ("--steps", "20:", "--for", "1")]
+)
 def test_a_window_of_seconds_holds_whole_steps_with_their_numbers(
     options: tuple[str, ...], in_optimizer: int, program_python: str, tmp_path: Path
 ) -> None:
@@ -167,14 +196,21 @@ def test_a_window_of_seconds_holds_whole_steps_with_their_numbers(
     assert done.returncode == 0, done.stderr
     part = Recorded(open_run(tmp_path / "recording.layerscope"), 0, done.stdout, done.stderr)
 
-    found = part.rows("SELECT DISTINCT name, step FROM spans WHERE name LIKE 'step %' AND step IS NOT NULL")
+    found = part.rows(
+        "SELECT DISTINCT name, step FROM spans WHERE name LIKE 'step %' AND step IS NOT NULL"
+    )
     assert {row["name"] for row in found} == {f"step {row['step']}" for row in found}
-    # Step 0, where a window is open then, begins with its first operator: its range has begun before.
-    assert sorted(row["step"] for row in found if row["step"]) == [number for number in numbers(part) if number]
+    # Step 0, where a window is open then, begins with its first operator: its range has begun
+    # before.
+    assert sorted(row["step"] for row in found if row["step"]) == [
+        number for number in numbers(part) if number
+    ]
     assert len(found) > 5
     assert part.rows("SELECT * FROM gaps") == []
     # Every step is whole.
-    counts = part.rows("SELECT DISTINCT n FROM (SELECT step, count(*) AS n FROM spans WHERE step > 0 GROUP BY 1)")
+    counts = part.rows(
+        "SELECT DISTINCT n FROM (SELECT step, count(*) AS n FROM spans WHERE step > 0 GROUP BY 1)"
+    )
     assert len(counts) == 1
     if "--steps" in options:
         assert numbers(part)[0] == 20
@@ -200,17 +236,30 @@ for x in torch.utils.data.DataLoader(Data(), batch_size=4, num_workers=2):
 )
 
 
-def test_workers_of_a_loader_are_recorded_while_the_window_is_open(program_python: str, tmp_path: Path) -> None:
+def test_workers_of_a_loader_are_recorded_while_the_window_is_open(
+    program_python: str, tmp_path: Path
+) -> None:
     def batches(*options: str) -> int:
         program = tmp_path / "program.py"
         program.write_text(WORKERS)
         name = f"recording{len(options)}"
         done = layerscope(
-            "run", "-q", "-o", name, *NO_STACKS, *options, "--", program_python, str(program), cwd=tmp_path
+            "run",
+            "-q",
+            "-o",
+            name,
+            *NO_STACKS,
+            *options,
+            "--",
+            program_python,
+            str(program),
+            cwd=tmp_path,
         )
         assert done.returncode == 0, done.stderr
         part = Recorded(open_run(tmp_path / f"{name}.layerscope"), 0, "", "")
-        loads = "SELECT count(*) FROM spans JOIN tracks USING (track) WHERE spans.name = 'aten::mul' "
+        loads = (
+            "SELECT count(*) FROM spans JOIN tracks USING (track) WHERE spans.name = 'aten::mul' "
+        )
         return int(part.value(loads + "AND process NOT IN (SELECT process FROM steps)"))
 
     assert batches() == 400
@@ -221,7 +270,10 @@ def test_workers_of_a_loader_are_recorded_while_the_window_is_open(program_pytho
     ("options", "said"),
     [
         (("--steps", "100:110"), "came to step 100: step"),
-        (("--after", "500", "--for", "1"), "because nothing ran in the window (from 500 s on, for 1 s)"),
+        (
+            ("--after", "500", "--for", "1"),
+            "because nothing ran in the window (from 500 s on, for 1 s)",
+        ),
     ],
 )
 def test_a_window_that_the_program_does_not_reach_is_a_problem(

@@ -1,4 +1,6 @@
-"""The operators of processes that come and go: loader workers, forked and short-lived ones, each to the last count."""
+"""The operators of processes that come and go: loader workers, forked and short-lived ones, each to
+the last count.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def check_nothing_is_lost(recorded: Recorded) -> None:
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn", *also(["forkserver"])])
-def test_every_operator_of_a_loaders_workers_is_there(start: str, python: str, tmp_path: Path) -> None:
+def test_every_operator_of_a_loaders_workers_is_there(
+    start: str, python: str, tmp_path: Path
+) -> None:
     recorded = run(python, tmp_path, "workers.py", start, "plain")
 
     assert (recorded.status, recorded.stdout) == (0, "32 batches\n")
@@ -67,7 +71,8 @@ def test_a_worker_that_crashes_leaves_what_it_did(python: str, tmp_path: Path) -
 
     assert recorded.status == 0, recorded.stderr
     assert recorded.stdout.startswith("DataLoader worker\n")
-    # Batches of four in turns: the second worker takes items 4 to 7, 12 to 15, and 20, and dies at 21.
+    # Batches of four in turns: the second worker takes items 4 to 7, 12 to 15, and 20, and dies at
+    # 21.
     crashed, other = per_process(recorded)
     assert crashed == 9
     assert other >= 8
@@ -88,7 +93,9 @@ def test_a_worker_that_hangs_keeps_nobody(python: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", ["fork", *also(["spawn"])])
-def test_every_operator_of_a_pool_that_is_terminated_is_there(start: str, python: str, tmp_path: Path) -> None:
+def test_every_operator_of_a_pool_that_is_terminated_is_there(
+    start: str, python: str, tmp_path: Path
+) -> None:
     recorded = run(python, tmp_path, "pool.py", start)
 
     assert (recorded.status, recorded.stdout) == (0, "[0, 1, 2, 3, 4, 5, 6, 7]\n")
@@ -97,7 +104,9 @@ def test_every_operator_of_a_pool_that_is_terminated_is_there(start: str, python
     check_nothing_is_lost(recorded)
 
 
-def test_the_processes_of_a_loader_are_known_by_what_they_are_for(python: str, tmp_path: Path) -> None:
+def test_the_processes_of_a_loader_are_known_by_what_they_are_for(
+    python: str, tmp_path: Path
+) -> None:
     from layerscope.analyse import tables
     from layerscope.recording.reader import Reader
 
@@ -126,7 +135,9 @@ def test_a_fork_in_a_thread_and_in_a_range_leaves_both_whole(python: str, tmp_pa
     assert recorded.status == 0, recorded.stderr
     assert per_process(recorded) == [int(recorded.stdout)]
     assert per_process(recorded, "logaddexp") == [8] * 10 + [20]
-    ranges = recorded.rows("SELECT process FROM spans JOIN tracks USING (track) WHERE spans.name = 'around the fork'")
+    ranges = recorded.rows(
+        "SELECT process FROM spans JOIN tracks USING (track) WHERE spans.name = 'around the fork'"
+    )
     assert len(ranges) == 10
     assert len({row["process"] for row in ranges}) == 1
     check_nothing_is_lost(recorded)

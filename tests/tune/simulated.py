@@ -16,7 +16,9 @@ from layerscope.tune.race import Outcome, Progress, race
 from layerscope.tune.setting import DEFAULT, Setting
 
 WALL = objective("wall", has_steps=False)
-QUESTION = Question(("python", "train.py"), "/a/folder", {"objective": "wall"}, 1, "a machine, 2 CPUs", "0.1.0")
+QUESTION = Question(
+    ("python", "train.py"), "/a/folder", {"objective": "wall"}, 1, "a machine, 2 CPUs", "0.1.0"
+)
 
 
 def settings(*names: str) -> list[Setting]:
@@ -26,10 +28,11 @@ def settings(*names: str) -> list[Setting]:
 
 @dataclass
 class Simulated:
-    """`times`: how often as long a run takes with each part of a setting's name; what is not there takes as long.
+    """`times`: how often as long a run takes with each part of a setting's name; what is not there
+    takes as long.
 
-    `cv`: standard deviation of the log-normal noise of each run over its mean; `round_cv`: of what a round has in
-    common. `change`: of a measurement, before it is given.
+    `cv`: standard deviation of the log-normal noise of each run over its mean; `round_cv`: of what
+    a round has in common. `change`: of a measurement, before it is given.
     """
 
     times: Mapping[str, float] = field(default_factory=dict)
@@ -47,7 +50,9 @@ class Simulated:
         return self.now_s
 
     def run(self, setting: Setting, number: int) -> Measurement:
-        """What it takes depends on the setting, the round and the seed alone, however often it is asked."""
+        """What it takes depends on the setting, the round and the seed alone, however often it is
+        asked.
+        """
         own = np.random.default_rng([self.seed, number, *setting.name.encode()])
         common = np.random.default_rng([self.seed, number])
         factor = float(np.prod([self.times.get(part, 1.0) for part in setting.name.split()]))
@@ -73,7 +78,9 @@ def names(outcome: Outcome, state: str) -> set[str]:
     return {row.setting.name for row in outcome.standings if row.state == state}
 
 
-def told(stages: Sequence[Sequence[Setting]], simulated: Simulated, **more: Any) -> tuple[Outcome, list[Progress]]:
+def told(
+    stages: Sequence[Sequence[Setting]], simulated: Simulated, **more: Any
+) -> tuple[Outcome, list[Progress]]:
     """The race, and what it told on the way."""
     events: list[Progress] = []
     return simulated.race(stages, tell=events.append, **more), events

@@ -20,7 +20,11 @@ def tuned(setting: Setting, *, verdict: str = FASTER, metric: str | None = None)
     final = Standing(setting, LEADS, 10, 1.0, 0.25, 0.2, 0.5)
     found = Outcome(verdict, setting if verdict == FASTER else None, (final,), final, ())
     wish = SimpleNamespace(program=("python", "train.py"), metric=metric and re.compile(metric))
-    compared = objective.metric(metric, larger_is_better=True) if metric else objective.objective("p50", True)
+    compared = (
+        objective.metric(metric, larger_is_better=True)
+        if metric
+        else objective.objective("p50", True)
+    )
     return SimpleNamespace(outcome=found, objective=compared, wish=wish)
 
 
@@ -28,7 +32,9 @@ def test_a_rate_that_is_four_times_as_large_is_said_so() -> None:
     assert answer.verdict(tuned(THREADS, metric="x")).startswith(
         "threads=1 is better: 4.00 [2.00, 5.00] of the defaults"
     )
-    assert answer.verdict(tuned(THREADS)).startswith("threads=1 is better: 0.25 [0.20, 0.50] of the defaults")
+    assert answer.verdict(tuned(THREADS)).startswith(
+        "threads=1 is better: 0.25 [0.20, 0.50] of the defaults"
+    )
     nothing = answer.verdict(tuned(THREADS, verdict=NO_DIFFERENCE, metric="x"))
     assert nothing.endswith("The best one, threads=1: 4.00 [2.00, 5.00] of the defaults.")
 
@@ -37,8 +43,13 @@ def test_a_rate_that_is_four_times_as_large_is_said_so() -> None:
     (THREADS, None, False), (SMALL_BATCH, None, True), (THREADS.together(SMALL_BATCH), None, True),
     (SMALL_BATCH, "images/s", False),
 ])  # fmt: skip
-def test_a_winner_that_may_do_less_work_is_called_that(setting: Setting, metric: str | None, warns: bool) -> None:
-    assert ("Whether it does the same work is not known" in answer.verdict(tuned(setting, metric=metric))) is warns
+def test_a_winner_that_may_do_less_work_is_called_that(
+    setting: Setting, metric: str | None, warns: bool
+) -> None:
+    assert (
+        "Whether it does the same work is not known"
+        in answer.verdict(tuned(setting, metric=metric))
+    ) is warns
 
 
 def test_the_row_has_the_ratio_as_it_was_measured() -> None:

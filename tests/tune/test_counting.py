@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,19 @@ LOADER, OPTIMIZER, REQUEST = layout.RULE_LOADER, layout.RULE_OPTIMIZER, layout.R
 Mark = tuple[int, int, int, int]  # ms, what, number, rule with what else its code has
 
 
-def raw(folder: Path, marks: list[Mark], cpu_ms: list[tuple[int, int]] = [], name: str = "here-1-0") -> Path:  # noqa: B006
+def raw(
+    folder: Path, marks: list[Mark], cpu_ms: Sequence[tuple[int, int]] = (), name: str = "here-1-0"
+) -> Path:
     """Raw files of one process with these marks on one thread, and readings of its CPU time."""
     records = np.zeros(len(marks) + 1, layout.RECORD)
     records[0]["kind"], records[0]["end"], records[0]["module"] = layout.THREAD_BEGIN, 1, 1
     for record, (at_ms, what, number, code) in zip(records[1:], marks, strict=True):
-        record["start"], record["module"], record["seq"], record["end"] = at_ms * MS, what, number, code
+        record["start"], record["module"], record["seq"], record["end"] = (
+            at_ms * MS,
+            what,
+            number,
+            code,
+        )
         record["kind"] = layout.MARK
     writer = raw_file.SpoolWriter(folder / name / "spool")
     writer.write(raw_file.PROCESS, b'{"pid": 1, "start_ns": 0, "clock": "monotonic"}')
@@ -36,7 +44,9 @@ def raw(folder: Path, marks: list[Mark], cpu_ms: list[tuple[int, int]] = [], nam
 
 
 def test_a_step_of_an_optimizer_ends_where_the_next_one_begins(tmp_path: Path) -> None:
-    marks = [(at, BEGINS, number, OPTIMIZER) for number, at in enumerate((100, 110, 121, 133, 146), 1)]
+    marks = [
+        (at, BEGINS, number, OPTIMIZER) for number, at in enumerate((100, 110, 121, 133, 146), 1)
+    ]
     found = counting.read(raw(tmp_path, [(5, BEGINS, 0, LOADER), *marks], [(100, 50), (200, 150)]))
     assert found is not None
     # Four steps, the first of which is warm-up; what the loader counted before is none.
@@ -46,18 +56,32 @@ def test_a_step_of_an_optimizer_ends_where_the_next_one_begins(tmp_path: Path) -
 
 
 def test_what_lies_behind_the_last_batch_is_in_no_step(tmp_path: Path) -> None:
-    times = [(0, 0), (10, 1), (20, 2), (30, 3), (900, 3), (910, 4), (920, 5)]  # 3: no more batches, then a new epoch
+    times = [
+        (0, 0),
+        (10, 1),
+        (20, 2),
+        (30, 3),
+        (900, 3),
+        (910, 4),
+        (920, 5),
+    ]  # 3: no more batches, then a new epoch
     found = counting.read(raw(tmp_path, [(at, BEGINS, number, LOADER) for at, number in times]))
     assert found is not None
     assert (found.rule, found.dur_ns.tolist()) == ("loader", [10 * MS] * 4)
     assert found.cpu_ns == 0
 
 
-def test_a_request_ends_with_its_last_module_and_waiting_for_the_next_is_none(tmp_path: Path) -> None:
+def test_a_request_ends_with_its_last_module_and_waiting_for_the_next_is_none(
+    tmp_path: Path,
+) -> None:
     marks = []
     for number in range(6):
         at = 100 * number
-        marks += [(at, BEGINS, number, REQUEST), (at + 10, ENDS, number, REQUEST), (at + 30, ENDS, number, REQUEST)]
+        marks += [
+            (at, BEGINS, number, REQUEST),
+            (at + 10, ENDS, number, REQUEST),
+            (at + 30, ENDS, number, REQUEST),
+        ]
     found = counting.read(raw(tmp_path, [*marks, (600, BEGINS, 6, REQUEST)]))
     assert found is not None
     assert (found.rule, found.dur_ns.tolist()) == ("request", [30 * MS] * 5)
@@ -67,7 +91,10 @@ def test_of_modules_that_seemed_to_begin_requests_the_last_counts(tmp_path: Path
     later = REQUEST | 1 << layout.WINDOW_INSTANCE
     marks = [(0, BEGINS, 0, REQUEST), (5, ENDS, 0, REQUEST)]
     for number in range(4):
-        marks += [(100 + 50 * number, BEGINS, number, later), (120 + 50 * number, ENDS, number, later)]
+        marks += [
+            (100 + 50 * number, BEGINS, number, later),
+            (120 + 50 * number, ENDS, number, later),
+        ]
     found = counting.read(raw(tmp_path, marks))
     assert found is not None
     assert found.dur_ns.tolist() == [20 * MS] * 3
@@ -77,7 +104,12 @@ def test_of_several_processes_those_by_the_strongest_rule_count(tmp_path: Path) 
     training = [(10 * number, BEGINS, number, OPTIMIZER) for number in range(1, 6)]
     raw(tmp_path, training, [(0, 0), (100, 100)])
     raw(tmp_path, training, [(0, 0), (100, 100)], name="here-2-0")
-    raw(tmp_path, [(number, BEGINS, number, LOADER) for number in range(50)], [(0, 0), (100, 50)], name="here-3-0")
+    raw(
+        tmp_path,
+        [(number, BEGINS, number, LOADER) for number in range(50)],
+        [(0, 0), (100, 50)],
+        name="here-3-0",
+    )
     found = counting.read(tmp_path)
     assert found is not None
     assert found.dur_ns.tolist() == [10 * MS] * 6
@@ -100,7 +132,12 @@ def test_steps_are_counted_while_the_file_grows(tmp_path: Path) -> None:
 
 
 def test_the_collectors_of_other_libraries_stay_out() -> None:
-    ours = {"INTEL_LIBITTNOTIFY64": "x", "LAYERSCOPE_AGENT": "y", "NVTX_INJECTION64_PATH": "z", "PYTHONPATH": "door"}
+    ours = {
+        "INTEL_LIBITTNOTIFY64": "x",
+        "LAYERSCOPE_AGENT": "y",
+        "NVTX_INJECTION64_PATH": "z",
+        "PYTHONPATH": "door",
+    }
     assert counting.without_collectors(ours, {"NVTX_INJECTION64_PATH": "z"}) == {
         "NVTX_INJECTION64_PATH": "z", "PYTHONPATH": "door",
     }  # fmt: skip

@@ -30,7 +30,11 @@ class Interrupted(Exception):
 def simulated(seed: int) -> Simulated:
     def change(measurement: Measurement) -> Measurement:
         is_it = "less" in measurement.setting
-        return replace(measurement, fault=FAILED, why="it ended with status 1") if is_it else measurement
+        return (
+            replace(measurement, fault=FAILED, why="it ended with status 1")
+            if is_it
+            else measurement
+        )
 
     return Simulated({"good": 0.6, "bad": 1.5}, cv=0.2, seed=seed, overhead_s=0.3, change=change)
 
@@ -59,7 +63,11 @@ def raced(path: Path, seed: int, runs: int | None = None) -> Outcome | None:
 
 
 @pytest.mark.slow
-@given(st.integers(0, 50), st.lists(st.integers(0, 25), max_size=4), st.lists(st.integers(0, 5000), max_size=4))
+@given(
+    st.integers(0, 50),
+    st.lists(st.integers(0, 25), max_size=4),
+    st.lists(st.integers(0, 5000), max_size=4),
+)
 @hypothesis_settings(max_examples=40)
 def test_a_race_that_is_interrupted_and_resumed_ends_as_one_that_was_not(
     seed: int, interruptions: list[int], torn: list[int]
@@ -89,7 +97,10 @@ def test_every_measurement_is_on_disk_as_soon_as_it_is_made(tmp_path: Path) -> N
     again = journal(path)
     assert again.kept == 1
     found = again.next(DEFAULT, 1)
-    assert found == (Measurement(DEFAULT.name, 1, 1.25, 2.5, 1 << 20, metric=0.1, why="üñí \ud800 \n"), 1.5)
+    assert found == (
+        Measurement(DEFAULT.name, 1, 1.25, 2.5, 1 << 20, metric=0.1, why="üñí \ud800 \n"),
+        1.5,
+    )
     assert again.next(DEFAULT, 2) is None
     again.close()
 
@@ -105,13 +116,16 @@ def test_a_journal_of_another_question_is_refused(tmp_path: Path, name: str, val
     path = tmp_path / "journal"
     journal(path).close()
     before = path.read_bytes()
-    with pytest.raises(ReadError, match=f"another question: its {name} is .*remove it to start again"):
+    with pytest.raises(
+        ReadError, match=f"another question: its {name} is .*remove it to start again"
+    ):
         journal(path, replace(QUESTION, **{name: value}))
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(
-    "content", [b"hello\n", b"{}\n", b"[1]\n", b"\x00\xff\n", b'{"question": 3}\n', b"[" * 100_000 + b"\n"]
+    "content",
+    [b"hello\n", b"{}\n", b"[1]\n", b"\x00\xff\n", b'{"question": 3}\n', b"[" * 100_000 + b"\n"],
 )
 def test_what_is_no_journal_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "notes.txt"
@@ -153,7 +167,9 @@ def test_a_full_disk_is_one_sentence_and_what_was_whole_is_kept(tmp_path: Path) 
     kept = journal(tmp_path / "journal")
     kept.add(Measurement("default", 1, 1.0, 1.0, 1), 1.0)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "journal").stat().st_size + 20, limits[1]))
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, ((tmp_path / "journal").stat().st_size + 20, limits[1])
+    )
     try:
         with pytest.raises(RunError, match="journal cannot be written: File too large"):
             kept.add(Measurement("good", 1, 1.0, 1.0, 1), 1.0)

@@ -32,7 +32,10 @@ def test_each_objective_reads_its_own_figure(name: str, value: float, unit: str)
 def test_the_default_is_throughput_with_steps_and_wall_without() -> None:
     assert objective(None, has_steps=True).name == "throughput"
     assert objective(None, has_steps=False).name == "wall"
-    assert "the median (--objective p50) may choose another setting" in objective(None, has_steps=True).statement
+    assert (
+        "the median (--objective p50) may choose another setting"
+        in objective(None, has_steps=True).statement
+    )
 
 
 def test_cpu_is_of_the_whole_run_where_no_steps_are_known() -> None:
@@ -42,7 +45,9 @@ def test_cpu_is_of_the_whole_run_where_no_steps_are_known() -> None:
 @pytest.mark.parametrize("name", ["throughput", "p50", "p99"])
 def test_objectives_of_steps_need_steps(name: str) -> None:
     assert objective(name, has_steps=True).value(WITHOUT) is None
-    with pytest.raises(UsageError, match="no steps of the program are known: take --objective wall or cpu"):
+    with pytest.raises(
+        UsageError, match="no steps of the program are known: take --objective wall or cpu"
+    ):
         objective(name, has_steps=False)
 
 
@@ -76,7 +81,16 @@ def test_a_metric_that_has_no_ratio_is_no_value(value: float) -> None:
 
 def steps(name: str, mean: float, median: float, noise: float = 0.0) -> list[Measurement]:
     return [
-        Measurement(name, at, 1, 1, 1, 10, mean * (1 + noise * (-1) ** at), median * (1 + noise * (-1) ** at))
+        Measurement(
+            name,
+            at,
+            1,
+            1,
+            1,
+            10,
+            mean * (1 + noise * (-1) ** at),
+            median * (1 + noise * (-1) ** at),
+        )
         for at in range(6)
     ]
 
@@ -85,7 +99,8 @@ SETTINGS = {name: Setting(name) for name in ("one", "two")} | {DEFAULT.name: DEF
 
 
 def test_opposite_winners_of_mean_and_median_are_named() -> None:
-    # What was measured of an MLP: two threads have the better median, one thread the far better mean.
+    # What was measured of an MLP: two threads have the better median, one thread the far better
+    # mean.
     found = [*steps("default", 4.3, 0.22), *steps("one", 0.84, 0.28), *steps("two", 29.7, 0.21)]
     assert disagreement(found, SETTINGS) == (
         "mean and median of the steps choose opposite settings: two has the best median, one the best mean; "
@@ -96,9 +111,21 @@ def test_opposite_winners_of_mean_and_median_are_named() -> None:
 @pytest.mark.parametrize(
     "found",
     [
-        [*steps("default", 4.3, 0.3), *steps("one", 0.8, 0.2), *steps("two", 3.0, 0.25)],  # one has both
-        [*steps("default", 1, 1), *steps("one", 0.5, 0.505), *steps("two", 0.505, 0.5)],  # by less than matters
-        [*steps("default", 1, 1), *steps("one", 0.5, 0.6, 0.5), *steps("two", 0.6, 0.5)],  # in the noise
+        [
+            *steps("default", 4.3, 0.3),
+            *steps("one", 0.8, 0.2),
+            *steps("two", 3.0, 0.25),
+        ],  # one has both
+        [
+            *steps("default", 1, 1),
+            *steps("one", 0.5, 0.505),
+            *steps("two", 0.505, 0.5),
+        ],  # by less than matters
+        [
+            *steps("default", 1, 1),
+            *steps("one", 0.5, 0.6, 0.5),
+            *steps("two", 0.6, 0.5),
+        ],  # in the noise
         [*steps("one", 0.5, 0.6), *steps("two", 0.6, 0.5)],  # nothing to compare with
         [WITHOUT],
         [],

@@ -15,12 +15,23 @@ ratios = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=25)
 
 
 @pytest.mark.parametrize(
-    # Two-sided 5 % and 1 % points of Wilcoxon's T, as printed in tables of the test: the interval leaves out so many
-    # averages and one more would be too many.
+    # Two-sided 5 % and 1 % points of Wilcoxon's T, as printed in tables of the test: the interval
+    # leaves out so many averages and one more would be too many.
     ("pairs", "five", "one"),
-    [(6, 0, None), (7, 2, None), (8, 3, 0), (10, 8, 3), (12, 13, 7), (15, 25, 15), (20, 52, 37), (25, 89, 68)],
+    [
+        (6, 0, None),
+        (7, 2, None),
+        (8, 3, 0),
+        (10, 8, 3),
+        (12, 13, 7),
+        (15, 25, 15),
+        (20, 52, 37),
+        (25, 89, 68),
+    ],
 )
-def test_ranks_left_out_are_those_of_the_printed_tables(pairs: int, five: int, one: int | None) -> None:
+def test_ranks_left_out_are_those_of_the_printed_tables(
+    pairs: int, five: int, one: int | None
+) -> None:
     assert _ranks_outside(0.025, pairs) == five
     assert _ranks_outside(0.005, pairs) == one
 
@@ -59,13 +70,17 @@ def test_one_wild_pair_of_ten_does_not_move_it_far() -> None:
     assert (found.high or 0) > 0.8
 
 
-def coverage(pairs: int, cv: float, other_cv: float, runs: int = 1500, level: float = 0.95) -> float:
+def coverage(
+    pairs: int, cv: float, other_cv: float, runs: int = 1500, level: float = 0.95
+) -> float:
     """In how many of the simulated comparisons the interval holds the true ratio."""
     chance = np.random.default_rng([pairs, round(cv * 100), round(other_cv * 100)])
     truth = 0.8
     spread, other = (math.sqrt(math.log1p(one**2)) for one in (cv, other_cv))
     logs = (
-        math.log(truth) + spread * chance.standard_normal((runs, pairs)) - other * chance.standard_normal((runs, pairs))
+        math.log(truth)
+        + spread * chance.standard_normal((runs, pairs))
+        - other * chance.standard_normal((runs, pairs))
     )
     held = 0
     for row in np.exp(logs).tolist():
@@ -77,7 +92,9 @@ def coverage(pairs: int, cv: float, other_cv: float, runs: int = 1500, level: fl
 @pytest.mark.slow
 @pytest.mark.parametrize("cv", [0.05, 0.2, 0.4])
 @pytest.mark.parametrize("pairs", [2, 3, 5, 6, 7, 10, 20, 30])
-def test_the_interval_holds_the_truth_in_95_percent_of_noisy_comparisons(pairs: int, cv: float) -> None:
+def test_the_interval_holds_the_truth_in_95_percent_of_noisy_comparisons(
+    pairs: int, cv: float
+) -> None:
     # 1500 comparisons: the standard error of a share of 95 % is 0.6 %.
     assert coverage(pairs, cv, cv) >= 0.93
 
@@ -129,8 +146,13 @@ def test_the_order_of_pairs_does_not_matter(values: list[float], chance: object)
     assert (other.low is None) == (plain.low is None)
 
 
-@given(st.lists(st.floats(0.01, 100.0), min_size=2, max_size=25), st.sampled_from([0.9, 0.95, 0.975, 0.99]))
-def test_the_ratio_lies_in_its_interval_and_between_the_pairs(values: list[float], level: float) -> None:
+@given(
+    st.lists(st.floats(0.01, 100.0), min_size=2, max_size=25),
+    st.sampled_from([0.9, 0.95, 0.975, 0.99]),
+)
+def test_the_ratio_lies_in_its_interval_and_between_the_pairs(
+    values: list[float], level: float
+) -> None:
     found = interval(values, level)
     assert found.low is not None
     assert found.high is not None

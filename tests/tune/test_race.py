@@ -1,4 +1,6 @@
-"""Races of simulated programs: who wins, who leaves and why, and that nobody wins where all are equal."""
+"""Races of simulated programs: who wins, who leaves and why, and that nobody wins where all are
+equal.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,13 @@ def test_the_best_of_a_quiet_race_wins_and_others_leave_soon() -> None:
     assert outcome.final.rounds == final.PAIRS
     assert names(outcome, LEADS) == {"best"}
     assert len(names(outcome, OUT)) == 15
-    assert {event.round for event in events if event.phase == RACE} == set(range(1, FEWEST_ROUNDS + 1))
-    assert next(row for row in outcome.standings if row.why).why == "surely less than 2% better than best"
+    assert {event.round for event in events if event.phase == RACE} == set(
+        range(1, FEWEST_ROUNDS + 1)
+    )
+    assert (
+        next(row for row in outcome.standings if row.why).why
+        == "surely less than 2% better than best"
+    )
 
 
 def test_the_default_is_in_every_round_and_rounds_are_shuffled() -> None:
@@ -73,7 +80,9 @@ def test_the_default_is_in_every_round_and_rounds_are_shuffled() -> None:
 
 def test_the_same_seed_makes_the_same_race() -> None:
     runs = [Simulated({"best": 0.7}, cv=0.3) for _ in range(3)]
-    outcomes = [one.race([SIXTEEN[-4:]], seed=seed) for one, seed in zip(runs, (5, 5, 6), strict=True)]
+    outcomes = [
+        one.race([SIXTEEN[-4:]], seed=seed) for one, seed in zip(runs, (5, 5, 6), strict=True)
+    ]
     assert outcomes[0] == outcomes[1]
     assert runs[0].runs == runs[1].runs
     assert runs[0].runs != runs[2].runs
@@ -84,7 +93,9 @@ def test_what_helps_on_top_of_what_has_helped_is_mostly_found() -> None:
     stages = [settings("threads=1", "wait"), settings("bind"), settings("malloc", "thp")]
 
     def winners(times: dict[str, float]) -> list[str]:
-        races = (Simulated(times, cv=0.15, run_s=3.3, seed=seed).race(stages, 8.7) for seed in range(40))
+        races = (
+            Simulated(times, cv=0.15, run_s=3.3, seed=seed).race(stages, 8.7) for seed in range(40)
+        )
         return [one.winner.name if one.winner else "" for one in races]
 
     helps = {"threads=1": 0.75, "malloc": 0.83, "thp": 0.95}
@@ -98,7 +109,9 @@ def test_a_program_that_only_sleeps_has_no_better_setting() -> None:
     assert outcome.winner is None
     assert outcome.final is None
     assert len(names(outcome, OUT)) == 6
-    assert outcome.notes[-1].startswith("every setting surely is less than 2% better than the defaults in the race")
+    assert outcome.notes[-1].startswith(
+        "every setting surely is less than 2% better than the defaults in the race"
+    )
 
 
 def test_a_setting_that_is_surely_better_by_less_than_what_matters_does_not_win() -> None:
@@ -112,7 +125,9 @@ def test_noisy_settings_that_only_look_slower_are_not_called_sure() -> None:
     ended = [outcome for outcome in outcomes if outcome.final is None and not names(outcome, OUT)]
     assert ended
     assert {outcome.verdict for outcome in ended} == {NO_DIFFERENCE}
-    assert {outcome.notes[-1].partition(" the defaults")[0] for outcome in ended} == {"no setting was ahead of"}
+    assert {outcome.notes[-1].partition(" the defaults")[0] for outcome in ended} == {
+        "no setting was ahead of"
+    }
 
 
 def test_slower_settings_alone_make_no_difference() -> None:
@@ -154,7 +169,9 @@ def test_a_winner_that_fails_in_the_final_gives_way_to_the_next_best() -> None:
         is_it = measurement.setting == first_final and measurement.round > race_rounds
         return replace(measurement, fault=HUNG, why="it hung") if is_it else measurement
 
-    outcome = Simulated({"good": 0.5, "better": 0.45}, cv=0.02, change=change).race([settings("good", "better")])
+    outcome = Simulated({"good": 0.5, "better": 0.45}, cv=0.02, change=change).race(
+        [settings("good", "better")]
+    )
     assert first_final == "better"
     assert names(outcome, DISQUALIFIED) == {"better"}
     # `good` was out: surely slower than `better`, so that only a new race can tell how good it is.
@@ -167,7 +184,9 @@ def test_a_value_that_is_missing_or_not_above_zero_disqualifies() -> None:
                        measurement.setting == "zero" else 1 / measurement.wall_s)  # fmt: skip
 
     objective = metric("rate: (.*)", larger_is_better=True)
-    outcome = Simulated({"good": 0.5}, cv=0.05, change=change).race([settings("none", "zero", "good")], 10.0, objective)
+    outcome = Simulated({"good": 0.5}, cv=0.05, change=change).race(
+        [settings("none", "zero", "good")], 10.0, objective
+    )
     assert names(outcome, DISQUALIFIED) == {"none", "zero"}
     assert outcome.winner is not None
     assert outcome.winner.name == "good"
@@ -180,28 +199,37 @@ def test_a_value_that_is_missing_or_not_above_zero_disqualifies() -> None:
 
 def test_later_stages_go_on_top_of_what_surely_won() -> None:
     simulated = Simulated({"passive": 0.3, "keep": 0.8}, cv=0.03)
-    outcome = simulated.race([settings("one", "passive"), settings("bind"), settings("keep", "other")], minutes=20)
+    outcome = simulated.race(
+        [settings("one", "passive"), settings("bind"), settings("keep", "other")], minutes=20
+    )
     assert outcome.winner is not None
     assert outcome.winner.name == "passive keep"
     assert outcome.winner.variables == {"passive": "1", "keep": "1"}
-    assert {"passive bind", "passive keep", "passive other"} <= {row.setting.name for row in outcome.standings}
+    assert {"passive bind", "passive keep", "passive other"} <= {
+        row.setting.name for row in outcome.standings
+    }
 
 
 def test_what_does_not_help_stays_out_of_the_winning_line() -> None:
     for seed in range(8):
         simulated = Simulated({"passive": 0.4}, cv=0.2, seed=seed)
-        outcome = simulated.race([settings("one", "passive"), settings("bind", "spread"), settings("keep")], minutes=15)
+        outcome = simulated.race(
+            [settings("one", "passive"), settings("bind", "spread"), settings("keep")], minutes=15
+        )
         assert outcome.winner is not None
         assert outcome.winner.name == "passive"
 
 
-@given(st.integers(0, 1000), st.floats(2.0, 30.0), st.sampled_from([0.0, 0.1, 0.4]), st.integers(1, 16))
+@given(
+    st.integers(0, 1000), st.floats(2.0, 30.0), st.sampled_from([0.0, 0.1, 0.4]), st.integers(1, 16)
+)
 @hypothesis_settings(max_examples=30)
 def test_a_race_keeps_to_its_budget(seed: int, minutes: float, cv: float, count: int) -> None:
     simulated = Simulated({"best": 0.5}, cv=cv, seed=seed, overhead_s=0.5)
     began_s = simulated.clock()
     outcome = simulated.race([SIXTEEN[-count:], settings("a", "b")], minutes, run_s=5.5)
-    # It begins a run that it thinks there is time for: what is too long is the noise of a round, or of five pairs.
+    # It begins a run that it thinks there is time for: what is too long is the noise of a round, or
+    # of five pairs.
     assert simulated.clock() - began_s <= minutes * 60 + 17 * 5.5 * (1 + 3 * cv)
     assert outcome.verdict in (FASTER, NO_DIFFERENCE, REFUSED)
     assert [(m.setting, m.round) for m in outcome.measurements] == simulated.runs
@@ -218,7 +246,9 @@ def test_a_budget_that_is_too_short_for_anything_says_how_long_it_takes() -> Non
     )
 
 
-def test_a_budget_that_is_too_short_for_a_race_compares_the_first_setting_with_a_wide_interval() -> None:
+def test_a_budget_that_is_too_short_for_a_race_compares_the_first_setting_with_a_wide_interval() -> (
+    None
+):
     simulated = Simulated(run_s=40.0, cv=0.05)
     outcome = simulated.race([SIXTEEN[:8]], minutes=5, run_s=40.0)
     assert outcome.verdict == NO_DIFFERENCE
@@ -232,7 +262,9 @@ def test_a_budget_that_is_too_short_for_a_race_compares_the_first_setting_with_a
 
 
 def test_settings_that_are_as_good_as_the_winner_are_named() -> None:
-    outcome = Simulated({"one": 0.5, "same": 0.5}, cv=0.1).race([settings("one", "same", "other")], minutes=60)
+    outcome = Simulated({"one": 0.5, "same": 0.5}, cv=0.1).race(
+        [settings("one", "same", "other")], minutes=60
+    )
     assert outcome.verdict == FASTER
     assert outcome.winner is not None
     (tie,) = {"one", "same"} - {outcome.winner.name}
@@ -247,14 +279,18 @@ def test_a_budget_that_is_too_short_for_all_tries_the_first_and_names_the_others
 
 
 def test_a_short_final_says_that_it_was_short() -> None:
-    outcome = Simulated({"good": 0.5}, cv=0.05, run_s=10.0).race([settings("good")], minutes=3, run_s=10.0)
+    outcome = Simulated({"good": 0.5}, cv=0.05, run_s=10.0).race(
+        [settings("good")], minutes=3, run_s=10.0
+    )
     assert outcome.final is not None
     assert outcome.final.rounds < final.PAIRS
     assert any(f"left {outcome.final.rounds} pairs" in note for note in outcome.notes)
 
 
 def test_progress_counts_down_and_tells_who_is_in() -> None:
-    outcome, events = told([settings("good", "other"), settings("late")], Simulated({"good": 0.4}, cv=0.05))
+    outcome, events = told(
+        [settings("good", "other"), settings("late")], Simulated({"good": 0.4}, cv=0.05)
+    )
     assert [event.measurement for event in events] == list(outcome.measurements)
     assert {event.stage for event in events} == {1, 2}
     assert all(event.stages == 2 and event.left_s >= 0 for event in events)
@@ -274,11 +310,15 @@ def test_contention_is_told_where_it_hides_everything() -> None:
         return replace(measurement, pressure=80.0, load=1.5)
 
     def said(cv: float, times: float, seed: int = 0) -> Outcome:
-        return Simulated({"good": times}, cv=cv, change=busy, seed=seed).race([settings("good", "other")], cpus=2.0)
+        return Simulated({"good": times}, cv=cv, change=busy, seed=seed).race(
+            [settings("good", "other")], cpus=2.0
+        )
 
     clear = said(0.2, 0.3)
     assert clear.verdict == FASTER
-    assert any(note.startswith("contended: other programs used the CPUs in ") for note in clear.notes)
+    assert any(
+        note.startswith("contended: other programs used the CPUs in ") for note in clear.notes
+    )
     assert any("as busy as that" in note for note in clear.notes)
     blind = [outcome for seed in range(12) if (outcome := said(1.5, 1.0, seed)).final is not None]
     assert blind
@@ -290,7 +330,9 @@ def test_contention_is_told_where_it_hides_everything() -> None:
 RACES = times(200, 60)
 
 
-def chosen(cv: float, times: dict[str, float], runs: int, minutes: float, stage: int = 16) -> list[str]:
+def chosen(
+    cv: float, times: dict[str, float], runs: int, minutes: float, stage: int = 16
+) -> list[str]:
     """Whom so many races chose; empty for none."""
     outcomes = [Simulated(times, cv, seed=seed, round_cv=0.3).race([SIXTEEN[-stage:]], minutes, seed=seed)
                 for seed in range(runs)]  # fmt: skip
@@ -299,7 +341,8 @@ def chosen(cv: float, times: dict[str, float], runs: int, minutes: float, stage:
 
 @pytest.mark.slow
 def test_the_truly_best_of_sixteen_wins_in_spite_of_noise() -> None:
-    # Where it is chosen in 97.5 % of all, fewer than 190 of 200, or 56 of 60, happen once in 70 times; seeds are fixed.
+    # Where it is chosen in 97.5 % of all, fewer than 190 of 200, or 56 of 60, happen once in 70
+    # times; seeds are fixed.
     assert chosen(0.4, {"best": 0.5}, RACES, minutes=15).count("best") >= times(190, 56)
 
 

@@ -42,17 +42,27 @@ def test_two_settings_together_are_both_and_the_second_wins() -> None:
         (("p", "x", "-b"), ["p", "x", "-b", "-b", "8"]),
     ],
 )
-def test_an_option_gets_its_value_where_it_stands(program: tuple[str, ...], expected: list[str]) -> None:
+def test_an_option_gets_its_value_where_it_stands(
+    program: tuple[str, ...], expected: list[str]
+) -> None:
     assert Setting("x", arguments={"-b": "8"}).command(program) == expected
 
 
 def test_a_preload_stands_in_front_of_the_users() -> None:
-    assert Setting("x", preload=("/a.so",)).environment({"LD_PRELOAD": "/b.so"}) == {"LD_PRELOAD": "/a.so:/b.so"}
+    assert Setting("x", preload=("/a.so",)).environment({"LD_PRELOAD": "/b.so"}) == {
+        "LD_PRELOAD": "/a.so:/b.so"
+    }
 
 
 @given(
-    st.dictionaries(st.sampled_from("AB"), st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)))),
-    st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1), max_size=3),
+    st.dictionaries(
+        st.sampled_from("AB"),
+        st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))),
+    ),
+    st.lists(
+        st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1),
+        max_size=3,
+    ),
 )
 def test_the_line_says_the_same_to_a_shell(variables: dict[str, str], words: list[str]) -> None:
     line = Setting("x", variables).line(["program", *words])
@@ -65,6 +75,10 @@ def test_the_line_says_the_same_to_a_shell(variables: dict[str, str], words: lis
 
 def test_the_line_runs_in_a_real_shell() -> None:
     code = "import os, sys; print(os.environ['A'], sys.argv[1:])"
-    line = Setting("x", {"A": "it's; $HOME"}, arguments={"--b": "8 9"}).line([sys.executable, "-c", code, "--b=1"])
-    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=True)
+    line = Setting("x", {"A": "it's; $HOME"}, arguments={"--b": "8 9"}).line(
+        [sys.executable, "-c", code, "--b=1"]
+    )
+    done = subprocess.run(
+        ["sh", "-c", line], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout == "it's; $HOME ['--b=8 9']\n"

@@ -19,8 +19,8 @@ from layerscope.host.machine import Machine
 from layerscope.host.numa import Node
 from layerscope.model.errors import UsageError
 from layerscope.tune import libraries
-from layerscope.tune.setting import Place, Setting
-from layerscope.tune.space import MOST_CANDIDATES, Space, Varied, parse_all, parse_vary, space
+from layerscope.tune.setting import Setting, TuneContext
+from layerscope.tune.space import MOST_CANDIDATES, SearchSpace, Varied, parse_all, parse_vary, space
 
 MACHINES = Path(__file__).parents[1] / "golden" / "machines"
 NAMES = sorted(path.stem for path in MACHINES.glob("*.json"))
@@ -43,12 +43,12 @@ def commands(tmp_path: Path) -> Path:
     return folder
 
 
-def place(name: str, **more: Any) -> Place:
+def place(name: str, **more: Any) -> TuneContext:
     made = {"environment": {"PATH": "/nowhere"}, "program": PROGRAM, "libraries": TORCH, **more}
-    return Place(machine(name), **made)
+    return TuneContext(machine(name), **made)
 
 
-def stage_names(found: Space) -> list[list[str]]:
+def stage_names(found: SearchSpace) -> list[list[str]]:
     return [[setting.name for setting in stage.settings] for stage in found.stages]
 
 
@@ -69,7 +69,8 @@ def test_two_cores_have_few_enough_candidates_for_ten_minutes() -> None:
         ["bind=close"],
         ["malloc=keep", "thp=malloc"],
     ]
-    # Three to six rounds of each stage with the defaults, and the one that leads, and ten pairs of 5 s.
+    # Three to six rounds of each stage with the defaults, and the one that leads, and ten pairs of
+    # 5 s.
     rounds = 6 * sum(len(stage.settings) + 2 for stage in found.stages) + 20
     assert rounds * 5 <= 600
 
@@ -83,7 +84,8 @@ PLACED, MEMORY = ["bind=close"], ["malloc=keep", "thp=malloc"]
     [
         ("one-cpu", None, [MEMORY]),
         ("half-a-core", "4", [["wait=passive", "wait=active", "threads=1"], PLACED, MEMORY]),
-        # Two hardware threads of one core: whether the program has one thread or two depends on what it is built with.
+        # Two hardware threads of one core: whether the program has one thread or two depends on
+        # what it is built with.
         (
             "cpuset", None,
             [["wait=passive", "wait=active", "threads=1", "threads=2", "threads=2 wait=passive",
@@ -98,7 +100,9 @@ PLACED, MEMORY = ["bind=close"], ["malloc=keep", "thp=malloc"]
         ("amd-epyc-vm", "1", [["threads=2", "threads=2 wait=passive", "threads=2 wait=active"], PLACED, MEMORY]),
     ],
 )  # fmt: skip
-def test_each_machine_has_its_own(name: str, threads: str | None, expected: list[list[str]]) -> None:
+def test_each_machine_has_its_own(
+    name: str, threads: str | None, expected: list[list[str]]
+) -> None:
     """`threads`: as the user has set them."""
     told = {"OMP_NUM_THREADS": threads} if threads else {}
     assert stage_names(space(place(name, environment={"PATH": "/nowhere", **told}))) == expected
@@ -106,12 +110,16 @@ def test_each_machine_has_its_own(name: str, threads: str | None, expected: list
 
 @pytest.mark.parametrize("presets", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_recorded_machine_gets_settings_that_differ(name: str, presets: bool, commands: Path) -> None:
+def test_every_recorded_machine_gets_settings_that_differ(
+    name: str, presets: bool, commands: Path
+) -> None:
     here = place(name, presets=presets, environment={"PATH": str(commands)})
     settings = [setting for stage in space(here).stages for setting in stage.settings]
     assert settings
     assert len({setting.name for setting in settings}) == len(settings)
-    started = [(setting.environment(here.environment), setting.command(PROGRAM)) for setting in settings]
+    started = [
+        (setting.environment(here.environment), setting.command(PROGRAM)) for setting in settings
+    ]
     assert all(one not in started[:at] for at, one in enumerate(started))
     assert all(setting.because for setting in settings)
     allowed = set(here.machine.cpu.allowed or here.machine.cpu.online)
@@ -134,8 +142,14 @@ def test_a_single_thread_does_not_wait() -> None:
 
 
 def test_the_program_that_has_no_openmp_gets_no_variables_of_it(commands: Path) -> None:
-    sleeps = place("graviton3", libraries=("/usr/lib/libc.so.6", "/usr/bin/sleep"), environment={"PATH": str(commands)})
-    variables = {name for stage in space(sleeps).stages for one in stage.settings for name in one.variables}
+    sleeps = place(
+        "graviton3",
+        libraries=("/usr/lib/libc.so.6", "/usr/bin/sleep"),
+        environment={"PATH": str(commands)},
+    )
+    variables = {
+        name for stage in space(sleeps).stages for one in stage.settings for name in one.variables
+    }
     assert not {name for name in variables if name.startswith(("OMP", "KMP"))}
 
 
@@ -143,8 +157,14 @@ def test_variables_of_libraries_are_set_too_where_the_user_has_set_them() -> Non
     environment = {"MKL_NUM_THREADS": "8", "OPENBLAS_NUM_THREADS": "8"}
     first = space(place("graviton3", environment=environment)).stages[0].settings
     one = next(setting for setting in first if setting.name == "threads=1")
-    assert one.variables == {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    assert next(iter(space(place("graviton3")).stages[0].settings), Setting("")).variables.keys() <= {"OMP_WAIT_POLICY"}
+    assert one.variables == {
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    assert next(
+        iter(space(place("graviton3")).stages[0].settings), Setting("")
+    ).variables.keys() <= {"OMP_WAIT_POLICY"}
 
 
 def test_tensorflow_has_its_own_variables() -> None:
@@ -156,8 +176,14 @@ def test_tensorflow_has_its_own_variables() -> None:
 
 def test_what_the_user_has_set_is_the_default_and_not_tried_again() -> None:
     environment = {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "4,1", "OMP_PROC_BIND": "close"}
-    names = [name for stage in stage_names(space(place("graviton3", environment=environment))) for name in stage]
-    assert not [name for name in names if "wait=passive" in name or "threads=4" in name or "bind" in name]
+    names = [
+        name
+        for stage in stage_names(space(place("graviton3", environment=environment)))
+        for name in stage
+    ]
+    assert not [
+        name for name in names if "wait=passive" in name or "threads=4" in name or "bind" in name
+    ]
     assert "wait=active" in names
 
 
@@ -184,7 +210,7 @@ def test_memory_nodes_are_bound_by_numactl_or_said(commands: Path) -> None:
     assert [node.number for node in _own(here, nodes)] == [0]
 
 
-def _own(here: Place, nodes: tuple[Node, ...]) -> list[Node]:
+def _own(here: TuneContext, nodes: tuple[Node, ...]) -> list[Node]:
     from layerscope.tune.choices.numa import own_nodes
 
     change = msgspec.structs.replace if isinstance(here.machine, msgspec.Struct) else replace
@@ -193,18 +219,35 @@ def _own(here: Place, nodes: tuple[Node, ...]) -> list[Node]:
 
 def test_fast_cores_alone_are_tried_where_cores_differ(commands: Path) -> None:
     here = place("hybrid-client", environment={"PATH": str(commands)})
-    found = next(setting for setting in space(here).stages[1].settings if setting.name == "cpus=fast")
+    found = next(
+        setting for setting in space(here).stages[1].settings if setting.name == "cpus=fast"
+    )
     assert numbers(found.prefix[2]) == set(here.machine.cpu.faster)
 
 
-@pytest.mark.parametrize(("allowed", "cores"), [(range(8), (0, 2, 4, 6)), ((1, 2, 3, 5), (1, 2, 5))])
-def test_hardware_threads_of_one_core_are_told_apart_whatever_their_numbers(commands: Path, allowed, cores) -> None:
-    """Virtual machines number the two threads of a core one after the other, servers all second ones at the end."""
+@pytest.mark.parametrize(
+    ("allowed", "cores"), [(range(8), (0, 2, 4, 6)), ((1, 2, 3, 5), (1, 2, 5))]
+)
+def test_hardware_threads_of_one_core_are_told_apart_whatever_their_numbers(
+    commands: Path, allowed, cores
+) -> None:
+    """Virtual machines number the two threads of a core one after the other, servers all second
+    ones at the end.
+    """
     here = place("graviton3", environment={"PATH": str(commands)})
     change = msgspec.structs.replace
-    cpu = change(here.machine.cpu, online=tuple(range(8)), allowed=tuple(allowed), cores=4, allowed_cores=cores)
+    cpu = change(
+        here.machine.cpu,
+        online=tuple(range(8)),
+        allowed=tuple(allowed),
+        cores=4,
+        allowed_cores=cores,
+    )
     here = replace(
-        here, machine=change(here.machine, cpu=cpu, numa=(Node(0, tuple(range(8)), 1 << 30, 1 << 29, (10,)),))
+        here,
+        machine=change(
+            here.machine, cpu=cpu, numa=(Node(0, tuple(range(8)), 1 << 30, 1 << 29, (10,)),)
+        ),
     )
 
     found = next(one for one in space(here).stages[1].settings if one.name == "cpus=cores")
@@ -225,19 +268,30 @@ def test_presets_are_those_of_the_article(commands: Path) -> None:
     one, half, whole, all_cores = stage.settings
     first = here.machine.numa[0].cpus
     assert one.prefix == ("numactl", f"--physcpubind={first[0]}", "--membind=0")
-    assert [setting.variables["OMP_NUM_THREADS"] for setting in stage.settings] == ["1", "14", "28", "56"]
+    assert [setting.variables["OMP_NUM_THREADS"] for setting in stage.settings] == [
+        "1",
+        "14",
+        "28",
+        "56",
+    ]
     assert numbers(half.prefix[1].partition("=")[2]) == set(first[:14])
     assert numbers(whole.prefix[1].partition("=")[2]) == set(first)
     assert all_cores.prefix == ()
 
 
-def test_a_preset_has_the_memory_of_all_its_nodes_and_the_variable_that_would_win(commands: Path) -> None:
+def test_a_preset_has_the_memory_of_all_its_nodes_and_the_variable_that_would_win(
+    commands: Path,
+) -> None:
     environment = {"PATH": str(commands), "MKL_NUM_THREADS": "16"}
     here = place("skylake-server", environment=environment, presets=True)
     change = msgspec.structs.replace
     first, second = (change(node, cpus=node.cpus[:7]) for node in here.machine.numa[:2])
     here = replace(here, machine=change(here.machine, numa=(first, second)))
-    half = next(setting for setting in space(here).stages[0].settings if setting.name == "preset=half-socket")
+    half = next(
+        setting
+        for setting in space(here).stages[0].settings
+        if setting.name == "preset=half-socket"
+    )
     assert half.prefix[2] == "--membind=0,1"
     assert half.variables == {"OMP_NUM_THREADS": "14", "MKL_NUM_THREADS": "14"}
 
@@ -251,11 +305,17 @@ def copied_library(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def test_allocators_and_runtimes_are_found_where_the_program_would_find_them(tmp_path: Path) -> None:
+def test_allocators_and_runtimes_are_found_where_the_program_would_find_them(
+    tmp_path: Path,
+) -> None:
     allocator = copied_library(tmp_path / "one", "libtcmalloc_minimal.so.4")
     runtime = copied_library(tmp_path / "conda" / "lib", "libiomp5.so")
     (tmp_path / "one" / "libjemalloc.so.2").write_text("no library")
-    environment = {"PATH": "", "LD_LIBRARY_PATH": str(tmp_path / "one"), "CONDA_PREFIX": str(tmp_path / "conda")}
+    environment = {
+        "PATH": "",
+        "LD_LIBRARY_PATH": str(tmp_path / "one"),
+        "CONDA_PREFIX": str(tmp_path / "conda"),
+    }
     here = place("graviton3", environment=environment)
     settings = {setting.name: setting for stage in space(here).stages for setting in stage.settings}
     assert settings["malloc=tcmalloc"].preload == (str(allocator),)
@@ -307,22 +367,29 @@ def test_nothing_is_preloaded_into_programs_that_cannot_bear_it(
 
 
 def test_a_sanitizer_that_is_mapped_counts_too() -> None:
-    assert "sanitizer" in libraries.no_preload(place("graviton3", libraries=("/usr/lib/libasan.so.8",)))
+    assert "sanitizer" in libraries.no_preload(
+        place("graviton3", libraries=("/usr/lib/libasan.so.8",))
+    )
 
 
 def test_a_program_that_is_not_there_gets_no_preload() -> None:
-    assert "cannot be seen" in libraries.no_preload(place("graviton3", program=("no-such-program",)))
+    assert "cannot be seen" in libraries.no_preload(
+        place("graviton3", program=("no-such-program",))
+    )
 
 
 @pytest.mark.parametrize(
-    ("version", "mmap", "has_thp"), [((2, 36), "1073741824", True), ((2, 31), "33554432", False), ((), None, False)]
+    ("version", "mmap", "has_thp"),
+    [((2, 36), "1073741824", True), ((2, 31), "33554432", False), ((), None, False)],
 )
 def test_thresholds_and_huge_pages_go_by_the_version_of_the_c_library(
     version: tuple[int, ...], mmap: str | None, has_thp: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(libraries, "glibc_version", lambda: version)
     monkeypatch.setattr(libraries, "uses_glibc", lambda place: True)
-    settings = {one.name: one for stage in space(place("graviton3")).stages for one in stage.settings}
+    settings = {
+        one.name: one for stage in space(place("graviton3")).stages for one in stage.settings
+    }
     assert ("thp=malloc" in settings) == has_thp
     assert (settings["malloc=keep"].variables["MALLOC_MMAP_THRESHOLD_"] if mmap else None) == mmap
     assert ("malloc=keep" in settings) == bool(mmap)
@@ -339,7 +406,10 @@ def test_tunables_of_the_user_are_kept_beside_ours() -> None:
 def test_values_to_vary_are_understood() -> None:
     assert parse_vary("--batch-size={8,16,32}") == Varied("--batch-size", ("8", "16", "32"))
     assert parse_vary("-w={0, 2}") == Varied("-w", ("0", "2"))
-    assert parse_all(["--a={1,2}", "--b={x=1,y}"]) == (Varied("--a", ("1", "2")), Varied("--b", ("x=1", "y")))
+    assert parse_all(["--a={1,2}", "--b={x=1,y}"]) == (
+        Varied("--a", ("1", "2")),
+        Varied("--b", ("x=1", "y")),
+    )
 
 
 @pytest.mark.parametrize(
@@ -377,11 +447,16 @@ def test_varied_values_are_crossed_with_all_of_the_first_stage() -> None:
     # 16 is what the program has.
     assert names[:3] == ["wait=passive", "wait=active", "threads=1"]
     assert "--batch-size=16" not in names
-    assert {"--batch-size=8", "--batch-size=32", "threads=1 --batch-size=8", "wait=passive --batch-size=32"} <= set(
-        names
-    )
+    assert {
+        "--batch-size=8",
+        "--batch-size=32",
+        "threads=1 --batch-size=8",
+        "wait=passive --batch-size=32",
+    } <= set(names)
     assert len(names) == 3 + 2 + 6
-    changed = next(one for one in found.stages[0].settings if one.name == "threads=1 --batch-size=8")
+    changed = next(
+        one for one in found.stages[0].settings if one.name == "threads=1 --batch-size=8"
+    )
     assert changed.command(PROGRAM) == [sys.executable, "train.py", "--batch-size", "8"]
     assert changed.variables == {"OMP_NUM_THREADS": "1"}
     assert "--metric" in found.notes[-1]

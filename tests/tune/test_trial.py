@@ -1,4 +1,6 @@
-"""Real programs, run once under a setting: what they take, how they fail, and that nothing of them is left."""
+"""Real programs, run once under a setting: what they take, how they fail, and that nothing of them
+is left.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from layerscope.model.errors import RunError, UsageError
 from layerscope.tune import guard, supervised, tree, trial
 from layerscope.tune.measurement import FAILED, HUNG, MEMORY, OTHER_OUTPUT
 from layerscope.tune.setting import DEFAULT, Setting
-from layerscope.tune.trial import Asked, Trials
+from layerscope.tune.trial import TrialOptions, Trials
 from tests.quick_torch import WITHOUT_COMPILER
 
 pytestmark = pytest.mark.slow
@@ -33,7 +35,7 @@ def python(text: str, *arguments: str, budget_s: float = 120.0, **more: object) 
     """Trials of a program of ours, which must not be Python with torch to be run."""
     path = Path("a program.py")
     path.write_text("import os, sys, time\nmode = os.environ.get('TRIAL_MODE', '')\n" + text)
-    return Trials(Asked((sys.executable, str(path), *arguments), budget_s, **more))  # type: ignore[arg-type]
+    return Trials(TrialOptions((sys.executable, str(path), *arguments), budget_s, **more))  # type: ignore[arg-type]
 
 
 def setting(mode: str) -> Setting:
@@ -81,13 +83,15 @@ def test_a_program_that_takes_50_ms() -> None:
 
 
 def test_a_program_that_fails_is_not_tuned() -> None:
-    with pytest.raises(RunError, match=r"fails without any setting: it ended with status 3: oh dear"):
+    with pytest.raises(
+        RunError, match=r"fails without any setting: it ended with status 3: oh dear"
+    ):
         python("sys.exit(print('oh dear', file=sys.stderr) or 3)").usual()
 
 
 def test_a_program_that_is_not_there() -> None:
     with pytest.raises(RunError, match=r"cannot run \./nothing here"):
-        Trials(Asked(("./nothing here",), 60.0)).usual()
+        Trials(TrialOptions(("./nothing here",), 60.0)).usual()
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,11 @@ def test_a_program_that_is_not_there() -> None:
     [
         ("fails", FAILED, r"it ended with status 7: no such thing"),
         ("crashes", FAILED, r"it was ended by SIGSEGV"),
-        ("says nan", OTHER_OUTPUT, r"line 2 of what it printed is 'loss nan', by default it is like 'loss 0.25'"),
+        (
+            "says nan",
+            OTHER_OUTPUT,
+            r"line 2 of what it printed is 'loss nan', by default it is like 'loss 0.25'",
+        ),
         ("says less", OTHER_OUTPUT, r"it printed 1 line, by default 2 lines"),
         ("another number", OTHER_OUTPUT, r"line 2"),
         ("another rounding", "", ""),
@@ -154,7 +162,9 @@ if mode == "hangs":
 
 def test_a_program_that_hangs_by_default_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     trials = python("time.sleep(300)", budget_s=2.0)
-    with pytest.raises(RunError, match=r"did not end within 1 s, a quarter of the budget: give it more \(--budget"):
+    with pytest.raises(
+        RunError, match=r"did not end within 1 s, a quarter of the budget: give it more \(--budget"
+    ):
         trials.usual()
     assert left_behind(trials) == []
 
@@ -193,11 +203,13 @@ time.sleep(20 if mode == "eats" else 0)
     )
     usual = trials.usual()
     monkeypatch.setattr(trial, "LIMIT_MORE_S", 120.0)
-    monkeypatch.setattr(guard, "made", lambda usual_bytes: guard.Guard(usual_bytes + (400 << 20), 0, 1 << 60))
+    monkeypatch.setattr(
+        guard, "made", lambda usual_bytes: guard.Guard(usual_bytes + (400 << 20), 0, 1 << 60)
+    )
     found = trials(setting("eats"), 1)
     assert found.fault == MEMORY
     assert found.rss_bytes > usual.rss_bytes + (400 << 20)
-    assert re.fullmatch(r"it was ended when it held \d\.\d\d GB: too little memory was left", found.why)
+    assert re.fullmatch(r"it was ended when it held \d\.\d\d GB: memory ran short", found.why)
 
 
 def test_twice_the_usual_memory_is_too_much_where_memory_is_short() -> None:
@@ -222,7 +234,9 @@ def test_a_program_that_reads_gets_nothing_to_read() -> None:
 
 def test_what_a_metric_finds_counts() -> None:
     metric = re.compile(r"speed ([\d.]+)")
-    trials = python("print('' if mode == 'silent' else f'speed {12.5 if mode else 10}')", metric=metric)
+    trials = python(
+        "print('' if mode == 'silent' else f'speed {12.5 if mode else 10}')", metric=metric
+    )
     usual = trials.usual()
     assert usual.measurements[0].metric == 10.0
     found = trials(setting("faster"), 1)
@@ -230,7 +244,9 @@ def test_what_a_metric_finds_counts() -> None:
     silent = trials(setting("silent"), 2)
     assert (silent.metric, silent.fault) == (None, FAILED)
 
-    with pytest.raises(UsageError, match=r"--metric 'nothing' finds no number in what the program prints"):
+    with pytest.raises(
+        UsageError, match=r"--metric 'nothing' finds no number in what the program prints"
+    ):
         python("print(1)", metric=re.compile("nothing")).usual()
 
 
@@ -241,7 +257,9 @@ def test_steps_that_are_not_there_cannot_be_waited_for() -> None:
 
 def test_bytes_that_are_no_text_are_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "tr_TR.ISO8859-9")
-    trials = python(r"sys.stdout.buffer.write(b'gr\xfc\xdfe ' + (b'1,5' if mode else b'\xff') + b'\n')")
+    trials = python(
+        r"sys.stdout.buffer.write(b'gr\xfc\xdfe ' + (b'1,5' if mode else b'\xff') + b'\n')"
+    )
     trials.usual()
     assert not trials(DEFAULT, 1).fault
     assert trials(setting("other"), 2).fault == OTHER_OUTPUT
@@ -275,9 +293,15 @@ def test_only_what_we_started_is_ever_ended() -> None:
     assert left_behind(trials) == []
 
 
-@pytest.mark.parametrize("before", ["", "libdl.so.2"], ids=["nothing preloaded", "something preloaded"])
-def test_the_line_starts_the_program_as_the_trial_did(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LD_PRELOAD", before) if before else monkeypatch.delenv("LD_PRELOAD", raising=False)
+@pytest.mark.parametrize(
+    "before", ["", "libdl.so.2"], ids=["nothing preloaded", "something preloaded"]
+)
+def test_the_line_starts_the_program_as_the_trial_did(
+    before: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_PRELOAD", before) if before else monkeypatch.delenv(
+        "LD_PRELOAD", raising=False
+    )
     cpu = min(os.sched_getaffinity(0))
     trials = python(
         """
@@ -351,7 +375,7 @@ for epoch in range(2):
 def with_torch(program_python: str, text: str, *arguments: str, **more: object) -> Trials:
     path = Path("train it.py")
     path.write_text("import sys, time\n" + text)
-    return Trials(Asked((program_python, str(path), *arguments), 240.0, **more))  # type: ignore[arg-type]
+    return Trials(TrialOptions((program_python, str(path), *arguments), 240.0, **more))  # type: ignore[arg-type]
 
 
 def test_steps_of_a_training_are_timed(program_python: str, native_agent: Path) -> None:
@@ -376,7 +400,9 @@ def test_a_request_ends_where_its_call_returns(program_python: str, native_agent
     assert 20e6 <= found.step_p50_ns < 30e6
 
 
-def test_what_lies_between_two_epochs_is_in_no_step_of_a_loader(program_python: str, native_agent: Path) -> None:
+def test_what_lies_between_two_epochs_is_in_no_step_of_a_loader(
+    program_python: str, native_agent: Path
+) -> None:
     usual = with_torch(program_python, LOADING).usual()
     assert usual.rule == "loader"
     found = usual.measurements[-1]
@@ -393,5 +419,7 @@ def test_a_long_training_is_ended_after_some_steps(program_python: str, native_a
     assert found.is_cut
     assert not found.fault, found.why
     assert 20 <= found.steps < 1000
-    assert usual.notes == ("What the program printed was not compared: each run was ended after some steps.",)
+    assert usual.notes == (
+        "What the program printed was not compared: each run was ended after some steps.",
+    )
     assert left_behind(trials) == []

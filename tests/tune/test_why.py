@@ -20,7 +20,9 @@ YIELD = ("python main train.py:5", "native __sched_yield libc.so.6")
 STEPS = 10
 
 
-def figures(folder: Path, spin_ms: int, wait_ms: int = 0, yield_ms: int = 0, has_steps: bool = True) -> why.Figures:
+def figures(
+    folder: Path, spin_ms: int, wait_ms: int = 0, yield_ms: int = 0, has_steps: bool = True
+) -> why.Figures:
     """Steps of 100 ms, the first one warm-up with ten times as much of everything."""
     recording = Recording()
     for step in range(STEPS):
@@ -34,7 +36,12 @@ def figures(folder: Path, spin_ms: int, wait_ms: int = 0, yield_ms: int = 0, has
                 recording.add_sample(recording.add_stack(*stack), weight_ms * MS * times, **about)
         if wait_ms:
             recording.add_sample(
-                recording.add_stack(*SPIN), wait_ms * MS * times, kind="offcpu", state="barrier", exact=True, **about
+                recording.add_stack(*SPIN),
+                wait_ms * MS * times,
+                kind="offcpu",
+                state="barrier",
+                exact=True,
+                **about,
             )
     recording.add_primitive("reorder", 5 * MS, 2 * MS)
     run = recording.write(folder / f"{spin_ms}-{wait_ms}-{yield_ms}.layerscope")
@@ -63,14 +70,18 @@ def test_what_differs_is_said_with_figures_the_largest_first(tmp_path: Path) -> 
 
 def test_where_nothing_differs_that_is_said(tmp_path: Path) -> None:
     default, tuned = figures(tmp_path, 10), figures(tmp_path, 11)
-    assert why.sentences(default, tuned) == ["A step does nothing that differs visibly: the recordings do not say why."]
+    assert why.sentences(default, tuned) == [
+        "A step does nothing that differs visibly: the recordings do not say why."
+    ]
 
 
 def test_without_steps_it_is_the_whole_run(tmp_path: Path) -> None:
     found = figures(tmp_path, 5, has_steps=False)
     assert not found.per_step
     assert found.spin_ns == pytest.approx((STEPS + 9) * 5 * MS)
-    assert why.sentences(found, figures(tmp_path, 6))[0].startswith("Only one of the two recordings has steps")
+    assert why.sentences(found, figures(tmp_path, 6))[0].startswith(
+        "Only one of the two recordings has steps"
+    )
 
 
 def test_counts_are_told_when_they_are_many_and_much_more() -> None:

@@ -1,4 +1,6 @@
-"""What happened in each step: CPU time from samples, everything else from the readings of counters around it."""
+"""What happened in each step: CPU time from samples, everything else from the readings of counters
+around it.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,11 @@ Readings = dict[tuple[int, str], tuple[Int64s, Int64s]]
 UNKNOWN = -1
 
 
-def system_readings(reader: Reader, tracks: Arrays, names: list[str], domain: str = PROCESS_COUNTERS) -> Readings:
-    """When and what was read of each process, by its key and the name of the counter; of those in `names`, all if none.
+def system_readings(
+    reader: Reader, tracks: Arrays, names: list[str], domain: str = PROCESS_COUNTERS
+) -> Readings:
+    """When and what was read of each process, by its key and the name of the counter; of those in
+    `names`, all if none.
 
     Not of counters that the program made, whatever these are called.
     """
@@ -32,17 +37,24 @@ def system_readings(reader: Reader, tracks: Arrays, names: list[str], domain: st
     begins = np.flatnonzero((np.diff(track[order]) != 0) | (np.diff(name[order]) != 0)) + 1
     found: Readings = {}
     for some in np.split(rows[order], begins) if len(rows) else ():
-        key = int(process_of[columns["track"][some[0]]]), str(columns["name.names"][columns["name"][some[0]]])
+        key = (
+            int(process_of[columns["track"][some[0]]]),
+            str(columns["name.names"][columns["name"][some[0]]]),
+        )
         found[key] = columns["at_ns"][some], columns["value"][some]
     return found
 
 
-def cpu_ns_within(reader: Reader, tracks: Arrays, process: Array, start_ns: Int64s, end_ns: Int64s) -> Int64s:
-    """CPU time of all threads of each `process` between two times, from samples; UNKNOWN where it has none.
+def cpu_ns_within(
+    reader: Reader, tracks: Arrays, process: Array, start_ns: Int64s, end_ns: Int64s
+) -> Int64s:
+    """CPU time of all threads of each `process` between two times, from samples; UNKNOWN where it
+    has none.
 
-    A sample stands for what its thread used since its last one. That is spread evenly over the time between the two in
-    which the thread did not wait, as far as its waits were measured. It is wrong by less than what the samples around
-    the start and the end stand for, of each thread: the period, 10 ms at 99 Hz.
+    A sample stands for what its thread used since its last one. That is spread evenly over the time
+    between the two in which the thread did not wait, as far as its waits were measured. It is wrong
+    by less than what the samples around the start and the end stand for, of each thread: the
+    period, 10 ms at 99 Hz.
     """
     found = np.full(len(start_ns), UNKNOWN, np.int64)
     if not len(start_ns) or not reader.has("samples"):
@@ -59,7 +71,9 @@ def cpu_ns_within(reader: Reader, tracks: Arrays, process: Array, start_ns: Int6
         if process_of[track] not in wanted:
             continue
         at_ns, weight_ns = (columns[name][rows] for name in ("at_ns", "weight_ns"))
-        wait_at_ns, wait_ns = (columns[name][waits_of.get(track, waits[:0])] for name in ("at_ns", "weight_ns"))
+        wait_at_ns, wait_ns = (
+            columns[name][waits_of.get(track, waits[:0])] for name in ("at_ns", "weight_ns")
+        )
         used = _Used(at_ns, weight_ns, wait_at_ns, wait_ns)
         number = int(process_of[track])
         used_ns[number] = used_ns.get(number, 0) + used.until(edges_ns)
@@ -74,7 +88,9 @@ def _by_track(tracks: Array, rows: Array) -> dict[int, Array]:
     """Those of `rows` that belong to each track."""
     order = rows[np.argsort(tracks[rows], kind="stable")]
     found, first = np.unique(tracks[order], return_index=True)
-    return dict(zip(found.tolist(), np.split(order, first[1:]), strict=False))  # of no rows one part that is empty
+    return dict(
+        zip(found.tolist(), np.split(order, first[1:]), strict=False)
+    )  # of no rows one part that is empty
 
 
 def _of_kind(columns: Arrays, name: str) -> Array:
@@ -85,7 +101,9 @@ def _of_kind(columns: Arrays, name: str) -> Array:
 class _Used:
     """The CPU time of a thread so far, at any time."""
 
-    def __init__(self, at_ns: Int64s, weight_ns: Int64s, wait_at_ns: Int64s, wait_ns: Int64s) -> None:
+    def __init__(
+        self, at_ns: Int64s, weight_ns: Int64s, wait_at_ns: Int64s, wait_ns: Int64s
+    ) -> None:
         order = np.argsort(wait_at_ns, kind="stable")
         self._edges = np.stack([wait_at_ns, wait_at_ns + wait_ns], axis=1)[order].ravel()
         self._waited = np.repeat(np.append(0, np.cumsum(wait_ns[order])), 2)[1:-1]
@@ -97,20 +115,29 @@ class _Used:
         self._used = np.append(0, np.cumsum(weights))
 
     def _awake(self, at_ns: Int64s) -> Array:
-        waited = np.interp(at_ns, self._edges, self._waited) if len(self._edges) else np.zeros(len(at_ns))
+        waited = (
+            np.interp(at_ns, self._edges, self._waited)
+            if len(self._edges)
+            else np.zeros(len(at_ns))
+        )
         awake: Array = at_ns - self._at[0] - waited
         return awake
 
     def until(self, at_ns: Int64s) -> Int64s:
         """What it had used at each of these times, in ns."""
-        used: Int64s = np.rint(np.interp(self._awake(at_ns), self._awake(self._at), self._used)).astype(np.int64)
+        used: Int64s = np.rint(
+            np.interp(self._awake(at_ns), self._awake(self._at), self._used)
+        ).astype(np.int64)
         return used
 
 
-def grown_within(readings: tuple[Int64s, Int64s] | None, start_ns: Int64s, end_ns: Int64s) -> Int64s:
+def grown_within(
+    readings: tuple[Int64s, Int64s] | None, start_ns: Int64s, end_ns: Int64s
+) -> Int64s:
     """By how much a counter grew between two times, UNKNOWN where the readings do not tell.
 
-    Between two readings it is a straight line; where these are further apart than the two times are, they tell nothing.
+    Between two readings it is a straight line; where these are further apart than the two times
+    are, they tell nothing.
     """
     found = np.full(len(start_ns), UNKNOWN, np.int64)
     if readings is None or len(readings[0]) < 2:

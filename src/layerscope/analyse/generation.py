@@ -1,7 +1,8 @@
 """How fast a model generates: the passes of a method `generate`, which are the parts of a request.
 
-`generate` of transformers calls its model once for each token of every sequence (of a draft that is checked, once for
-several). A request that it makes is all of that call. Its first token is there when the first pass has ended.
+`generate` of transformers calls its model once for each token of every sequence (of a draft that is
+checked, once for several). A request that it makes is all of that call. Its first token is there
+when the first pass has ended.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ _COLUMNS = ("span", "parent", "layer", "name", "start_ns", "dur_ns")
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The passes in the measured requests of one method. `first_ns`: from the begin of a request to the end of its
-    first pass, in the median; `further_ns`: from the end of one pass to that of the next, 0 where there is but one."""
+    """The passes in the measured requests of one method. `first_ns`: from the begin of a request to
+    the end of its first pass, in the median; `further_ns`: from the end of one pass to that of the
+    next, 0 where there is but one.
+    """
 
     method: str
     requests: int
@@ -32,7 +35,9 @@ class Generation:
 
 
 def generation(reader: Reader, steps: MeasuredSteps) -> Generation | None:
-    """Of the method that begins most of the measured requests; None: there is none, or what it calls is not known."""
+    """Of the method that begins most of the measured requests; None: there is none, or what it
+    calls is not known.
+    """
     if steps.rule != "request":
         return None
     paths = {str(path) for path in reader.arrays("modules", ["path"])["path"].tolist()}
@@ -54,13 +59,15 @@ def _calls(reader: Reader, methods: list[str]) -> Arrays:
     wanted = [*methods, *(method.removesuffix(GENERATE) for method in methods)]
     parts: list[Arrays] = []
     for spans in reader.pieces("spans", list(_COLUMNS)):
-        is_call = (spans["layer.names"] == MODULES)[spans["layer"]] & np.isin(spans["name.names"], wanted)[
-            spans["name"]
-        ]
+        is_call = (spans["layer.names"] == MODULES)[spans["layer"]] & np.isin(
+            spans["name.names"], wanted
+        )[spans["name"]]
         rows = np.flatnonzero(is_call)
         part = {name: spans[name][rows] for name in ("span", "parent", "start_ns", "dur_ns")}
         parts.append({**part, "name": spans["name.names"][spans["name"][rows]].astype(object)})
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+    return (
+        {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+    )
 
 
 def _of_method(method: str, calls: Arrays, starts: Array) -> Generation | None:

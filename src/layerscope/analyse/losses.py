@@ -1,4 +1,5 @@
-"""What a recording lacks: layers that could not record, and the records that were lost, with their count.
+"""What a recording lacks: layers that could not record, and the records that were lost, with their
+count.
 
 Every output shows these first; a layer that is missing is a sentence and never an empty table.
 """
@@ -19,15 +20,18 @@ _REASONS = {
     "no_ring": "no ring could be made for their thread",
     "too_deep": "they were nested too deeply",
     "damaged": "the raw file is damaged there",
-    "max_size": "the recording was as large as it may become and its conversion too far behind to make room",
+    "max_size": "the recording was as large as it may become and its conversion too far behind to "
+    "make room",
 }
 _REMEDIES = {
     "ring_full": "leave a CPU to the drainer",
     "disk_full": "record to a disk with room (-o)",
     "after_end": "end the processes that outlive the program before it ends",
-    "no_ring": "raise the limits of memory, file sizes and open files of the program (ulimit -v, -f, -n)",
+    "no_ring": "raise the limits of memory, file sizes and open files of the program (ulimit -v, "
+    "-f, -n)",
     "damaged": "record again",
-    "max_size": "allow more (--max-size), record less (--steps, --after), or leave a CPU to the converter",
+    "max_size": "allow more (--max-size), record less (--steps, --after), or leave a CPU to the "
+    "converter",
 }
 
 
@@ -36,7 +40,10 @@ def problems(reader: Reader) -> tuple[Problem, ...]:
     columns = reader.arrays("problems", ["layer", "code", "what", "remedy", "lost"])
     layers = columns["layer.names"]
     found = [
-        Problem(str(layers[code]), *(str(columns[name][row]) for name in ("code", "what", "remedy", "lost")))
+        Problem(
+            str(layers[code]),
+            *(str(columns[name][row]) for name in ("code", "what", "remedy", "lost")),
+        )
         for row, code in enumerate(columns["layer"])
     ]
     named = {problem.layer for problem in found}
@@ -55,7 +62,11 @@ def _gaps(reader: Reader) -> list[Problem]:
             continue
         total, exact, tracks = counted.get(reasons[code], (0, True, set()))
         # -1 stands for null: nobody could count them.
-        counted[reasons[code]] = (total + max(int(lost), 0), exact and lost >= 0, tracks | {int(track)} - {-1})
+        counted[reasons[code]] = (
+            total + max(int(lost), 0),
+            exact and lost >= 0,
+            tracks | {int(track)} - {-1},
+        )
     return [_gap(reason, *values) for reason, values in counted.items()]
 
 
@@ -64,4 +75,6 @@ def _gap(reason: str, lost: int, exact: bool, tracks: set[int]) -> Problem:
     noun = "record" if exact and lost == 1 else "records"
     where = f" on {len(tracks)} {'thread' if len(tracks) == 1 else 'threads'}" if tracks else ""
     what = _REASONS.get(reason, reason)
-    return Problem("operators", f"lost_{reason}", what, _REMEDIES.get(reason, ""), f"{number} {noun}{where}")
+    return Problem(
+        "operators", f"lost_{reason}", what, _REMEDIES.get(reason, ""), f"{number} {noun}{where}"
+    )

@@ -1,8 +1,8 @@
 """The parts of the network that take the most operator time.
 
-The time of a module is the self time of the operators that run in its call and in no call inside it, forward and
-backward. Few modules are told apart one by one. Of many, those whose paths differ in nothing but numbers, as the blocks
-of a transformer do, are one row: `h.*.mlp`.
+The time of a module is the self time of the operators that run in its call and in no call inside
+it, forward and backward. Few modules are told apart one by one. Of many, those whose paths differ
+in nothing but numbers, as the blocks of a transformer do, are one row: `h.*.mlp`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MOST_SINGLE = 8
 class ModuleRow:
     """Operator time of a module: of a step on average, or of the whole run.
 
-    `functional`: it has parts, and this is the time in its own `forward` outside of them. `of_class` is its class where
-    its name ends in a number, which says nothing.
+    `functional`: it has parts, and this is the time in its own `forward` outside of them.
+    `of_class` is its class where its name ends in a number, which says nothing.
     """
 
     name: str
@@ -37,8 +37,9 @@ class ModuleRow:
 class ModuleTimes:
     """The modules with the most operator time; `rest_ns` is that of the other `rest_names` ones.
 
-    Names are paths in the module that the program calls, if there is but one that has parts; others, such as a loss,
-    stand for themselves. `root` is the only module that the program calls, empty if there are several.
+    Names are paths in the module that the program calls, if there is but one that has parts;
+    others, such as a loss, stand for themselves. `root` is the only module that the program calls,
+    empty if there are several.
     """
 
     root: str
@@ -49,7 +50,9 @@ class ModuleTimes:
 
 
 def module_times(reader: Reader, self_ns: NDArray[np.float64], divisor: int) -> ModuleTimes | None:
-    """Times from the sums `self_ns`: at 0 outside of any module, at 1 + key of each; None if no module has any."""
+    """Times from the sums `self_ns`: at 0 outside of any module, at 1 + key of each; None if no
+    module has any.
+    """
     if not self_ns[1:].any():
         return None
     table = reader.arrays("modules", ["module", "parent", "path", "class"])
@@ -70,7 +73,9 @@ def module_times(reader: Reader, self_ns: NDArray[np.float64], divisor: int) -> 
         of_class = str(class_of.get(path, "")) if inner.rpartition(".")[2].isdecimal() else ""
         key = (inner if single else _pattern(inner), of_class, path in roots and path in holders)
         found[key] = found.get(key, 0.0) + ns
-    rows = sorted((ModuleRow(name, kind, ns, own) for (name, kind, own), ns in found.items()), key=_order)
+    rows = sorted(
+        (ModuleRow(name, kind, ns, own) for (name, kind, own), ns in found.items()), key=_order
+    )
     top = len(rows) if len(rows) <= TOP + 1 else TOP
     rest = sum(row.self_ns for row in rows[top:])
     root = roots.pop() if len(roots) == 1 else ""

@@ -6,14 +6,18 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from layerscope.analyse.work_breakdown import PRODUCTS
+from layerscope.analyse.operator_kinds import PRODUCTS
 
 ONEDNN, NOT_ONEDNN = "oneDNN", "not oneDNN"
 CONVOLUTIONS, MATRIX_PRODUCTS = "convolutions", "matrix products"
 # In versions["onednn"]: this build of PyTorch has none (capture/probe.py).
 NONE = "none"
-_CONVOLVES = re.compile(r"aten::_?(slow_|thnn_)?conv(olution|_transpose|_depthwise)?\d?d?(_forward|_backward)?$")
-_CONVOLVES_BY_ONEDNN = re.compile(r"(aten::|mkldnn::)_?(mkldnn_)?convolution(_transpose)?(_pointwise.*)?$")
+_CONVOLVES = re.compile(
+    r"aten::_?(slow_|thnn_)?conv(olution|_transpose|_depthwise)?\d?d?(_forward|_backward)?$"
+)
+_CONVOLVES_BY_ONEDNN = re.compile(
+    r"(aten::|mkldnn::)_?(mkldnn_)?convolution(_transpose)?(_pointwise.*)?$"
+)
 _MULTIPLIES_BY_ONEDNN = re.compile(r"(aten::mkldnn_|mkldnn::_?)linear(_pointwise.*)?$")
 # The name of a kind of work (`analyse.below`): matrix products (MKL).
 _KIND = re.compile(r"(convolutions|matrix products) \((\w+)\)")
@@ -22,11 +26,12 @@ _SWITCHED = {"convolutions": CONVOLUTIONS, "products": MATRIX_PRODUCTS}
 
 @dataclass(slots=True)
 class OneDnn:
-    """oneDNN in the program. `cap`: what the program set ONEDNN_MAX_CPU_ISA to; `isa`: what oneDNN said it uses.
+    """oneDNN in the program. `cap`: what the program set ONEDNN_MAX_CPU_ISA to; `isa`: what oneDNN
+    said it uses.
 
-    `done_by`: by kind of work the libraries that did it, as far as that was recorded, and NOT_ONEDNN where only so
-    much is known. `off`: kinds of work for which PyTorch was told not to use it, True: each time they were first
-    called, False: some of the times.
+    `done_by`: by kind of work the libraries that did it, as far as that was recorded, and
+    NOT_ONEDNN where only so much is known. `off`: kinds of work for which PyTorch was told not to
+    use it, True: each time they were first called, False: some of the times.
     """
 
     version: str
@@ -41,11 +46,17 @@ class OneDnn:
         return self.version == NONE
 
 
-def onednn(versions: Mapping[str, str], called: Iterable[str], kinds: Iterable[str]) -> OneDnn | None:
-    """What is known of it; None where nothing is. `called`: names of operators; `kinds`: the kinds of work."""
+def onednn(
+    versions: Mapping[str, str], called: Iterable[str], kinds: Iterable[str]
+) -> OneDnn | None:
+    """What is known of it; None where nothing is. `called`: names of operators; `kinds`: the kinds
+    of work.
+    """
     if not versions.get("onednn"):
         return None
-    found = OneDnn(versions["onednn"], versions.get("onednn_isa", ""), versions.get("onednn_max_cpu_isa", ""))
+    found = OneDnn(
+        versions["onednn"], versions.get("onednn_isa", ""), versions.get("onednn_max_cpu_isa", "")
+    )
     for part in filter(None, versions.get("onednn_switch", "").split(", ")):
         work, _, state = part.partition(" ")
         if work in _SWITCHED and state != "on":
@@ -58,7 +69,9 @@ def onednn(versions: Mapping[str, str], called: Iterable[str], kinds: Iterable[s
     if any(map(_MULTIPLIES_BY_ONEDNN.match, names)):
         done_by.setdefault(MATRIX_PRODUCTS, set()).add(ONEDNN)
     _conclude(found, names, done_by)
-    found.done_by = {work: sorted(by, key=lambda one: one != ONEDNN) for work, by in sorted(done_by.items())}
+    found.done_by = {
+        work: sorted(by, key=lambda one: one != ONEDNN) for work, by in sorted(done_by.items())
+    }
     return found
 
 

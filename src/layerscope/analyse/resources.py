@@ -1,6 +1,8 @@
-"""CPU time, page faults, switches, memory and I/O of the processes, from the readings of their counters.
+"""CPU time, page faults, switches, memory and I/O of the processes, from the readings of their
+counters.
 
-Figures of a step are the growth between the readings around the measured steps, in proportion to the length of a step.
+Figures of a step are the growth between the readings around the measured steps, in proportion to
+the length of a step.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from layerscope.recording.run import RunInfo
 
 # The medians of the first and of the last third differ by more than this: a growth.
 GROWTH = 0.05
-# With fewer readings of a counter between the first and the last step its growth says little about them.
+# With fewer readings of a counter between the first and the last step its growth says little about
+# them.
 FEWEST_READINGS = 3
 # What an allocator may take between two thirds without being a leak.
 GROWTH_BYTES = 16_000_000
@@ -26,7 +29,9 @@ GROWTH_BYTES = 16_000_000
 
 @dataclass(slots=True)
 class Resources:
-    """CPU time and page faults of all processes: of a step on average, or of the whole run. None: not recorded."""
+    """CPU time and page faults of all processes: of a step on average, or of the whole run. None:
+    not recorded.
+    """
 
     per_step: bool
     cpu_ns: float
@@ -38,8 +43,10 @@ class Resources:
 
 
 @dataclass(slots=True)
-class Memory:
-    """Resident memory. `growth_bytes` lies between the first and last third of the measured steps; None: unknown."""
+class MemoryUse:
+    """Resident memory. `growth_bytes` lies between the first and last third of the measured steps;
+    None: unknown.
+    """
 
     end_bytes: int | None
     peak_bytes: int
@@ -49,7 +56,8 @@ class Memory:
 
 @dataclass(slots=True)
 class Switches:
-    """What the scheduler did with all threads: in a step on average, or in the whole run. None: not recorded.
+    """What the scheduler did with all threads: in a step on average, or in the whole run. None: not
+    recorded.
 
     `delay_ns`: the time in which they could run and had no CPU, added up.
     """
@@ -62,8 +70,9 @@ class Switches:
 
 
 @dataclass(slots=True)
-class Limits:
-    """What the whole run read from and wrote to storage, and how a limit of CPU time held it up. None: not recorded.
+class ResourceLimits:
+    """What the whole run read from and wrote to storage, and how a limit of CPU time held it up.
+    None: not recorded.
 
     `throttled` counts periods of the limit; `throttled_ns` is each CPU's time, added up.
     """
@@ -78,7 +87,9 @@ class Counters:
     """The readings of the processes' counters, and of their control groups'."""
 
     def __init__(self, reader: Reader, tracks: Arrays, processes: Arrays) -> None:
-        self.started = dict(zip(processes["process"].tolist(), processes["start_ns"].tolist(), strict=True))
+        self.started = dict(
+            zip(processes["process"].tolist(), processes["start_ns"].tolist(), strict=True)
+        )
         # The kernel adds what a process read and wrote to its parent when that has waited for it.
         is_root = ~np.isin(processes["ppid"], processes["pid"])
         self.roots: list[int] = processes["process"][is_root].tolist()
@@ -86,24 +97,32 @@ class Counters:
         self.of_groups = system_readings(reader, tracks, [], GROUP_COUNTERS)
 
     def growth(self, name: str, begin_ns: int, end_ns: int) -> float | None:
-        """By how much the cumulative counter `name` grew in all processes, between the readings interpolated."""
+        """By how much the cumulative counter `name` grew in all processes, between the readings
+        interpolated.
+        """
         total = None
         for (process, counter), (at_ns, values) in self.readings.items():
             if counter == name:
                 # It counts from the start of its process; that point is not among the readings.
                 start_ns = min(self.started.get(process, int(at_ns[0])), int(at_ns[0]))
                 at, value = np.append(start_ns, at_ns), np.append(0, values)
-                total = (total or 0.0) + float(np.interp(end_ns, at, value) - np.interp(begin_ns, at, value))
+                total = (total or 0.0) + float(
+                    np.interp(end_ns, at, value) - np.interp(begin_ns, at, value)
+                )
         return total
 
     def is_told(self, name: str, begin_ns: int, end_ns: int) -> bool:
-        """Whether readings of counter `name` are close enough to each other to tell of this stretch."""
+        """Whether readings of counter `name` are close enough to each other to tell of this
+        stretch.
+        """
         found = [at_ns for (_, counter), (at_ns, _) in self.readings.items() if counter == name]
         within = [np.count_nonzero((at_ns >= begin_ns) & (at_ns <= end_ns)) for at_ns in found]
         return bool(max(within, default=0) >= FEWEST_READINGS)
 
     def total(self, name: str, of: Sequence[int] | None = None) -> int | None:
-        """The last readings of the cumulative counter `name` added up, of the processes `of`; None: of all."""
+        """The last readings of the cumulative counter `name` added up, of the processes `of`; None:
+        of all.
+        """
         found = [
             int(values[-1])
             for (process, counter), (_, values) in self.readings.items()
@@ -113,7 +132,11 @@ class Counters:
 
     def total_of_groups(self, name: str) -> int | None:
         """The last readings of counter `name` of the control groups added up."""
-        found = [int(values[-1]) for (_, counter), (_, values) in self.of_groups.items() if counter == name]
+        found = [
+            int(values[-1])
+            for (_, counter), (_, values) in self.of_groups.items()
+            if counter == name
+        ]
         return sum(found) if found else None
 
     def covered(self, begin_ns: int, end_ns: int, processes: Sequence[int]) -> tuple[int, int]:
@@ -125,7 +148,9 @@ class Counters:
         return begin_ns, end_ns
 
 
-def resources(counters: Counters, steps: MeasuredSteps, times: StepTimes | None, info: RunInfo) -> Resources | None:
+def resources(
+    counters: Counters, steps: MeasuredSteps, times: StepTimes | None, info: RunInfo
+) -> Resources | None:
     """CPU time and page faults of a step or, where that is not known, of the run."""
     return _resources_per_step(counters, steps, times, info) or _resources_of_run(info)
 
@@ -161,8 +186,8 @@ def _resources_per_step(
 def _step_ns(times: StepTimes) -> float:
     """The part of the run that a step has."""
     # A rate times the length of a step, not a sum divided by the steps: between the steps of two
-    # epochs lies evaluation, which belongs to no step. Requests overlap, and the program waits for the
-    # next one or prepares it between them: each has its part of everything.
+    # epochs lies evaluation, which belongs to no step. Requests overlap, and the program waits for
+    # the next one or prepares it between them: each has its part of everything.
     return 1e9 / times.per_second if times.rule == "request" else times.mean_ns
 
 
@@ -182,15 +207,21 @@ def _resources_of_run(info: RunInfo) -> Resources | None:
     )
 
 
-def switches(counters: Counters, steps: MeasuredSteps, times: StepTimes | None, info: RunInfo) -> Switches | None:
+def switches(
+    counters: Counters, steps: MeasuredSteps, times: StepTimes | None, info: RunInfo
+) -> Switches | None:
     """What the scheduler did: in a step, or in the run where steps are too few for that."""
     begin_ns, end_ns = steps.begin_ns, steps.end_ns
     if times is not None and counters.is_told("switches_forced", begin_ns, end_ns):
         part = _step_ns(times) / (end_ns - begin_ns)
         names = ("switches_voluntary", "switches_forced", "migrations", "delay_ns")
         grown = [counters.growth(name, begin_ns, end_ns) for name in names]
-        voluntary, forced, migrations, delay_ns = (None if one is None else one * part for one in grown)
-        return Switches(True, (voluntary or 0.0) + (forced or 0.0), forced or 0.0, migrations, delay_ns)
+        voluntary, forced, migrations, delay_ns = (
+            None if one is None else one * part for one in grown
+        )
+        return Switches(
+            True, (voluntary or 0.0) + (forced or 0.0), forced or 0.0, migrations, delay_ns
+        )
     # What the system said at the end has threads in it that nobody could read in time.
     voluntary = info.program.switches_voluntary
     forced = info.program.switches_forced
@@ -198,30 +229,41 @@ def switches(counters: Counters, steps: MeasuredSteps, times: StepTimes | None, 
         voluntary, forced = counters.total("switches_voluntary"), counters.total("switches_forced")
     if voluntary is None or forced is None:
         return None
-    return Switches(False, voluntary + forced, forced, counters.total("migrations"), counters.total("delay_ns"))
+    return Switches(
+        False, voluntary + forced, forced, counters.total("migrations"), counters.total("delay_ns")
+    )
 
 
-def limits(counters: Counters, info: RunInfo) -> Limits:
+def limits(counters: Counters, info: RunInfo) -> ResourceLimits:
     """What storage and the control group had to do with the run."""
     read_bytes, write_bytes = info.program.storage_read_bytes, info.program.storage_written_bytes
-    return Limits(
+    return ResourceLimits(
         counters.total("storage_read_bytes", counters.roots) if read_bytes is None else read_bytes,
-        counters.total("storage_written_bytes", counters.roots) if write_bytes is None else write_bytes,
-        counters.total_of_groups("throttled"), counters.total_of_groups("throttled_ns"),
-    )  # fmt: skip
+        counters.total("storage_written_bytes", counters.roots)
+        if write_bytes is None
+        else write_bytes,
+        counters.total_of_groups("throttled"),
+        counters.total_of_groups("throttled_ns"),
+    )
 
 
-def memory_of(counters: Counters, steps: MeasuredSteps, info: RunInfo) -> Memory | None:
-    """Of the processes that have steps, else of all; those of a loader share most of their pages with them."""
-    all_rss = {p: readings for (p, name), readings in counters.readings.items() if name == "rss_bytes"}
+def memory_of(counters: Counters, steps: MeasuredSteps, info: RunInfo) -> MemoryUse | None:
+    """Of the processes that have steps, else of all; those of a loader share most of their pages
+    with them.
+    """
+    all_rss = {
+        p: readings for (p, name), readings in counters.readings.items() if name == "rss_bytes"
+    }
     rss = {p: readings for p, readings in all_rss.items() if p in steps.processes} or all_rss
     if not rss:
-        return Memory(None, info.program.max_rss_bytes) if info.program.max_rss_bytes else None
+        return MemoryUse(None, info.program.max_rss_bytes) if info.program.max_rss_bytes else None
     # The last reading of a process may fall into its end, when its memory is already given back.
-    end_bytes = sum(int(values[values > 0][-1]) for _, values in rss.values() if (values > 0).any()) or None
+    end_bytes = (
+        sum(int(values[values > 0][-1]) for _, values in rss.values() if (values > 0).any()) or None
+    )
     peaks = [readings for p in rss if (readings := counters.readings.get((p, "rss_peak_bytes")))]
     most_bytes = max(int(values.max(initial=0)) for _, values in (*rss.values(), *peaks))
-    memory = Memory(end_bytes, max(info.program.max_rss_bytes, most_bytes, end_bytes or 0))
+    memory = MemoryUse(end_bytes, max(info.program.max_rss_bytes, most_bytes, end_bytes or 0))
     if not memory.peak_bytes:
         return None
     if not steps.processes:
@@ -232,7 +274,10 @@ def memory_of(counters: Counters, steps: MeasuredSteps, info: RunInfo) -> Memory
         if len(within) < FEWEST_FOR_DRIFT:
             return memory
         third = len(within) // 3
-        first, last = first + float(np.median(within[:third])), last + float(np.median(within[-third:]))
+        first, last = (
+            first + float(np.median(within[:third])),
+            last + float(np.median(within[-third:])),
+        )
     memory.growth_bytes = round(last - first)
     memory.is_growing = memory.growth_bytes > max(GROWTH * first, GROWTH_BYTES)
     return memory

@@ -1,6 +1,8 @@
-"""A table as `analyse` hands it on: Arrow columns with type, unit and meaning, ready for every output.
+"""A table as `analyse` hands it on: Arrow columns with type, unit and meaning, ready for every
+output.
 
-`analyse.tables` asks for it, `show` prints it. `select` is what `--where`, `--sort` and `--top` do to it.
+`analyse.tables` asks for it, `show` prints it. `select` is what `--where`, `--sort` and `--top` do
+to it.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ _PLACE = "layerscope place"
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """One column. `type` is int64, int32, float64, bool or string; an `instant` is a moment, not a duration.
+    """One column. `type` is int64, int32, float64, bool or string; an `instant` is a moment, not a
+    duration.
 
     A `signed` one is a change: people read its plus sign too.
     """
@@ -84,7 +87,9 @@ class Result:
         """The documented columns, in order, with the documented types."""
         import pyarrow as pa
 
-        schema = pa.schema([(column.name, pa.type_for_alias(column.type)) for column in self.columns])
+        schema = pa.schema(
+            [(column.name, pa.type_for_alias(column.type)) for column in self.columns]
+        )
         answer = self.relation.order(self.order).select(*map(quoted, schema.names)).to_arrow_table()
         return answer.cast(schema)
 
@@ -112,7 +117,9 @@ class Result:
 
 
 def of_arrow(name: str, columns: tuple[ResultColumn, ...], data: pa.Table, **more: Any) -> Result:
-    """The rows of `data`, whose columns are `columns`, in their order: a table that is no question any more."""
+    """The rows of `data`, whose columns are `columns`, in their order: a table that is no question
+    any more.
+    """
     import duckdb
     import pyarrow as pa
 
@@ -120,12 +127,16 @@ def of_arrow(name: str, columns: tuple[ResultColumn, ...], data: pa.Table, **mor
     return Result(name, columns, duckdb.from_arrow(placed), f'"{_PLACE}"', **more)
 
 
-def of_rows(name: str, columns: tuple[ResultColumn, ...], rows: Sequence[Sequence[Any]], **more: Any) -> Result:
+def of_rows(
+    name: str, columns: tuple[ResultColumn, ...], rows: Sequence[Sequence[Any]], **more: Any
+) -> Result:
     """A few rows that were asked of no recording, in their order."""
     import pyarrow as pa
 
     schema = pa.schema([(column.name, pa.type_for_alias(column.type)) for column in columns])
-    arrays = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(schema)]
+    arrays = [
+        pa.array([row[place] for row in rows], field.type) for place, field in enumerate(schema)
+    ]
     return of_arrow(name, columns, pa.table(arrays, schema), **more)
 
 
@@ -134,8 +145,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def select(result: Result, where: str | None = None, sort: str | None = None, top: int | None = None) -> Result:
-    """The rows of `result` that satisfy `where`, in the order of `sort`, at most `top` of them (0: all).
+def select(
+    result: Result, where: str | None = None, sort: str | None = None, top: int | None = None
+) -> Result:
+    """The rows of `result` that satisfy `where`, in the order of `sort`, at most `top` of them (0:
+    all).
 
     A number sorts largest first and a word from A to Z; `+column` and `-column` say ascending and
     descending. Rows without a value come last, equal ones keep their order.
@@ -153,8 +167,12 @@ def select(result: Result, where: str | None = None, sort: str | None = None, to
             raise unreadable("the recording", error) from error
         reason = first_line(error)
         missing = re.search('column "(.+?)" not found', reason)
-        meant = did_you_mean(missing[1], (column.name for column in result.columns)) if missing else ""
-        raise UsageError(f"--where {where!r} cannot be used: {reason}.{meant} {result.known_columns()}") from error
+        meant = (
+            did_you_mean(missing[1], (column.name for column in result.columns)) if missing else ""
+        )
+        raise UsageError(
+            f"--where {where!r} cannot be used: {reason}.{meant} {result.known_columns()}"
+        ) from error
 
 
 def _narrowed(result: Result, where: str | None, top: int) -> Result:
@@ -162,7 +180,8 @@ def _narrowed(result: Result, where: str | None, top: int) -> Result:
     if top:
         left_out = max(0, kept.relation.count("*").fetchall()[0][0] - top)
         kept = replace(kept, relation=kept.relation.order(kept.order).limit(top), left_out=left_out)
-    # A `where` may turn out to be wrong only when it meets the data, so the answer is asked for here.
+    # A `where` may turn out to be wrong only when it meets the data, so the answer is asked for
+    # here.
     if not kept.rows and where is not None and result.relation.limit(1).fetchall():
         kept = replace(kept, empty=f"No row satisfies --where {where!r}.")
     return kept

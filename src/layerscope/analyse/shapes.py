@@ -1,8 +1,8 @@
 """The shapes of an operator's inputs, as `layerscope run --shapes` records them, in words.
 
-A text of table `args` such as {"shapes": [[2, 3], null], "dtypes": ["float32", "int"]} is shown by its tensors alone:
-float32[2, 3]. A list of tensors is in parentheses, a tensor whose sizes are no numbers is float32[?], and what a long
-text had no room for is "...".
+A text of table `args` such as {"shapes": [[2, 3], null], "dtypes": ["float32", "int"]} is shown by
+its tensors alone: float32[2, 3]. A list of tensors is in parentheses, a tensor whose sizes are no
+numbers is float32[?], and what a long text had no room for is "...".
 """
 
 from __future__ import annotations
@@ -30,10 +30,17 @@ def shape_texts(reader: Reader) -> pa.Table:
     """
     import pyarrow as pa
 
-    rows = reader.query(f"SELECT args, json FROM args WHERE starts_with(json, '{_BEGIN}')").to_pydict()
+    rows = reader.query(
+        f"SELECT args, json FROM args WHERE starts_with(json, '{_BEGIN}')"
+    ).to_pydict()
     if not rows["args"]:
         raise UsageError(f"operators cannot be shown by shape: {_why_without(reader)}")
-    return pa.table({"args": pa.array(rows["args"], pa.int64()), "shape": [words(text) for text in rows["json"]]})
+    return pa.table(
+        {
+            "args": pa.array(rows["args"], pa.int64()),
+            "shape": [words(text) for text in rows["json"]],
+        }
+    )
 
 
 def has_shapes(reader: Reader) -> bool:
@@ -48,7 +55,10 @@ def words(text: str) -> str:
         told = decoded(text.encode(), dict[str, Any])
         if told["shapes"] is None:
             return NOT_KNOWN
-        tensors = [_input(shape, dtype) for shape, dtype in zip(told["shapes"], told["dtypes"], strict=True)]
+        tensors = [
+            _input(shape, dtype)
+            for shape, dtype in zip(told["shapes"], told["dtypes"], strict=True)
+        ]
     except (ValueError, KeyError, TypeError):
         return NOT_KNOWN
     if told.get("cut"):
@@ -65,7 +75,9 @@ def _input(shape: Any, dtype: Any) -> str:
 
 def _why_without(reader: Reader) -> str:
     """Why there are no shapes."""
-    rows = reader.query("SELECT what, remedy FROM problems WHERE starts_with(code, 'shapes_') LIMIT 1").to_pylist()
+    rows = reader.query(
+        "SELECT what, remedy FROM problems WHERE starts_with(code, 'shapes_') LIMIT 1"
+    ).to_pylist()
     if not rows:
         return _WITHOUT
     what, remedy = rows[0]["what"], rows[0]["remedy"]

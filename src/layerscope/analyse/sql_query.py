@@ -1,7 +1,8 @@
 """A question in SQL over the tables of a recording, and its answer in pieces.
 
-One statement that only reads. Its answer has the types of every other table: int64, int32, float64, bool and string;
-what has another one becomes text. A number whose name ends in `_ns`, `_bytes` or `_share` has that unit.
+One statement that only reads. Its answer has the types of every other table: int64, int32, float64,
+bool and string; what has another one becomes text. A number whose name ends in `_ns`, `_bytes` or
+`_share` has that unit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from layerscope.analyse.losses import problems
-from layerscope.analyse.result import BYTES, COUNT, NS, SHARE, Result, ResultColumn, of_arrow, of_rows
+from layerscope.analyse.result import (
+    BYTES,
+    COUNT,
+    NS,
+    SHARE,
+    Result,
+    ResultColumn,
+    of_arrow,
+    of_rows,
+)
 from layerscope.model.errors import UsageError
 from layerscope.model.schema import TABLES
 from layerscope.recording.failures import first_line, unreadable
@@ -44,7 +54,7 @@ TABLE_COLUMNS = (
 
 
 @dataclass(slots=True)
-class Answer:
+class QueryResult:
     """The columns of an answer, and its rows in pieces of these types."""
 
     columns: tuple[ResultColumn, ...]
@@ -55,17 +65,22 @@ def tables(reader: Reader) -> Result:
     """What can be asked: every table with its rows and columns."""
     connection = reader.connection()
     rows = [
-        (name, connection.table(name).count("*").fetchall()[0][0], ", ".join(c.name for c in table.columns))
+        (
+            name,
+            connection.table(name).count("*").fetchall()[0][0],
+            ", ".join(c.name for c in table.columns),
+        )
         for name, table in TABLES.items()
     ]
     return of_rows("tables", TABLE_COLUMNS, rows)
 
 
-def ask(reader: Reader, sql: str, memory_bytes: int, most: int = 0) -> Answer:
-    """The answer to `sql`, its first `most` rows (0: all). UsageError in words when it cannot be asked.
+def ask(reader: Reader, sql: str, memory_bytes: int, most: int = 0) -> QueryResult:
+    """The answer to `sql`, its first `most` rows (0: all). UsageError in words when it cannot be
+    asked.
 
-    The question sees this recording and nothing else, and gets `memory_bytes`. The answer is made while its pieces
-    are taken.
+    The question sees this recording and nothing else, and gets `memory_bytes`. The answer is made
+    while its pieces are taken.
     """
     connection = reader.connection()
     _check(connection, sql)
@@ -75,7 +90,7 @@ def ask(reader: Reader, sql: str, memory_bytes: int, most: int = 0) -> Answer:
         wanted = relation.limit(most) if most else relation
         batches = _interruptible(connection, lambda: wanted.to_arrow_reader(PIECE_ROWS))
     columns = tuple(_column(field) for field in batches.schema)
-    return Answer(columns, _pieces(reader, sql, batches, columns))
+    return QueryResult(columns, _pieces(reader, sql, batches, columns))
 
 
 def shown(reader: Reader, sql: str, memory_bytes: int, most: int) -> Result:
@@ -96,9 +111,14 @@ def shown(reader: Reader, sql: str, memory_bytes: int, most: int) -> Result:
     )
     schema = pa.schema([(column.name, pa.type_for_alias(column.type)) for column in columns])
     return of_arrow(
-        "query", columns, pa.concat_tables([schema.empty_table(), *pieces]), origin_ns=reader.run.info.start_ns,
-        left_out=left_out, empty="The answer has no rows.", problems=problems(reader),
-    )  # fmt: skip
+        "query",
+        columns,
+        pa.concat_tables([schema.empty_table(), *pieces]),
+        origin_ns=reader.run.info.start_ns,
+        left_out=left_out,
+        empty="The answer has no rows.",
+        problems=problems(reader),
+    )
 
 
 def _check(connection: Any, sql: str) -> None:
@@ -112,7 +132,9 @@ def _check(connection: Any, sql: str) -> None:
     if not statements:
         raise UsageError(f"the question is empty. {_known(sql)}")
     if len(statements) > 1:
-        raise UsageError(f"one statement at a time, not {len(statements)}: WITH puts several questions into one")
+        raise UsageError(
+            f"one statement at a time, not {len(statements)}: WITH puts several questions into one"
+        )
     if statements[0].type != duckdb.StatementType.SELECT:
         name = str(statements[0].type).rpartition(".")[2].replace("_", " ")
         only = "a question only reads: it is a SELECT, WITH, FROM, DESCRIBE or SUMMARIZE"
@@ -129,9 +151,13 @@ def _in_words(reader: Reader, sql: str) -> Iterator[None]:
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise unreadable(reader.run.path, error) from error
     except duckdb.PermissionException as error:
-        raise UsageError(f"a question reads the tables of the recording and no file: {first_line(error)}") from error
+        raise UsageError(
+            f"a question reads the tables of the recording and no file: {first_line(error)}"
+        ) from error
     except (duckdb.Error, pa.ArrowException) as error:
-        raise UsageError(f"the question cannot be answered: {_reason(error)}. {_known(sql)}") from error
+        raise UsageError(
+            f"the question cannot be answered: {_reason(error)}. {_known(sql)}"
+        ) from error
 
 
 def _interruptible(connection: Any, work: Callable[[], T]) -> T:
@@ -159,15 +185,23 @@ def _reason(error: Exception) -> str:
 def _known(sql: str) -> str:
     """The columns of the tables that `sql` names, else the tables: the end of a sentence."""
     words = set(re.findall(r"\w+", sql.lower()))
-    lists = (f"{name} has {', '.join(c.name for c in TABLES[name].columns)}" for name in TABLES if name in words)
+    lists = (
+        f"{name} has {', '.join(c.name for c in TABLES[name].columns)}"
+        for name in TABLES
+        if name in words
+    )
     columns = "; ".join(lists)
     return f"Table {columns}" if columns else f"The tables are {', '.join(TABLES)}"
 
 
-def _pieces(reader: Reader, sql: str, batches: Any, columns: tuple[ResultColumn, ...]) -> Iterator[pa.Table]:
+def _pieces(
+    reader: Reader, sql: str, batches: Any, columns: tuple[ResultColumn, ...]
+) -> Iterator[pa.Table]:
     names = [column.name for column in columns]
     with _in_words(reader, sql):
-        while (batch := _interruptible(reader.connection(), lambda: next(batches, None))) is not None:
+        while (
+            batch := _interruptible(reader.connection(), lambda: next(batches, None))
+        ) is not None:
             made = [_converted(batch.column(place), column) for place, column in enumerate(columns)]
             yield pa.Table.from_arrays(made, names)
 
@@ -175,8 +209,14 @@ def _pieces(reader: Reader, sql: str, batches: Any, columns: tuple[ResultColumn,
 def _column(field: pa.Field) -> ResultColumn:
     """The type and unit of a column of an answer."""
     kind = _type(field.type)
-    unit = next((unit for end, unit in _UNITS.items() if field.name.endswith(end)), "") if kind in _NUMBERS else ""
-    return ResultColumn(field.name, kind, unit, "", instant=kind == "int64" and field.name in _INSTANTS)
+    unit = (
+        next((unit for end, unit in _UNITS.items() if field.name.endswith(end)), "")
+        if kind in _NUMBERS
+        else ""
+    )
+    return ResultColumn(
+        field.name, kind, unit, "", instant=kind == "int64" and field.name in _INSTANTS
+    )
 
 
 _NUMBERS = ("int64", "int32", "float64")
@@ -188,7 +228,9 @@ def _type(kind: pa.DataType) -> str:
     if kinds.is_integer(kind):
         return "int32" if kind.bit_width < 32 or kind == pa.int32() else "int64"
     if kinds.is_decimal(kind):
-        return "float64" if kind.scale else "int64"  # a sum of int64 is a decimal without digits behind the point
+        return (
+            "float64" if kind.scale else "int64"
+        )  # a sum of int64 is a decimal without digits behind the point
     return "float64" if kinds.is_floating(kind) else "string"
 
 
@@ -201,7 +243,8 @@ def _converted(data: pa.Array, column: ResultColumn) -> pa.Array:
             return data.cast(wanted)
         except pa.ArrowInvalid as error:
             raise UsageError(
-                f'column "{column.name}" holds a number beyond 64 bits: divide it, or take its ::DOUBLE'
+                f'column "{column.name}" holds a number beyond 64 bits: divide it, or take its '
+                "::DOUBLE"
             ) from error
     if kinds.is_dictionary(data.type):
         data = data.dictionary_decode()
@@ -213,17 +256,23 @@ def _converted(data: pa.Array, column: ResultColumn) -> pa.Array:
 
 def _json(data: pa.Array) -> pa.Array:
     """Lists, structures and maps as JSON."""
-    texts = (None if value is None else msgspec.json.encode(value).decode() for value in data.to_pylist())
+    texts = (
+        None if value is None else msgspec.json.encode(value).decode() for value in data.to_pylist()
+    )
     return pa.array(texts, pa.string())
 
 
 def _hex(data: pa.Array) -> pa.Array:
-    return pa.array((None if value is None else value.hex() for value in data.to_pylist()), pa.string())
+    return pa.array(
+        (None if value is None else value.hex() for value in data.to_pylist()), pa.string()
+    )
 
 
 def _interval(data: pa.Array) -> pa.Array:
     values = (None if value is None else value.as_py() for value in data)
-    return pa.array((v and f"{v.months} months {v.days} days {v.nanoseconds} ns" for v in values), pa.string())
+    return pa.array(
+        (v and f"{v.months} months {v.days} days {v.nanoseconds} ns" for v in values), pa.string()
+    )
 
 
 _TEXTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
@@ -231,7 +280,10 @@ _TEXTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array
     (kinds.is_binary, _hex),
     (kinds.is_large_binary, _hex),
     (kinds.is_interval, _interval),
-    (kinds.is_timestamp, lambda data: pc.strftime(data.cast(pa.timestamp("us")), "%Y-%m-%d %H:%M:%S")),
+    (
+        kinds.is_timestamp,
+        lambda data: pc.strftime(data.cast(pa.timestamp("us")), "%Y-%m-%d %H:%M:%S"),
+    ),
 )
 
 

@@ -1,9 +1,10 @@
-"""How long the steps of a recording take, and which of its spans lie in the steps that are measured.
+"""How long the steps of a recording take, and which of its spans lie in the steps that are
+measured.
 
-Steps that are warm-up are not measured, and neither are requests that failed: they took the time of something else.
-Of a thinned recording these are, because the sums that are kept of it hold them too. Where processes have steps by
-different rules, only those by the strongest one are: beside the training, a process that only evaluates is another
-program.
+Steps that are warm-up are not measured, and neither are requests that failed: they took the time of
+something else. Of a thinned recording these are, because the sums that are kept of it hold them
+too. Where processes have steps by different rules, only those by the strongest one are: beside the
+training, a process that only evaluates is another program.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ OUTLIER = 2.0
 # The strongest first.
 RULES = ("mark", "optimizer", "loader", "request")
 
-_PHASE_COLUMNS = dict(zip(PHASES, ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns"), strict=True))
+_PHASE_COLUMNS = dict(
+    zip(PHASES, ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns"), strict=True)
+)
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]
@@ -35,12 +38,12 @@ Bools = NDArray[np.bool_]
 
 @dataclass(slots=True)
 class StepTimes:
-    """How long the measured steps take. `drift` is the median of the last third over that of the first, in
-    the median process.
+    """How long the measured steps take. `drift` is the median of the last third over that of the
+    first, in the median process.
 
-    `per_second` counts the measured steps between the first one's start and the last one's end, `at_once` those that
-    run at the same time, at most. `failed`: how many requests, beside the warm-up, an exception ended; `left_out`:
-    whether they are not measured.
+    `per_second` counts the measured steps between the first one's start and the last one's end,
+    `at_once` those that run at the same time, at most. `failed`: how many requests, beside the
+    warm-up, an exception ended; `left_out`: whether they are not measured.
     """
 
     rule: str
@@ -70,18 +73,34 @@ class MeasuredSteps:
     """The table of the steps, and the moments between which they are measured."""
 
     def __init__(self, reader: Reader) -> None:
-        names = ["step", "process", "rule", "start_ns", "dur_ns", "warmup", *_PHASE_COLUMNS.values()]
+        names = [
+            "step",
+            "process",
+            "rule",
+            "start_ns",
+            "dur_ns",
+            "warmup",
+            *_PHASE_COLUMNS.values(),
+        ]
         columns = reader.arrays("steps", names)
         self._size = int(columns["step"].max(initial=-1)) + 1
         self._all_processes: list[int] = np.unique(columns["process"]).tolist()
         self.rule, chosen = _strongest(columns)
-        self.columns = {name: values if name.endswith(".names") else values[chosen] for name, values in columns.items()}
+        self.columns = {
+            name: values if name.endswith(".names") else values[chosen]
+            for name, values in columns.items()
+        }
         is_warmup = self.columns["warmup"].astype(np.bool_)
         raised = raised_marks(reader)
-        ending = raised.ending(self.columns["start_ns"] + self.columns["dur_ns"], self.columns["process"])
+        ending = raised.ending(
+            self.columns["start_ns"] + self.columns["dur_ns"], self.columns["process"]
+        )
         failed = (ending >= 0) & (self.rule == "request")
         self.failures: list[Failure] = raised.summed(ending[failed])
-        self.warmup, self.failed = int(np.count_nonzero(is_warmup)), int(np.count_nonzero(failed & ~is_warmup))
+        self.warmup, self.failed = (
+            int(np.count_nonzero(is_warmup)),
+            int(np.count_nonzero(failed & ~is_warmup)),
+        )
         self.leaves_out = bool((~failed & ~is_warmup).any()) and not is_thinned(reader)
         self.measured = ~is_warmup & ~(failed & self.leaves_out)
         self.processes: list[int] = np.unique(self.columns["process"]).tolist()
@@ -109,7 +128,9 @@ class MeasuredSteps:
             p50_ns=median,
             p95_ns=float(_percentile(dur_ns, 95)),
             p99_ns=float(_percentile(dur_ns, 99)),
-            phases_ns={p: float(self.columns[c][self.measured].mean()) for p, c in _PHASE_COLUMNS.items()},
+            phases_ns={
+                p: float(self.columns[c][self.measured].mean()) for p, c in _PHASE_COLUMNS.items()
+            },
             outliers=int(np.count_nonzero(dur_ns > OUTLIER * median)),
             slowest_ns=int(dur_ns.max()),
             drift=_drift(dur_ns, self.columns["process"][self.measured][order]),
@@ -118,7 +139,9 @@ class MeasuredSteps:
         )
 
     def of_spans(self, spans: Arrays, process_of: Int64s) -> tuple[Bools, Bools]:
-        """Which spans lie in a measured step, and which in any. `process_of` has the process of every track."""
+        """Which spans lie in a measured step, and which in any. `process_of` has the process of
+        every track.
+        """
         in_step = spans["step"] >= 0
         last = max(self._all_processes, default=0)
         flags = np.zeros(self._size * (last + 1), np.bool_)
@@ -154,7 +177,9 @@ def _percentile(values: Array, percent: int) -> int:
 
 
 def _drift(dur_ns: Array, process: Array) -> float | None:
-    """Of several processes the median: ranks differ, and need not begin together. None where all have few steps."""
+    """Of several processes the median: ranks differ, and need not begin together. None where all
+    have few steps.
+    """
     found = []
     for number in np.unique(process).tolist():
         values = dur_ns[process == number]

@@ -18,11 +18,12 @@ from layerscope.analyse.generation import Generation, generation
 from layerscope.analyse.losses import problems
 from layerscope.analyse.module_times import ModuleTimes, module_times
 from layerscope.analyse.onednn import OneDnn, onednn
+from layerscope.analyse.operator_kinds import worker_of
 from layerscope.analyse.ranks import SlowestRank, rank_times, slowest_rank
 from layerscope.analyse.resources import (
     Counters,
-    Limits,
-    Memory,
+    MemoryUse,
+    ResourceLimits,
     Resources,
     Switches,
     limits,
@@ -31,11 +32,25 @@ from layerscope.analyse.resources import (
     switches,
 )
 from layerscope.analyse.shapes import has_shapes
-from layerscope.analyse.step_times import Array, Arrays, Bools, MeasuredSteps, StepTimes, process_of_tracks
-from layerscope.analyse.thinned import Corrections, Thinned, is_thinned, summed, what_was_kept, whole_and_outside
+from layerscope.analyse.step_times import (
+    Array,
+    Arrays,
+    Bools,
+    MeasuredSteps,
+    StepTimes,
+    process_of_tracks,
+)
+from layerscope.analyse.thinned import (
+    Corrections,
+    Thinned,
+    is_thinned,
+    summed,
+    what_was_kept,
+    whole_and_outside,
+)
 from layerscope.analyse.thread_times import ThreadTimes, thread_times
 from layerscope.analyse.top_functions import TopFunctions, top_functions
-from layerscope.analyse.work_breakdown import Below, BelowSums, KindTime, PrimitiveSum, worker_of
+from layerscope.analyse.work_breakdown import Below, BelowSums, KindTime, PrimitiveSum
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS, PRIMITIVES, RANGES
 from layerscope.recording.reader import Reader
@@ -48,9 +63,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(slots=True)
 class OperatorRow:
-    """Self time and calls of one name: of a step on average, or of the whole run; `share` of the same.
+    """Self time and calls of one name: of a step on average, or of the whole run; `share` of the
+    same.
 
-    `below`: what it asked for on its own thread; `worker`: who does its work where it asked for nothing.
+    `below`: what it asked for on its own thread; `worker`: who does its work where it asked for
+    nothing.
     """
 
     name: str
@@ -66,9 +83,9 @@ class OperatorTimes:
     """The operators with the most self time; `rest` sums up the other `rest_names` ones.
 
     `idle_ns` is the time of a step in which its thread ran no operator; `outside_share` the part of
-    all self time that lies in no step. `layer`: ranges where the program has no operators. `kinds`: see
-    `analyse.below`. `primitives` are those with the most self time, the last row sums up the others; both are empty
-    where none were recorded.
+    all self time that lies in no step. `layer`: ranges where the program has no operators. `kinds`:
+    see `analyse.below`. `primitives` are those with the most self time, the last row sums up the
+    others; both are empty where none were recorded.
     """
 
     rows: list[OperatorRow]
@@ -91,7 +108,8 @@ class OpenOperators:
 
 @dataclass(slots=True)
 class Cost:
-    """What recording cost: CPU time of our processes beside the program, also as fractions of its own.
+    """What recording cost: CPU time of our processes beside the program, also as fractions of its
+    own.
 
     `inside` is the fraction that was spent in the program itself, None where it is not known.
     """
@@ -104,7 +122,9 @@ class Cost:
 
 @dataclass(slots=True)
 class Summary:
-    """Everything the summary says. `steps`, `resources` and `memory` are None where nothing is known."""
+    """Everything the summary says. `steps`, `resources` and `memory` are None where nothing is
+    known.
+    """
 
     info: RunInfo
     folder: str
@@ -112,8 +132,8 @@ class Summary:
     steps: StepTimes | None
     resources: Resources | None
     switches: Switches | None
-    limits: Limits
-    memory: Memory | None
+    limits: ResourceLimits
+    memory: MemoryUse | None
     threads: ThreadTimes | None
     operators: OperatorTimes | None
     modules: ModuleTimes | None
@@ -162,7 +182,11 @@ def summarise(reader: Reader) -> Summary:
         thinned=what_was_kept(reader),
         has_shapes=has_shapes(reader),
         functions=None if sums else top_functions(reader),
-        onednn=onednn(info.versions, _called(sums), [kind.name for kind in operators.kinds] if operators else []),
+        onednn=onednn(
+            info.versions,
+            _called(sums),
+            [kind.name for kind in operators.kinds] if operators else [],
+        ),
         failures=steps.failures,
         generation=generation(reader, steps),
     )
@@ -170,12 +194,18 @@ def summarise(reader: Reader) -> Summary:
 
 def _called(sums: _Sums | None) -> list[str]:
     """The names of what was called in the measured steps."""
-    return [] if sums is None else [str(name) for name in sums.names[np.flatnonzero(sums.calls_by_name)]]
+    return (
+        []
+        if sums is None
+        else [str(name) for name in sums.names[np.flatnonzero(sums.calls_by_name)]]
+    )
 
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums over all spans, filled piece by piece: by name for the ranking, by track for the steps."""
+    """Sums over all spans, filled piece by piece: by name for the ranking, by track for the
+    steps.
+    """
 
     names: Array
     self_by_name: Floats
@@ -197,7 +227,11 @@ def _divisor(times: StepTimes | None) -> int:
 
 
 def _operators(
-    sums: _Sums | None, steps: MeasuredSteps, times: StepTimes | None, tracks: Arrays, versions: dict[str, str]
+    sums: _Sums | None,
+    steps: MeasuredSteps,
+    times: StepTimes | None,
+    tracks: Arrays,
+    versions: dict[str, str],
 ) -> OperatorTimes | None:
     if sums is None:
         return None
@@ -214,9 +248,16 @@ def _operators(
 
 
 def _with_primitives(
-    found: OperatorTimes, sums: _Sums, tracks: Bools, divisor: int, whole_ns: float, versions: dict[str, str]
+    found: OperatorTimes,
+    sums: _Sums,
+    tracks: Bools,
+    divisor: int,
+    whole_ns: float,
+    versions: dict[str, str],
 ) -> OperatorTimes:
-    """The same with what lies below the operators; `whole_ns` is the time that the kinds of work add up to."""
+    """The same with what lies below the operators; `whole_ns` is the time that the kinds of work
+    add up to.
+    """
     found.layer = sums.layer
     if sums.below is not None:
         is_mkl = sums.below.is_mkl or "mkl" in versions
@@ -229,7 +270,9 @@ def _with_primitives(
 
 
 def _primitives(sums: list[PrimitiveSum], whole_ns: float) -> list[OperatorRow]:
-    """The first of these, and a row for all others; without `whole_ns` shares are of all primitives."""
+    """The first of these, and a row for all others; without `whole_ns` shares are of all
+    primitives.
+    """
     whole_ns = max(whole_ns or sum(one.ns for one in sums), 1)
     rows = [OperatorRow(one.name, one.ns, one.ns / whole_ns, one.count) for one in sums]
     if len(rows) <= TOP:
@@ -239,11 +282,15 @@ def _primitives(sums: list[PrimitiveSum], whole_ns: float) -> list[OperatorRow]:
     return [*rows[:TOP], OperatorRow(f"{len(rest):,} more", spent_ns, spent_ns / whole_ns, calls)]
 
 
-def _sum_up(reader: Reader, steps: MeasuredSteps, times: StepTimes | None, tracks: Arrays) -> _Sums | None:
+def _sum_up(
+    reader: Reader, steps: MeasuredSteps, times: StepTimes | None, tracks: Arrays
+) -> _Sums | None:
     """Sums of integers below 2**53, so the floating-point weights of bincount are exact."""
     process_of = process_of_tracks(tracks)
     none = np.zeros(0)
-    sums = _Sums(np.zeros(0, object), none, none, none, np.zeros(len(process_of)), np.zeros(len(process_of)))
+    sums = _Sums(
+        np.zeros(0, object), none, none, none, np.zeros(len(process_of)), np.zeros(len(process_of))
+    )
     sums.layer = _ranked_layer(reader)
     scopes = ("module",) if steps.rule == "request" else ("optimizer", "loader")
     wanted = ["layer", "kind", "name", "track", "step", "self_ns", "weight", "unfinished"]
@@ -259,7 +306,8 @@ def _sum_up(reader: Reader, steps: MeasuredSteps, times: StepTimes | None, track
             sums.below.finish()
         sums.scale = np.ones(len(sums.names))
         return sums if len(sums.names) else None
-    # The prompt waits: what `totals` knows need not be added up again. The rest is read off both ends of the run.
+    # The prompt waits: what `totals` knows need not be added up again. The rest is read off both
+    # ends of the run.
     corrections = Corrections()
     for spans in reader.pieces("spans", wanted, files=_with_told(sums, corrections.files(reader))):
         measured, in_step = _add_spans(sums, spans, steps, times, process_of, scopes)
@@ -286,7 +334,9 @@ def _ranked_layer(reader: Reader) -> str:
     return RANGES if others else OPERATORS
 
 
-def _make_exact(sums: _Sums, corrections: Corrections, reader: Reader, steps: MeasuredSteps | None) -> None:
+def _make_exact(
+    sums: _Sums, corrections: Corrections, reader: Reader, steps: MeasuredSteps | None
+) -> None:
     """Replace what was read of some spans by what is known of all."""
     sampled = sums.self_by_name
     classes = ("step",) if steps else ("step", "outside")
@@ -310,7 +360,9 @@ def _add_spans(
     process_of: Array,
     scopes: tuple[str, ...],
 ) -> tuple[Bools, Bools]:
-    """Add a piece up; which of its spans lie in measured steps, or count where there are none, and which in any."""
+    """Add a piece up; which of its spans lie in measured steps, or count where there are none, and
+    which in any.
+    """
     self_ns = spans["self_ns"] * spans["weight"]
     ours = spans["layer"] == _code(spans["layer.names"], sums.layer)
     if not ours.all():
@@ -322,16 +374,22 @@ def _add_spans(
         sums.outside_ns += float(self_ns[~in_step].sum())
         sums.busy_by_track += _by(spans["track"][measured], self_ns[measured], len(process_of))
         is_scope = np.isin(spans["kind"], [_code(spans["kind.names"], kind) for kind in scopes])
-        sums.scopes_by_track += _by(spans["track"][is_scope], spans["weight"][is_scope], len(process_of))
+        sums.scopes_by_track += _by(
+            spans["track"][is_scope], spans["weight"][is_scope], len(process_of)
+        )
     if sums.below is not None:
         sums.below.add(spans, np.ones(len(ours), np.bool_) if times is None else measured, ours)
     chosen = measured & ours
     sums.names = spans["name.names"]
     codes, chosen_ns = spans["name"][chosen], self_ns[chosen]
     sums.self_by_name = summed(sums.self_by_name, _by(codes, chosen_ns, len(sums.names)))
-    sums.calls_by_name = summed(sums.calls_by_name, _by(codes, spans["weight"][chosen], len(sums.names)))
+    sums.calls_by_name = summed(
+        sums.calls_by_name, _by(codes, spans["weight"][chosen], len(sums.names))
+    )
     if "module" in spans:
-        sums.self_by_module = summed(sums.self_by_module, _by(spans["module"][chosen] + 1, chosen_ns, 0))
+        sums.self_by_module = summed(
+            sums.self_by_module, _by(spans["module"][chosen] + 1, chosen_ns, 0)
+        )
     return measured, in_step
 
 
@@ -348,8 +406,8 @@ def _code(names: Array, name: str) -> int:
 def _step_tracks(sums: _Sums, steps: MeasuredSteps, times: StepTimes, tracks: Arrays) -> Bools:
     """Which tracks make steps.
 
-    Of requests all that call modules; of steps that were marked the busiest of each process, or all if they overlap;
-    of others the one of each process with the most optimizer and loader spans.
+    Of requests all that call modules; of steps that were marked the busiest of each process, or all
+    if they overlap; of others the one of each process with the most optimizer and loader spans.
     """
     if steps.rule == "request":
         return np.asarray(sums.scopes_by_track > 0)
@@ -367,7 +425,9 @@ def _step_tracks(sums: _Sums, steps: MeasuredSteps, times: StepTimes, tracks: Ar
     return chosen
 
 
-def _ranked(sums: _Sums, divisor: int, whole_ns: float, idle_ns: float | None, outside_share: float) -> OperatorTimes:
+def _ranked(
+    sums: _Sums, divisor: int, whole_ns: float, idle_ns: float | None, outside_share: float
+) -> OperatorTimes:
     self_by_name, calls_by_name = sums.self_by_name / divisor, sums.calls_by_name / divisor
     called = np.flatnonzero(calls_by_name)
     order = called[np.argsort(-self_by_name[called], kind="stable")]
@@ -376,7 +436,9 @@ def _ranked(sums: _Sums, divisor: int, whole_ns: float, idle_ns: float | None, o
         spent = float(self_by_name[at].sum())
         return OperatorRow(name, spent, spent / max(whole_ns, 1), float(calls_by_name[at].sum()))
 
-    rows = [row(str(sums.names[at]), order[index : index + 1]) for index, at in enumerate(order[:TOP])]
+    rows = [
+        row(str(sums.names[at]), order[index : index + 1]) for index, at in enumerate(order[:TOP])
+    ]
     if sums.below is not None:
         below = sums.below.below(divisor, sums.scale)
         for one, at in zip(rows, order[:TOP].tolist(), strict=True):
@@ -387,10 +449,16 @@ def _ranked(sums: _Sums, divisor: int, whole_ns: float, idle_ns: float | None, o
 def _open_operators(reader: Reader) -> list[OpenOperators]:
     left = []
     # They come last: in the newest file, or in the only one.
-    for spans in reader.pieces("spans", ["unfinished", "track", "depth", "name"], files=reader.files("spans")[-1:]):
+    for spans in reader.pieces(
+        "spans", ["unfinished", "track", "depth", "name"], files=reader.files("spans")[-1:]
+    ):
         rows = np.flatnonzero(spans["unfinished"])
         left += [
-            (int(spans["track"][row]), int(spans["depth"][row]), str(spans["name.names"][spans["name"][row]]))
+            (
+                int(spans["track"][row]),
+                int(spans["depth"][row]),
+                str(spans["name.names"][spans["name"][row]]),
+            )
             for row in rows.tolist()
         ]
     if not left:
@@ -404,7 +472,8 @@ def _open_operators(reader: Reader) -> list[OpenOperators]:
     for track, depth, name in left:
         found.setdefault(track, []).append((depth, name))
     return [
-        OpenOperators(threads[track], [name for _, name in sorted(chain)]) for track, chain in sorted(found.items())
+        OpenOperators(threads[track], [name for _, name in sorted(chain)])
+        for track, chain in sorted(found.items())
     ]
 
 
@@ -413,13 +482,17 @@ def _cost(info: RunInfo) -> Cost:
     inside_ns = sum(layer.cpu_ns for layer in info.layers)
     cost = info.cost
     parts = {
-        "drainer": cost.drainer_cpu_ns, "sampler": cost.sampler_cpu_ns, "converter": cost.converter_cpu_ns,
+        "drainer": cost.drainer_cpu_ns,
+        "sampler": cost.sampler_cpu_ns,
+        "converter": cost.converter_cpu_ns,
         "session": cost.session_cpu_ns,
-    }  # fmt: skip
+    }
     beside_ns = {name: cpu_ns for name, cpu_ns in parts.items() if cpu_ns}
     return Cost(
         inside=inside_ns / program_ns if inside_ns and program_ns else None,
         beside_ns=beside_ns,
-        beside={name: cpu_ns / program_ns for name, cpu_ns in beside_ns.items()} if program_ns else {},
+        beside={name: cpu_ns / program_ns for name, cpu_ns in beside_ns.items()}
+        if program_ns
+        else {},
         size_bytes=cost.raw_bytes + cost.tables_bytes,
     )

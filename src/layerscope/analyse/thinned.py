@@ -1,7 +1,8 @@
-"""Exact figures of a run that was thinned: from `totals` and `histograms`, which know of every span.
+"""Exact figures of a run that was thinned: from `totals` and `histograms`, which know of every
+span.
 
-What they do not tell apart (threads, lines, shapes) is counted by weight instead; how far that is off can be measured
-on the names, which both know.
+What they do not tell apart (threads, lines, shapes) is counted by weight instead; how far that is
+off can be measured on the names, which both know.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ Arrays = dict[str, NDArray[Any]]
 _MIDDLE = 1.005
 
 WEIGHTED_NOTE = (
-    "The run was thinned: one kept call stands for up to {weight:,} calls. By name, where the exact sums are known, "
+    "The run was thinned: one kept call stands for up to {weight:,} calls. By name, where the "
+    "exact sums are known, "
     "the shares are off by at most {error:.2f} points."
 )
-# What `analyse.tables.operators` asks of spans, asked of totals. Calls that never ended are in no total.
+# What `analyse.tables.operators` asks of spans, asked of totals. Calls that never ended are in no
+# total.
 QUERY = f"""
     WITH known AS (
-        SELECT totals.* EXCLUDE (module), coalesce(module, -1) AS module_key FROM totals WHERE layer = '{OPERATORS}'
+        SELECT totals.* EXCLUDE (module), coalesce(module, -1) AS module_key FROM totals
+        WHERE layer = '{OPERATORS}'
     ),
     open AS (
         SELECT spans.* EXCLUDE (module), coalesce(module, -1) AS module_key
@@ -42,7 +46,8 @@ QUERY = f"""
         SELECT {{keys}}, sum(calls) AS count, sum(total_ns) AS total_ns, sum(self_ns) AS self_ns,
                sum(ended_ns) / sum(ended) AS mean_ns, min(min_ns) AS min_ns, max(max_ns) AS max_ns
         FROM (
-            SELECT {{keys}}, count AS calls, total_ns, self_ns, total_ns AS ended_ns, count AS ended, min_ns, max_ns
+            SELECT {{keys}}, count AS calls, total_ns, self_ns, total_ns AS ended_ns, count
+              AS ended, min_ns, max_ns
             FROM known
             UNION ALL SELECT {{keys}}, 1, dur_ns, self_ns, NULL, NULL, NULL, NULL FROM open
         ) GROUP BY {{keys}}
@@ -58,7 +63,8 @@ QUERY = f"""
         FROM upto GROUP BY {{keys}}
     )
     SELECT *, round(mean_ns) AS avg_ns,
-           round(greatest(least(p50, max_ns), min_ns)) AS p50_ns, round(greatest(least(p99, max_ns), min_ns)) AS p99_ns,
+           round(greatest(least(p50, max_ns), min_ns)) AS p50_ns, round(greatest(least(p99,
+             max_ns), min_ns)) AS p99_ns,
            self_ns / greatest(sum(self_ns) OVER (), 1) AS self_share,
            total_ns / greatest(sum(self_ns) OVER (), 1) AS total_share
     FROM sums LEFT JOIN percentiles USING ({{keys}}) {{join}}"""
@@ -69,10 +75,12 @@ _ERROR = f"""
         FROM totals WHERE layer = '{OPERATORS}' GROUP BY name
     ),
     weighted AS (
-        SELECT name, sum(self_ns * weight) / greatest(sum(sum(self_ns * weight)) OVER (), 1) AS share
+        SELECT name, sum(self_ns * weight) / greatest(sum(sum(self_ns * weight)) OVER (), 1)
+          AS share
         FROM spans WHERE layer = '{OPERATORS}' GROUP BY name
     )
-    SELECT max(abs(exact.share - coalesce(weighted.share, 0))) FROM exact LEFT JOIN weighted USING (name)"""
+    SELECT max(abs(exact.share - coalesce(weighted.share, 0))) FROM exact LEFT
+      JOIN weighted USING (name)"""
 
 
 def is_thinned(reader: Reader) -> bool:
@@ -84,7 +92,9 @@ def whole_and_outside(reader: Reader) -> tuple[float, float]:
     """Self time of all operators, and of those outside of steps, in ns."""
     columns = reader.arrays("totals", ["layer", "step_class", "self_ns"])
     ours = np.isin(columns["layer"], np.flatnonzero(columns["layer.names"] == OPERATORS))
-    outside = np.isin(columns["step_class"], np.flatnonzero(columns["step_class.names"] == "outside"))
+    outside = np.isin(
+        columns["step_class"], np.flatnonzero(columns["step_class.names"] == "outside")
+    )
     self_ns = np.maximum(columns["self_ns"], 0)
     return float(self_ns[ours].sum()), float(self_ns[ours & outside].sum())
 
@@ -109,7 +119,9 @@ def what_was_kept(reader: Reader) -> Thinned | None:
 
 
 def share_error(reader: Reader) -> float:
-    """How far the share of self time of any name is off when it is counted by weight; a fraction of 1."""
+    """How far the share of self time of any name is off when it is counted by weight; a fraction of
+    1.
+    """
     return float(reader.connection().sql(_ERROR).fetchall()[0][0] or 0.0)
 
 
@@ -131,7 +143,8 @@ def summed(one: NDArray[Any], other: NDArray[Any]) -> Floats:
 
 @dataclass(slots=True)
 class Corrections:
-    """Makes sums over the operators of measured steps exact: `totals` less the spans of the steps that are not.
+    """Makes sums over the operators of measured steps exact: `totals` less the spans of the steps
+    that are not.
 
     These, the warm-up, lie at the start of the run, where every span was kept.
     """
@@ -142,7 +155,9 @@ class Corrections:
     _found_some: bool = False
 
     def files(self, reader: Reader) -> Iterator[Path]:
-        """The files of spans from the first one on, as long as something in them is left out, and the last two."""
+        """The files of spans from the first one on, as long as something in them is left out, and
+        the last two.
+        """
         files = reader.files("spans")
         for file in files[:-2]:
             self._found_some = False
@@ -159,17 +174,27 @@ class Corrections:
         self._self_by_name = summed(self._self_by_name, np.bincount(name, self_ns))
         self._calls_by_name = summed(self._calls_by_name, np.bincount(name, weight))
         if "module" in spans:
-            self._self_by_module = summed(self._self_by_module, np.bincount(spans["module"][rows] + 1, self_ns))
+            self._self_by_module = summed(
+                self._self_by_module, np.bincount(spans["module"][rows] + 1, self_ns)
+            )
 
     def applied(
-        self, reader: Reader, names: NDArray[np.object_], classes: tuple[str, ...], processes: list[int] | None
+        self,
+        reader: Reader,
+        names: NDArray[np.object_],
+        classes: tuple[str, ...],
+        processes: list[int] | None,
     ) -> tuple[NDArray[np.object_], Floats, Floats, Floats]:
-        """Names, self time and calls by name, and self time by 1 + key of the module: `classes` of `totals`, of some
-        processes or of all.
+        """Names, self time and calls by name, and self time by 1 + key of the module: `classes` of
+        `totals`, of some processes or of all.
         """
-        columns = reader.arrays("totals", ["process", "layer", "name", "module", "step_class", "count", "self_ns"])
+        columns = reader.arrays(
+            "totals", ["process", "layer", "name", "module", "step_class", "count", "self_ns"]
+        )
         chosen = columns["layer"] == np.flatnonzero(columns["layer.names"] == OPERATORS)[:1]
-        chosen &= np.isin(columns["step_class"], np.flatnonzero(np.isin(columns["step_class.names"], classes)))
+        chosen &= np.isin(
+            columns["step_class"], np.flatnonzero(np.isin(columns["step_class.names"], classes))
+        )
         if processes is not None:
             chosen &= np.isin(columns["process"], processes)
         rows = np.flatnonzero(chosen)

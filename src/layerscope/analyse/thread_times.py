@@ -1,4 +1,6 @@
-"""What the threads that make the steps did with their time: on a CPU, or waiting, and for what. From samples."""
+"""What the threads that make the steps did with their time: on a CPU, or waiting, and for what.
+From samples.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerscope.analyse.step_times import Arrays, Bools, Int64s, MeasuredSteps, StepTimes, process_of_tracks
+from layerscope.analyse.step_times import (
+    Arrays,
+    Bools,
+    Int64s,
+    MeasuredSteps,
+    StepTimes,
+    process_of_tracks,
+)
 from layerscope.recording.reader import Reader
 
 # Where samples tell less of the time than this, shares of it would mislead.
@@ -15,10 +24,11 @@ _LEAST_TOLD = 0.5
 
 @dataclass(slots=True)
 class ThreadTimes:
-    """What a thread did in the measured steps or, without steps, the main thread in its life, as shares of that time.
+    """What a thread did in the measured steps or, without steps, the main thread in its life, as
+    shares of that time.
 
-    `waits` are shares by state (`samples.state`), the largest first. What is missing to 1 was not seen. `threads`: how
-    many there are of whom this is the mean.
+    `waits` are shares by state (`samples.state`), the largest first. What is missing to 1 was not
+    seen. `threads`: how many there are of whom this is the mean.
     """
 
     per_step: bool
@@ -28,9 +38,15 @@ class ThreadTimes:
 
 
 def thread_times(
-    reader: Reader, steps: MeasuredSteps, times: StepTimes | None, tracks: Arrays, chosen: Bools | None
+    reader: Reader,
+    steps: MeasuredSteps,
+    times: StepTimes | None,
+    tracks: Arrays,
+    chosen: Bools | None,
 ) -> ThreadTimes | None:
-    """None where nothing was sampled. `chosen`: the tracks that make steps; None: the main thread, in the whole run."""
+    """None where nothing was sampled. `chosen`: the tracks that make steps; None: the main thread,
+    in the whole run.
+    """
     if not reader.has("samples"):
         return None
     samples = reader.arrays("samples", ["track", "step", "weight_ns", "kind", "state"])
@@ -57,7 +73,10 @@ def thread_times(
 def _by_state(samples: Arrays, mine: Bools) -> dict[str, int]:
     """Time by what it was waited for; "" is CPU time."""
     names = samples["kind.names"].tolist()
-    kinds = {name: samples["kind"] == names.index(name) if name in names else np.False_ for name in ("cpu", "offcpu")}
+    kinds = {
+        name: samples["kind"] == names.index(name) if name in names else np.False_
+        for name in ("cpu", "offcpu")
+    }
     weight_ns: Int64s = samples["weight_ns"]
     found = {"": int(weight_ns[mine & kinds["cpu"]].sum())}
     waits = np.flatnonzero(mine & kinds["offcpu"])
@@ -74,6 +93,10 @@ def _main_track(reader: Reader) -> int:
     if not len(processes["pid"]):
         return -1
     is_thread = tracks["kind"] == np.append(np.flatnonzero(tracks["kind.names"] == "thread"), -2)[0]
-    is_main = is_thread & (tracks["process"] == processes["process"][0]) & (tracks["tid"] == processes["pid"][0])
+    is_main = (
+        is_thread
+        & (tracks["process"] == processes["process"][0])
+        & (tracks["tid"] == processes["pid"][0])
+    )
     found = np.flatnonzero(is_main)
     return int(tracks["track"][found[0]]) if len(found) else -1

@@ -1,5 +1,5 @@
-"""The functions that took most CPU time, for recordings in which no operators ran: of the program's own files; where
-most of the time is in none of them, all of Python; else those of native code.
+"""The functions that took most CPU time, for recordings in which no operators ran: of the program's
+own files; where most of the time is in none of them, all of Python; else those of native code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _OUTSIDE_MOST = 0.5
 
 @dataclass(frozen=True, slots=True)
 class FunctionRow:
-    """A function, or what has none. `self_ns`: CPU time in it alone; its share lies between `low` and `high`."""
+    """A function, or what has none. `self_ns`: CPU time in it alone; its share lies between `low`
+    and `high`.
+    """
 
     name: str
     self_ns: int
@@ -40,8 +42,10 @@ class TopFunctions:
 def top_functions(reader: Reader) -> TopFunctions | None:
     """None where nothing was sampled on a CPU."""
     tables = (
-        (functions.build_mine, "functions --mine"), (functions.build, "functions"), (symbols.build, "symbols"),
-    )  # fmt: skip
+        (functions.build_mine, "functions --mine"),
+        (functions.build, "functions"),
+        (symbols.build, "symbols"),
+    )
     for build, name in tables:
         rows = [row for row in build(reader).data.to_pylist() if row["self_ns"]]
         if not rows:
@@ -53,4 +57,10 @@ def top_functions(reader: Reader) -> TopFunctions | None:
 
 
 def _row(row: Mapping[str, Any]) -> FunctionRow:
-    return FunctionRow(row["name"], row["self_ns"], row["self_share"], row["self_share_low"], row["self_share_high"])
+    return FunctionRow(
+        row["name"],
+        row["self_ns"],
+        row["self_share"],
+        row["self_share_low"],
+        row["self_share_high"],
+    )

@@ -1,14 +1,18 @@
-"""What lies below the operators, for the summary: the primitives of each one, and the kinds of work in a step.
+"""What lies below the operators, for the summary: the primitives of each one, and the kinds of work
+in a step.
 
 Definitions, for the threads that make the steps:
 
-- Convolutions, matrix products, reorders, other oneDNN and other MKL are the self time of primitives, executed or
+- Convolutions, matrix products, reorders, other oneDNN and other MKL are the self time of
+  primitives, executed or
   created. What other threads do for them, their shares, happens at the same time and is not added.
-- A matrix product without primitives below it (`PRODUCTS`) is the work of the BLAS that PyTorch was built with: called
-  MKL where the recording says that it is that one, else BLAS.
-- ATen kernels: self time of the other functions, less their primitives; operators of other libraries are among them.
+- A matrix product without primitives below it (`PRODUCTS`) is the work of the BLAS that PyTorch was
+  built with: called MKL where the recording says that it is that one, else BLAS.
+- ATen kernels: self time of the other functions, less their primitives; operators of other
+  libraries are among them.
 - Data loader: self time of loader waits.
-- Python and dispatch is the rest: no operator is open, or only a range, a backward function or an optimizer step, which
+- Python and dispatch is the rest: no operator is open, or only a range, a backward function or an
+  optimizer step, which
   do no work of their own. Of a program without operators the rest is called the program itself.
 
 So the kinds add up to the steps.
@@ -16,51 +20,36 @@ So the kinds add up to the steps.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from layerscope.analyse.kind_names import BLAS, KERNEL, LOADER, MKL_PRODUCT, REST
+from layerscope.analyse.operator_kinds import PRODUCTS, UNKNOWN, Primitive
 from layerscope.analyse.step_times import Array, Arrays, Bools
 from layerscope.model.layers import OPERATORS, PRIMITIVES
 from layerscope.recording.reader import Reader
 
-# Operators that leave their work to a BLAS unless they ask for a primitive.
-PRODUCTS = frozenset(
-    "aten::" + name
-    for name in ("mm", "addmm", "_addmm_activation", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "vdot")
-)
-# Operators that oneDNN has primitives for, and that PyTorch nevertheless often does itself.
-_IN_ONEDNN = re.compile(r"conv|pool|batch_norm|layer_norm|softmax|relu|gelu|lstm|gru")
-# What these are called for others do, which are operators too.
-_ONLY_CALLS = re.compile(r"aten::(conv\dd|conv_transpose\dd|_?convolution|batch_norm|layer_norm|softmax|log_softmax)$")
-(
-    _CONVOLUTION, _ONEDNN_PRODUCT, _MKL_PRODUCT, _REORDER, _OTHER_ONEDNN, _OTHER_MKL, _BLAS, _KERNEL, _LOADER, _REST
-) = range(10)  # fmt: skip
 _NAMES = (
-    "convolutions (oneDNN)", "matrix products (oneDNN)", "matrix products (MKL)", "oneDNN reorders", "other oneDNN",
-    "other MKL", "matrix products (BLAS)", "ATen kernels", "data loader", "Python and dispatch",
-)  # fmt: skip
+    "convolutions (oneDNN)",
+    "matrix products (oneDNN)",
+    "matrix products (MKL)",
+    "oneDNN reorders",
+    "other oneDNN",
+    "other MKL",
+    "matrix products (BLAS)",
+    "ATen kernels",
+    "data loader",
+    "Python and dispatch",
+)
 _PROGRAM = "the program itself"
-_CONVOLUTIONS = ("convolution", "deconvolution")
-_MATRIX_PRODUCTS = ("matmul", "inner_product", "gemm", "gemm_api", "brgemm", "sparse_gemm")
-_KIND_OF = {"function": _KERNEL, "loader": _LOADER}
+_KIND_OF = {"function": KERNEL, "loader": LOADER}
 # Different codes are told apart by a table up to this length, and by sorting beyond.
 _MOST_CODES = 1 << 22
 # A table of all keys from the least to the greatest may be so many times as long as the keys.
 _SPARSE = 4
-
-
-def worker_of(name: str, blas: str) -> str:
-    """Who does the work of an operator that asked for no primitive; empty where its name does not say."""
-    if name in PRODUCTS:
-        return blas
-    if not name.startswith("aten::"):
-        return ""
-    is_work_of_onednn = _IN_ONEDNN.search(name) and not _ONLY_CALLS.match(name)
-    return "ATen (oneDNN not used)" if is_work_of_onednn else "ATen"
 
 
 @dataclass(slots=True)
@@ -87,47 +76,6 @@ class PrimitiveSum:
     name: str
     ns: float
     count: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Primitive:
-    """What a primitive is; `implementation` is empty where it is not told."""
-
-    library: str
-    kind: str
-    implementation: str
-    is_creation: bool
-
-    @property
-    def work(self) -> int:
-        """The kind of work."""
-        if self.library == "MKL":
-            return _MKL_PRODUCT if self.kind in _MATRIX_PRODUCTS else _OTHER_MKL
-        if self.is_creation:
-            return _OTHER_ONEDNN
-        if self.kind == "reorder":
-            return _REORDER
-        if self.kind in _CONVOLUTIONS:
-            return _CONVOLUTION
-        return _ONEDNN_PRODUCT if self.kind in _MATRIX_PRODUCTS else _OTHER_ONEDNN
-
-    @property
-    def what(self) -> str:
-        """How it is called below an operator."""
-        if self.is_creation:
-            return "creation"
-        if self.work == _REORDER:
-            return "reorders"
-        return f"{self.library} {self.implementation}".rstrip()
-
-    @property
-    def text(self) -> str:
-        """How it is called by itself."""
-        creation = "creation of " if self.is_creation else ""
-        return f"{creation}{self.kind} {'MKL' if self.library == 'MKL' else self.implementation}".rstrip()
-
-
-_UNKNOWN = _Primitive("oneDNN", "primitive", "", False)
 
 
 @dataclass(slots=True)
@@ -172,7 +120,9 @@ def _distinct(codes: Array) -> tuple[Array, Array]:
 
 
 def _found(sorted_by: Array, order: Array | None, keys: Array) -> Array:
-    """The place of each key in `sorted_by`, which is sorted by `order` (None: as it stands); -1: it is not there."""
+    """The place of each key in `sorted_by`, which is sorted by `order` (None: as it stands); -1: it
+    is not there.
+    """
     if not len(sorted_by):
         return np.full(len(keys), -1, np.int64)
     at = np.minimum(np.searchsorted(sorted_by, keys, sorter=order), len(sorted_by) - 1)
@@ -191,7 +141,9 @@ class _Told:
 
 @dataclass(slots=True)
 class _Asked:
-    """Primitives with the operator that asked for each (-1: none), their threads, their numbers and their time."""
+    """Primitives with the operator that asked for each (-1: none), their threads, their numbers and
+    their time.
+    """
 
     operator: Array
     track: Array
@@ -210,7 +162,9 @@ class _Asked:
 
 
 class BelowSums:
-    """Adds up what is below the operators, piece by piece. Without operators, ranges (`layer`) stand in for them."""
+    """Adds up what is below the operators, piece by piece. Without operators, ranges (`layer`)
+    stand in for them.
+    """
 
     def __init__(self, reader: Reader, tracks: int, layer: str) -> None:
         self.layer = layer
@@ -219,7 +173,7 @@ class BelowSums:
         self._files = {file.name: file for file in reader.files("primitives")}
         self._told = _Told()
         self._told_in: Path | None = None
-        self._primitives: dict[_Primitive, int] = {_UNKNOWN: 0}
+        self._primitives: dict[Primitive, int] = {UNKNOWN: 0}
         self._by_name: dict[tuple[int, int], float] = {}  # by primitive and name
         self._sums: dict[int, tuple[float, float]] = {}
         self._is_product = np.zeros(0, np.bool_)
@@ -246,7 +200,9 @@ class BelowSums:
         columns = ["span", "operator", "library", "primitive_kind", "implementation"]
         found = []
         for piece in self._reader.pieces("primitives", columns, files=[file]):
-            names = [[*piece[f"{name}.names"].tolist(), ""] for name in columns[2:]]  # the last is for null
+            names = [
+                [*piece[f"{name}.names"].tolist(), ""] for name in columns[2:]
+            ]  # the last is for null
             code = np.zeros(len(piece["span"]), np.int64)
             for name, texts in zip(columns[2:], names, strict=True):
                 code = code * len(texts) + np.where(piece[name] >= 0, piece[name], len(texts) - 1)
@@ -255,7 +211,7 @@ class BelowSums:
             found.append(_Told(piece["span"], piece["operator"], np.array(numbers, np.int64)[row]))
         self._told = _joined(found)
 
-    def _number(self, primitive: _Primitive) -> int:
+    def _number(self, primitive: Primitive) -> int:
         return self._primitives.setdefault(primitive, len(self._primitives))
 
     # -- adding up ---------------------------------------------------------------------------------
@@ -266,7 +222,9 @@ class BelowSums:
         rows = np.flatnonzero(measured & ours)
         spent_ns = spans["self_ns"] * spans["weight"]
         self._spend(spans["track"][rows], work[rows], spent_ns[rows])
-        here = _Spans({name: spans[name] for name in ("track", "name", "layer", *self.columns)}, work)
+        here = _Spans(
+            {name: spans[name] for name in ("track", "name", "layer", *self.columns)}, work
+        )
         kinds, layers = spans["kind.names"], spans["layer.names"]
         mine = np.flatnonzero(measured & (spans["layer"] == _code(layers, PRIMITIVES)))
         mine = mine[spans["kind"][mine] != _code(kinds, "share")]
@@ -279,18 +237,22 @@ class BelowSums:
             if self.layer != OPERATORS:
                 around = _around(here, mine, _code(layers, self.layer))
                 asking = np.where(around >= 0, spans["span"][around], -1)
-            self._add_below(here, _Asked(asking, spans["track"][mine], number, spent_ns[mine]), spent_ns)
+            self._add_below(
+                here, _Asked(asking, spans["track"][mine], number, spent_ns[mine]), spent_ns
+            )
         self._before = here
 
     def _work(self, spans: Arrays) -> Array:
         """The kind of work of each span, if it is an operator."""
         if self.layer != OPERATORS:
-            return np.full(len(spans["track"]), _REST, np.int8)
+            return np.full(len(spans["track"]), REST, np.int8)
         new = spans["name.names"][len(self._is_product) :].tolist()
-        self._is_product = np.append(self._is_product, [name in PRODUCTS for name in new]).astype(np.bool_)
-        kinds = np.array([_KIND_OF.get(str(kind), _REST) for kind in spans["kind.names"]], np.int8)
+        self._is_product = np.append(self._is_product, [name in PRODUCTS for name in new]).astype(
+            np.bool_
+        )
+        kinds = np.array([_KIND_OF.get(str(kind), REST) for kind in spans["kind.names"]], np.int8)
         work = kinds[spans["kind"]]
-        work[(work == _KERNEL) & self._is_product[spans["name"]]] = _BLAS
+        work[(work == KERNEL) & self._is_product[spans["name"]]] = BLAS
         return work
 
     def _spend(self, track: Array, work: Array, spent_ns: Array) -> None:
@@ -305,7 +267,7 @@ class BelowSums:
         found = number.copy()
         for one in np.unique(number[is_creation]).tolist():
             of = known[one]
-            made = self._number(_Primitive(of.library, of.kind, of.implementation, True))
+            made = self._number(Primitive(of.library, of.kind, of.implementation, True))
             found[is_creation & (number == one)] = made
         return found
 
@@ -318,10 +280,12 @@ class BelowSums:
             self._sums[one] = known[0] + float(ns[one]), known[1] + float(count[one])
 
     def _add_below(self, here: _Spans, asked: _Asked, spent_ns: Array) -> None:
-        """Take primitives out of the time of the operators on their threads, and note whose they are."""
+        """Take primitives out of the time of the operators on their threads, and note whose they
+        are.
+        """
         at = here.places(asked.operator)
         mine = at[(at >= 0) & (here.columns["track"][at] == asked.track)]
-        self._is_no_product(here, np.unique(mine[here.work[mine] == _BLAS]), spent_ns)
+        self._is_no_product(here, np.unique(mine[here.work[mine] == BLAS]), spent_ns)
         for where in (here, self._before):
             if where is not None:
                 asked = self._take_out(where, asked)
@@ -337,14 +301,17 @@ class BelowSums:
         # The names met later change no number: what is kept has the two apart.
         stride = int(where.columns["name"].max(initial=0)) + 1
         keys, row = _distinct(number * stride + where.columns["name"][rows])
-        for one, sum_ns in zip(keys.tolist(), np.bincount(row, ns, len(keys)).tolist(), strict=True):
+        for one, sum_ns in zip(
+            keys.tolist(), np.bincount(row, ns, len(keys)).tolist(), strict=True
+        ):
             key = divmod(one, stride)
             self._by_name[key] = self._by_name.get(key, 0.0) + sum_ns
         return asked.taken(np.flatnonzero((at < 0) & (asked.operator >= 0)))
 
     def finish(self) -> None:
-        """All pieces were added. Of the few operators that lie in another piece than what they asked for, it is found
-        now: those that last longer than anything that belongs together, such as a range around everything.
+        """All pieces were added. Of the few operators that lie in another piece than what they
+        asked for, it is found now: those that last longer than anything that belongs together, such
+        as a range around everything.
         """
         if not self._left:
             return
@@ -356,16 +323,20 @@ class BelowSums:
             asked = self._take_out(_Spans(spans, self._work(spans)), asked)
 
     def _is_no_product(self, here: _Spans, moved: Array, spent_ns: Array) -> None:
-        """What these matrix products do themselves is no work of a BLAS: they asked for primitives."""
+        """What these matrix products do themselves is no work of a BLAS: they asked for
+        primitives.
+        """
         track = here.columns["track"][moved]
         self._spend(track, here.work[moved], -spent_ns[moved])
-        here.work[moved] = _KERNEL
+        here.work[moved] = KERNEL
         self._spend(track, here.work[moved], spent_ns[moved])
 
     def scale(self, factor: float) -> None:
         """What was added stands for so many times as much."""
         self.spent *= factor
-        self._sums = {number: (ns * factor, count * factor) for number, (ns, count) in self._sums.items()}
+        self._sums = {
+            number: (ns * factor, count * factor) for number, (ns, count) in self._sums.items()
+        }
 
     # -- what it comes to --------------------------------------------------------------------------
 
@@ -377,24 +348,31 @@ class BelowSums:
     def kinds(self, tracks: Bools, divisor: float, whole_ns: float, is_mkl: bool) -> list[KindTime]:
         """The kinds of work on these tracks, most time first; without any primitive none.
 
-        `whole_ns` is what they add up to; where more was spent, because threads worked at the same time, that is it.
+        `whole_ns` is what they add up to; where more was spent, because threads worked at the same
+        time, that is it.
         """
         if not self._sums:
             return []
         spent_ns = np.maximum(self.spent[tracks].sum(axis=0) / divisor, 0)
         if self.layer != OPERATORS and whole_ns:
-            spent_ns[_REST] = 0.0  # a range may lie in another piece than what was asked for in it
-        spent_ns[_REST] += max(0.0, whole_ns - float(spent_ns.sum()))
+            spent_ns[REST] = 0.0  # a range may lie in another piece than what was asked for in it
+        spent_ns[REST] += max(0.0, whole_ns - float(spent_ns.sum()))
         if is_mkl:
-            spent_ns[_MKL_PRODUCT] += spent_ns[_BLAS]
-            spent_ns[_BLAS] = 0
-        names = [*_NAMES[:_REST], _NAMES[_REST] if self.layer == OPERATORS else _PROGRAM]
+            spent_ns[MKL_PRODUCT] += spent_ns[BLAS]
+            spent_ns[BLAS] = 0
+        names = [*_NAMES[:REST], _NAMES[REST] if self.layer == OPERATORS else _PROGRAM]
         whole = max(float(spent_ns.sum()), 1.0)
         order = np.argsort(-spent_ns, kind="stable").tolist()
-        return [KindTime(names[at], float(spent_ns[at]), float(spent_ns[at]) / whole) for at in order if spent_ns[at]]
+        return [
+            KindTime(names[at], float(spent_ns[at]), float(spent_ns[at]) / whole)
+            for at in order
+            if spent_ns[at]
+        ]
 
     def below(self, divisor: float, scale: Array) -> dict[int, list[Below]]:
-        """By number of the operator's name what it asked for, most time first; `scale` by name makes sums exact."""
+        """By number of the operator's name what it asked for, most time first; `scale` by name
+        makes sums exact.
+        """
         known = list(self._primitives)
         found: dict[int, dict[str, float]] = {}
         for (number, name), ns in self._by_name.items():
@@ -415,19 +393,20 @@ class BelowSums:
         return sorted(sums, key=lambda one: -one.ns)
 
 
-def _primitive(code: int, names: list[list[str]]) -> _Primitive:
+def _primitive(code: int, names: list[list[str]]) -> Primitive:
     """What the number of a triple of names stands for."""
     library, kind, implementation = names
     code, last = divmod(code, len(implementation))
     first, second = divmod(code, len(kind))
-    return _Primitive(library[first], kind[second], implementation[last], False)
+    return Primitive(library[first], kind[second], implementation[last], False)
 
 
 def _joined(found: list[_Told]) -> _Told:
     if not found:
         return _Told()
     span, operator, primitive = (
-        np.concatenate([getattr(one, name) for one in found]) for name in ("span", "operator", "primitive")
+        np.concatenate([getattr(one, name) for one in found])
+        for name in ("span", "operator", "primitive")
     )
     order = np.argsort(span, kind="stable")
     return _Told(span[order], operator[order], primitive[order])

@@ -1,4 +1,6 @@
-"""`%%layerscope` as the first line of a notebook's cell: runs it, records it, and shows where its time went."""
+"""`%%layerscope` as the first line of a notebook's cell: runs it, records it, and shows where its
+time went.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A recording for questions from Python and notebooks: tables, SQL, the summary. Needs the reader's libraries."""
+"""A recording for questions from Python and notebooks: tables, SQL, the summary. Needs the reader's
+libraries.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ class OpenedRun:
         self._finalizer()
 
     def table(self, name: str, by: str | None = None) -> pa.Table:
-        """A table as `layerscope table` prints it: `operators`, `modules`, `spans`, `steps` and the others.
+        """A table as `layerscope table` prints it: `operators`, `modules`, `spans`, `steps` and the
+        others.
 
         `.to_pylist()` makes it a list of dicts, `.to_pandas()` a data frame.
         """

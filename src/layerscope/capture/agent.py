@@ -1,8 +1,9 @@
 """The agent as seen from outside: where its library is, the door through which it enters a Python
 program, and the clock reading that it shares with us.
 
-The door is a folder that holds nothing but a `sitecustomize.py`; it goes in front of PYTHONPATH. What is not
-Python comes in by libraries that use ITT or NVTX: they load the collector that a variable names (`without_python`).
+The door is a folder that holds nothing but a `sitecustomize.py`; it goes in front of PYTHONPATH.
+What is not Python comes in by libraries that use ITT or NVTX: they load the collector that a
+variable names (`without_python`).
 """
 
 from __future__ import annotations
@@ -30,11 +31,20 @@ PROBE = _HERE.parent / "native" / "layerscope-probe"
 INSIDE = _HERE / "inside"
 # How the native part is compiled: in a clone, or where layerscope was installed.
 _IS_CLONE = (_HERE.parents[2] / "dev.py").exists()
-BUILD_AGAIN = "python3 dev.py native" if _IS_CLONE else "install layerscope again (pip install --force-reinstall)"
-WITHOUT_IT = "operators, ranges, optimizer steps and loader waits outside of windows of PyTorch's own profiler"
-# Where libraries that use ITT (oneDNN is one) and NVTX look for their collector, and where ours finds its settings.
+BUILD_AGAIN = (
+    "python3 dev.py native"
+    if _IS_CLONE
+    else "install layerscope again (pip install --force-reinstall)"
+)
+WITHOUT_IT = (
+    "operators, ranges, optimizer steps and loader waits outside of windows of PyTorch's "
+    "own profiler"
+)
+# Where libraries that use ITT (oneDNN is one) and NVTX look for their collector, and where ours
+# finds its settings.
 ITT, NVTX, SETTINGS = "INTEL_LIBITTNOTIFY64", "NVTX_INJECTION64_PATH", "LAYERSCOPE_AGENT"
-# Whom oneDNN and others tell what code they make while the program runs (jitprofiling.h of Intel's ITT API).
+# Whom oneDNN and others tell what code they make while the program runs (jitprofiling.h of Intel's
+# ITT API).
 JIT = "INTEL_JIT_PROFILER64"
 # Variable, layer, code of the problem, and what is lost when it names somebody else's collector.
 _COLLECTORS = [
@@ -45,7 +55,9 @@ _OF_JIT = (JIT, STACKS, "jit_taken", "names of code that is made while the progr
 
 
 class Settings(TypedDict):
-    """What the program must know to hand its memory over: the socket's abstract name, where our files are."""
+    """What the program must know to hand its memory over: the socket's abstract name, where our
+    files are.
+    """
 
     socket: str
     library: str
@@ -81,7 +93,9 @@ def _library() -> ctypes.CDLL | None:
         library = ctypes.CDLL(str(LIBRARY)) if _is_whole(LIBRARY) else None
     except OSError:
         return None
-    return library if library is not None and library.ls_layout_version() == layout.VERSION else None
+    return (
+        library if library is not None and library.ls_layout_version() == layout.VERSION else None
+    )
 
 
 def _is_whole(library: Path) -> bool:
@@ -97,10 +111,17 @@ def _is_whole(library: Path) -> bool:
 
 
 def clock_reading() -> tuple[int, int, int, int]:
-    """One moment on three clocks: (tsc, CLOCK_MONOTONIC ns, CLOCK_REALTIME ns, error ns); tsc 0: no agent."""
+    """One moment on three clocks: (tsc, CLOCK_MONOTONIC ns, CLOCK_REALTIME ns, error ns); tsc 0: no
+    agent.
+    """
     library = _library()
     if library is None:
-        return 0, time.clock_gettime_ns(time.CLOCK_MONOTONIC), time.clock_gettime_ns(time.CLOCK_REALTIME), 0
+        return (
+            0,
+            time.clock_gettime_ns(time.CLOCK_MONOTONIC),
+            time.clock_gettime_ns(time.CLOCK_REALTIME),
+            0,
+        )
     out = (ctypes.c_int64 * 4)()
     library.ls_clock_reading(out)
     return out[0], out[1], out[2], out[3]
@@ -129,11 +150,12 @@ def make_door(
 ) -> Path:
     """Write the `sitecustomize.py` of one recording into `folder`; returns the folder.
 
-    Processes that know by then that they are another rank than one of `ranks` are left alone; empty: none are.
-    `shapes`: what reads the shapes of inputs, as `capture/inside/pytorch.py` takes it. `raw`: where windows of the
-    stock profiler go that are left where the agent cannot record, and all there is where `socket_name` is empty.
-    `window`: what is recorded, as `capture/inside/pytorch_steps.py` takes it. `layers`: further settings, of layers
-    that were asked for or left out.
+    Processes that know by then that they are another rank than one of `ranks` are left alone;
+    empty: none are. `shapes`: what reads the shapes of inputs, as `capture/inside/pytorch.py` takes
+    it. `raw`: where windows of the stock profiler go that are left where the agent cannot record,
+    and all there is where `socket_name` is empty. `window`: what is recorded, as
+    `capture/inside/pytorch_steps.py` takes it. `layers`: further settings, of layers that were
+    asked for or left out.
     """
     folder.mkdir(parents=True, exist_ok=True)
     text = (INSIDE / "inject" / "sitecustomize.py").read_text(encoding="utf-8")
@@ -165,18 +187,26 @@ def without_python(
     door: Path | None = None,
     stacks: Mapping[str, int] | None = None,
 ) -> tuple[dict[str, str], list[Problem]]:
-    """The variables by which oneDNN, ITT and NVTX load the agent into any program, and what keeps them from it.
+    """The variables by which oneDNN, ITT and NVTX load the agent into any program, and what keeps
+    them from it.
 
-    A collector that `environment` has already stays. `ranks`, `window`, `door`: as `make_door` has them.
-    `stacks`: samples are taken `hz` times in each second that a thread runs, and by timers of the program's own, not by
-    events from outside, if `timers` is 1; `make_door` takes the same as one of `layers`.
+    A collector that `environment` has already stays. `ranks`, `window`, `door`: as `make_door` has
+    them. `stacks`: samples are taken `hz` times in each second that a thread runs, and by timers of
+    the program's own, not by events from outside, if `timers` is 1; `make_door` takes the same as
+    one of `layers`.
     """
-    told = [f"socket={quote(socket_name)}", f"tsc={int(use_tsc)}", f"library={quote(os.fsencode(LIBRARY))}"]
+    told = [
+        f"socket={quote(socket_name)}",
+        f"tsc={int(use_tsc)}",
+        f"library={quote(os.fsencode(LIBRARY))}",
+    ]
     if ranks:
         told.append("ranks=" + ",".join(map(str, ranks)))
     if window is not None:
         *numbers, mark = window
-        told.append("window=" + ":".join([*map(str, numbers), quote(os.fsencode(str(mark)), safe="")]))
+        told.append(
+            "window=" + ":".join([*map(str, numbers), quote(os.fsencode(str(mark)), safe="")])
+        )
     if stacks is not None:
         told.append(f"stacks={stacks['hz']}:{stacks['timers']}")
     if door is not None:
@@ -186,7 +216,10 @@ def without_python(
     for variable, layer, code, lost in collectors:
         its = environment.get(variable)
         if its and Path(its).name != LIBRARY.name:  # ours: of a recording around this one
-            what = f"{variable} names another collector ({its}), which keeps what it would get without layerscope"
+            what = (
+                f"{variable} names another collector ({its}), which keeps what it would get "
+                "without layerscope"
+            )
             problems.append(Problem(layer, code, what, f"unset {variable}", lost))
         else:
             added[variable] = str(LIBRARY)
@@ -194,7 +227,9 @@ def without_python(
 
 
 def refusals(door: Path) -> list[Problem]:
-    """What processes of the program noted at their `door` because they could hand nothing over; the notes go."""
+    """What processes of the program noted at their `door` because they could hand nothing over; the
+    notes go.
+    """
     found: dict[str, int] = {}
     for note in door.glob("refused-*"):
         with contextlib.suppress(OSError):
@@ -209,12 +244,24 @@ def _refusal(why: str, processes: int) -> Problem:
     whom = "a process" if processes == 1 else f"{processes} processes"
     reason = os.strerror(int(error)) if error.isdigit() else error
     if call == "connect":
-        what = f"{whom} of the program could not reach layerscope ({reason}), as in another network namespace"
+        what = (
+            f"{whom} of the program could not reach layerscope ({reason}), as in another "
+            "network namespace"
+        )
         remedy = "run layerscope itself inside of that namespace or container"
     elif call == "files":
-        what = f"{whom} of the program could not load the files of layerscope in {INSIDE.parent.parent}"
+        what = (
+            f"{whom} of the program could not load the files of layerscope in "
+            f"{INSIDE.parent.parent}"
+        )
         remedy = "make that folder readable there: for another user, in another root or container"
     else:
         what = f"{whom} of the program may not share memory with layerscope ({call}: {reason})"
         remedy = "allow that system call (seccomp), or raise the limit (ulimit) that forbids it"
-    return Problem("operators", "refused", what, remedy, "everything in it" if processes == 1 else "everything in them")
+    return Problem(
+        "operators",
+        "refused",
+        what,
+        remedy,
+        "everything in it" if processes == 1 else "everything in them",
+    )

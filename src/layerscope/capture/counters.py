@@ -1,4 +1,5 @@
-"""Counters of a process from the kernel's own accounting: CPU time, page faults, memory, I/O, and of its control group.
+"""Counters of a process from the kernel's own accounting: CPU time, page faults, memory, I/O, and
+of its control group.
 
 Clock: CLOCK_MONOTONIC. Read from outside, so the program pays nothing.
 """
@@ -22,18 +23,22 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _OF_MEMORY = ("rss_bytes", "threads")
 # Lines of /proc/PID/io (proc_pid_io(5)).
 _IO = {
-    b"rchar": "rchar_bytes", b"wchar": "wchar_bytes", b"read_bytes": "storage_read_bytes",
+    b"rchar": "rchar_bytes",
+    b"wchar": "wchar_bytes",
+    b"read_bytes": "storage_read_bytes",
     b"write_bytes": "storage_written_bytes",
-}  # fmt: skip
+}
 
 
 def process_clock(pid: int) -> int:
-    """The clock id of the CPU time of process `pid` (clock_getcpuclockid(3): bits of the kernel's ABI)."""
+    """The clock id of the CPU time of process `pid` (clock_getcpuclockid(3): bits of the kernel's
+    ABI).
+    """
     return (~pid << 3) | 2
 
 
 @dataclass(slots=True)
-class Source:
+class CounterSource:
     """A process whose counters are read; memory's peak and I/O every `slow_ns`.
 
     `unread`: files of /proc/PID that it could not be read from, and why.
@@ -45,15 +50,19 @@ class Source:
     _next_ns: int = 0
 
     def sample(self) -> bytes:
-        """One reading of every counter that is due as packed SAMPLE rows; empty when the process is gone."""
+        """One reading of every counter that is due as packed SAMPLE rows; empty when the process is
+        gone.
+        """
         try:
             with open(f"/proc/{self.pid}/stat", "rb") as file:
-                # The name in parentheses may hold spaces and parentheses itself: split after the last one.
+                # The name in parentheses may hold spaces and parentheses itself: split after the
+                # last one.
                 fields = file.read().rpartition(b")")[2].split()
             cpu_ns = time.clock_gettime_ns(process_clock(self.pid))
         except (OSError, OverflowError):
             return b""
-        # proc(5): field 3 is fields[0]; 10 minflt, 12 majflt, 14 utime, 15 stime, 20 num_threads, 24 rss.
+        # proc(5): field 3 is fields[0]; 10 minflt, 12 majflt, 14 utime, 15 stime, 20 num_threads,
+        # 24 rss.
         values = {
             "cpu_ns": cpu_ns,
             "user_ns": int(fields[11]) * _TICK_NS,
@@ -64,7 +73,9 @@ class Source:
             "threads": int(fields[17]),
         }
         at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        if fields[0] == b"Z":  # it has ended and is not reaped: its memory and its threads are gone, the rest is final
+        if (
+            fields[0] == b"Z"
+        ):  # it has ended and is not reaped: its memory and its threads are gone, the rest is final
             values = {name: value for name, value in values.items() if name not in _OF_MEMORY}
             self._next_ns = at_ns
         if at_ns >= self._next_ns:
@@ -98,12 +109,14 @@ class Source:
 
 def sample(pid: int) -> bytes:
     """One reading of every counter of `pid` as packed SAMPLE rows; empty when it is gone."""
-    return Source(pid).sample()
+    return CounterSource(pid).sample()
 
 
 @dataclass(slots=True)
 class GroupSource:
-    """The control group of a process, which may move to another one. Throttling counts from the first sample on."""
+    """The control group of a process, which may move to another one. Throttling counts from the
+    first sample on.
+    """
 
     pid: int
     root: Path = Path("/")
@@ -115,7 +128,9 @@ class GroupSource:
     _grown: dict[str, int] = field(default_factory=dict)
 
     def look(self) -> tuple[Path, ...]:
-        """Where the process is now: a key that is the same for all processes of a group, empty where there is none."""
+        """Where the process is now: a key that is the same for all processes of a group, empty
+        where there is none.
+        """
         try:
             with open(self.root / "proc" / str(self.pid) / "cgroup", "rb") as file:
                 told = file.read()
@@ -127,7 +142,9 @@ class GroupSource:
         return self.group.key
 
     def sample(self) -> bytes:
-        """One reading of what the group has used, as packed SAMPLE rows; empty where nothing is told or due."""
+        """One reading of what the group has used, as packed SAMPLE rows; empty where nothing is
+        told or due.
+        """
         at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         if at_ns < self._next_ns:
             return b""

@@ -3,7 +3,8 @@
 It runs at normal priority and does nothing else: it copies, seals, counts. (At nice 19 beside two
 busy cores a drainer loses most of what it should take.) The session hands it every memfd that the
 program's processes give away, and takes over when it dies: a second drainer gets the same memory
-and goes on where `consumed` says. A drainer whose session was killed goes on to the end of the program.
+and goes on where `consumed` says. A drainer whose session was killed goes on to the end of the
+program.
 
 usage: python -m layerscope.capture.drainer CONTROL_FD RAW_FOLDER
 """
@@ -15,7 +16,6 @@ import ctypes
 import json
 import mmap
 import os
-import select
 import signal
 import socket
 import struct
@@ -26,176 +26,62 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.capture import counters
 from layerscope.capture.agent import clock_reading
+from layerscope.capture.drained_process import DrainedProcess, NamesSegment, Ring
 from layerscope.capture.link import END
-from layerscope.host.clock import ahead_ns, monotonic_clock
 from layerscope.model.layers import OPERATORS
-from layerscope.model.secrets import mask
 from layerscope.rawfile import layout, raw_file
 from layerscope.rawfile.json_files import SESSION, read_options
-from layerscope.rawfile.sums import Totals
-from layerscope.rawfile.windows import Steering
+from layerscope.rawfile.windows import WindowControl
 
-# A ring holds 97,792 records: at 1.2 M operators a second, the most one thread was seen to make, 81 ms.
+# A ring holds 97,792 records: at 1.2 M operators a second, the most one thread was seen to make, 81
+# ms.
 POLL_S = 0.01
 # At least this often everything is taken, counters are read and the clocks are compared.
 KNOT_S = 0.2
 # Before that a ring is emptied when it is a quarter full: fewer, larger chunks compress better.
 DRAIN_FROM_PART = 4
-# Messages of a process may still be under way when it is already dead.
-LINGER_S = 0.5
 # A worker gives its thread a name only after its first operators.
 LOOKS_AT_A_NAME = 3
 DISK_RETRY_S = 1.0
-# The converter keeps the recording within its size by taking spans out of old segments. Where there is none, or it is
-# far behind, the drainer stops at this share of what may be kept.
+# The converter keeps the recording within its size by taking spans out of old segments. Where there
+# is none, or it is far behind, the drainer stops at this share of what may be kept.
 LAST_RESORT_SHARE = 0.97
 SLICE_NS = 100_000
 RESERVE = "reserve"
 RESERVE_BYTES = 256 << 10
 # What the process page counts, under the names that the last chunk of a spool has.
 PAGE_COUNTS = (
-    "lost_without_ring", "lost_without_ring_first", "lost_without_ring_last", "lost_names", "callbacks",
-    "agent_cpu_ns", "window_steps",
-)  # fmt: skip
+    "lost_without_ring",
+    "lost_without_ring_first",
+    "lost_without_ring_last",
+    "lost_names",
+    "callbacks",
+    "agent_cpu_ns",
+    "window_steps",
+)
 _SYS_SCHED_SETATTR = 314
 
 
-class Ring:
-    """One shared ring, seen from outside."""
-
-    def __init__(self, fd: int) -> None:
-        self.memory = mmap.mmap(fd, os.fstat(fd).st_size)
-        self.header: Any = np.frombuffer(self.memory, layout.RING, 1)[0]
-        self.capacity = (len(self.memory) - layout.RING_HEADER) // layout.RECORD.itemsize
-        self.records = np.frombuffer(self.memory, layout.RECORD, self.capacity, layout.RING_HEADER)
-        # Scalars of these views are single aligned 8-byte loads and stores.
-        self.published = np.frombuffer(self.memory, "<u8", 1, 64)
-        self.consumed = np.frombuffer(self.memory, "<u8", 1, 128)
-        self.index = int(self.header["index"])
-
-    def waiting(self) -> int:
-        """Number of records that wait to be taken."""
-        return int(self.published[0]) - int(self.consumed[0])
-
-    def abandoned(self) -> tuple[int, int, int]:
-        """What the ring holds and nobody will take: spans, and the losses it tells of (ring full, too deep)."""
-        records = self.take(int(self.published[0]))
-        told = records[records["kind"] == layout.LOST]
-        spans = int((records["kind"] < layout.FIRST_SPECIAL).sum())
-        full = int(self.header["lost_full"]) + int(told["name"].sum())
-        return spans, full, int(self.header["lost_deep"]) + int(told["module"].sum())
-
-    def take(self, until: int) -> np.ndarray:
-        """A copy of the records from `consumed` up to ordinal `until`."""
-        first = int(self.consumed[0]) % self.capacity
-        last = until % self.capacity
-        if until == int(self.consumed[0]):
-            return np.zeros(0, layout.RECORD)
-        if last > first:
-            return self.records[first:last].copy()
-        return np.concatenate([self.records[first:], self.records[:last]])
-
-
-class NamesSegment:
-    """One shared segment of names."""
-
-    def __init__(self, fd: int) -> None:
-        self.memory = mmap.mmap(fd, os.fstat(fd).st_size)
-        self.segment = int(np.frombuffer(self.memory, "<u4", 1, 8)[0])
-        self._used = np.frombuffer(self.memory, "<u8", 1, 16)
-        self.taken = 0
-
-    def fresh(self) -> bytes:
-        """The bytes that were published since the last call; `accept` says that they are safe."""
-        start = layout.NAMES_HEADER + self.taken
-        return self.memory[start : layout.NAMES_HEADER + int(self._used[0])]
-
-
-class Process:
-    """One recorded process: its page, rings, names and raw file."""
-
-    def __init__(self, pid: int, start_ns: int, folder: Path) -> None:
-        self.pid = pid
-        self.start_ns = start_ns
-        self.page: Any = None
-        self.rings: list[Ring] = []
-        self.segments: list[NamesSegment] = []
-        self.totals = Totals()
-        self.sealed: dict[int, int] = {}  # by ring, how far a drainer before us got
-        self.file = raw_file.SpoolWriter(folder / "spool")
-        self.dead_since: float | None = None
-        self.ahead_ns = 0  # as long as it is not known
-        self.thread_names: dict[int, list[str]] = {}  # by thread id, what each look at it found
-        self.counters = counters.Source(pid)
-        self.group = counters.GroupSource(pid)
-        self.told_rank = False
-        self._pidfd = -1
-        with contextlib.suppress(OSError):
-            self._pidfd = os.pidfd_open(pid)
-
-    def describe(self) -> bytes:
-        """What the raw file says about the process."""
-        about: dict[str, Any] = {"pid": self.pid, "start_ns": self.start_ns, "clock": "monotonic"}
-        about["monotonic_clock"] = monotonic_clock()
-        self.ahead_ns = about["ahead_ns"] = ahead_ns(self.pid) or self.ahead_ns
-        try:
-            command_line = Path(f"/proc/{self.pid}/cmdline").read_bytes()
-            about["ppid"] = int(Path(f"/proc/{self.pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-        except (OSError, IndexError):
-            command_line = b""
-        if self.page is not None:
-            about["clock"] = "tsc" if int(self.page["clock_is_tsc"]) else "monotonic"
-            about["library"] = bytes(self.page["library"]).decode("utf-8", "replace")
-            command_line = bytes(self.page["command_line"]) or command_line
-            about.setdefault("ppid", int(self.page["ppid"]))
-            if self.has_rank():
-                self.told_rank = True
-                about |= {"rank": int(self.page["rank"]), "world_size": int(self.page["world_size"])}
-        about["argv"] = mask([part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")])
-        return json.dumps(about).encode()
-
-    def has_rank(self) -> bool:
-        """Whether it is known by now to be one of a distributed job; a rank without the size of its world is none."""
-        return self.page is not None and int(self.page["rank"]) >= 0 and int(self.page["world_size"]) > 0
-
-    def is_gone(self) -> bool:
-        """Whether the process has ended and what it sent has had time to arrive."""
-        if self.dead_since is None and self.has_ended():
-            self.dead_since = time.monotonic()
-        return self.dead_since is not None and time.monotonic() - self.dead_since > LINGER_S
-
-    def has_ended(self) -> bool:
-        """Whether the process has ended."""
-        if self._pidfd < 0:
-            return not Path(f"/proc/{self.pid}").exists()
-        poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
-        return bool(poll.poll(0))
-
-    def close(self) -> None:
-        """Let go of everything but the memory, which goes with the last view of it."""
-        self.file.close()
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-
-
 class Drainer:
-    """Takes memory from the control socket and empties it until the session says that this is the end."""
+    """Takes memory from the control socket and empties it until the session says that this is the
+    end.
+    """
 
     def __init__(self, control: socket.socket, raw: Path) -> None:
         self.control = control
         self.is_over = False
         self.is_orphan = False  # the session was killed
         self.raw = raw
-        self.processes: dict[tuple[int, int], Process] = {}
-        self.main: Process | None = None
-        self.groups: dict[tuple[Path, ...], Process] = {}  # which process tells what its control group has used
+        self.processes: dict[tuple[int, int], DrainedProcess] = {}
+        self.main: DrainedProcess | None = None
+        self.groups: dict[
+            tuple[Path, ...], DrainedProcess
+        ] = {}  # which process tells what its control group has used
         self.disk_full_until = 0.0
         self.disk_full_ns: list[list[int]] = []  # [from, to] on CLOCK_MONOTONIC
         self.host = os.uname().nodename
-        self.windows = Steering(raw)
+        self.windows = WindowControl(raw)
         options = read_options(raw)
         self.most_bytes = LAST_RESORT_SHARE * raw_file.most_bytes(options)
         self.options = options
@@ -204,7 +90,9 @@ class Drainer:
         self._keep_reserve()
 
     def run(self) -> None:
-        """Poll to the end of the session or, when that is killed, of the program; then take everything once more."""
+        """Poll to the end of the session or, when that is killed, of the program; then take
+        everything once more.
+        """
         next_knot = 0.0
         while not self.is_over:
             self._listen()
@@ -214,7 +102,10 @@ class Drainer:
             if at_knot:
                 next_knot = now + KNOT_S
                 if self.is_full or self.fresh_bytes > raw_file.segment_bytes(self.options) / 4:
-                    self.is_full, self.fresh_bytes = raw_file.raw_bytes(self.raw) > self.most_bytes, 0
+                    self.is_full, self.fresh_bytes = (
+                        raw_file.raw_bytes(self.raw) > self.most_bytes,
+                        0,
+                    )
             for key, process in list(self.processes.items()):
                 gone = at_knot and process.is_gone()
                 self._drain(process, at_knot)
@@ -287,7 +178,9 @@ class Drainer:
         process = self.processes.get(key)
         if message["type"] == layout.SEND_PROCESS:
             if process is None:
-                process = self._adopt_main(key) or self._begin(key, message["pid"], message["process_start"])
+                process = self._adopt_main(key) or self._begin(
+                    key, message["pid"], message["process_start"]
+                )
             process.page = np.frombuffer(mmap.mmap(fd, layout.PAGE_BYTES), layout.PAGE, 1)[0]
             self._write(process, raw_file.PROCESS, process.describe())
         elif process is None:
@@ -300,7 +193,7 @@ class Drainer:
         else:
             process.segments.append(NamesSegment(fd))
 
-    def _adopt_main(self, key: tuple[int, int]) -> Process | None:
+    def _adopt_main(self, key: tuple[int, int]) -> DrainedProcess | None:
         """The program itself was known before its agent spoke up: one process, one file."""
         main = self.main
         if main is None or main.pid != key[0] or main.page is not None:
@@ -309,9 +202,9 @@ class Drainer:
         self.processes[key] = main
         return main
 
-    def _begin(self, key: tuple[int, int], pid: int, start_ns: int) -> Process:
+    def _begin(self, key: tuple[int, int], pid: int, start_ns: int) -> DrainedProcess:
         folder = self.raw / f"{self.host}-{pid}-{start_ns}"
-        process = Process(pid, start_ns, folder)
+        process = DrainedProcess(pid, start_ns, folder)
         if not process.file.is_new:  # a drainer before us began it
             for chunk in raw_file.SpoolReader(folder / "spool").chunks():
                 if chunk.kind == raw_file.RECORDS:
@@ -325,14 +218,24 @@ class Drainer:
         self._write(process, raw_file.POLL, np.array(clock_reading(), "<i8").tobytes())
         return process
 
-    def _forget(self, key: tuple[int, int], process: Process) -> None:
+    def _forget(self, key: tuple[int, int], process: DrainedProcess) -> None:
         del self.processes[key]
-        self.groups = {group: watched for group, watched in self.groups.items() if watched is not process}
+        self.groups = {
+            group: watched for group, watched in self.groups.items() if watched is not process
+        }
         process.close()
         with contextlib.suppress(OSError):
             self.control.send(json.dumps({"gone": key[0], "process_start": key[1]}).encode())
 
-    def _write(self, process: Process, kind: int, payload: bytes, key: int = 0, count: int = 0, first: int = 0) -> bool:
+    def _write(
+        self,
+        process: DrainedProcess,
+        kind: int,
+        payload: bytes,
+        key: int = 0,
+        count: int = 0,
+        first: int = 0,
+    ) -> bool:
         """Append a chunk. False: the disk is full; what it was about stays where it is for now."""
         before = process.file.size_bytes
         try:
@@ -350,12 +253,16 @@ class Drainer:
             self.disk_full_ns[-1][1] = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         return True
 
-    def _drain(self, process: Process, at_knot: bool) -> None:
+    def _drain(self, process: DrainedProcess, at_knot: bool) -> None:
         if time.monotonic() < self.disk_full_until:
             return
-        wanted = [ring for ring in process.rings if at_knot or ring.waiting() >= ring.capacity // DRAIN_FROM_PART]
-        # The order matters: after the clock every record that is taken now and ended before it is in this
-        # poll; after `published` every name that those records use is in its segment.
+        wanted = [
+            ring
+            for ring in process.rings
+            if at_knot or ring.waiting() >= ring.capacity // DRAIN_FROM_PART
+        ]
+        # The order matters: after the clock every record that is taken now and ended before it is
+        # in this poll; after `published` every name that those records use is in its segment.
         reading = np.array(clock_reading(), "<i8").tobytes() if wanted or at_knot else b""
         ends = [int(ring.published[0]) for ring in wanted]
         if (wanted or at_knot) and not self._take_names(process):
@@ -365,16 +272,18 @@ class Drainer:
         if at_knot:
             self._knot(process, reading)
 
-    def _take_names(self, process: Process) -> bool:
+    def _take_names(self, process: DrainedProcess) -> bool:
         for segment in process.segments:
             fresh = segment.fresh()
             if fresh:
-                if not self._write(process, raw_file.NAMES, fresh, segment.segment, 0, segment.taken):
+                if not self._write(
+                    process, raw_file.NAMES, fresh, segment.segment, 0, segment.taken
+                ):
                     return False
                 segment.taken += len(fresh)
         return True
 
-    def _take_records(self, process: Process, ring: Ring, end: int) -> None:
+    def _take_records(self, process: DrainedProcess, ring: Ring, end: int) -> None:
         records = ring.take(end)
         if not len(records):
             return
@@ -386,7 +295,7 @@ class Drainer:
             ring.consumed[0] = end
             process.totals.add(records)
 
-    def _knot(self, process: Process, reading: bytes) -> None:
+    def _knot(self, process: DrainedProcess, reading: bytes) -> None:
         sample = process.counters.sample()
         group = process.group.look()
         if group and self.groups.setdefault(group, process) is process:
@@ -397,13 +306,17 @@ class Drainer:
         if names:
             self._write(process, raw_file.THREADS, json.dumps(names).encode())
         self._write(process, raw_file.POLL, reading)
-        is_full = process.file.size_bytes > raw_file.segment_bytes(self.options, len(self.processes))
+        is_full = process.file.size_bytes > raw_file.segment_bytes(
+            self.options, len(self.processes)
+        )
         if is_full and self._write(process, raw_file.TOTALS, process.totals.packed()):
             with contextlib.suppress(OSError):
                 process.file.rotate()
 
-    def _thread_names(self, process: Process) -> dict[int, str]:
-        """Names of threads, as the operating system has them, if they are new or others than before."""
+    def _thread_names(self, process: DrainedProcess) -> dict[int, str]:
+        """Names of threads, as the operating system has them, if they are new or others than
+        before.
+        """
         names = {}
         for ring in process.rings:
             tid = int(ring.header["tid"])
@@ -411,13 +324,17 @@ class Drainer:
             if len(known) >= LOOKS_AT_A_NAME or not int(ring.header["track"]):
                 continue
             with contextlib.suppress(OSError):
-                known.append(Path(f"/proc/{process.pid}/task/{tid}/comm").read_text(errors="replace").strip())
+                known.append(
+                    Path(f"/proc/{process.pid}/task/{tid}/comm").read_text(errors="replace").strip()
+                )
                 if known[-1] not in known[:-1]:
                     names[tid] = known[-1]
         return names
 
-    def _finish(self, process: Process) -> bool:
-        """The last word on a process: what is still open on every thread, and what was lost. False: no room for it."""
+    def _finish(self, process: DrainedProcess) -> bool:
+        """The last word on a process: what is still open on every thread, and what was lost. False:
+        no room for it.
+        """
         losses = []
         fits = True
         for ring in process.rings:
@@ -426,15 +343,31 @@ class Drainer:
             depth = min(int(header["depth"]), layout.OPEN_SLOTS)
             if depth and int(header["track"]):
                 head = np.array([int(header["track"]), int(header["tid"])], "<u8").tobytes()
-                fits &= self._write(process, raw_file.OPEN, head + header["open"][:depth].tobytes(), ring.index, depth)
+                fits &= self._write(
+                    process,
+                    raw_file.OPEN,
+                    head + header["open"][:depth].tobytes(),
+                    ring.index,
+                    depth,
+                )
             left, full, deep = ring.abandoned()
             if left or full or deep:
-                losses.append([ring.index, left, full, deep, int(header["lost_first"]), int(header["lost_last"])])
+                losses.append(
+                    [
+                        ring.index,
+                        left,
+                        full,
+                        deep,
+                        int(header["lost_first"]),
+                        int(header["lost_last"]),
+                    ]
+                )
         about: dict[str, Any] = {
             "losses": losses,
             "disk_full_ns": self.disk_full_ns,
             "alive": process.dead_since is None and not process.has_ended(),
-            "unread": process.counters.unread | ({"cgroup": "not mounted"} if process.group.group.is_hidden else {}),
+            "unread": process.counters.unread
+            | ({"cgroup": "not mounted"} if process.group.group.is_hidden else {}),
         }
         if process.has_rank() and not process.told_rank:  # torch.distributed began after the agent
             fits &= self._write(process, raw_file.PROCESS, process.describe())
@@ -450,13 +383,14 @@ class Drainer:
 def ask_for_low_latency() -> None:
     """Ask the scheduler for short slices: woken sooner, at the same share of the CPU as everybody.
 
-    Linux 6.12 and later take the slice of a normal task from `sched_runtime` of sched_setattr(2), in ns; older ones
-    and other machines leave things as they are. Beside four busy tasks on two cores it made the difference
-    between some lost records and none.
+    Linux 6.12 and later take the slice of a normal task from `sched_runtime` of sched_setattr(2),
+    in ns; older ones and other machines leave things as they are. Beside four busy tasks on two
+    cores it made the difference between some lost records and none.
     """
     if os.uname().machine != "x86_64":
         return
-    # struct sched_attr: size, policy SCHED_OTHER, flags, nice, priority, runtime, deadline, period, util_min, util_max
+    # struct sched_attr: size, policy SCHED_OTHER, flags, nice, priority, runtime, deadline, period,
+    # util_min, util_max
     attributes = struct.pack("<IIQiIQQQII", 56, 0, 0, 0, 0, SLICE_NS, 0, 0, 0, 0)
     with contextlib.suppress(OSError):
         ctypes.CDLL(None).syscall(_SYS_SCHED_SETATTR, 0, attributes, 0)

@@ -1,8 +1,8 @@
 """PID 1 of a container, or whoever the kernel gives orphans to: reaps them, and hands signals on.
 
-`layerscope run` goes on in a child, so that what it waits for are its own children only. As PID 1 we would also
-get none of the signals we have no handler for, and could not end by one: the status is then 128 + the signal, which
-is what the container's engine would report.
+`layerscope run` goes on in a child, so that what it waits for are its own children only. As PID 1
+we would also get none of the signals we have no handler for, and could not end by one: the status
+is then 128 + the signal, which is what the container's engine would report.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ _BY_SIGNAL = 128
 
 
 def stand_aside() -> None:
-    """Where orphans come to us: go on in a child, and stay behind for them. Otherwise nothing happens."""
+    """Where orphans come to us: go on in a child, and stay behind for them. Otherwise nothing
+    happens.
+    """
     if not gets_orphans():
         return
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads; ours only run NumPy's
+        warnings.simplefilter(
+            "ignore"
+        )  # newer Pythons warn of a fork beside threads; ours only run NumPy's
         child = os.fork()
     if child == 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -63,7 +67,9 @@ def _reap_until(child: int, witness: Witness) -> int:
 
 
 def _end_as(status: int) -> None:
-    """Leave with the status of the child, past everything that waits for the end of an interpreter."""
+    """Leave with the status of the child, past everything that waits for the end of an
+    interpreter.
+    """
     if os.WIFEXITED(status):
         os._exit(os.WEXITSTATUS(status))
     number = os.WTERMSIG(status)

@@ -1,8 +1,9 @@
 """Which rank of a distributed job a process is, as its launcher says in the environment.
 
-A rank counts only together with the size of its world, and only in a world of more than one: a batch script
-under Slurm has SLURM_PROCID=0 and is no rank, the tasks that `srun` starts have SLURM_STEP_NUM_TASKS beside it.
-The first pair of RANKS that is whole wins: torchrun under srun is about torchrun's ranks.
+A rank counts only together with the size of its world, and only in a world of more than one: a
+batch script under Slurm has SLURM_PROCID=0 and is no rank, the tasks that `srun` starts have
+SLURM_STEP_NUM_TASKS beside it. The first pair of RANKS that is whole wins: torchrun under srun is
+about torchrun's ranks.
 """
 
 from __future__ import annotations
@@ -26,8 +27,13 @@ _BATCH_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 _JOBS = (*_BATCH_JOBS, "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE")
 # What all ranks of one launch have in common, and the next launch mostly has not.
 _SHARED = (
-    *_JOBS, "SLURM_STEP_ID", "TORCHELASTIC_RESTART_COUNT", "OMPI_MCA_ess_base_jobid", "MASTER_ADDR", "MASTER_PORT",
-)  # fmt: skip
+    *_JOBS,
+    "SLURM_STEP_ID",
+    "TORCHELASTIC_RESTART_COUNT",
+    "OMPI_MCA_ess_base_jobid",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
 # torchrun's run id when nobody chose one.
 _NO_JOB = ("", "none")
 _MOST_RANKS = 1_000_000
@@ -35,7 +41,9 @@ _MOST_RANKS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Our place among the processes that were started together. `key` is the same for all of them."""
+    """Our place among the processes that were started together. `key` is the same for all of
+    them.
+    """
 
     launcher: str
     rank: int
@@ -45,18 +53,26 @@ class Launch:
 
 
 def find(environment: Mapping[str, str]) -> Launch | None:
-    """The rank that a launcher gave to whoever has this environment; None when it is not one of several."""
+    """The rank that a launcher gave to whoever has this environment; None when it is not one of
+    several.
+    """
     for launcher, variable, sizes in RANKS:
         rank = _number(environment.get(variable))
-        size = next((size for name in sizes if (size := _number(environment.get(name))) is not None), None)
+        size = next(
+            (size for name in sizes if (size := _number(environment.get(name))) is not None), None
+        )
         if rank is not None and size is not None and rank < size and size > 1:
-            key = " ".join(f"{name}={environment[name]}" for name in _SHARED if environment.get(name))
+            key = " ".join(
+                f"{name}={environment[name]}" for name in _SHARED if environment.get(name)
+            )
             return Launch(launcher, rank, size, _first(environment, _JOBS), key)
     return None
 
 
 def batch_job(environment: Mapping[str, str]) -> str:
-    """The number of the batch job that this belongs to, as part of a file's name; empty outside of one."""
+    """The number of the batch job that this belongs to, as part of a file's name; empty outside of
+    one.
+    """
     return _first(environment, _BATCH_JOBS)
 
 
@@ -77,5 +93,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> str:
-    found = next((environment[name] for name in names if environment.get(name, "") not in _NO_JOB), "")
+    found = next(
+        (environment[name] for name in names if environment.get(name, "") not in _NO_JOB), ""
+    )
     return re.sub(r"[^A-Za-z0-9._-]+", "_", found)[:64]

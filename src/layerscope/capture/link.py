@@ -1,7 +1,8 @@
-"""The session's end of the drainer: starts it, hands it memory, and replaces one that dies or hangs.
+"""The session's end of the drainer: starts it, hands it memory, and replaces one that dies or
+hangs.
 
-Everything that the program handed over is kept here, so a second drainer gets all of it and goes on where
-the rings say. No call blocks on a drainer that does not listen.
+Everything that the program handed over is kept here, so a second drainer gets all of it and goes on
+where the rings say. No call blocks on a drainer that does not listen.
 """
 
 from __future__ import annotations
@@ -23,20 +24,24 @@ from layerscope.capture.restarts import Restarts
 from layerscope.model.events import Problem
 from layerscope.rawfile.layout import SEND_RING
 
-# The drainer takes everything once more when the program has ended; a stopped one must not keep the prompt.
+# The drainer takes everything once more when the program has ended; a stopped one must not keep the
+# prompt.
 _PATIENCE_S = 10.0
 # At the end so many more are tried before the session takes the rest by itself.
 _MORE_AT_THE_END = 1
 _FLUSH_POLL_S = 0.01
-# The type of the last message to a drainer. A socket that ends without it means that we were killed.
+# The type of the last message to a drainer. A socket that ends without it means that we were
+# killed.
 END = "end"
 # Of the header of a ring, as rawfile/layout.py has it: `published` to `consumed`.
 _COUNTS = struct.Struct("<Q56xQ")
 _COUNTS_OFFSET = 64
 _SOURCE = str(Path(__file__).resolve().parent.parent.parent)
-# The BLAS that comes with NumPy ends a process that may start no threads, and none of ours needs them.
+# The BLAS that comes with NumPy ends a process that may start no threads, and none of ours needs
+# them.
 _START = (
-    "import os, runpy, sys; os.environ['OPENBLAS_NUM_THREADS'] = '1'; sys.path.insert(0, sys.argv.pop(1)); "
+    "import os, runpy, sys; os.environ['OPENBLAS_NUM_THREADS'] = '1'; sys.path.insert(0, "
+    "sys.argv.pop(1)); "
     "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
 
@@ -44,10 +49,11 @@ Message = dict[str, Any]
 
 
 def own_command(module: str, *arguments: str) -> list[str]:
-    """A command that runs a module of ours, whatever the program's PYTHONPATH and working directory hold.
+    """A command that runs a module of ours, whatever the program's PYTHONPATH and working directory
+    hold.
 
-    A `queue.py` of the user's beside us, an old NumPy on their path, or a sitecustomize that prints would
-    otherwise be ours too.
+    A `queue.py` of the user's beside us, an old NumPy on their path, or a sitecustomize that prints
+    would otherwise be ours too.
     """
     flags = ["-I", *(["-B"] if sys.dont_write_bytecode else [])]
     return [sys.executable, *flags, "-c", _START, _SOURCE, module, *arguments]
@@ -89,26 +95,41 @@ class DrainerLink:
         self._lock = threading.RLock()
 
     def start(self) -> None:
-        """Start a drainer and queue all that is known for it: nothing for the first, everything for a later one."""
+        """Start a drainer and queue all that is known for it: nothing for the first, everything for
+        a later one.
+        """
         with self._lock:
             self._was_started = True
             self._restarts.note_start()
             if self._control is not None:
                 self._control.close()
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            inherited = [theirs.fileno()] if self.kept_open is None else [theirs.fileno(), self.kept_open]
-            command = own_command("layerscope.capture.drainer", str(theirs.fileno()), self._folder())
+            inherited = (
+                [theirs.fileno()] if self.kept_open is None else [theirs.fileno(), self.kept_open]
+            )
+            command = own_command(
+                "layerscope.capture.drainer", str(theirs.fileno()), self._folder()
+            )
             log = open_log(self.raw, "drainer")
             try:
                 self._process = subprocess.Popen(
-                    command, pass_fds=inherited, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                    stderr=log, process_group=0,
-                )  # fmt: skip
+                    command,
+                    pass_fds=inherited,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    process_group=0,
+                )
             except OSError as error:
                 self._process, self._control = None, None
                 ours.close()
                 what = f"a drainer could not be started ({error.strerror})"
-                self._say("no_drainer", what, "raise ulimit -u", "what did not fit into the rings, as `gaps` counts it")
+                self._say(
+                    "no_drainer",
+                    what,
+                    "raise ulimit -u",
+                    "what did not fit into the rings, as `gaps` counts it",
+                )
                 return
             finally:
                 theirs.close()
@@ -125,7 +146,9 @@ class DrainerLink:
         return [(self._main, -1), *handed] if self._main else handed
 
     def _folder(self) -> str:
-        """Where the raw files lie: not by a link in the recording, whose file system may go away."""
+        """Where the raw files lie: not by a link in the recording, whose file system may go
+        away.
+        """
         self._resolved = self._resolved or os.path.realpath(self.raw)
         return self._resolved
 
@@ -139,7 +162,9 @@ class DrainerLink:
     def keep(self, message: Message, fd: int) -> None:
         """A process of the program handed memory over: keep it, and pass it on."""
         with self._lock:
-            self._kept.setdefault((message["pid"], message["process_start"]), []).append((message, fd))
+            self._kept.setdefault((message["pid"], message["process_start"]), []).append(
+                (message, fd)
+            )
             self._untold.append((message, fd))
         self.pump()
 
@@ -158,7 +183,9 @@ class DrainerLink:
                 self._let_go(json.loads(data))
             while self._control is not None and self._untold:
                 message, fd = self._untold[0]
-                socket.send_fds(self._control, [json.dumps(message).encode()], [fd] if fd >= 0 else [])
+                socket.send_fds(
+                    self._control, [json.dumps(message).encode()], [fd] if fd >= 0 else []
+                )
                 self._untold.popleft()
 
     def _let_go(self, gone: Message) -> None:
@@ -171,20 +198,26 @@ class DrainerLink:
             os.close(fd)
 
     def flush(self, patience_s: float) -> bool:
-        """Wait until the drainer has taken what the rings hold now; False when it did not in that time."""
+        """Wait until the drainer has taken what the rings hold now; False when it did not in that
+        time.
+        """
         with self._lock:
             ends = {fd: ring_counts(fd)[0] for fd in self._rings()}
         give_up = time.monotonic() + patience_s
         while ends and time.monotonic() < give_up:
             with self._lock:
                 kept = {fd for handed in self._kept.values() for _, fd in handed}
-                ends = {fd: end for fd, end in ends.items() if fd in kept and ring_counts(fd)[1] < end}
+                ends = {
+                    fd: end for fd, end in ends.items() if fd in kept and ring_counts(fd)[1] < end
+                }
             if ends:
                 time.sleep(_FLUSH_POLL_S)
         return not ends
 
     def watch(self) -> None:
-        """Replace a drainer that has ended, at once as long as that does not happen again and again."""
+        """Replace a drainer that has ended, at once as long as that does not happen again and
+        again.
+        """
         with self._lock:
             lives = self._process is not None and self._process.poll() is None
             if lives or not self._was_started or not self._restarts.may_start():
@@ -194,15 +227,22 @@ class DrainerLink:
 
     def _restarted(self, how: str) -> None:
         if self._process is not None:
-            what = self._restarts.note_end("the drainer", f"{how} (status {self._process.returncode})")
-            remedy = "nothing to do: another one went on; `gaps` counts what did not fit into the rings meanwhile"
+            what = self._restarts.note_end(
+                "the drainer", f"{how} (status {self._process.returncode})"
+            )
+            remedy = (
+                "nothing to do: another one went on; `gaps` counts what did not fit into the "
+                "rings meanwhile"
+            )
             self._say("drainer_restarted", what, remedy, "")
             if self._process.stdout is not None:
                 self._process.stdout.close()
         self.start()
 
     def end(self) -> None:
-        """Let the drainer take the rest. One that is gone or does not answer is replaced, at last by ourselves."""
+        """Let the drainer take the rest. One that is gone or does not answer is replaced, at last
+        by ourselves.
+        """
         more = _MORE_AT_THE_END
         while self._was_started and not self._finished():
             if self._process is not None:
@@ -246,13 +286,25 @@ class DrainerLink:
             try:
                 Drainer(theirs, Path(self._folder())).run()
             except (OSError, ValueError) as error:
-                left = sum(published - taken for published, taken in map(ring_counts, self._rings()))
+                left = sum(
+                    published - taken for published, taken in map(ring_counts, self._rings())
+                )
                 what = f"no drainer came to its end ({error})"
-                self._say("drainer_lost", what, "record again", f"{left:,} records that were still in the rings")
+                self._say(
+                    "drainer_lost",
+                    what,
+                    "record again",
+                    f"{left:,} records that were still in the rings",
+                )
             sender.join()
 
     def _rings(self) -> list[int]:
-        return [fd for handed in self._kept.values() for message, fd in handed if message["type"] == SEND_RING]
+        return [
+            fd
+            for handed in self._kept.values()
+            for message, fd in handed
+            if message["type"] == SEND_RING
+        ]
 
     def _say(self, code: str, what: str, remedy: str, lost: str) -> None:
         """A problem; it takes the place of an earlier one of the same kind."""

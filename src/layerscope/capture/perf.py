@@ -1,8 +1,10 @@
-"""`perf record` beside the program, for what only a privileged recorder sees: kernel frames, all waits, who woke whom.
+"""`perf record` beside the program, for what only a privileged recorder sees: kernel frames, all
+waits, who woke whom.
 
-It starts before the program and writes `raw/perf.data`, on the clock of the run. Three ways are tried, from the one
-that tells most: the whole machine, the program with its kernel frames, the program's own code. For the latter two perf
-follows the session, whose children inherit what is measured.
+It starts before the program and writes `raw/perf.data`, on the clock of the run. Three ways are
+tried, from the one that tells most: the whole machine, the program with its kernel frames, the
+program's own code. For the latter two perf follows the session, whose children inherit what is
+measured.
 """
 
 from __future__ import annotations
@@ -38,12 +40,23 @@ _ERROR_BYTES = 2000
 def check() -> Problem | None:
     """What keeps perf from recording here, as far as that is known without trying."""
     if shutil.which("perf") is None:
-        remedy = "install perf: on Debian `apt install linux-perf`, on Ubuntu `apt install linux-tools-$(uname -r)`"
-        return Problem(LAYER, "no_perf", "there is no perf on this machine", remedy, "what perf records")
+        remedy = (
+            "install perf: on Debian `apt install linux-perf`, on Ubuntu `apt install "
+            "linux-tools-$(uname -r)`"
+        )
+        return Problem(
+            LAYER, "no_perf", "there is no perf on this machine", remedy, "what perf records"
+        )
     paranoid = kernel.facts().perf_event_paranoid
     if os.geteuid() and paranoid is not None and paranoid > _MOST_PARANOID:
         what = f"perf may not record here: perf_event_paranoid is {paranoid}"
-        return Problem(LAYER, "perf_refused", what, "sudo sysctl kernel.perf_event_paranoid=1", "what perf records")
+        return Problem(
+            LAYER,
+            "perf_refused",
+            what,
+            "sudo sysctl kernel.perf_event_paranoid=1",
+            "what perf records",
+        )
     return None
 
 
@@ -65,19 +78,27 @@ class Perf:
             self.problems.append(problem)
             return False
         own = ("-p", str(os.getpid()), "--switch-events")
-        # When we are killed perf goes too: it ends with the process that it is given, or that it follows.
+        # When we are killed perf goes too: it ends with the process that it is given, or that it
+        # follows.
         ends_with_us = ("--", "tail", f"--pid={os.getpid()}", "-f", "/dev/null")
         ways = (
             ("-a", "-e", _CLOCK, *_TRACEPOINTS, *ends_with_us),
             (*own, "-e", _CLOCK),
             (*own, "-e", f"{_CLOCK}u"),
         )
-        lost = ("", "who ended a wait, and what other programs did", "who ended a wait, and functions of the kernel")
+        lost = (
+            "",
+            "who ended a wait, and what other programs did",
+            "who ended a wait, and functions of the kernel",
+        )
         for way, missing in zip(ways, lost, strict=True):
             if self._started(way):
                 if missing:
                     what = f"perf may not record the whole machine: {self._error}"
-                    remedy = "run as root, or " * bool(os.geteuid()) + "sysctl kernel.perf_event_paranoid=-1"
+                    remedy = (
+                        "run as root, or " * bool(os.geteuid())
+                        + "sysctl kernel.perf_event_paranoid=-1"
+                    )
                     self.problems.append(Problem(LAYER, "perf_narrow", what, remedy, missing))
                 return True
         what = f"perf cannot record: {self._error}"
@@ -91,10 +112,22 @@ class Perf:
         self._control = [our_control, our_answer]
         try:
             process = subprocess.Popen(
-                ["perf", *_USUAL, *self._bound(), "--control", f"fd:{control},{answer}", "-o", str(self._file), *way],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                pass_fds=(control, answer), start_new_session=True,
-            )  # fmt: skip
+                [
+                    "perf",
+                    *_USUAL,
+                    *self._bound(),
+                    "--control",
+                    f"fd:{control},{answer}",
+                    "-o",
+                    str(self._file),
+                    *way,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=(control, answer),
+                start_new_session=True,
+            )
         except OSError as error:
             self._error = str(error.strerror or error)
             return False
@@ -104,7 +137,9 @@ class Perf:
         with contextlib.suppress(BrokenPipeError):
             os.write(our_control, _ENABLE)
         # An end without a word means that perf has gone.
-        if select.select([our_answer], [], [], _START_S)[0] and os.read(our_answer, 64).startswith(_ACKNOWLEDGED):
+        if select.select([our_answer], [], [], _START_S)[0] and os.read(our_answer, 64).startswith(
+            _ACKNOWLEDGED
+        ):
             self._process = process
             return True
         self._error = _ended(process, signal.SIGKILL) or "it did not start in time"
@@ -131,11 +166,22 @@ class Perf:
         self._close()
         if not self._file.exists() or not self._file.stat().st_size:
             what = f"perf left no file: {error or 'it did not say why'}"
-            self.problems.append(Problem(LAYER, "perf_failed", what, "record again", "what perf records"))
-        elif has_ended and self._most_bytes and self._file.stat().st_size >= _FULL_SHARE * self._most_bytes:
-            what = f"perf's file was full at {self._most_bytes / 1e6:,.0f} MB, a fifth of what the recording may take"
+            self.problems.append(
+                Problem(LAYER, "perf_failed", what, "record again", "what perf records")
+            )
+        elif (
+            has_ended
+            and self._most_bytes
+            and self._file.stat().st_size >= _FULL_SHARE * self._most_bytes
+        ):
+            what = (
+                f"perf's file was full at {self._most_bytes / 1e6:,.0f} MB, a fifth of what the "
+                "recording may take"
+            )
             remedy = "allow more (run --max-size), or record a part of the run (--after, --for)"
-            self.problems.append(Problem(LAYER, "perf_full", what, remedy, "what perf records, from then on"))
+            self.problems.append(
+                Problem(LAYER, "perf_full", what, remedy, "what perf records, from then on")
+            )
 
 
 def _ended(process: subprocess.Popen[bytes], number: signal.Signals) -> str:
@@ -147,5 +193,9 @@ def _ended(process: subprocess.Popen[bytes], number: signal.Signals) -> str:
     except subprocess.TimeoutExpired:
         process.kill()
         _, said = process.communicate()
-    lines = [line.strip() for line in said[:_ERROR_BYTES].decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = [
+        line.strip()
+        for line in said[:_ERROR_BYTES].decode("utf-8", "replace").splitlines()
+        if line.strip()
+    ]
     return " ".join(lines[:2])

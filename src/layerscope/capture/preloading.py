@@ -1,8 +1,8 @@
 """Programs in C++ that are linked with PyTorch: no import tells of it there, so a small
 library is preloaded into them that loads the agent.
 
-It takes itself out of LD_PRELOAD again before the program begins (native/preload/preload.c). It is never
-preloaded into Python, nor into a program that cannot bear it (`unreached.closed`).
+It takes itself out of LD_PRELOAD again before the program begins (native/preload/preload.c). It is
+never preloaded into Python, nor into a program that cannot bear it (`unreached.closed`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _TORCH = re.compile(r"libtorch(_cpu|_cuda|_hip)?\.so")
 
 
 def preload(command: list[str], environment: MutableMapping[str, str]) -> None:
-    """Have the agent loaded into the program of `command`, if that is linked with PyTorch and not Python."""
+    """Have the agent loaded into the program of `command`, if that is linked with PyTorch and not
+    Python.
+    """
     if agent.SETTINGS not in environment:
         return  # there is nobody to hand anything to
     executable = elf.find(command[0], environment.get("PATH"))

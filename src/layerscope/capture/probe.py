@@ -1,8 +1,9 @@
 """Is this build of torch what the agent takes it for, and where does it keep two members?
 
-Asked once per build-id, in two throw-away processes: one without Python checks the callback's layout and
-finds the sequence number (0.12 s); one with the program's own Python runs a backward pass to find the
-forward thread, and measures what recording one operator costs. The answers are kept in the user's cache.
+Asked once per build-id, in two throw-away processes: one without Python checks the callback's
+layout and finds the sequence number (0.12 s); one with the program's own Python runs a backward
+pass to find the forward thread, and measures what recording one operator costs. The answers are
+kept in the user's cache.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from layerscope.model.stored_json import decoded
 _TIMEOUT_S = 60
 # The probe must neither be recorded nor find modules of the program.
 _NOT_FOR_THE_PROBE = ("PYTHONPATH", "LAYERSCOPE_AUTOSTART")
-# By these a program caps the instruction set of oneDNN, the first one before the second; by those it says what it uses.
+# By these a program caps the instruction set of oneDNN, the first one before the second; by those
+# it says what it uses.
 _CAPS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 _VERBOSE = ("ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKLDNN_VERBOSE")
 _ISA = re.compile(r"_verbose,(?:v\d+,)?info,cpu,isa:(.*)")
@@ -37,13 +39,14 @@ LIBRARY = "library"
 
 
 @dataclass(slots=True)
-class Answer:
+class ProbeAnswer:
     """What is known of one library. Offsets -1: not known; costs 0: not measured.
 
-    `operator_cost_ns` and `backward_cost_ns`: CPU time that recording adds to one span of kind backward, and to one of
-    any other kind. PyTorch builds the name of a backward function anew for whoever wants it, which takes longest.
-    `mkl`: the version of MKL in it, empty for none. `onednn`: that of oneDNN, "none" for none, empty where it is not
-    known; `onednn_isa`: the instruction set that it says it uses, by `isa_key`.
+    `operator_cost_ns` and `backward_cost_ns`: CPU time that recording adds to one span of kind
+    backward, and to one of any other kind. PyTorch builds the name of a backward function anew for
+    whoever wants it, which takes longest. `mkl`: the version of MKL in it, empty for none.
+    `onednn`: that of oneDNN, "none" for none, empty where it is not known; `onednn_isa`: the
+    instruction set that it says it uses, by `isa_key`.
     """
 
     state: str
@@ -73,20 +76,20 @@ def _cache_file(library: Path) -> Path | None:
     return folder / f"{identity}-{__version__}-{size}.json"
 
 
-def known(library: Path) -> Answer | None:
+def known(library: Path) -> ProbeAnswer | None:
     """The kept answer for `library`; None when it was never asked."""
     file = _cache_file(library)
     try:
         told = decoded(file.read_bytes(), dict[str, Any]) if file else {}
         told.pop(LIBRARY, None)
         # Another layerscope may know more, and mean something else by the rest.
-        is_ours = told and told.keys() <= {one.name for one in fields(Answer)}
-        return msgspec.convert(told, Answer) if is_ours else None
+        is_ours = told and told.keys() <= {one.name for one in fields(ProbeAnswer)}
+        return msgspec.convert(told, ProbeAnswer) if is_ours else None
     except (OSError, ValueError):
         return None
 
 
-def keep(library: Path, answer: Answer) -> None:
+def keep(library: Path, answer: ProbeAnswer) -> None:
     """Keep `answer` for the next run; without a writable cache it is asked again then."""
     file = _cache_file(library)
     if file is None:
@@ -98,35 +101,53 @@ def keep(library: Path, answer: Answer) -> None:
         os.replace(temporary, file)
 
 
-def ask(library: Path) -> Answer:
+def ask(library: Path) -> ProbeAnswer:
     """Try the library out in a process without Python."""
     try:
         done = subprocess.run(
-            [str(agent.PROBE), str(library)], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False,
+            [str(agent.PROBE), str(library)],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         if done.returncode != 0:
-            return Answer("refused", f"the probe of {library.name} ended with status {done.returncode}")
+            return ProbeAnswer(
+                "refused", f"the probe of {library.name} ended with status {done.returncode}"
+            )
         reply = json.loads(done.stdout)
-        return Answer(
-            str(reply["state"]), str(reply["why"]), int(reply["sequence_offset"]), onednn=str(reply.get("onednn", ""))
+        return ProbeAnswer(
+            str(reply["state"]),
+            str(reply["why"]),
+            int(reply["sequence_offset"]),
+            onednn=str(reply.get("onednn", "")),
         )
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
-        return Answer("refused", f"the probe of {library.name} did not answer: {error}")
+        return ProbeAnswer("refused", f"the probe of {library.name} did not answer: {error}")
 
 
-def ask_with_python(python: str, library: Path, answer: Answer, use_tsc: bool) -> Answer:
-    """Complete a good `answer` with the program's own Python: forward thread and what a recorded span costs."""
-    environment = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_THE_PROBE}
+def ask_with_python(python: str, library: Path, answer: ProbeAnswer, use_tsc: bool) -> ProbeAnswer:
+    """Complete a good `answer` with the program's own Python: forward thread and what a recorded
+    span costs.
+    """
+    environment = {
+        name: value for name, value in os.environ.items() if name not in _NOT_FOR_THE_PROBE
+    }
     package = library.parent.parent.parent
     script = agent.INSIDE / "probe_pytorch.py"
     command = [python, "-s", str(script), str(agent.LIBRARY), str(library), str(package)]
     command += [str(answer.sequence_offset), str(int(use_tsc))]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment,
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+            env=environment,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         reply = json.loads(done.stdout)
         offset = int(reply["forward_thread_offset"])
         costs = float(reply["operator_cost_ns"]), float(reply["backward_cost_ns"])
@@ -140,7 +161,9 @@ def ask_with_python(python: str, library: Path, answer: Answer, use_tsc: bool) -
 
 
 def isa_key(cap: str) -> str:
-    """What decides which instructions oneDNN uses: the CPU, and the `cap` that the program sets it."""
+    """What decides which instructions oneDNN uses: the CPU, and the `cap` that the program sets
+    it.
+    """
     flags = next((line for line in _cpuinfo().splitlines() if line.startswith("flags")), "")
     return f"{hashlib.sha256(flags.encode()).hexdigest()[:16]} {cap}".rstrip()
 
@@ -152,17 +175,33 @@ def _cpuinfo() -> str:
 
 
 def ask_onednn(python: str, library: Path, cap: str) -> str:
-    """The instruction set that oneDNN in `library` says it uses on this CPU under `cap`; empty where it tells none."""
-    environment = {name: value for name, value in os.environ.items() if name not in (*_NOT_FOR_THE_PROBE, *_CAPS)}
+    """The instruction set that oneDNN in `library` says it uses on this CPU under `cap`; empty
+    where it tells none.
+    """
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in (*_NOT_FOR_THE_PROBE, *_CAPS)
+    }
     environment |= dict.fromkeys(_VERBOSE, "1")
     if cap:
         environment[_CAPS[0]] = environment[_CAPS[1]] = cap
-    command = [python, "-s", str(agent.INSIDE / "probe_onednn.py"), str(library.parent.parent.parent)]
+    command = [
+        python,
+        "-s",
+        str(agent.INSIDE / "probe_onednn.py"),
+        str(library.parent.parent.parent),
+    ]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment,
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+            env=environment,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return ""
     found = _ISA.search(done.stdout)

@@ -22,11 +22,12 @@ from layerscope.host.frameworks import package_version
 from layerscope.model.events import Problem
 from layerscope.rawfile import layout
 
-# The probe runs backward functions of small tensors one after the other; in a program each runs behind a kernel that
-# has swept the caches. benchmarks/stated.py fits 2.1 to 3.7 us a backward span to three networks where the probe
-# measures 0.95 to 1.0 (AMD EPYC, torch 2.13.0).
+# The probe runs backward functions of small tensors one after the other; in a program each runs
+# behind a kernel that has swept the caches. benchmarks/stated.py fits 2.1 to 3.7 us a backward span
+# to three networks where the probe measures 0.95 to 1.0 (AMD EPYC, torch 2.13.0).
 SWEPT_CACHES = 2.5
-# Each page that is looked at until the end holds a descriptor, and a program may start many processes.
+# Each page that is looked at until the end holds a descriptor, and a program may start many
+# processes.
 _MOST_WATCHED = 3
 
 
@@ -37,7 +38,7 @@ class Prober:
         self.problems: list[Problem] = []
         self.versions: dict[str, str] = {}
         self._use_tsc = use_tsc
-        self._answers: dict[Path, probe.Answer] = {}
+        self._answers: dict[Path, probe.ProbeAnswer] = {}
         self._pages: list[tuple[Path, Any]] = []
         self._late: list[Any] = []  # of processes that do not record yet
         self._watched: list[_Watched] = []  # the first processes, for what they tell of oneDNN
@@ -75,7 +76,9 @@ class Prober:
             self._answers[library] = answer
             self.publish()
         if answer is None or (answer.state == "good" and not answer.complete):
-            thread = threading.Thread(target=self._probe, args=(library, python), name=str(library), daemon=True)
+            thread = threading.Thread(
+                target=self._probe, args=(library, python), name=str(library), daemon=True
+            )
             thread.start()
             self._threads.append(thread)
 
@@ -96,26 +99,36 @@ class Prober:
             probe.keep(library, probe.ask_with_python(python, library, answer, self._use_tsc))
 
     def _ask_onednn(self) -> None:
-        """Ask for the instruction set of each library that has been used, under the cap it was used with."""
+        """Ask for the instruction set of each library that has been used, under the cap it was used
+        with.
+        """
         for one in self._watched:
             answer = self._answers.get(one.library)
             if not one.told or answer is None or answer.onednn in ("", "none"):
                 continue
             key, name = probe.isa_key(one.cap), f"oneDNN {one.cap} {one.library}"
-            if key in answer.onednn_isa or not one.python or any(thread.name == name for thread in self._threads):
+            if (
+                key in answer.onednn_isa
+                or not one.python
+                or any(thread.name == name for thread in self._threads)
+            ):
                 continue
-            thread = threading.Thread(target=self._probe_onednn, args=(one, answer, key), name=name, daemon=True)
+            thread = threading.Thread(
+                target=self._probe_onednn, args=(one, answer, key), name=name, daemon=True
+            )
             thread.start()
             self._threads.append(thread)
 
-    def _probe_onednn(self, one: _Watched, answer: probe.Answer, key: str) -> None:
+    def _probe_onednn(self, one: _Watched, answer: probe.ProbeAnswer, key: str) -> None:
         isa = probe.ask_onednn(one.python, one.library, one.cap)
         if isa:
             answer.onednn_isa = {**answer.onednn_isa, key: isa}
             probe.keep(one.library, answer)
 
     def _note_onednn(self) -> None:
-        """What is known of oneDNN in the first process that had something to do for it, else in the first one."""
+        """What is known of oneDNN in the first process that had something to do for it, else in the
+        first one.
+        """
         one = next((one for one in self._watched if one.told), next(iter(self._watched), None))
         answer = self._answers.get(one.library) if one else None
         if one is None or answer is None or not answer.onednn:
@@ -136,7 +149,11 @@ class Prober:
             for page, pid in asking:
                 self._ask(page, pid)
         with self._lock:
-            self._pages = [(library, page) for library, page in self._pages if not self._answered(library, page)]
+            self._pages = [
+                (library, page)
+                for library, page in self._pages
+                if not self._answered(library, page)
+            ]
             # Each holds a descriptor, and a program may start many processes.
             self._late = [page for page in self._late if _may_be_late(page)]
 
@@ -153,14 +170,18 @@ class Prober:
 
     @property
     def span_costs_ns(self) -> tuple[float, float]:
-        """What recording one span costs, as `probe.Answer` has it; of several libraries the dearest."""
+        """What recording one span costs, as `probe.ProbeAnswer` has it; of several libraries the
+        dearest.
+        """
         answers = self._answers.values()
         operator_ns = max((answer.operator_cost_ns for answer in answers), default=0.0)
         backward_ns = max((answer.backward_cost_ns for answer in answers), default=0.0)
         return operator_ns, backward_ns * SWEPT_CACHES
 
     def finish(self) -> None:
-        """The program has ended: wait for what is still being asked (it is kept for the next run)."""
+        """The program has ended: wait for what is still being asked (it is kept for the next
+        run).
+        """
         self._ask_onednn()
         for thread in self._threads:
             thread.join(timeout=10)
@@ -169,12 +190,15 @@ class Prober:
         if late:
             self.problems.append(
                 Problem(
-                    "operators", "probe_late",
-                    f"{late} process{'es' if late > 1 else ''} imported PyTorch, and ended or imported nothing more "
+                    "operators",
+                    "probe_late",
+                    f"{late} process{'es' if late > 1 else ''} imported PyTorch, and ended or "
+                    "imported nothing more "
                     "before it was known whether this build of it can be recorded",
-                    "record again: the answer is kept", "operators of these processes",
+                    "record again: the answer is kept",
+                    "operators of these processes",
                 )
-            )  # fmt: skip
+            )
         self.publish()
         for library, answer in self._answers.items():
             if answer.mkl:
@@ -182,10 +206,13 @@ class Prober:
             if answer.state != "good":
                 self.problems.append(
                     Problem(
-                        "operators", "torch_not_understood", f"{library}: {answer.why}",
-                        "update layerscope, or use a torch it knows", "operators of the processes that use it",
+                        "operators",
+                        "torch_not_understood",
+                        f"{library}: {answer.why}",
+                        "update layerscope, or use a torch it knows",
+                        "operators of the processes that use it",
                     )
-                )  # fmt: skip
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,22 +230,29 @@ class _Watched:
 
     @property
     def cap(self) -> str:
-        """What ONEDNN_MAX_CPU_ISA was set to; empty where it was not, or to what is no instruction set."""
+        """What ONEDNN_MAX_CPU_ISA was set to; empty where it was not, or to what is no instruction
+        set.
+        """
         text = bytes(self.page["onednn_cap"][0]).decode("ascii", "replace").upper()
         return text if re.fullmatch(r"[A-Z0-9_]+", text) else ""
 
     @property
     def switch(self) -> str:
-        """For what PyTorch was not to use it: "convolutions off, products on"; empty where it was on for all."""
+        """For what PyTorch was not to use it: "convolutions off, products on"; empty where it was
+        on for all.
+        """
         sorts = (
             ("convolutions", layout.ONEDNN_CONVOLUTION_ON, layout.ONEDNN_CONVOLUTION_OFF),
             ("products", layout.ONEDNN_PRODUCT_ON, layout.ONEDNN_PRODUCT_OFF),
         )
-        parts = [
-            f"{name} {'at times' if self.told & on and self.told & off else 'off' if self.told & off else 'on'}"
-            for name, on, off in sorts
-            if self.told & (on | off)
-        ]
+        parts = []
+        for name, on, off in sorts:
+            if self.told & on and self.told & off:
+                parts.append(f"{name} at times")
+            elif self.told & off:
+                parts.append(f"{name} off")
+            elif self.told & on:
+                parts.append(f"{name} on")
         return ", ".join(parts) if any(not part.endswith(" on") for part in parts) else ""
 
 

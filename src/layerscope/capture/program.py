@@ -1,10 +1,10 @@
-"""The user's program as a child of ours: started as if nobody stood in between, and given every signal
-that was meant for it, once.
+"""The user's program as a child of ours: started as if nobody stood in between, and given every
+signal that was meant for it, once.
 
-What a fork and an exec by us would change, and is put back: the signal mask, ignored signals, the limit
-of descriptors. What stays different: its parent, and that SIGPIPE and SIGXFSZ have their defaults (our
-own Python ignored them before it could look what they were). A program that stops itself does not stop us:
-nobody would wake us when somebody else continues it.
+What a fork and an exec by us would change, and is put back: the signal mask, ignored signals, the
+limit of descriptors. What stays different: its parent, and that SIGPIPE and SIGXFSZ have their
+defaults (our own Python ignored them before it could look what they were). A program that stops
+itself does not stop us: nobody would wake us when somebody else continues it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,22 @@ from layerscope.model.errors import RunError
 
 # Whoever sends one of the others to us means us (job control, our own faults and limits) or nobody.
 _OURS = {
-    signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGSEGV,
-    signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS, signal.SIGPIPE, signal.SIGXFSZ,
+    signal.SIGKILL,
+    signal.SIGSTOP,
+    signal.SIGCHLD,
+    signal.SIGTSTP,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+    signal.SIGSEGV,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGTRAP,
+    signal.SIGSYS,
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
     signal.SIGXCPU,
-}  # fmt: skip
+}
 FORWARDED = frozenset(signal.valid_signals()) - _OURS
 WATCHED = FORWARDED | {signal.SIGCHLD}
 _PATIENCE_S = 1.0
@@ -45,7 +57,7 @@ _GROWS_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ProcessUsage:
     """What a process has used, those of its children included that it has waited for.
 
     `max_rss_bytes`, of the largest of them: 0 where it is not known.
@@ -62,37 +74,50 @@ class Usage:
     storage_written_bytes: int
 
     @classmethod
-    def of(cls, usage: resource.struct_rusage) -> Usage:
+    def of(cls, usage: resource.struct_rusage) -> ProcessUsage:
         """The same, as the system says it."""
         return cls(
-            round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9), usage.ru_maxrss * 1024,
-            usage.ru_minflt, usage.ru_majflt, usage.ru_nvcsw, usage.ru_nivcsw, usage.ru_inblock * _BLOCK_BYTES,
+            round(usage.ru_utime * 1e9),
+            round(usage.ru_stime * 1e9),
+            usage.ru_maxrss * 1024,
+            usage.ru_minflt,
+            usage.ru_majflt,
+            usage.ru_nvcsw,
+            usage.ru_nivcsw,
+            usage.ru_inblock * _BLOCK_BYTES,
             usage.ru_oublock * _BLOCK_BYTES,
-        )  # fmt: skip
+        )
 
 
 class Program:
-    """One child, from `start` until `wait` returns; it is then a zombie whose counters can be read."""
+    """One child, from `start` until `wait` returns; it is then a zombie whose counters can be
+    read.
+    """
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self.command = command
         self.pid = 0
         self.streams: dict[int, int] = {}  # standard streams that it gets instead of ours
-        self.on_resize: Callable[[], bool] = lambda: False  # whether it has to hear of a terminal's new size now
+        self.on_resize: Callable[[], bool] = lambda: (
+            False
+        )  # whether it has to hear of a terminal's new size now
         self._environment = environment
         self._descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._children_ignored = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
         self._mask: set[int] = set()
         self._witness = Witness()
-        # Shared with the child: what it had used before its exec, and the signals that it got instead of us.
+        # Shared with the child: what it had used before its exec, and the signals that it got
+        # instead of us.
         self._at_exec = mmap.mmap(-1, _USAGE.size + _SET_BYTES)
         if self._children_ignored:
-            # With SIGCHLD ignored nobody can wait for a child: neither we for the program nor for our own.
+            # With SIGCHLD ignored nobody can wait for a child: neither we for the program nor for
+            # our own.
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _raise_descriptor_limit(self._descriptors)
 
     def start(self, environment: dict[str, str] | None = None) -> None:
-        """Start it, in another `environment` if one is given; from now on signals to us are held back for `wait`.
+        """Start it, in another `environment` if one is given; from now on signals to us are held
+        back for `wait`.
 
         RunError 126 or 127 when it cannot start.
         """
@@ -115,14 +140,20 @@ class Program:
 
     def _spawn(self, command: list[str]) -> int:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads; ours only run NumPy's
+            warnings.simplefilter(
+                "ignore"
+            )  # newer Pythons warn of a fork beside threads; ours only run NumPy's
             try:
-                child = subprocess.Popen(command, env=self._environment, close_fds=False, preexec_fn=self._as_child)
+                child = subprocess.Popen(
+                    command, env=self._environment, close_fds=False, preexec_fn=self._as_child
+                )
             except OSError as error:
                 path = shutil.which(command[0])
                 if error.errno != errno.ENOEXEC or path is None or _is_binary(path):
                     raise
-                return self._spawn(["/bin/sh", path, *command[1:]])  # a script without #!, as execvp does it
+                return self._spawn(
+                    ["/bin/sh", path, *command[1:]]
+                )  # a script without #!, as execvp does it
         child.returncode = 0  # it is ours to wait for: the object must not
         return child.pid
 
@@ -136,7 +167,9 @@ class Program:
         self._before_exec()
 
     def _drop_what_it_has(self) -> None:
-        """Signals that came before the fork the child has sent to itself: they must not come twice."""
+        """Signals that came before the fork the child has sent to itself: they must not come
+        twice.
+        """
         missed = int.from_bytes(self._at_exec[_USAGE.size :], "little")
         for number in FORWARDED:
             if missed >> number & 1 and (came := signal.sigtimedwait({number}, 0)) is not None:
@@ -148,35 +181,56 @@ class Program:
         resource.setrlimit(resource.RLIMIT_NOFILE, self._descriptors)
         if self._children_ignored:
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        if callable(signal.getsignal(signal.SIGINT)):  # Python's own, which would only remember that it came
+        if callable(
+            signal.getsignal(signal.SIGINT)
+        ):  # Python's own, which would only remember that it came
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-        self._at_exec[: _USAGE.size] = _USAGE.pack(*astuple(Usage.of(resource.getrusage(resource.RUSAGE_SELF))))
+        self._at_exec[: _USAGE.size] = _USAGE.pack(
+            *astuple(ProcessUsage.of(resource.getrusage(resource.RUSAGE_SELF)))
+        )
 
-    def own_usage(self, whole: resource.struct_rusage) -> Usage:
-        """What the program used of this, which the system counts from our fork on: as a copy of us it was large."""
-        used, before = Usage.of(whole), Usage(*_USAGE.unpack(self._at_exec[: _USAGE.size]))
+    def own_usage(self, whole: resource.struct_rusage) -> ProcessUsage:
+        """What the program used of this, which the system counts from our fork on: as a copy of us
+        it was large.
+        """
+        used, before = (
+            ProcessUsage.of(whole),
+            ProcessUsage(*_USAGE.unpack(self._at_exec[: _USAGE.size])),
+        )
         is_larger = used.max_rss_bytes > before.max_rss_bytes + _GROWS_BYTES
-        grown = Usage(*(max(now - then, 0) for now, then in zip(astuple(used), astuple(before), strict=True)))
+        grown = ProcessUsage(
+            *(max(now - then, 0) for now, then in zip(astuple(used), astuple(before), strict=True))
+        )
         return replace(grown, max_rss_bytes=used.max_rss_bytes if is_larger else 0)
 
     def wait(self, idle: Callable[[], None]) -> None:
-        """Until it has ended, but is not reaped. Calls `idle` every second and when a child of ours changed."""
+        """Until it has ended, but is not reaped. Calls `idle` every second and when a child of ours
+        changed.
+        """
         while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             came = signal.sigtimedwait(WATCHED, _PATIENCE_S)
             if came is None or came.si_signo == signal.SIGCHLD:
                 idle()
-            elif not self._witness.saw(came) or (came.si_signo == signal.SIGWINCH and self.on_resize()):
-                with contextlib.suppress(OSError):  # it has ended, or belongs to another user (sudo)
+            elif not self._witness.saw(came) or (
+                came.si_signo == signal.SIGWINCH and self.on_resize()
+            ):
+                with contextlib.suppress(
+                    OSError
+                ):  # it has ended, or belongs to another user (sudo)
                     os.kill(self.pid, came.si_signo)
 
     def instead_of_us(self) -> NoReturn:
-        """Be the program, which could not be started beside us. RunError 126 or 127 when it cannot be started."""
+        """Be the program, which could not be started beside us. RunError 126 or 127 when it cannot
+        be started.
+        """
         self._before_exec()
         become(self.command)
 
     def release(self) -> None:
-        """Take signals as before again. What came for the program when it had just ended is dropped."""
+        """Take signals as before again. What came for the program when it had just ended is
+        dropped.
+        """
         self._witness.stop()
         while signal.sigtimedwait(FORWARDED, 0) is not None:
             pass
@@ -188,7 +242,9 @@ def _bits(signals: Iterable[int]) -> int:
 
 
 def _pending(pid: int) -> int:
-    """A bit for each signal to be forwarded that waits for `pid`; none where the system does not say."""
+    """A bit for each signal to be forwarded that waits for `pid`; none where the system does not
+    say.
+    """
     waiting = 0
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as status:
         for line in status:
@@ -215,8 +271,13 @@ def become(command: list[str]) -> NoReturn:
 
 
 def lacks_room(error: RunError) -> bool:
-    """Whether a program could not be started because the system has no process or no memory left for it."""
-    return isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EAGAIN, errno.ENOMEM)
+    """Whether a program could not be started because the system has no process or no memory left
+    for it.
+    """
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in (
+        errno.EAGAIN,
+        errno.ENOMEM,
+    )
 
 
 def _not_started(command: list[str], error: OSError) -> RunError:
@@ -225,8 +286,8 @@ def _not_started(command: list[str], error: OSError) -> RunError:
 
 
 class Witness:
-    """A process in our group that does nothing but get signals: what it got too was sent to the whole
-    group (by a key of the terminal, by a shell's `kill %1`), so the program has it already.
+    """A process in our group that does nothing but get signals: what it got too was sent to the
+    whole group (by a key of the terminal, by a shell's `kill %1`), so the program has it already.
     """
 
     def __init__(self) -> None:
@@ -258,7 +319,9 @@ class Witness:
                 raise TimeoutError
             self._seen |= int.from_bytes(os.read(self._answer, _SET_BYTES), "little")
         except OSError:
-            return came.si_code > 0  # it is gone: a guess; what the kernel sends by itself mostly goes to groups
+            return (
+                came.si_code > 0
+            )  # it is gone: a guess; what the kernel sends by itself mostly goes to groups
         # It may have told us of one already that we have not come to.
         bit = 1 << came.si_signo
         saw = bool(self._seen & bit)
@@ -272,7 +335,9 @@ class Witness:
                 os.close(number)
         self._ask = self._answer = -1
         if self._pid > 0:
-            with contextlib.suppress(ChildProcessError):  # killed, and reaped by whoever reaps orphans
+            with contextlib.suppress(
+                ChildProcessError
+            ):  # killed, and reaped by whoever reaps orphans
                 os.waitpid(self._pid, 0)
             self._pid = -1
 

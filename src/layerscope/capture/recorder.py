@@ -1,9 +1,10 @@
-"""What stands beside a program while it is recorded, whoever started it: a door that listens, the drainer
-behind it, and the answers about its build of torch.
+"""What stands beside a program while it is recorded, whoever started it: a door that listens, the
+drainer behind it, and the answers about its build of torch.
 
-`Session` is one that starts the program itself; the verb `_record` stands beside a program that runs already.
-A process of the program sends its memory, or asks for something in JSON (`layerscope.profiler` does): a
-question is handed on to `on_request`, with the connection that waits for the answer.
+`Session` is one that starts the program itself; the verb `_record` stands beside a program that
+runs already. A process of the program sends its memory, or asks for something in JSON
+(`layerscope.profiler` does): a question is handed on to `on_request`, with the connection that
+waits for the answer.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ Request = dict[str, Any]
 
 
 class Recorder:
-    """Takes what the processes of one program hand over, from `listen` to `end`; raw files go to `raw`."""
+    """Takes what the processes of one program hand over, from `listen` to `end`; raw files go to
+    `raw`.
+    """
 
     def __init__(self, raw: Path) -> None:
         self.raw = raw
@@ -48,7 +51,9 @@ class Recorder:
         self.pid = 0
         self.start_ns = self.end_ns = 0
         self.shapes: Shapes | None = None  # what reads the shapes of inputs, where they are wanted
-        self.window: list[object] | None = None  # what of the program is recorded, as the agent takes it; None: all
+        self.window: list[object] | None = (
+            None  # what of the program is recorded, as the agent takes it; None: all
+        )
         self.link = DrainerLink(raw, self.problems)
         self.sampler: Sampler | None = None  # of stacks, where they are wanted
         # Takes the connection over, and closes it when it has answered.
@@ -62,7 +67,9 @@ class Recorder:
         self._refused: set[int] = set()
 
     def listen(self) -> agent.Settings | None:
-        """Open the socket; what the program must know to come through it. None, and a problem, when it cannot be."""
+        """Open the socket; what the program must know to come through it. None, and a problem, when
+        it cannot be.
+        """
         unable = agent.check()
         if unable:
             self.problems.append(unable)
@@ -88,7 +95,9 @@ class Recorder:
     def say_no_door(self, error: OSError) -> None:
         """The program cannot be reached, because of `error`."""
         what = f"the door into the program could not be made: {error.strerror}"
-        self.problems.append(Problem("operators", "no_door", what, "choose another place with -o", EVERYTHING))
+        self.problems.append(
+            Problem("operators", "no_door", what, "choose another place with -o", EVERYTHING)
+        )
 
     # -- while the program runs --------------------------------------------------------------------
 
@@ -171,7 +180,11 @@ class Recorder:
                 request = json.loads(data)
                 if "file" in request and uid != os.getuid():
                     # It has given up our rights, and must not write with them.
-                    connection.send(json.dumps({"error": f"the recorder writes no file for user {uid}"}).encode())
+                    connection.send(
+                        json.dumps(
+                            {"error": f"the recorder writes no file for user {uid}"}
+                        ).encode()
+                    )
                     return False
                 self.on_request(connection, {**request, "pid": pid})
                 return True
@@ -199,7 +212,9 @@ class Recorder:
         return True
 
     def _lets_in(self, pid: int, uid: int) -> bool:
-        """Our own user, and a program of ours that has become another one; nobody else on this machine."""
+        """Our own user, and a program of ours that has become another one; nobody else on this
+        machine.
+        """
         if uid == os.getuid() or _descends(pid, self.pid):
             return True
         self._refused.add(uid)
@@ -209,7 +224,9 @@ class Recorder:
 
     @property
     def span_costs_ns(self) -> tuple[float, float]:
-        """CPU time inside the program of one recorded span: of a kind other than backward, and of kind backward."""
+        """CPU time inside the program of one recorded span: of a kind other than backward, and of
+        kind backward.
+        """
         shapes_ns = self.shapes.cost_ns if self.shapes else 0.0
         operator_ns, backward_ns = self._prober.span_costs_ns
         return operator_ns + shapes_ns, backward_ns + shapes_ns
@@ -220,7 +237,9 @@ class Recorder:
         return self._prober.versions
 
     def finish_probes(self) -> None:
-        """Wait for what is still being asked about the program's torch: it is kept for the next time."""
+        """Wait for what is still being asked about the program's torch: it is kept for the next
+        time.
+        """
         with surviving(self.problems):
             self._prober.finish()
 
@@ -230,29 +249,38 @@ class Recorder:
         for uid in sorted(self._refused):
             self.problems.append(
                 Problem(
-                    "operators", "other_user", f"a process of user {uid} offered its records and was not let in",
-                    f"record as user {uid} if it belongs to the program", "everything in that process",
+                    "operators",
+                    "other_user",
+                    f"a process of user {uid} offered its records and was not let in",
+                    f"record as user {uid} if it belongs to the program",
+                    "everything in that process",
                 )
-            )  # fmt: skip
+            )
         if self._listener is not None and not self.seen_processes:
             nobody = self.nobody_came(command)
             self.problems += [nobody] if nobody not in self.problems else []
         if not Path("/proc/self/stat").exists():
             what = "/proc is not mounted here, so nothing about a process could be read"
             lost = "CPU time, memory, names of threads and other counters"
-            self.problems.append(Problem(COUNTERS, "no_proc", what, "mount it: mount -t proc proc /proc", lost))
+            self.problems.append(
+                Problem(COUNTERS, "no_proc", what, "mount it: mount -t proc proc /proc", lost)
+            )
 
     def nobody_came(self, command: list[str]) -> Problem:
         """Why no process handed anything over, as far as that is known."""
         return Problem(
-            "operators", "no_framework", "the program imported no PyTorch while the profiler ran",
-            "call set_state('run') before the work, not after it", EVERYTHING,
-        )  # fmt: skip
+            "operators",
+            "no_framework",
+            "the program imported no PyTorch while the profiler ran",
+            "call set_state('run') before the work, not after it",
+            EVERYTHING,
+        )
 
 
 @contextlib.contextmanager
 def surviving(problems: list[Problem]) -> Iterator[None]:
-    """A fault of ours must not become one of the program: not its status, not its signals, not its memory.
+    """A fault of ours must not become one of the program: not its status, not its signals, not its
+    memory.
 
     The one broad except outside of the program: whatever went wrong is said in the recording.
     """
@@ -270,7 +298,9 @@ def _fault(error: Exception) -> Problem:
         what = "the limit of processes leaves layerscope no thread of its own"
         return Problem("operators", "no_threads", what, "raise that limit (ulimit -u)", EVERYTHING)
     what = f"layerscope itself failed: {type(error).__name__}: {error}"
-    return Problem("operators", "internal_error", what, "report it, with this sentence", "not known")
+    return Problem(
+        "operators", "internal_error", what, "report it, with this sentence", "not known"
+    )
 
 
 def _descends(pid: int, ancestor: int) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import collections
 import time
 
-# One that is killed now and then is replaced at once. One that cannot live must not take the program's CPU.
+# One that is killed now and then is replaced at once. One that cannot live must not take the
+# program's CPU.
 _MOST_STARTS = 3
 _WITHIN_S = 10.0
 
@@ -28,4 +29,8 @@ class Restarts:
     def note_end(self, who: str, how: str) -> str:
         """Process `who` has ended in the way `how`; a sentence about all that have."""
         self.ends += 1
-        return f"{who} {how}" if self.ends == 1 else f"{who} ended {self.ends} times; the last one {how}"
+        return (
+            f"{who} {how}"
+            if self.ends == 1
+            else f"{who} ended {self.ends} times; the last one {how}"
+        )

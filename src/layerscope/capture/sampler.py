@@ -1,9 +1,11 @@
-"""The session's end of the sampler (`native/sampler`): starts it, hands it the areas of samples, and ends it.
+"""The session's end of the sampler (`native/sampler`): starts it, hands it the areas of samples,
+and ends it.
 
-The sampler is a program in C beside the recorded one. It opens events on that one's threads from outside, reads what
-the handler inside writes for each, unwinds, and writes `raw/stacks`. One that dies is replaced: the areas are kept here
-until it says that it needs them no more, so another one goes on with them, in a file of its own. The program does not
-notice. No call blocks on a sampler that does not listen.
+The sampler is a program in C beside the recorded one. It opens events on that one's threads from
+outside, reads what the handler inside writes for each, unwinds, and writes `raw/stacks`. One that
+dies is replaced: the areas are kept here until it says that it needs them no more, so another one
+goes on with them, in a file of its own. The program does not notice. No call blocks on a sampler
+that does not listen.
 """
 
 from __future__ import annotations
@@ -39,14 +41,16 @@ _PATIENCE_S = 10.0
 # The message that names the program; of the others, what layout.SEND_SAMPLES says.
 _MAIN = 0
 _ALLOW = (
-    "allow perf_event_open: sysctl kernel.perf_event_paranoid=2, or for a container docker run --cap-add PERFMON or "
+    "allow perf_event_open: sysctl kernel.perf_event_paranoid=2, or for a container docker run "
+    "--cap-add PERFMON or "
     "--security-opt seccomp=unconfined"
 )
 
 
 def rights() -> dict[str, int]:
-    """What the kernel allows a sampler of this user, 0 or the errno why not: `cpu_clock` (samples), `switches` (exact
-    waits), `wakers` (who ended a wait), `kernel` (what the kernel does for a thread).
+    """What the kernel allows a sampler of this user, 0 or the errno why not: `cpu_clock` (samples),
+    `switches` (exact waits), `wakers` (who ended a wait), `kernel` (what the kernel does for a
+    thread).
 
     OSError, SubprocessError, ValueError and KeyError of a sampler that does not run.
     """
@@ -87,24 +91,37 @@ class Sampler:
         """What cannot be recorded here; sets `uses_timers`."""
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if 0 <= files < _FEWEST_FILES:
-            what = f"stacks need a descriptor for each thread, and the limit of open files is {files}"
-            return Problem(STACKS, "no_descriptors", what, f"ulimit -n {_FEWEST_FILES} or more", "all stacks and waits")
+            what = (
+                f"stacks need a descriptor for each thread, and the limit of open files is {files}"
+            )
+            return Problem(
+                STACKS,
+                "no_descriptors",
+                what,
+                f"ulimit -n {_FEWEST_FILES} or more",
+                "all stacks and waits",
+            )
         try:
             refused = rights()["cpu_clock"]
         except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
             what = f"the sampler of stacks does not run here: {error}"
-            return Problem(STACKS, "no_sampler", what, f"build it: {BUILD_AGAIN}", "all stacks and waits")
+            return Problem(
+                STACKS, "no_sampler", what, f"build it: {BUILD_AGAIN}", "all stacks and waits"
+            )
         self.uses_timers = bool(refused)
         if not refused:
             return None
         what = (
-            f"the kernel gives no events for samples ({errno.errorcode.get(refused, refused)}): timers take their place"
+            f"the kernel gives no events for samples ({errno.errorcode.get(refused, refused)}): "
+            "timers take their place"
         )
         lost = "up to 4 ms of exactness of each sample, page faults; waits are known to 0.1 s"
         return Problem(STACKS, "events_refused", what, _ALLOW, lost)
 
     def start(self) -> bool:
-        """Start it, before the program; whether samples can be taken. What cannot be is among the problems."""
+        """Start it, before the program; whether samples can be taken. What cannot be is among the
+        problems.
+        """
         unable = self.check()
         if unable is not None:
             self._problems.append(unable)
@@ -115,21 +132,35 @@ class Sampler:
         return self._begin()
 
     def _begin(self) -> bool:
-        """Start a sampler and queue all that is known for it: nothing for the first, everything for a later one."""
+        """Start a sampler and queue all that is known for it: nothing for the first, everything for
+        a later one.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._restarts.note_start()
-        words = [theirs.fileno(), self._resolved, self.hz, stacks_bytes(read_options(self.raw)), self.samplers]
+        words = [
+            theirs.fileno(),
+            self._resolved,
+            self.hz,
+            stacks_bytes(read_options(self.raw)),
+            self.samplers,
+        ]
         log = open_log(self.raw, "sampler")
         try:
             self._process = subprocess.Popen(
-                [str(BINARY), *map(str, words)], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=log, process_group=0,
-            )  # fmt: skip
+                [str(BINARY), *map(str, words)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                process_group=0,
+            )
         except OSError as error:
             ours.close()
             self._process = None
             what = f"the sampler of stacks could not be started: {error.strerror}"
-            self._problems.append(Problem(STACKS, "no_sampler", what, "raise ulimit -u", "all stacks and waits"))
+            self._problems.append(
+                Problem(STACKS, "no_sampler", what, "raise ulimit -u", "all stacks and waits")
+            )
             return False
         finally:
             theirs.close()
@@ -152,7 +183,11 @@ class Sampler:
     def keep(self, message: Message, fd: int) -> None:
         """A process handed an area over: keep it, and pass it on."""
         packed = MESSAGE.pack(
-            MESSAGE_MAGIC, message["type"], message["pid"], message["index"], message["process_start"]
+            MESSAGE_MAGIC,
+            message["type"],
+            message["pid"],
+            message["index"],
+            message["process_start"],
         )
         with self._lock:
             if packed in self._kept:
@@ -196,9 +231,15 @@ class Sampler:
         self._control = None
 
     def watch(self) -> None:
-        """Replace a sampler that has ended. Call it every second or so, and when a child has ended."""
+        """Replace a sampler that has ended. Call it every second or so, and when a child has
+        ended.
+        """
         with self._lock:
-            if self._process is None or self._process.poll() is None or not self._restarts.may_start():
+            if (
+                self._process is None
+                or self._process.poll() is None
+                or not self._restarts.may_start()
+            ):
                 return
             how = f"ended in the middle of the run (status {self._process.returncode})"
             what = self._restarts.note_end("the sampler of stacks", how)
@@ -207,7 +248,9 @@ class Sampler:
             self._hang_up()
             remedy = "nothing to do: another one went on; `gaps` has the time between"
             lost = "stacks and waits of that time, and of up to a quarter of a second before"
-            self._problems[:] = [known for known in self._problems if known.code != "sampler_restarted"]
+            self._problems[:] = [
+                known for known in self._problems if known.code != "sampler_restarted"
+            ]
             self._problems.append(Problem(STACKS, "sampler_restarted", what, remedy, lost))
             self._begin()
         self.pump()
@@ -233,7 +276,8 @@ class Sampler:
             socket.send_fds(self._control, [packed], [fd] if fd >= 0 else [])
         if self._control is not None:
             self._control.send(MESSAGE.pack(MESSAGE_MAGIC, SEND_END, 0, 0, 0))
-            # Not closed: with something in it that was not read, the other end would lose what was sent.
+            # Not closed: with something in it that was not read, the other end would lose what was
+            # sent.
             self._control.shutdown(socket.SHUT_WR)
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
@@ -245,4 +289,6 @@ class Sampler:
             process.communicate()
             what = f"the sampler of stacks did not come to its end (status {process.returncode})"
             remedy = "record again; the sampler must not be stopped or killed"
-            self._problems.append(Problem(STACKS, "sampler_lost", what, remedy, "stacks and waits from then on"))
+            self._problems.append(
+                Problem(STACKS, "sampler_lost", what, remedy, "stacks and waits from then on")
+            )

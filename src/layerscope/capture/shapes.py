@@ -1,8 +1,10 @@
-"""The part of the agent that reads the inputs of operators: compiled for the program's own build of torch, and kept.
+"""The part of the agent that reads the inputs of operators: compiled for the program's own build of
+torch, and kept.
 
-Where a tensor keeps its sizes differs from build to build, so the C++ file beside the agent (native/shapes) is compiled
-against the headers of that torch, before the program starts and once for each build-id. What the compiler made is
-used only after a throw-away process (`inside/probe_shapes.py`) has compared what it says with known tensors.
+Where a tensor keeps its sizes differs from build to build, so the C++ file beside the agent
+(native/shapes) is compiled against the headers of that torch, before the program starts and once
+for each build-id. What the compiler made is used only after a throw-away process
+(`inside/probe_shapes.py`) has compared what it says with known tensors.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ class CannotBuild(Exception):
 class Shapes:
     """What is ready: `path` reads inputs in programs whose libtorch_cpu.so is `library`.
 
-    `cost_ns`: CPU time that it adds to one recorded operator, as the check measured it; 0: not measured.
+    `cost_ns`: CPU time that it adds to one recorded operator, as the check measured it; 0: not
+    measured.
     """
 
     library: str
@@ -66,8 +69,12 @@ class Shapes:
         return {"library": self.library, "path": self.path}
 
 
-def prepare(command: list[str], problems: list[Problem], say: Callable[[str], None] | None) -> Shapes | None:
-    """What reads shapes in the program that `command` starts, compiled now if need be. None: a problem says why not."""
+def prepare(
+    command: list[str], problems: list[Problem], say: Callable[[str], None] | None
+) -> Shapes | None:
+    """What reads shapes in the program that `command` starts, compiled now if need be. None: a
+    problem says why not.
+    """
     try:
         python = python_of(command, os.environ)
         library = find_library(python)
@@ -78,7 +85,9 @@ def prepare(command: list[str], problems: list[Problem], say: Callable[[str], No
 
 
 def python_of(command: list[str], environment: Mapping[str, str]) -> str:
-    """The Python that `command` runs under, as far as its first word tells; else that of the active environment."""
+    """The Python that `command` runs under, as far as its first word tells; else that of the active
+    environment.
+    """
     first = shutil.which(command[0], path=environment.get("PATH")) or command[0]
     if Path(first).name.startswith("python"):
         return first
@@ -91,12 +100,19 @@ def python_of(command: list[str], environment: Mapping[str, str]) -> str:
 
 
 def find_library(python: str) -> Path:
-    """The libtorch_cpu.so that `python` would load, with links followed; torch is not imported for it."""
+    """The libtorch_cpu.so that `python` would load, with links followed; torch is not imported for
+    it.
+    """
     try:
         done = subprocess.run(
-            [python, "-c", _FIND_TORCH], capture_output=True, text=True, timeout=_FIND_S, check=False,
-            stdin=subprocess.DEVNULL, env={name: value for name, value in os.environ.items() if name != _AUTOSTART},
-        )  # fmt: skip
+            [python, "-c", _FIND_TORCH],
+            capture_output=True,
+            text=True,
+            timeout=_FIND_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env={name: value for name, value in os.environ.items() if name != _AUTOSTART},
+        )
         origin = done.stdout.strip().rpartition("\n")[2]
     except (OSError, subprocess.TimeoutExpired, ValueError):
         origin = ""
@@ -110,7 +126,9 @@ def find_library(python: str) -> Path:
 
 
 def build(python: str, library: Path, say: Callable[[str], None] | None = None) -> Shapes:
-    """What reads shapes with `library`: the kept one, else compiled, checked and kept. CannotBuild when it fails."""
+    """What reads shapes with `library`: the kept one, else compiled, checked and kept. CannotBuild
+    when it fails.
+    """
     if not SOURCE.exists() or not agent.LIBRARY.exists():
         remedy = f"install a C compiler (for example gcc), then: {agent.BUILD_AGAIN}"
         raise CannotBuild("the native part of layerscope is missing", remedy)
@@ -121,7 +139,10 @@ def build(python: str, library: Path, say: Callable[[str], None] | None = None) 
         with tempfile.TemporaryDirectory(dir=folder, prefix="unfinished-") as unfinished:
             made = Path(unfinished) / "shapes.so"
             if say is not None:
-                say("layerscope: compiling what reads the shapes of inputs, once for this PyTorch, some 10 s\n")
+                say(
+                    "layerscope: compiling what reads the shapes of inputs, once for this PyTorch, "
+                    "some 10 s\n"
+                )
             compile_for(library, made)
             cost_ns = check(python, library, made)
             (made.with_suffix(".json")).write_text(json.dumps({"cost_ns": cost_ns}))
@@ -133,7 +154,9 @@ def build(python: str, library: Path, say: Callable[[str], None] | None = None) 
 
 @contextlib.contextmanager
 def _folder_for(library: Path) -> Iterator[Path]:
-    """The folder of the cache for `library`, locked: of many ranks that start at once, one compiles."""
+    """The folder of the cache for `library`, locked: of many ranks that start at once, one
+    compiles.
+    """
     facts = library.stat()
     identity = build_id(library) or f"{facts.st_size}-{facts.st_mtime_ns}"
     version = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]
@@ -148,7 +171,9 @@ def _folder_for(library: Path) -> Iterator[Path]:
                 continue
             yield folder
             return
-    raise CannotBuild("there is no place to keep what is compiled", "set XDG_CACHE_HOME to a folder of yours")
+    raise CannotBuild(
+        "there is no place to keep what is compiled", "set XDG_CACHE_HOME to a folder of yours"
+    )
 
 
 def _kept(folder: Path, library: Path) -> Shapes | None:
@@ -166,31 +191,57 @@ def _kept(folder: Path, library: Path) -> Shapes | None:
 
 
 def compile_for(library: Path, target: Path) -> None:
-    """Compile into `target` against the headers beside `library`; CannotBuild in the compiler's own words."""
+    """Compile into `target` against the headers beside `library`; CannotBuild in the compiler's own
+    words.
+    """
     headers = library.parent.parent / "include"
     if not (headers / "ATen" / "record_function.h").exists():
-        raise CannotBuild(f"the PyTorch in {library.parent.parent} has no headers", "install PyTorch from its wheel")
-    compilers = [found for name in (os.environ.get("CXX", ""), *_COMPILERS) if name and (found := shutil.which(name))]
+        raise CannotBuild(
+            f"the PyTorch in {library.parent.parent} has no headers",
+            "install PyTorch from its wheel",
+        )
+    compilers = [
+        found
+        for name in (os.environ.get("CXX", ""), *_COMPILERS)
+        if name and (found := shutil.which(name))
+    ]
     if not compilers:
-        raise CannotBuild(f"there is no C++ compiler (tried {', '.join(_COMPILERS)})", "install g++")
+        raise CannotBuild(
+            f"there is no C++ compiler (tried {', '.join(_COMPILERS)})", "install g++"
+        )
     words = ""
     for compiler in dict.fromkeys(compilers):
         for standard in _STANDARDS:
             words = _compile([compiler, f"-std={standard}", *_FLAGS], headers, library, target)
             if not words:
                 return
-    raise CannotBuild(f"{Path(compiler).name} does not compile against this PyTorch: {words}", "install g++")
+    raise CannotBuild(
+        f"{Path(compiler).name} does not compile against this PyTorch: {words}", "install g++"
+    )
 
 
 def _compile(command: list[str], headers: Path, library: Path, target: Path) -> str:
     """Run one compiler; empty when it did, else its first complaint."""
     abi = int(_OLD_STRING not in (library.parent / "libc10.so").read_bytes())
-    command = [*command, f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-isystem", str(headers), "-o", str(target), str(SOURCE)]
+    command = [
+        *command,
+        f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
+        "-isystem",
+        str(headers),
+        "-o",
+        str(target),
+        str(SOURCE),
+    ]
     try:
         done = subprocess.run(
-            [*command, f"-L{library.parent}", "-lc10", "-ltorch_cpu"], capture_output=True, text=True,
-            errors="replace", timeout=_COMPILE_S, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            [*command, f"-L{library.parent}", "-lc10", "-ltorch_cpu"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_COMPILE_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     if done.returncode == 0:
@@ -200,22 +251,32 @@ def _compile(command: list[str], headers: Path, library: Path, target: Path) -> 
 
 
 def check(python: str, library: Path, made: Path) -> float:
-    """Try `made` out under the program's own Python; what it adds to one operator in ns. CannotBuild when it errs."""
-    environment = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_THE_CHECK}
+    """Try `made` out under the program's own Python; what it adds to one operator in ns.
+    CannotBuild when it errs.
+    """
+    environment = {
+        name: value for name, value in os.environ.items() if name not in _NOT_FOR_THE_CHECK
+    }
     package = library.parent.parent.parent
     script = agent.INSIDE / "probe_shapes.py"
     command = [python, "-s", str(script), str(agent.LIBRARY), str(library), str(package), str(made)]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_CHECK_S, check=False, env=environment,
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_CHECK_S,
+            check=False,
+            env=environment,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         reply = json.loads(done.stdout)
         why, cost_ns = str(reply["why"]), float(reply["cost_ns"])
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
         why, cost_ns = "the process that tried it out did not answer", 0.0
     if why:
         raise CannotBuild(
-            f"what was compiled for this PyTorch does not read its inputs rightly: {why}", "use another g++ ($CXX)"
+            f"what was compiled for this PyTorch does not read its inputs rightly: {why}",
+            "use another g++ ($CXX)",
         )
     return cost_ns

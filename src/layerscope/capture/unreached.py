@@ -1,8 +1,9 @@
-"""Programs that no door of ours leads into: what is kept out of their environment, and why nothing came from them.
+"""Programs that no door of ours leads into: what is kept out of their environment, and why nothing
+came from them.
 
-The doors that are variables (INTEL_LIBITTNOTIFY64, NVTX_INJECTION64_PATH) make a program load the agent by itself. A
-program that cannot bear that is left alone; one that reads none of them keeps them, for what it starts may need them:
-`su`, `sudo` and many launchers are such programs.
+The doors that are variables (INTEL_LIBITTNOTIFY64, NVTX_INJECTION64_PATH) make a program load the
+agent by itself. A program that cannot bear that is left alone; one that reads none of them keeps
+them, for what it starts may need them: `su`, `sudo` and many launchers are such programs.
 """
 
 from __future__ import annotations
@@ -23,8 +24,12 @@ EVERYTHING = "operators, primitives, ranges, optimizer steps and loader waits"
 _OWN = os.uname().machine
 
 
-def spare(command: list[str], environment: MutableMapping[str, str], before: Mapping[str, str]) -> list[Problem]:
-    """Take what could harm the program out of its `environment`, which was `before` without us; says so."""
+def spare(
+    command: list[str], environment: MutableMapping[str, str], before: Mapping[str, str]
+) -> list[Problem]:
+    """Take what could harm the program out of its `environment`, which was `before` without us;
+    says so.
+    """
     executable = elf.find(command[0], environment.get("PATH"))
     if executable is None or closed(executable) is None or not executable.doors() & _LOADED_BY:
         return []
@@ -45,32 +50,58 @@ def nobody_came(command: list[str], environment: Mapping[str, str]) -> Problem:
     name = _shown(command[0])
     # Many a `python` is a script that looks for one.
     if "Python" in doors or Path(name).name.startswith("python"):
-        what = f"no process imported PyTorch by a Python that reads PYTHONPATH ({name} did not), or used oneDNN or NVTX"
-        remedy = "run the program with the Python that has torch; python -I, -E and -S keep layerscope out"
+        what = (
+            f"no process imported PyTorch by a Python that reads PYTHONPATH ({name} did not), "
+            "or used oneDNN or NVTX"
+        )
+        remedy = (
+            "run the program with the Python that has torch; python -I, -E and -S keep "
+            "layerscope out"
+        )
     elif "PyTorch" in doors:
         what = f"{name} is linked with PyTorch, but the agent of layerscope was not loaded into it"
-        remedy = "see whether something keeps LD_PRELOAD from it, or its folder of libraries from being read"
+        remedy = (
+            "see whether something keeps LD_PRELOAD from it, or its folder of libraries from "
+            "being read"
+        )
     elif doors:
         what = f"{name} has {' and '.join(sorted(doors))} in it, but nothing was sent by them"
-        remedy = "see whether it computes or marks anything by them; oneDNN may be built without ITT"
+        remedy = (
+            "see whether it computes or marks anything by them; oneDNN may be built without ITT"
+        )
     else:
-        what = (f"{name} is no Python and has no oneDNN, NVTX or ITT of its own, and nothing that it started "
-                "sent anything")  # fmt: skip
-        remedy = ("start a program in C++ that uses PyTorch directly: layerscope run -- ./program; others say by "
-                  "layerscope.h or NVTX what they do: docs/native.md")  # fmt: skip
+        what = (
+            f"{name} is no Python and has no oneDNN, NVTX or ITT of its own, and nothing that it "
+            "started "
+            "sent anything"
+        )
+        remedy = (
+            "start a program in C++ that uses PyTorch directly: layerscope run -- ./program; "
+            "others say by "
+            "layerscope.h or NVTX what they do: docs/native.md"
+        )
     return Problem(OPERATORS, "no_framework", what, remedy, EVERYTHING)
 
 
 def closed(executable: elf.Executable) -> tuple[str, str] | None:
-    """Why nothing of ours can run inside of a program, and what to do about it; None where something can."""
+    """Why nothing of ours can run inside of a program, and what to do about it; None where
+    something can.
+    """
     if executable.kind != "elf":
         return None
     if executable.bits != 64 or executable.machine != _OWN:
-        return f"is built for {executable.machine or '?'} ({executable.bits} bits)", f"build it for {_OWN}"
+        return (
+            f"is built for {executable.machine or '?'} ({executable.bits} bits)",
+            f"build it for {_OWN}",
+        )
     if executable.sanitizer:
         return f"is built with {executable.sanitizer}", "record a build without it"
     if executable.privilege:
-        gets = "has capabilities of its own" if executable.privilege == "capabilities" else f"is {executable.privilege}"
+        gets = (
+            "has capabilities of its own"
+            if executable.privilege == "capabilities"
+            else f"is {executable.privilege}"
+        )
         return gets, "record a copy without them, as a user who has those rights"
     if not executable.dynamic:
         return "is linked statically", "link it with shared libraries"
@@ -82,7 +113,9 @@ def closed(executable: elf.Executable) -> tuple[str, str] | None:
 def _left_alone(executable: elf.Executable) -> Problem:
     """That nothing of ours was loaded into a program, and why."""
     why, remedy = closed(executable) or ("", "")
-    what = f"{_shown(str(executable.path))} {why} and was left alone: only its counters are recorded"
+    what = (
+        f"{_shown(str(executable.path))} {why} and was left alone: only its counters are recorded"
+    )
     return Problem(OPERATORS, "left_alone", what, remedy, f"{EVERYTHING} in it")
 
 

@@ -1,8 +1,10 @@
-"""oneDNN's verbose log of a program while it runs, on request: what the program is told, and the tap in its output.
+"""oneDNN's verbose log of a program while it runs, on request: what the program is told, and the
+tap in its output.
 
-oneDNN prints its log on standard output and nowhere else. So the program gets another output of the same kind, a
-terminal, a regular file or a pipe, and a process of ours (`verbose_tap`) passes on what is no line of the log. Where
-that would show, nothing is put in between, and a sentence says so.
+oneDNN prints its log on standard output and nowhere else. So the program gets another output of the
+same kind, a terminal, a regular file or a pipe, and a process of ours (`verbose_tap`) passes on
+what is no line of the log. Where that would show, nothing is put in between, and a sentence says
+so.
 """
 
 from __future__ import annotations
@@ -20,7 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from layerscope.capture.link import open_log, own_command
-from layerscope.capture.verbose_tap import FILE, FINISH, KEEP, PIPE, RESIZE, TAKE, TERMINAL, copy_size
+from layerscope.capture.verbose_tap import (
+    FILE,
+    FINISH,
+    KEEP,
+    PIPE,
+    RESIZE,
+    TAKE,
+    TERMINAL,
+    copy_size,
+)
 from layerscope.model.events import Problem
 from layerscope.model.layers import PRIMITIVES
 
@@ -43,7 +54,9 @@ def asked_by_user(environment: Mapping[str, str]) -> bool:
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the program's environment gets beside `environment`: lines of execution and creation, with times."""
+    """What the program's environment gets beside `environment`: lines of execution and creation,
+    with times.
+    """
     if asked_by_user(environment):
         return {}
     return dict.fromkeys(_VARIABLES, _EXECUTE_AND_CREATE) | {
@@ -52,7 +65,8 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class VerboseTap:
-    """One tap. `streams`: by number of a standard stream, the descriptor that the program gets instead of its own.
+    """One tap. `streams`: by number of a standard stream, the descriptor that the program gets
+    instead of its own.
 
     Who starts the program closes them then.
     """
@@ -74,7 +88,9 @@ class VerboseTap:
         except (OSError, termios.error) as error:
             return self._refuse(f"the standard output could not be replaced ({error.args[-1]})")
         if opened is None:
-            return self._refuse("the standard output is neither a terminal nor a regular file nor a pipe")
+            return self._refuse(
+                "the standard output is neither a terminal nor a regular file nor a pipe"
+            )
         kind, source, ours, more = opened
         self._is_terminal = kind == TERMINAL
         started = self._start_tap(kind, source, more)
@@ -85,12 +101,18 @@ class VerboseTap:
         self.streams[_STDOUT] = ours
         with contextlib.suppress(OSError):
             other = os.fstat(_STDERR)
-            if (other.st_dev, other.st_ino, other.st_rdev) == (about.st_dev, about.st_ino, about.st_rdev):
+            if (other.st_dev, other.st_ino, other.st_rdev) == (
+                about.st_dev,
+                about.st_ino,
+                about.st_rdev,
+            ):
                 self.streams[_STDERR] = ours  # so that what goes to both comes in its order
         return True
 
     def _open(self, about: os.stat_result) -> tuple[str, int, int, list[str]] | None:
-        """A stream of the same kind: its kind, the end to read from, the end for the program, more for the tap."""
+        """A stream of the same kind: its kind, the end to read from, the end for the program, more
+        for the tap.
+        """
         if os.isatty(_STDOUT):
             source, ours = os.openpty()
             copy_size(_STDOUT, ours)
@@ -107,11 +129,18 @@ class VerboseTap:
             ours = os.open(path, mode | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             os.truncate(path, at)
             os.lseek(ours, at, os.SEEK_SET)
-            return FILE, os.open(path, os.O_RDONLY | os.O_CLOEXEC), ours, [str(path.absolute()), str(at)]
+            return (
+                FILE,
+                os.open(path, os.O_RDONLY | os.O_CLOEXEC),
+                ours,
+                [str(path.absolute()), str(at)],
+            )
         if stat.S_ISFIFO(about.st_mode) or about.st_rdev == _NULL_DEVICE:
             source, ours = os.pipe()
             if stat.S_ISFIFO(about.st_mode):
-                with contextlib.suppress(OSError):  # an unprivileged user may not have as much again
+                with contextlib.suppress(
+                    OSError
+                ):  # an unprivileged user may not have as much again
                     fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, fcntl.fcntl(_STDOUT, fcntl.F_GETPIPE_SZ))
                 os.set_blocking(ours, os.get_blocking(_STDOUT))
             return PIPE, source, ours, []
@@ -126,11 +155,17 @@ class VerboseTap:
         log = open_log(self._raw, "verbose_tap")
         try:
             self._process = subprocess.Popen(
-                command, pass_fds=[source, theirs.fileno()], stdin=subprocess.DEVNULL, stderr=log, process_group=0
+                command,
+                pass_fds=[source, theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                process_group=0,
             )
         except OSError as error:
             ours.close()
-            return self._refuse(f"the process that takes its lines could not be started ({error.strerror})")
+            return self._refuse(
+                f"the process that takes its lines could not be started ({error.strerror})"
+            )
         finally:
             theirs.close()
             if not isinstance(log, int):
@@ -140,11 +175,15 @@ class VerboseTap:
 
     def _refuse(self, why: str) -> bool:
         remedy = "record in a terminal, or into a file or a pipe"
-        self.problems.append(Problem(PRIMITIVES, "no_verbose", f"{WITHOUT} was not taken: {why}", remedy, WITHOUT))
+        self.problems.append(
+            Problem(PRIMITIVES, "no_verbose", f"{WITHOUT} was not taken: {why}", remedy, WITHOUT)
+        )
         return False
 
     def resize(self) -> bool:
-        """The user's terminal has another size: give it to the program's. False: there is none of ours."""
+        """The user's terminal has another size: give it to the program's. False: there is none of
+        ours.
+        """
         if not self._is_terminal or self._control is None:
             return False
         with contextlib.suppress(OSError):
@@ -154,7 +193,9 @@ class VerboseTap:
         return False
 
     def finish(self) -> None:
-        """The program has ended: wait until all that it printed is out. What it left running goes on to print."""
+        """The program has ended: wait until all that it printed is out. What it left running goes
+        on to print.
+        """
         if self._control is None or self._process is None:
             return
         told: dict[str, Any] = {}
@@ -174,12 +215,20 @@ class VerboseTap:
         again = "record again, with room on the disk"
         if not told:
             what = "the process in the program's standard output did not answer at its end"
-            self.problems.append(Problem(PRIMITIVES, "verbose_cut", what, "record again", f"the end of {WITHOUT}"))
+            self.problems.append(
+                Problem(PRIMITIVES, "verbose_cut", what, "record again", f"the end of {WITHOUT}")
+            )
             return
         if told["output"]:
             what = f"the program's standard output took no more ({told['output']})"
-            self.problems.append(Problem(PRIMITIVES, "output_lost", what, again, "what the program printed after that"))
+            self.problems.append(
+                Problem(
+                    PRIMITIVES, "output_lost", what, again, "what the program printed after that"
+                )
+            )
         if told["lost"]:
             why = told["error"] or "there are too many"
             what = f"{told['lost']:,} of {told['lines']:,} lines of {WITHOUT} were not kept ({why})"
-            self.problems.append(Problem(PRIMITIVES, "verbose_cut", what, again, "the primitives in those lines"))
+            self.problems.append(
+                Problem(PRIMITIVES, "verbose_cut", what, again, "the primitives in those lines")
+            )

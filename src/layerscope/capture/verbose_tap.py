@@ -1,13 +1,16 @@
-"""The tap: a process in the standard output of the program that takes the lines of oneDNN's verbose log out of it.
+"""The tap: a process in the standard output of the program that takes the lines of oneDNN's verbose
+log out of it.
 
-Everything else passes as it came, byte by byte and as soon as it came. A line of the log goes from its marker to its
-newline, wherever on a line of the program it begins (a progress bar has no newline), and is written to a file with the
-time when it arrived. The program writes to a terminal if its output is one, to a regular file or a pipe likewise; the
-tap lives until nobody can write to it any more, so what a daemon of the program prints later passes too.
+Everything else passes as it came, byte by byte and as soon as it came. A line of the log goes from
+its marker to its newline, wherever on a line of the program it begins (a progress bar has no
+newline), and is written to a file with the time when it arrived. The program writes to a terminal
+if its output is one, to a regular file or a pipe likewise; the tap lives until nobody can write to
+it any more, so what a daemon of the program prints later passes too.
 
 Standard library only: it must be there before the program.
 
-usage: python -m layerscope.capture.verbose_tap KIND SOURCE_FD OUTPUT_FD CONTROL_FD LOG MODE [FILE START]
+usage: python -m layerscope.capture.verbose_tap KIND SOURCE_FD OUTPUT_FD CONTROL_FD LOG MODE [FILE
+START]
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ import zlib
 from pathlib import Path
 
 TERMINAL, PIPE, FILE = "terminal", "pipe", "file"
-# What becomes of a line of the log: it is taken out, or it stays because the user asked for it himself.
+# What becomes of a line of the log: it is taken out, or it stays because the user asked for it
+# himself.
 TAKE, KEEP = "take", "keep"
 RESIZE, FINISH = b"W", b"F"
 RESIZED = b"w"
@@ -40,7 +44,8 @@ _LONGEST = max(len(marker) for marker in _MARKERS)
 # Longer than any line of the log: it is somebody else's text.
 _LINE_BYTES = 1 << 20
 _READ_BYTES = 1 << 16
-# What could be the beginning of a marker waits so long for the rest; a prompt may end with such letters.
+# What could be the beginning of a marker waits so long for the rest; a prompt may end with such
+# letters.
 _HOLD_MS = 20
 # Nothing tells of a new size of a terminal in the background, and not every file system of a write.
 _IDLE_MS = 200
@@ -56,8 +61,14 @@ _PUNCH_HOLE = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 _IN_MODIFY = 0x02
 _ARRIVAL = struct.Struct("<qq")
 _IGNORED = (
-    signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTOU, signal.SIGTTIN,
-)  # fmt: skip
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGHUP,
+    signal.SIGTERM,
+    signal.SIGTSTP,
+    signal.SIGTTOU,
+    signal.SIGTTIN,
+)
 
 
 class Filter:
@@ -119,8 +130,8 @@ def _beginning_of_marker(data: bytes) -> int:
 class Log:
     """Two files: the lines, packed by gzip, and beside it when they arrived.
 
-    The second one has a pair of int64 for all lines that came at once: ns of CLOCK_MONOTONIC, and the place in the
-    unpacked text behind them.
+    The second one has a pair of int64 for all lines that came at once: ns of CLOCK_MONOTONIC, and
+    the place in the unpacked text behind them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -133,7 +144,9 @@ class Log:
         self._fds: list[int] = []
         try:
             for file in (path, arrivals_of(path)):
-                self._fds.append(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+                self._fds.append(
+                    os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+                )
         except OSError as error:
             self._fail(error)
 
@@ -182,7 +195,7 @@ def arrivals_of(log: Path) -> Path:
     return log.with_name("verbose.arrivals")
 
 
-class Source:
+class OutputSource:
     """Where the program's output comes from: a pipe, or the upper end of a terminal of ours."""
 
     def __init__(self, fd: int) -> None:
@@ -213,8 +226,10 @@ class Source:
         os.close(self.fd)
 
 
-class FileSource(Source):
-    """A regular file that the program writes instead of its own: read from behind as it grows, and emptied."""
+class FileSource(OutputSource):
+    """A regular file that the program writes instead of its own: read from behind as it grows, and
+    emptied.
+    """
 
     def __init__(self, fd: int, path: Path, start: int) -> None:
         self.fd = fd
@@ -232,7 +247,9 @@ class FileSource(Source):
         return int(self._notices)
 
     def read(self) -> bytes | None:
-        """As of every source. Whether anybody can still write is asked for only when the program has ended."""
+        """As of every source. Whether anybody can still write is asked for only when the program
+        has ended.
+        """
         data = os.pread(self.fd, _READ_BYTES, self._at)
         self._at += len(data)
         if not data:
@@ -255,7 +272,9 @@ class FileSource(Source):
                 pass
 
     def _give_back(self) -> None:
-        """The disk gets back what was read; on file systems that cannot, the file grows until the end."""
+        """The disk gets back what was read; on file systems that cannot, the file grows until the
+        end.
+        """
         with contextlib.suppress(OSError):
             writable = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
             offset = ctypes.c_int64(self._kept_from), ctypes.c_int64(self._at - self._kept_from)
@@ -268,14 +287,20 @@ class FileSource(Source):
         try:
             fcntl.fcntl(self.fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         except OSError as error:
-            return error.errno != errno.EAGAIN  # where there are no leases nobody knows: this is the end then
+            return (
+                error.errno != errno.EAGAIN
+            )  # where there are no leases nobody knows: this is the end then
         return True
 
 
 class Tap:
-    """Passes on what the source has to the output, less the log. `undelivered`: why the output took no more."""
+    """Passes on what the source has to the output, less the log. `undelivered`: why the output took
+    no more.
+    """
 
-    def __init__(self, source: Source, output: int, control: socket.socket, log: Log, mode: str) -> None:
+    def __init__(
+        self, source: OutputSource, output: int, control: socket.socket, log: Log, mode: str
+    ) -> None:
         self.source = source
         self.output = output
         self.control = control
@@ -344,8 +369,11 @@ class Tap:
             except BlockingIOError:
                 select.select([], [self.output], [])
             except OSError as error:
-                is_full = error.errno in (errno.ENOSPC, errno.EDQUOT) and isinstance(self.source, FileSource)
-                # The program cannot be told that the disk is full; there may be room again before its end.
+                is_full = error.errno in (errno.ENOSPC, errno.EDQUOT) and isinstance(
+                    self.source, FileSource
+                )
+                # The program cannot be told that the disk is full; there may be room again before
+                # its end.
                 if not is_full or select.select([self.control], [], [], _RETRY_S)[0]:
                     self.undelivered = error.strerror or str(error)
                     self._is_open = False
@@ -364,23 +392,36 @@ class Tap:
         return asked == RESIZE
 
     def _finish(self) -> None:
-        """The program has ended: pass on all that it wrote, close the log, and say what is in it."""
+        """The program has ended: pass on all that it wrote, close the log, and say what is in
+        it.
+        """
         self.source.over()
         self.pass_on()
         while self._settles():
             self.pass_on()
         self._take_rest()
         self._has_told = True
-        told = {"lines": self.log.lines, "lost": self.log.lost, "error": self.log.error, "output": self.undelivered}
+        told = {
+            "lines": self.log.lines,
+            "lost": self.log.lost,
+            "error": self.log.error,
+            "output": self.undelivered,
+        }
         self.log.close()
         self.control.sendall(json.dumps(told).encode() + b"\n")
 
     def _settles(self) -> bool:
         """Whether a terminal has something more after a moment."""
-        return bool(self._modes and self._is_open and select.select([self.source.fd], [], [], _SETTLE_MS / 1000)[0])
+        return bool(
+            self._modes
+            and self._is_open
+            and select.select([self.source.fd], [], [], _SETTLE_MS / 1000)[0]
+        )
 
     def _mirror_modes(self) -> None:
-        """A program that sets the modes of its output, as curses does, means the terminal that the user sees."""
+        """A program that sets the modes of its output, as curses does, means the terminal that the
+        user sees.
+        """
         with contextlib.suppress(termios.error, OSError):
             modes = termios.tcgetattr(self.source.fd)
             if modes != self._modes:
@@ -401,7 +442,11 @@ def main(words: list[str]) -> int:
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     kind, source_fd, output, control_fd, log, mode, *file = words
-    source = FileSource(int(source_fd), Path(file[0]), int(file[1])) if kind == FILE else Source(int(source_fd))
+    source = (
+        FileSource(int(source_fd), Path(file[0]), int(file[1]))
+        if kind == FILE
+        else OutputSource(int(source_fd))
+    )
     with socket.socket(fileno=int(control_fd)) as control:
         Tap(source, int(output), control, Log(Path(log)), mode).serve()
     return 0

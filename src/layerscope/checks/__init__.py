@@ -1,1 +1,3 @@
-"""What the facts about a machine mean for a deep-learning program: one file a check in `machine`."""
+"""What the facts about a machine mean for a deep-learning program: one file a check in
+`machine`.
+"""

@@ -16,9 +16,11 @@ STATES = (OK, NOTE, WARNING, ERROR, UNSEEN)
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that checks judge. `watched`: what changed while we looked; `measured`: what was tried out. None: not asked.
+    """All that checks judge. `watched`: what changed while we looked; `measured`: what was tried
+    out. None: not asked.
 
-    `variables`: those of `host.process.VARIABLES` that are set: of the process, and of this shell without one.
+    `variables`: those of `host.process.VARIABLES` that are set: of the process, and of this shell
+    without one.
     """
 
     machine: Machine
@@ -29,10 +31,12 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One judgement: what it is about, how it stands, the facts, what follows from them, and what to do.
+    """One judgement: what it is about, how it stands, the facts, what follows from them, and what
+    to do.
 
-    `code` is a stable name for machines, `subject` the word for people (several checks may share one). `consequence`
-    and `remedy` may be empty where all is well; a remedy is a command or a line to paste wherever there is one.
+    `code` is a stable name for machines, `subject` the word for people (several checks may share
+    one). `consequence` and `remedy` may be empty where all is well; a remedy is a command or a line
+    to paste wherever there is one.
     """
 
     code: str

@@ -1,4 +1,6 @@
-"""What differs between two machines, of what may explain that a program is slower on one of them."""
+"""What differs between two machines, of what may explain that a program is slower on one of
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,26 @@ _SAME_RATE = 0.10
 # Memory that the firmware takes differs from one boot to the next.
 _SAME_SIZE = 0.05
 # A flag of /proc/cpuinfo that speed of numbers depends on.
-_OF_NUMBERS = ("avx", "amx", "fma", "f16c", "sse4", "sve", "sme", "asimd", "bf16", "i8mm", "svebf16")
+_OF_NUMBERS = (
+    "avx",
+    "amx",
+    "fma",
+    "f16c",
+    "sse4",
+    "sve",
+    "sme",
+    "asimd",
+    "bf16",
+    "i8mm",
+    "svebf16",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`subject` is `here` on this machine and `there` on the other; `why`: what it does to speed."""
+    """`subject` is `here` on this machine and `there` on the other; `why`: what it does to
+    speed.
+    """
 
     subject: str
     here: str
@@ -67,7 +83,9 @@ def _limit(machine: Machine) -> str:
     if machine.cgroup.cpus is None:
         return "" if machine.cgroup.is_hidden else "none"
     held = machine.cgroup.throttled, machine.cgroup.periods
-    throttled = f", throttled in {percent(held[0] / held[1])} of its periods" if held[0] and held[1] else ""
+    throttled = (
+        f", throttled in {percent(held[0] / held[1])} of its periods" if held[0] and held[1] else ""
+    )
     return counted(machine.cgroup.cpus, "CPU") + throttled
 
 
@@ -88,9 +106,19 @@ def _cache(name: str, machine: Machine) -> str:
 
 _FACTS = (
     _Fact("CPU", lambda m: m.cpu.model, "another processor"),
-    _Fact("architecture", lambda m: m.isa.architecture, "other kernels, other builds of the libraries"),
-    _Fact("CPUs granted", lambda m: f"{m.cpu.granted:.3g}" if m.cpu.allowed else "", "how many threads run at once"),
-    _Fact("CPUs allowed", lambda m: str(len(m.cpu.allowed) or ""), "how many threads libraries start by themselves"),
+    _Fact(
+        "architecture", lambda m: m.isa.architecture, "other kernels, other builds of the libraries"
+    ),
+    _Fact(
+        "CPUs granted",
+        lambda m: f"{m.cpu.granted:.3g}" if m.cpu.allowed else "",
+        "how many threads run at once",
+    ),
+    _Fact(
+        "CPUs allowed",
+        lambda m: str(len(m.cpu.allowed) or ""),
+        "how many threads libraries start by themselves",
+    ),
     _Fact("CPUs online", lambda m: str(len(m.cpu.online) or ""), "what os.cpu_count() says"),
     _Fact("cores", lambda m: str(m.cpu.cores or ""), "how much arithmetic there is"),
     _Fact("sockets", lambda m: str(m.cpu.sockets or ""), "memory of the other socket is slower"),
@@ -102,22 +130,36 @@ _FACTS = (
         for dtype in ("float32", "bfloat16", "float16", "int8", "float64")
     ),
     _Fact("AMX", _amx, "fast bfloat16 and int8"),
-    _Fact("highest clock", lambda m: f"{m.cpu.most_mhz} MHz" if m.cpu.most_mhz else "", "everything"),
+    _Fact(
+        "highest clock", lambda m: f"{m.cpu.most_mhz} MHz" if m.cpu.most_mhz else "", "everything"
+    ),
     _Fact("governor", lambda m: m.cpu.governor, "how soon the clock rises"),
-    _Fact("boost", lambda m: "" if m.cpu.boost is None else "on" if m.cpu.boost else "off", "the highest clock"),
+    _Fact(
+        "boost",
+        lambda m: "" if m.cpu.boost is None else "on" if m.cpu.boost else "off",
+        "the highest clock",
+    ),
     *(
         _Fact(f"cache {name}", partial(_cache, name), "how much stays near the core")
         for name in ("L1d", "L2", "L3")
     ),
-    _Fact("virtual machine", lambda m: ("yes" if m.cpu.is_virtual else "no") if m.cpu.model else "", "shared hardware"),
+    _Fact(
+        "virtual machine",
+        lambda m: ("yes" if m.cpu.is_virtual else "no") if m.cpu.model else "",
+        "shared hardware",
+    ),
     _Fact("clock", lambda m: m.cpu.clocksource, "what a look at the time costs"),
     _Fact("huge pages", lambda m: m.memory.thp, "page faults of new tensors"),
     _Fact("limit of CPU time", _limit, "threads are held back"),
     _Fact("limit of memory", _memory_limit, "how much fits"),
     _Fact("kernel", lambda m: m.kernel.release, ""),
-    _Fact("GPU", lambda m: listed(gpu.name for gpu in m.gpus.devices) or "none", "where the program computes"),
+    _Fact(
+        "GPU",
+        lambda m: listed(gpu.name for gpu in m.gpus.devices) or "none",
+        "where the program computes",
+    ),
     _Fact("GPU driver", lambda m: m.gpus.driver, "which CUDA runs"),
-)  # fmt: skip
+)
 
 
 def _facts(here: Machine, there: Machine) -> Iterator[Difference]:
@@ -141,16 +183,26 @@ def _rates(here: Side, there: Side) -> Iterator[Difference]:
     if here.measured is None or there.measured is None:
         return
     sides = here.measured, there.measured
-    rates = [{(rate.library, rate.dtype, rate.threads): rate.gflop_per_s for rate in side.rates} for side in sides]
+    rates = [
+        {(rate.library, rate.dtype, rate.threads): rate.gflop_per_s for rate in side.rates}
+        for side in sides
+    ]
     for library, dtype, threads in sorted(rates[0].keys() & rates[1].keys()):
         pair = rates[0][library, dtype, threads], rates[1][library, dtype, threads]
         yield from _figures(f"{library} {dtype}, {counted(threads, 'thread')}", pair, "GFLOP/s")
-    widths = [{bandwidth.threads: bandwidth.gbyte_per_s for bandwidth in side.bandwidths} for side in sides]
+    widths = [
+        {bandwidth.threads: bandwidth.gbyte_per_s for bandwidth in side.bandwidths}
+        for side in sides
+    ]
     for threads in sorted(widths[0].keys() & widths[1].keys()):
         yield from _figures(
-            f"copying memory, {counted(threads, 'thread')}", (widths[0][threads], widths[1][threads]), "GB/s"
+            f"copying memory, {counted(threads, 'thread')}",
+            (widths[0][threads], widths[1][threads]),
+            "GB/s",
         )
-    libraries = [{one.name: f"{one.version} {one.chose}".strip() for one in side.libraries} for side in sides]
+    libraries = [
+        {one.name: f"{one.version} {one.chose}".strip() for one in side.libraries} for side in sides
+    ]
     for name in sorted(libraries[0].keys() & libraries[1].keys()):
         if libraries[0][name] != libraries[1][name]:
             what = "its version and the instructions that it chose"
@@ -162,7 +214,9 @@ def _figures(subject: str, pair: tuple[float, float], unit: str) -> Iterator[Dif
     if slow > 0 and fast > (1 + _SAME_RATE) * slow:
         words = [f"{units.three_digits(value)} {unit}" for value in pair]
         faster = "here" if pair[0] > pair[1] else "there"
-        yield Difference(subject, words[0], words[1], f"measured: {faster} {fast / slow:.1f} times as fast")
+        yield Difference(
+            subject, words[0], words[1], f"measured: {faster} {fast / slow:.1f} times as fast"
+        )
 
 
 def _states(here: Side, there: Side) -> Iterator[Difference]:
@@ -170,9 +224,15 @@ def _states(here: Side, there: Side) -> Iterator[Difference]:
     sides = [{check.code: check for check in side.checks} for side in (here, there)]
     for code, check in sides[0].items():
         other = sides[1].get(code)
-        if other is not None and other.state != check.state and UNSEEN not in (check.state, other.state):
+        if (
+            other is not None
+            and other.state != check.state
+            and UNSEEN not in (check.state, other.state)
+        ):
             worse = check if check.consequence else other
             yield Difference(
-                f"check: {check.subject}", f"{check.state}: {check.evidence}", f"{other.state}: {other.evidence}",
+                f"check: {check.subject}",
+                f"{check.state}: {check.evidence}",
+                f"{other.state}: {other.evidence}",
                 worse.consequence,
-            )  # fmt: skip
+            )

@@ -1,4 +1,6 @@
-"""All facts and judgements as JSON has them, and back: what `--json` writes and `--compare` reads."""
+"""All facts and judgements as JSON has them, and back: what `--json` writes and `--compare`
+reads.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,18 @@ def facts(seen: Seen) -> dict[str, Any]:
     """What the checks judged."""
     watched, measured = msgspec.to_builtins((seen.watched, seen.measured))
     here = machine.as_json(seen.machine)
-    return {"machine": here, "watched": watched, "measured": measured, "variables": dict(seen.variables)}
+    return {
+        "machine": here,
+        "watched": watched,
+        "measured": measured,
+        "variables": dict(seen.variables),
+    }
 
 
 def side(data: Mapping[str, Any], name: str) -> Side:
-    """What such facts, from `name`, say of a machine; those without checks are judged now. Raises ReadError."""
+    """What such facts, from `name`, say of a machine; those without checks are judged now. Raises
+    ReadError.
+    """
     try:
         here = machine.of_json(data["machine"])
         measured = msgspec.convert(data.get("measured"), Measured | None)
@@ -39,12 +48,21 @@ def side(data: Mapping[str, Any], name: str) -> Side:
     except (KeyError, ValueError, TypeError, ReadError) as error:
         what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise ReadError(
-            f"{name} has no facts about a machine that can be read ({what}). Make them there by this version: "
+            f"{name} has no facts about a machine that can be read ({what}). Make them there by "
+            "this version: "
             "layerscope platform --json > there.json"
         ) from error
-    return Side(here, checks or tuple(judge.judged(Seen(here, None, measured, variables))), measured)
+    return Side(
+        here, checks or tuple(judge.judged(Seen(here, None, measured, variables))), measured
+    )
 
 
-def _checks(columns: Sequence[Mapping[str, str]], rows: Sequence[Sequence[str]]) -> tuple[Check, ...]:
+def _checks(
+    columns: Sequence[Mapping[str, str]], rows: Sequence[Sequence[str]]
+) -> tuple[Check, ...]:
     names = [column["name"] for column in columns]
-    return tuple(Check(**dict(zip(names, values, strict=True))) for values in rows) if set(names) == {*COLUMNS} else ()
+    return (
+        tuple(Check(**dict(zip(names, values, strict=True))) for values in rows)
+        if set(names) == {*COLUMNS}
+        else ()
+    )

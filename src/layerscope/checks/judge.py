@@ -41,7 +41,9 @@ def judged(seen: Seen) -> list[Check]:
 
 
 def worst_first(found: Iterable[Check]) -> list[Check]:
-    """Errors, warnings, notes, what is well, and what is not seen; each in the order of the checks."""
+    """Errors, warnings, notes, what is well, and what is not seen; each in the order of the
+    checks.
+    """
     return sorted(found, key=lambda check: (check.state == UNSEEN, -_BADNESS[check.state]))
 
 
@@ -60,4 +62,6 @@ def count_sentence(found: Iterable[Check]) -> str:
     """How many there are of each, worst first: "2 warnings, 1 note, 14 ok, 3 unseen"."""
     counts = totals(found)
     named = ((counts[state], state, many) for state, many in _WORDS.items())
-    return ", ".join(f"{count} {state if count == 1 else many}" for count, state, many in named if count)
+    return ", ".join(
+        f"{count} {state if count == 1 else many}" for count, state, many in named if count
+    )

@@ -1,4 +1,6 @@
-"""What was measured last is kept in the user's cache: recordings made later say by it what the machine reaches."""
+"""What was measured last is kept in the user's cache: recordings made later say by it what the
+machine reaches.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,17 @@ _MOST = 8
 
 
 def keep(here: Machine, measured: Measured) -> None:
-    """Keep it, in place of what the same machine, Python and build of torch had; without a cache it is not kept.
+    """Keep it, in place of what the same machine, Python and build of torch had; without a cache it
+    is not kept.
 
     What has no rates at all is not worth it.
     """
     folder = next(iter(cache.caches(cache.PLATFORM)), None)
     if folder is None or not measured.rates:
         return
-    build = next((f"{one.version} {one.path}" for one in measured.libraries if one.name == TORCH), "")
+    build = next(
+        (f"{one.version} {one.path}" for one in measured.libraries if one.name == TORCH), ""
+    )
     path = folder / f"{_machine_key(here)}-{_digest(f'{measured.python} {build}')}.json"
     with contextlib.suppress(OSError):
         cache.make(folder)
@@ -40,7 +45,8 @@ def keep(here: Machine, measured: Measured) -> None:
 
 
 def kept(here: Machine, python: str = "") -> Measured | None:
-    """The newest that was measured on such a machine with so many CPUs granted, by `python` if it is named.
+    """The newest that was measured on such a machine with so many CPUs granted, by `python` if it
+    is named.
 
     None where there is none. It costs the reading of one small file.
     """
@@ -54,9 +60,14 @@ def kept(here: Machine, python: str = "") -> Measured | None:
 
 
 def as_host(here: Machine) -> dict[str, Any]:
-    """The facts about a machine as a recording keeps them: with what was measured on such a one, as `measured`."""
+    """The facts about a machine as a recording keeps them: with what was measured on such a one, as
+    `measured`.
+    """
     found = kept(here)
-    return {**machine.as_json(here), **({} if found is None else {"measured": msgspec.to_builtins(found)})}
+    return {
+        **machine.as_json(here),
+        **({} if found is None else {"measured": msgspec.to_builtins(found)}),
+    }
 
 
 def _newest_first(folder: Path, here: Machine) -> list[Path]:

@@ -1,4 +1,6 @@
-"""What a process that measures has printed: our lines, and in between those of oneDNN and MKL about themselves."""
+"""What a process that measures has printed: our lines, and in between those of oneDNN and MKL about
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,24 @@ _OURS = "layerscope "
 # The lines of oneDNN began with mkldnn_verbose, dnnl_verbose and onednn_verbose in turn.
 _ONEDNN = re.compile(r"(?:one|mkl)?dnnl?_verbose,")
 _VERSION = re.compile(r",info,(?:oneDNN|DNNL|Intel MKL-DNN) v([\w.]+)")
-_ISA, _RUNTIME, _THREADS = (re.compile(text) for text in (r",info,cpu,isa:(.*)", r"runtime:(\w+)", r"nthr:(\d+)"))
+_ISA, _RUNTIME, _THREADS = (
+    re.compile(text) for text in (r",info,cpu,isa:(.*)", r"runtime:(\w+)", r"nthr:(\d+)")
+)
 # A timestamp may stand before the word, or behind it.
 _EXECUTED = re.compile(r",exec(?:,[\d.]+)?,cpu,(\w+),([^,]*),")
 _MKL = re.compile(r"MKL_VERBOSE (.*)")
-# ... Intel(R) 64 architecture Intel(R) Advanced Vector Extensions 2 (Intel(R) AVX2)..., Lnx 2.60GHz lp64 gnu_thread
-_MKL_HEADER = re.compile(r"(?:oneMKL|MKL) ([\d.]+(?: Update \d+)?).*?architecture (.*?), Lnx .* (\w+)$")
+# ... Intel(R) 64 architecture Intel(R) Advanced Vector Extensions 2 (Intel(R) AVX2)..., Lnx 2.60GHz
+# lp64 gnu_thread
+_MKL_HEADER = re.compile(
+    r"(?:oneMKL|MKL) ([\d.]+(?: Update \d+)?).*?architecture (.*?), Lnx .* (\w+)$"
+)
 
 
 @dataclass(slots=True)
 class Findings:
-    """What is known so far. `doing`: what had begun when the output ended; empty at the end of everything."""
+    """What is known so far. `doing`: what had begun when the output ended; empty at the end of
+    everything.
+    """
 
     libraries: dict[str, Library] = field(default_factory=dict)
     rates: dict[tuple[str, str, int], Rate] = field(default_factory=dict)
@@ -36,7 +45,9 @@ class Findings:
     doing: str = ""
     has_ended: bool = False
     _lines: list[str] = field(default_factory=list)  # of others, since something of ours began
-    _by: dict[str, tuple[str, str]] = field(default_factory=dict)  # name of a product: library and kernel
+    _by: dict[str, tuple[str, str]] = field(
+        default_factory=dict
+    )  # name of a product: library and kernel
 
     def read(self, output: str) -> None:
         """Take in what one process printed, cut off or not."""
@@ -66,17 +77,23 @@ class Findings:
         elif kind == "bandwidth":
             self.bandwidths[int(about["threads"])] = Bandwidth(**about)
         elif kind == "library":
-            self.libraries[str(about["name"])] = Library(**about, width_bits=width_bits(str(about["chose"])))
+            self.libraries[str(about["name"])] = Library(
+                **about, width_bits=width_bits(str(about["chose"]))
+            )
         elif kind == "problem":
             self.problems.append(str(about))
         elif kind == "end":
             self.doing, self.has_ended = "", True
 
     def _rate(self, about: dict[str, Any]) -> None:
-        """The later one of the same is that of all rounds. Two ways to one library: the faster one counts."""
+        """The later one of the same is that of all rounds. Two ways to one library: the faster one
+        counts.
+        """
         library, kernel = self._by.get(about.pop("case"), ("", ""))
         rounds = tuple(map(float, about.get("rounds", ())))
-        found = Rate(**{**about, "library": library or about["library"], "by": kernel, "rounds": rounds})
+        found = Rate(
+            **{**about, "library": library or about["library"], "by": kernel, "rounds": rounds}
+        )
         key = found.library, found.dtype, found.threads
         if key not in self.rates or self.rates[key].gflop_per_s <= found.gflop_per_s:
             self.rates[key] = found
@@ -91,9 +108,12 @@ class Findings:
             elif (header := _MKL.match(line)) and (told := _MKL_HEADER.search(header[1])):
                 before = known.get(MKL, Library(MKL, "", ""))
                 known[MKL] = replace(
-                    before, version=before.version or told[1], chose=_plain(told[2]),
-                    width_bits=width_bits(told[2]), runtime=told[3],
-                )  # fmt: skip
+                    before,
+                    version=before.version or told[1],
+                    chose=_plain(told[2]),
+                    width_bits=width_bits(told[2]),
+                    runtime=told[3],
+                )
 
 
 def executed(lines: Iterable[str]) -> tuple[str, str]:

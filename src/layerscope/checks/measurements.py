@@ -1,4 +1,6 @@
-"""Tries out, in throw-away processes of the program's Python, what its libraries and the memory reach here."""
+"""Tries out, in throw-away processes of the program's Python, what its libraries and the memory
+reach here.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +29,36 @@ SCRIPT = Path(__file__).parent / "inside" / "measure.py"
 BUDGET_S, GRACE_S = 14.0, 4.0
 # Variables that hold a library back, or have it choose other than it would.
 CAPS = (
-    "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_CPU_ISA_HINTS", "MKL_ENABLE_INSTRUCTIONS",
-    "MKL_CBWR", "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES", "BLIS_ARCH_TYPE", "OMP_THREAD_LIMIT",
-)  # fmt: skip
+    "ATEN_CPU_CAPABILITY",
+    "ONEDNN_MAX_CPU_ISA",
+    "DNNL_MAX_CPU_ISA",
+    "ONEDNN_CPU_ISA_HINTS",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_CBWR",
+    "OPENBLAS_CORETYPE",
+    "NPY_DISABLE_CPU_FEATURES",
+    "BLIS_ARCH_TYPE",
+    "OMP_THREAD_LIMIT",
+)
 CORE_TYPE = "OPENBLAS_CORETYPE"
 # What would disturb, or be taken for an answer.
-_DROPPED = ("ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKLDNN_VERBOSE", "MKL_VERBOSE", "PYTHONINSPECT", "PYTHONSTARTUP")
-# Arrays are twice as large as all last caches together; these keep everything below 400 MB on a machine with few.
+_DROPPED = (
+    "ONEDNN_VERBOSE",
+    "DNNL_VERBOSE",
+    "MKLDNN_VERBOSE",
+    "MKL_VERBOSE",
+    "PYTHONINSPECT",
+    "PYTHONSTARTUP",
+)
+# Arrays are twice as large as all last caches together; these keep everything below 400 MB on a
+# machine with few.
 _ARRAY_BYTES, _MATRIX_BYTES, _MATRIX_BYTES_A_CPU = 64 << 20, 64 << 20, 4 << 20
 _MOST_BYTES = 2 << 30
 # What a Python with torch in it takes before any matrix (a CPU build of 2.13: 230 MB).
 _TORCH_BYTES = 350_000_000
 _RESTARTS = 2
-# The core type of OpenBLAS that has kernels with AVX-512 in every build that chooses at run time, and what they need.
+# The core type of OpenBLAS that has kernels with AVX-512 in every build that chooses at run time,
+# and what they need.
 _WIDE_TYPE, _WIDE_FLAGS = "SkylakeX", ("avx512f", "avx512bw", "avx512dq", "avx512vl")
 _TRIED_DTYPE, _TRIAL_S, _TRIAL_TIMEOUT_S = "float32", 0.4, 5.0
 
@@ -47,15 +66,17 @@ _TRIED_DTYPE, _TRIAL_S, _TRIAL_TIMEOUT_S = "float32", 0.4, 5.0
 def measure(python: str, budget_s: float = BUDGET_S, machine: Machine | None = None) -> Measured:
     """Everything that can be found out in about `budget_s` seconds with the libraries of `python`.
 
-    The environment is ours. Nothing is raised for what is missing or fails: `problems` has a sentence for each. The
-    result is kept for recordings (`keeping`).
+    The environment is ours. Nothing is raised for what is missing or fails: `problems` has a
+    sentence for each. The result is kept for recordings (`keeping`).
     """
     # What a process may use is not what we may.
     machine = machine if machine and machine.process is None else machines.facts()
     begin = time.monotonic()
     environment = {
-        name: value for name, value in os.environ.items() if name not in _DROPPED and not name.startswith("LAYERSCOPE_")
-    }  # fmt: skip
+        name: value
+        for name, value in os.environ.items()
+        if name not in _DROPPED and not name.startswith("LAYERSCOPE_")
+    }
     found = Findings()
     task = _task(machine, budget_s, found.problems)
     found.problems += _run_to_the_end(python, task, environment, found, begin + budget_s)
@@ -83,25 +104,35 @@ def _task(machine: Machine, budget_s: float, problems: list[str]) -> dict[str, o
     array = min(max(_ARRAY_BYTES, 2 * caches), left // 4, _MOST_BYTES)
     if array < caches:
         problems.append(
-            f"memory bandwidth is partly that of caches: they hold {caches >> 20} MiB, and only arrays of "
+            f"memory bandwidth is partly that of caches: they hold {caches >> 20} MiB, and only "
+            "arrays of "
             f"{array >> 20} MiB were possible; give the control group more memory"
         )
     skip = []
     if left < _TORCH_BYTES:
         skip.append("import torch")
         problems.append(
-            f"only {left >> 20} MiB of memory are left here, so PyTorch was not measured; give the control group more"
+            f"only {left >> 20} MiB of memory are left here, so PyTorch was not measured; give the "
+            "control group more"
         )
     return {
-        "seconds": budget_s, "threads": threads, "array_bytes": array, "skip": skip, "only": [],
+        "seconds": budget_s,
+        "threads": threads,
+        "array_bytes": array,
+        "skip": skip,
+        "only": [],
         "matrix_bytes": min(max(_MATRIX_BYTES, threads[-1] * _MATRIX_BYTES_A_CPU), left // 4),
-    }  # fmt: skip
+    }
 
 
 def _thread_counts(cpu: Cpu) -> list[int]:
-    """One, one for each core that may be used, and all that are granted: hardware threads share a core's arithmetic."""
+    """One, one for each core that may be used, and all that are granted: hardware threads share a
+    core's arithmetic.
+    """
     most = threads_granted(cpu)
-    cores = len(cpu.allowed_cores) or (cpu.cores or most if len(cpu.allowed) == len(cpu.online) else most)
+    cores = len(cpu.allowed_cores) or (
+        cpu.cores or most if len(cpu.allowed) == len(cpu.online) else most
+    )
     return sorted({1, min(cores, most), most})
 
 
@@ -112,7 +143,11 @@ def last_caches_bytes(allowed: tuple[int, ...], root: Path = Path("/")) -> int:
         caches = sorted((root / f"sys/devices/system/cpu/cpu{number}/cache").glob("index[0-9]*"))
         for cache in reversed(caches):
             size = files.text(cache / "size")
-            if files.text(cache / "type") != "Instruction" and size[-1:] in ("K", "M") and size[:-1].isdigit():
+            if (
+                files.text(cache / "type") != "Instruction"
+                and size[-1:] in ("K", "M")
+                and size[:-1].isdigit()
+            ):
                 shared = files.text(cache / "shared_cpu_list") or str(number)
                 found[shared] = int(size[:-1]) << (10 if size[-1] == "K" else 20)
                 break
@@ -120,7 +155,11 @@ def last_caches_bytes(allowed: tuple[int, ...], root: Path = Path("/")) -> int:
 
 
 def _run_to_the_end(
-    python: str, task: dict[str, object], environment: Mapping[str, str], found: Findings, end_s: float
+    python: str,
+    task: dict[str, object],
+    environment: Mapping[str, str],
+    found: Findings,
+    end_s: float,
 ) -> list[str]:
     """Run the script, again without what it died of; problems with the process itself."""
     problems: list[str] = []
@@ -129,7 +168,13 @@ def _run_to_the_end(
         left = end_s - time.monotonic()
         if left < 1.0:
             break
-        why = _run(python, {**task, "seconds": left * 0.85, "skip": skip}, environment, found, left + GRACE_S)
+        why = _run(
+            python,
+            {**task, "seconds": left * 0.85, "skip": skip},
+            environment,
+            found,
+            left + GRACE_S,
+        )
         if not why:
             break
         problems.append(why)
@@ -142,13 +187,22 @@ def _run_to_the_end(
 
 
 def _run(
-    python: str, task: Mapping[str, object], environment: Mapping[str, str], found: Findings, timeout_s: float
+    python: str,
+    task: Mapping[str, object],
+    environment: Mapping[str, str],
+    found: Findings,
+    timeout_s: float,
 ) -> str:
     """Run the script once; why it did not come to its end, empty where it did."""
     command = [python, "-B", "-u", str(SCRIPT), json.dumps(task)]  # -B: it writes nothing
     try:
         done = subprocess.run(
-            command, capture_output=True, stdin=subprocess.DEVNULL, env=environment, timeout=timeout_s, check=False
+            command,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            timeout=timeout_s,
+            check=False,
         )
         out, errors, status = done.stdout, done.stderr, done.returncode
     except subprocess.TimeoutExpired as late:
@@ -160,19 +214,30 @@ def _run(
         return ""
     doing = f" at: {found.doing}" if found.doing else ""
     if status is None:
-        return f"measuring was stopped after {timeout_s:.0f} s{doing}; try again when the machine is less busy"
+        return (
+            f"measuring was stopped after {timeout_s:.0f} s{doing}; try again when the machine "
+            "is less busy"
+        )
     if status < 0:
         with contextlib.suppress(ValueError):
-            return f"measuring was ended by {signal.Signals(-status).name}{doing}; that library does not work here"
+            return (
+                f"measuring was ended by {signal.Signals(-status).name}{doing}; that library "
+                "does not work here"
+            )
         return f"measuring was ended by signal {-status}{doing}"
     last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    return f"measuring ended with status {status}{doing}: {last or 'it did not say why'}; it needs Python 3.8 or later"
+    return (
+        f"measuring ended with status {status}{doing}: {last or 'it did not say why'}; it needs "
+        "Python 3.8 or later"
+    )
 
 
 def _try_core_type(
     python: str, environment: Mapping[str, str], machine: Machine, found: Findings, end_s: float
 ) -> tuple[Tried, ...]:
-    """Whether NumPy's OpenBLAS is faster as another type of core, where it takes the CPU for a narrower one."""
+    """Whether NumPy's OpenBLAS is faster as another type of core, where it takes the CPU for a
+    narrower one.
+    """
     library = found.libraries.get("OpenBLAS of NumPy")
     is_asked = library and is_narrow(library, machine) and not environment.get(CORE_TYPE)
     if not (library and is_asked and set(_WIDE_FLAGS) <= set(machine.isa.flags)):
@@ -193,20 +258,35 @@ def _try_core_type(
 
 
 def _trial(python: str, environment: Mapping[str, str]) -> tuple[Rate | None, str]:
-    """What NumPy's product reaches with one thread in this environment, and what its OpenBLAS took the CPU for."""
+    """What NumPy's product reaches with one thread in this environment, and what its OpenBLAS took
+    the CPU for.
+    """
     found = Findings()
     task = {
-        "seconds": _TRIAL_S, "threads": [1], "array_bytes": 0, "matrix_bytes": 32 << 20, "only": ["numpy"],
+        "seconds": _TRIAL_S,
+        "threads": [1],
+        "array_bytes": 0,
+        "matrix_bytes": 32 << 20,
+        "only": ["numpy"],
         "skip": ["a product of NumPy, float64, 1 threads"],
-    }  # fmt: skip
+    }
     _run(python, task, environment, found, _TRIAL_TIMEOUT_S)
     rate = next((rate for rate in found.rates.values() if rate.dtype == _TRIED_DTYPE), None)
-    return rate, next((one.chose for one in found.libraries.values() if one.name.startswith("OpenBLAS")), "")
+    return rate, next(
+        (one.chose for one in found.libraries.values() if one.name.startswith("OpenBLAS")), ""
+    )
 
 
 def hardware_width_bits(machine: Machine) -> int | None:
     """Of the widest vectors that the CPU has for float32; None where it does not say."""
-    return next((one.width_bits for one in machine.isa.support if one.dtype == "float32" and one.how == NATIVE), None)
+    return next(
+        (
+            one.width_bits
+            for one in machine.isa.support
+            if one.dtype == "float32" and one.how == NATIVE
+        ),
+        None,
+    )
 
 
 def is_narrow(library: Library, machine: Machine) -> bool:

@@ -1,7 +1,8 @@
-"""What can be recorded here, one line each: from facts about the machine and the program's Python. Used by `doctor`.
+"""What can be recorded here, one line each: from facts about the machine and the program's Python.
+Used by `doctor`.
 
-Each check says what is found and what that means for a recording, and the remedy where it is not as good as it could
-be. Of what this version does not record it says so, and promises nothing.
+Each check says what is found and what that means for a recording, and the remedy where it is not as
+good as it could be. Of what this version does not record it says so, and promises nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import dataclasses
 import json
 import os
 import pwd
-import resource
 import shutil
 import subprocess
 import tempfile
@@ -22,11 +22,27 @@ from typing import Any
 from layerscope.capture import agent, probe, sampler, shapes
 from layerscope.capture.prober import SWEPT_CACHES
 from layerscope.checks import rights
-from layerscope.host import cgroup, clock, cpu, filesystems, frameworks, kernel, memory, system_calls
-from layerscope.model import cache, units
+from layerscope.checks.recording_check import LIMITED, NO, OK, RecordingCheck, text
+from layerscope.checks.surroundings import (
+    cached_probes,
+    cpus,
+    limits,
+    memory_here,
+    recordings,
+    surroundings,
+    temporary_files,
+)
+from layerscope.host import (
+    cgroup,
+    clock,
+    cpu,
+    frameworks,
+    kernel,
+    memory,
+    system_calls,
+)
 from layerscope.model.events import Problem
 
-OK, LIMITED, NO = "ok", "limited", "no"
 OPERATORS = "operators"
 _ABOUT = (
     "import importlib.util as u, json, platform as p, sys; s = u.find_spec('torch'); "
@@ -34,30 +50,21 @@ _ABOUT = (
     "'gil': getattr(sys, '_is_gil_enabled', lambda: True)(), 'torch': s.origin if s else ''}))"
 )
 _ANSWER_S = 60
-_WINDOWS = "only windows of PyTorch's own profiler are recorded: operators without modules, and not all of them"
+_WINDOWS = (
+    "only windows of PyTorch's own profiler are recorded: operators without modules, and "
+    "not all of them"
+)
 _SAME_REMEDY = "as for operators"
-# Below this a recording of an hour may not fit: about 2 GB an hour (README).
-_ROOM_BYTES = 2_000_000_000
-_LITTLE_MEMORY_BYTES = 1_000_000_000
-_FEW_DESCRIPTORS = 1024
 # Options of Python whose value is a word of its own.
 _TAKE_A_WORD = ("-W", "-X")
 _COMPILERS = ("g++", "c++", "clang++")
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """One line. `state`: ok, limited or no."""
-
-    subject: str
-    state: str
-    what: str
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """The program's Python: `about` is what it says of itself; empty, and `problem` says why, where it does not."""
+class ProgramPython:
+    """The program's Python: `about` is what it says of itself; empty, and `problem` says why, where
+    it does not.
+    """
 
     python: str
     where: str
@@ -79,7 +86,7 @@ class Program:
         return tuple(int(word) for word in str(self.about.get("python", "0")).split(".")[:2])
 
 
-def find_program(words: list[str]) -> Program:
+def find_program(words: list[str]) -> ProgramPython:
     """The Python that `layerscope run` with these words would record."""
     if not words or words[0].endswith(".py"):
         python, where = frameworks.program_python(os.environ)
@@ -87,16 +94,26 @@ def find_program(words: list[str]) -> Program:
         python, where = shapes.python_of(words, os.environ), "as named"
     try:
         done = subprocess.run(
-            [python, "-c", _ABOUT], capture_output=True, text=True, timeout=_ANSWER_S, check=False,
+            [python, "-c", _ABOUT],
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER_S,
+            check=False,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        return Program(python, where, dict(json.loads(done.stdout.strip().rpartition("\n")[2])))
+        )
+        return ProgramPython(
+            python, where, dict(json.loads(done.stdout.strip().rpartition("\n")[2]))
+        )
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "it did not answer as Python 3 does"
-        return Program(python, where, {}, why)
+        why = (
+            error.strerror
+            if isinstance(error, OSError) and error.strerror
+            else "it did not answer as Python 3 does"
+        )
+        return ProgramPython(python, where, {}, why)
 
 
-def all_checks(words: list[str]) -> Iterator[Check]:
+def all_checks(words: list[str]) -> Iterator[RecordingCheck]:
     """Every check, in the order in which a person would ask."""
     program = find_program(words)
     yield from program_checks(program, words)
@@ -110,7 +127,11 @@ def all_checks(words: list[str]) -> Iterator[Check]:
     yield c_interface(agent.LIBRARY.parent)
     yield stacks(kernel.facts(), refused, agent.LIBRARY.parent)
     yield inside_the_kernel(sampler.rights)
-    yield Check("counters", OK, "CPU time, memory, page faults and threads of every process: read from /proc")
+    yield RecordingCheck(
+        "counters",
+        OK,
+        "CPU time, memory, page faults and threads of every process: read from /proc",
+    )
     yield compiler(program, only_windows)
     yield time_source(clock.tsc_is_usable(), agent.check() is None)
     yield hand_over(refused)
@@ -125,24 +146,32 @@ def all_checks(words: list[str]) -> Iterator[Check]:
     yield surroundings(kernel.facts(), _user())
 
 
-def program_checks(program: Program, words: list[str]) -> Iterator[Check]:
+def program_checks(program: ProgramPython, words: list[str]) -> Iterator[RecordingCheck]:
     """The Python, and what on the command line keeps layerscope out of it."""
     if not program.about:
         remedy = "name the Python of the program: layerscope doctor -- /path/to/python"
-        yield Check("python", NO, f"{program.python} ({program.where}): {program.problem}", remedy)
+        yield RecordingCheck(
+            "python", NO, f"{program.python} ({program.where}): {program.problem}", remedy
+        )
         return
     kind = "" if program.about["kind"] == "CPython" else f"{program.about['kind']} "
-    yield Check("python", OK, f"{kind}{program.about['python']}, {program.python} ({program.where})")
+    yield RecordingCheck(
+        "python", OK, f"{kind}{program.about['python']}, {program.python} ({program.where})"
+    )
     out = keeps_us_out(words)
     if out:
-        yield Check(
-            "arguments", NO, f"python -{out} does not read PYTHONPATH, by which layerscope comes in",
+        yield RecordingCheck(
+            "arguments",
+            NO,
+            f"python -{out} does not read PYTHONPATH, by which layerscope comes in",
             f"run the program without -{out}",
-        )  # fmt: skip
+        )
 
 
 def keeps_us_out(words: list[str]) -> str:
-    """The option of Python among `words` that ignores PYTHONPATH: I, E or S; empty when there is none."""
+    """The option of Python among `words` that ignores PYTHONPATH: I, E or S; empty when there is
+    none.
+    """
     if not words or not Path(words[0]).name.startswith("python"):
         return ""
     options = iter(words[1:])
@@ -159,19 +188,23 @@ def keeps_us_out(words: list[str]) -> str:
     return ""
 
 
-def operators(program: Program, refused: dict[str, str]) -> Check:
+def operators(program: ProgramPython, refused: dict[str, str]) -> RecordingCheck:
     """Whether the agent records this build of torch, asked for real, and what that costs."""
     library = program.library
     if library is None:
         remedy = "name the Python that has it: layerscope doctor -- /path/to/python"
-        return Check(OPERATORS, NO, f"{program.python} has no PyTorch", remedy)
-    version = frameworks.package_version(library.parent.parent.parent, "torch") or "of an unknown version"
+        return RecordingCheck(OPERATORS, NO, f"{program.python} has no PyTorch", remedy)
+    version = (
+        frameworks.package_version(library.parent.parent.parent, "torch") or "of an unknown version"
+    )
     problem = agent.check()
     if problem is not None:
-        return Check(OPERATORS, LIMITED, f"{problem.what}: {_WINDOWS}", problem.remedy)
+        return RecordingCheck(OPERATORS, LIMITED, f"{problem.what}: {_WINDOWS}", problem.remedy)
     for name, reason in refused.items():
         if name in ("memory", "socket"):
-            return Check(OPERATORS, LIMITED, f"the system refuses it ({reason}): {_WINDOWS}", rights.FILTER)
+            return RecordingCheck(
+                OPERATORS, LIMITED, f"the system refuses it ({reason}): {_WINDOWS}", rights.FILTER
+            )
     answer = probe.known(library)
     if answer is None or not answer.complete:
         answer = answer or probe.ask(library)
@@ -180,233 +213,235 @@ def operators(program: Program, refused: dict[str, str]) -> Check:
         probe.keep(library, answer)
     if answer.state != "good":
         remedy = "update layerscope, or use a torch it knows"
-        return Check(OPERATORS, LIMITED, f"torch {version} is not understood ({answer.why}): {_WINDOWS}", remedy)
+        return RecordingCheck(
+            OPERATORS,
+            LIMITED,
+            f"torch {version} is not understood ({answer.why}): {_WINDOWS}",
+            remedy,
+        )
     if not answer.complete:
-        return Check(OPERATORS, LIMITED, f"torch {version}, without links from backward functions to operators")
+        return RecordingCheck(
+            OPERATORS,
+            LIMITED,
+            f"torch {version}, without links from backward functions to operators",
+        )
     costs = answer.operator_cost_ns, answer.backward_cost_ns * SWEPT_CACHES
-    cost = f"{costs[0]:.0f} ns an operator, about {costs[1]:.0f} ns a backward function, measured here"
-    return Check(OPERATORS, OK, f"torch {version}: every operator on every thread, at {cost}")
+    cost = (
+        f"{costs[0]:.0f} ns an operator, about {costs[1]:.0f} ns a backward function, measured here"
+    )
+    return RecordingCheck(
+        OPERATORS, OK, f"torch {version}: every operator on every thread, at {cost}"
+    )
 
 
-def modules(program: Program, only_windows: bool = False) -> Check:
+def modules(program: ProgramPython, only_windows: bool = False) -> RecordingCheck:
     """Calls of modules come through a field of functions that only CPython with its lock has."""
     if program.library is None:
-        return Check("modules", NO, "there is no PyTorch")
-    if program.about["kind"] != "CPython" or not program.about["gil"] or not (3, 8) <= program.version <= (3, 13):
-        return Check(
-            "modules", NO, "they need CPython 3.8 to 3.13 with the GIL; operators are recorded all the same",
+        return RecordingCheck("modules", NO, "there is no PyTorch")
+    if (
+        program.about["kind"] != "CPython"
+        or not program.about["gil"]
+        or not (3, 8) <= program.version <= (3, 13)
+    ):
+        return RecordingCheck(
+            "modules",
+            NO,
+            "they need CPython 3.8 to 3.13 with the GIL; operators are recorded all the same",
             "use such a Python",
-        )  # fmt: skip
+        )
     if only_windows:
-        return Check("modules", NO, "windows of PyTorch's own profiler have none", _SAME_REMEDY)
-    return Check("modules", OK, "every call of a torch.nn.Module")
+        return RecordingCheck(
+            "modules", NO, "windows of PyTorch's own profiler have none", _SAME_REMEDY
+        )
+    return RecordingCheck("modules", OK, "every call of a torch.nn.Module")
 
 
-def compiler(program: Program, only_windows: bool = False) -> Check:
+def compiler(program: ProgramPython, only_windows: bool = False) -> RecordingCheck:
     """Shapes are read by code that is compiled for the program's torch."""
     found = next(
-        (path for name in (os.environ.get("CXX", ""), *_COMPILERS) if name and (path := shutil.which(name))), ""
+        (
+            path
+            for name in (os.environ.get("CXX", ""), *_COMPILERS)
+            if name and (path := shutil.which(name))
+        ),
+        "",
     )
     if program.library is None:
-        return Check("shapes", NO, "there is no PyTorch")
+        return RecordingCheck("shapes", NO, "there is no PyTorch")
     if only_windows:
-        return Check("shapes", NO, "windows of PyTorch's own profiler are recorded without them", _SAME_REMEDY)
+        return RecordingCheck(
+            "shapes",
+            NO,
+            "windows of PyTorch's own profiler are recorded without them",
+            _SAME_REMEDY,
+        )
     if not found:
-        return Check("shapes", LIMITED, "run --shapes needs a C++ compiler; all else is recorded", "install g++")
+        return RecordingCheck(
+            "shapes",
+            LIMITED,
+            "run --shapes needs a C++ compiler; all else is recorded",
+            "install g++",
+        )
     if not (program.library.parent.parent / "include").is_dir():
-        return Check("shapes", LIMITED, "run --shapes needs the headers of PyTorch", "install PyTorch from its wheel")
-    return Check("shapes", OK, f"run --shapes compiles once for this PyTorch, with {found}")
+        return RecordingCheck(
+            "shapes",
+            LIMITED,
+            "run --shapes needs the headers of PyTorch",
+            "install PyTorch from its wheel",
+        )
+    return RecordingCheck(
+        "shapes", OK, f"run --shapes compiles once for this PyTorch, with {found}"
+    )
 
 
-def primitives(problem: Problem | None) -> Check:
+def primitives(problem: Problem | None) -> RecordingCheck:
     """What oneDNN tells a collector. `problem`: why there is no agent to be it."""
     if problem is not None:
-        return Check("primitives", NO, problem.what, problem.remedy)
+        return RecordingCheck("primitives", NO, problem.what, problem.remedy)
     if os.environ.get(agent.ITT):
         what = f"your own {agent.ITT} gets what oneDNN and ITT tell"
-        return Check("primitives", LIMITED, what, f"unset {agent.ITT}; or run --layers +verbose")
+        return RecordingCheck(
+            "primitives", LIMITED, what, f"unset {agent.ITT}; or run --layers +verbose"
+        )
     what = "of oneDNN 2.3 and later, with shapes and implementations from 3.12 on (PyTorch 2.13)"
-    return Check("primitives", OK, f"{what}; run --layers +verbose and +mkl add what these libraries print")
+    return RecordingCheck(
+        "primitives", OK, f"{what}; run --layers +verbose and +mkl add what these libraries print"
+    )
 
 
-def ranges(problem: Problem | None) -> Check:
-    """What programs mark: by our library, which needs nothing, or for collectors, of which the agent is one."""
+def ranges(problem: Problem | None) -> RecordingCheck:
+    """What programs mark: by our library, which needs nothing, or for collectors, of which the
+    agent is one.
+    """
     if problem is not None:
-        what = f"layerscope.profiler needs nothing, but {problem.what}: nothing of NVTX, ITT and layerscope.h"
-        return Check("ranges", LIMITED, what, problem.remedy)
+        what = (
+            f"layerscope.profiler needs nothing, but {problem.what}: nothing of NVTX, ITT and "
+            "layerscope.h"
+        )
+        return RecordingCheck("ranges", LIMITED, what, problem.remedy)
     taken = [variable for variable in (agent.NVTX, agent.ITT) if os.environ.get(variable)]
     if taken:
-        what = f"your own {' and '.join(taken)} {'get' if len(taken) > 1 else 'gets'} what the program marks by it"
-        return Check("ranges", LIMITED, what, f"unset {' and '.join(taken)}")
-    return Check("ranges", OK, "NVTX, ITT, layerscope.h and layerscope.profiler; no GPU is needed")
+        what = (
+            f"your own {' and '.join(taken)} {'get' if len(taken) > 1 else 'gets'} what the "
+            "program marks by it"
+        )
+        return RecordingCheck("ranges", LIMITED, what, f"unset {' and '.join(taken)}")
+    return RecordingCheck(
+        "ranges", OK, "NVTX, ITT, layerscope.h and layerscope.profiler; no GPU is needed"
+    )
 
 
-def c_interface(native: Path) -> Check:
+def c_interface(native: Path) -> RecordingCheck:
     """Whether programs in C can be built with layerscope.h, and where it is."""
     if not (native / "liblayerscope.so").exists():
         remedy = f"install a C compiler (for example gcc), then: {agent.BUILD_AGAIN}"
-        return Check("C interface", LIMITED, "liblayerscope.so was not compiled", remedy)
-    return Check("C interface", OK, f"headers in {_text(native / 'include')}, liblayerscope.so in {_text(native)}")
-
-
-def time_source(tsc: bool, has_agent: bool) -> Check:
-    """Which clock the agent reads."""
-    if tsc:
-        return Check("clock", OK, "the time stamp counter, as the kernel itself")
-    what = "the kernel does not trust the time stamp counter: each operator takes two longer calls of the clock"
-    return Check(
-        "clock", LIMITED if has_agent else OK, what, "nothing to do; a virtual machine may offer tsc" * has_agent
+        return RecordingCheck("C interface", LIMITED, "liblayerscope.so was not compiled", remedy)
+    return RecordingCheck(
+        "C interface",
+        OK,
+        f"headers in {text(native / 'include')}, liblayerscope.so in {text(native)}",
     )
 
 
-def hand_over(refused: dict[str, str]) -> Check:
+def time_source(tsc: bool, has_agent: bool) -> RecordingCheck:
+    """Which clock the agent reads."""
+    if tsc:
+        return RecordingCheck("clock", OK, "the time stamp counter, as the kernel itself")
+    what = (
+        "the kernel does not trust the time stamp counter: each operator takes two longer calls "
+        "of the clock"
+    )
+    return RecordingCheck(
+        "clock",
+        LIMITED if has_agent else OK,
+        what,
+        "nothing to do; a virtual machine may offer tsc" * has_agent,
+    )
+
+
+def hand_over(refused: dict[str, str]) -> RecordingCheck:
     """How the program's memory reaches the recorder."""
     if "memory" in refused:
-        return Check("hand-over", NO, f"memfd_create is refused ({refused['memory']})", rights.FILTER)
-    if "socket" in refused:
-        return Check(
-            "hand-over", NO, f"no descriptor comes over an abstract socket ({refused['socket']})", rights.FILTER
+        return RecordingCheck(
+            "hand-over", NO, f"memfd_create is refused ({refused['memory']})", rights.FILTER
         )
-    return Check("hand-over", OK, "the program can hand its rings over; /dev/shm may be small")
+    if "socket" in refused:
+        return RecordingCheck(
+            "hand-over",
+            NO,
+            f"no descriptor comes over an abstract socket ({refused['socket']})",
+            rights.FILTER,
+        )
+    return RecordingCheck(
+        "hand-over", OK, "the program can hand its rings over; /dev/shm may be small"
+    )
 
 
-def stacks(here: kernel.Kernel, refused: dict[str, str], native: Path) -> Check:
+def stacks(here: kernel.Kernel, refused: dict[str, str], native: Path) -> RecordingCheck:
     """Stacks of threads."""
     subject = "stacks"
     if not (native / sampler.BINARY.name).exists():
-        return Check(subject, NO, "the sampler was not compiled", f"install gcc, then: {agent.BUILD_AGAIN}")
+        return RecordingCheck(
+            subject, NO, "the sampler was not compiled", f"install gcc, then: {agent.BUILD_AGAIN}"
+        )
     if "process_vm_readv" in refused:
         scope = "" if here.ptrace_scope is None else f", ptrace_scope is {here.ptrace_scope}"
-        what = f"process_vm_readv is refused ({refused['process_vm_readv']}{scope}): no stack can be read"
-        return Check(subject, NO, what, rights.FILTER)
-    paranoid = "" if here.perf_event_paranoid is None else f" (perf_event_paranoid is {here.perf_event_paranoid})"
+        what = (
+            f"process_vm_readv is refused ({refused['process_vm_readv']}{scope}): no stack can "
+            "be read"
+        )
+        return RecordingCheck(subject, NO, what, rights.FILTER)
+    paranoid = (
+        ""
+        if here.perf_event_paranoid is None
+        else f" (perf_event_paranoid is {here.perf_event_paranoid})"
+    )
     if "perf_event_open" in refused:
-        what = f"perf_event_open is refused{paranoid}: timers of the program take the place of events"
-        return Check(subject, LIMITED, what, rights.events(here.is_container))
+        what = (
+            f"perf_event_open is refused{paranoid}: timers of the program take the place of events"
+        )
+        return RecordingCheck(subject, LIMITED, what, rights.events(here.is_container))
     yama = here.ptrace_scope or 0
     if yama > 1 and (yama > 2 or os.geteuid()):
-        what = f"ptrace_scope is {yama}: of threads that wait no stack is read, and the reason of few waits is known"
-        return Check(subject, LIMITED, what, rights.ptrace(yama))
-    return Check(subject, OK, f"every thread can be sampled{paranoid}")
+        what = (
+            f"ptrace_scope is {yama}: of threads that wait no stack is read, and the reason of "
+            "few waits is known"
+        )
+        return RecordingCheck(subject, LIMITED, what, rights.ptrace(yama))
+    return RecordingCheck(subject, OK, f"every thread can be sampled{paranoid}")
 
 
-def inside_the_kernel(ask: Callable[[], dict[str, int]]) -> Check:
+def inside_the_kernel(ask: Callable[[], dict[str, int]]) -> RecordingCheck:
     """What of stacks needs rights that most users do not have."""
     subject = "kernel"
     try:
         told = ask()
     except (OSError, subprocess.SubprocessError, ValueError, KeyError):
-        return Check(subject, NO, "without the sampler of stacks nothing is known of the kernel")
+        return RecordingCheck(
+            subject, NO, "without the sampler of stacks nothing is known of the kernel"
+        )
     if not told["wakers"] and not told["kernel"]:
-        return Check(subject, OK, "functions of the kernel on the stacks, and who ends each wait")
+        return RecordingCheck(
+            subject, OK, "functions of the kernel on the stacks, and who ends each wait"
+        )
     lost = ["who ends a wait is not told"] * bool(told["wakers"])
     remedy = rights.see_everything()
     if told["kernel"]:
         lost.append("time in the kernel is one frame")
         remedy += f", or for frames: {rights.KERNEL_FRAMES}"
-    return Check(subject, LIMITED, "; ".join(lost), remedy)
+    return RecordingCheck(subject, LIMITED, "; ".join(lost), remedy)
 
 
-def not_yet() -> Check:
+def not_yet() -> RecordingCheck:
     """What this version cannot record at all."""
-    return Check("other layers", NO, "GPU kernels and memory by operator: this version cannot record them")
+    return RecordingCheck(
+        "other layers", NO, "GPU kernels and memory by operator: this version cannot record them"
+    )
 
 
-def memory_here(group: cgroup.Cgroup, available_bytes: int) -> Check:
-    """Room for the recorder beside the program."""
-    limit = group.memory_most_bytes
-    of = f" of the {units.size(limit)} of this control group" if limit is not None else ""
-    what = f"{units.size(available_bytes)} are left{of}"
-    if available_bytes < _LITTLE_MEMORY_BYTES:
-        remedy = "give the job 1 GB more, or convert the recording elsewhere"
-        return Check("memory", LIMITED, f"{what}; the recorder takes up to 300 MB, and 3 MB a thread", remedy)
-    return Check("memory", OK, what)
-
-
-def cpus(usable: float, online: int) -> Check:
-    """Room for the drainer beside the program."""
-    what = f"{usable:g} of {online} CPUs"
-    if usable < 2:
-        return Check("cpus", LIMITED, f"{what}: the recorder takes its 2 to 10 % from the program", "allow 2 CPUs")
-    return Check("cpus", OK, what)
-
-
-def recordings(folder: Path | None) -> Check:
-    """Where `run` puts its recording."""
-    instead = f"recordings go to {tempfile.gettempdir()}"
-    if folder is None:
-        return Check("recordings", LIMITED, f"the working directory is gone: {instead}", "choose a place with -o")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        return Check("recordings", LIMITED, f"{_text(folder)} cannot be written: {instead}", "choose a place with -o")
-    free_bytes = _free_bytes(folder)
-    what = f"{units.size(free_bytes)} free in {_text(folder)} ({filesystems.kind(folder) or 'unknown'})"
-    if filesystems.is_remote(folder):
-        return Check("recordings", OK, f"{what}: a network, so raw files lie in {tempfile.gettempdir()} until the end")
-    if free_bytes < _ROOM_BYTES:
-        return Check(
-            "recordings", LIMITED, f"{what}; an hour may take 2 GB", "choose a place with -o, or layerscope clean"
-        )
-    return Check("recordings", OK, what)
-
-
-def temporary_files(folder: Path) -> Check:
-    """Where questions and raw files go that have no other place."""
-    if not os.access(folder, os.W_OK | os.X_OK):
-        return Check("temporary", LIMITED, f"{folder} cannot be written: large questions fail", "set TMPDIR")
-    return Check("temporary", OK, f"{units.size(_free_bytes(folder))} free in {folder}")
-
-
-def cached_probes() -> Check:
-    """Where answers about torch are kept."""
-    for folder in cache.caches(cache.PROBE):
-        try:
-            cache.make(folder)
-        except OSError:
-            continue
-        if Path(tempfile.gettempdir()) in folder.parents:
-            what = f"no cache in the home can be written: {folder.parent} instead"
-            return Check("cache", LIMITED, what, "set HOME or XDG_CACHE_HOME to a folder of yours")
-        return Check("cache", OK, str(folder.parent))
-    remedy = "set XDG_CACHE_HOME to a folder of yours"
-    return Check("cache", LIMITED, "there is none: each run tries torch out anew", remedy)
-
-
-def limits() -> Iterator[Check]:
-    """Limits of processes (ulimit) that a recording meets."""
-    _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if 0 < descriptors < _FEW_DESCRIPTORS:
-        what = f"{descriptors} open files at most: the recorder holds one for each thread of the program"
-        yield Check("limits", LIMITED, what, "ulimit -n 65536")
-    for number, name, words in (
-        (resource.RLIMIT_FSIZE, "f", "files of at most"),
-        (resource.RLIMIT_AS, "v", "address space of at most"),
-    ):
-        soft, _ = resource.getrlimit(number)
-        if soft != resource.RLIM_INFINITY:
-            yield Check(
-                "limits", LIMITED, f"{words} {units.size(soft)}: what does not fit is lost", f"ulimit -{name} unlimited"
-            )
-
-
-def surroundings(here: kernel.Kernel, user: str) -> Check:
-    """What is unusual, and does not matter."""
-    words = [f"user {user}" if user else f"user {os.getuid()}, without an entry in passwd, which needs none"]
-    words += ["in a container"] * here.is_container
-    words += ["under a seccomp filter"] * (here.seccomp in ("filter", "strict"))
-    words += ["without new privileges"] * here.no_new_privileges
-    return Check("surroundings", OK, ", ".join(words))
-
-
-def as_row(check: Check) -> tuple[str, ...]:
+def as_row(check: RecordingCheck) -> tuple[str, ...]:
     """The values of a check, as a row."""
     return dataclasses.astuple(check)
-
-
-def _free_bytes(folder: Path) -> int:
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return 0
 
 
 def _cwd() -> Path | None:
@@ -421,7 +456,3 @@ def _user() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return ""
-
-
-def _text(path: Path) -> str:
-    return os.fsencode(path).decode("utf-8", "replace")

@@ -1,4 +1,6 @@
-"""What gives a recorder the rights that it lacks: the words that `platform` and `doctor` both say."""
+"""What gives a recorder the rights that it lacks: the words that `platform` and `doctor` both
+say.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,25 @@ FILTER = "allow it in the seccomp profile of the container"
 
 
 def events(is_container: bool) -> str:
-    """What lets perf_event_open be called. In a container the capability passes the setting and the usual filter."""
-    return "docker run --cap-add PERFMON IMAGE" if is_container else "sysctl kernel.perf_event_paranoid=2"
+    """What lets perf_event_open be called. In a container the capability passes the setting and the
+    usual filter.
+    """
+    return (
+        "docker run --cap-add PERFMON IMAGE"
+        if is_container
+        else "sysctl kernel.perf_event_paranoid=2"
+    )
 
 
 def see_everything() -> str:
-    """What lets the kernel and other programs be recorded too. Who is root already lacks the capability."""
-    return "record as root" if os.geteuid() else "give this root CAP_PERFMON: docker run --cap-add PERFMON IMAGE"
+    """What lets the kernel and other programs be recorded too. Who is root already lacks the
+    capability.
+    """
+    return (
+        "record as root"
+        if os.geteuid()
+        else "give this root CAP_PERFMON: docker run --cap-add PERFMON IMAGE"
+    )
 
 
 def see_process() -> str:
@@ -24,5 +38,7 @@ def see_process() -> str:
 
 
 def ptrace(scope: int) -> str:
-    """What lets stacks of waits be read under Yama's `ptrace_scope`. Nobody can lower 3 before the next boot."""
+    """What lets stacks of waits be read under Yama's `ptrace_scope`. Nobody can lower 3 before the
+    next boot.
+    """
     return "sysctl kernel.yama.ptrace_scope=1" + " at boot" * (scope > 2)

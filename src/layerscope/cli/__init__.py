@@ -115,7 +115,9 @@ def _summary(name: str) -> str:
 
 def verbs() -> list[str]:
     """The names of the commands that are listed."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    return sorted(
+        module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")
+    )
 
 
 def _dispatch(argv: list[str]) -> int:
@@ -143,14 +145,15 @@ def _load(name: str) -> Verb:
         if hasattr(module, "configure") and hasattr(module, "run"):
             return cast(Verb, module)
     raise UsageError(
-        f"there is no command {name!r}.{did_you_mean(name, verbs())} The commands are {', '.join(verbs())}"
+        f"there is no command {name!r}.{did_you_mean(name, verbs())} The commands are "
+        f"{', '.join(verbs())}"
     )
 
 
 @contextlib.contextmanager
 def _numpy_without_threads() -> Iterator[None]:
-    """The BLAS that comes with NumPy starts a thread for every CPU, and where it may not it ends us by SIGINT. We need
-    none of them; what the program is told by the same variable stays as it was.
+    """The BLAS that comes with NumPy starts a thread for every CPU, and where it may not it ends us
+    by SIGINT. We need none of them; what the program is told by the same variable stays as it was.
     """
     before = os.environ.get(BLAS_THREADS)
     os.environ[BLAS_THREADS] = "1"
@@ -178,7 +181,9 @@ def _top() -> _Parser:
 
 
 def _never_fail_to_print() -> None:
-    """A name may hold characters that the terminal's encoding lacks: print a substitute, do not fail."""
+    """A name may hold characters that the terminal's encoding lacks: print a substitute, do not
+    fail.
+    """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by who started us
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", closefd=False))
@@ -188,12 +193,15 @@ def _never_fail_to_print() -> None:
 
 
 def _leave_the_programs_folders() -> None:
-    """PYTHONPATH and the working directory are the program's: an old NumPy there, or a file of the user's
-    called queue.py, must not become ours.
+    """PYTHONPATH and the working directory are the program's: an old NumPy there, or a file of the
+    user's called queue.py, must not become ours.
     """
     own = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     try:
-        theirs = {os.path.realpath(entry) for entry in ("", *os.environ.get("PYTHONPATH", "").split(os.pathsep))}
+        theirs = {
+            os.path.realpath(entry)
+            for entry in ("", *os.environ.get("PYTHONPATH", "").split(os.pathsep))
+        }
         theirs.discard(os.path.realpath(own))
         sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry) not in theirs]
     except OSError:  # the working directory was removed: nothing is found there either

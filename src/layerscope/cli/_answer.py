@@ -1,7 +1,8 @@
 """Answer one request of a program that is being recorded (internal).
 
-The request is JSON: `stats` asks for sums by name, `dump` for a Chrome trace in a file. The answer goes to
-standard input where that is a socket, in packets; until it is ready a blank a second says that it is coming.
+The request is JSON: `stats` asks for sums by name, `dump` for a Chrome trace in a file. The answer
+goes to standard input where that is a socket, in packets; until it is ready a blank a second says
+that it is coming.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Convert the raw files of a recording into tables while they grow (internal).
 
-Started beside the program. On standard input the session says that the recording is complete; where it was killed,
-standard input closes when the drainer has ended. Prints one line of JSON.
+Started beside the program. On standard input the session says that the recording is complete; where
+it was killed, standard input closes when the drainer has ended. Prints one line of JSON.
 """
 
 from __future__ import annotations

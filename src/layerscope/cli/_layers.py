@@ -13,17 +13,25 @@ from layerscope.session.requested_layers import ALWAYS, DEFAULT, ON_REQUEST, VER
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
-        "--layers", metavar="LIST", default="",
-        help="record these layers beside operators and counters, or with + and - these more or less: "
+        "--layers",
+        metavar="LIST",
+        default="",
+        help="record these layers beside operators and counters, or with + and - these more or "
+        "less: "
         f"{', '.join([*DEFAULT, *ON_REQUEST])}",
-    )  # fmt: skip
-    parser.add_argument(
-        "--without", metavar="LIST", default="", help="do not record these layers, as --layers=-NAME does not"
     )
     parser.add_argument(
-        "--rate", metavar="HZ",
-        help=f"how many samples of its stack are taken in a second that a thread is on a CPU (default {HZ})",
-    )  # fmt: skip
+        "--without",
+        metavar="LIST",
+        default="",
+        help="do not record these layers, as --layers=-NAME does not",
+    )
+    parser.add_argument(
+        "--rate",
+        metavar="HZ",
+        help="how many samples of its stack are taken in a second that a thread is on a CPU "
+        f"(default {HZ})",
+    )
 
 
 def layers_of(arguments: argparse.Namespace) -> frozenset[str]:
@@ -32,14 +40,18 @@ def layers_of(arguments: argparse.Namespace) -> frozenset[str]:
     signed = [word for word in words if word[0] in "+-"]
     if signed and len(signed) < len(words):
         raise UsageError(
-            f"--layers {arguments.layers}: either all names have a sign or none, such as +{VERBOSE},-{MODULES}"
+            f"--layers {arguments.layers}: either all names have a sign or none, such as "
+            f"+{VERBOSE},-{MODULES}"
         )
     chosen = set(DEFAULT if signed or not words else map(_layer, words))
     chosen |= {_layer(word[1:]) for word in signed if word[0] == "+"}
     left_out = [word[1:] for word in signed if word[0] == "-"] + _words(arguments.without)
     for name in left_out:
         if name in ALWAYS:
-            raise UsageError(f"{name} are always recorded and cannot be left out: all other layers belong to them")
+            raise UsageError(
+                f"{name} are always recorded and cannot be left out: all other layers belong to "
+                "them"
+            )
     chosen -= set(map(_layer, left_out))
     chosen |= set(ALWAYS)
     if PRIMITIVES not in chosen and VERBOSE in chosen:
@@ -69,5 +81,8 @@ def _words(text: str) -> list[str]:
 def _layer(name: str) -> str:
     if name not in (*DEFAULT, *ON_REQUEST):
         known = [*DEFAULT, *ON_REQUEST]
-        raise UsageError(f"there is no layer {name!r}.{did_you_mean(name, known)} The layers are {', '.join(known)}")
+        raise UsageError(
+            f"there is no layer {name!r}.{did_you_mean(name, known)} The layers are "
+            f"{', '.join(known)}"
+        )
     return name

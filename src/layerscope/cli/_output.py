@@ -18,7 +18,9 @@ def add_choice(parser: argparse.ArgumentParser, top: str) -> None:
     """Add the options that choose rows; `top` says how many are printed without --top."""
     parser.add_argument("--where", metavar="EXPRESSION", help="only the rows for which it is true")
     parser.add_argument("--sort", metavar="COLUMN", help="order of the rows")
-    parser.add_argument("--top", metavar="N", type=int, help=f"only the first N rows, 0: all ({top})")
+    parser.add_argument(
+        "--top", metavar="N", type=int, help=f"only the first N rows, 0: all ({top})"
+    )
 
 
 def add_format(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
@@ -30,12 +32,17 @@ def add_format(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGr
 
 
 def is_for_machines(arguments: argparse.Namespace) -> bool:
-    """Whether a program reads the table: it can cut it itself, and nothing is left out that was not asked for."""
+    """Whether a program reads the table: it can cut it itself, and nothing is left out that was not
+    asked for.
+    """
     return bool(arguments.csv or arguments.json)
 
 
 def say_problems(
-    problems: Collection[Problem], arguments: argparse.Namespace, notes: Iterable[str] = (), is_empty: bool = False
+    problems: Collection[Problem],
+    arguments: argparse.Namespace,
+    notes: Iterable[str] = (),
+    is_empty: bool = False,
 ) -> None:
     """Print on stderr what must be said beside rows that have no place for it, unless --quiet."""
     from layerscope.show import terminal

@@ -1,4 +1,6 @@
-"""How large a recording may become: the options of `run`, and what they say to the drainer and every conversion."""
+"""How large a recording may become: the options of `run`, and what they say to the drainer and
+every conversion.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,23 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument(
-        "--max-size", metavar="SIZE",
-        help="what the recording may take, such as 500MB (default 2GB): of a longer run some steps stand for all",
-    )  # fmt: skip
-    parser.add_argument("--full", action="store_true", help="keep every span, whatever the recording takes")
+        "--max-size",
+        metavar="SIZE",
+        help="what the recording may take, such as 500MB (default 2GB): of a longer run some steps "
+        "stand for all",
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="keep every span, whatever the recording takes"
+    )
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """What is kept beside the raw files; UsageError when it cannot be meant."""
     if arguments.full:
         if arguments.max_size:
-            raise UsageError("--full keeps everything and --max-size does not. Leave one of them out")
+            raise UsageError(
+                "--full keeps everything and --max-size does not. Leave one of them out"
+            )
         return {FULL: True}
     return {MAX_SIZE: _bytes_of(arguments.max_size) if arguments.max_size else MAX_SIZE_BYTES}
 
@@ -37,5 +45,7 @@ def _bytes_of(text: str) -> int:
         raise UsageError(f"--max-size {text}: give a number with a unit, such as 500MB or 2GB")
     size_bytes = round(float(found[1]) * _UNITS[found[2]])
     if size_bytes < LEAST_SIZE_BYTES:
-        raise UsageError(f"--max-size {text} is too small: at least {size(LEAST_SIZE_BYTES)} are needed")
+        raise UsageError(
+            f"--max-size {text} is too small: at least {size(LEAST_SIZE_BYTES)} are needed"
+        )
     return size_bytes

@@ -1,4 +1,6 @@
-"""The options of `run` that say which window of the program is recorded: --steps, --after, --for and --every."""
+"""The options of `run` that say which window of the program is recorded: --steps, --after, --for
+and --every.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import math
 import re
 
 from layerscope.model.errors import UsageError
-from layerscope.rawfile.windows import Window
+from layerscope.rawfile.windows import RequestedWindow
 
 # The agent counts in 32 bits where steps are written down.
 MOST_STEPS = 2**31 - 1
@@ -15,15 +17,25 @@ MOST_STEPS = 2**31 - 1
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("--steps", metavar="A:B", help="record only the steps A to B-1, counted from 0; also A: and :B")
-    parser.add_argument("--after", metavar="S", help="record from S seconds after the program's start on")
-    parser.add_argument("--for", metavar="S", dest="for_", help="end the window S seconds after its beginning")
     parser.add_argument(
-        "--every", metavar="N", help="open the window again every N steps (with --steps) or N seconds (with --for)"
+        "--steps",
+        metavar="A:B",
+        help="record only the steps A to B-1, counted from 0; also A: and :B",
+    )
+    parser.add_argument(
+        "--after", metavar="S", help="record from S seconds after the program's start on"
+    )
+    parser.add_argument(
+        "--for", metavar="S", dest="for_", help="end the window S seconds after its beginning"
+    )
+    parser.add_argument(
+        "--every",
+        metavar="N",
+        help="open the window again every N steps (with --steps) or N seconds (with --for)",
     )
 
 
-def window_of(arguments: argparse.Namespace) -> Window | None:
+def window_of(arguments: argparse.Namespace) -> RequestedWindow | None:
     """What the arguments ask for; None: everything. UsageError when it makes no sense."""
     steps, after, for_, every = arguments.steps, arguments.after, arguments.for_, arguments.every
     if steps is None and after is None and for_ is None:
@@ -35,47 +47,63 @@ def window_of(arguments: argparse.Namespace) -> Window | None:
     if steps is not None:
         return _of_steps(steps, after, for_s, every)
     if every is None:
-        return Window(after_s=after_s, for_s=for_s)
+        return RequestedWindow(after_s=after_s, for_s=for_s)
     if for_s is None:
         raise UsageError("--every repeats a window that ends. Say how long it is: --for S")
     every_s = _seconds("--every", every)
     if every_s <= for_s:
         raise UsageError(
-            f"--every {every} leaves nothing between windows of {for_s:g} s. Leave it out, or make it longer"
+            f"--every {every} leaves nothing between windows of {for_s:g} s. Leave it out, or make "
+            "it longer"
         )
-    return Window(after_s=after_s, for_s=for_s, every=every_s)
+    return RequestedWindow(after_s=after_s, for_s=for_s, every=every_s)
 
 
-def _of_steps(steps: str, after: str | None, for_s: float | None, every: str | None) -> Window:
+def _of_steps(
+    steps: str, after: str | None, for_s: float | None, every: str | None
+) -> RequestedWindow:
     first, last = _range(steps)
     if after is not None:
-        raise UsageError("a window begins either at a step or at a time. Leave --steps or --after out")
+        raise UsageError(
+            "a window begins either at a step or at a time. Leave --steps or --after out"
+        )
     if last is not None and for_s is not None:
         raise UsageError(
-            f"--steps {steps} and --for both say where the window ends. For example: --steps {first}: --for 5"
+            f"--steps {steps} and --for both say where the window ends. For example: --steps "
+            f"{first}: --for 5"
         )
     if every is None:
-        return Window(first=first, last=last, for_s=for_s)
+        return RequestedWindow(first=first, last=last, for_s=for_s)
     if last is None:
-        raise UsageError(f"--every repeats a window that ends. Say with which step: --steps {first}:{first + 10}")
+        raise UsageError(
+            f"--every repeats a window that ends. Say with which step: --steps {first}:{first + 10}"
+        )
     if not re.fullmatch(r"\d+", every) or not 0 < int(every) <= MOST_STEPS:
-        raise UsageError(f"--every {every}: with --steps it is a whole number of steps, such as 100")
+        raise UsageError(
+            f"--every {every}: with --steps it is a whole number of steps, such as 100"
+        )
     if int(every) <= last - first:
         raise UsageError(
-            f"--every {every} leaves nothing between windows of {last - first:,} steps. Leave it out, or make it larger"
+            f"--every {every} leaves nothing between windows of {last - first:,} steps. Leave it "
+            "out, or make it larger"
         )
-    return Window(first=first, last=last, every=int(every))
+    return RequestedWindow(first=first, last=last, every=int(every))
 
 
 def _range(steps: str) -> tuple[int, int | None]:
     found = re.fullmatch(r"(\d*):(\d*)", steps.strip(), re.ASCII)
     if found is None or not (found[1] or found[2]):
-        raise UsageError(f"--steps {steps} is no window. It is A:B for the steps A to B-1, such as 10:20, 10: or :20")
+        raise UsageError(
+            f"--steps {steps} is no window. It is A:B for the steps A to B-1, such as 10:20, 10: "
+            "or :20"
+        )
     first, last = int(found[1] or 0), int(found[2]) if found[2] else None
     if max(first, last or 0) > MOST_STEPS:
         raise UsageError(f"--steps {steps}: steps are counted up to {MOST_STEPS:,}")
     if last is not None and last <= first:
-        raise UsageError(f"--steps {steps} holds no step: the second number is the step behind the last one")
+        raise UsageError(
+            f"--steps {steps} holds no step: the second number is the step behind the last one"
+        )
     return first, last
 
 

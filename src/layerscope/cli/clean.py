@@ -1,9 +1,10 @@
-"""Remove what nobody needs any more: leftovers outside of recordings, or the recordings that are named.
+"""Remove caches and leftovers, or the recordings that are named.
 
-Without a name: raw files outside of recordings that are gone or have their own, tables in the cache of recordings that
-are gone, unpacked recordings whose file is gone, what is known of builds of torch that are gone, and every cache that
-was not used for 30 days (--all: used lately too). All of it is made again when needed. A recording is removed only
-when it is named, never while it runs, and with what belongs to it elsewhere. docs/clean.md has the list of places.
+Without a name: raw files outside of recordings that are gone or have their own, tables in the cache
+of recordings that are gone, unpacked recordings whose file is gone, what is known of builds of
+torch that are gone, and every cache that was not used for 30 days (--all: used lately too). All of
+it is made again when needed. A recording is removed only when it is named, never while it runs, and
+with what belongs to it elsewhere. docs/clean.md has the list of places.
 
     layerscope clean --dry-run
     layerscope clean train train-2
@@ -32,9 +33,13 @@ _OWN = {"run.json", "raw", "raw.tmp", "ranks", "launch.json", "summary.txt", ".g
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `clean`."""
-    parser.add_argument("recordings", metavar="RUN", nargs="*", help="remove these recordings, and nothing else")
+    parser.add_argument(
+        "recordings", metavar="RUN", nargs="*", help="remove these recordings, and nothing else"
+    )
     parser.add_argument("--dry-run", action="store_true", help="only print what would be removed")
-    parser.add_argument("--all", action="store_true", help="remove caches that were used lately too")
+    parser.add_argument(
+        "--all", action="store_true", help="remove caches that were used lately too"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
@@ -69,7 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
         terminal.write(_result(rows, kept, arguments.dry_run), sys.stdout)
     failed = [row for row in rows if row.failed]
     if failed:
-        raise RunError(f"{failed[0].leftover.path} cannot be removed: {failed[0].failed}. The rest is done")
+        raise RunError(
+            f"{failed[0].leftover.path} cannot be removed: {failed[0].failed}. The rest is done"
+        )
     return 0
 
 
@@ -93,7 +100,9 @@ def _remove(leftover: Leftover, dry_run: bool) -> _Removed:
 
 
 def _recording(name: str) -> list[Leftover]:
-    """A recording with what belongs to it elsewhere. UsageError when it is none, or is being made."""
+    """A recording with what belongs to it elsewhere. UsageError when it is none, or is being
+    made.
+    """
     from layerscope.ingest.open import open_folder
     from layerscope.recording import packed
     from layerscope.recording.run import PACKED, find_run
@@ -110,7 +119,9 @@ def _recording(name: str) -> list[Leftover]:
         return [Leftover("packed recording", path, asked)]
     run = open_folder(path)
     if _is_running(run):
-        raise UsageError(f"{path} is being recorded, nothing was removed. Clean it when the program has ended")
+        raise UsageError(
+            f"{path} is being recorded, nothing was removed. Clean it when the program has ended"
+        )
     strange = sorted(entry.name for entry in path.iterdir() if not _is_own(entry))
     if strange:
         what = f"{path} holds {strange[0]}, which is no part of a recording"
@@ -121,7 +132,10 @@ def _recording(name: str) -> list[Leftover]:
     notes = [note for part in parts for note in leftovers.notes_of(part.info.run_id)]
     elsewhere = [*(("raw files", raw) for raw in raws), *(("tables", folder) for folder in tables)]
     elsewhere += [("note", note) for note in notes]
-    return [Leftover("recording", path, asked), *(Leftover(what, place, f"of {path}") for what, place in elsewhere)]
+    return [
+        Leftover("recording", path, asked),
+        *(Leftover(what, place, f"of {path}") for what, place in elsewhere),
+    ]
 
 
 def _ranks(run: Run) -> list[Run]:
@@ -134,14 +148,21 @@ def _ranks(run: Run) -> list[Run]:
 def _is_running(run: Run) -> bool:
     from layerscope.ingest.open import session_lives
 
-    return any(part.info.state == "running" and session_lives(part) for part in _ranks(run) or [run])
+    return any(
+        part.info.state == "running" and session_lives(part) for part in _ranks(run) or [run]
+    )
 
 
 def _is_own(entry: Path) -> bool:
     from layerscope.model.schema import TABLES
     from layerscope.recording.complete import COMPLETE
 
-    return entry.name in _OWN or entry.name in TABLES or entry.name == COMPLETE or entry.suffix == ".tmp"
+    return (
+        entry.name in _OWN
+        or entry.name in TABLES
+        or entry.name == COMPLETE
+        or entry.suffix == ".tmp"
+    )
 
 
 def _result(rows: list[_Removed], kept: list[Leftover], dry_run: bool) -> Result:
@@ -156,11 +177,21 @@ def _result(rows: list[_Removed], kept: list[Leftover], dry_run: bool) -> Result
         ResultColumn("why", "string", "", "why it can go"),
     )
     table = [
-        (row.leftover.what, row.bytes, not dry_run and not row.failed, _text(row.leftover.path), row.leftover.why)
+        (
+            row.leftover.what,
+            row.bytes,
+            not dry_run and not row.failed,
+            _text(row.leftover.path),
+            row.leftover.why,
+        )
         for row in rows
     ]
     size = units.size(sum(row.bytes for row in rows if not row.failed))
-    done = f"{size} would be given back: run it without --dry-run." if dry_run else f"{size} given back."
+    done = (
+        f"{size} would be given back: run it without --dry-run."
+        if dry_run
+        else f"{size} given back."
+    )
     notes = [f"Kept {_text(one.path)}: {one.kept}." for one in kept]
     empty = "There is nothing to remove."
     return of_rows("clean", columns, table, notes=(*([done] if rows else []), *notes), empty=empty)

@@ -1,12 +1,14 @@
 """Compare two recordings: what became slower or faster, what was added and what is gone.
 
-A and B are recordings; a view, if one is named, is shown instead of the overview. The median of the steps is compared
-when both have steps, without those of warm-up, else what the whole run takes. With repeated steps every change has
-a 95 % interval. It knows how the steps of each recording vary, not how one run of a program differs from the next.
+A and B are recordings; a view, if one is named, is shown instead of the overview. The median of the
+steps is compared when both have steps, without those of warm-up, else what the whole run takes.
+With repeated steps every change has a 95 % interval. It knows how the steps of each recording vary,
+not how one run of a program differs from the next.
 
---fail-if makes it a check: CONDITION is step>5%, phase.backward>10%, operator:aten::mm>20% or module:Net.conv1>10%,
-and fails when B is surely slower by more than that, with the whole interval. The exit status is 1 when a condition
-failed, 0 when none did (one without an interval never fails), and 125 when the comparison itself could not be made.
+--fail-if makes it a check: CONDITION is step>5%, phase.backward>10%, operator:aten::mm>20% or
+module:Net.conv1>10%, and fails when B is surely slower by more than that, with the whole interval.
+The exit status is 1 when a condition failed, 0 when none did (one without an interval never fails),
+and 125 when the comparison itself could not be made.
 
     layerscope diff before after
     layerscope diff before after operators --where "verdict = 'slower'"
@@ -38,15 +40,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `diff`."""
     parser.usage = f"{parser.prog} A B [operators|modules|steps] [options]"
     parser.add_argument(
-        "words", nargs="*", metavar="A B [VIEW]", help="two recordings, and what to show: operators, modules or steps"
+        "words",
+        nargs="*",
+        metavar="A B [VIEW]",
+        help="two recordings, and what to show: operators, modules or steps",
     )
     parser.add_argument(
-        "--mean", action="store_true", help="compare the mean of the steps, which adds up, not the median"
+        "--mean",
+        action="store_true",
+        help="compare the mean of the steps, which adds up, not the median",
     )
-    parser.add_argument("--fail-if", metavar="CONDITION", action="append", default=[], help="exit with 1 if it is true")
-    _output.add_choice(parser, top="overview: 16, operators and modules: 20, steps, --csv and --json: all")
+    parser.add_argument(
+        "--fail-if",
+        metavar="CONDITION",
+        action="append",
+        default=[],
+        help="exit with 1 if it is true",
+    )
+    _output.add_choice(
+        parser, top="overview: 16, operators and modules: 20, steps, --csv and --json: all"
+    )
     output = _output.add_format(parser)
-    output.add_argument("--markdown", action="store_true", help="print Markdown for a comment under a change")
+    output.add_argument(
+        "--markdown", action="store_true", help="print Markdown for a comment under a change"
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="do not name the next command")
 
 
@@ -62,7 +79,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     a, b, view = _sides_and_view(arguments.words, tuple(diff.VIEWS))
     asked = [conditions.parse(text) for text in arguments.fail_if]
-    top = diff.TOPS[view] if arguments.top is None and not _output.is_for_machines(arguments) else arguments.top
+    top = (
+        diff.TOPS[view]
+        if arguments.top is None and not _output.is_for_machines(arguments)
+        else arguments.top
+    )
     paths = find_run(a), find_run(b)
     with Reader(open_run(paths[0])) as left, Reader(open_run(paths[1])) as right:
         views = {view, *(condition.view for condition in asked)}
@@ -75,7 +96,9 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if any(judgement.failed for judgement in judgements) else 0
 
 
-def _write(result: Result, judgements: list[Judgement], arguments: argparse.Namespace, run: str) -> None:
+def _write(
+    result: Result, judgements: list[Judgement], arguments: argparse.Namespace, run: str
+) -> None:
     sentences = tuple(judgement.sentence for judgement in judgements)
     if not _output.is_for_machines(arguments):
         result = replace(result, columns=result.columns[:_READABLE])
@@ -104,5 +127,7 @@ def _next_command(a: str, b: str, view: str) -> str:
     """The next command, about the same recordings."""
     sides = f"{shlex.quote(a)} {shlex.quote(b)}"
     return (
-        f"layerscope diff {sides} operators" if view != "operators" else f"layerscope table {shlex.quote(b)} operators"
+        f"layerscope diff {sides} operators"
+        if view != "operators"
+        else f"layerscope table {shlex.quote(b)} operators"
     )

@@ -1,11 +1,12 @@
 """Say what can be recorded here, what not, why, and the remedy.
 
-PROGRAM is what would be given to `layerscope run`, or a Python; left out, it is the Python of the active environment.
-The program is not run: its Python is asked where its PyTorch is, and that build of PyTorch is tried out, which
-measures what recording an operator costs. Nothing is changed but the cache of such answers.
+PROGRAM is what would be given to `layerscope run`, or a Python; left out, it is the Python of the
+active environment. The program is not run: its Python is asked where its PyTorch is, and that build
+of PyTorch is tried out, which measures what recording an operator costs. Nothing is changed but the
+cache of such answers.
 
-The exit status is 0 when operators can be recorded, with limits too, 1 when they cannot, and 125 when doctor itself
-fails. docs/doctor.md explains the lines.
+The exit status is 0 when operators can be recorded, with limits too, 1 when they cannot, and 125
+when doctor itself fails. docs/doctor.md explains the lines.
 
     layerscope doctor
     layerscope doctor -- torchrun train.py
@@ -22,15 +23,20 @@ from layerscope.show import screen
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `doctor`."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing: only the exit status")
     parser.add_argument(
-        "program", nargs=argparse.REMAINDER, metavar="[PROGRAM ...]", help="a program with its arguments"
+        "-q", "--quiet", action="store_true", help="print nothing: only the exit status"
+    )
+    parser.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,
+        metavar="[PROGRAM ...]",
+        help="a program with its arguments",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the checks; 1 when operators cannot be recorded."""
-    from layerscope.checks import recording
+    from layerscope.checks import recording, recording_check
 
     words = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     rows: list[tuple[str, ...]] = []
@@ -42,7 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
         from layerscope.analyse.result import ResultColumn, of_rows
         from layerscope.show import json_output
 
-        columns = tuple(ResultColumn(name, "string", "", "") for name in ("subject", "state", "what", "remedy"))
+        columns = tuple(
+            ResultColumn(name, "string", "", "") for name in ("subject", "state", "what", "remedy")
+        )
         sys.stdout.flush()
         json_output.write(of_rows("checks", columns, rows), sys.stdout.buffer, "doctor", "")
     elif not arguments.quiet:
@@ -50,5 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
 
         checklist.write(rows, sys.stdout)
         screen.tell("Next: layerscope run train.py")
-    reaches = states[recording.OPERATORS] != recording.NO and states.get("arguments") != recording.NO
+    reaches = (
+        states[recording.OPERATORS] != recording_check.NO
+        and states.get("arguments") != recording_check.NO
+    )
     return 0 if reaches else 1

@@ -1,4 +1,4 @@
-"""Write a recording as a file for another program: Perfetto, chrome://tracing, pandas, a spreadsheet.
+"""Write a recording as a file for Perfetto, chrome://tracing, pandas or a spreadsheet.
 
 RUN is a folder made by `layerscope run`, with or without its suffix; left out, it is the newest
 one here. The extension of FILE chooses the format.
@@ -26,13 +26,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     from layerscope.show import exports
 
     modules = {module.__doc__: module for _, module in sorted(exports.formats().items())}
-    listed = "\n".join(f"  {', '.join(m.SUFFIXES):<16} {_first_line(m.__doc__)}" for m in modules.values())
+    listed = "\n".join(
+        f"  {', '.join(m.SUFFIXES):<16} {_first_line(m.__doc__)}" for m in modules.values()
+    )
     parser.usage = f"{parser.prog} [RUN] FILE [options]"
     parser.epilog = f"the formats:\n{listed}"
-    parser.add_argument("words", nargs="+", metavar="[RUN] FILE", help="a recording, and the file to write")
-    parser.add_argument("--steps", metavar="A:B", help="only the spans of the steps from A up to, not including, B")
+    parser.add_argument(
+        "words", nargs="+", metavar="[RUN] FILE", help="a recording, and the file to write"
+    )
+    parser.add_argument(
+        "--steps", metavar="A:B", help="only the spans of the steps from A up to, not including, B"
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
-    parser.add_argument("--json", action="store_true", help="print what was written as one JSON object")
+    parser.add_argument(
+        "--json", action="store_true", help="print what was written as one JSON object"
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
 
@@ -47,7 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
     module = exports.format_of(path)
     steps = _steps(arguments.steps)
     if path.is_dir() or not path.parent.is_dir():
-        raise UsageError(f"{path} {'is a folder' if path.is_dir() else 'lies in a folder that does not exist'}")
+        raise UsageError(
+            f"{path} {'is a folder' if path.is_dir() else 'lies in a folder that does not exist'}"
+        )
     if path.exists() and not arguments.force:
         raise UsageError(f"{path} exists and was left as it is. --force replaces it")
     recording = find_run(where)
@@ -70,11 +80,18 @@ def _print_json(reader: Reader, recording: Path, path: Path, exported: Exported)
     columns = (
         ResultColumn("file", "string", "", "the file"),
         ResultColumn("spans", "int64", COUNT, "spans in it"),
-        ResultColumn("crossing", "int64", COUNT, "spans on a track beside their thread, because they cross others"),
+        ResultColumn(
+            "crossing",
+            "int64",
+            COUNT,
+            "spans on a track beside their thread, because they cross others",
+        ),
         ResultColumn("bytes", "int64", BYTES, "size of the file"),
     )
     row = [str(path), exported.spans, exported.crossing, path.stat().st_size]
-    relation = reader.connection().sql("SELECT ? AS file, ? AS spans, ? AS crossing, ? AS bytes", params=row)
+    relation = reader.connection().sql(
+        "SELECT ? AS file, ? AS spans, ? AS crossing, ? AS bytes", params=row
+    )
     result = Result("files", columns, relation, "file", exported.notes, problems=problems(reader))
     sys.stdout.flush()
     json_output.write(result, sys.stdout.buffer, "export", str(recording))
@@ -89,13 +106,18 @@ def _print(reader: Reader, path: Path, exported: Exported) -> None:
         screen.tell(f"layerscope: {sentence}")
     spans = "1 span" if exported.spans == 1 else f"{exported.spans:,} spans"
     if exported.crossing:
-        spans += f", {exported.crossing:,} of them on a track beside their thread because they cross others"
+        spans += (
+            f", {exported.crossing:,} of them on a track beside their thread because they "
+            "cross others"
+        )
     screen.tell(f"{path}: {spans}, {size(path.stat().st_size)}")
 
 
 def _run_and_file(words: list[str]) -> tuple[str | None, Path]:
     if len(words) > 2:
-        raise UsageError(f"at most a recording and one file, not {len(words)} words: {shlex.join(words)}")
+        raise UsageError(
+            f"at most a recording and one file, not {len(words)} words: {shlex.join(words)}"
+        )
     return (words[0] if len(words) == 2 else None), Path(words[-1])
 
 

@@ -1,11 +1,12 @@
-"""Draw a flame graph: which functions, modules, operators, primitives and native code the time goes to.
+"""Draw a flame graph of functions, modules, operators, primitives and native code.
 
-RUN is a recording made by `layerscope run`; left out, it is the newest one here. Without -o a tree of the heaviest
-branches is printed; the extension of FILE chooses another format.
+RUN is a recording made by `layerscope run`; left out, it is the newest one here. Without -o a tree
+of the heaviest branches is printed; the extension of FILE chooses another format.
 
---kind says what is added up: cpu (samples of CPU time), offcpu (waits), wall (both), pagefaults; operators and
-primitives are no samples, but every one that was recorded. What lies inside of a frame is what it called; its width is
-its share. Idle waits of threads of pools are left out unless --idle is given.
+--kind says what is added up: cpu (samples of CPU time), offcpu (waits), wall (both), pagefaults;
+operators and primitives are no samples, but every one that was recorded. What lies inside of a
+frame is what it called; its width is its share. Idle waits of threads of pools are left out unless
+--idle is given.
 
     layerscope flame                                  the newest recording, in the terminal
     layerscope flame train -o train.svg               a picture for the browser
@@ -44,31 +45,59 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} [RUN] [-o FILE] [options]"
     parser.add_argument("run_name", nargs="?", metavar="RUN", help="a recording")
     parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="write FILE: .svg, .html, .folded or .speedscope.json"
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="write FILE: .svg, .html, .folded or .speedscope.json",
     )
-    parser.add_argument("--kind", metavar="KIND", default="cpu", help=f"{', '.join(_KINDS)} (%(default)s)")
     parser.add_argument(
-        "--layers", metavar="LIST",
-        help=f"show only frames of {_LAYERS} (all, but native code only inside of the innermost other frame)",
-    )  # fmt: skip
-    parser.add_argument("--thread", metavar="NAME|TID", help="only this thread, or all threads of this name")
-    parser.add_argument("--step", metavar="A[:B]", help="only step A, or the steps from A up to, not including, B")
-    parser.add_argument("--module", metavar="PATH", help="only what ran in this module, or in those that it holds")
-    parser.add_argument("--phase", metavar="NAME", help="only loading, forward, backward, optimizer or other")
-    parser.add_argument("--time", metavar="A:B", help="only from A to B, in seconds since the start of the run")
-    parser.add_argument("--idle", action="store_true", help="with the waits of threads of pools that have no work")
-    parser.add_argument(
-        "--invert", action="store_true", help="the innermost frames first, and in them what called them"
+        "--kind", metavar="KIND", default="cpu", help=f"{', '.join(_KINDS)} (%(default)s)"
     )
-    parser.add_argument("--diff", metavar="OTHER", help="compare with an earlier recording: red grew, blue shrank")
     parser.add_argument(
-        "--by", metavar="WHAT",
-        help="thread, process, rank or step: a frame around all for each; line: frames are lines of Python",
-    )  # fmt: skip
+        "--layers",
+        metavar="LIST",
+        help=f"show only frames of {_LAYERS} (all, but native code only inside of the innermost "
+        "other frame)",
+    )
+    parser.add_argument(
+        "--thread", metavar="NAME|TID", help="only this thread, or all threads of this name"
+    )
+    parser.add_argument(
+        "--step", metavar="A[:B]", help="only step A, or the steps from A up to, not including, B"
+    )
+    parser.add_argument(
+        "--module", metavar="PATH", help="only what ran in this module, or in those that it holds"
+    )
+    parser.add_argument(
+        "--phase", metavar="NAME", help="only loading, forward, backward, optimizer or other"
+    )
+    parser.add_argument(
+        "--time", metavar="A:B", help="only from A to B, in seconds since the start of the run"
+    )
+    parser.add_argument(
+        "--idle", action="store_true", help="with the waits of threads of pools that have no work"
+    )
+    parser.add_argument(
+        "--invert",
+        action="store_true",
+        help="the innermost frames first, and in them what called them",
+    )
+    parser.add_argument(
+        "--diff", metavar="OTHER", help="compare with an earlier recording: red grew, blue shrank"
+    )
+    parser.add_argument(
+        "--by",
+        metavar="WHAT",
+        help="thread, process, rank or step: a frame around all for each; line: frames are lines "
+        "of Python",
+    )
     parser.add_argument("--title", metavar="TEXT", help="title of the picture")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.add_argument(
-        "--json", action="store_true", help="print one JSON object: the tree, or what was written to FILE"
+        "--json",
+        action="store_true",
+        help="print one JSON object: the tree, or what was written to FILE",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing beside the tree")
 
@@ -97,7 +126,11 @@ def run(arguments: argparse.Namespace) -> int:
     with Reader(open_run(path)) as reader:
         graph = _graph(reader, look, arguments.diff)
         picture = Picture(
-            graph, _title(reader, look, arguments), shlex.join(reader.run.info.command), _chosen(arguments), graph.notes
+            graph,
+            _title(reader, look, arguments),
+            shlex.join(reader.run.info.command),
+            _chosen(arguments),
+            graph.notes,
         )
         if arguments.output:
             _write_file(reader, picture, path, arguments)
@@ -119,13 +152,19 @@ def _look(arguments: argparse.Namespace) -> Look:
 
     if arguments.kind not in _KINDS:
         meant = did_you_mean(arguments.kind, _KINDS)
-        raise UsageError(f"there is no kind {arguments.kind!r}.{meant} The kinds are {', '.join(_KINDS)}")
+        raise UsageError(
+            f"there is no kind {arguments.kind!r}.{meant} The kinds are {', '.join(_KINDS)}"
+        )
     if arguments.by not in (None, _LINE, *BY):
         possible = ", ".join((*BY, _LINE))
-        raise UsageError(f"a flame graph cannot be shown by {arguments.by!r}. Possible here: {possible}")
+        raise UsageError(
+            f"a flame graph cannot be shown by {arguments.by!r}. Possible here: {possible}"
+        )
     by = arguments.by if arguments.by in BY else None
     layers = layers_called(arguments.layers)
-    return Look(arguments.kind, _choice(arguments), layers, arguments.by == _LINE, arguments.invert, by=by)
+    return Look(
+        arguments.kind, _choice(arguments), layers, arguments.by == _LINE, arguments.invert, by=by
+    )
 
 
 def _choice(arguments: argparse.Namespace) -> Choice:
@@ -137,14 +176,21 @@ def _choice(arguments: argparse.Namespace) -> Choice:
         first = int(found[1]) if found else 0
         steps = range(first, int(found[2]) if found and found[2] else first + 1)
         if not found or not steps:
-            raise UsageError(f"--step {arguments.step} is no step: 10 is one, 10:20 are the steps 10 to 19")
+            raise UsageError(
+                f"--step {arguments.step} is no step: 10 is one, 10:20 are the steps 10 to 19"
+            )
     if arguments.time is not None:
         number = r"\d+(?:\.\d*)?|\.\d+"
         found = re.fullmatch(f"({number})?:({number})?", arguments.time)
         seconds = (float(found[1] or 0), float(found[2] or "inf")) if found else (1.0, 0.0)
         if seconds[0] >= seconds[1]:
-            raise UsageError(f"--time {arguments.time} is no stretch of time: 1.5:4 are the seconds from 1.5 to 4")
-    return Choice(arguments.thread, steps, arguments.module, arguments.phase, seconds, arguments.idle)
+            raise UsageError(
+                f"--time {arguments.time} is no stretch of time: 1.5:4 are the seconds from 1.5 to "
+                "4"
+            )
+    return Choice(
+        arguments.thread, steps, arguments.module, arguments.phase, seconds, arguments.idle
+    )
 
 
 def _graph(reader: Reader, look: Look, other: str | None) -> Graph:
@@ -172,17 +218,23 @@ def _title(reader: Reader, look: Look, arguments: argparse.Namespace) -> str:
 def _chosen(arguments: argparse.Namespace) -> str:
     """What was chosen, as the user wrote it."""
     names = ("thread", "step", "module", "phase", "time", "layers")
-    return ", ".join(f"{name} {value}" for name in names if (value := getattr(arguments, name)) is not None)
+    return ", ".join(
+        f"{name} {value}" for name in names if (value := getattr(arguments, name)) is not None
+    )
 
 
 def _check_place(path: Path, force: bool) -> None:
     if path.is_dir() or not path.parent.is_dir():
-        raise UsageError(f"{path} {'is a folder' if path.is_dir() else 'lies in a folder that does not exist'}")
+        raise UsageError(
+            f"{path} {'is a folder' if path.is_dir() else 'lies in a folder that does not exist'}"
+        )
     if path.exists() and not force:
         raise UsageError(f"{path} exists and was left as it is. --force replaces it")
 
 
-def _write_file(reader: Reader, picture: Picture, path: Path, arguments: argparse.Namespace) -> None:
+def _write_file(
+    reader: Reader, picture: Picture, path: Path, arguments: argparse.Namespace
+) -> None:
     from layerscope.analyse.losses import problems
     from layerscope.analyse.result import BYTES, COUNT, ResultColumn, of_rows
     from layerscope.cli import _output
@@ -221,7 +273,9 @@ def _print_json(result: Result, reader: Reader, path: Path) -> None:
     from layerscope.show import json_output
 
     sys.stdout.flush()
-    json_output.write(replace(result, problems=problems(reader)), sys.stdout.buffer, "flame", str(path))
+    json_output.write(
+        replace(result, problems=problems(reader)), sys.stdout.buffer, "flame", str(path)
+    )
 
 
 def _print_tree(picture: Picture) -> None:

@@ -1,4 +1,4 @@
-"""List the recordings in a folder, the newest first: what was recorded, when, how long it ran and how large it is.
+"""List the recordings in a folder, the newest first, with duration and size.
 
 layerscope list
 layerscope list experiments --json
@@ -23,7 +23,9 @@ _Row = tuple[str, str, str, str, int | None, int]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `list`."""
-    parser.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="where to look (default: here)")
+    parser.add_argument(
+        "folder", metavar="FOLDER", nargs="?", default=".", help="where to look (default: here)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -33,7 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder = Path(arguments.folder)
     if not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder. To look into one recording: layerscope summary {folder}")
+        raise UsageError(
+            f"{folder} is not a folder. To look into one recording: layerscope summary {folder}"
+        )
     result = _result(folder)
     if arguments.json:
         sys.stdout.flush()
@@ -52,7 +56,9 @@ def _result(folder: Path) -> Result:
         ResultColumn("state", "string", "", "running, finished, killed, packed or damaged"),
         ResultColumn("started_utc", "string", "", "when the program was started"),
         ResultColumn("command", "string", "", "the program and its arguments"),
-        ResultColumn("wall_ns", "int64", NS, "how long the program ran; null where that is not known"),
+        ResultColumn(
+            "wall_ns", "int64", NS, "how long the program ran; null where that is not known"
+        ),
         ResultColumn("size_bytes", "int64", BYTES, "what it takes on disk"),
     )
     folders = [path for path in folder.glob(f"*{SUFFIX}") if (path / "run.json").exists()]
@@ -60,7 +66,10 @@ def _result(folder: Path) -> Result:
     rows = [*map(_of_folder, folders), *map(_of_file, packed)]
     rows.sort(key=lambda row: row[2], reverse=True)
     return of_rows(
-        "list", columns, rows, empty=f"No recording in {folder.absolute()}. Make one: layerscope run train.py"
+        "list",
+        columns,
+        rows,
+        empty=f"No recording in {folder.absolute()}. Make one: layerscope run train.py",
     )
 
 
@@ -78,7 +87,14 @@ def _of_folder(path: Path) -> _Row:
     state = info.state
     if state == "running" and not (run.is_joined or session_lives(run) or is_growing(run.raw)):
         state = "killed"
-    return name, state, info.started_utc, shlex.join(info.command), info.program.wall_ns or None, size
+    return (
+        name,
+        state,
+        info.started_utc,
+        shlex.join(info.command),
+        info.program.wall_ns or None,
+        size,
+    )
 
 
 def _of_file(path: Path) -> _Row:

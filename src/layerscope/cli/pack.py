@@ -1,13 +1,15 @@
 """Put a recording into one file that opens wherever a recording does.
 
-RUN is a folder made by `layerscope run`, with or without its suffix; left out, it is the newest one here. The file
-is NAME.layerscope.zip in the working directory, and `layerscope table NAME.layerscope.zip operators` reads it on any
-machine. --drop-raw leaves out the raw files, from which the tables could be made again: the file is a third smaller.
-The recording itself stays as it is.
+RUN is a folder made by `layerscope run`, with or without its suffix; left out, it is the newest one
+here. The file is NAME.layerscope.zip in the working directory, and `layerscope table
+NAME.layerscope.zip operators` reads it on any machine. --drop-raw leaves out the raw files, from
+which the tables could be made again: the file is a third smaller. The recording itself stays as it
+is.
 
---redact takes out what could tell whose recording it is: folders, arguments, values of the environment, host and
-thread names, the names of the program's own ranges, arguments of spans, lines of the source, and the raw files. What
-stays are the names of operators and modules, times, versions, and the program's name. docs/pack.md has the list.
+--redact takes out what could tell whose recording it is: folders, arguments, values of the
+environment, host and thread names, the names of the program's own ranges, arguments of spans, lines
+of the source, and the raw files. What stays are the names of operators and modules, times,
+versions, and the program's name. docs/pack.md has the list.
 
     layerscope pack train --redact -o question
 """
@@ -33,9 +35,15 @@ _NAMELESS = "recording"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `pack`."""
-    parser.add_argument("recording", metavar="RUN", nargs="?", help="the recording (default: the newest one here)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="the file (default: NAME.layerscope.zip)")
-    parser.add_argument("--redact", action="store_true", help="leave out what could tell whose recording it is")
+    parser.add_argument(
+        "recording", metavar="RUN", nargs="?", help="the recording (default: the newest one here)"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="the file (default: NAME.layerscope.zip)"
+    )
+    parser.add_argument(
+        "--redact", action="store_true", help="leave out what could tell whose recording it is"
+    )
     parser.add_argument("--drop-raw", action="store_true", help="leave out the raw files")
     parser.add_argument("--force", action="store_true", help="overwrite the file if there is one")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
@@ -57,11 +65,20 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{source} is still being recorded. Pack it when the program has ended")
     name = _NAMELESS if arguments.redact else recording.name
     with tempfile.TemporaryDirectory(prefix="layerscope-pack-", dir=target.parent) as scratch:
-        entries = _redacted(recording, Path(scratch)) if arguments.redact else _whole(recording, not arguments.drop_raw)
+        entries = (
+            _redacted(recording, Path(scratch))
+            if arguments.redact
+            else _whole(recording, not arguments.drop_raw)
+        )
         packed.pack(entries, target, name + SUFFIX)
     if not arguments.quiet:
-        screen.line(f"{target.name}: {units.size(target.stat().st_size)}, {_content(entries, arguments.redact)}")
-        screen.tell(f"Next: layerscope table {shlex.quote(arguments.output or target.name)} operators")
+        screen.line(
+            f"{target.name}: {units.size(target.stat().st_size)}, "
+            f"{_content(entries, arguments.redact)}"
+        )
+        screen.tell(
+            f"Next: layerscope table {shlex.quote(arguments.output or target.name)} operators"
+        )
     return 0
 
 
@@ -76,12 +93,16 @@ def _target(output: str | None, source: Path) -> Path:
     if not path.name or path.is_dir():
         raise UsageError(f"-o {output} is a folder. Name a file in it")
     if not path.parent.is_dir():
-        raise UsageError(f"there is no folder {path.parent}. Make it, or choose another file with -o")
+        raise UsageError(
+            f"there is no folder {path.parent}. Make it, or choose another file with -o"
+        )
     return path.with_name(name)
 
 
 def _whole(recording: Run, with_raw: bool) -> dict[str, Path | bytes]:
-    """Every file of a recording, its tables from wherever they are; the raw files if they are wanted."""
+    """Every file of a recording, its tables from wherever they are; the raw files if they are
+    wanted.
+    """
     import msgspec
 
     from layerscope.model.schema import TABLES
@@ -90,7 +111,9 @@ def _whole(recording: Run, with_raw: bool) -> dict[str, Path | bytes]:
     from layerscope.recording.reader import table_files
 
     tables = recording.tables_path
-    entries: dict[str, Path | bytes] = {"run.json": msgspec.json.format(msgspec.json.encode(recording.info), indent=1)}
+    entries: dict[str, Path | bytes] = {
+        "run.json": msgspec.json.format(msgspec.json.encode(recording.info), indent=1)
+    }
     entries[COMPLETE] = tables / COMPLETE
     for table in TABLES:
         entries.update({f"{table}/{file.name}": file for file in table_files(recording, table)})
@@ -98,13 +121,23 @@ def _whole(recording: Run, with_raw: bool) -> dict[str, Path | bytes]:
         if (recording.path / name).is_file():
             entries[name] = recording.path / name
     if with_raw:
-        entries.update({file.relative_to(recording.path).as_posix(): file for file in _plain_files(recording.raw)})
+        entries.update(
+            {
+                file.relative_to(recording.path).as_posix(): file
+                for file in _plain_files(recording.raw)
+            }
+        )
     return entries
 
 
 def _plain_files(folder: Path) -> Iterator[Path]:
     for file in sorted(folder.rglob("*")):
-        if file.is_file() and not file.is_symlink() and file.name != ".lock" and file.suffix != ".tmp":
+        if (
+            file.is_file()
+            and not file.is_symlink()
+            and file.name != ".lock"
+            and file.suffix != ".tmp"
+        ):
             yield file
 
 
@@ -118,7 +151,9 @@ def _redacted(recording: Run, scratch: Path) -> dict[str, Path | bytes]:
 
     info, rows = redact(recording, scratch)
     mark_complete(scratch, scratch / "raw", rows)
-    entries: dict[str, Path | bytes] = {"run.json": msgspec.json.format(msgspec.json.encode(info), indent=1)}
+    entries: dict[str, Path | bytes] = {
+        "run.json": msgspec.json.format(msgspec.json.encode(info), indent=1)
+    }
     entries.update({f"{table}/all.parquet": scratch / table / "all.parquet" for table in rows})
     entries[COMPLETE] = scratch / COMPLETE
     return entries

@@ -1,16 +1,18 @@
-"""Look at the machine under a program: what costs it speed here, how that is seen, and the line that changes it.
+"""Check the machine: what slows programs down here, how it was found, and how to change it.
 
-Nothing is run and nothing is changed: /proc, /sys and the files of control groups are read. --pid looks at a process
-that runs, from outside: its threads against the CPUs that it is granted, its libraries, its variables; it is watched
-for 5 seconds. --measure runs matrix products and copies of memory in the Python of the active environment, up to 20 s.
+Nothing is run and nothing is changed: /proc, /sys and the files of control groups are read. --pid
+looks at a process that runs, from outside: its threads against the CPUs that it is granted, its
+libraries, its variables; it is watched for 5 seconds. --measure runs matrix products and copies of
+memory in the Python of the active environment, up to 20 s.
 
-Each line is error, warning, note, ok, or unseen: the machine does not tell, which is not the same as well. The exit
-status is 0, with --fail-on 1 when a check is as bad or worse, and 125 when layerscope itself fails. docs/platform.md
-explains the checks.
+Each line is error, warning, note, ok, or unseen: the machine does not tell, which is not the same
+as well. The exit status is 0, with --fail-on 1 when a check is as bad or worse, and 125 when
+layerscope itself fails. docs/platform.md explains the checks.
 
     layerscope platform
     layerscope platform --pid 4711
-    layerscope platform --json > a.json; layerscope platform --compare a.json    # the second on another machine
+    layerscope platform --json > a.json
+    layerscope platform --compare a.json    # on another machine
 """
 
 from __future__ import annotations
@@ -36,18 +38,33 @@ _COMMAND_WIDTH = 60
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `platform`."""
-    parser.add_argument("--pid", type=int, metavar="PID", help="look at this process; nothing is attached to it")
     parser.add_argument(
-        "--watch", type=float, metavar="SECONDS",
-        help=f"look how often threads are held back, and who else works, for so long (with --pid {_WATCH_S:g}, else 0)",
-    )  # fmt: skip
-    parser.add_argument("--measure", action="store_true", help="measure what libraries and memory reach, up to 20 s")
-    parser.add_argument(
-        "--compare", metavar="OTHER", help="what differs from another machine: its --json, or a recording made there"
+        "--pid", type=int, metavar="PID", help="look at this process; nothing is attached to it"
     )
-    parser.add_argument("--fail-on", choices=("warning", "error"), help="exit with 1 if any check is so bad, or worse")
+    parser.add_argument(
+        "--watch",
+        type=float,
+        metavar="SECONDS",
+        help="look how often threads are held back, and who else works, for so long (with --pid "
+        f"{_WATCH_S:g}, else 0)",
+    )
+    parser.add_argument(
+        "--measure", action="store_true", help="measure what libraries and memory reach, up to 20 s"
+    )
+    parser.add_argument(
+        "--compare",
+        metavar="OTHER",
+        help="what differs from another machine: its --json, or a recording made there",
+    )
+    parser.add_argument(
+        "--fail-on",
+        choices=("warning", "error"),
+        help="exit with 1 if any check is so bad, or worse",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing: only the exit status")
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="print nothing: only the exit status"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -60,7 +77,12 @@ def run(arguments: argparse.Namespace) -> int:
     if there is not None:
         from layerscope.checks.compare import Side, differences
 
-        _print_differences(differences(Side(seen.machine, tuple(found), seen.measured), there), seen, there, arguments)
+        _print_differences(
+            differences(Side(seen.machine, tuple(found), seen.measured), there),
+            seen,
+            there,
+            arguments,
+        )
     elif arguments.json:
         _print_json(found, seen)
     elif not arguments.quiet:
@@ -73,9 +95,17 @@ def _look(arguments: argparse.Namespace) -> Seen:
     from layerscope.checks.check import Seen
     from layerscope.host import machine, process, watch
 
-    seconds = arguments.watch if arguments.watch is not None else _WATCH_S if arguments.pid is not None else 0.0
+    seconds = (
+        arguments.watch
+        if arguments.watch is not None
+        else _WATCH_S
+        if arguments.pid is not None
+        else 0.0
+    )
     if not (0 <= seconds <= _LONGEST_S):  # nan too
-        raise UsageError(f"--watch takes seconds from 0 to {_LONGEST_S:,.0f}, not {arguments.watch:g}")
+        raise UsageError(
+            f"--watch takes seconds from 0 to {_LONGEST_S:,.0f}, not {arguments.watch:g}"
+        )
     here = machine.facts(pid=arguments.pid)
     if seconds and sys.stderr.isatty() and not arguments.quiet:
         whom = "the machine" if arguments.pid is None else f"process {arguments.pid}"
@@ -101,7 +131,10 @@ def _other(name: str) -> Side:
         try:
             data = decoded(path.read_bytes(), object)
         except ValueError as error:
-            what = f"{name} is not JSON ({error}). Make it there: layerscope platform --json > there.json"
+            what = (
+                f"{name} is not JSON ({error}). Make it there: layerscope platform --json > "
+                "there.json"
+            )
             raise ReadError(what) from error
         return document.side(data if isinstance(data, dict) else {}, name)
     from layerscope.ingest.open import folder_of, open_folder, session_lives
@@ -123,7 +156,10 @@ def _print(found: list[Check], seen: Seen) -> None:
     from layerscope.show import checklist
 
     screen.line(_headline(seen))
-    rows = [(check.subject, check.state, _said(check), check.remedy) for check in judge.worst_first(found)]
+    rows = [
+        (check.subject, check.state, _said(check), check.remedy)
+        for check in judge.worst_first(found)
+    ]
     checklist.write(rows, sys.stdout)
     screen.line(judge.count_sentence(found))
     sys.stdout.flush()
@@ -140,9 +176,17 @@ def _headline(seen: Seen) -> str:
     from layerscope.show.terminal import shortened
 
     machine = seen.machine
-    parts = [machine.name, machine.cpu.model or machine.isa.architecture, f"Linux {machine.kernel.release}"]
+    parts = [
+        machine.name,
+        machine.cpu.model or machine.isa.architecture,
+        f"Linux {machine.kernel.release}",
+    ]
     if machine.process is not None:
-        inside = f" ({machine.process.namespace_pid} in its container)" if machine.process.namespace_pid else ""
+        inside = (
+            f" ({machine.process.namespace_pid} in its container)"
+            if machine.process.namespace_pid
+            else ""
+        )
         words = shortened(" ".join(machine.process.argv) or machine.process.name, _COMMAND_WIDTH)
         parts.append(f"process {machine.process.pid}{inside}: {words}")
     return printable(", ".join(filter(None, parts)))
@@ -161,7 +205,9 @@ def _print_json(found: list[Check], seen: Seen) -> None:
     _write_json("checks", document.COLUMNS, [document.row(check) for check in found], more)
 
 
-def _write_json(table: str, names: Sequence[str], rows: Sequence[Sequence[str]], more: dict[str, Any]) -> None:
+def _write_json(
+    table: str, names: Sequence[str], rows: Sequence[Sequence[str]], more: dict[str, Any]
+) -> None:
     from layerscope.analyse.result import ResultColumn
     from layerscope.show import json_output
 
@@ -170,14 +216,21 @@ def _write_json(table: str, names: Sequence[str], rows: Sequence[Sequence[str]],
     json_output.write_rows(columns, rows, sys.stdout.buffer, "platform", table, more)
 
 
-def _print_differences(found: list[Difference], seen: Seen, there: Side, arguments: argparse.Namespace) -> None:
+def _print_differences(
+    found: list[Difference], seen: Seen, there: Side, arguments: argparse.Namespace
+) -> None:
     from layerscope.checks import document
 
-    rows = [(difference.subject, difference.here, difference.there, difference.why) for difference in found]
+    rows = [
+        (difference.subject, difference.here, difference.there, difference.why)
+        for difference in found
+    ]
     names = ("subject", "here", "there", "why")
     if arguments.json:
         _write_json("differences", names, rows, document.facts(seen))
     elif not arguments.quiet:
         from layerscope.show import sides
 
-        sides.write(rows, (seen.machine.name or "here", there.machine.name or arguments.compare), sys.stdout)
+        sides.write(
+            rows, (seen.machine.name or "here", there.machine.name or arguments.compare), sys.stdout
+        )

@@ -1,11 +1,12 @@
 """Ask a recording in SQL.
 
-SQL is one SELECT (or WITH, FROM, DESCRIBE, SUMMARIZE) of DuckDB over the tables in docs/tables.md; `-` reads it from
-standard input. RUN is a folder made by `layerscope run`, with or without its suffix; left out, it is the newest one
-here. Without SQL the tables are listed with their columns.
+SQL is one SELECT (or WITH, FROM, DESCRIBE, SUMMARIZE) of DuckDB over the tables in docs/tables.md;
+`-` reads it from standard input. RUN is a folder made by `layerscope run`, with or without its
+suffix; left out, it is the newest one here. Without SQL the tables are listed with their columns.
 
-The question sees this recording and nothing else: it reads and writes no other file and loads no extension. A number
-whose name ends in _ns, _bytes or _share is printed with that unit; in --csv and --json times are integer nanoseconds.
+The question sees this recording and nothing else: it reads and writes no other file and loads no
+extension. A number whose name ends in _ns, _bytes or _share is printed with that unit; in --csv and
+--json times are integer nanoseconds.
 
     layerscope query "SELECT name, sum(self_ns) AS self_ns FROM spans WHERE layer = 'operators'
                       GROUP BY name ORDER BY 2 DESC"
@@ -24,12 +25,13 @@ from layerscope.model.errors import UsageError
 from layerscope.show import screen
 
 if TYPE_CHECKING:
-    from layerscope.analyse.sql_query import Answer
+    from layerscope.analyse.sql_query import QueryResult
     from layerscope.recording.reader import Reader
 
 # Rows that are printed without --top: a screen.
 _TOP = 40
-# Of the memory that is left here; the rest is for the answer on its way out, and for everybody else.
+# Of the memory that is left here; the rest is for the answer on its way out, and for everybody
+# else.
 _MEMORY_SHARE = 0.5
 _LEAST_BYTES = 200_000_000
 
@@ -37,10 +39,17 @@ _LEAST_BYTES = 200_000_000
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `query`."""
     parser.usage = f"{parser.prog} [SQL] [RUN] [options]"
-    parser.add_argument("words", nargs="*", metavar="[SQL] [RUN]", help="the question, and a recording")
-    parser.add_argument("--tables", action="store_true", help="list the tables with their columns and rows")
     parser.add_argument(
-        "--top", metavar="N", type=int, help=f"only the first N rows, 0: all ({_TOP}; --csv, --json: all)"
+        "words", nargs="*", metavar="[SQL] [RUN]", help="the question, and a recording"
+    )
+    parser.add_argument(
+        "--tables", action="store_true", help="list the tables with their columns and rows"
+    )
+    parser.add_argument(
+        "--top",
+        metavar="N",
+        type=int,
+        help=f"only the first N rows, 0: all ({_TOP}; --csv, --json: all)",
     )
     _output.add_format(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="do not name the next command")
@@ -65,13 +74,15 @@ def run(arguments: argparse.Namespace) -> int:
         elif for_machines:
             _stream(sql_query.ask(reader, sql, _memory_bytes(), top), reader, arguments, str(path))
         else:
-            _output.write(sql_query.shown(reader, sql, _memory_bytes(), top), arguments, "query", str(path))
+            _output.write(
+                sql_query.shown(reader, sql, _memory_bytes(), top), arguments, "query", str(path)
+            )
     if sql is None and not (arguments.quiet or for_machines):
         screen.tell('Next: layerscope query "SELECT * FROM steps"')
     return 0
 
 
-def _stream(answer: Answer, reader: Reader, arguments: argparse.Namespace, run: str) -> None:
+def _stream(answer: QueryResult, reader: Reader, arguments: argparse.Namespace, run: str) -> None:
     """Print an answer of any length while it is made."""
     from layerscope.analyse.losses import problems
     from layerscope.show import csv_output, json_output
@@ -79,20 +90,30 @@ def _stream(answer: Answer, reader: Reader, arguments: argparse.Namespace, run: 
     found = problems(reader)
     if arguments.json:
         sys.stdout.flush()
-        json_output.write_pieces(answer.columns, answer.pieces, sys.stdout.buffer, "query", run, found)
+        json_output.write_pieces(
+            answer.columns, answer.pieces, sys.stdout.buffer, "query", run, found
+        )
     else:
         csv_output.write_pieces(answer.columns, answer.pieces, sys.stdout)
         _output.say_problems(found, arguments)
 
 
 def _question_and_run(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
-    """The question (None: list the tables) and the recording (None: the newest), in either order."""
+    """The question (None: list the tables) and the recording (None: the newest), in either
+    order.
+    """
     from layerscope.recording.run import recordings_called
 
     words = arguments.words
     if len(words) > 2:
-        raise UsageError(f"a question and a recording, not {len(words)} words: put the question into quotes")
-    names = [word for word in words if _may_be_name(word) and (recordings_called(word) or Path(word).is_file())]
+        raise UsageError(
+            f"a question and a recording, not {len(words)} words: put the question into quotes"
+        )
+    names = [
+        word
+        for word in words
+        if _may_be_name(word) and (recordings_called(word) or Path(word).is_file())
+    ]
     if arguments.tables:
         if len(words) > 1:
             raise UsageError("--tables takes a recording and no question")

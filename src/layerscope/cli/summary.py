@@ -1,7 +1,8 @@
-"""Print the summary of a recording again: what its program did, where the time went and what could not be recorded.
+"""Print the summary of a recording again: steps, operators, and what was not recorded.
 
-RUN is a folder made by `layerscope run`, with or without its suffix, a packed recording, a log of the verbose modes of
-oneDNN and MKL, a perf.data, the text of `perf script`, or folded stacks; left out, it is the newest recording here.
+RUN is a folder made by `layerscope run`, with or without its suffix, a packed recording, a log of
+the verbose modes of oneDNN and MKL, a perf.data, the text of `perf script`, or folded stacks; left
+out, it is the newest recording here.
 
     layerscope summary
     layerscope summary dnnl_verbose.log
@@ -15,7 +16,9 @@ import sys
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `summary`."""
-    parser.add_argument("recording", metavar="RUN", nargs="?", help="the recording (default: the newest one here)")
+    parser.add_argument(
+        "recording", metavar="RUN", nargs="?", help="the recording (default: the newest one here)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Print a table of a recording: operators, modules, primitives, steps, spans, threads, processes, ranks or counters.
+"""Print a table of a recording: operators, modules, steps, threads, counters and others.
 
 RUN is a folder made by `layerscope run`, with or without its suffix, a log of the verbose modes of
 oneDNN and MKL, a perf.data, the text of `perf script`, or folded stacks; left out, it is the newest
@@ -22,9 +22,17 @@ from layerscope.show import screen
 _SUMMARY = "layerscope summary"
 # What of a recording a table shows, where that is not its spans.
 _SHOWN = {
-    "counters": "counters", "functions": "samples", "lines": "samples", "symbols": "samples", "waits": "samples",
-    "modules": "modules", "primitives": "primitives", "steps": "steps", "processes": "processes", "threads": "tracks",
-}  # fmt: skip
+    "counters": "counters",
+    "functions": "samples",
+    "lines": "samples",
+    "symbols": "samples",
+    "waits": "samples",
+    "modules": "modules",
+    "primitives": "primitives",
+    "steps": "steps",
+    "processes": "processes",
+    "threads": "tracks",
+}
 
 if TYPE_CHECKING:
     from layerscope.analyse.tables import TableModule
@@ -38,12 +46,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listed = "\n".join(f"  {name:<10} {_first_line(tables.load(name))}" for name in tables.names())
     parser.usage = f"{parser.prog} [RUN] NAME [options]"
     parser.epilog = f"the tables:\n{listed}"
-    parser.add_argument("words", nargs="*", metavar="[RUN] NAME", help="a recording, and which table of it")
+    parser.add_argument(
+        "words", nargs="*", metavar="[RUN] NAME", help="a recording, and which table of it"
+    )
     parser.add_argument("--by", metavar="WHAT", help=f"one row for each WHAT; {_possible(tables)}")
     parser.add_argument(
-        "--mine", action="store_true",
+        "--mine",
+        action="store_true",
         help="functions, lines: of the program's own files alone, with what libraries did for them",
-    )  # fmt: skip
+    )
     _output.add_choice(parser, top="spans: 15, else all; --csv, --json: all")
     _output.add_format(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="do not name the next command")
@@ -63,7 +74,12 @@ def run(arguments: argparse.Namespace) -> int:
     for_machines = _output.is_for_machines(arguments)
     top = module.TOP if arguments.top is None and not for_machines else arguments.top
     with Reader(open_run(path)) as reader:
-        result = select(tables.build(reader, name, arguments.by, arguments.mine), arguments.where, arguments.sort, top)
+        result = select(
+            tables.build(reader, name, arguments.by, arguments.mine),
+            arguments.where,
+            arguments.sort,
+            top,
+        )
         _output.write(result, arguments, "table", str(path))
         following = _next_command(module, arguments.by) if result.rows else _SUMMARY
         following = following if _has_rows(reader, following) else _SUMMARY
@@ -73,12 +89,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_and_name(words: list[str], known: list[str]) -> tuple[str | None, str]:
-    """The recording (None: the newest) and the table, in either order: a table is known by its name."""
+    """The recording (None: the newest) and the table, in either order: a table is known by its
+    name.
+    """
     listed = f"The tables are {', '.join(known)}"
     if not words:
         raise UsageError(f"name a table: layerscope table operators. {listed}")
     if len(words) > 2:
-        raise UsageError(f"at most a recording and one table, not {len(words)} words: {shlex.join(words)}")
+        raise UsageError(
+            f"at most a recording and one table, not {len(words)} words: {shlex.join(words)}"
+        )
     if len(words) == 1:
         if words[0] not in known and _is_recording(words[0]):
             raise UsageError(f"which table of {words[0]}? {listed}")
@@ -95,7 +115,11 @@ def _is_recording(name: str) -> bool:
 
 def _next_command(module: TableModule, by: str | None) -> str:
     """The next command: not this one again."""
-    return module.NEXT if not by or not module.NEXT.endswith(f" --by {by}") else "layerscope table spans"
+    return (
+        module.NEXT
+        if not by or not module.NEXT.endswith(f" --by {by}")
+        else "layerscope table spans"
+    )
 
 
 def _has_rows(reader: Reader, command: str) -> bool:

@@ -1,4 +1,6 @@
-"""The limits of the control group that a process is in (a container, a batch job, a service), and what they cost it."""
+"""The limits of the control group that a process is in (a container, a batch job, a service), and
+what they cost it.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,24 @@ from layerscope.host import files
 _NO_LIMIT_BYTES = 1 << 60
 _V1_MEMORY = ("memory.limit_in_bytes", "memory.usage_in_bytes")
 _V2_MEMORY = ("memory.max", "memory.current")
-# Lines of memory.stat: what the kernel gives back before it kills anybody. Files that were read twice are "active".
+# Lines of memory.stat: what the kernel gives back before it kills anybody. Files that were read
+# twice are "active".
 _V1_CACHED = ("total_inactive_file", "total_active_file")
 _V2_CACHED = ("inactive_file", "active_file", "slab_reclaimable")
 
 
 class Cgroup(msgspec.Struct, frozen=True):
-    """`version` 1, 2, or 0 where there is none or none is visible. A limit is the tightest on the way up; None: there
-    is none, or none is visible: of memory where `is_memory_hidden`, of all else where the group `is_hidden`.
+    """`version` 1, 2, or 0 where there is none or none is visible. A limit is the tightest on the
+    way up; None: there is none, or none is visible: of memory where `is_memory_hidden`, of all else
+    where the group `is_hidden`.
 
-    `memory_limit_bytes` is that of the group on the way up that has the least room left, `memory_used_bytes` what
-    counts against it and could not be given back: without cached files. `memory_lower_bytes`: a limit that is smaller
-    and yet leaves more room; None: there is none. `memory_swap_bytes`: swap that may be used beside the memory.
-    `cpuset`: CPUs that the group allows, empty where it does not tell. `periods`, `throttled`, `throttled_ns`: as in
-    Throttling, of the group on the way up that was throttled in the largest share of its periods, since it was made.
+    `memory_limit_bytes` is that of the group on the way up that has the least room left,
+    `memory_used_bytes` what counts against it and could not be given back: without cached files.
+    `memory_lower_bytes`: a limit that is smaller and yet leaves more room; None: there is none.
+    `memory_swap_bytes`: swap that may be used beside the memory. `cpuset`: CPUs that the group
+    allows, empty where it does not tell. `periods`, `throttled`, `throttled_ns`: as in Throttling,
+    of the group on the way up that was throttled in the largest share of its periods, since it was
+    made.
     """
 
     version: int = 0
@@ -46,16 +52,20 @@ class Cgroup(msgspec.Struct, frozen=True):
 
     @property
     def memory_most_bytes(self) -> int | None:
-        """What may be used at most, whoever uses memory beside: the smallest limit. None: there is none."""
-        return self.memory_limit_bytes if self.memory_lower_bytes is None else self.memory_lower_bytes
+        """What may be used at most, whoever uses memory beside: the smallest limit. None: there is
+        none.
+        """
+        return (
+            self.memory_limit_bytes if self.memory_lower_bytes is None else self.memory_lower_bytes
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Throttling:
     """What the limit of CPU time of one group did. None: not told.
 
-    `throttled`: in how many of its `periods` threads were kept off their CPUs; `throttled_ns`: for how long, each CPU
-    by itself.
+    `throttled`: in how many of its `periods` threads were kept off their CPUs; `throttled_ns`: for
+    how long, each CPU by itself.
     """
 
     periods: int | None = None
@@ -71,18 +81,24 @@ class Throttling:
 def most_throttled(groups: Iterable[Throttling]) -> Throttling:
     """The one that was throttled in the largest share of its periods.
 
-    Groups on the way up count the same stretches of time: added up, the shares of those with a limit would be diluted.
+    Groups on the way up count the same stretches of time: added up, the shares of those with a
+    limit would be diluted.
     """
     told = [group for group in groups if group.throttled is not None]
-    return max(told, key=lambda group: (group.share, group.throttled, group.periods or 0), default=Throttling())
+    return max(
+        told,
+        key=lambda group: (group.share, group.throttled, group.periods or 0),
+        default=Throttling(),
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class CgroupUsage:
     """What a group has used so far, and those around it. None: not told.
 
-    `throttled`, `throttled_ns`: as in Throttling, added up over the groups on the way up. `memory_bytes`: of the group
-    with the smallest limit of memory, cached files included; known where there is a limit.
+    `throttled`, `throttled_ns`: as in Throttling, added up over the groups on the way up.
+    `memory_bytes`: of the group with the smallest limit of memory, cached files included; known
+    where there is a limit.
     """
 
     throttled: int | None = None
@@ -93,13 +109,17 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Where to read what the group of a process has used; no folders where it has none, or it is not visible."""
+    """Where to read what the group of a process has used; no folders where it has none, or it is
+    not visible.
+    """
 
     version: int = 0
     cpu: tuple[Path, ...] = ()  # the group and those above it
     memory: tuple[Path, ...] = ()
     cpuset: tuple[Path, ...] = ()
-    is_hidden: bool = False  # it is in a group whose files are not there; of version 1 those of its CPU time
+    is_hidden: bool = (
+        False  # it is in a group whose files are not there; of version 1 those of its CPU time
+    )
     is_memory_hidden: bool = False
 
     @property
@@ -107,10 +127,10 @@ class Group:
         """What two processes of one group have in common."""
         return (*self.cpu[:1], *self.memory[:1])
 
-    def usage(self) -> Usage:
+    def usage(self) -> CgroupUsage:
         """What it has used so far."""
         if not self.version:
-            return Usage()
+            return CgroupUsage()
         told = self.throttling()
         throttled, throttled_ns = (
             sum(values) if (values := [value for value in each if value is not None]) else None
@@ -119,7 +139,7 @@ class Group:
         names = _V2_MEMORY if self.version == 2 else _V1_MEMORY
         limit, at = _tightest(self.memory, names[0])
         used = files.number(at / names[1]) if limit and at else None
-        return Usage(throttled, throttled_ns, used, limit)
+        return CgroupUsage(throttled, throttled_ns, used, limit)
 
     def throttling(self) -> tuple[Throttling, ...]:
         """What the limits of CPU time did so far: its own, then those above it."""
@@ -127,7 +147,9 @@ class Group:
         told = (_lines(folder / "cpu.stat") for folder in self.cpu)
         return tuple(
             Throttling(
-                lines.get("nr_periods"), lines.get("nr_throttled"), lines[name] * unit_ns if name in lines else None
+                lines.get("nr_periods"),
+                lines.get("nr_throttled"),
+                lines[name] * unit_ns if name in lines else None,
             )
             for lines in told
         )
@@ -147,12 +169,16 @@ def group_of(pid: int | None = None, root: Path = Path("/")) -> Group:
 
     if "memory" not in groups and "cpu" not in groups:
         found = folders("", base) if _is_v2(base) else ()
-        return Group(2, found, found, found) if found else Group(is_hidden=True, is_memory_hidden=True)
+        return (
+            Group(2, found, found, found) if found else Group(is_hidden=True, is_memory_hidden=True)
+        )
     cpu, memory, cpuset = (
         folders(name, base / name) if name in groups and (base / name).is_dir() else ()
         for name in ("cpu", "memory", "cpuset")
     )
-    return Group(1, cpu, memory, cpuset, "cpu" in groups and not cpu, "memory" in groups and not memory)
+    return Group(
+        1, cpu, memory, cpuset, "cpu" in groups and not cpu, "memory" in groups and not memory
+    )
 
 
 def facts(root: Path = Path("/"), pid: int | None = None) -> Cgroup:
@@ -171,7 +197,9 @@ def facts(root: Path = Path("/"), pid: int | None = None) -> Cgroup:
         memory_limit_bytes=limit,
         memory_used_bytes=used,
         cpus=min((quota for quota in quotas if quota), default=None),
-        memory_swap_bytes=_tightest(group.memory, "memory.swap.max")[0] if is_v2 else _swap_v1(group.memory, least),
+        memory_swap_bytes=_tightest(group.memory, "memory.swap.max")[0]
+        if is_v2
+        else _swap_v1(group.memory, least),
         cpuset=_cpuset(group.cpuset, "cpuset.cpus.effective" if is_v2 else "cpuset.effective_cpus"),
         periods=throttling.periods,
         throttled=throttling.throttled,
@@ -196,11 +224,14 @@ def _groups(root: Path, process: str) -> Iterator[tuple[str, str]]:
 def _upward(base: Path, path: str, is_ours: bool) -> Iterator[Path]:
     """The group and those above it.
 
-    In a container the path of our own group may lead nowhere, or out of what is mounted there: then what is mounted is
-    our group. Another process is in that group only where its path is ours; else nothing of its group is visible.
+    In a container the path of our own group may lead nowhere, or out of what is mounted there: then
+    what is mounted is our group. Another process is in that group only where its path is ours; else
+    nothing of its group is visible.
     """
     leaf = base / path.lstrip("/")
-    if ".." in path.split("/") or not os.path.isdir(leaf):  # false, too, of a name that no folder can have
+    if ".." in path.split("/") or not os.path.isdir(
+        leaf
+    ):  # false, too, of a name that no folder can have
         if not is_ours:
             return
         leaf = base
@@ -212,14 +243,22 @@ def _tightest(folders: Iterable[Path], name: str) -> tuple[int | None, Path | No
     """The smallest limit, and the group that has it; without a limit the first group."""
     folders = tuple(folders)
     told = ((files.number(folder / name), folder) for folder in folders)
-    limits = [(limit, folder) for limit, folder in told if limit is not None and 0 <= limit < _NO_LIMIT_BYTES]
+    limits = [
+        (limit, folder)
+        for limit, folder in told
+        if limit is not None and 0 <= limit < _NO_LIMIT_BYTES
+    ]
     return min(limits, key=lambda pair: pair[0]) if limits else (None, next(iter(folders), None))
 
 
-def _fullest(folders: Iterable[Path], names: tuple[str, str], cached: Iterable[str]) -> tuple[int | None, int]:
+def _fullest(
+    folders: Iterable[Path], names: tuple[str, str], cached: Iterable[str]
+) -> tuple[int | None, int]:
     """The limit that leaves the least room, and what of it is used and could not be given back."""
     limits = ((folder, _tightest((folder,), names[0])[0]) for folder in folders)
-    told = [(limit, _used(folder, names[1], cached)) for folder, limit in limits if limit is not None]
+    told = [
+        (limit, _used(folder, names[1], cached)) for folder, limit in limits if limit is not None
+    ]
     return min(told, key=lambda pair: (pair[0] - pair[1], pair[0]), default=(None, 0))
 
 
@@ -235,9 +274,13 @@ def _swap_v1(folders: Iterable[Path], memory: int | None) -> int | None:
 
 
 def _cpuset(folders: Iterable[Path], name: str) -> tuple[int, ...]:
-    """What the group leaves; of those above only where it does not tell (then it has no such files)."""
+    """What the group leaves; of those above only where it does not tell (then it has no such
+    files).
+    """
     for folder in folders:
-        if cpus := files.listed(files.text(folder / name)) or files.listed(files.text(folder / "cpuset.cpus")):
+        if cpus := files.listed(files.text(folder / name)) or files.listed(
+            files.text(folder / "cpuset.cpus")
+        ):
             return cpus
     return ()
 

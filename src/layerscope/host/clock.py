@@ -1,4 +1,6 @@
-"""The clocks of this machine: whether its time stamp counter is one, and which CLOCK_MONOTONIC it has."""
+"""The clocks of this machine: whether its time stamp counter is one, and which CLOCK_MONOTONIC it
+has.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from layerscope.host import files
 
 
 def tsc_is_usable(root: Path = Path("/")) -> bool:
-    """True when the kernel itself keeps time by the TSC and the CPU says that it neither varies nor stops."""
+    """True when the kernel itself keeps time by the TSC and the CPU says that it neither varies nor
+    stops.
+    """
     source = files.text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
     lines = files.text(root / "proc/cpuinfo").splitlines()
     flags = next((line for line in lines if line.startswith("flags")), "").split()
@@ -17,14 +21,18 @@ def tsc_is_usable(root: Path = Path("/")) -> bool:
 
 
 def boot(root: Path = Path("/")) -> str:
-    """The kernel's name for the time since it was started, another one each time; empty where it does not tell."""
+    """The kernel's name for the time since it was started, another one each time; empty where it
+    does not tell.
+    """
     return files.text(root / "proc/sys/kernel/random/boot_id")
 
 
 def monotonic_clock(root: Path = Path("/")) -> str:
-    """A name for the CLOCK_MONOTONIC that this process reads: where it is the same, times can be compared as they are.
+    """A name for the CLOCK_MONOTONIC that this process reads: where it is the same, times can be
+    compared as they are.
 
-    It starts anew with every boot, and a time namespace may shift it. Empty where the kernel does not tell.
+    It starts anew with every boot, and a time namespace may shift it. Empty where the kernel does
+    not tell.
     """
     name = boot(root)
     if not name:
@@ -36,7 +44,8 @@ def monotonic_clock(root: Path = Path("/")) -> str:
 
 
 def ahead_ns(pid: int, root: Path = Path("/")) -> int:
-    """By how much the CLOCK_MONOTONIC of process `pid` is ahead of ours: it may be in another time namespace.
+    """By how much the CLOCK_MONOTONIC of process `pid` is ahead of ours: it may be in another time
+    namespace.
 
     0 where that is not known: it has ended, or there are no time namespaces.
     """

@@ -12,11 +12,22 @@ from layerscope.host.cgroup import Cgroup
 from layerscope.host.cpuinfo import Cpuinfo
 
 _DEVICES = "sys/devices/system/cpu"
-# What firmware calls itself in a virtual machine of an architecture whose processor does not tell; Amazon's machines
-# without a hypervisor have names that end so.
-_HYPERVISORS = ("QEMU", "KVM", "VMware", "Xen", "innotek", "Google", "Amazon EC2", "Virtual Machine", "Parallels")
+# What firmware calls itself in a virtual machine of an architecture whose processor does not tell;
+# Amazon's machines without a hypervisor have names that end so.
+_HYPERVISORS = (
+    "QEMU",
+    "KVM",
+    "VMware",
+    "Xen",
+    "innotek",
+    "Google",
+    "Amazon EC2",
+    "Virtual Machine",
+    "Parallels",
+)
 _BARE_METAL = ".metal"
-# Cores of one kind differ a little in what the scheduler thinks of them: one may be allowed a higher clock.
+# Cores of one kind differ a little in what the scheduler thinks of them: one may be allowed a
+# higher clock.
 _AS_FAST = 0.9
 _CACHES = {"Data": "d", "Instruction": "i", "Unified": ""}
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -25,15 +36,16 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 class Cpu(msgspec.Struct, frozen=True):
     """What is not told is empty or None.
 
-    `online`, `offline`, `allowed`, `isolated`: numbers of CPUs; `allowed` by affinity and cpuset of the process (of any
-    of its threads), `granted`: how much CPU time a limit leaves of those, in CPUs (all control groups on the way up,
-    both versions); 0 where no number is known. `machine`: the architecture in the kernel's word (x86_64, aarch64).
-    `sockets`, `cores`: of the online ones; `allowed_cores`: of each core that has allowed CPUs the first of them, empty
-    where it is not told. `smt`: the kernel's word for hardware threads: on, off, forceoff, notsupported,
-    notimplemented. `faster`, `slower`: CPUs of unlike kinds (P and E cores), empty where all are alike. `governor`: of
-    the allowed ones, several with commas between them. `boost`: above the base frequency; `boost_file`: which file
-    below /sys/devices/system/cpu tells.
-    `caches`: bytes of one cache of that level and kind, such as {"L1d": 32768, "L2": 1048576}, of the first CPU.
+    `online`, `offline`, `allowed`, `isolated`: numbers of CPUs; `allowed` by affinity and cpuset of
+    the process (of any of its threads), `granted`: how much CPU time a limit leaves of those, in
+    CPUs (all control groups on the way up, both versions); 0 where no number is known. `machine`:
+    the architecture in the kernel's word (x86_64, aarch64). `sockets`, `cores`: of the online ones;
+    `allowed_cores`: of each core that has allowed CPUs the first of them, empty where it is not
+    told. `smt`: the kernel's word for hardware threads: on, off, forceoff, notsupported,
+    notimplemented. `faster`, `slower`: CPUs of unlike kinds (P and E cores), empty where all are
+    alike. `governor`: of the allowed ones, several with commas between them. `boost`: above the
+    base frequency; `boost_file`: which file below /sys/devices/system/cpu tells. `caches`: bytes of
+    one cache of that level and kind, such as {"L1d": 32768, "L2": 1048576}, of the first CPU.
     """
 
     model: str = ""
@@ -60,7 +72,10 @@ class Cpu(msgspec.Struct, frozen=True):
 
 
 def facts(
-    root: Path = Path("/"), pid: int | None = None, info: Cpuinfo | None = None, group: Cgroup | None = None
+    root: Path = Path("/"),
+    pid: int | None = None,
+    info: Cpuinfo | None = None,
+    group: Cgroup | None = None,
 ) -> Cpu:
     """The CPUs of the machine below `root`, for process `pid`, else for this one.
 
@@ -71,14 +86,19 @@ def facts(
     devices = root / _DEVICES
     online = files.listed(files.text(devices / "online")) or info.processors
     not_online = files.listed(files.text(devices / "offline"))
-    allowed = _allowed(_affinity(root, pid), online, not_online) or _allowed(group.cpuset, online, not_online) or online
+    allowed = (
+        _allowed(_affinity(root, pid), online, not_online)
+        or _allowed(group.cpuset, online, not_online)
+        or online
+    )
     # LXCFS numbers the online ones of its containers anew.
     online = online if set(allowed) <= set(online) else allowed
     present = files.listed(files.text(devices / "present"))
     faster, slower = _kinds(root, online)
     boost, boost_file = _boost(devices)
     cores, allowed_cores = (
-        _firsts(devices, cpus, ("core_cpus_list", "thread_siblings_list")) for cpus in (online, allowed)
+        _firsts(devices, cpus, ("core_cpus_list", "thread_siblings_list"))
+        for cpus in (online, allowed)
     )
     return Cpu(
         model=info.model,
@@ -89,7 +109,8 @@ def facts(
         allowed=allowed,
         isolated=files.listed(files.text(devices / "isolated")),
         granted=min(float(len(allowed)), group.cpus or float(len(allowed))),
-        sockets=len(_firsts(devices, online, ("package_cpus_list", "core_siblings_list"))) or info.sockets,
+        sockets=len(_firsts(devices, online, ("package_cpus_list", "core_siblings_list")))
+        or info.sockets,
         cores=len(cores) or info.cores,
         allowed_cores=allowed_cores,
         smt=files.text(devices / "smt/control"),
@@ -100,15 +121,22 @@ def facts(
         boost_file=boost_file,
         most_mhz=_most_mhz(devices, (*faster[:1], *online[:1])),
         caches=_caches(devices / f"cpu{online[0]}/cache") if online else {},
-        is_virtual="hypervisor" in info.flags or (not info.first.get("flags") and _is_virtual_firmware(root)),
-        clocksource=files.text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        is_virtual="hypervisor" in info.flags
+        or (not info.first.get("flags") and _is_virtual_firmware(root)),
+        clocksource=files.text(
+            root / "sys/devices/system/clocksource/clocksource0/current_clocksource"
+        ),
     )
 
 
 def _affinity(root: Path, pid: int | None) -> tuple[int, ...]:
     """Where threads may run, by their masks; a bound main thread says nothing of the others."""
     process = root / "proc" / ("self" if pid is None else str(pid))
-    threads = [] if pid is None else [process / "task" / name / "status" for name in files.names(process / "task")]
+    threads = (
+        []
+        if pid is None
+        else [process / "task" / name / "status" for name in files.names(process / "task")]
+    )
     found: set[int] = set()
     for path in threads or [process / "status"]:
         found.update(files.listed(files.fields(path).get("Cpus_allowed_list", "")))
@@ -122,13 +150,17 @@ def _allowed(mask: Iterable[int], online: Iterable[int], offline: Iterable[int])
 
 
 def _firsts(devices: Path, online: tuple[int, ...], names: tuple[str, str]) -> tuple[int, ...]:
-    """The first of each group of CPUs that the lists called `names` (new, old name) tell; none where one is missing."""
+    """The first of each group of CPUs that the lists called `names` (new, old name) tell; none
+    where one is missing.
+    """
     seen: set[int] = set()
     firsts = []
     for cpu in online:
         if cpu not in seen:
             topology = devices / f"cpu{cpu}/topology"
-            members = files.listed(files.text(topology / names[0])) or files.listed(files.text(topology / names[1]))
+            members = files.listed(files.text(topology / names[0])) or files.listed(
+                files.text(topology / names[1])
+            )
             if cpu not in members:
                 return ()
             seen.update(members)
@@ -137,14 +169,21 @@ def _firsts(devices: Path, online: tuple[int, ...], names: tuple[str, str]) -> t
 
 
 def _kinds(root: Path, online: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The faster and the slower CPUs: Intel's by their counting units, others by what the scheduler thinks of them."""
-    by_units = (files.listed(files.text(root / f"sys/devices/{unit}/cpus")) for unit in ("cpu_core", "cpu_atom"))
+    """The faster and the slower CPUs: Intel's by their counting units, others by what the scheduler
+    thinks of them.
+    """
+    by_units = (
+        files.listed(files.text(root / f"sys/devices/{unit}/cpus"))
+        for unit in ("cpu_core", "cpu_atom")
+    )
     faster, slower = (tuple(sorted(set(cpus) & set(online))) for cpus in by_units)
     if faster and slower:
         return faster, slower
     if not online or not (root / _DEVICES / f"cpu{online[0]}/cpu_capacity").exists():
         return (), ()
-    capacities = {cpu: files.number(root / _DEVICES / f"cpu{cpu}/cpu_capacity") or 0 for cpu in online}
+    capacities = {
+        cpu: files.number(root / _DEVICES / f"cpu{cpu}/cpu_capacity") or 0 for cpu in online
+    }
     least = _AS_FAST * max(capacities.values())
     slower = tuple(cpu for cpu in online if capacities[cpu] < least)
     return (tuple(cpu for cpu in online if cpu not in set(slower)), slower) if slower else ((), ())
@@ -175,7 +214,9 @@ def _caches(folder: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in files.names(folder):
         if name.startswith("index"):
-            level, kind, size = (files.text(folder / name / part) for part in ("level", "type", "size"))
+            level, kind, size = (
+                files.text(folder / name / part) for part in ("level", "type", "size")
+            )
             count = files.whole(size[:-1])
             if kind in _CACHES and level.isdecimal() and count is not None and size[-1:] in _UNITS:
                 found[f"L{level}{_CACHES[kind]}"] = count * _UNITS[size[-1]]
@@ -186,4 +227,6 @@ def _is_virtual_firmware(root: Path) -> bool:
     if files.text(root / "sys/hypervisor/type"):
         return True
     told = [files.text(root / "sys/class/dmi/id" / name) for name in ("sys_vendor", "product_name")]
-    return any(word in line for word in _HYPERVISORS for line in told) and not told[1].endswith(_BARE_METAL)
+    return any(word in line for word in _HYPERVISORS for line in told) and not told[1].endswith(
+        _BARE_METAL
+    )

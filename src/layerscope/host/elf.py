@@ -1,8 +1,8 @@
-"""What kind of program an executable file is, as far as it decides what of ours can run inside: read from the file,
-without running it.
+"""What kind of program an executable file is, as far as it decides what of ours can run inside:
+read from the file, without running it.
 
-The numbers are those of elf(5), with the generic part in the System V ABI; names of sanitizers' entry points are those
-of compiler-rt and of GCC's libsanitizer.
+The numbers are those of elf(5), with the generic part in the System V ABI; names of sanitizers'
+entry points are those of compiler-rt and of GCC's libsanitizer.
 """
 
 from __future__ import annotations
@@ -19,37 +19,68 @@ from pathlib import Path
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _DT_NEEDED, _DT_STRTAB, _DT_STRSZ = 1, 5, 10
 _HEADERS_BYTES = 1 << 16  # of one table of an ELF file, at most: whole ones have some kilobytes
-_NAMES_BYTES = 1 << 24  # of the names of dynamic symbols, at most: PyTorch's own have some megabytes
+_NAMES_BYTES = (
+    1 << 24
+)  # of the names of dynamic symbols, at most: PyTorch's own have some megabytes
 _LINKS = 4  # scripts whose interpreter is a script, and so on; Linux allows as many
 _SHEBANG_BYTES = 256
 
-_MACHINES = {3: "x86", 8: "mips", 20: "powerpc", 21: "powerpc64", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64",
-             243: "riscv", 258: "loongarch"}  # fmt: skip
-# Programs of these cannot bear a stranger's code; undefined behaviour alone is checked without a memory of its own.
+_MACHINES = {
+    3: "x86",
+    8: "mips",
+    20: "powerpc",
+    21: "powerpc64",
+    22: "s390x",
+    40: "arm",
+    62: "x86_64",
+    183: "aarch64",
+    243: "riscv",
+    258: "loongarch",
+}
+# Programs of these cannot bear a stranger's code; undefined behaviour alone is checked without a
+# memory of its own.
 _SANITIZERS = {
-    b"__asan_init": "AddressSanitizer", b"__hwasan_init": "HWAddressSanitizer", b"__tsan_init": "ThreadSanitizer",
-    b"__msan_init": "MemorySanitizer", b"__lsan_init": "LeakSanitizer",
-}  # fmt: skip
+    b"__asan_init": "AddressSanitizer",
+    b"__hwasan_init": "HWAddressSanitizer",
+    b"__tsan_init": "ThreadSanitizer",
+    b"__msan_init": "MemorySanitizer",
+    b"__lsan_init": "LeakSanitizer",
+}
 _SANITIZER_LIBRARIES = {
-    "libasan": "AddressSanitizer", "libclang_rt.asan": "AddressSanitizer", "libhwasan": "HWAddressSanitizer",
-    "libtsan": "ThreadSanitizer", "libclang_rt.tsan": "ThreadSanitizer", "liblsan": "LeakSanitizer",
-}  # fmt: skip
+    "libasan": "AddressSanitizer",
+    "libclang_rt.asan": "AddressSanitizer",
+    "libhwasan": "HWAddressSanitizer",
+    "libtsan": "ThreadSanitizer",
+    "libclang_rt.tsan": "ThreadSanitizer",
+    "liblsan": "LeakSanitizer",
+}
 _PYTHON_SYMBOLS = (b"Py_BytesMain", b"Py_RunMain", b"Py_Initialize")
 # What tells of a door: libraries that a program is linked with, and words in the program itself.
 _LIBRARIES = {
-    "libpython": "Python", "libdnnl": "oneDNN", "libmkldnn": "oneDNN", "libnvToolsExt": "NVTX",
-    "libittnotify": "ITT", "libtbb": "ITT", "libtorch": "PyTorch", "liblayerscope": "layerscope.h",
-}  # fmt: skip
-_WORDS = {b"NVTX_INJECTION64_PATH": "NVTX", b"INTEL_LIBITTNOTIFY64": "ITT", b"dnnl_primitive_execute": "oneDNN"}
+    "libpython": "Python",
+    "libdnnl": "oneDNN",
+    "libmkldnn": "oneDNN",
+    "libnvToolsExt": "NVTX",
+    "libittnotify": "ITT",
+    "libtbb": "ITT",
+    "libtorch": "PyTorch",
+    "liblayerscope": "layerscope.h",
+}
+_WORDS = {
+    b"NVTX_INJECTION64_PATH": "NVTX",
+    b"INTEL_LIBITTNOTIFY64": "ITT",
+    b"dnnl_primitive_execute": "oneDNN",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Executable:
     """What a file says about the program in it. `kind`: elf, script, or other for what is neither.
 
-    `bits`, `machine`: of an ELF file, 0 and "" of others. `interpreter`: the program that runs a script, or the loader
-    of an ELF file; "" where there is none. `needed`: names of the libraries that it is linked with. `privilege`:
-    setuid, setgid or capabilities, if it gets rights that its caller has not. `sanitizer`: the one it was built with.
+    `bits`, `machine`: of an ELF file, 0 and "" of others. `interpreter`: the program that runs a
+    script, or the loader of an ELF file; "" where there is none. `needed`: names of the libraries
+    that it is linked with. `privilege`: setuid, setgid or capabilities, if it gets rights that its
+    caller has not. `sanitizer`: the one it was built with.
     """
 
     path: Path
@@ -64,12 +95,21 @@ class Executable:
     is_python: bool = False
 
     def links(self, library: str) -> bool:
-        """Whether it is linked with a library of this name, such as libdnnl, of whatever version."""
+        """Whether it is linked with a library of this name, such as libdnnl, of whatever
+        version.
+        """
         return any(_stem(name) == library for name in self.needed)
 
     def doors(self) -> set[str]:
-        """What in it could let us in: Python, PyTorch, oneDNN, NVTX, ITT, layerscope.h. Reads the whole file."""
-        found = {door for name in self.needed for library, door in _LIBRARIES.items() if name.startswith(library)}
+        """What in it could let us in: Python, PyTorch, oneDNN, NVTX, ITT, layerscope.h. Reads the
+        whole file.
+        """
+        found = {
+            door
+            for name in self.needed
+            for library, door in _LIBRARIES.items()
+            if name.startswith(library)
+        }
         if self.is_python:
             found.add("Python")
         if self.kind == "elf":
@@ -94,7 +134,9 @@ def find(command: str, search_path: str | None = None) -> Executable | None:
 
 
 def facts(path: Path) -> Executable:
-    """What the file at `path` says; of one that cannot be read, or is damaged, as much as can be known."""
+    """What the file at `path` says; of one that cannot be read, or is damaged, as much as can be
+    known.
+    """
     result = Executable(path)
     try:
         with path.open("rb") as file:
@@ -102,11 +144,19 @@ def facts(path: Path) -> Executable:
             result = replace(result, privilege=_privilege(file.fileno()))
             if head[:2] == b"#!":
                 return replace(result, kind="script", interpreter=_interpreter(head))
-            if head[:4] != b"\x7fELF" or len(head) < 20 or head[4] not in (1, 2) or head[5] not in (1, 2):
+            if (
+                head[:4] != b"\x7fELF"
+                or len(head) < 20
+                or head[4] not in (1, 2)
+                or head[5] not in (1, 2)
+            ):
                 return result
             (machine,) = struct.unpack_from("<H" if head[5] == 1 else ">H", head, 18)
             result = replace(
-                result, kind="elf", bits=32 * head[4], machine=_MACHINES.get(machine, f"machine {machine}")
+                result,
+                kind="elf",
+                bits=32 * head[4],
+                machine=_MACHINES.get(machine, f"machine {machine}"),
             )
             if head[4:6] == b"\x02\x01" and os.fstat(file.fileno()).st_size:
                 with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
@@ -119,22 +169,48 @@ def facts(path: Path) -> Executable:
 def _linked(executable: Executable, content: mmap.mmap) -> Executable:
     """`executable` with what the segments of its file say: how it is loaded, and with what."""
     segments = list(_segments(content))
-    interpreter = next((_text(content, at) for kind, at, _, _ in segments if kind == _PT_INTERP), "")
-    dynamic = [entry for kind, at, _, length in segments if kind == _PT_DYNAMIC
-               for entry in _entries(content, at, length)]  # fmt: skip
+    interpreter = next(
+        (_text(content, at) for kind, at, _, _ in segments if kind == _PT_INTERP), ""
+    )
+    dynamic = [
+        entry
+        for kind, at, _, length in segments
+        if kind == _PT_DYNAMIC
+        for entry in _entries(content, at, length)
+    ]
     tags = dict(dynamic)
     names_at = next(
-        (tags[_DT_STRTAB] - address + at for kind, at, address, length in segments
-         if kind == _PT_LOAD and _DT_STRTAB in tags and address <= tags[_DT_STRTAB] < address + length), 0,
-    )  # fmt: skip
-    names = content[names_at : names_at + min(tags.get(_DT_STRSZ, 0), _NAMES_BYTES)] if names_at else b""
+        (
+            tags[_DT_STRTAB] - address + at
+            for kind, at, address, length in segments
+            if kind == _PT_LOAD
+            and _DT_STRTAB in tags
+            and address <= tags[_DT_STRTAB] < address + length
+        ),
+        0,
+    )
+    names = (
+        content[names_at : names_at + min(tags.get(_DT_STRSZ, 0), _NAMES_BYTES)]
+        if names_at
+        else b""
+    )
     needed = tuple(_text(names, value) for tag, value in dynamic if tag == _DT_NEEDED)
-    sanitizer = next((said for library, said in _SANITIZER_LIBRARIES.items() for name in needed
-                      if name.startswith(library)), "")  # fmt: skip
-    sanitizer = sanitizer or next((said for symbol, said in _SANITIZERS.items() if symbol in names), "")
+    sanitizer = next(
+        (
+            said
+            for library, said in _SANITIZER_LIBRARIES.items()
+            for name in needed
+            if name.startswith(library)
+        ),
+        "",
+    )
+    sanitizer = sanitizer or next(
+        (said for symbol, said in _SANITIZERS.items() if symbol in names), ""
+    )
     return replace(
         executable,
-        # A program that relocates itself has dynamic entries, and yet nobody who loads libraries for it.
+        # A program that relocates itself has dynamic entries, and yet nobody who loads libraries
+        # for it.
         dynamic=bool(interpreter or needed),
         interpreter=interpreter,
         needed=needed,
@@ -170,7 +246,9 @@ def _text(content: mmap.mmap | bytes, at: int) -> str:
 
 
 def _interpreter(head: bytes) -> str:
-    """The program that the first line of a script names; behind `env` it is the first word that is no option."""
+    """The program that the first line of a script names; behind `env` it is the first word that is
+    no option.
+    """
     words = head.splitlines()[0][2:].decode("utf-8", "surrogateescape").split()
     if words and Path(words[0]).name == "env":
         rest = [word for word in words[1:] if not word.startswith("-") and "=" not in word]

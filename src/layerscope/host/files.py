@@ -13,7 +13,9 @@ _MOST_NUMBERS = 1 << 16
 
 
 def text(path: Path) -> str:
-    """What the file says, without white space around it; empty where there is none or it may not be read."""
+    """What the file says, without white space around it; empty where there is none or it may not be
+    read.
+    """
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read().decode("utf-8", "replace").strip()
@@ -61,7 +63,9 @@ def sized(value: str) -> int | None:
 
 
 def listed(words: str) -> tuple[int, ...]:
-    """The numbers of a list such as `0-3,8` (man 7 cpuset, "List format"), sorted; what is no such list has none."""
+    """The numbers of a list such as `0-3,8` (man 7 cpuset, "List format"), sorted; what is no such
+    list has none.
+    """
     found: set[int] = set()
     for part in words.split(","):
         first, dash, last = part.strip().partition("-")

@@ -6,7 +6,8 @@ import os
 import re
 from pathlib import Path
 
-# Served by another machine, or by a process of a user: writing there may take a while, or fail later.
+# Served by another machine, or by a process of a user: writing there may take a while, or fail
+# later.
 _REMOTE = re.compile(
     r"nfs\d?|cifs|smb\w*|9p|afs|ceph|glusterfs|lustre|gpfs|beegfs\w*|panfs|wekafs|pvfs2|orangefs|dvs|quobyte|virtiofs|fuse(\..*)?"
 )
@@ -14,7 +15,9 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 def kind(path: Path, root: Path = Path("/")) -> str:
-    """The type of the file system that `path` lies on, as the kernel calls it; empty where it does not tell."""
+    """The type of the file system that `path` lies on, as the kernel calls it; empty where it does
+    not tell.
+    """
     try:
         lines = (root / "proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
     except OSError:

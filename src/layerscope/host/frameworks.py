@@ -1,4 +1,6 @@
-"""The program's Python and the frameworks in it: found by looking at files, without running them."""
+"""The program's Python and the frameworks in it: found by looking at files, without running
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from pathlib import Path
 def program_python(environment: Mapping[str, str]) -> tuple[str, str]:
     """The interpreter for a `.py` program, and where it was found.
 
-    In this order: the active virtual environment, the active conda environment, `python` and `python3`
-    on PATH, the one that runs layerscope.
+    In this order: the active virtual environment, the active conda environment, `python` and
+    `python3` on PATH, the one that runs layerscope.
     """
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if environment.get(variable):
@@ -29,7 +31,9 @@ def program_python(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def package_version(package: Path, name: str) -> str | None:
-    """The version of `name` installed beside `package` (a site-packages folder), from its metadata."""
+    """The version of `name` installed beside `package` (a site-packages folder), from its
+    metadata.
+    """
     for info in package.glob(f"{name}-*.dist-info/METADATA"):
         found = re.search(r"^Version: (.+)$", info.read_text(errors="replace"), re.MULTILINE)
         if found:

@@ -1,4 +1,5 @@
-"""The GPUs of a machine: by what the kernel's files tell, and NVIDIA's management library (NVML) where it answers.
+"""The GPUs of a machine: by what the kernel's files tell, and NVIDIA's management library (NVML)
+where it answers.
 
 A machine without one costs a look at a folder or two. Only NVIDIA's are looked for.
 """
@@ -18,10 +19,12 @@ import msgspec
 from layerscope.host import files
 
 LIBRARY = "libnvidia-ml.so.1"
-# Asked, the driver sets up devices that nobody uses: seconds with many. One that hangs takes for ever.
+# Asked, the driver sets up devices that nobody uses: seconds with many. One that hangs takes for
+# ever.
 _ANSWER_S = 5.0
 _VENDOR, _CLASS = "0x10de", "0x03"  # NVIDIA; display controllers (PCI ID repository)
-# Without files of the bus and of the driver: some containers and gVisor; and Windows, whose GPU may be of any vendor.
+# Without files of the bus and of the driver: some containers and gVisor; and Windows, whose GPU may
+# be of any vendor.
 _DEVICE_FILE, _DEVICE_FILE_OF_WINDOWS = "dev/nvidiactl", "dev/dxg"
 # Giga transfers a second of a PCI Express lane, by generation.
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
@@ -31,11 +34,13 @@ _ADMIN_ONLY = "RmProfilingAdminOnly"
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """One device. None, or empty: not told. Of the PCI Express link the width and generation now, and at most.
+    """One device. None, or empty: not told. Of the PCI Express link the width and generation now,
+    and at most.
 
-    `bus`: its address, such as 0000:07:00.0. `node`: of memory that is nearest. `slowed_by`: why its clocks are below
-    the highest: idle, power cap, heat, heat (hardware), power brake, hardware slowdown, application clocks, sync boost,
-    display clocks. While it is idle its link may be slower too. `uuid`: begins with GPU-.
+    `bus`: its address, such as 0000:07:00.0. `node`: of memory that is nearest. `slowed_by`: why
+    its clocks are below the highest: idle, power cap, heat, heat (hardware), power brake, hardware
+    slowdown, application clocks, sync boost, display clocks. While it is idle its link may be
+    slower too. `uuid`: begins with GPU-.
     """
 
     index: int
@@ -57,10 +62,10 @@ class Gpu(msgspec.Struct, frozen=True):
 
 
 class Gpus(msgspec.Struct, frozen=True):
-    """`driver`, `cuda`: versions of the driver and of the newest CUDA that it runs. `problem`: why a GPU that is there
-    tells nothing (no driver, a driver that does not answer), with the remedy; empty where all is well or none is there.
-    `counters_need_root`: the driver lets only administrators read hardware counters. `peer_memory`: its kernel module
-    is loaded.
+    """`driver`, `cuda`: versions of the driver and of the newest CUDA that it runs. `problem`: why
+    a GPU that is there tells nothing (no driver, a driver that does not answer), with the remedy;
+    empty where all is well or none is there. `counters_need_root`: the driver lets only
+    administrators read hardware counters. `peer_memory`: its kernel module is loaded.
     """
 
     devices: tuple[Gpu, ...] = ()
@@ -74,8 +79,8 @@ class Gpus(msgspec.Struct, frozen=True):
 def facts(root: Path = Path("/"), library: str = "", ask: bool = True) -> Gpus:
     """The GPUs of the machine below `root`.
 
-    NVML is asked where `root` is the real one, or `library` names it: in a process of its own, with a limit of time;
-    without `ask` it is not, nor is a GPU without a driver looked for.
+    NVML is asked where `root` is the real one, or `library` names it: in a process of its own, with
+    a limit of time; without `ask` it is not, nor is a GPU without a driver looked for.
     """
     driver = root / "proc/driver/nvidia"
     has_driver = (driver / "version").exists() or (root / _DEVICE_FILE).exists()
@@ -89,10 +94,11 @@ def facts(root: Path = Path("/"), library: str = "", ask: bool = True) -> Gpus:
     admin_only = files.fields(driver / "params").get(_ADMIN_ONLY)
     modules = files.text(root / "proc/modules")
     found = Gpus(
-        devices, version[1] if version else "",
+        devices,
+        version[1] if version else "",
         counters_need_root=None if admin_only is None else admin_only != "0",
         peer_memory=bool(re.search("^nvidia_peermem ", modules, re.MULTILINE)) if modules else None,
-    )  # fmt: skip
+    )
     if not may_have_driver:
         return msgspec.structs.replace(found, problem=_without_driver(on_bus[0], len(on_bus)))
     if not ask or (not library and root != Path("/")):
@@ -107,9 +113,11 @@ def _on_bus(root: Path) -> list[Path]:
     except OSError:
         return []
     return [
-        device for device in devices
-        if files.text(device / "vendor") == _VENDOR and files.text(device / "class").startswith(_CLASS)
-    ]  # fmt: skip
+        device
+        for device in devices
+        if files.text(device / "vendor") == _VENDOR
+        and files.text(device / "class").startswith(_CLASS)
+    ]
 
 
 def _device(index: int, folder: Path, driver: Path) -> Gpu:
@@ -118,14 +126,18 @@ def _device(index: int, folder: Path, driver: Path) -> Gpu:
     name, uuid = about.get("Model", ""), about.get("GPU UUID", "")
     node = files.number(folder / "numa_node")
     return Gpu(
-        index, name or f"NVIDIA device {files.text(folder / 'device')}", folder.name,
-        node=None if node is None or node < 0 else node,  # -1: the machine has none, or does not say
+        index,
+        name or f"NVIDIA device {files.text(folder / 'device')}",
+        folder.name,
+        node=None
+        if node is None or node < 0
+        else node,  # -1: the machine has none, or does not say
         link_width=files.number(folder / "current_link_width") or None,
         link_width_most=files.number(folder / "max_link_width") or None,
         link_generation=_generation(files.text(folder / "current_link_speed")),
         link_generation_most=_generation(files.text(folder / "max_link_speed")),
         uuid="" if "?" in uuid else uuid,  # question marks for those who may not know
-    )  # fmt: skip
+    )
 
 
 def _generation(speed: str) -> int | None:
@@ -140,9 +152,15 @@ def _without_driver(folder: Path, count: int) -> str:
     what = "an NVIDIA GPU is" if count == 1 else f"{count} NVIDIA GPUs are"
     other = (folder / "driver").resolve().name if (folder / "driver").exists() else ""
     if other == "vfio-pci":
-        return f"{what} reserved for virtual machines (driver vfio-pci); bind it to the driver nvidia to use it here"
+        return (
+            f"{what} reserved for virtual machines (driver vfio-pci); bind it to the driver "
+            "nvidia to use it here"
+        )
     why = f"the driver is {other}, which runs no CUDA" if other else "no driver for it is loaded"
-    return f"{what} there, but {why}; install NVIDIA's driver (packages called nvidia-driver), then: modprobe nvidia"
+    return (
+        f"{what} there, but {why}; install NVIDIA's driver (packages called nvidia-driver), "
+        "then: modprobe nvidia"
+    )
 
 
 def _with_nvml(found: Gpus, library: str) -> Gpus:
@@ -150,7 +168,11 @@ def _with_nvml(found: Gpus, library: str) -> Gpus:
     told = _ask(library)
     if "problem" in told:
         why = str(told["problem"])
-        hint = "in a container, docker run --gpus all brings its library" if "cannot open" in why else "try nvidia-smi"
+        hint = (
+            "in a container, docker run --gpus all brings its library"
+            if "cannot open" in why
+            else "try nvidia-smi"
+        )
         return msgspec.structs.replace(found, problem=f"the driver does not answer: {why}; {hint}")
     by_bus = {device.bus: device for device in found.devices}
     devices = []
@@ -159,9 +181,14 @@ def _with_nvml(found: Gpus, library: str) -> Gpus:
         bus = re.sub(r"^0000(?=[0-9a-f]{4}:)", "", str(about["bus"]).lower())
         before = by_bus.get(bus, Gpu(0, "", bus))
         news = {name: value for name, value in about.items() if value is not None and name != "bus"}
-        devices.append(msgspec.structs.replace(before, **{**news, "slowed_by": tuple(about["slowed_by"])}))
+        devices.append(
+            msgspec.structs.replace(before, **{**news, "slowed_by": tuple(about["slowed_by"])})
+        )
     return msgspec.structs.replace(
-        found, devices=tuple(devices) or found.devices, driver=told["driver"] or found.driver, cuda=told["cuda"]
+        found,
+        devices=tuple(devices) or found.devices,
+        driver=told["driver"] or found.driver,
+        cuda=told["cuda"],
     )
 
 
@@ -169,7 +196,11 @@ def _ask(library: str) -> dict[str, Any]:
     """The answer of nvml.py, or {"problem": why}."""
     command = [sys.executable, "-I", "-S", str(Path(__file__).parent / "nvml.py"), library]
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     try:
         out, _ = process.communicate(timeout=_ANSWER_S)

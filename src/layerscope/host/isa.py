@@ -1,7 +1,8 @@
 """Which instructions a machine has for the numbers of deep learning, and how much they do.
 
-Flags are those of /proc/cpuinfo: what the processor has and the kernel lets programs use. Two things it never lists:
-AMX-FP16 and AVX10 (its AVX-512 parts are listed one by one). An old kernel lists only what it knows: see _LISTED_SINCE.
+Flags are those of /proc/cpuinfo: what the processor has and the kernel lets programs use. Two
+things it never lists: AMX-FP16 and AVX10 (its AVX-512 parts are listed one by one). An old kernel
+lists only what it knows: see _LISTED_SINCE.
 """
 
 from __future__ import annotations
@@ -30,50 +31,69 @@ AMX = ("amx_tile", "amx_bf16", "amx_int8")
 # AMX came with Linux 5.16; Red Hat's kernels have it under older numbers.
 _AMX_SINCE = (5, 16)
 _BACKPORTS = ".el"
-# Intel's family 6 (arch/x86/include/asm/intel-family.h): Sapphire, Emerald and Granite Rapids, which all have AMX.
+# Intel's family 6 (arch/x86/include/asm/intel-family.h): Sapphire, Emerald and Granite Rapids,
+# which all have AMX.
 _AMX_MODELS = ("143", "207", "173", "174")
-# Instructions that all of these have, and since which Linux /proc/cpuinfo lists them (its commits e1b35da5e624 and
-# b85a0425d805). They need nothing of the kernel but the registers of AVX-512: programs find them by CPUID.
+# Instructions that all of these have, and since which Linux /proc/cpuinfo lists them (its commits
+# e1b35da5e624 and b85a0425d805). They need nothing of the kernel but the registers of AVX-512:
+# programs find them by CPUID.
 _LISTED_SINCE = {"avx512_fp16": (5, 11), "avx_vnni": (5, 12)}
-# x86-64 psABI, "Micro-architecture levels", in the words of /proc/cpuinfo (pni is SSE3, abm has LZCNT).
+# x86-64 psABI, "Micro-architecture levels", in the words of /proc/cpuinfo (pni is SSE3, abm has
+# LZCNT).
 _LEVELS = (
     ("x86-64-v1", {"cmov", "cx8", "fpu", "fxsr", "mmx", "syscall", "sse", "sse2"}),
     ("x86-64-v2", {"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}),
     ("x86-64-v3", {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
     ("x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
 )
-# A row of the following: flags that are all needed, the instructions in the vendor's words, bits. Best first.
+# A row of the following: flags that are all needed, the instructions in the vendor's words, bits.
+# Best first.
 _Row = tuple[tuple[str, ...], str, int | None]
 _X86_VECTORS: tuple[_Row, ...] = (
-    (("avx512f",), "AVX-512", 512), (("avx2", "fma"), "AVX2 FMA", 256), (("avx",), "AVX", 256),
+    (("avx512f",), "AVX-512", 512),
+    (("avx2", "fma"), "AVX2 FMA", 256),
+    (("avx",), "AVX", 256),
     (("sse2",), "SSE2", 128),
-)  # fmt: skip
+)
 _TILE_BITS = 512  # of a row
 _X86_NATIVE: dict[str, tuple[_Row, ...]] = {
     "float64": _X86_VECTORS,
     "float32": _X86_VECTORS,
-    "float16": ((("amx_tile", "amx_fp16"), "AMX-FP16", _TILE_BITS), (("avx512_fp16",), "AVX-512 FP16", 512)),
-    "bfloat16": ((("amx_tile", "amx_bf16"), "AMX-BF16", _TILE_BITS), (("avx512_bf16",), "AVX-512 BF16", 512)),
+    "float16": (
+        (("amx_tile", "amx_fp16"), "AMX-FP16", _TILE_BITS),
+        (("avx512_fp16",), "AVX-512 FP16", 512),
+    ),
+    "bfloat16": (
+        (("amx_tile", "amx_bf16"), "AMX-BF16", _TILE_BITS),
+        (("avx512_bf16",), "AVX-512 BF16", 512),
+    ),
     "int8": (
-        (("amx_tile", "amx_int8"), "AMX-INT8", _TILE_BITS), (("avx512_vnni",), "AVX-512 VNNI", 512),
+        (("amx_tile", "amx_int8"), "AMX-INT8", _TILE_BITS),
+        (("avx512_vnni",), "AVX-512 VNNI", 512),
         (("avx_vnni",), "AVX-VNNI", 256),
     ),
-}  # fmt: skip
-# By way of another type: F16C to float32, a shift to float32, and products of 16 bits (which may saturate).
+}
+# By way of another type: F16C to float32, a shift to float32, and products of 16 bits (which may
+# saturate).
 _X86_EMULATED: dict[str, tuple[_Row, ...]] = {
     "float16": ((("f16c", "avx512f"), "F16C and AVX-512", 512), (("f16c",), "F16C", 256)),
     "bfloat16": ((("avx512f",), "AVX-512", 512), (("avx2",), "AVX2", 256)),
-    "int8": ((("avx512bw",), "AVX-512BW", 512), (("avx2",), "AVX2", 256), (("ssse3",), "SSSE3", 128)),
+    "int8": (
+        (("avx512bw",), "AVX-512BW", 512),
+        (("avx2",), "AVX2", 256),
+        (("ssse3",), "SSSE3", 128),
+    ),
 }
 _ASIMD_BITS = 128
 
 
 class Support(msgspec.Struct, frozen=True):
-    """How products of one data type are computed: `how` NATIVE, EMULATED (by conversion to another) or ABSENT.
+    """How products of one data type are computed: `how` NATIVE, EMULATED (by conversion to another)
+    or ABSENT.
 
-    `by`: the instructions, in the words of the vendor ("AVX-512 BF16", "AMX-INT8", "SVE2"), of several the best first
-    with commas between them; `width_bits`: of a vector register of the best (of AMX: of a tile row), None where the
-    machine does not say.
+    `by`: the instructions, in the words of the vendor ("AVX-512 BF16", "AMX-INT8", "SVE2"), of
+    several the best first with commas between them; `width_bits`: of a vector register of the best
+    (of AMX: of a tile row), None where the machine does not say.
     """
 
     dtype: str
@@ -83,12 +103,13 @@ class Support(msgspec.Struct, frozen=True):
 
 
 class Isa(msgspec.Struct, frozen=True):
-    """`architecture`: x86_64, aarch64, ... `flags`: of /proc/cpuinfo, those all CPUs share, sorted, with those that a
-    kernel is too old to list there; empty: not told.
+    """`architecture`: x86_64, aarch64, ... `flags`: of /proc/cpuinfo, those all CPUs share, sorted,
+    with those that a kernel is too old to list there; empty: not told.
 
-    `support`: one of each of DTYPES; empty where flags are not told, or of an architecture that is not known here.
-    `amx`: "usable", "absent", "no kernel support" (needs Linux 5.16), "refused" (the kernel gives no permission for the
-    tiles), or "unseen"; `level`: x86-64-v1 to -v4 of the psABI, empty elsewhere.
+    `support`: one of each of DTYPES; empty where flags are not told, or of an architecture that is
+    not known here. `amx`: "usable", "absent", "no kernel support" (needs Linux 5.16), "refused"
+    (the kernel gives no permission for the tiles), or "unseen"; `level`: x86-64-v1 to -v4 of the
+    psABI, empty elsewhere.
     """
 
     architecture: str
@@ -102,11 +123,15 @@ class Isa(msgspec.Struct, frozen=True):
 
         Where no flags are told all are lacking: ask `flags` first.
         """
-        return tuple(p for p in parts if p not in self.flags or (p.startswith("amx_") and self.amx != USABLE))
+        return tuple(
+            p for p in parts if p not in self.flags or (p.startswith("amx_") and self.amx != USABLE)
+        )
 
 
 def facts(root: Path = Path("/"), info: Cpuinfo | None = None) -> Isa:
-    """The instructions of the machine below `root`; `info`: what is already known of its processor."""
+    """The instructions of the machine below `root`; `info`: what is already known of its
+    processor.
+    """
     info = info or cpuinfo.read(root)
     architecture = files.text(root / "proc/sys/kernel/arch") or info.machine
     flags = frozenset(info.flags) | _unlisted(root, info)
@@ -116,7 +141,9 @@ def facts(root: Path = Path("/"), info: Cpuinfo | None = None) -> Isa:
         amx = _amx(root, info)
         usable = flags if amx == USABLE else flags - {"amx_tile"}
         return Isa(architecture, tuple(sorted(flags)), _of_x86(usable), amx, _level(flags))
-    return Isa(architecture, info.flags, _of_arm(root, flags) if architecture == "aarch64" else (), ABSENT)
+    return Isa(
+        architecture, info.flags, _of_arm(root, flags) if architecture == "aarch64" else (), ABSENT
+    )
 
 
 def _level(flags: AbstractSet[str]) -> str:
@@ -127,34 +154,48 @@ def _level(flags: AbstractSet[str]) -> str:
 def _of_x86(flags: AbstractSet[str]) -> tuple[Support, ...]:
     found = {dtype: _found(rows, flags) for dtype, rows in _X86_NATIVE.items()}
     found |= {dtype: found[dtype][:1] for dtype in _PLAIN}
-    return tuple(_support(dtype, found[dtype], _found(_X86_EMULATED.get(dtype, ()), flags)) for dtype in DTYPES)
+    return tuple(
+        _support(dtype, found[dtype], _found(_X86_EMULATED.get(dtype, ()), flags))
+        for dtype in DTYPES
+    )
 
 
 def _of_arm(root: Path, flags: AbstractSet[str]) -> tuple[Support, ...]:
-    """By the names of Linux' "ARM64 ELF hwcaps"; how long vectors are is a setting of the kernel."""
+    """By the names of Linux' "ARM64 ELF hwcaps"; how long vectors are is a setting of the
+    kernel.
+    """
     sve, sme = (_vector_bits(root, name) for name in ("sve", "sme"))
     matrix = "SME2" if "sme2" in flags else "SME"
-    vectors = _found(((("sve2",), "SVE2", sve), (("sve",), "SVE", sve), (("asimd",), "ASIMD", _ASIMD_BITS)), flags)[:1]
+    vectors = _found(
+        ((("sve2",), "SVE2", sve), (("sve",), "SVE", sve), (("asimd",), "ASIMD", _ASIMD_BITS)),
+        flags,
+    )[:1]
     rows: dict[str, tuple[_Row, ...]] = {
         "float64": ((("smef64f64",), matrix, sme),),
         "float32": ((("smef32f32",), matrix, sme),),
         "float16": (
-            (("smef16f32",), f"{matrix} FP16", sme), (("sve",), "SVE FP16", sve),
+            (("smef16f32",), f"{matrix} FP16", sme),
+            (("sve",), "SVE FP16", sve),
             (("asimdhp",), "ASIMD FP16", _ASIMD_BITS),
         ),
         "bfloat16": (
-            (("smeb16f32",), f"{matrix} BF16", sme), (("svebf16",), "SVE BF16", sve),
+            (("smeb16f32",), f"{matrix} BF16", sme),
+            (("svebf16",), "SVE BF16", sve),
             (("bf16",), "ASIMD BF16", _ASIMD_BITS),
         ),
         "int8": (
-            (("smei8i32",), f"{matrix} INT8", sme), (("svei8mm",), "SVE I8MM", sve),
-            (("i8mm",), "ASIMD I8MM", _ASIMD_BITS), (("sve",), "SVE DotProd", sve),
+            (("smei8i32",), f"{matrix} INT8", sme),
+            (("svei8mm",), "SVE I8MM", sve),
+            (("i8mm",), "ASIMD I8MM", _ASIMD_BITS),
+            (("sve",), "SVE DotProd", sve),
             (("asimddp",), "ASIMD DotProd", _ASIMD_BITS),
         ),
-    }  # fmt: skip
+    }
     found = {dtype: _found(rows[dtype], flags) for dtype in DTYPES}
     return tuple(
-        _support(dtype, found[dtype] + vectors, []) if dtype in _PLAIN else _support(dtype, found[dtype], vectors)
+        _support(dtype, found[dtype] + vectors, [])
+        if dtype in _PLAIN
+        else _support(dtype, found[dtype], vectors)
         for dtype in DTYPES
     )
 
@@ -163,7 +204,9 @@ def _found(rows: tuple[_Row, ...], flags: AbstractSet[str]) -> list[tuple[str, i
     return [(name, bits) for needed, name, bits in rows if flags >= set(needed)]
 
 
-def _support(dtype: str, native: list[tuple[str, int | None]], emulated: list[tuple[str, int | None]]) -> Support:
+def _support(
+    dtype: str, native: list[tuple[str, int | None]], emulated: list[tuple[str, int | None]]
+) -> Support:
     if native:
         return Support(dtype, NATIVE, ", ".join(name for name, _ in native), native[0][1])
     return Support(dtype, EMULATED, *emulated[0]) if emulated else Support(dtype, ABSENT, "")
@@ -176,21 +219,30 @@ def _vector_bits(root: Path, kind: str) -> int | None:
 
 
 def _is_older(root: Path, version: tuple[int, int]) -> bool:
-    """Whether the kernel is older than `version`; not where it may have what that brought all the same."""
+    """Whether the kernel is older than `version`; not where it may have what that brought all the
+    same.
+    """
     release = files.text(root / "proc/sys/kernel/osrelease")
     found = re.match(r"(\d{1,4})\.(\d{1,4})", release)
-    return found is not None and (int(found[1]), int(found[2])) < version and _BACKPORTS not in release
+    return (
+        found is not None and (int(found[1]), int(found[2])) < version and _BACKPORTS not in release
+    )
 
 
 def _is_amx_model(info: Cpuinfo) -> bool:
     first = info.first
-    return first.get("cpu family") == "6" and first.get("model") in _AMX_MODELS and info.vendor == "GenuineIntel"
+    return (
+        first.get("cpu family") == "6"
+        and first.get("model") in _AMX_MODELS
+        and info.vendor == "GenuineIntel"
+    )
 
 
 def _unlisted(root: Path, info: Cpuinfo) -> AbstractSet[str]:
     """Flags that the kernel does not list because it is older than they are.
 
-    Not without the registers of AVX-512, nor of a virtual machine: its hypervisor may have taken them away.
+    Not without the registers of AVX-512, nor of a virtual machine: its hypervisor may have taken
+    them away.
     """
     if not _is_amx_model(info) or "avx512bw" not in info.flags or "hypervisor" in info.flags:
         return frozenset()
@@ -215,11 +267,16 @@ _TILE_DATA = 18
 
 
 def _permission() -> str:
-    """Ask the kernel for the tiles, as a library does before it uses them: for this process alone, until it execs."""
+    """Ask the kernel for the tiles, as a library does before it uses them: for this process alone,
+    until it execs.
+    """
     import ctypes  # only here: it takes milliseconds, and most machines have no AMX
 
     call = ctypes.CDLL(None, use_errno=True).syscall
     supported = ctypes.c_uint64()
-    if call(_ARCH_PRCTL, _GET_SUPPORTED, ctypes.byref(supported)) or not supported.value >> _TILE_DATA & 1:
+    if (
+        call(_ARCH_PRCTL, _GET_SUPPORTED, ctypes.byref(supported))
+        or not supported.value >> _TILE_DATA & 1
+    ):
         return NO_KERNEL
     return REFUSED if call(_ARCH_PRCTL, _REQUEST, ctypes.c_ulong(_TILE_DATA)) else USABLE

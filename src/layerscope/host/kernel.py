@@ -12,9 +12,16 @@ from layerscope.host import files
 _CONTAINER_FILES = (".dockerenv", "run/.containerenv")
 _CONTAINER_WORDS = ("docker", "containerd", "kubepods", "libpod", "lxc")
 # Bits of capabilities(7) by which a process may look at others.
-CAPABILITIES = {"CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_SYSLOG": 34, "CAP_PERFMON": 38, "CAP_BPF": 39}
-# In a user namespace of its own a process has all of them, but perf events, names of the kernel and BPF ask for those
-# of the first one; Yama alone asks for that of the other process's (ns_capable in security/yama/yama_lsm.c).
+CAPABILITIES = {
+    "CAP_SYS_PTRACE": 19,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_SYSLOG": 34,
+    "CAP_PERFMON": 38,
+    "CAP_BPF": 39,
+}
+# In a user namespace of its own a process has all of them, but perf events, names of the kernel and
+# BPF ask for those of the first one; Yama alone asks for that of the other process's (ns_capable in
+# security/yama/yama_lsm.c).
 _OF_ANY_NAMESPACE = ("CAP_SYS_PTRACE",)
 _FIRST_NAMESPACE = ["0", "0", "4294967295"]  # user_namespaces(7): every user is who he is
 _SECCOMP = {"0": "off", "1": "strict", "2": "filter"}
@@ -22,11 +29,13 @@ _TRACEFS = ("sys/kernel/tracing", "sys/kernel/debug/tracing")
 
 
 class Kernel(msgspec.Struct, frozen=True):
-    """`seccomp`: off, strict, filter, or empty where it is not told. None: no such setting, or it is hidden.
+    """`seccomp`: off, strict, filter, or empty where it is not told. None: no such setting, or it
+    is hidden.
 
-    `pmus`: counting units that perf_event_open knows; `cpu` and its like are those of the processor.
-    `tracefs_readable`: None where none is mounted, or that is hidden. `capabilities`: those of CAPABILITIES in effect,
-    in a user namespace without those that count only outside of it.
+    `pmus`: counting units that perf_event_open knows; `cpu` and its like are those of the
+    processor. `tracefs_readable`: None where none is mounted, or that is hidden. `capabilities`:
+    those of CAPABILITIES in effect, in a user namespace without those that count only outside of
+    it.
     """
 
     perf_event_paranoid: int | None = None
@@ -63,13 +72,17 @@ def facts(root: Path = Path("/")) -> Kernel:
         perf_event_max_stack=files.number(settings / "perf_event_max_stack"),
         pmus=files.names(root / "sys/bus/event_source/devices"),
         tracefs_readable=_tracefs(root),
-        capabilities=_capabilities(status.get("CapEff", ""), files.text(root / "proc/self/uid_map").split()),
+        capabilities=_capabilities(
+            status.get("CapEff", ""), files.text(root / "proc/self/uid_map").split()
+        ),
         numa_balancing=None if balancing is None else balancing != 0,
     )
 
 
 def _tracefs(root: Path) -> bool | None:
-    """The folder where it is mounted is there, and empty, without it; mounted, it is root's alone."""
+    """The folder where it is mounted is there, and empty, without it; mounted, it is root's
+    alone.
+    """
     for name in _TRACEFS:
         folder = root / name
         if os.path.exists(folder / "trace"):  # False too where a folder on the way is closed to us
@@ -80,7 +93,9 @@ def _tracefs(root: Path) -> bool | None:
 
 
 def _capabilities(mask: str, users: list[str]) -> tuple[str, ...]:
-    """Those of `mask` (hex) that count; `users`: words of uid_map, none where the kernel has no user namespaces."""
+    """Those of `mask` (hex) that count; `users`: words of uid_map, none where the kernel has no
+    user namespaces.
+    """
     try:
         effective = int(mask, 16)
     except ValueError:

@@ -10,7 +10,9 @@ _NT_GNU_BUILD_ID = 3
 
 
 def build_id(path: Path) -> str | None:
-    """The GNU build-id of a 64-bit little-endian ELF file in hex; None when it has none or is no such file."""
+    """The GNU build-id of a 64-bit little-endian ELF file in hex; None when it has none or is no
+    such file.
+    """
     try:
         with path.open("rb") as file:
             head = file.read(64)
@@ -33,7 +35,9 @@ def build_id(path: Path) -> str | None:
 
 
 def build_id_note(notes: bytes) -> str | None:
-    """The GNU build-id in the notes of an ELF file or of the kernel, in hex; None when there is none."""
+    """The GNU build-id in the notes of an ELF file or of the kernel, in hex; None when there is
+    none.
+    """
     at = 0
     while at + 12 <= len(notes):
         name_length, length, kind = struct.unpack_from("<III", notes, at)

@@ -15,11 +15,12 @@ _UNKNOWN_BYTES = 1_000_000_000
 _CHOSEN = re.compile(r"\[(\S+)\]")
 
 
-class Memory(msgspec.Struct, frozen=True):
+class MachineMemory(msgspec.Struct, frozen=True):
     """Of the machine, whatever a control group leaves of it. None, or empty: not told.
 
-    `available_bytes`: what can be had without swapping. `thp`: always, madvise or never; `thp_defrag` in the kernel's
-    words too. `huge_pages`: how many are set aside (vm.nr_hugepages). `overcommit`: vm.overcommit_memory.
+    `available_bytes`: what can be had without swapping. `thp`: always, madvise or never;
+    `thp_defrag` in the kernel's words too. `huge_pages`: how many are set aside (vm.nr_hugepages).
+    `overcommit`: vm.overcommit_memory.
     """
 
     total_bytes: int | None = None
@@ -33,15 +34,16 @@ class Memory(msgspec.Struct, frozen=True):
     overcommit: int | None = None
 
 
-def facts(root: Path = Path("/")) -> Memory:
+def facts(root: Path = Path("/")) -> MachineMemory:
     """The memory of the machine below `root`."""
     told = files.fields(root / "proc/meminfo")
     total, available, swap, swap_free = (
-        files.sized(told.get(name, "")) for name in ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree")
+        files.sized(told.get(name, ""))
+        for name in ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree")
     )
     thp = root / "sys/kernel/mm/transparent_hugepage"
     settings = root / "proc/sys/vm"
-    return Memory(
+    return MachineMemory(
         total,
         available,
         swap,

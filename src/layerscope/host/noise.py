@@ -14,11 +14,12 @@ _SOME = re.compile(r"^some avg10=(\S+)", re.MULTILINE)
 
 
 class Noise(msgspec.Struct, frozen=True):
-    """Averages of the kernel. Pressure: percent of time in which some task waited (kernel documentation, "PSI").
+    """Averages of the kernel. Pressure: percent of time in which some task waited (kernel
+    documentation, "PSI").
 
-    `load`: tasks that run or wait for a CPU or a disk, over 1, 5 and 15 minutes; `steal_share`: of all CPU time since
-    the machine started, what the hypervisor gave to others; `runnable`: tasks that run or wait for a CPU now, the one
-    that asks with them. None: not told.
+    `load`: tasks that run or wait for a CPU or a disk, over 1, 5 and 15 minutes; `steal_share`: of
+    all CPU time since the machine started, what the hypervisor gave to others; `runnable`: tasks
+    that run or wait for a CPU now, the one that asks with them. None: not told.
     """
 
     load: tuple[float, float, float] | None = None
@@ -30,7 +31,9 @@ class Noise(msgspec.Struct, frozen=True):
 
 
 class CpuTime(msgspec.Struct, frozen=True):
-    """Of several CPUs together since the machine started, in ticks of the kernel; guests are in `total` once."""
+    """Of several CPUs together since the machine started, in ticks of the kernel; guests are in
+    `total` once.
+    """
 
     total: int
     idle: int
@@ -56,10 +59,14 @@ def facts(root: Path = Path("/")) -> Noise:
 def cpu_time(root: Path = Path("/"), cpus: Iterable[int] | None = None) -> CpuTime | None:
     """Of all CPUs, or of these, by /proc/stat (proc(5)); None where it does not tell."""
     wanted = {"cpu"} if cpus is None else {f"cpu{number}" for number in cpus}
-    rows = [words for line in files.text(root / "proc/stat").splitlines() if (words := line.split())[:1]]
+    rows = [
+        words for line in files.text(root / "proc/stat").splitlines() if (words := line.split())[:1]
+    ]
     # user nice system idle iowait irq softirq steal; guest time, after them, is in user already.
     found = [[files.whole(word) for word in words[1:9]] for words in rows if words[0] in wanted]
-    if not found or any(len(ticks) < 8 or any(value is None or value < 0 for value in ticks) for ticks in found):
+    if not found or any(
+        len(ticks) < 8 or any(value is None or value < 0 for value in ticks) for ticks in found
+    ):
         return None
     known = [sum(value or 0 for value in column) for column in zip(*found, strict=True)]
     return CpuTime(sum(known), known[3] + known[4], known[7])

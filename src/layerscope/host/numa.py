@@ -20,17 +20,27 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def facts(root: Path = Path("/")) -> tuple[Node, ...]:
-    """The nodes, by number; empty where the kernel does not tell. A node without memory or CPUs is one, too."""
+    """The nodes, by number; empty where the kernel does not tell. A node without memory or CPUs is
+    one, too.
+    """
     folder = root / "sys/devices/system/node"
     told = files.listed(files.text(folder / "online")) or sorted(
-        number for name in files.names(folder) if (number := files.whole(name.removeprefix("node"))) is not None
+        number
+        for name in files.names(folder)
+        if (number := files.whole(name.removeprefix("node"))) is not None
     )
-    return tuple(_node(folder / f"node{number}", number) for number in told if (folder / f"node{number}").is_dir())
+    return tuple(
+        _node(folder / f"node{number}", number)
+        for number in told
+        if (folder / f"node{number}").is_dir()
+    )
 
 
 def _node(folder: Path, number: int) -> Node:
     # Lines such as `Node 0 MemTotal:  14903500 kB`.
-    memory = {name.split()[-1]: value for name, value in files.fields(folder / "meminfo").items() if name}
+    memory = {
+        name.split()[-1]: value for name, value in files.fields(folder / "meminfo").items() if name
+    }
     distances = [files.whole(word) for word in files.text(folder / "distance").split()]
     return Node(
         number,

@@ -1,10 +1,12 @@
-"""Asks NVIDIA's management library (NVML) about its devices: run as a script in a process of its own, prints JSON.
+"""Asks NVIDIA's management library (NVML) about its devices: run as a script in a process of its
+own, prints JSON.
 
 usage: nvml.py LIBRARY
 
-The library is part of the driver, and its functions and structures are stable (NVML API reference), so that no package
-is needed; `nvidia-ml-py` would be the same calls by ctypes. A driver that hangs takes this process with it, and nobody
-else. It only asks: nothing is set, reset or cleared. Standard library only.
+The library is part of the driver, and its functions and structures are stable (NVML API reference),
+so that no package is needed; `nvidia-ml-py` would be the same calls by ctypes. A driver that hangs
+takes this process with it, and nobody else. It only asks: nothing is set, reset or cleared.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -19,21 +21,36 @@ _SUCCESS = 0
 _CLOCK_SM = 1  # nvmlClockType_t
 # nvmlClocksEventReasons of nvml.h; "idle" only says that there is nothing to do.
 _SLOWED_BY = {
-    0x1: "idle", 0x2: "application clocks", 0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost",
-    0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake", 0x100: "display clocks",
-}  # fmt: skip
+    0x1: "idle",
+    0x2: "application clocks",
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "heat",
+    0x40: "heat (hardware)",
+    0x80: "power brake",
+    0x100: "display clocks",
+}
 
 
 class _Memory(ctypes.Structure):
-    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+    _fields_ = (
+        ("total", ctypes.c_ulonglong),
+        ("free", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    )
 
 
 class _Pci(ctypes.Structure):
     _fields_ = (
-        ("bus_id_legacy", ctypes.c_char * 16), ("domain", ctypes.c_uint), ("bus", ctypes.c_uint),
-        ("device", ctypes.c_uint), ("pci_device_id", ctypes.c_uint), ("pci_subsystem_id", ctypes.c_uint),
+        ("bus_id_legacy", ctypes.c_char * 16),
+        ("domain", ctypes.c_uint),
+        ("bus", ctypes.c_uint),
+        ("device", ctypes.c_uint),
+        ("pci_device_id", ctypes.c_uint),
+        ("pci_subsystem_id", ctypes.c_uint),
         ("bus_id", ctypes.c_char * 32),
-    )  # fmt: skip
+    )
 
 
 class Nvml:
@@ -50,7 +67,9 @@ class Nvml:
         self._call("nvmlShutdown")
 
     def _call(self, name: str, *arguments: Any) -> int:
-        """The status; of a function that this driver does not have yet, or no more, that of "not supported"."""
+        """The status; of a function that this driver does not have yet, or no more, that of "not
+        supported".
+        """
         function = getattr(self._library, name, None)
         return 3 if function is None else int(function(*arguments))
 
@@ -64,7 +83,8 @@ class Nvml:
     def number(self, name: str, *before: Any) -> int | None:
         """The number that a function gives as its last argument; None where it does not."""
         value = ctypes.c_ulonglong()
-        # Of an unsigned int only the lower half is written; the machines that have this library are little-endian.
+        # Of an unsigned int only the lower half is written; the machines that have this library are
+        # little-endian.
         return value.value if self._call(name, *before, ctypes.byref(value)) == _SUCCESS else None
 
     def text(self, name: str, *before: Any) -> str:
@@ -74,9 +94,15 @@ class Nvml:
         return room.value.decode("utf-8", "replace") if done == _SUCCESS else ""
 
     def flag(self, name: str, device: Any) -> bool | None:
-        """Whether a mode is on now, of a function that may also tell what it will be after the next start."""
+        """Whether a mode is on now, of a function that may also tell what it will be after the next
+        start.
+        """
         now, later = ctypes.c_uint(), ctypes.c_uint()
-        return bool(now.value) if self._call(name, device, ctypes.byref(now), ctypes.byref(later)) == _SUCCESS else None
+        return (
+            bool(now.value)
+            if self._call(name, device, ctypes.byref(now), ctypes.byref(later)) == _SUCCESS
+            else None
+        )
 
     def about(self) -> dict[str, Any]:
         """Driver, CUDA and all devices."""
@@ -91,7 +117,10 @@ class Nvml:
     def device(self, index: int) -> dict[str, Any] | None:
         """One of them; None where it does not answer."""
         device = ctypes.c_void_p()
-        if self._call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(device)) != _SUCCESS:
+        if (
+            self._call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(device))
+            != _SUCCESS
+        ):
             return None
         memory, pci = _Memory(), _Pci()
         has_memory = self._call("nvmlDeviceGetMemoryInfo", device, ctypes.byref(memory)) == _SUCCESS

@@ -12,13 +12,34 @@ from layerscope.host import files
 from layerscope.model.errors import ReadError
 from layerscope.model.secrets import mask
 
-# Variables that say how a deep-learning program uses the machine: a name, or its beginning with a `*`.
+# Variables that say how a deep-learning program uses the machine: a name, or its beginning with a
+# `*`.
 VARIABLES = (
-    "OMP_*", "KMP_*", "GOMP_*", "MKL_*", "DNNL_*", "ONEDNN_*", "ATEN_CPU_CAPABILITY", "OPENBLAS_*", "NPY_DISABLE_CPU_*",
-    "NPY_ENABLE_CPU_*", "MALLOC_*", "GLIBC_TUNABLES", "LD_PRELOAD", "TORCH_NUM_THREADS", "NUMEXPR_*", "BLIS_*",
-    "TF_NUM_*", "TF_ENABLE_ONEDNN_OPTS", "MXNET_*", "XLA_FLAGS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
-    "PYTHONMALLOC", "VECLIB_*",
-)  # fmt: skip
+    "OMP_*",
+    "KMP_*",
+    "GOMP_*",
+    "MKL_*",
+    "DNNL_*",
+    "ONEDNN_*",
+    "ATEN_CPU_CAPABILITY",
+    "OPENBLAS_*",
+    "NPY_DISABLE_CPU_*",
+    "NPY_ENABLE_CPU_*",
+    "MALLOC_*",
+    "GLIBC_TUNABLES",
+    "LD_PRELOAD",
+    "TORCH_NUM_THREADS",
+    "NUMEXPR_*",
+    "BLIS_*",
+    "TF_NUM_*",
+    "TF_ENABLE_ONEDNN_OPTS",
+    "MXNET_*",
+    "XLA_FLAGS",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "PYTHONMALLOC",
+    "VECLIB_*",
+)
 _BEGINNINGS = tuple(name.removesuffix("*") for name in VARIABLES if name.endswith("*"))
 # A line of /proc/PID/maps: addresses, rights, offset, device, inode, path (which may have spaces).
 _MAPPED_CODE = re.compile(r"^\S+ ..x. \S+ \S+ [1-9]\d*\s+(/.*)$", re.MULTILINE)
@@ -26,14 +47,15 @@ _DELETED = " (deleted)"
 _NOT_A_FILE = ("/memfd:", "/dev/", "/SYSV", "/anon_hugepage", "/[aio]")
 
 
-class Process(msgspec.Struct, frozen=True):
-    """`state`: the letter of proc(5). `threads`: how many it has; `libraries`: paths of what is mapped as code, sorted
-    (its own executable is among them); they are those of its own container.
+class ProcessFacts(msgspec.Struct, frozen=True):
+    """`state`: the letter of proc(5). `threads`: how many it has; `libraries`: paths of what is
+    mapped as code, sorted (its own executable is among them); they are those of its own container.
 
-    `argv`: without secrets (model/secrets.py). `variables`: those of VARIABLES that it was started with. `unread`:
-    which of "maps", "environ", "io" may not be read, with whose right they could be ("maps: it belongs to user root").
-    `namespace_pid`: its number in its own container, where that differs. `memory_bytes`: resident; `memlock_bytes`:
-    its limit of locked memory, None: no limit, or not told.
+    `argv`: without secrets (model/secrets.py). `variables`: those of VARIABLES that it was started
+    with. `unread`: which of "maps", "environ", "io" may not be read, with whose right they could be
+    ("maps: it belongs to user root"). `namespace_pid`: its number in its own container, where that
+    differs. `memory_bytes`: resident; `memlock_bytes`: its limit of locked memory, None: no limit,
+    or not told.
     """
 
     pid: int
@@ -50,7 +72,7 @@ class Process(msgspec.Struct, frozen=True):
     unread: tuple[str, ...] = ()
 
 
-def facts(root: Path, pid: int) -> Process:
+def facts(root: Path, pid: int) -> ProcessFacts:
     """What is told of process `pid`. Raises ReadError where there is none, or it has ended."""
     folder = root / "proc" / str(pid)
     status = files.fields(folder / "status")
@@ -60,7 +82,7 @@ def facts(root: Path, pid: int) -> Process:
     owner = -1 if uid is None else uid
     told = {name: _read(folder / name) for name in ("maps", "environ", "io")}
     numbers = [files.whole(word) for word in status.get("NSpid", "").split()]
-    return Process(
+    return ProcessFacts(
         pid=pid,
         name=status.get("Name", ""),
         argv=tuple(mask(_words(files.text(folder / "cmdline")))),
@@ -72,18 +94,24 @@ def facts(root: Path, pid: int) -> Process:
         memory_bytes=files.sized(status.get("VmRSS", "")) or 0,
         memlock_bytes=_memlock(folder),
         namespace_pid=numbers[-1] if len(numbers) > 1 and numbers[-1] != pid else None,
-        unread=tuple(f"{name}: {_whose(owner)}" for name, content in told.items() if content is None),
+        unread=tuple(
+            f"{name}: {_whose(owner)}" for name, content in told.items() if content is None
+        ),
     )
 
 
 def mapped_code(maps: str) -> tuple[str, ...]:
-    """Paths of the files that /proc/PID/maps says are mapped as code; of a deleted one the path that it had."""
+    """Paths of the files that /proc/PID/maps says are mapped as code; of a deleted one the path
+    that it had.
+    """
     paths = {path.removesuffix(_DELETED) for path in _MAPPED_CODE.findall(maps)}
     return tuple(sorted(path for path in paths if not path.startswith(_NOT_A_FILE)))
 
 
 def variables(environ: str) -> dict[str, str]:
-    """Those of VARIABLES in /proc/PID/environ, sorted; of a name that comes twice the first, as getenv finds it."""
+    """Those of VARIABLES in /proc/PID/environ, sorted; of a name that comes twice the first, as
+    getenv finds it.
+    """
     found: dict[str, str] = {}
     for word in _words(environ):
         name, equals, value = word.partition("=")
@@ -95,13 +123,19 @@ def variables(environ: str) -> dict[str, str]:
 def _refuse(folder: Path, pid: int, state: str) -> None:
     """Raise ReadError in words where there is nothing to read."""
     if state in ("Z", "X"):
-        raise ReadError(f"process {pid} has ended (its parent has not asked for its status yet). Name one that runs")
+        raise ReadError(
+            f"process {pid} has ended (its parent has not asked for its status yet). Name one that "
+            "runs"
+        )
     if state:
         return
     if folder.is_dir():
-        raise ReadError(f"process {pid} belongs to another user, and /proc hides it (hidepid). Ask as root")
+        raise ReadError(
+            f"process {pid} belongs to another user, and /proc hides it (hidepid). Ask as root"
+        )
     raise ReadError(
-        f"there is no process {pid}. `ps -e` lists those that run; of one in a container use the number that the host "
+        f"there is no process {pid}. `ps -e` lists those that run; of one in a container use the "
+        "number that the host "
         "shows"
     )
 

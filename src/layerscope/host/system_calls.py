@@ -1,4 +1,6 @@
-"""Which system calls that recorders need are refused here: tried, because a filter does not tell beforehand."""
+"""Which system calls that recorders need are refused here: tried, because a filter does not tell
+beforehand.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +11,21 @@ import socket
 import struct
 
 _PERF_EVENT_OPEN = 298  # on x86-64
-# struct perf_event_attr, first version: type software, its size, config cpu-clock; excluding kernel and hypervisor.
+# struct perf_event_attr, first version: type software, its size, config cpu-clock; excluding kernel
+# and hypervisor.
 _ATTRIBUTES = struct.pack("<IIQ24xQ16x", 1, 64, 0, 1 << 5 | 1 << 6)
 
 
 def refused() -> dict[str, str]:
-    """What was refused, with the reason: `memory` (memfd_create), `socket` (a descriptor sent over an abstract
-    socket), `perf_event_open`, `process_vm_readv`.
+    """What was refused, with the reason: `memory` (memfd_create), `socket` (a descriptor sent over
+    an abstract socket), `perf_event_open`, `process_vm_readv`.
     """
     tries = {
-        "memory": _memory, "socket": _socket, "perf_event_open": _perf_event_open, "process_vm_readv": _read_memory,
-    }  # fmt: skip
+        "memory": _memory,
+        "socket": _socket,
+        "perf_event_open": _perf_event_open,
+        "process_vm_readv": _read_memory,
+    }
     found = {}
     for name, attempt in tries.items():
         try:

@@ -1,4 +1,6 @@
-"""What a machine, a control group and a process did while we looked: the difference of two readings."""
+"""What a machine, a control group and a process did while we looked: the difference of two
+readings.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,13 @@ _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 class Watched:
     """Over `seconds`. None: not told.
 
-    `periods`, `throttled`, `throttled_ns`: as in cgroup.Throttling, of the control group on the way up that was
-    throttled in the largest share of its periods meanwhile. `steal_share`, `busy_share`: of the machine's time.
-    `process_cpus`: CPUs that the process used on average (the kernel counts in steps of a hundredth of a second);
-    `family_cpus`: the same with all that it started, and what those started; `process_threads`: how many of its threads
-    used any, of the `threads_left` that it had in the end; `threads_begun`, `threads_ended`: how many of those are new
-    since the first reading, and how many of that one are gone; `faults`: its page faults.
+    `periods`, `throttled`, `throttled_ns`: as in cgroup.Throttling, of the control group on the way
+    up that was throttled in the largest share of its periods meanwhile. `steal_share`,
+    `busy_share`: of the machine's time. `process_cpus`: CPUs that the process used on average (the
+    kernel counts in steps of a hundredth of a second); `family_cpus`: the same with all that it
+    started, and what those started; `process_threads`: how many of its threads used any, of the
+    `threads_left` that it had in the end; `threads_begun`, `threads_ended`: how many of those are
+    new since the first reading, and how many of that one are gone; `faults`: its page faults.
     """
 
     seconds: float
@@ -44,9 +47,9 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the kernel had counted at one moment. `group`: the folders that say so; `start`: when the process began, in
-    ticks since the machine did; `threads_ns`: CPU time of each of its threads; `family_ns`: that of the process and its
-    descendants, those that have ended with them.
+    """What the kernel had counted at one moment. `group`: the folders that say so; `start`: when
+    the process began, in ticks since the machine did; `threads_ns`: CPU time of each of its
+    threads; `family_ns`: that of the process and its descendants, those that have ended with them.
     """
 
     at_ns: int
@@ -61,7 +64,9 @@ class Reading:
 
 
 def watch(seconds: float, root: Path = Path("/"), pid: int | None = None) -> Watched:
-    """Look for `seconds` at the machine and at process `pid`, else at the control group of this one."""
+    """Look for `seconds` at the machine and at process `pid`, else at the control group of this
+    one.
+    """
     before = read(root, pid)
     time.sleep(seconds)
     return difference(before, read(root, pid))
@@ -75,27 +80,47 @@ def read(root: Path = Path("/"), pid: int | None = None) -> Reading:
     if pid is not None:
         fields = _stat(root / "proc" / str(pid))
         if fields:
-            faults, process_ns, start = fields[7] + fields[9], (fields[11] + fields[12]) * _TICK_NS, fields[19]
+            faults, process_ns, start = (
+                fields[7] + fields[9],
+                (fields[11] + fields[12]) * _TICK_NS,
+                fields[19],
+            )
             family_ns = _family_ns(root / "proc", pid)
         threads = _threads(root / "proc" / str(pid) / "task")
     return Reading(
-        time.monotonic_ns(), group.key, group.throttling(), noise.cpu_time(root), start, process_ns, faults, threads,
+        time.monotonic_ns(),
+        group.key,
+        group.throttling(),
+        noise.cpu_time(root),
+        start,
+        process_ns,
+        faults,
+        threads,
         family_ns,
-    )  # fmt: skip
+    )
 
 
 def difference(before: Reading, after: Reading) -> Watched:
-    """What happened between two readings; of what was another thing then, or ran backwards, nothing is told."""
+    """What happened between two readings; of what was another thing then, or ran backwards, nothing
+    is told.
+    """
     seconds = (after.at_ns - before.at_ns) / 1e9
     is_same_group = before.group == after.group
     levels = zip(before.throttling, after.throttling, strict=False) if is_same_group else ()
     worst = cgroup.most_throttled(_throttled_since(*level) for level in levels)
     is_same = before.start is not None and before.start == after.start
     used_ns = _grown(before.process_ns, after.process_ns) if is_same else None
-    # Time of a child that nobody waited for is lost with it: the family has used what the process has, at least.
-    family_ns = None if used_ns is None else max(used_ns, _grown(before.family_ns, after.family_ns) or 0)
+    # Time of a child that nobody waited for is lost with it: the family has used what the process
+    # has, at least.
+    family_ns = (
+        None if used_ns is None else max(used_ns, _grown(before.family_ns, after.family_ns) or 0)
+    )
     steal, busy = _shares(before.cpu, after.cpu)
-    threads = (before.threads_ns.keys(), after.threads_ns.keys()) if is_same and after.threads_ns else None
+    threads = (
+        (before.threads_ns.keys(), after.threads_ns.keys())
+        if is_same and after.threads_ns
+        else None
+    )
     return Watched(
         seconds=seconds,
         periods=worst.periods,
@@ -147,14 +172,18 @@ def _threads(folder: Path) -> dict[int, int]:
     for name in files.names(folder):
         exact = files.whole(files.text(folder / name / "schedstat").partition(" ")[0])
         fields = _stat(folder / name) if exact is None else ()
-        used = exact if exact is not None else (fields[11] + fields[12]) * _TICK_NS if fields else None
+        used = (
+            exact if exact is not None else (fields[11] + fields[12]) * _TICK_NS if fields else None
+        )
         if name.isdecimal() and used is not None:
             found[int(name)] = used
     return found
 
 
 def _family_ns(proc: Path, pid: int) -> int:
-    """CPU time of process `pid` and all its descendants; of those that were waited for their parents have it."""
+    """CPU time of process `pid` and all its descendants; of those that were waited for their
+    parents have it.
+    """
     children: dict[int, list[int]] = {}
     used_ns: dict[int, int] = {}
     for name in files.names(proc):
@@ -170,10 +199,11 @@ def _family_ns(proc: Path, pid: int) -> int:
 
 
 def _stat(folder: Path) -> tuple[int, ...]:
-    """Fields of proc(5)'s stat from the third on (the first, a letter, as 0); empty where it is not told in full.
+    """Fields of proc(5)'s stat from the third on (the first, a letter, as 0); empty where it is not
+    told in full.
 
-    4 ppid, 10 minflt, 12 majflt, 14 utime, 15 stime, 16 cutime, 17 cstime, 22 starttime are here 1, 7, 9, 11, 12, 13,
-    14, 19.
+    4 ppid, 10 minflt, 12 majflt, 14 utime, 15 stime, 16 cutime, 17 cstime, 22 starttime are here 1,
+    7, 9, 11, 12, 13, 14, 19.
     """
     # The name in parentheses may hold spaces and parentheses itself: split after the last one.
     words = files.text(folder / "stat").rpartition(")")[2].split()

@@ -1,4 +1,6 @@
-"""What the system accounted for each thread, as the sampler has read it: totals of threads, counters of processes."""
+"""What the system accounted for each thread, as the sampler has read it: totals of threads,
+counters of processes.
+"""
 
 from __future__ import annotations
 
@@ -9,45 +11,72 @@ import numpy as np
 
 # Columns of `tracks` and where they come from.
 OF_TRACK = {
-    "cpu_ns": "run_ns", "delay_ns": "delay_ns", "switches_voluntary": "switches_voluntary",
-    "switches_forced": "switches_forced", "migrations": "migrations", "faults_minor": "faults_minor",
+    "cpu_ns": "run_ns",
+    "delay_ns": "delay_ns",
+    "switches_voluntary": "switches_voluntary",
+    "switches_forced": "switches_forced",
+    "migrations": "migrations",
+    "faults_minor": "faults_minor",
     "faults_major": "faults_major",
-}  # fmt: skip
+}
 # What is read of a thread while it lives, and what is known of one that has ended before.
-_READ = ("delay_ns", "user_ns", "system_ns", "switches_voluntary", "switches_forced", "faults_minor", "faults_major")
+_READ = (
+    "delay_ns",
+    "user_ns",
+    "system_ns",
+    "switches_voluntary",
+    "switches_forced",
+    "faults_minor",
+    "faults_major",
+)
 _KNOWN_AT_THE_END = ("run_ns", "migrations")
 # Counters that nobody else reads of a process, with their units.
-OF_PROCESS = {"delay_ns": "ns", "switches_voluntary": "count", "switches_forced": "count", "migrations": "count"}
+OF_PROCESS = {
+    "delay_ns": "ns",
+    "switches_voluntary": "count",
+    "switches_forced": "count",
+    "migrations": "count",
+}
 
 
 def untold(accounts: np.ndarray, has_switches: bool) -> tuple[str, ...]:
-    """The fields of accounts that nobody filled. `has_switches`: the sampler was told of every switch.
+    """The fields of accounts that nobody filled. `has_switches`: the sampler was told of every
+    switch.
 
-    Whoever comes onto a CPU has waited for it some ns: a kernel by which nobody ever did does not count that.
+    Whoever comes onto a CPU has waited for it some ns: a kernel by which nobody ever did does not
+    count that.
     """
     found = () if has_switches else ("migrations",)
     return found if accounts["delay_ns"].any() else (*found, "delay_ns")
 
 
-def totals_of_threads(accounts: np.ndarray, without: Collection[str] = ()) -> dict[int, dict[str, int]]:
-    """The last account of each of the sampler's threads, as columns of `tracks`; rows of `sampled.ACCOUNT`.
+def totals_of_threads(
+    accounts: np.ndarray, without: Collection[str] = ()
+) -> dict[int, dict[str, int]]:
+    """The last account of each of the sampler's threads, as columns of `tracks`; rows of
+    `sampled.ACCOUNT`.
 
-    A thread that ended before it was read for the first time has its CPU time alone: nobody knows the rest.
+    A thread that ended before it was read for the first time has its CPU time alone: nobody knows
+    the rest.
     """
     last = accounts[np.argsort(accounts["at_ns"], kind="stable")]
     told = {name: of for name, of in OF_TRACK.items() if of not in without}
     alone = {name: of for name, of in told.items() if of in _KNOWN_AT_THE_END}
     read = np.any([last[name] > 0 for name in _READ], axis=0)
     return {
-        int(row["thread"]): {name: int(row[of]) for name, of in (told if is_read else alone).items()}
+        int(row["thread"]): {
+            name: int(row[of]) for name, of in (told if is_read else alone).items()
+        }
         for row, is_read in zip(last, read.tolist(), strict=True)
     }
 
 
 def counters_of_process(accounts: np.ndarray, without: Collection[str] = ()) -> dict[str, Any]:
-    """Columns of `counters` but `track`: sums over the threads of one process, those that have ended included.
+    """Columns of `counters` but `track`: sums over the threads of one process, those that have
+    ended included.
 
-    One value for each moment at which some of its threads were looked at. `without`: fields that nobody filled.
+    One value for each moment at which some of its threads were looked at. `without`: fields that
+    nobody filled.
     """
     order = np.lexsort((accounts["at_ns"], accounts["thread"]))
     rows = accounts[order]

@@ -1,7 +1,7 @@
 """From the raw files of a recording to its tables, while the files still grow or long after.
 
-Reads through `sources` and writes through `parts`. The same code converts beside a running program, after it, and an
-old recording again.
+Reads through `sources` and writes through `parts`. The same code converts beside a running program,
+after it, and an old recording again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from layerscope.ingest.epochs import Epochs
 from layerscope.ingest.limits import limits_of
 from layerscope.ingest.parents import Keys, TrackNesting
 from layerscope.ingest.parts import Parts
-from layerscope.ingest.process import Process, TrackKeys
+from layerscope.ingest.process import IngestedProcess, TrackKeys
 from layerscope.ingest.small_tables import SmallTables
 from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, MODULE
-from layerscope.ingest.stacks import Stacks
-from layerscope.ingest.string_table import ProcessTexts, Texts
-from layerscope.ingest.totals import Totals
+from layerscope.ingest.stacks import StackIngest
+from layerscope.ingest.string_table import ProcessStrings, StringTable
+from layerscope.ingest.totals import SpanTotals
 from layerscope.ingest.windows import problems as missed_windows
 from layerscope.model.clocks import Elsewhere, Identity
 from layerscope.model.layers import KINDS, LAYER_OF_KIND, OPERATORS, SPAN_LAYERS
@@ -39,7 +39,8 @@ BATCH_RECORDS = 50_000
 LEAST_BATCH_RECORDS = 2_000
 # Of a process that does little: two minutes.
 BATCH_CHUNKS = 1_000
-# Raw files are kept open until they are read: the converter beside a program may take spans out of them meanwhile.
+# Raw files are kept open until they are read: the converter beside a program may take spans out of
+# them meanwhile.
 MOST_OPEN_FILES = 256
 # What may be kept, less what is still to come: the small tables, the last segment.
 KEEP_SHARE = 0.9
@@ -50,40 +51,47 @@ FIRST_SCOPE = KINDS.index("optimizer")
 class RunConversion:
     """Converts the recording whose raw files are in `raw` into Parquet below `tables`.
 
-    Of several ranks, `raw` is the folder of their recordings, and `shifts_ns` puts each on the run's clock.
-    `memory_bytes`: what this process may take, None for plenty.
+    Of several ranks, `raw` is the folder of their recordings, and `shifts_ns` puts each on the
+    run's clock. `memory_bytes`: what this process may take, None for plenty.
     """
 
     def __init__(
-        self, raw: Path, tables: Path, shifts_ns: Mapping[str, int] | None = None, memory_bytes: int | None = None
+        self,
+        raw: Path,
+        tables: Path,
+        shifts_ns: Mapping[str, int] | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         self.raw = raw
         self.tables = tables
         self._shifts_ns = shifts_ns or {}
-        self.processes: dict[Path, Process] = {}
+        self.processes: dict[Path, IngestedProcess] = {}
         self.rows: dict[str, int] = {}
         self._keys = Keys()
         self._tracks = TrackKeys()
-        self._texts = Texts()
-        self._totals = Totals()
+        self._texts = StringTable()
+        self._totals = SpanTotals()
         options = json_files.read_options(raw)
         self._window = windows.of_options(options)
         self._limits = limits = limits_of(options, memory_bytes)
         self._stripped: set[Path] = set()
         self.parts = Parts(tables, self._texts, self._totals, limits)
-        self.stacks = Stacks(raw, tables, self._tracks, self._texts, self._shifts_ns)
+        self.stacks = StackIngest(raw, tables, self._tracks, self._texts, self._shifts_ns)
         step_mark = options.get("step_mark", "")
         self._epochs = Epochs(self._texts, self._totals, self.parts, self.stacks, limits, step_mark)
 
     def advance(self, most: float = float("inf")) -> int:
-        """Read what is new in the raw files, `most` records or a few more of each; returns how many were read."""
+        """Read what is new in the raw files, `most` records or a few more of each; returns how many
+        were read.
+        """
         for path in raw_file.spools(self.raw):
             if path not in self.processes:
                 self.processes[path] = self._process(path)
         self.stacks.advance()
         processes = list(self.processes.values())
         before = [process.decoder.records for process in processes]
-        # What is furthest behind goes on, so that the parts of all processes are in the order of time.
+        # What is furthest behind goes on, so that the parts of all processes are in the order of
+        # time.
         behind = [(process.read_until_ns, process.number) for process in processes]
         heapify(behind)
         streams: dict[int, Iterator[raw_file.Chunk]] = {}
@@ -97,7 +105,7 @@ class RunConversion:
                 heappush(behind, (process.read_until_ns, number))
         return sum(process.decoder.records for process in processes) - sum(before)
 
-    def _read_some(self, process: Process, chunks: Iterator[raw_file.Chunk]) -> bool:
+    def _read_some(self, process: IngestedProcess, chunks: Iterator[raw_file.Chunk]) -> bool:
         """Read on in the raw file of a process, about a batch. False: there is no more."""
         share = LEAST_BATCH_RECORDS + 2 * self._limits.epoch_spans // len(self.processes)
         for count, chunk in enumerate(chunks):
@@ -114,22 +122,31 @@ class RunConversion:
         return False
 
     def backlog_share(self) -> float:
-        """How much of the raw files is still to be read, as a share of what the recording may take."""
+        """How much of the raw files is still to be read, as a share of what the recording may
+        take.
+        """
         files = [(path, self.processes.get(path)) for path in raw_file.spools(self.raw)]
-        left_bytes = sum(known.reader.left_bytes if known else raw_file.size_bytes(path) for path, known in files)
+        left_bytes = sum(
+            known.reader.left_bytes if known else raw_file.size_bytes(path) for path, known in files
+        )
         return left_bytes / self._limits.most_bytes
 
     def keep_within_size(self) -> None:
-        """Take the spans out of raw files that were read, the oldest first, while the recording is too large.
+        """Take the spans out of raw files that were read, the oldest first, while the recording is
+        too large.
 
         The first file of each process stays as long as there are others.
         """
         most_bytes = KEEP_SHARE * self._limits.most_bytes
-        size_bytes = raw_file.raw_bytes(self.raw) + sum(part.size_bytes for part in self.parts.parts)
+        size_bytes = raw_file.raw_bytes(self.raw) + sum(
+            part.size_bytes for part in self.parts.parts
+        )
         size_bytes += self.stacks.size_bytes
         if size_bytes <= most_bytes:
             return
-        read = [(process, file) for process in self.processes.values() for file in process.read_files()]
+        read = [
+            (process, file) for process in self.processes.values() for file in process.read_files()
+        ]
         read = [(process, file) for process, file in read if file not in self._stripped]
         read.sort(key=lambda one: (one[1] == one[0].reader.path, one[1].stat().st_mtime_ns))
         for process, file in read:
@@ -139,7 +156,7 @@ class RunConversion:
                 size_bytes -= process.strip(file)
                 self._stripped.add(file)
 
-    def _process(self, path: Path) -> Process:
+    def _process(self, path: Path) -> IngestedProcess:
         """The process whose raw file is at `path`."""
         folder = path.parent
         rank = folder.parent.parent.name if folder.parent != self.raw else ""
@@ -147,8 +164,16 @@ class RunConversion:
         clock = Elsewhere(shift_ns) if shift_ns else Identity()
         host = folder.name.rsplit("-", 2)[0]
         decoder = Decoder(shift_ns=shift_ns, clock=clock)
-        texts = ProcessTexts(self._texts, decoder.names)
-        process = Process(len(self.processes), host, raw_file.SpoolReader(path), texts, decoder, self._tracks, rank)
+        texts = ProcessStrings(self._texts, decoder.names)
+        process = IngestedProcess(
+            len(self.processes),
+            host,
+            raw_file.SpoolReader(path),
+            texts,
+            decoder,
+            self._tracks,
+            rank,
+        )
         process.windows.asked = self._window
         return process
 
@@ -161,11 +186,20 @@ class RunConversion:
                 nesting.finish()
         self._close_epoch(last=True)
         self.stacks.finish(list(self.processes.values()))
-        lost = [key for process in self.processes.values() for n in process.nesting.values() for key in n.never_came]
+        lost = [
+            key
+            for process in self.processes.values()
+            for n in process.nesting.values()
+            for key in n.never_came
+        ]
         if lost:
             self.parts.forget_parents(lost)
         self.parts.finish()
-        self.rows |= {"spans": self.parts.rows, "links": self.parts.links, "primitives": self.parts.primitives}
+        self.rows |= {
+            "spans": self.parts.rows,
+            "links": self.parts.links,
+            "primitives": self.parts.primitives,
+        }
         self.rows |= self.stacks.rows
         self._write_steps()
         self._write_totals()
@@ -178,12 +212,12 @@ class RunConversion:
 
     # -- spans -------------------------------------------------------------------------------------
 
-    def _take(self, process: Process, last: bool = False) -> None:
+    def _take(self, process: IngestedProcess, last: bool = False) -> None:
         """Give the spans that can be judged now keys, parents and self times, and pass them on."""
         for track, rows in process.decoder.batches(last):
             self._take_track(process, track, rows)
 
-    def _take_track(self, process: Process, track: int, rows: np.ndarray) -> None:
+    def _take_track(self, process: IngestedProcess, track: int, rows: np.ndarray) -> None:
         window = process.windows.known(process.decoder.window_marks)
         if window.known:
             rows = rows[window.holds(rows["start"])]
@@ -226,8 +260,10 @@ class RunConversion:
             }
         )
 
-    def _codes(self, process: Process, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The recording's own number for each of the process's names, and the keys of their arguments."""
+    def _codes(self, process: IngestedProcess, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The recording's own number for each of the process's names, and the keys of their
+        arguments.
+        """
         texts, kind, number = process.texts, rows["kind"], rows["args"]
         codes = texts.names(rows["name"])
         is_primitive = kind >= EXECUTE
@@ -236,7 +272,9 @@ class RunConversion:
         told = np.flatnonzero((kind >= MODULE) & ~is_primitive)
         if len(told):
             codes[told] = texts.first_lines(rows["name"][told])
-            marked = told[(kind[told] != MODULE) & (number[told] == 0)]  # the others tell their domain by themselves
+            marked = told[
+                (kind[told] != MODULE) & (number[told] == 0)
+            ]  # the others tell their domain by themselves
             args[marked] = texts.domains(rows["name"][marked])
         return codes, args
 
@@ -261,7 +299,9 @@ class RunConversion:
                     "step": number,
                     "process": np.full(stepping.count, process.number),
                     "rule": np.full(stepping.count, stepping.rule, object),
-                    "optimizer": np.full(stepping.count, -1 if stepping.optimizer is None else stepping.optimizer),
+                    "optimizer": np.full(
+                        stepping.count, -1 if stepping.optimizer is None else stepping.optimizer
+                    ),
                     **found,
                     "weight": weight,
                 }
@@ -269,7 +309,9 @@ class RunConversion:
         if not parts:
             self.rows["steps"] = write_rows(self.tables, "steps", [])
             return
-        columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        columns: dict[str, Any] = {
+            name: np.concatenate([part[name] for part in parts]) for name in parts[0]
+        }
         columns["optimizer"] = pa.array(columns["optimizer"], mask=columns["optimizer"] < 0)
         self.rows["steps"] = write_columns(self.tables, "steps", columns)
 
@@ -279,7 +321,9 @@ class RunConversion:
         for process in self.processes.values():
             if process.decoder.stripped:
                 unseen = self._unseen(process)
-                columns = {name: np.concatenate([values, unseen[name]]) for name, values in columns.items()}
+                columns = {
+                    name: np.concatenate([values, unseen[name]]) for name, values in columns.items()
+                }
         columns["total"] = np.arange(len(columns["total"]))
         is_unseen = columns["total"] >= known
         for name in ("self_ns", "min_ns", "max_ns"):
@@ -292,14 +336,22 @@ class RunConversion:
         classes = np.where(is_unseen, 2, columns.pop("in_step"))
         columns["step_class"] = np.array(["outside", "step", "unknown"], object)[classes]
         self.rows["totals"] = write_columns(self.tables, "totals", columns)
-        histograms = self._totals.histogram_columns() if self.parts.is_thinned else dict.fromkeys(HISTOGRAM, ())
+        histograms = (
+            self._totals.histogram_columns()
+            if self.parts.is_thinned
+            else dict.fromkeys(HISTOGRAM, ())
+        )
         self.rows["histograms"] = write_columns(self.tables, "histograms", histograms)
 
-    def _unseen(self, process: Process) -> dict[str, np.ndarray]:
-        """Rows of totals for the spans that were taken out of the raw files: the drainer's sums less what was read."""
+    def _unseen(self, process: IngestedProcess) -> dict[str, np.ndarray]:
+        """Rows of totals for the spans that were taken out of the raw files: the drainer's sums
+        less what was read.
+        """
         kind, number, count, ticks = process.decoder.unseen.T
         readings = process.decoder.clock.readings
-        (its, run_ns), (last_its, last_ns) = (readings[0], readings[-1]) if len(readings) > 1 else ((0, 0), (1, 1))
+        (its, run_ns), (last_its, last_ns) = (
+            (readings[0], readings[-1]) if len(readings) > 1 else ((0, 0), (1, 1))
+        )
         name = process.texts.names(number)
         told = kind >= MODULE
         name[told] = process.texts.first_lines(number[told])
@@ -310,10 +362,18 @@ class RunConversion:
         sums = np.zeros((len(keys), 2), np.int64)
         np.add.at(sums, row.ravel(), np.column_stack([count, np.maximum(total_ns, 0)]))
         return {
-            "total": zeros, "process": zeros + process.number, "kind_code": keys[:, 0], "name_code": keys[:, 1],
-            "module": zeros - 1, "in_step": zeros, "count": sums[:, 0], "total_ns": sums[:, 1],
-            "self_ns": zeros, "min_ns": zeros, "max_ns": zeros,
-        }  # fmt: skip
+            "total": zeros,
+            "process": zeros + process.number,
+            "kind_code": keys[:, 0],
+            "name_code": keys[:, 1],
+            "module": zeros - 1,
+            "in_step": zeros,
+            "count": sums[:, 0],
+            "total_ns": sums[:, 1],
+            "self_ns": zeros,
+            "min_ns": zeros,
+            "max_ns": zeros,
+        }
 
     def _unmatched(self) -> list[dict[str, Any]]:
         """The problem that what the user called a step never came."""
@@ -321,16 +381,33 @@ class RunConversion:
         if not mark or any(process.stepping.rule == "mark" for process in self.processes.values()):
             return []
         what = f"--step-mark {mark}: nothing was recorded by that name or line"
-        remedy = "see the names in `layerscope table spans`, or the lines in `layerscope table operators --by line`"
-        return [{"layer": OPERATORS, "code": "no_step_mark", "what": what, "remedy": remedy, "lost": "steps as asked"}]
+        remedy = (
+            "see the names in `layerscope table spans`, or the lines in `layerscope table "
+            "operators --by line`"
+        )
+        return [
+            {
+                "layer": OPERATORS,
+                "code": "no_step_mark",
+                "what": what,
+                "remedy": remedy,
+                "lost": "steps as asked",
+            }
+        ]
 
     def _windows_missed(self) -> list[dict[str, Any]]:
         """The problems of the windows that were asked for."""
         about = [
-            (one.decoder.about.get("pid", 0), one.windows.known(one.decoder.window_marks), one.stepping.starts())
+            (
+                one.decoder.about.get("pid", 0),
+                one.windows.known(one.decoder.window_marks),
+                one.stepping.starts(),
+            )
             for one in self.processes.values()
         ]
-        begun = max((one.decoder.final.get("window_steps", 0) for one in self.processes.values()), default=0)
+        begun = max(
+            (one.decoder.final.get("window_steps", 0) for one in self.processes.values()), default=0
+        )
         return missed_windows(self._window, about, self.parts.rows > 0, begun)
 
     def _not_kept(self) -> list[dict[str, Any]]:
@@ -338,9 +415,14 @@ class RunConversion:
         if not self._stripped:
             return []
         most = f"{self._limits.most_bytes / 1e6:,.0f} MB"
-        what = f"raw files were removed to keep the recording below {most}: their part cannot be converted again"
+        what = (
+            f"raw files were removed to keep the recording below {most}: their part cannot be "
+            "converted again"
+        )
         remedy = "nothing to do: the tables hold what was in them; to keep everything: run --full"
-        return [{"layer": OPERATORS, "code": "raw_removed", "what": what, "remedy": remedy, "lost": ""}]
+        return [
+            {"layer": OPERATORS, "code": "raw_removed", "what": what, "remedy": remedy, "lost": ""}
+        ]
 
     def _write_small(self, session: dict[str, Any]) -> None:
         """All that is not made of spans."""
@@ -350,11 +432,15 @@ class RunConversion:
         small.rows["processes"].extend(
             self.stacks.process_rows((one.rank, one.host) for one in self.processes.values())
         )
-        small.rows["tracks"].extend(self.stacks.track_rows({row["track"] for row in small.rows["tracks"]}))
+        small.rows["tracks"].extend(
+            self.stacks.track_rows({row["track"] for row in small.rows["tracks"]})
+        )
         self.stacks.add_accounts(small)
         small.rows["gaps"].extend(self.stacks.gap_rows())
         small.add_texts()
-        small.rows["problems"].extend([*session.get("problems", []), *self._unmatched(), *self._windows_missed()])
+        small.rows["problems"].extend(
+            [*session.get("problems", []), *self._unmatched(), *self._windows_missed()]
+        )
         small.rows["problems"].extend(asdict(problem) for problem in json_files.damage(self.raw))
         small.rows["problems"].extend([*self._not_kept(), *self.stacks.problems()])
         small.add_problems(list(self.processes.values()))

@@ -1,7 +1,9 @@
-"""The spans of a recording, from when their parents and self times are known until they are rows of a part.
+"""The spans of a recording, from when their parents and self times are known until they are rows of
+a part.
 
-They wait here until there are enough of them: an epoch. What the end of it still leaves open, the spans of a step that
-goes on, waits for the next one. Memory stays that of a few epochs, whatever the length of the run.
+They wait here until there are enough of them: an epoch. What the end of it still leaves open, the
+spans of a step that goes on, waits for the next one. Memory stays that of a few epochs, whatever
+the length of the run.
 """
 
 from __future__ import annotations
@@ -11,12 +13,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from layerscope.ingest.autograd_links import key_of, link
-from layerscope.ingest.limits import Limits
+from layerscope.ingest.limits import IngestLimits
 from layerscope.ingest.lines import SpanColumns
 from layerscope.ingest.module_attribution import inherit
 from layerscope.ingest.parts import Parts, by_process
 from layerscope.ingest.primitives import FORWARD_BACKWARD, link_primitives, links_of, unsettled
-from layerscope.ingest.process import Process
+from layerscope.ingest.process import IngestedProcess
 from layerscope.ingest.spans import (
     BACKWARD,
     FUNCTION,
@@ -27,12 +29,12 @@ from layerscope.ingest.spans import (
     taken,
     without_inner_operators,
 )
-from layerscope.ingest.stacks import Stacks, Until
+from layerscope.ingest.stacks import StackIngest, Until
 from layerscope.ingest.stepping import Stretch
 from layerscope.ingest.steps import no_steps
-from layerscope.ingest.string_table import Texts
+from layerscope.ingest.string_table import StringTable
 from layerscope.ingest.thinning import Units, units_of_slices, units_of_steps
-from layerscope.ingest.totals import Totals, keys_of
+from layerscope.ingest.totals import SpanTotals, keys_of
 
 # A step that has not ended after so many epochs is not waited for any longer.
 PATIENCE = 3
@@ -44,7 +46,17 @@ NO_STEPS = no_steps()
 THREAD_BITS = 16  # of a thread's number in torch
 GRADIENT_SUM = "AccumulateGrad"
 # The columns of a span that say what the steps are.
-OF_STEPS = ("track", "depth", "start_ns", "dur_ns", "kind_code", "name_code", "seq", "line_code", "optimizer")
+OF_STEPS = (
+    "track",
+    "depth",
+    "start_ns",
+    "dur_ns",
+    "kind_code",
+    "name_code",
+    "seq",
+    "line_code",
+    "optimizer",
+)
 _EVER = np.iinfo(np.int64).max
 _NO_ROWS = np.zeros(0, np.intp)
 _NO_SPANS: Columns = {name: np.zeros(0, np.int64) for name in (*OF_STEPS, "span")}
@@ -54,7 +66,13 @@ class Epochs:
     """Takes spans in and makes parts of them; knows the steps of every process."""
 
     def __init__(
-        self, texts: Texts, totals: Totals, parts: Parts, stacks: Stacks, limits: Limits, step_mark: str
+        self,
+        texts: StringTable,
+        totals: SpanTotals,
+        parts: Parts,
+        stacks: StackIngest,
+        limits: IngestLimits,
+        step_mark: str,
     ) -> None:
         self.step_mark = step_mark
         self._stacks = stacks
@@ -77,8 +95,12 @@ class Epochs:
         """Whether it is time to `close` an epoch."""
         return self._count >= self._close_at
 
-    def close(self, processes: Iterable[Process], process_of: np.ndarray, last: bool = False) -> None:
-        """Make a part of what is complete; `process_of`: the process of each track. `last`: of everything."""
+    def close(
+        self, processes: Iterable[IngestedProcess], process_of: np.ndarray, last: bool = False
+    ) -> None:
+        """Make a part of what is complete; `process_of`: the process of each track. `last`: of
+        everything.
+        """
         if last:
             self._marked_alone(processes)
         if not self._waiting:
@@ -92,7 +114,10 @@ class Epochs:
         groups = dict(by_process(process_of[columns["track"]]))
         outer = without_inner_operators(columns)
         most = self._most_waiting(len(columns["span"]), len(groups)) if not last else 0
-        found = {number: self._stretch(known[number], columns, rows, outer, most) for number, rows in groups.items()}
+        found = {
+            number: self._stretch(known[number], columns, rows, outer, most)
+            for number, rows in groups.items()
+        }
         for number, stretch in found.items():
             if stretch is not None and stretch.forgets:
                 self._forget_steps(number)
@@ -105,13 +130,23 @@ class Epochs:
         until: Until = {}
         for number, stretch in found.items():
             rows = groups[number]
-            mine = rows[columns["start_ns"][rows] < stretch.cut_ns] if stretch is not None else rows[:0]
+            mine = (
+                rows[columns["start_ns"][rows] < stretch.cut_ns]
+                if stretch is not None
+                else rows[:0]
+            )
             if stretch is None or not len(mine):
                 continue
-            if not (last or len(stretch.found.start_ns)):  # it was cut anywhere, not between two steps
+            if not (
+                last or len(stretch.found.start_ns)
+            ):  # it was cut anywhere, not between two steps
                 left = unsettled(columns, mine, main_tracks, known[number].cut_ns)
-                mine = np.setdiff1d(mine, left, assume_unique=True) if len(left) < len(mine) else mine
-            step, columns["phase"][mine] = stretch.assign(columns["start_ns"][mine], columns["track"][mine])
+                mine = (
+                    np.setdiff1d(mine, left, assume_unique=True) if len(left) < len(mine) else mine
+                )
+            step, columns["phase"][mine] = stretch.assign(
+                columns["start_ns"][mine], columns["track"][mine]
+            )
             columns["step"][mine] = known[number].numbers(step)
             units[number] = _units(known[number], stretch, columns["start_ns"][mine])
             until[number] = known[number], stretch.cut_ns, stretch.assign
@@ -128,7 +163,9 @@ class Epochs:
         self._close_at = self._count + self._limits.epoch_spans
 
     def _held_back(self, columns: Columns, last: bool) -> tuple[Columns, Columns]:
-        """The spans for which all samples are known, and those that wait for more; not too many of them."""
+        """The spans for which all samples are known, and those that wait for more; not too many of
+        them.
+        """
         self._until_ns = _EVER if last else self._stacks.known_until_ns()
         is_held = columns["start_ns"] >= self._until_ns
         if np.count_nonzero(is_held) > PATIENCE * self._limits.epoch_spans:
@@ -139,7 +176,12 @@ class Epochs:
     # -- steps -------------------------------------------------------------------------------------
 
     def _stretch(
-        self, process: Process, columns: Columns, rows: np.ndarray, outer: np.ndarray, most: int
+        self,
+        process: IngestedProcess,
+        columns: Columns,
+        rows: np.ndarray,
+        outer: np.ndarray,
+        most: int,
     ) -> Stretch | None:
         """What is complete of a process, and its steps. None: nothing is; wait for more.
 
@@ -167,18 +209,22 @@ class Epochs:
 
         return process.stepping.advance(outline, prepare, end_ns, last, patient)
 
-    def _marked_alone(self, processes: Iterable[Process]) -> None:
+    def _marked_alone(self, processes: Iterable[IngestedProcess]) -> None:
         """The steps of processes that marked them and recorded no span."""
         for process in processes:
             if process.decoder.has_step_marks and not process.has_spans and not process.is_side:
                 self._stretch(process, _NO_SPANS, _NO_ROWS, _NO_ROWS, 0)
 
     def _most_waiting(self, spans: int, processes: int) -> int:
-        """How many spans of a process may wait for the end of a step; of several together, twice as many."""
+        """How many spans of a process may wait for the end of a step; of several together, twice as
+        many.
+        """
         most = PATIENCE * self._limits.epoch_spans
         return most if spans < 2 * most else min(most, max(1, spans // processes))
 
-    def _span_columns(self, process: Process, lines: Columns, from_ns: int, end_ns: int) -> SpanColumns:
+    def _span_columns(
+        self, process: IngestedProcess, lines: Columns, from_ns: int, end_ns: int
+    ) -> SpanColumns:
         lines = taken(lines, np.lexsort((lines["depth"], lines["start_ns"], lines["track"])))
         self._name_lines(lines)
         track, records = process.decoder.step_marks()
@@ -193,7 +239,9 @@ class Epochs:
             names=list(self._texts.names),
             optimizer=lines["optimizer"],
             marks_ns=records["start"][marks].astype(np.int64),
-            marks_track=np.array([process.track_key(number) for number in track[marks].tolist()], np.int32),
+            marks_track=np.array(
+                [process.track_key(number) for number in track[marks].tolist()], np.int32
+            ),
             step_mark=self.step_mark,
             ending=-1 if process.stepping.optimizer is None else process.stepping.optimizer,
             windows=tuple(process.windows.known(process.decoder.window_marks).known),
@@ -204,15 +252,26 @@ class Epochs:
         file, _, number = self.step_mark.rpartition(":")
         if not file or not number.isdigit():
             return
-        codes = [code for line, code in self._texts.lines.items() if f"/{line}".endswith(f"/{self.step_mark}")]
+        codes = [
+            code
+            for line, code in self._texts.lines.items()
+            if f"/{line}".endswith(f"/{self.step_mark}")
+        ]
         lines["name_code"][np.isin(lines["line_code"], codes)] = self._texts.name(self.step_mark)
 
-    def _drop_side_requests(self, known: dict[int, Process], found: dict[int, Stretch | None]) -> None:
+    def _drop_side_requests(
+        self, known: dict[int, IngestedProcess], found: dict[int, Stretch | None]
+    ) -> None:
         """Requests are none where another process has steps of a stronger rule.
 
-        A worker of a loader that calls modules to prepare its data serves nobody; the recording is about the training.
+        A worker of a loader that calls modules to prepare its data serves nobody; the recording is
+        about the training.
         """
-        rules = {number: process.stepping.rule for number, process in known.items() if process.stepping.count}
+        rules = {
+            number: process.stepping.rule
+            for number, process in known.items()
+            if process.stepping.count
+        }
         if not any(rule != "request" for rule in rules.values()):
             return
         for number in [number for number, rule in rules.items() if rule == "request"]:
@@ -230,7 +289,12 @@ class Epochs:
     # -- parts -------------------------------------------------------------------------------------
 
     def _write(
-        self, columns: Columns, units: dict[int, Units], until: Until, process_of: np.ndarray, main_tracks: set[int]
+        self,
+        columns: Columns,
+        units: dict[int, Units],
+        until: Until,
+        process_of: np.ndarray,
+        main_tracks: set[int],
     ) -> None:
         start_ns, kind = columns["start_ns"], columns["kind_code"]
         end_ns = start_ns + columns["dur_ns"]
@@ -242,9 +306,13 @@ class Epochs:
             known = np.flatnonzero(numbered[backward])
             rows = backward[known]
             # torch numbers the threads of each process anew.
-            thread = (process_of[columns["track"]].astype(np.int64) << THREAD_BITS) + columns["thread"]
+            thread = (process_of[columns["track"]].astype(np.int64) << THREAD_BITS) + columns[
+                "thread"
+            ]
             key = key_of(thread, columns["seq"])
-            place = link(key[forward], start_ns[forward], end_ns[forward], key[rows], start_ns[rows])
+            place = link(
+                key[forward], start_ns[forward], end_ns[forward], key[rows], start_ns[rows]
+            )
             made[known] = np.where(place >= 0, forward[place], -1) if len(forward) else -1
             if self._texts.modules:
                 sums = self._adds_gradients(columns["name_code"][backward])
@@ -264,7 +332,9 @@ class Epochs:
         done = ~columns["unfinished"]
         rows = np.flatnonzero(done) if not done.all() else slice(None)
         names = ("kind_code", "name_code", "module", "step", "dur_ns", "self_ns", "track")
-        kind, name, module, step, dur_ns, self_ns, track = (columns[column][rows] for column in names)
+        kind, name, module, step, dur_ns, self_ns, track = (
+            columns[column][rows] for column in names
+        )
         keys = keys_of(kind, name, module, step >= 0)
         for number, mine in by_process(process_of[track]):
             self._totals.add(number, keys[mine], dur_ns[mine], self_ns[mine])
@@ -276,14 +346,20 @@ class Epochs:
         return np.array([GRADIENT_SUM in names[code] for code in found.tolist()], np.bool_)[inverse]
 
 
-def _units(process: Process, stretch: Stretch, start_ns: np.ndarray) -> Units:
-    """What is thinned as a whole of the spans of a process that a stretch has completed; they start at these times."""
+def _units(process: IngestedProcess, stretch: Stretch, start_ns: np.ndarray) -> Units:
+    """What is thinned as a whole of the spans of a process that a stretch has completed; they start
+    at these times.
+    """
     from_ns, process.cut_ns = process.cut_ns, stretch.cut_ns
     found = stretch.found
     mine = np.flatnonzero((found.start_ns >= from_ns) & (found.start_ns < stretch.cut_ns))
     from_ns = from_ns if from_ns >= 0 else int(start_ns.min())
     last_ns = int(start_ns.max())
     if not len(mine):
-        return units_of_slices(start_ns[start_ns >= from_ns], from_ns, min(stretch.cut_ns, last_ns + 1))
+        return units_of_slices(
+            start_ns[start_ns >= from_ns], from_ns, min(stretch.cut_ns, last_ns + 1)
+        )
     number = process.numbers(stretch.number + mine)
-    return units_of_steps(number, found.start_ns[mine], found.dur_ns[mine], from_ns, stretch.cut_ns, last_ns)
+    return units_of_steps(
+        number, found.start_ns[mine], found.dur_ns[mine], from_ns, stretch.cut_ns, last_ns
+    )

@@ -1,4 +1,6 @@
-"""Stacks of a file of another program as the tables `frames`, `stacks` and `samples`. Used by `foreign`."""
+"""Stacks of a file of another program as the tables `frames`, `stacks` and `samples`. Used by
+`foreign`.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,41 @@ from layerscope.sources.imported import ImportedStacks
 
 # Rows that are made ready for Parquet at a time.
 _PART_ROWS = 1 << 17
-# Nobody numbers the system call of a wait here, but functions of the kernel and of libc are called like it. The numbers
-# are those of x86-64, which `analyse.waiting` takes (arch/x86/entry/syscalls/syscall_64.tbl).
+# Nobody numbers the system call of a wait here, but functions of the kernel and of libc are called
+# like it. The numbers are those of x86-64, which `analyse.waiting` takes
+# (arch/x86/entry/syscalls/syscall_64.tbl).
 _NUMBERS = {
-    "read": 0, "write": 1, "poll": 7, "pread64": 17, "pwrite64": 18, "readv": 19, "writev": 20, "select": 23,
-    "sched_yield": 24, "nanosleep": 35, "sendfile64": 40, "connect": 42, "accept": 43, "sendto": 44, "recvfrom": 45,
-    "sendmsg": 46, "recvmsg": 47, "wait4": 61, "fsync": 74, "fdatasync": 75, "futex": 202, "clock_nanosleep": 230,
-    "epoll_wait": 232, "waitid": 247, "pselect6": 270, "ppoll": 271, "epoll_pwait": 281, "accept4": 288,
-    "io_uring_enter": 426, "epoll_pwait2": 441,
-}  # fmt: skip
+    "read": 0,
+    "write": 1,
+    "poll": 7,
+    "pread64": 17,
+    "pwrite64": 18,
+    "readv": 19,
+    "writev": 20,
+    "select": 23,
+    "sched_yield": 24,
+    "nanosleep": 35,
+    "sendfile64": 40,
+    "connect": 42,
+    "accept": 43,
+    "sendto": 44,
+    "recvfrom": 45,
+    "sendmsg": 46,
+    "recvmsg": 47,
+    "wait4": 61,
+    "fsync": 74,
+    "fdatasync": 75,
+    "futex": 202,
+    "clock_nanosleep": 230,
+    "epoll_wait": 232,
+    "waitid": 247,
+    "pselect6": 270,
+    "ppoll": 271,
+    "epoll_pwait": 281,
+    "accept4": 288,
+    "io_uring_enter": 426,
+    "epoll_pwait2": 441,
+}
 _SYSTEM_CALL = re.compile(r"^__(?:x64|ia32|arm64|riscv|s390x|se|do)_(?:sys|compat_sys)_(\w+)")
 _LIBRARY_CALL = re.compile(r"^_*(?:GI_|libc_)*(\w+?)(?:64)?(?:@.*)?$")
 _LOCKS = re.compile(
@@ -33,7 +61,9 @@ _LOCKS = re.compile(
     r"_*pthread_(clock|timed)?join)"
 )
 _PAGE_FAULT, _UNKNOWN, _NOTHING = -1, -2, -3
-_FAULTS = re.compile(r"^(asm_)?exc_page_fault|^do_user_addr_fault|^handle_mm_fault|^do_page_fault|^do_mem_abort")
+_FAULTS = re.compile(
+    r"^(asm_)?exc_page_fault|^do_user_addr_fault|^handle_mm_fault|^do_page_fault|^do_mem_abort"
+)
 # What a function of the kernel waits for, as `rawfile.sampler_file` numbers it.
 _FILES = (
     (1, re.compile(r"pipe_(read|write)$")),
@@ -48,14 +78,24 @@ def write_stacks(folder: Path, content: ImportedStacks) -> dict[str, int]:
     """Write the three tables below `folder`; returns their numbers of rows."""
     frames = content.frames
     count = len(frames["name"])
-    rows = {"frames": write_columns(folder, "frames", {"frame": np.arange(count, dtype=np.int32), **frames})}
-    rows["stacks"] = _written(folder, "stacks", len(content.stacks["frame"]), lambda part: _stacks(content, part))
+    rows = {
+        "frames": write_columns(
+            folder, "frames", {"frame": np.arange(count, dtype=np.int32), **frames}
+        )
+    }
+    rows["stacks"] = _written(
+        folder, "stacks", len(content.stacks["frame"]), lambda part: _stacks(content, part)
+    )
     state, idle = _states(content)
-    rows["samples"] = _written(folder, "samples", len(idle), lambda part: _samples(content, state, idle, part))
+    rows["samples"] = _written(
+        folder, "samples", len(idle), lambda part: _samples(content, state, idle, part)
+    )
     return rows
 
 
-def _written(folder: Path, name: str, count: int, columns: Callable[[slice], dict[str, Any]]) -> int:
+def _written(
+    folder: Path, name: str, count: int, columns: Callable[[slice], dict[str, Any]]
+) -> int:
     """Write so many rows of a table in parts, so that memory does not hold all of them twice."""
     if count <= _PART_ROWS:
         return write_columns(folder, name, columns(slice(0, count)))
@@ -68,12 +108,16 @@ def _written(folder: Path, name: str, count: int, columns: Callable[[slice], dic
 def _stacks(content: ImportedStacks, part: slice) -> dict[str, Any]:
     parent = content.stacks["parent"][part]
     return {
-        "stack": np.arange(part.start, part.stop, dtype=np.int32), "parent": pa.array(parent, mask=parent < 0),
-        "frame": content.stacks["frame"][part], "depth": content.stacks["depth"][part],
-    }  # fmt: skip
+        "stack": np.arange(part.start, part.stop, dtype=np.int32),
+        "parent": pa.array(parent, mask=parent < 0),
+        "frame": content.stacks["frame"][part],
+        "depth": content.stacks["depth"][part],
+    }
 
 
-def _samples(content: ImportedStacks, state: np.ndarray, idle: np.ndarray, part: slice) -> dict[str, Any]:
+def _samples(
+    content: ImportedStacks, state: np.ndarray, idle: np.ndarray, part: slice
+) -> dict[str, Any]:
     columns: dict[str, Any] = {name: values[part] for name, values in content.samples.items()}
     columns["kind"] = codes_to_names(columns["kind"].astype(np.int32), pa.array(SAMPLE_KINDS))
     columns["state"] = codes_to_names(state[part].astype(np.int32), pa.array(SAMPLE_STATES))
@@ -84,7 +128,9 @@ def _samples(content: ImportedStacks, state: np.ndarray, idle: np.ndarray, part:
 
 
 def _states(content: ImportedStacks) -> tuple[np.ndarray, np.ndarray]:
-    """The state (index into SAMPLE_STATES) of each sample, of waits by names on its stack, and whether it is idle."""
+    """The state (index into SAMPLE_STATES) of each sample, of waits by names on its stack, and
+    whether it is idle.
+    """
     samples = content.samples
     state, idle = samples["state"].copy(), samples["idle"].copy()
     waits = np.flatnonzero(samples["kind"] == SAMPLE_KINDS.index("offcpu"))
@@ -102,7 +148,9 @@ def _states(content: ImportedStacks) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _of_stacks(content: ImportedStacks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """By stack: the system call that its innermost function names, the file it waits for, and its evidence."""
+    """By stack: the system call that its innermost function names, the file it waits for, and its
+    evidence.
+    """
     names, layers = content.frames["name"], content.frames["layer"]
     told = [
         (_system_call(name), _file(name), waiting.evidence(name, layer))

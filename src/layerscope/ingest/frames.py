@@ -11,7 +11,7 @@ import numpy as np
 
 from layerscope.host import clock
 from layerscope.ingest import waiting
-from layerscope.ingest.string_table import Texts
+from layerscope.ingest.string_table import StringTable
 from layerscope.model import cache
 from layerscope.model.events import Problem
 from layerscope.model.layers import FRAME_LAYERS, MODULES, SPAN_LAYERS
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from layerscope.symbols import Symbols
 
 _PYTHON, _MODULES, _OPERATORS, _PRIMITIVES, _NATIVE, _KERNEL = (
-    FRAME_LAYERS.index(layer) for layer in ("python", "modules", "operators", "primitives", "native", "kernel")
+    FRAME_LAYERS.index(layer)
+    for layer in ("python", "modules", "operators", "primitives", "native", "kernel")
 )
 _OF_SPAN = np.array([FRAME_LAYERS.index(layer) for layer in SPAN_LAYERS])
 JIT, CUT, KERNEL = "[jit]", "[outer frames not known]", "[kernel]"
@@ -32,39 +33,68 @@ _BEGINS = re.compile(
     r"gomp_thread_start|__kmp_launch_(thread|worker).*|std::thread::.*|thread_start)$"
 )
 
-# What begins a span in PyTorch and oneDNN, and the spans that it begins: layer and name of the function, layer and name
-# of the span. Any operator that somebody listens to goes through the slow path of the dispatcher.
+# What begins a span in PyTorch and oneDNN, and the spans that it begins: layer and name of the
+# function, layer and name of the span. Any operator that somebody listens to goes through the slow
+# path of the dispatcher.
 _ANCHORS = (
     (
-        _NATIVE, re.compile(r"^torch::autograd::Engine::evaluate_function$"),
-        _OPERATORS, re.compile(r"^autograd::engine::evaluate_function: "),
+        _NATIVE,
+        re.compile(r"^torch::autograd::Engine::evaluate_function$"),
+        _OPERATORS,
+        re.compile(r"^autograd::engine::evaluate_function: "),
     ),
     (
-        _NATIVE, re.compile(r"^torch::autograd::Node::operator\(\)$"),
-        _OPERATORS, re.compile(r"^(torch::autograd::)?\w*(Backward\d*|Grad)$"),
+        _NATIVE,
+        re.compile(r"^torch::autograd::Node::operator\(\)$"),
+        _OPERATORS,
+        re.compile(r"^(torch::autograd::)?\w*(Backward\d*|Grad)$"),
     ),
-    (_NATIVE, re.compile(r"^c10::Dispatcher::callWithDispatchKeySlowPath$"), _OPERATORS, re.compile(r"^\w+::\w+$")),
-    (_NATIVE, re.compile(r"^(dnnl_primitive_execute|dnnl::impl::primitive_execute)$"), _PRIMITIVES, re.compile("")),
+    (
+        _NATIVE,
+        re.compile(r"^c10::Dispatcher::callWithDispatchKeySlowPath$"),
+        _OPERATORS,
+        re.compile(r"^\w+::\w+$"),
+    ),
+    (
+        _NATIVE,
+        re.compile(r"^(dnnl_primitive_execute|dnnl::impl::primitive_execute)$"),
+        _PRIMITIVES,
+        re.compile(""),
+    ),
     (_PYTHON, re.compile(r"^Module\._wrapped_call_impl$"), _MODULES, re.compile("")),
-)  # fmt: skip
+)
 
 
 @dataclass(slots=True)
-class Frames:
+class FrameNames:
     """The frames of one conversion: of what samplers saw, as `FileFrames` name it, and of spans."""
 
-    texts: Texts
+    texts: StringTable
     anchors: dict[int, int] = field(default_factory=dict)  # as `stack_tree.Fusion` wants them
     _rows: dict[str, list[Any]] = field(
         default_factory=lambda: {
-            name: [] for name in ("layer", "name", "signature", "file", "line", "object", "build_id", "address")
+            name: []
+            for name in (
+                "layer",
+                "name",
+                "signature",
+                "file",
+                "line",
+                "object",
+                "build_id",
+                "address",
+            )
         }
     )
-    _jit: dict[Path, list[tuple[int, int]]] = field(default_factory=dict)  # by perf map: key, address
+    _jit: dict[Path, list[tuple[int, int]]] = field(
+        default_factory=dict
+    )  # by perf map: key, address
     _spans: dict[tuple[int, int], int] = field(default_factory=dict)
     _span_names: list[str] = field(default_factory=list)
     _module_paths: list[str] = field(default_factory=list)
-    _known: dict[tuple[Any, ...], int] = field(default_factory=dict)  # lines of Python, functions of objects
+    _known: dict[tuple[Any, ...], int] = field(
+        default_factory=dict
+    )  # lines of Python, functions of objects
     _symbols: Symbols | None = None
 
     @property
@@ -83,13 +113,17 @@ class Frames:
         self._rows["layer"][-1], self._rows["name"][-1] = layer, name
         key = len(self._rows["name"]) - 1
         for number, (of_function, function, of_span, span) in enumerate(_ANCHORS):
-            if (layer == of_function and function.match(name)) or (layer == of_span and span.match(name)):
+            if (layer == of_function and function.match(name)) or (
+                layer == of_span and span.match(name)
+            ):
                 self.anchors[key] = number
                 break
         return key
 
     def once(self, layer: int, name: str, place: str, **more: Any) -> int:
-        """The key of a line of a function: calls at several addresses are one frame, with the address seen first."""
+        """The key of a line of a function: calls at several addresses are one frame, with the
+        address seen first.
+        """
         known = (layer, name, place, more.get("file"), more.get("line"), more.get("signature"))
         found = self._known.get(known)
         if found is None:
@@ -110,16 +144,22 @@ class Frames:
         return self._symbols
 
     def of_span(self, layer: int, name_code: int) -> int:
-        """The key of the frame of a span: its layer (index into SPAN_LAYERS) and the code of its name."""
+        """The key of the frame of a span: its layer (index into SPAN_LAYERS) and the code of its
+        name.
+        """
         found = self._spans.get((layer, name_code))
         if found is None:
             if name_code >= len(self._span_names):
                 self._span_names = list(self.texts.names)
-            found = self._spans[layer, name_code] = self.new(int(_OF_SPAN[layer]), self._span_names[name_code])
+            found = self._spans[layer, name_code] = self.new(
+                int(_OF_SPAN[layer]), self._span_names[name_code]
+            )
         return found
 
     def of_module(self, key: int) -> int:
-        """The key of the frame of a module, as of the span of a call of it; `key`: of the table `modules`."""
+        """The key of the frame of a module, as of the span of a call of it; `key`: of the table
+        `modules`.
+        """
         if key >= len(self._module_paths):
             self._module_paths = [path for path, _ in self.texts.modules]
         return self.of_span(SPAN_LAYERS.index(MODULES), self.texts.name(self._module_paths[key]))
@@ -133,7 +173,9 @@ class Frames:
         return {"frame": np.arange(len(layers), dtype=np.int32), "layer": layers, **columns}
 
     def jit(self, perf_map: Path, addresses: list[int]) -> list[int]:
-        """Keys for code of a process that was made while it ran; `perf_map` tells its names at the end."""
+        """Keys for code of a process that was made while it ran; `perf_map` tells its names at the
+        end.
+        """
         keys = [self.new(_NATIVE, JIT, object=JIT, address=address) for address in addresses]
         self._jit.setdefault(perf_map, []).extend(zip(keys, addresses, strict=True))
         return keys
@@ -146,16 +188,20 @@ class Frames:
         for perf_map, mine in self._jit.items():
             if not perf_map.is_file():
                 continue
-            found = self.symbols.jit(perf_map, np.array([address for _, address in mine], np.uint64))
+            found = self.symbols.jit(
+                perf_map, np.array([address for _, address in mine], np.uint64)
+            )
             for (key, _), name in zip(mine, found.name, strict=True):
                 self._rows["name"][key] = name or JIT
 
 
 @dataclass(slots=True)
 class FileFrames:
-    """The frames of one file of a sampler, which counts them by itself; `raw`: the folder that it is in."""
+    """The frames of one file of a sampler, which counts them by itself; `raw`: the folder that it
+    is in.
+    """
 
-    frames: Frames
+    frames: FrameNames
     file: SampledFile
     raw: Path
     _of: list[int] = field(default_factory=list)  # its number -> key
@@ -202,17 +248,24 @@ class FileFrames:
             return self._python(of, addresses)
         if kind == sampler_file.JIT:
             pid = int(self.file.processes[of]["pid"]) if of in self.file.processes else 0
-            return self.frames.jit(self.raw / jit_maps.FOLDER / f"perf-{pid}.map", addresses.tolist())
+            return self.frames.jit(
+                self.raw / jit_maps.FOLDER / f"perf-{pid}.map", addresses.tolist()
+            )
         if kind == sampler_file.MADE:
             name = self.file.made[of]
-            return [self.frames.once(_NATIVE, name, JIT, object=JIT, address=one) for one in addresses.tolist()]
+            return [
+                self.frames.once(_NATIVE, name, JIT, object=JIT, address=one)
+                for one in addresses.tolist()
+            ]
         if kind == sampler_file.KERNEL:
             return self._kernel(addresses)
         return [self.frames.once(_NATIVE, CUT, "")] * len(addresses)
 
     def _kernel(self, addresses: np.ndarray) -> list[int]:
         boot = self.file.settings.get("boot", "")
-        if not addresses.any() or not boot or boot != clock.boot():  # another kernel, or at other addresses
+        if (
+            not addresses.any() or not boot or boot != clock.boot()
+        ):  # another kernel, or at other addresses
             return [self.frames.kernel] * len(addresses)
         found = self.frames.symbols.kernel(addresses)
         return [
@@ -233,10 +286,20 @@ class FileFrames:
             found.name, found.file, found.line.tolist(), addresses.tolist(), strict=True
         ):
             name = short(text) if text else unnamed
-            more = {"file": file, "line": line if line >= 0 else None, "signature": text if text != name else None}
+            more = {
+                "file": file,
+                "line": line if line >= 0 else None,
+                "signature": text if text != name else None,
+            }
             keys.append(
                 self.frames.once(
-                    _NATIVE, name, known.path, object=known.path, build_id=build_id, address=address, **more
+                    _NATIVE,
+                    name,
+                    known.path,
+                    object=known.path,
+                    build_id=build_id,
+                    address=address,
+                    **more,
                 )
             )
         return keys
@@ -247,6 +310,12 @@ class FileFrames:
 
         lines = code_lines(code.python, code.first_line, code.lines, addresses.astype(np.int64))
         return [
-            self.frames.once(_PYTHON, code.name, code.file, file=code.file, line=line if line >= 0 else code.first_line)
+            self.frames.once(
+                _PYTHON,
+                code.name,
+                code.file,
+                file=code.file,
+                line=line if line >= 0 else code.first_line,
+            )
             for line in lines.tolist()
         ]

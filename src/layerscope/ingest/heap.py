@@ -1,7 +1,8 @@
-"""Gives memory back to the system that was used for a while: a large file is read and drawn by one process.
+"""Gives memory back to the system that was used for a while: a large file is read and drawn by one
+process.
 
-What NumPy frees lies in the heap of the C library, full of holes that only small things fit into, and Arrow keeps what
-it had. Without this a picture of a million stacks needs 60 MB more.
+What NumPy frees lies in the heap of the C library, full of holes that only small things fit into,
+and Arrow keeps what it had. Without this a picture of a million stacks needs 60 MB more.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import ctypes
 import os
 
 _M_MMAP_THRESHOLD = -3  # <malloc.h>
-# Blocks as large are mapped on their own from now on, and go back at once. The C library begins with the same number,
-# but raises it to the size of any such block that was freed.
+# Blocks as large are mapped on their own from now on, and go back at once. The C library begins
+# with the same number, but raises it to the size of any such block that was freed.
 _MAPPED_BYTES = 1 << 17
 
 
 def let_arrow_give_back() -> None:
-    """Have Arrow use the heap of the C library. Before it is imported, and in a process that starts no program."""
+    """Have Arrow use the heap of the C library. Before it is imported, and in a process that starts
+    no program.
+    """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 

@@ -22,8 +22,10 @@ BYTES_IN_MEMORY = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Spans: kept at most, never thinned at both ends of the run, looked at in one go. Bytes: of tables, of all."""
+class IngestLimits:
+    """Spans: kept at most, never thinned at both ends of the run, looked at in one go. Bytes: of
+    tables, of all.
+    """
 
     most_spans: int = MOST_SPANS
     window_spans: int = 2_000_000
@@ -32,14 +34,16 @@ class Limits:
     most_bytes: int = MAX_SIZE_BYTES
 
 
-def limits_of(options: dict[str, Any], memory_bytes: int | None = None) -> Limits:
-    """The limits of a recording made with these options, in a process that may have so much memory."""
+def limits_of(options: dict[str, Any], memory_bytes: int | None = None) -> IngestLimits:
+    """The limits of a recording made with these options, in a process that may have so much
+    memory.
+    """
     memory_spans = EPOCH_SPANS if memory_bytes is None else memory_bytes // 4 // BYTES_IN_MEMORY
     epoch_spans = max(LEAST_EPOCH_SPANS, min(EPOCH_SPANS, memory_spans))
     if options.get(FULL):
-        return Limits(NEVER, NEVER, epoch_spans, NEVER, NEVER)
+        return IngestLimits(NEVER, NEVER, epoch_spans, NEVER, NEVER)
     whole_bytes = round(most_bytes(options))
     table_bytes = round(whole_bytes * TABLES_SHARE)
     most_spans = min(MOST_SPANS, table_bytes // SPAN_BYTES)
     epoch_spans = max(LEAST_EPOCH_SPANS, min(epoch_spans, most_spans // 20))
-    return Limits(most_spans, most_spans // 10, epoch_spans, table_bytes, whole_bytes)
+    return IngestLimits(most_spans, most_spans // 10, epoch_spans, table_bytes, whole_bytes)

@@ -1,4 +1,6 @@
-"""The spans of one process as columns, and those of one of its threads as the line on which steps are found."""
+"""The spans of one process as columns, and those of one of its threads as the line on which steps
+are found.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def _no_tracks() -> Int32s:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RecordedWindow:
     """A stretch of the run that was recorded where not all of it was. Times in ns of the run."""
 
     open_ns: int
@@ -64,9 +66,11 @@ class Window:
 
 @dataclass(slots=True)
 class SpanColumns:
-    """The spans of one process in any order, as arrays of equal length, and what the program or the user marked.
+    """The spans of one process in any order, as arrays of equal length, and what the program or the
+    user marked.
 
-    Of the calls of modules only the outermost of each thread are among the spans; their name is the module's path.
+    Of the calls of modules only the outermost of each thread are among the spans; their name is the
+    module's path.
     """
 
     track: Int32s
@@ -76,17 +80,23 @@ class SpanColumns:
     kind: NDArray[np.uint8]  # index into model.layers.KINDS
     name: Int32s  # index into names
     names: list[str]
-    optimizer: Int32s  # instance of the optimizer of an `Optimizer.step#` span, -1 elsewhere and where unknown
-    marks_ns: Int64s = field(default_factory=_no_times)  # moments that the program marked as the end of a step
+    optimizer: Int32s  # instance of the optimizer of an `Optimizer.step#` span; -1: unknown
+    marks_ns: Int64s = field(
+        default_factory=_no_times
+    )  # moments that the program marked as the end of a step
     marks_track: Int32s = field(default_factory=_no_tracks)  # the track of each of them
-    ending: int = -1  # the instance of the optimizer that ends the steps, where it is known from before
+    ending: int = (
+        -1
+    )  # the instance of the optimizer that ends the steps, where it is known from before
     step_mark: str = ""  # the name of the spans that the user says are the steps
-    windows: tuple[Window, ...] = ()  # what was recorded, if not all was
-    window: Window | None = None  # the one of them that these are the spans of
+    windows: tuple[RecordedWindow, ...] = ()  # what was recorded, if not all was
+    window: RecordedWindow | None = None  # the one of them that these are the spans of
 
 
 def last_end(spans: SpanColumns, line: Line) -> int:
-    """Where the last step of a line ends that lasts until the next one begins: ranges and modules do not count."""
+    """Where the last step of a line ends that lasts until the next one begins: ranges and modules
+    do not count.
+    """
     if spans.window is not None and spans.window.is_closed:
         return spans.window.close_ns
     return int(line.end[line.kind != RANGE].max(initial=EARLIEST))
@@ -94,7 +104,9 @@ def last_end(spans: SpanColumns, line: Line) -> int:
 
 @dataclass(slots=True)
 class Lane:
-    """The steps of one track: they follow each other without overlap. `spent_ns` is by phase (rows) and step."""
+    """The steps of one track: they follow each other without overlap. `spent_ns` is by phase (rows)
+    and step.
+    """
 
     track: int
     begin: Int64s
@@ -105,7 +117,9 @@ class Lane:
 
 @dataclass(slots=True)
 class Found:
-    """What a rule found: the steps of one track or, where several threads make steps at the same time, of each."""
+    """What a rule found: the steps of one track or, where several threads make steps at the same
+    time, of each.
+    """
 
     rule: str
     lanes: list[Lane]
@@ -118,19 +132,27 @@ def code_of(spans: SpanColumns, name: str) -> int:
 
 
 def with_name_part(spans: SpanColumns, at: Positions, part: str) -> Bools:
-    """Which of the spans `at` have `part` in their name. Only their names are looked at: there may be a million."""
+    """Which of the spans `at` have `part` in their name. Only their names are looked at: there may
+    be a million.
+    """
     codes, inverse = np.unique(spans.name[at], return_inverse=True)
     return np.array([part in spans.names[code] for code in codes.tolist()], np.bool_)[inverse]
 
 
 def worker_tracks(spans: SpanColumns) -> Bools:
-    """Which tracks (as index) are threads of the autograd engine: at depth 0 they run next to nothing else."""
+    """Which tracks (as index) are threads of the autograd engine: at depth 0 they run next to
+    nothing else.
+    """
     bottom = np.flatnonzero(spans.depth == 0)
     track, kind = spans.track[bottom], spans.kind[bottom]
     size = int(spans.track.max(initial=0)) + 1
     autograd = np.bincount(track[kind == BACKWARD], minlength=size)
     others = np.bincount(track[(kind != BACKWARD) & (kind != FUNCTION)], minlength=size)
-    workers: Bools = (others == 0) & (autograd > 0) & (autograd >= WORKER_SHARE * np.bincount(track, minlength=size))
+    workers: Bools = (
+        (others == 0)
+        & (autograd > 0)
+        & (autograd >= WORKER_SHARE * np.bincount(track, minlength=size))
+    )
     return workers
 
 
@@ -146,7 +168,10 @@ def lines_of(spans: SpanColumns, tracks: Int32s) -> Iterator[Line]:
     """The spans of each of these tracks by themselves."""
     by_track = np.argsort(spans.track, kind="stable")
     sorted_track = spans.track[by_track]
-    first, stop = np.searchsorted(sorted_track, tracks), np.searchsorted(sorted_track, tracks, side="right")
+    first, stop = (
+        np.searchsorted(sorted_track, tracks),
+        np.searchsorted(sorted_track, tracks, side="right"),
+    )
     for begin, end in zip(first.tolist(), stop.tolist(), strict=True):
         yield _line(spans, np.sort(by_track[begin:end]))
 
@@ -162,11 +187,17 @@ def _line(spans: SpanColumns, picked: Positions) -> Line:
     start = start[order]
     # A module, a task, a frame and an event are to steps and phases what a range is.
     kind = np.where(spans.kind[source] > LOADER, np.uint8(RANGE), spans.kind[source])
-    return Line(start, start + np.maximum(spans.dur_ns[source], 0), kind, spans.name[source], source)
+    return Line(
+        start, start + np.maximum(spans.dur_ns[source], 0), kind, spans.name[source], source
+    )
 
 
-def make_lane(spans: SpanColumns, line: Line, scopes: Scopes, track: int, begin: Int64s, end: Int64s) -> Lane:
+def make_lane(
+    spans: SpanColumns, line: Line, scopes: Scopes, track: int, begin: Int64s, end: Int64s
+) -> Lane:
     """The steps [begin, end) of the line of a track, with the time they spend in each phase."""
     is_step = with_name_part(spans, line.source[scopes.optimizer], STEP_PREFIX)
-    timeline, spent = make_timeline(line, scopes, is_step, code_of(spans, GRADIENT_SEED), begin, end)
+    timeline, spent = make_timeline(
+        line, scopes, is_step, code_of(spans, GRADIENT_SEED), begin, end
+    )
     return Lane(track, begin, end, timeline, spent)

@@ -1,10 +1,11 @@
 """Which module the backward pass of an operator belongs to: that of the operator.
 
-Definition. Every backward function is a stretch of its track. It belongs to the module of the forward operator that
-it, or the first backward function in it that has one, is linked to (`autograd_links`). Adding up a gradient
-(`AccumulateGrad`) has no forward operator: the engine does it right after the function that produced the gradient, so
-it belongs to the module of the stretch before. A span inherits the module of the innermost stretch around it that has
-one, unless a module was called in between, as checkpointing does when it runs the forward pass again.
+Definition. Every backward function is a stretch of its track. It belongs to the module of the
+forward operator that it, or the first backward function in it that has one, is linked to
+(`autograd_links`). Adding up a gradient (`AccumulateGrad`) has no forward operator: the engine does
+it right after the function that produced the gradient, so it belongs to the module of the stretch
+before. A span inherits the module of the innermost stretch around it that has one, unless a module
+was called in between, as checkpointing does when it runs the forward pass again.
 """
 
 from __future__ import annotations
@@ -28,14 +29,19 @@ class _Stretches:
 
 
 def inherit(
-    track: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray, module: np.ndarray,
-    backward: np.ndarray, forward: np.ndarray, accumulates: np.ndarray,
-) -> None:  # fmt: skip
+    track: np.ndarray,
+    start_ns: np.ndarray,
+    end_ns: np.ndarray,
+    module: np.ndarray,
+    backward: np.ndarray,
+    forward: np.ndarray,
+    accumulates: np.ndarray,
+) -> None:
     """Give spans in the backward pass the module they belong to, in place.
 
-    The first four are columns of all spans, `module` what was open when they started. `backward`: the rows of the
-    backward functions; of each of them `forward`: the row of its operator, -1 if none is known, and `accumulates`:
-    whether it adds up a gradient.
+    The first four are columns of all spans, `module` what was open when they started. `backward`:
+    the rows of the backward functions; of each of them `forward`: the row of its operator, -1 if
+    none is known, and `accumulates`: whether it adds up a gradient.
     """
     recorded = module.copy()
     own = np.where(forward >= 0, recorded[forward], _UNKNOWN).astype(np.int32)
@@ -47,15 +53,25 @@ def inherit(
         rows = np.flatnonzero(track == number)
         for stretches in levels:
             at = np.searchsorted(stretches.start_ns, start_ns[rows], side="right") - 1
-            inside = (at >= 0) & (start_ns[rows] <= stretches.end_ns[at]) & (stretches.module[at] != _UNKNOWN)
+            inside = (
+                (at >= 0)
+                & (start_ns[rows] <= stretches.end_ns[at])
+                & (stretches.module[at] != _UNKNOWN)
+            )
             inside &= recorded[rows] == stretches.recorded[at]
             module[rows[inside]] = stretches.module[at[inside]]
 
 
 def _levels(
-    start_ns: np.ndarray, end_ns: np.ndarray, recorded: np.ndarray, accumulates: np.ndarray, own: np.ndarray
+    start_ns: np.ndarray,
+    end_ns: np.ndarray,
+    recorded: np.ndarray,
+    accumulates: np.ndarray,
+    own: np.ndarray,
 ) -> list[_Stretches]:
-    """The outermost backward functions of a track, those directly in them, and so on; `own`: of what they link to."""
+    """The outermost backward functions of a track, those directly in them, and so on; `own`: of
+    what they link to.
+    """
     levels = []
     while len(start_ns):
         # Outermost: it starts when everything before it has ended.
@@ -76,7 +92,9 @@ def _levels(
 
 
 def _carried(module: np.ndarray, accumulates: np.ndarray) -> np.ndarray:
-    """The modules of stretches; one that adds up a gradient has that of the last one before it that does not."""
+    """The modules of stretches; one that adds up a gradient has that of the last one before it that
+    does not.
+    """
     source = np.maximum.accumulate(np.where(accumulates, -1, np.arange(len(module))))
     carried = np.where(source >= 0, module[source], _UNKNOWN)
     chosen: np.ndarray = np.where(accumulates, carried, module)

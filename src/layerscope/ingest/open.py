@@ -1,8 +1,8 @@
 """Opens a recording for a command: converts first what was not converted, or only in part.
 
-A recording whose session was killed, that is still running, that was copied without its tables or whose
-tables are damaged has its raw files, and those are enough. Where its folder cannot be written, its tables
-go to the user's cache.
+A recording whose session was killed, that is still running, that was copied without its tables or
+whose tables are damaged has its raw files, and those are enough. Where its folder cannot be
+written, its tables go to the user's cache.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ class _Damaged(ReadError):
 
 
 def open_run(path: Path) -> Run:
-    """The recording at `path`, ready to be read. ReadError in words when it is none or cannot be read."""
+    """The recording at `path`, ready to be read. ReadError in words when it is none or cannot be
+    read.
+    """
     folder = folder_of(path)
     try:
         return _opened(folder)
     except _Damaged:
         if folder == path:
             raise
-        # What a packed recording or another program's file became in the cache is made from it again.
+        # What a packed recording or another program's file became in the cache is made from it
+        # again.
         shutil.rmtree(folder.parent, ignore_errors=True)
         return _opened(folder_of(path))
 
@@ -87,12 +90,14 @@ def _refuse(run: Run, damage: Sequence[str]) -> NoReturn:
         )
     if damage:
         raise _Damaged(
-            f"the tables of {run.path} are damaged ({damage[0]}), and there are no raw files to make them from again. "
+            f"the tables of {run.path} are damaged ({damage[0]}), and there are no raw files to "
+            "make them from again. "
             "Copy the recording again from where it was made"
         )
     if _schema_of(run.path) < SCHEMA_VERSION:
         raise ReadError(
-            f"{run.path} has the tables of an earlier layerscope ({run.info.layerscope}) and no raw files to make "
+            f"{run.path} has the tables of an earlier layerscope ({run.info.layerscope}) and no "
+            "raw files to make "
             "today's from: read it with that version"
         )
     raise _Damaged(f"{run.path} has neither complete tables nor raw files: nothing is left to read")
@@ -118,7 +123,8 @@ def _note_where_it_is(run: Run) -> None:
 
 
 def convert(run: Run, damage: Sequence[str] = ()) -> Path:
-    """Make the tables of `run` from its raw files, in its folder or in the cache; returns where they are.
+    """Make the tables of `run` from its raw files, in its folder or in the cache; returns where
+    they are.
 
     `damage`: what was wrong with its tables before.
     """
@@ -142,7 +148,9 @@ def _convert_into_first(folders: Sequence[Path], run: Run, session: dict[str, An
                 return folder
         except OSError as error:
             why = error
-    raise ReadError(f"the tables of {run.path} cannot be written: {why}. Free some space, or set XDG_CACHE_HOME")
+    raise ReadError(
+        f"the tables of {run.path} cannot be written: {why}. Free some space, or set XDG_CACHE_HOME"
+    )
 
 
 def _session(run: Run) -> dict[str, Any]:
@@ -155,7 +163,9 @@ def convert_into(raw: Path, folder: Path, session: dict[str, Any]) -> Any:
     from layerscope.ingest.conversion import RunConversion
 
     remove_tables(folder)
-    conversion = RunConversion(raw, folder, session.get("shifts_ns"), cgroup.facts().memory_most_bytes)
+    conversion = RunConversion(
+        raw, folder, session.get("shifts_ns"), cgroup.facts().memory_most_bytes
+    )
     conversion.finish(session)
     mark_complete(folder, raw, conversion.rows)
     return conversion
@@ -167,8 +177,8 @@ def mark_complete(folder: Path, raw: Path, rows: dict[str, int]) -> None:
 
 
 def _current(folder: Path, raw: Path) -> TablesState | None:
-    """What is said of the tables in `folder` if they are whole, as they are today, and of all that `raw` holds now (a
-    dropped `raw` does not count).
+    """What is said of the tables in `folder` if they are whole, as they are today, and of all that
+    `raw` holds now (a dropped `raw` does not count).
     """
     state = read_state(folder)
     if state is None or state.schema != SCHEMA_VERSION:
@@ -193,7 +203,8 @@ def remove_tables(folder: Path) -> None:
 
 def cached_tables(run_id: str) -> list[Path]:
     """Where the tables of a recording go that has no room for them, best first."""
-    # Of a recording of somebody else's its id is text like any other: it names a folder here and leads nowhere else.
+    # Of a recording of somebody else's its id is text like any other: it names a folder here and
+    # leads nowhere else.
     name = run_id if re.fullmatch(r"[\w-]+", run_id) else _digest(run_id.encode())
     return [folder / name for folder in cache.caches(cache.TABLES)]
 
@@ -212,9 +223,16 @@ def open_folder(path: Path) -> Run:
         if not spools(path / "raw"):
             raise
     info = RunInfo(
-        schema=SCHEMA_VERSION, layerscope="", run_id=f"unknown-{_digest(os.fsencode(path.absolute()))}", state="killed",
-        command=["(unknown: run.json is damaged)"], cwd="", environment={}, host={}, started_utc="",
-    )  # fmt: skip
+        schema=SCHEMA_VERSION,
+        layerscope="",
+        run_id=f"unknown-{_digest(os.fsencode(path.absolute()))}",
+        state="killed",
+        command=["(unknown: run.json is damaged)"],
+        cwd="",
+        environment={},
+        host={},
+        started_utc="",
+    )
     return Run(path, info)
 
 
@@ -268,7 +286,9 @@ def _convert_snapshot(run: Run) -> Run:
 
 @contextlib.contextmanager
 def as_it_is_now(recording: Path) -> Iterator[Run]:
-    """The recording, with tables of its own made of what it holds at this moment while it still grows."""
+    """The recording, with tables of its own made of what it holds at this moment while it still
+    grows.
+    """
     run = Run.open(recording)
     if run.info.state != "running":
         yield open_run(recording)
@@ -296,8 +316,10 @@ def _made_again(damage: str) -> dict[str, str]:
     return {
         "layer": OPERATORS,
         "code": "tables_damaged",
-        "what": f"the tables of this recording were damaged ({damage}) and were made again from its raw files",
-        "remedy": "nothing to do here; if it happens again, check the disk or how the recording is copied",
+        "what": f"the tables of this recording were damaged ({damage}) and were made again from "
+        "its raw files",
+        "remedy": "nothing to do here; if it happens again, check the disk or how the recording is "
+        "copied",
         "lost": "",
     }
 
@@ -308,6 +330,7 @@ def unfinished() -> dict[str, str]:
         "layer": OPERATORS,
         "code": "session_killed",
         "what": "layerscope itself was killed before the program ended",
-        "remedy": "what had been drained by then is here; let layerscope run to the end of the program",
+        "remedy": "what had been drained by then is here; let layerscope run to the end of the "
+        "program",
         "lost": "everything after that moment, and how the program ended",
     }

@@ -1,10 +1,12 @@
-"""Which spans of an epoch are open at the time of a sample, as frames of its stack. Used by `stacks`."""
+"""Which spans of an epoch are open at the time of a sample, as frames of its stack. Used by
+`stacks`.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from layerscope.ingest.frames import Frames
+from layerscope.ingest.frames import FrameNames
 from layerscope.ingest.primitives import PRIMITIVE_SHARE
 from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, SHARE, Columns, rows_of
 from layerscope.ingest.stack_tree import NONE, innermost
@@ -13,7 +15,9 @@ from layerscope.ingest.stack_tree import NONE, innermost
 class OpenSpans:
     """Which spans of an epoch are open when, and as frames of stacks."""
 
-    def __init__(self, columns: Columns, process_of: np.ndarray, links: Columns, frames: Frames) -> None:
+    def __init__(
+        self, columns: Columns, process_of: np.ndarray, links: Columns, frames: FrameNames
+    ) -> None:
         self.span = columns["span"]
         self._start_ns = columns["start_ns"]
         self._end_ns = self._start_ns + columns["dur_ns"]
@@ -32,9 +36,11 @@ class OpenSpans:
         self._frames = frames
 
     def frames_of(self, row: int) -> list[int]:
-        """The frames of a span. A share is of the primitive that it works for, and has none of its own.
+        """The frames of a span. A share is of the primitive that it works for, and has none of its
+        own.
 
-        A backward function is of the module that its operator ran in, which is not open any more: that is a frame too.
+        A backward function is of the module that its operator ran in, which is not open any more:
+        that is a frame too.
         """
         kind, module, around = int(self._kind[row]), int(self._module[row]), int(self._inside[row])
         if kind == SHARE:
@@ -50,8 +56,12 @@ class OpenSpans:
             return slice(0, 0)
         return slice(int(self._bounds[place]), int(self._bounds[place + 1]))
 
-    def at(self, track: np.ndarray, at_ns: np.ndarray, process: int, is_worker: np.ndarray) -> np.ndarray:
-        """The innermost open span of each sample, NONE for none; of `is_worker`, what its team works for."""
+    def at(
+        self, track: np.ndarray, at_ns: np.ndarray, process: int, is_worker: np.ndarray
+    ) -> np.ndarray:
+        """The innermost open span of each sample, NONE for none; of `is_worker`, what its team
+        works for.
+        """
         found = np.full(len(track), NONE, np.int64)
         for key in np.unique(track).tolist():
             mine = np.flatnonzero(track == key)
@@ -70,7 +80,9 @@ class OpenSpans:
         return np.where(found >= 0, found + first, NONE)
 
     def _worked_for(self, process: int, at_ns: np.ndarray) -> np.ndarray:
-        """The innermost operator or primitive that is open on the one thread of the process that has one open."""
+        """The innermost operator or primitive that is open on the one thread of the process that
+        has one open.
+        """
         found, count = np.full(len(at_ns), NONE, np.int64), np.zeros(len(at_ns), np.int64)
         works = (self._kind <= BACKWARD) | (self._kind >= EXECUTE)
         for key in self._tracks.tolist():

@@ -1,11 +1,12 @@
 """Parents and self time of the spans of one track, batch by batch, while they still come in.
 
-Definitions. A span's depth is the number of spans that were open on its track when it started, of any layer. Its
-parent is the span one level up that was open then: the latest one there that started before it, if it had not
-ended. A parent that has not ended yet gets its key before its row exists. Where the parent was lost, the span has
-none: no guess. Self time is the duration without the spans of the same layer inside, whatever lies between: an
-operator in a module in an operator counts in both. What a child outlives its parent by is taken from the next span
-around them. Time of a lost child stays with the nearest span around it.
+Definitions. A span's depth is the number of spans that were open on its track when it started, of
+any layer. Its parent is the span one level up that was open then: the latest one there that started
+before it, if it had not ended. A parent that has not ended yet gets its key before its row exists.
+Where the parent was lost, the span has none: no guess. Self time is the duration without the spans
+of the same layer inside, whatever lies between: an operator in a module in an operator counts in
+both. What a child outlives its parent by is taken from the next span around them. Time of a lost
+child stays with the nearest span around it.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def _awaited_at(level: int) -> int:
 
 @dataclass(slots=True)
 class _Awaited:
-    """A parent that has children already but has not ended. `inside_ns`: by layer, what lies in it and in no other
-    span of that layer in it.
+    """A parent that has children already but has not ended. `inside_ns`: by layer, what lies in it
+    and in no other span of that layer in it.
     """
 
     key: int
@@ -57,9 +58,9 @@ class Nested:
 
 
 @dataclass(slots=True)
-class _Level:
-    """The spans of one depth in a batch, by start. `around` and `nearest`: by row and layer, the nearest span around
-    it, and at least it: a row of the batch, NONE, or an awaited one.
+class _DepthLevel:
+    """The spans of one depth in a batch, by start. `around` and `nearest`: by row and layer, the
+    nearest span around it, and at least it: a row of the batch, NONE, or an awaited one.
     """
 
     rows: np.ndarray
@@ -68,7 +69,9 @@ class _Level:
     key: np.ndarray
     around: np.ndarray
     nearest: np.ndarray
-    from_ns: np.ndarray  # since when it may lie in what is around it: its start, or the end of a parent that is gone
+    from_ns: (
+        np.ndarray
+    )  # since when it may lie in what is around it: its start, or the end of a parent that is gone
 
 
 @dataclass(slots=True)
@@ -78,12 +81,14 @@ class _Batch:
     end: np.ndarray
     layer: np.ndarray
     out: Nested
-    levels: list[_Level] = field(default_factory=list)
+    levels: list[_DepthLevel] = field(default_factory=list)
     _around: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int32))
     _known: int = 0  # levels that are in it
 
     def around(self, rows: np.ndarray, layer: np.ndarray) -> np.ndarray:
-        """What lies around these rows of levels so far, of these layers. Only spans that cross ask for it."""
+        """What lies around these rows of levels so far, of these layers. Only spans that cross ask
+        for it.
+        """
         if not len(self._around):
             self._around = np.full((len(self.end), self.levels[0].around.shape[1]), NONE, np.int32)
         for level in self.levels[self._known :]:
@@ -95,18 +100,27 @@ class _Batch:
 
 @dataclass(slots=True)
 class TrackNesting:
-    """The state of one track between batches. `never_came`: keys of parents that were lost after all."""
+    """The state of one track between batches. `never_came`: keys of parents that were lost after
+    all.
+    """
 
     keys: Keys
     layers: int = 1
     never_came: list[int] = field(default_factory=list)
     _awaited: dict[int, _Awaited] = field(default_factory=dict)
-    _newest: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # level -> start, end, key
+    _newest: dict[int, tuple[int, int, int]] = field(
+        default_factory=dict
+    )  # level -> start, end, key
 
     def add(
-        self, start_ns: np.ndarray, end_ns: np.ndarray, depth: np.ndarray, layer: np.ndarray | None = None
+        self,
+        start_ns: np.ndarray,
+        end_ns: np.ndarray,
+        depth: np.ndarray,
+        layer: np.ndarray | None = None,
     ) -> Nested:
-        """Keys, parents (-1: none) and self times of a batch of ended spans of this track; `layer` from 0.
+        """Keys, parents (-1: none) and self times of a batch of ended spans of this track; `layer`
+        from 0.
 
         A batch holds every span that ended before some moment and was not in an earlier batch.
         """
@@ -117,7 +131,9 @@ class TrackNesting:
             rows = np.flatnonzero(depth == level)
             rows = rows[np.argsort(start_ns[rows], kind="stable")]
             around = np.full((len(rows), self.layers), NONE, np.int32)
-            here = _Level(rows, start_ns[rows], end_ns[rows], out.key[rows], around, around, start_ns[rows])
+            here = _DepthLevel(
+                rows, start_ns[rows], end_ns[rows], out.key[rows], around, around, start_ns[rows]
+            )
             came, awaited = self._settle(level, here, out)
             if level and len(rows):
                 self._adopt(level, here, batch)
@@ -138,8 +154,10 @@ class TrackNesting:
         self.never_came.extend(awaited.key for awaited in self._awaited.values())
         self._awaited.clear()
 
-    def _settle(self, level: int, here: _Level, out: Nested) -> tuple[int, _Awaited | None]:
-        """Give the awaited span of this level its key, if it is in the batch: its place in `here`, and what waited."""
+    def _settle(self, level: int, here: _DepthLevel, out: Nested) -> tuple[int, _Awaited | None]:
+        """Give the awaited span of this level its key, if it is in the batch: its place in `here`,
+        and what waited.
+        """
         awaited = self._awaited.get(level)
         if awaited is None or not len(here.rows):
             return 0, None
@@ -154,7 +172,7 @@ class TrackNesting:
             del self._awaited[level]
         return 0, None
 
-    def _adopt(self, level: int, here: _Level, batch: _Batch) -> None:
+    def _adopt(self, level: int, here: _DepthLevel, batch: _Batch) -> None:
         """Parents of the spans of a level, what lies around them, and their time in it."""
         parents, out = batch.levels[level - 1], batch.out
         at = np.searchsorted(parents.start, here.start, side="right") - 1
@@ -163,7 +181,9 @@ class TrackNesting:
         out.parent[here.rows[known]] = parents.key[at[known]]
         here.around[known] = parents.nearest[at[known]]
         if not known.all():
-            if (at < 0).any():  # a parent that ended before its child may have gone with an earlier batch
+            if (
+                at < 0
+            ).any():  # a parent that ended before its child may have gone with an earlier batch
                 start, end, key = self._newest.get(level - 1, (0, -1, -1))
                 gone = (at < 0) & (here.start >= start) & (here.start <= end)
                 out.parent[here.rows[gone]] = key
@@ -174,13 +194,14 @@ class TrackNesting:
                 known |= gone
             if level > 1:
                 _find_ancestors(here, ~known, batch.levels[: level - 1])
-            # Behind the last ended span of the level above, the parent is one that has not ended yet.
+            # Behind the last ended span of the level above, the parent is one that has not ended
+            # yet.
             waits = ~known & (at == len(parents.rows) - 1)
             if waits.any():
                 self._wait(level - 1, here, waits, batch)
         self._charge(here, batch)
 
-    def _wait(self, level: int, here: _Level, waits: np.ndarray, batch: _Batch) -> None:
+    def _wait(self, level: int, here: _DepthLevel, waits: np.ndarray, batch: _Batch) -> None:
         awaited = self._awaited.get(level)
         first = int(here.start[waits].min())
         if awaited is None:
@@ -188,19 +209,26 @@ class TrackNesting:
             awaited = self._awaited[level] = _Awaited(int(self.keys.take(1)[0]), first, nothing)
         awaited.first_child_ns = min(awaited.first_child_ns, first)
         batch.out.parent[here.rows[waits]] = awaited.key
-        # Where a parent was lost, what lies around it takes its place; what has ended before the span does not.
+        # Where a parent was lost, what lies around it takes its place; what has ended before the
+        # span does not.
         around = here.around[waits]
-        is_over = (around == NONE) | ((around >= 0) & (batch.end[np.maximum(around, 0)] < here.end[waits, None]))
+        is_over = (around == NONE) | (
+            (around >= 0) & (batch.end[np.maximum(around, 0)] < here.end[waits, None])
+        )
         here.around[waits] = np.where(is_over, _awaited_at(level), around)
 
-    def _find_awaited(self, here: _Level, rows: np.ndarray, below: int) -> None:
-        """The innermost awaited span above the level `below` lies around these spans, if nothing of the batch does."""
+    def _find_awaited(self, here: _DepthLevel, rows: np.ndarray, below: int) -> None:
+        """The innermost awaited span above the level `below` lies around these spans, if nothing of
+        the batch does.
+        """
         for level in range(below - 1, -1, -1):
             if level in self._awaited:
-                here.around[rows] = np.where(here.around[rows] == NONE, _awaited_at(level), here.around[rows])
+                here.around[rows] = np.where(
+                    here.around[rows] == NONE, _awaited_at(level), here.around[rows]
+                )
                 return
 
-    def _charge(self, here: _Level, batch: _Batch) -> None:
+    def _charge(self, here: _DepthLevel, batch: _Batch) -> None:
         """Take the time of each span from the self time of the nearest span of its layer around it.
 
         Spans may cross: what it outlives that one by is taken from the next one.
@@ -211,7 +239,9 @@ class TrackNesting:
         while len(mine):
             waits = target < NONE
             if waits.any():
-                self._charge_awaited(target[waits], layer[mine[waits]], here.end[mine[waits]] - from_ns[waits])
+                self._charge_awaited(
+                    target[waits], layer[mine[waits]], here.end[mine[waits]] - from_ns[waits]
+                )
             inside = target >= 0
             mine, target, from_ns = mine[inside], target[inside], from_ns[inside]
             until_ns = np.minimum(here.end[mine], batch.end[target])
@@ -224,7 +254,9 @@ class TrackNesting:
     def _charge_awaited(self, awaited: np.ndarray, layer: np.ndarray, dur_ns: np.ndarray) -> None:
         for code in np.unique(awaited).tolist():
             mine = awaited == code
-            np.add.at(self._awaited[_awaited_at(code)].inside_ns, layer[mine], np.maximum(dur_ns[mine], 0))
+            np.add.at(
+                self._awaited[_awaited_at(code)].inside_ns, layer[mine], np.maximum(dur_ns[mine], 0)
+            )
 
     def _charge_one(self, target: int, layer: int, dur_ns: int, out: Nested) -> None:
         if target >= 0:
@@ -233,8 +265,10 @@ class TrackNesting:
             self._awaited[_awaited_at(target)].inside_ns[layer] += dur_ns
 
 
-def _find_ancestors(here: _Level, orphans: np.ndarray, above: list[_Level]) -> None:
-    """What lies around spans whose parent is not in the batch: the nearest ancestor that is, and what is around it."""
+def _find_ancestors(here: _DepthLevel, orphans: np.ndarray, above: list[_DepthLevel]) -> None:
+    """What lies around spans whose parent is not in the batch: the nearest ancestor that is, and
+    what is around it.
+    """
     for ancestors in reversed(above):
         rows = np.flatnonzero(orphans)
         if not len(rows):

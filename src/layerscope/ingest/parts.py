@@ -1,8 +1,8 @@
 """The parts of the tables `spans`, `links` and `primitives` on disk: each a stretch of the run.
 
-Where there are too many they are thinned: the first parts and the newest ones stay whole, and of those between them one
-of every few units of a process stays (`thinning`), fewer and fewer while the run goes on; what was thinned much
-is put together into fewer parts.
+Where there are too many they are thinned: the first parts and the newest ones stay whole, and of
+those between them one of every few units of a process stays (`thinning`), fewer and fewer while the
+run goes on; what was thinned much is put together into fewer parts.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from layerscope.ingest.limits import Limits
+from layerscope.ingest.limits import IngestLimits
 from layerscope.ingest.primitives import PrimitiveRows
 from layerscope.ingest.spans import Columns, as_table, codes_of, taken
-from layerscope.ingest.string_table import Texts
+from layerscope.ingest.string_table import StringTable
 from layerscope.ingest.thinning import Units, choose
-from layerscope.ingest.totals import Totals, keys_of
+from layerscope.ingest.totals import SpanTotals, keys_of
 from layerscope.model.layers import KINDS, LINKS
 from layerscope.model.schema import TABLES
 from layerscope.recording.writer import codes_to_names, to_arrow, write_parquet
@@ -38,7 +38,9 @@ MOST_FRESH_EPOCHS = 4
 
 @dataclass(slots=True)
 class Part:
-    """One part: its files, its rows, what its units are by process, and for how many steps one of them stands."""
+    """One part: its files, its rows, what its units are by process, and for how many steps one of
+    them stands.
+    """
 
     number: int
     rows: int
@@ -54,17 +56,21 @@ class Part:
 
 @dataclass(slots=True)
 class Parts:
-    """The parts of one conversion, oldest first. `totals` learns the durations of what is thinned."""
+    """The parts of one conversion, oldest first. `totals` learns the durations of what is
+    thinned.
+    """
 
     folder: Path
-    texts: Texts
-    totals: Totals
-    limits: Limits
+    texts: StringTable
+    totals: SpanTotals
+    limits: IngestLimits
     rows: int = 0
     links: int = 0
     primitives: int = 0
     parts: list[Part] = field(default_factory=list)
-    weights: dict[int, np.ndarray] = field(default_factory=dict)  # by process and step number, where thinned
+    weights: dict[int, np.ndarray] = field(
+        default_factory=dict
+    )  # by process and step number, where thinned
     process_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # by track
     is_thinned: bool = False  # whether a span may stand for others
     _next: int = 0
@@ -78,13 +84,19 @@ class Parts:
     def most_weight(self) -> int:
         """For how many units one stands at most."""
         return max(
-            (int(units.weight.max(initial=1)) for part in self.parts for units in part.units.values()), default=1
+            (
+                int(units.weight.max(initial=1))
+                for part in self.parts
+                for units in part.units.values()
+            ),
+            default=1,
         )
 
     def add(self, columns: Columns, links: Columns, units: dict[int, Units]) -> None:
         """Take the spans of one stretch, with the links between them.
 
-        Where the run is thinned they are written when it is known which of them stay, at the end at the latest.
+        Where the run is thinned they are written when it is known which of them stay, at the end at
+        the latest.
         """
         columns["weight"] = np.ones(len(columns["span"]), np.int32)
         parent = columns["parent"][columns["parent"] >= 0]
@@ -123,11 +135,17 @@ class Parts:
             if at == len(keys) or keys[at] > part.keys[1]:
                 continue
             spans, links = self._read(part)
-            known = pc.if_else(pc.is_in(spans["parent"], pa.array(keys)), pa.scalar(None, pa.int64()), spans["parent"])
+            known = pc.if_else(
+                pc.is_in(spans["parent"], pa.array(keys)),
+                pa.scalar(None, pa.int64()),
+                spans["parent"],
+            )
             self._write(part, with_column(spans, "parent", known), links)
 
     def finish(self) -> None:
-        """No more parts will come: write what is not on disk, and count its durations if the run was thinned."""
+        """No more parts will come: write what is not on disk, and count its durations if the run
+        was thinned.
+        """
         for part in self.parts:
             self._settle(part)
         if self.is_thinned:
@@ -136,7 +154,9 @@ class Parts:
     # -- thinning ----------------------------------------------------------------------------------
 
     def make_room(self) -> None:
-        """Thin what is old while there is too much; returns the memory that this and others took."""
+        """Thin what is old while there is too much; returns the memory that this and others
+        took.
+        """
         for part in self.parts[slice(*self._middle())]:
             if part.fresh is not None:  # it is one of the last no more
                 self._thin([part])
@@ -145,7 +165,10 @@ class Parts:
             candidates = [part for part in middle if part.level < self._level]
             if candidates:
                 self._thin(self._group(candidates))
-            elif max(counts_of(middle), default=0) > 1 and sum(part.rows for part in middle) > self.limits.window_spans:
+            elif (
+                max(counts_of(middle), default=0) > 1
+                and sum(part.rows for part in middle) > self.limits.window_spans
+            ):
                 self._level *= 2  # otherwise it is the first and the last parts that take the room
             else:
                 break
@@ -167,25 +190,33 @@ class Parts:
         return first, max(first, len(self.parts) - last)
 
     def _group(self, candidates: list[Part]) -> list[Part]:
-        """The first parts that are to be thinned together: steps may be so large that a part holds one."""
+        """The first parts that are to be thinned together: steps may be so large that a part holds
+        one.
+        """
         level = candidates[0].level
         factor = self._level // level
         for upto in range(1, len(candidates)):
             counts = counts_of(candidates[:upto])
-            is_enough = max(counts, default=0) >= factor and (min(counts) >= factor or upto >= factor)
+            is_enough = max(counts, default=0) >= factor and (
+                min(counts) >= factor or upto >= factor
+            )
             if is_enough or candidates[upto].level != level:
                 return candidates[:upto]
         return candidates
 
     def _thin(self, group: list[Part]) -> None:
-        """Keep one of every few units of these parts, so that it stands for as many as those of the others do."""
+        """Keep one of every few units of these parts, so that it stands for as many as those of the
+        others do.
+        """
         self.is_thinned = True
         chosen: list[dict[int, np.ndarray]] = [{} for _ in group]
         for process in {process for part in group for process in part.units}:
             mine = [at for at, part in enumerate(group) if process in part.units]
             units = [group[at].units[process] for at in mine]
             weight = choose(reduce(Units.joined, units), max(1, self._level // group[0].level))
-            for at, own in zip(mine, np.split(weight, np.cumsum([len(one) for one in units])[:-1]), strict=True):
+            for at, own in zip(
+                mine, np.split(weight, np.cumsum([len(one) for one in units])[:-1]), strict=True
+            ):
                 chosen[at][process] = own
         for part, weights in zip(group, chosen, strict=True):
             self._thin_one(part, weights)
@@ -200,25 +231,36 @@ class Parts:
             columns, links = part.fresh
             columns["weight"] = weight
             columns = taken(columns, np.flatnonzero(keep))
-            ends = np.isin(links["from_span"], columns["span"]) & np.isin(links["to_span"], columns["span"])
+            ends = np.isin(links["from_span"], columns["span"]) & np.isin(
+                links["to_span"], columns["span"]
+            )
             part.fresh = columns, taken(links, np.flatnonzero(ends))
             self._settle(part)
         else:
             spans, known = self._kept(part, keep, weight), self._read_links(part)
             stay = pc.and_(
-                *(pc.is_in(known[name], spans["span"].combine_chunks()) for name in ("from_span", "to_span"))
+                *(
+                    pc.is_in(known[name], spans["span"].combine_chunks())
+                    for name in ("from_span", "to_span")
+                )
             )
             self._write(part, spans, known.filter(stay))
         self._join(part)
 
     def _fate(self, part: Part, weights: dict[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Which spans of a part stay, and their weights; the units of the part are then those that stay."""
+        """Which spans of a part stay, and their weights; the units of the part are then those that
+        stay.
+        """
         if part.fresh is not None:
             columns = part.fresh[0]
         else:
             data = self._read_spans(part, ["start_ns", "dur_ns", "track", "step", "weight"])
             columns = {name: data[name].fill_null(-1).to_numpy() for name in data.column_names}
-        start_ns, end_ns, step = columns["start_ns"], columns["start_ns"] + columns["dur_ns"], columns["step"]
+        start_ns, end_ns, step = (
+            columns["start_ns"],
+            columns["start_ns"] + columns["dur_ns"],
+            columns["step"],
+        )
         weight, keep = columns["weight"].copy(), np.ones(len(start_ns), np.bool_)
         of = self.process_of[columns["track"]]
         for process, units in part.units.items():
@@ -238,7 +280,9 @@ class Parts:
         pieces, at = [], 0
         for batch in parquet.iter_batches(PIECE_ROWS):
             rows = slice(at, at + batch.num_rows)
-            pieces.append(with_column(batch, "weight", pa.array(weight[rows])).filter(pa.array(keep[rows])))
+            pieces.append(
+                with_column(batch, "weight", pa.array(weight[rows])).filter(pa.array(keep[rows]))
+            )
             at += batch.num_rows
         return pa.Table.from_batches(pieces, parquet.schema_arrow).unify_dictionaries()
 
@@ -252,7 +296,9 @@ class Parts:
         self.weights[process] = known
 
     def _join(self, part: Part) -> None:
-        """Put a part that has become small together with the one before it, if that is thinned as much."""
+        """Put a part that has become small together with the one before it, if that is thinned as
+        much.
+        """
         at = self.parts.index(part)
         if at == 0:
             return
@@ -264,7 +310,10 @@ class Parts:
             known = before.units.get(process)
             before.units[process] = known.joined(units) if known is not None else units
         ranges = [one.keys for one in (before, part) if one.keys[1] >= 0]
-        before.keys = (min((a for a, _ in ranges), default=0), max((b for _, b in ranges), default=-1))
+        before.keys = (
+            min((a for a, _ in ranges), default=0),
+            max((b for _, b in ranges), default=-1),
+        )
         self._write(before, *(pa.concat_tables(pair, promote_options="default") for pair in tables))
         for file in self._files(part):
             file.unlink(missing_ok=True)
@@ -285,11 +334,15 @@ class Parts:
             columns = part.fresh[0]
             kind, name = columns["kind_code"], columns["name_code"]
         else:
-            data = self._read_spans(part, ["kind", "name", "module", "step", "track", "dur_ns", "unfinished"])
+            data = self._read_spans(
+                part, ["kind", "name", "module", "step", "track", "dur_ns", "unfinished"]
+            )
             kind = codes_of(data["kind"], {kind: i for i, kind in enumerate(KINDS)})
             name = codes_of(data["name"], self.texts.names)
             columns = {
-                column: (data[column].fill_null(-1) if data[column].null_count else data[column]).to_numpy()
+                column: (
+                    data[column].fill_null(-1) if data[column].null_count else data[column]
+                ).to_numpy()
                 for column in ("module", "step", "track", "dur_ns", "unfinished")
             }
         done = np.flatnonzero(~columns["unfinished"])
@@ -301,14 +354,22 @@ class Parts:
 
     def _files(self, part: Part) -> tuple[Path, Path, Path]:
         name = f"part-{part.number:05d}.parquet"
-        return self.folder / "spans" / name, self.folder / "links" / name, self.folder / "primitives" / name
+        return (
+            self.folder / "spans" / name,
+            self.folder / "links" / name,
+            self.folder / "primitives" / name,
+        )
 
     def _settle(self, part: Part) -> None:
         """Write a part that is not on disk."""
         if part.fresh is not None:
             columns, links = part.fresh
             kind = codes_to_names(links["kind_code"].astype(np.int32), pa.array(LINKS))
-            self._write(part, as_table(columns, self.texts), to_arrow(TABLES["links"], links | {"kind": kind}))
+            self._write(
+                part,
+                as_table(columns, self.texts),
+                to_arrow(TABLES["links"], links | {"kind": kind}),
+            )
 
     def _read(self, part: Part) -> tuple[pa.Table, pa.Table]:
         self._settle(part)
@@ -324,10 +385,13 @@ class Parts:
         files = self._files(part)
         part.fresh = None
         for file in files:
-            # A rename over a file makes ext4 write it out at once, and the drainer, if it writes just then, waits.
+            # A rename over a file makes ext4 write it out at once, and the drainer, if it writes
+            # just then, waits.
             file.unlink(missing_ok=True)
         primitives = self._primitive_rows.table(spans, links)
-        for name, data, file in zip(("spans", "links", "primitives"), (spans, links, primitives), files, strict=True):
+        for name, data, file in zip(
+            ("spans", "links", "primitives"), (spans, links, primitives), files, strict=True
+        ):
             write_parquet(TABLES[name], data, file)
         self.rows += spans.num_rows - part.rows
         self.links += links.num_rows - part.links
@@ -343,7 +407,9 @@ def with_column(data: Any, name: str, values: Any) -> Any:
 
 
 def counts_of(parts: list[Part]) -> list[int]:
-    """How many units each process has in these parts, steps and slices apart, without those it has none of."""
+    """How many units each process has in these parts, steps and slices apart, without those it has
+    none of.
+    """
     counts: dict[tuple[int, bool], int] = {}
     for part in parts:
         for process, units in part.units.items():

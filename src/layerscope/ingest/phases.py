@@ -5,21 +5,24 @@ The phase of a moment is that of the innermost phase scope open then on the step
 - **loading**: the waits for the loader (spans of kind loader).
 - **optimizer**: `Optimizer.step#` and `Optimizer.zero_grad#`.
 - **backward**: the hull of a group of outermost autograd spans (spans of kind backward, and
-  `autograd::engine::evaluate_function` of any kind). A group ends where an operator, a loader wait or an optimizer span
-  begins outside the autograd spans.
-- **forward**: from the first operator after the previous backward group, loader wait or optimizer step (and in the same
-  step) up to the start of the backward group, Python between the operators included; a `zero_grad` in between stays
-  optimizer. Operators between two loader waits of a step, with no backward pass between them, are forward too, from
-  the first to the last. In a step without a backward pass forward is the hull of all its operators.
-- **other**: the rest, for example operators after the optimizer step or between backward pass and optimizer step.
+  `autograd::engine::evaluate_function` of any kind). A group ends where an operator, a loader wait
+  or an optimizer span begins outside the autograd spans.
+- **forward**: from the first operator after the previous backward group, loader wait or optimizer
+  step (and in the same step) up to the start of the backward group, Python between the operators
+  included; a `zero_grad` in between stays optimizer. Operators between two loader waits of a step,
+  with no backward pass between them, are forward too, from the first to the last. In a step without
+  a backward pass forward is the hull of all its operators.
+- **other**: the rest, for example operators after the optimizer step or between backward pass and
+  optimizer step.
 
-With `opt.step(closure)` forward and backward lie inside the optimizer span and are taken out of it; there the forward
-pass begins after the last `zero_grad` before its backward pass, because what comes before belongs to the optimizer,
-unless nothing but the seed of the gradient (`aten::ones_like`) follows that `zero_grad`. With an optimizer that runs
-inside the backward pass its spans are taken out of the backward pass.
+With `opt.step(closure)` forward and backward lie inside the optimizer span and are taken out of it;
+there the forward pass begins after the last `zero_grad` before its backward pass, because what
+comes before belongs to the optimizer, unless nothing but the seed of the gradient
+(`aten::ones_like`) follows that `zero_grad`. With an optimizer that runs inside the backward pass
+its spans are taken out of the backward pass.
 
-Autograd may run on threads of its own (it does for GPUs). Autograd and optimizer spans of such worker tracks count as
-if they ran on the step track, which waits for them.
+Autograd may run on threads of its own (it does for GPUs). Autograd and optimizer spans of such
+worker tracks count as if they ran on the step track, which waits for them.
 """
 
 from __future__ import annotations
@@ -46,8 +49,9 @@ LOADING_PHASE, FORWARD_PHASE, BACKWARD_PHASE, OPTIMIZER_PHASE, OTHER_PHASE = (
 )
 EARLIEST = np.iinfo(np.int64).min
 
-# The scopes from the outermost to the innermost: the last one that covers a moment gives its phase. An optimizer span
-# around a backward group (a closure) comes first, every other optimizer span lies inside whatever else is open.
+# The scopes from the outermost to the innermost: the last one that covers a moment gives its phase.
+# An optimizer span around a backward group (a closure) comes first, every other optimizer span lies
+# inside whatever else is open.
 _PAINT = (OPTIMIZER_PHASE, FORWARD_PHASE, BACKWARD_PHASE, OPTIMIZER_PHASE, LOADING_PHASE)
 _BITS = 12  # of one scope's count in the packed sum: up to 4095 scopes of one sort open at a time
 
@@ -75,13 +79,15 @@ class Scopes:
     optimizer_in_backward: Bools  # which of them run inside the backward pass
     optimizer_around: Bools  # and which lie around a backward group
     loader: Positions  # outermost loader waits
-    free: Positions  # operators outside autograd spans, loader waits and optimizer spans without a closure
+    free: Positions  # operators outside autograd, loader and optimizer spans without closure
     free_in_optimizer: Bools  # which of them lie inside an optimizer span around a backward group
 
 
 @dataclass(slots=True)
 class Timeline:
-    """Consecutive pieces of time with their step and phase; the first piece begins at the beginning of time."""
+    """Consecutive pieces of time with their step and phase; the first piece begins at the beginning
+    of time.
+    """
 
     start: Int64s
     step: Int32s
@@ -101,7 +107,9 @@ def outermost(line: Line, at: Positions) -> Positions:
 
 
 def inside(line: Line, at: Positions, around: Positions) -> Bools:
-    """Which of the spans at these positions start inside one of the spans `around`, which are outermost ones."""
+    """Which of the spans at these positions start inside one of the spans `around`, which are
+    outermost ones.
+    """
     if not len(around):
         return np.zeros(len(at), np.bool_)
     last = np.searchsorted(around, at) - 1
@@ -141,7 +149,9 @@ def find_scopes(line: Line) -> Scopes:
 
 
 def _merge_overlapping(line: Line, at: Positions) -> Positions:
-    """The outermost of these spans, each lengthened to the end of those that overlap it (on other worker tracks)."""
+    """The outermost of these spans, each lengthened to the end of those that overlap it (on other
+    worker tracks).
+    """
     outer = outermost(line, at)
     if len(outer):
         line.end[outer] = np.maximum.reduceat(line.end[at], np.searchsorted(at, outer))
@@ -166,14 +176,18 @@ def _first_of_groups(backward: Positions, breaks: Int32s) -> Positions:
     return np.flatnonzero(begins)
 
 
-def _forwards(line: Line, scopes: Scopes, is_step: Bools, seed_name: int, first: Positions) -> tuple[Int64s, Int64s]:
+def _forwards(
+    line: Line, scopes: Scopes, is_step: Bools, seed_name: int, first: Positions
+) -> tuple[Int64s, Int64s]:
     """Start and end of the forward pass before each backward group that has one.
 
-    `is_step` says which of the optimizer spans are steps, `seed_name` is the code of `aten::ones_like`, `first` are
-    the first spans of the steps.
+    `is_step` says which of the optimizer spans are steps, `seed_name` is the code of
+    `aten::ones_like`, `first` are the first spans of the steps.
     """
     outside = ~scopes.optimizer_in_backward
-    limits = np.concatenate((scopes.group_last, scopes.loader, scopes.optimizer[is_step & outside], first - 1))
+    limits = np.concatenate(
+        (scopes.group_last, scopes.loader, scopes.optimizer[is_step & outside], first - 1)
+    )
     limits.sort()
     zero_grads = scopes.optimizer[~is_step & outside]
     closures = outermost(line, scopes.optimizer[scopes.optimizer_around])
@@ -186,7 +200,9 @@ def _forwards(line: Line, scopes: Scopes, is_step: Bools, seed_name: int, first:
         begin = _first_after(free, limit)
         if nested:
             later = _first_after(free, np.maximum(limit, last_before(zero_grads, group)))
-            is_forward = (later < group) & (line.name[np.minimum(later, len(line.name) - 1)] != seed_name)
+            is_forward = (later < group) & (
+                line.name[np.minimum(later, len(line.name) - 1)] != seed_name
+            )
             begin = np.where(is_forward, later, begin)
         found = begin < group
         starts.append(line.start[begin[found]])
@@ -204,8 +220,12 @@ def _first_after(positions: Positions, at: Positions) -> Positions:
     return np.append(positions, np.iinfo(np.intp).max)[np.searchsorted(positions, at, side="right")]
 
 
-def _hulls(line: Line, free: Positions, first: Positions, stop: Positions, limit: Int64s) -> tuple[Int64s, Int64s]:
-    """Hulls of the operators between positions `first` and `stop`, cut at `limit`; empty stretches give nothing."""
+def _hulls(
+    line: Line, free: Positions, first: Positions, stop: Positions, limit: Int64s
+) -> tuple[Int64s, Int64s]:
+    """Hulls of the operators between positions `first` and `stop`, cut at `limit`; empty stretches
+    give nothing.
+    """
     begin, end = np.searchsorted(free, first), np.searchsorted(free, stop)
     some = begin < end
     begin, end, limit = begin[some], end[some], limit[some]
@@ -227,7 +247,9 @@ def _between_loaders(line: Line, scopes: Scopes) -> tuple[Int64s, Int64s]:
 def make_timeline(
     line: Line, scopes: Scopes, is_step: Bools, seed_name: int, begin: Int64s, end: Int64s
 ) -> tuple[Timeline, Int64s]:
-    """The pieces of time of the steps [begin, end), and a table of the time in each phase (rows) and step (columns)."""
+    """The pieces of time of the steps [begin, end), and a table of the time in each phase (rows)
+    and step (columns).
+    """
     first, stop = np.searchsorted(line.start, begin), np.searchsorted(line.start, end)
     bare = np.searchsorted(scopes.backward, first) == np.searchsorted(scopes.backward, stop)
     forwards = (
@@ -235,10 +257,16 @@ def make_timeline(
         _between_loaders(line, scopes),
         _hulls(line, scopes.free, first[bare], stop[bare], end[bare]),
     )
-    closures, plain = scopes.optimizer[scopes.optimizer_around], scopes.optimizer[~scopes.optimizer_around]
+    closures, plain = (
+        scopes.optimizer[scopes.optimizer_around],
+        scopes.optimizer[~scopes.optimizer_around],
+    )
     layers = (
         (line.start[closures], line.end[closures]),
-        (np.concatenate([one[0] for one in forwards]), np.concatenate([one[1] for one in forwards])),
+        (
+            np.concatenate([one[0] for one in forwards]),
+            np.concatenate([one[1] for one in forwards]),
+        ),
         (line.start[scopes.group_first], scopes.group_end),
         (line.start[plain], line.end[plain]),
         (line.start[scopes.loader], line.end[scopes.loader]),
@@ -246,13 +274,19 @@ def make_timeline(
     return _paint(layers, begin, end)
 
 
-def forward_timeline(start: Int64s, end: Int64s, begin: Int64s, stop: Int64s) -> tuple[Timeline, Int64s]:
-    """What `make_timeline` gives, of steps [begin, stop) in which only the calls [start, end) are a phase: forward."""
+def forward_timeline(
+    start: Int64s, end: Int64s, begin: Int64s, stop: Int64s
+) -> tuple[Timeline, Int64s]:
+    """What `make_timeline` gives, of steps [begin, stop) in which only the calls [start, end) are a
+    phase: forward.
+    """
     none = (start[:0], end[:0])
     return _paint((none, (start, end), none, none, none), begin, stop)
 
 
-def _paint(layers: tuple[tuple[Int64s, Int64s], ...], begin: Int64s, end: Int64s) -> tuple[Timeline, Int64s]:
+def _paint(
+    layers: tuple[tuple[Int64s, Int64s], ...], begin: Int64s, end: Int64s
+) -> tuple[Timeline, Int64s]:
     times: list[Int64s] = [np.array([EARLIEST]), begin, end]
     weights: list[Int64s] = [np.zeros(1 + 2 * len(begin), np.int64)]
     for layer, (start, stop) in enumerate(layers):
@@ -262,7 +296,8 @@ def _paint(layers: tuple[tuple[Int64s, Int64s], ...], begin: Int64s, end: Int64s
     time = np.concatenate(times)
     order = np.argsort(time, kind="stable")
     time = time[order]
-    # How many scopes of each layer are open, packed in one number: its highest field tells the innermost.
+    # How many scopes of each layer are open, packed in one number: its highest field tells the
+    # innermost.
     packed = np.cumsum(np.concatenate(weights)[order])
     innermost = np.searchsorted(1 << (_BITS * np.arange(len(layers))), packed, side="right")
     phase = np.array((OTHER_PHASE, *_PAINT), np.int8)[innermost]

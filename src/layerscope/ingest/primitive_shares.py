@@ -1,12 +1,14 @@
 """Which executions of primitives are the part that another thread has of one: its share.
 
-Definition. oneDNN tells of an execution on the thread that asks for it, and once more on every other thread that works
-for it. Those lie within the first in time, because it waits for them, and have its name. So an execution that nothing
-else is open around, on another thread than the main one, is the share of an execution of the same name on another
-thread that began no later and ended no earlier. Of several it is that of the thread for which its own thread works most
-often: a pool of OpenMP belongs to one thread for good.
+Definition. oneDNN tells of an execution on the thread that asks for it, and once more on every
+other thread that works for it. Those lie within the first in time, because it waits for them, and
+have its name. So an execution that nothing else is open around, on another thread than the main
+one, is the share of an execution of the same name on another thread that began no later and ended
+no earlier. Of several it is that of the thread for which its own thread works most often: a pool of
+OpenMP belongs to one thread for good.
 
-Two threads without operators or ranges that run the same primitive at the same time cannot be told from this.
+Two threads without operators or ranges that run the same primitive at the same time cannot be told
+from this.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ NONE = -1
 
 @dataclass(slots=True)
 class Executions:
-    """Columns of executions of one process; times in ns. `is_bare`: nothing was open around it on its thread."""
+    """Columns of executions of one process; times in ns. `is_bare`: nothing was open around it on
+    its thread.
+    """
 
     track: np.ndarray
     start_ns: np.ndarray
@@ -53,7 +57,12 @@ def find_primaries(of: Executions) -> np.ndarray:
 
 
 def _of_askers(
-    of: Executions, within: _Within, hosts: np.ndarray, asked: np.ndarray, left: np.ndarray, primary: np.ndarray
+    of: Executions,
+    within: _Within,
+    hosts: np.ndarray,
+    asked: np.ndarray,
+    left: np.ndarray,
+    primary: np.ndarray,
 ) -> None:
     """Shares of executions that operators or ranges asked for; in place."""
     tracks, worker = np.unique(of.track[left], return_inverse=True)
@@ -68,9 +77,13 @@ def _of_askers(
 
 
 def _by_first_start(of: Executions) -> Iterator[int]:
-    """Threads with executions around which nothing is open: the main one first, then by their first execution."""
+    """Threads with executions around which nothing is open: the main one first, then by their first
+    execution.
+    """
     bare = np.flatnonzero(of.is_bare)
-    tracks, first = np.unique(of.track[bare[np.argsort(of.start_ns[bare], kind="stable")]], return_index=True)
+    tracks, first = np.unique(
+        of.track[bare[np.argsort(of.start_ns[bare], kind="stable")]], return_index=True
+    )
     order = np.lexsort((first, tracks != of.main_track))
     yield from tracks[order].tolist()
 
@@ -88,13 +101,17 @@ class _Within:
         self._name = name
 
     def find(self, hosts: np.ndarray, inner: np.ndarray) -> np.ndarray:
-        """For each of `inner` the one of `hosts`, all of one thread, that lies around it; -1: there is none."""
+        """For each of `inner` the one of `hosts`, all of one thread, that lies around it; -1: there
+        is none.
+        """
         if not len(hosts):
             return np.full(len(inner), NONE, np.int64)
         hosts = hosts[np.argsort(self._key[hosts], kind="stable")]
         at = np.searchsorted(self._key[hosts], self._key[inner], side="right") - 1
         host = hosts[np.maximum(at, 0)]
         is_around = (
-            (at >= 0) & (self._name[host] == self._name[inner]) & (self._of.end_ns[host] >= self._of.end_ns[inner])
+            (at >= 0)
+            & (self._name[host] == self._name[inner])
+            & (self._of.end_ns[host] >= self._of.end_ns[inner])
         )
         return np.where(is_around, host, NONE)

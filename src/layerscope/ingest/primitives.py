@@ -1,4 +1,5 @@
-"""Primitives below the operators: whose they are, which are shares of others, and their rows in the table.
+"""Primitives below the operators: whose they are, which are shares of others, and their rows in the
+table.
 
 Used by `epochs`, which knows the spans of a stretch, and by `parts`, which writes the tables.
 """
@@ -19,7 +20,7 @@ from layerscope.model.schema import TABLES
 from layerscope.model.stored_json import decoded
 from layerscope.rawfile import layout
 from layerscope.recording.writer import to_arrow
-from layerscope.sources.onednn_problem import Problem, parse
+from layerscope.sources.onednn_problem import OnednnProblem, parse
 
 FORWARD_BACKWARD, OPERATOR_PRIMITIVE, PRIMITIVE_SHARE = (
     LINKS.index(kind) for kind in ("forward_backward", "operator_primitive", "primitive_share")
@@ -28,19 +29,29 @@ _OPERATORS = SPAN_LAYERS.index(OPERATORS)
 _PRIMITIVES = SPAN_LAYERS.index(PRIMITIVES)
 # What is known of a primitive by its arguments alone.
 _TEXTS = (
-    "library", "primitive_kind", "implementation", "prop_kind", "dtype", "formats", "attributes", "algorithm",
+    "library",
+    "primitive_kind",
+    "implementation",
+    "prop_kind",
+    "dtype",
+    "formats",
+    "attributes",
+    "algorithm",
     "problem",
-)  # fmt: skip
+)
 _NUMBERS = ("flop", "bytes")
 # Problems that are not taken apart again when they occur in another part: half a kilobyte each.
 _MOST_KNOWN = 50_000
 
 
-def link_primitives(columns: Columns, process_of: np.ndarray, main_tracks: set[int]) -> list[Columns]:
-    """Links of primitives with their operators and their shares; what is a share becomes one, in place.
+def link_primitives(
+    columns: Columns, process_of: np.ndarray, main_tracks: set[int]
+) -> list[Columns]:
+    """Links of primitives with their operators and their shares; what is a share becomes one, in
+    place.
 
-    A share has the module of the primitive that it is a part of. `process_of`: the process of each track.
-    `main_tracks`: those of the first threads of processes.
+    A share has the module of the primitive that it is a part of. `process_of`: the process of each
+    track. `main_tracks`: those of the first threads of processes.
     """
     layer = LAYERS[columns["kind_code"]]
     mine = np.flatnonzero(layer == _PRIMITIVES)
@@ -67,8 +78,11 @@ def link_primitives(columns: Columns, process_of: np.ndarray, main_tracks: set[i
     ]
 
 
-def unsettled(columns: Columns, rows: np.ndarray, main_tracks: set[int], since_ns: int) -> np.ndarray:
-    """Those of `rows`, all of one process, that may be shares of an execution that has not ended yet.
+def unsettled(
+    columns: Columns, rows: np.ndarray, main_tracks: set[int], since_ns: int
+) -> np.ndarray:
+    """Those of `rows`, all of one process, that may be shares of an execution that has not ended
+    yet.
 
     What began before `since_ns` has waited for that once, and waits no longer.
     """
@@ -83,7 +97,11 @@ def unsettled(columns: Columns, rows: np.ndarray, main_tracks: set[int], since_n
 
 def links_of(from_span: np.ndarray, to_span: np.ndarray, kind: int) -> Columns:
     """Rows of the table `links`, with a code for their kind."""
-    return {"from_span": from_span, "to_span": to_span, "kind_code": np.full(len(from_span), kind, np.int8)}
+    return {
+        "from_span": from_span,
+        "to_span": to_span,
+        "kind_code": np.full(len(from_span), kind, np.int8),
+    }
 
 
 def _executions(columns: Columns, rows: np.ndarray, main_tracks: set[int]) -> Executions:
@@ -122,13 +140,15 @@ class PrimitiveRows:
 
     args: dict[str, int]
     _texts: list[str] = field(default_factory=list)
-    _known: dict[int, tuple[Problem | None, bool | None]] = field(default_factory=dict)
+    _known: dict[int, tuple[OnednnProblem | None, bool | None]] = field(default_factory=dict)
 
     def table(self, spans: pa.Table, links: pa.Table) -> pa.Table:
         """The rows for those of `spans`, a table of that name, that are primitives."""
         mine = spans.filter(_is(spans["layer"], PRIMITIVES))
         span, track = (mine[name].to_numpy() for name in ("span", "track"))
-        kind, name = (_text(mine[column]).to_numpy(zero_copy_only=False) for column in ("kind", "name"))
+        kind, name = (
+            _text(mine[column]).to_numpy(zero_copy_only=False) for column in ("kind", "name")
+        )
         args = mine["args"].fill_null(-1).to_numpy()
         operator = _from_of(links, OPERATOR_PRIMITIVE, span)
         primary = _from_of(links, PRIMITIVE_SHARE, span)
@@ -148,19 +168,26 @@ class PrimitiveRows:
         known = [self._problem(key) for key in keys.tolist()]
         columns: dict[str, Any] = {}
         for column in _TEXTS:
-            values = pa.array([(getattr(problem, column) or None) if problem else None for problem, _ in known])
+            values = pa.array(
+                [(getattr(problem, column) or None) if problem else None for problem, _ in known]
+            )
             columns[column] = values.cast(pa.string()).take(pa.array(row))
         for column in _NUMBERS:
-            numbers = pa.array([getattr(problem, column) if problem else None for problem, _ in known], pa.int64())
+            numbers = pa.array(
+                [getattr(problem, column) if problem else None for problem, _ in known], pa.int64()
+            )
             columns[column] = numbers.take(pa.array(row))
         columns["cache_hit"] = pa.array([hit for _, hit in known], pa.bool_()).take(pa.array(row))
         columns["library"] = columns["library"].fill_null("oneDNN")
-        columns["primitive_kind"] = pc.coalesce(columns["primitive_kind"], pa.array(name, pa.string()))
+        columns["primitive_kind"] = pc.coalesce(
+            columns["primitive_kind"], pa.array(name, pa.string())
+        )
         return {
-            column: values.dictionary_encode() if column in _TEXTS else values for column, values in columns.items()
+            column: values.dictionary_encode() if column in _TEXTS else values
+            for column, values in columns.items()
         }
 
-    def _problem(self, key: int) -> tuple[Problem | None, bool | None]:
+    def _problem(self, key: int) -> tuple[OnednnProblem | None, bool | None]:
         if key < 0:
             return None, None
         if key not in self._known:
@@ -172,8 +199,10 @@ class PrimitiveRows:
         return self._known[key]
 
 
-def _problem_of(text: str) -> tuple[Problem | None, bool | None]:
-    """What the arguments of a primitive say: the problem, and whether the cache of the library had it."""
+def _problem_of(text: str) -> tuple[OnednnProblem | None, bool | None]:
+    """What the arguments of a primitive say: the problem, and whether the cache of the library had
+    it.
+    """
     try:
         told = decoded(text.encode(), dict[str, Any])
     except ValueError:
@@ -183,7 +212,9 @@ def _problem_of(text: str) -> tuple[Problem | None, bool | None]:
     if not isinstance(call, str):
         return None, hit
     problem = parse(call)
-    if len(call.encode()) == layout.NAME_BYTES:  # the agent has cut it: the last columns are not what they seem
+    if (
+        len(call.encode()) == layout.NAME_BYTES
+    ):  # the agent has cut it: the last columns are not what they seem
         problem = replace(problem, attributes="", algorithm="", problem="", flop=None, bytes=None)
     return problem, hit
 
@@ -211,7 +242,9 @@ def _from_of(links: pa.Table, kind: int, to_span: np.ndarray) -> np.ndarray:
 
 def _is(values: pa.ChunkedArray, text: str) -> pa.ChunkedArray:
     """Where a column of names has this one, without looking at each text."""
-    chunks = [pc.equal(chunk.indices, chunk.dictionary.index(text).as_py()) for chunk in values.chunks]
+    chunks = [
+        pc.equal(chunk.indices, chunk.dictionary.index(text).as_py()) for chunk in values.chunks
+    ]
     return pa.chunked_array(chunks, pa.bool_())
 
 

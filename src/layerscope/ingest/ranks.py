@@ -1,4 +1,6 @@
-"""The recordings of several ranks read as one: whose clock, who is missing, and what each said at its end."""
+"""The recordings of several ranks read as one: whose clock, who is missing, and what each said at
+its end.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,11 @@ _MOST_NAMED = 8
 
 
 def joined_session(run: Run, is_alive: Callable[[Run], bool]) -> dict[str, Any]:
-    """What the sessions of all ranks left for the converter; `is_alive` says of a rank whether it goes on.
+    """What the sessions of all ranks left for the converter; `is_alive` says of a rank whether it
+    goes on.
 
-    Beside the `problems`: by folder of the rank, its own session in `ranks`, and in `shifts_ns` what puts its times
-    on the clock of the first one's host.
+    Beside the `problems`: by folder of the rank, its own session in `ranks`, and in `shifts_ns`
+    what puts its times on the clock of the first one's host.
     """
     parts = ranks.parts(run.path)
     shifts_ns, problems = host_clocks.shifts({rank: part.raw for rank, part in parts.items()})
@@ -32,14 +35,23 @@ def joined_session(run: Run, is_alive: Callable[[Run], bool]) -> dict[str, Any]:
         "ranks": {str(rank): session for rank, session in sessions.items()},
         "shifts_ns": {str(rank): shift_ns for rank, shift_ns in shifts_ns.items()},
         "problems": [
-            *(asdict(problem) for problem in [*_missing(run, parts), *_killed(parts, sessions, is_alive), *problems]),
+            *(
+                asdict(problem)
+                for problem in [
+                    *_missing(run, parts),
+                    *_killed(parts, sessions, is_alive),
+                    *problems,
+                ]
+            ),
             *_of_all(sessions),
         ],
     }
 
 
 def joined_info(run: Run, is_alive: Callable[[Run], bool]) -> RunInfo:
-    """`run.json` of all ranks together; one that was left running counts as killed unless it `is_alive`."""
+    """`run.json` of all ranks together; one that was left running counts as killed unless it
+    `is_alive`.
+    """
     infos = []
     for part in ranks.parts(run.path).values():
         if part.info.state == "running" and not is_alive(part):
@@ -56,29 +68,39 @@ def _missing(run: Run, parts: dict[int, Run]) -> list[Problem]:
     if launch and absent:
         found.append(
             Problem(
-                OPERATORS, "rank_missing", f"{_named(absent)} of {launch.world_size} never began to record",
+                OPERATORS,
+                "rank_missing",
+                f"{_named(absent)} of {launch.world_size} never began to record",
                 "look at what the launcher printed about them; wait, if they are still to start",
                 "everything of these ranks",
             )
-        )  # fmt: skip
+        )
     away = [rank for rank, part in parts.items() if part.raw.is_symlink() and not part.raw.exists()]
     for rank in away:
         host, place = parts[rank].info.host.get("name"), parts[rank].raw.readlink()
         found.append(
             Problem(
-                OPERATORS, "rank_elsewhere", f"the raw files of rank {rank} are still on its host",
-                f"copy {place} from {host} to {parts[rank].raw} (it was killed before it could do that itself)",
+                OPERATORS,
+                "rank_elsewhere",
+                f"the raw files of rank {rank} are still on its host",
+                f"copy {place} from {host} to {parts[rank].raw} (it was killed before it could do "
+                "that itself)",
                 "everything of this rank",
             )
-        )  # fmt: skip
-    empty = [rank for rank, part in parts.items() if rank not in away and not raw_file.spools(part.raw)]
+        )
+    empty = [
+        rank for rank, part in parts.items() if rank not in away and not raw_file.spools(part.raw)
+    ]
     if empty:
         found.append(
             Problem(
-                OPERATORS, "rank_empty", f"{_named(empty)} recorded nothing",
-                "look at the problems in the recording of such a rank", "everything of these ranks",
+                OPERATORS,
+                "rank_empty",
+                f"{_named(empty)} recorded nothing",
+                "look at the problems in the recording of such a rank",
+                "everything of these ranks",
             )
-        )  # fmt: skip
+        )
     return found
 
 
@@ -86,18 +108,21 @@ def _killed(
     parts: dict[int, Run], sessions: dict[int, dict[str, Any]], is_alive: Callable[[Run], bool]
 ) -> list[Problem]:
     dead = [
-        rank for rank, part in parts.items()
+        rank
+        for rank, part in parts.items()
         if part.info.state != "finished" and not sessions[rank] and not is_alive(part)
-    ]  # fmt: skip
+    ]
     if not dead:
         return []
     return [
         Problem(
-            OPERATORS, "session_killed", f"layerscope itself was killed on {_named(dead)} before the program ended",
+            OPERATORS,
+            "session_killed",
+            f"layerscope itself was killed on {_named(dead)} before the program ended",
             "what had been drained by then is here; give the job time to end by itself",
             "on these ranks everything after that moment, and how the program ended",
         )
-    ]  # fmt: skip
+    ]
 
 
 def _of_all(sessions: dict[int, dict[str, Any]]) -> list[dict[str, str]]:
@@ -116,5 +141,7 @@ def _of_all(sessions: dict[int, dict[str, Any]]) -> list[dict[str, str]]:
 
 
 def _named(those: list[int]) -> str:
-    listed = ", ".join(map(str, those[:_MOST_NAMED])) + (", ..." if len(those) > _MOST_NAMED else "")
+    listed = ", ".join(map(str, those[:_MOST_NAMED])) + (
+        ", ..." if len(those) > _MOST_NAMED else ""
+    )
     return f"rank {listed}" if len(those) == 1 else f"{len(those)} ranks ({listed})"

@@ -1,7 +1,8 @@
-"""One raw file of a sampler on its way into the tables: whose threads, stacks and samples these are. Used by `stacks`.
+"""One raw file of a sampler on its way into the tables: whose threads, stacks and samples these
+are. Used by `stacks`.
 
-A recording has one, of several ranks each has one, and a sampler that took the place of another began a new one. Each
-counts its threads, frames and stacks by itself.
+A recording has one, of several ranks each has one, and a sampler that took the place of another
+began a new one. Each counts its threads, frames and stacks by itself.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from layerscope.ingest import waiting
-from layerscope.ingest.frames import FileFrames, Frames
-from layerscope.ingest.process import SLACK_NS, Process, TrackKeys
+from layerscope.ingest.frames import FileFrames, FrameNames
+from layerscope.ingest.process import SLACK_NS, IngestedProcess, TrackKeys
 from layerscope.ingest.stack_tree import NONE, Fusion
 from layerscope.rawfile import sampler_file
 from layerscope.sources.raw.stacks import SampledFile
@@ -28,11 +29,15 @@ _PROBLEM = ("code", "what", "remedy", "lost")
 
 @dataclass(slots=True)
 class SampledStacks:
-    """The sampled stacks of all files: how they are cut for spans, and by stack in `fusion.sampled` its `evidence`."""
+    """The sampled stacks of all files: how they are cut for spans, and by stack in `fusion.sampled`
+    its `evidence`.
+    """
 
     fusion: Fusion
-    frames: Frames
-    evidence: list[int] = field(default_factory=list)  # what the functions of a stack tell of a wait
+    frames: FrameNames
+    evidence: list[int] = field(
+        default_factory=list
+    )  # what the functions of a stack tell of a wait
 
 
 @dataclass(slots=True)
@@ -49,12 +54,16 @@ class Sampled:
     tracks: TrackKeys
     file: SampledFile = field(init=False)
     threads: dict[int, int] = field(default_factory=dict)  # its number -> key of the track
-    process_of: dict[int, int] = field(default_factory=dict)  # its number -> number of the process in the recording
+    process_of: dict[int, int] = field(
+        default_factory=dict
+    )  # its number -> number of the process in the recording
     accounts: list[np.ndarray] = field(default_factory=list)
     _frames: FileFrames = field(init=False)
     _waiting: list[np.ndarray] = field(default_factory=list)
     _stack_of: list[int] = field(default_factory=list)  # its number -> stack in `fusion.sampled`
-    _later: dict[int, int] | None = None  # by thread the one that goes on in the program which its process became
+    _later: dict[int, int] | None = (
+        None  # by thread the one that goes on in the program which its process became
+    )
 
     def __post_init__(self) -> None:
         self.file = SampledFile(self.path)
@@ -66,7 +75,10 @@ class Sampled:
         self._later = None
         self._frames.add(self.file.take(sampler_file.FRAMES))
         self._add_stacks(self.file.take(sampler_file.STACKS))
-        for kind, known in ((sampler_file.SAMPLES, self._waiting), (sampler_file.ACCOUNTS, self.accounts)):
+        for kind, known in (
+            (sampler_file.SAMPLES, self._waiting),
+            (sampler_file.ACCOUNTS, self.accounts),
+        ):
             rows = self.file.take(kind)
             if len(rows):
                 if self.shift_ns:
@@ -97,7 +109,7 @@ class Sampled:
 
     # -- whose -------------------------------------------------------------------------------------
 
-    def find_processes(self, processes: Sequence[Process]) -> None:
+    def find_processes(self, processes: Sequence[IngestedProcess]) -> None:
         """Which processes of the recording its own are."""
         for number, row in self.file.processes.items():
             if number in self.process_of:
@@ -113,17 +125,22 @@ class Sampled:
                     break
 
     def programs_after(self) -> dict[int, int]:
-        """By process the one that it became by exec(3), which has its pid and begins when it ends."""
+        """By process the one that it became by exec(3), which has its pid and begins when it
+        ends.
+        """
         return _gone_on(self.file.processes, "pid")
 
-    def track_of(self, thread: int, process: Process) -> int:
+    def track_of(self, thread: int, process: IngestedProcess) -> int:
         """The key of the track of one of its threads."""
         if thread in self.threads:
             return self.threads[thread]
         if self._later is None:
             self._later = _gone_on(self.file.threads, "tid")
         later = self._later.get(thread)
-        if later is not None and self.process_of.get(int(self.file.threads[later]["process"])) == process.number:
+        if (
+            later is not None
+            and self.process_of.get(int(self.file.threads[later]["process"])) == process.number
+        ):
             self.threads[thread] = self.track_of(later, process)
             return self.threads[thread]
         row = self.file.threads[thread]
@@ -132,7 +149,8 @@ class Sampled:
         known = [
             number
             for number, track in process.decoder.tracks.items()
-            if track.tid == tid and start_ns - SLACK_NS <= process.decoder.to_run(track.start) <= end_ns
+            if track.tid == tid
+            and start_ns - SLACK_NS <= process.decoder.to_run(track.start) <= end_ns
         ]
         if known:
             key = process.track_key(max(known))
@@ -142,7 +160,9 @@ class Sampled:
         return key
 
     def processes_of_threads(self) -> np.ndarray:
-        """By number of a thread that of its process, both its own; NONE for threads that it says nothing of."""
+        """By number of a thread that of its process, both its own; NONE for threads that it says
+        nothing of.
+        """
         found = np.full(max(self.file.threads, default=-1) + 1, NONE)
         for number, row in self.file.threads.items():
             found[number] = row["process"]
@@ -151,9 +171,13 @@ class Sampled:
     # -- samples -----------------------------------------------------------------------------------
 
     def take(self, until_ns: dict[int, int]) -> Iterator[tuple[int, np.ndarray]]:
-        """By process of the recording its samples from before a time; they are taken out. Rows of `sampled.SAMPLE`."""
+        """By process of the recording its samples from before a time; they are taken out. Rows of
+        `sampled.SAMPLE`.
+        """
         parts, self._waiting = self._waiting, []
-        owner = np.array([self.process_of.get(number, NONE) for number in self.processes_of_threads().tolist()])
+        owner = np.array(
+            [self.process_of.get(number, NONE) for number in self.processes_of_threads().tolist()]
+        )
         for rows in _pieces(parts):
             number, at_ns = owner[rows["thread"]], rows["at_ns"].astype(np.int64)
             stays = np.ones(len(rows), np.bool_)
@@ -172,28 +196,41 @@ class Sampled:
         stack[known] = np.array(self._stack_of, np.int64)[rows["stack"][known]]
         return stack
 
-    def wakers_of(self, rows: np.ndarray, process: Process) -> np.ndarray:
+    def wakers_of(self, rows: np.ndarray, process: IngestedProcess) -> np.ndarray:
         """The keys of the tracks that ended these waits of `process`, NONE where nobody knows."""
         wakers, inverse = np.unique(rows["waker"], return_inverse=True)
         return np.array([self._waker(one, process) for one in wakers.tolist()], np.int32)[inverse]
 
-    def _waker(self, thread: int, process: Process) -> int:
+    def _waker(self, thread: int, process: IngestedProcess) -> int:
         row = self.file.threads.get(thread)
-        if row is None or thread in self.threads or self.process_of.get(int(row["process"])) != process.number:
+        if (
+            row is None
+            or thread in self.threads
+            or self.process_of.get(int(row["process"])) != process.number
+        ):
             return self.threads.get(thread, NONE)
         return self.track_of(thread, process)
 
     # -- the end -----------------------------------------------------------------------------------
 
     def process_row(self, number: int) -> dict[str, Any]:
-        """A row of `processes` for one of which nothing but samples is known, all but its key and its host."""
+        """A row of `processes` for one of which nothing but samples is known, all but its key and
+        its host.
+        """
         row = self.file.processes[number]
         own = (number, int(row["pid"]))
-        names = [one["name"] for one in self.file.threads.values() if own == (int(one["process"]), int(one["tid"]))]
+        names = [
+            one["name"]
+            for one in self.file.threads.values()
+            if own == (int(one["process"]), int(one["tid"]))
+        ]
         return {
-            "pid": int(row["pid"]), "ppid": int(row["ppid"]), "rank": int(self.rank) if self.rank.isdigit() else None,
-            "argv": names[-1].decode("utf-8", "replace") if names else "", **self._times(row),
-        }  # fmt: skip
+            "pid": int(row["pid"]),
+            "ppid": int(row["ppid"]),
+            "rank": int(self.rank) if self.rank.isdigit() else None,
+            "argv": names[-1].decode("utf-8", "replace") if names else "",
+            **self._times(row),
+        }
 
     def track_row(self, thread: int) -> dict[str, Any]:
         """The same of `tracks`, for one of its threads."""
@@ -203,15 +240,26 @@ class Sampled:
 
     def _times(self, row: np.void) -> dict[str, int | None]:
         end_ns = int(row["end_ns"])
-        return {"start_ns": int(row["start_ns"]) + self.shift_ns, "end_ns": end_ns + self.shift_ns if end_ns else None}
+        return {
+            "start_ns": int(row["start_ns"]) + self.shift_ns,
+            "end_ns": end_ns + self.shift_ns if end_ns else None,
+        }
 
     def gap_row(self) -> dict[str, Any] | None:
-        """A row of `gaps` for the time before it in which no sampler was there; None: there is none."""
+        """A row of `gaps` for the time before it in which no sampler was there; None: there is
+        none.
+        """
         if self.file.gap_ns is None:
             return None
         start_ns, end_ns = (at_ns + self.shift_ns for at_ns in self.file.gap_ns)
         process = min(self.process_of.values(), default=None)
-        return {"process": process, "start_ns": start_ns, "end_ns": end_ns, "lost": None, "reason": "no_sampler"}
+        return {
+            "process": process,
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "lost": None,
+            "reason": "no_sampler",
+        }
 
     def problems(self) -> list[dict[str, str]]:
         """What the sampler could not record, and what the file shows."""
@@ -221,19 +269,34 @@ class Sampled:
             what = "the sampler did not come to its end"
         elif not self.file.is_damaged:
             return told
-        return [*told, dict(zip(_PROBLEM, ("stacks_cut", what, "record again", "the samples after that"), strict=True))]
+        return [
+            *told,
+            dict(
+                zip(
+                    _PROBLEM,
+                    ("stacks_cut", what, "record again", "the samples after that"),
+                    strict=True,
+                )
+            ),
+        ]
 
 
 def _gone_on(rows: Mapping[int, np.void], name: str) -> dict[int, int]:
     """By number the row with the same `name` that begins when it ends."""
     begun = {(int(row[name]), int(row["start_ns"])): number for number, row in rows.items()}
-    found = ((number, begun.get((int(row[name]), int(row["end_ns"])))) for number, row in rows.items())
+    found = (
+        (number, begun.get((int(row[name]), int(row["end_ns"])))) for number, row in rows.items()
+    )
     return {number: later for number, later in found if later is not None and later != number}
 
 
 def _pieces(parts: list[np.ndarray]) -> Iterator[np.ndarray]:
-    """The rows of `parts` in their order, so many at a time that the memory for their columns is bounded."""
-    small = [part[at : at + MOST_ROWS] for part in parts for at in range(0, len(part), MOST_ROWS)][::-1]
+    """The rows of `parts` in their order, so many at a time that the memory for their columns is
+    bounded.
+    """
+    small = [part[at : at + MOST_ROWS] for part in parts for at in range(0, len(part), MOST_ROWS)][
+        ::-1
+    ]
     parts.clear()
     while small:
         piece = [small.pop()]
@@ -243,13 +306,19 @@ def _pieces(parts: list[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 def whole_waits(rows: np.ndarray) -> np.ndarray:
-    """Samples in which the parts of a long wait, which the sampler writes while it lasts, are one."""
+    """Samples in which the parts of a long wait, which the sampler writes while it lasts, are
+    one.
+    """
     order = np.lexsort((rows["at_ns"], rows["thread"], rows["kind"]))
     rows = rows[order]
     ends = rows["at_ns"] + rows["weight_ns"]
     goes_on = (rows["kind"] == sampler_file.OFFCPU) & (rows["flags"] & sampler_file.UNFINISHED > 0)
-    is_next = (rows["thread"][1:] == rows["thread"][:-1]) & (rows["stack"][1:] == rows["stack"][:-1])
-    is_next &= (rows["kind"][1:] == sampler_file.OFFCPU) & (rows["at_ns"][1:] == ends[:-1]) & goes_on[:-1]
+    is_next = (rows["thread"][1:] == rows["thread"][:-1]) & (
+        rows["stack"][1:] == rows["stack"][:-1]
+    )
+    is_next &= (
+        (rows["kind"][1:] == sampler_file.OFFCPU) & (rows["at_ns"][1:] == ends[:-1]) & goes_on[:-1]
+    )
     first = np.flatnonzero(np.append(True, ~is_next)) if len(rows) else np.zeros(0, np.intp)
     whole = rows[first]
     if len(whole) < len(rows):

@@ -1,4 +1,5 @@
-"""Every table but spans, steps, totals and links: processes, tracks, counters, marks, clocks, gaps, problems, texts.
+"""Every table but spans, steps, totals and links: processes, tracks, counters, marks, clocks, gaps,
+problems, texts.
 
 Used by `conversion` when a recording is complete.
 """
@@ -13,9 +14,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from layerscope.ingest.process import Process
-from layerscope.ingest.string_table import Texts
-from layerscope.model.layers import COUNTERS, MARKS, MODULES, OPERATORS, PROCESS_COUNTERS, SYSTEM_COUNTERS
+from layerscope.ingest.process import IngestedProcess
+from layerscope.ingest.string_table import StringTable
+from layerscope.model.layers import (
+    COUNTERS,
+    MARKS,
+    MODULES,
+    OPERATORS,
+    PROCESS_COUNTERS,
+    SYSTEM_COUNTERS,
+)
 from layerscope.model.secrets import mask
 from layerscope.rawfile import counters, layout
 from layerscope.recording.writer import write_columns, write_rows
@@ -28,59 +36,103 @@ LONG_TABLES = ("counters", "marks")
 NO_DOMAIN = "program"
 # What the program's own domains are called that have the name of one of ours.
 OWN_DOMAINS = {name: f"{name} (program)" for name in SYSTEM_COUNTERS}
-# What is said inside the program has no room for more than a code and a reason: code -> remedy, what is lost.
+# What is said inside the program has no room for more than a code and a reason: code -> remedy,
+# what is lost.
 REFUSALS = {
     "modules_refused": (
         "run the program with CPython as it is usually built, with its GIL",
         "the calls of modules, and which module an operator belongs to",
     ),
     "shapes_refused": (
-        "name the Python that the program runs under: layerscope run --shapes -- /path/to/python train.py",
+        "name the Python that the program runs under: layerscope run --shapes -- /path/to/python "
+        "train.py",
         "shapes of inputs",
     ),
-    "window_late": ("record again: the next time it is known how to record this PyTorch", "the numbers of the steps"),
+    "window_late": (
+        "record again: the next time it is known how to record this PyTorch",
+        "the numbers of the steps",
+    ),
     "mkl_taken": ("unset MKL_VERBOSE", "calls of MKL"),
-    "no_mkl": ("record with a PyTorch that has MKL, as those on PyPI for x86-64 have", "calls of MKL"),
-    "stacks_unreadable": ("allow process_vm_readv (seccomp)", "what its functions were, of C and of Python"),
-    "stacks_unsignalled": ("allow perf_event_open: layerscope doctor has the command", "its stacks on a CPU"),
-    "stacks_refused": ("raise the limits of memory (ulimit -v), and allow memfd_create (seccomp)", "its stacks"),
-    "shapes_full": ("record fewer steps, or pad inputs to fewer sizes", "shapes of inputs that came later"),
+    "no_mkl": (
+        "record with a PyTorch that has MKL, as those on PyPI for x86-64 have",
+        "calls of MKL",
+    ),
+    "stacks_unreadable": (
+        "allow process_vm_readv (seccomp)",
+        "what its functions were, of C and of Python",
+    ),
+    "stacks_unsignalled": (
+        "allow perf_event_open: layerscope doctor has the command",
+        "its stacks on a CPU",
+    ),
+    "stacks_refused": (
+        "raise the limits of memory (ulimit -v), and allow memfd_create (seccomp)",
+        "its stacks",
+    ),
+    "shapes_full": (
+        "record fewer steps, or pad inputs to fewer sizes",
+        "shapes of inputs that came later",
+    ),
 }
 # Of what the drainer could not read: what it is, remedy, what is lost.
 UNREAD = {
-    "io": ("/proc/PID/io", "record as the user that it runs as, or as root", "bytes that it read and wrote"),
-    "status": ("/proc/PID/status", "record as the user that it runs as, or as root", "its peak of memory"),
-    "cgroup": ("the control group", "mount /sys/fs/cgroup (in a container: read-only is enough)", "throttling"),
+    "io": (
+        "/proc/PID/io",
+        "record as the user that it runs as, or as root",
+        "bytes that it read and wrote",
+    ),
+    "status": (
+        "/proc/PID/status",
+        "record as the user that it runs as, or as root",
+        "its peak of memory",
+    ),
+    "cgroup": (
+        "the control group",
+        "mount /sys/fs/cgroup (in a container: read-only is enough)",
+        "throttling",
+    ),
 }
 Row = dict[str, Any]
 
 
 class SmallTables:
-    """Collects their rows, of those that stay short in `rows`, by table; `write` writes them all."""
+    """Collects their rows, of those that stay short in `rows`, by table; `write` writes them
+    all.
+    """
 
-    def __init__(self, texts: Texts, next_track: int) -> None:
+    def __init__(self, texts: StringTable, next_track: int) -> None:
         self.rows: dict[str, list[Row]] = {name: [] for name in TABLES}
         self._columns: dict[str, list[dict[str, Any]]] = {name: [] for name in LONG_TABLES}
         self._texts = texts
         self._next_track = next_track
 
-    def add_process(self, process: Process, session: dict[str, Any]) -> None:
-        """What is known of a process. `session`: what the recorder said at its end, or that of each rank in `ranks`."""
+    def add_process(self, process: IngestedProcess, session: dict[str, Any]) -> None:
+        """What is known of a process. `session`: what the recorder said at its end, or that of each
+        rank in `ranks`.
+        """
         session = session.get("ranks", {}).get(process.rank, session)
         decoder = process.decoder
         about = decoder.about
         is_main = about.get("pid") == session.get("pid")
         last_ns = decoder.readings[-1][1] if decoder.readings else int(about.get("start_ns", 0))
-        start_ns = min([int(about.get("start_ns", last_ns))] + [reading[1] for reading in decoder.readings[:1]])
+        start_ns = min(
+            [int(about.get("start_ns", last_ns))] + [reading[1] for reading in decoder.readings[:1]]
+        )
         self.rows["processes"].append(
             {
-                "process": process.number, "pid": about.get("pid", 0), "ppid": about.get("ppid"),
-                "rank": about.get("rank"), "host": process.host, "argv": " ".join(mask(about.get("argv", []))),
+                "process": process.number,
+                "pid": about.get("pid", 0),
+                "ppid": about.get("ppid"),
+                "rank": about.get("rank"),
+                "host": process.host,
+                "argv": " ".join(mask(about.get("argv", []))),
                 "start_ns": start_ns,
-                "end_ns": session.get("end_ns") if is_main else (last_ns if decoder.ended else None),
+                "end_ns": session.get("end_ns")
+                if is_main
+                else (last_ns if decoder.ended else None),
                 "exit": session.get("exit") if is_main else None,
             }
-        )  # fmt: skip
+        )
         for number, key in process.tracks.items():
             self._add_thread(process, number, key, start_ns)
         if decoder.counters:
@@ -89,47 +141,74 @@ class SmallTables:
         for loss in decoder.losses:
             self.rows["gaps"].append(
                 {
-                    "track": process.tracks.get(loss.track), "process": process.number,
-                    "start_ns": decoder.to_run(loss.start), "end_ns": decoder.to_run(loss.end),
-                    "lost": loss.lost, "reason": loss.reason,
+                    "track": process.tracks.get(loss.track),
+                    "process": process.number,
+                    "start_ns": decoder.to_run(loss.start),
+                    "end_ns": decoder.to_run(loss.end),
+                    "lost": loss.lost,
+                    "reason": loss.reason,
                 }
-            )  # fmt: skip
+            )
         if process.reader.damaged or (process.reader.left_bytes and session):
             self.rows["gaps"].append(
-                {"process": process.number, "start_ns": last_ns, "end_ns": last_ns, "lost": None, "reason": "damaged"}
+                {
+                    "process": process.number,
+                    "start_ns": last_ns,
+                    "end_ns": last_ns,
+                    "lost": None,
+                    "reason": "damaged",
+                }
             )
         self.rows["clock_readings"].extend(_readings(decoder))
 
-    def _add_read(self, process: Process, read: np.ndarray, start_ns: int) -> None:
-        """What was read of a process, and of its control group, which the first process in it tells."""
+    def _add_read(self, process: IngestedProcess, read: np.ndarray, start_ns: int) -> None:
+        """What was read of a process, and of its control group, which the first process in it
+        tells.
+        """
         is_of_group = read["counter"] >= counters.FIRST_OF_GROUP
-        for name, rows in zip(SYSTEM_COUNTERS, (read[~is_of_group], read[is_of_group]), strict=True):
+        for name, rows in zip(
+            SYSTEM_COUNTERS, (read[~is_of_group], read[is_of_group]), strict=True
+        ):
             if not len(rows):
                 continue
             key = self._counter_track(process, name, start_ns)
-            names, unit = (np.array(texts, object)[rows["counter"]] for texts in (counters.NAMES, counters.UNITS))
-            self._add_counted(np.full(len(rows), key, np.int32), rows["at_ns"], names, rows["value"], unit)
+            names, unit = (
+                np.array(texts, object)[rows["counter"]]
+                for texts in (counters.NAMES, counters.UNITS)
+            )
+            self._add_counted(
+                np.full(len(rows), key, np.int32), rows["at_ns"], names, rows["value"], unit
+            )
 
-    def _add_thread(self, process: Process, number: int, key: int, start_ns: int) -> None:
+    def _add_thread(self, process: IngestedProcess, number: int, key: int, start_ns: int) -> None:
         decoder = process.decoder
         track = decoder.tracks.get(number)
         self.rows["tracks"].append(
             {
-                "track": key, "process": process.number, "kind": "thread", "tid": track.tid if track else None,
+                "track": key,
+                "process": process.number,
+                "kind": "thread",
+                "tid": track.tid if track else None,
                 "name": track.name if track else "",
                 "start_ns": decoder.to_run(track.start) if track else start_ns,
                 "end_ns": decoder.to_run(track.end) if track and track.end is not None else None,
             }
-        )  # fmt: skip
+        )
 
-    def _counter_track(self, process: Process, name: str, start_ns: int) -> int:
+    def _counter_track(self, process: IngestedProcess, name: str, start_ns: int) -> int:
         key = self._next_track
         self._next_track += 1
-        about = {"track": key, "process": process.number, "kind": "counter", "name": name, "start_ns": start_ns}
+        about = {
+            "track": key,
+            "process": process.number,
+            "kind": "counter",
+            "name": name,
+            "start_ns": start_ns,
+        }
         self.rows["tracks"].append(about)
         return key
 
-    def _add_moments(self, process: Process, start_ns: int) -> None:
+    def _add_moments(self, process: IngestedProcess, start_ns: int) -> None:
         """What the program counted, on a track for each domain, and what it marked."""
         tracks, records = process.decoder.moments()
         counted = records["kind"] == layout.COUNTER
@@ -142,14 +221,16 @@ class SmallTables:
         self._add_marks(process, tracks[told], records[told], start_ns)
         self._name_threads(process, records[named])
 
-    def _name_threads(self, process: Process, records: np.ndarray) -> None:
-        """What the program calls its threads, by NVTX or ITT, instead of the names that the kernel has."""
+    def _name_threads(self, process: IngestedProcess, records: np.ndarray) -> None:
+        """What the program calls its threads, by NVTX or ITT, instead of the names that the kernel
+        has.
+        """
         names = {int(record["seq"]): _text(process, int(record["name"])) for record in records}
         for row in self.rows["tracks"]:
             if row["process"] == process.number and row["kind"] == "thread":
                 row["name"] = names.get(row["tid"] or -1, row["name"])
 
-    def _add_counters(self, process: Process, records: np.ndarray, start_ns: int) -> None:
+    def _add_counters(self, process: IngestedProcess, records: np.ndarray, start_ns: int) -> None:
         numbers, row = np.unique(records["name"], return_inverse=True)
         domains: dict[str, int] = {}
         names, keys = np.empty(len(numbers), object), np.zeros(len(numbers), np.int32)
@@ -163,20 +244,36 @@ class SmallTables:
         self._add_counted(keys[row], records["start"], names[row], records["end"], unit)
 
     def _add_counted(
-        self, track: np.ndarray, at_ns: np.ndarray, name: np.ndarray, value: np.ndarray, unit: np.ndarray
+        self,
+        track: np.ndarray,
+        at_ns: np.ndarray,
+        name: np.ndarray,
+        value: np.ndarray,
+        unit: np.ndarray,
     ) -> None:
-        columns = {"track": track, "at_ns": at_ns.astype(np.int64), "name": name, "value": value.astype(np.int64)}
+        columns = {
+            "track": track,
+            "at_ns": at_ns.astype(np.int64),
+            "name": name,
+            "value": value.astype(np.int64),
+        }
         self._columns["counters"].append({**columns, "unit": unit})
 
     def add_process_counters(self, process: int, columns: dict[str, Any]) -> None:
         """More of what the system accounts for a process: columns of `counters` but `track`."""
         for row in self.rows["tracks"]:
-            if row["process"] == process and row["kind"] == "counter" and row["name"] == PROCESS_COUNTERS:
+            if (
+                row["process"] == process
+                and row["kind"] == "counter"
+                and row["name"] == PROCESS_COUNTERS
+            ):
                 track = np.full(len(columns["at_ns"]), row["track"], np.int32)
                 self._columns["counters"].append({"track": track, **columns})
                 return
 
-    def _add_marks(self, process: Process, tracks: np.ndarray, records: np.ndarray, start_ns: int) -> None:
+    def _add_marks(
+        self, process: IngestedProcess, tracks: np.ndarray, records: np.ndarray, start_ns: int
+    ) -> None:
         numbers, row = np.unique(tracks, return_inverse=True)
         for number in numbers.tolist():
             if number not in process.tracks:  # a thread that has nothing but marks
@@ -185,18 +282,22 @@ class SmallTables:
                 self._add_thread(process, number, process.tracks[number], start_ns)
         keys = np.array([process.tracks[number] for number in numbers.tolist()], np.int32)
         texts, text_row = np.unique(records["name"], return_inverse=True)
-        names = np.array([_text(process, number).partition("\n")[0] for number in texts.tolist()], object)
+        names = np.array(
+            [_text(process, number).partition("\n")[0] for number in texts.tolist()], object
+        )
         self._columns["marks"].append(
             {
                 "track": keys[row],
                 "at_ns": records["start"].astype(np.int64),
-                "kind": np.array([*MARKS, "marker"], object)[np.minimum(records["module"], len(MARKS))],
+                "kind": np.array([*MARKS, "marker"], object)[
+                    np.minimum(records["module"], len(MARKS))
+                ],
                 "name": names[text_row],
                 "args": _arguments_of_marks(process, records),
             }
         )
 
-    def _add_refusal(self, process: Process, code: str, reason: str = "") -> None:
+    def _add_refusal(self, process: IngestedProcess, code: str, reason: str = "") -> None:
         """What the part of ours inside the program could not record, in its own words."""
         remedy, lost = REFUSALS.get(code, ("", ""))
         what = f"process {process.decoder.about.get('pid')}: {reason or code}"
@@ -207,10 +308,16 @@ class SmallTables:
         """Write every table below `tables`; returns their numbers of rows."""
         written = {name: write_rows(tables, name, rows) for name, rows in self.rows.items()}
         for name, parts in self._columns.items():
-            columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]} if parts else {}
+            columns = (
+                {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+                if parts
+                else {}
+            )
             if "args" in columns:
                 columns["args"] = pa.array(columns["args"], mask=columns["args"] < 0)
-            written[name] = write_columns(tables, name, columns) if columns else write_rows(tables, name, [])
+            written[name] = (
+                write_columns(tables, name, columns) if columns else write_rows(tables, name, [])
+            )
         return written
 
     def add_texts(self) -> None:
@@ -218,7 +325,7 @@ class SmallTables:
         self.rows["modules"] = self._texts.module_rows()
         self.rows["args"] = self._texts.args_rows()
 
-    def add_problems(self, processes: Iterable[Process]) -> None:
+    def add_problems(self, processes: Iterable[IngestedProcess]) -> None:
         """What the raw files themselves show to be wrong."""
         unread: dict[tuple[str, str], list[str]] = {}
         for process in processes:
@@ -229,7 +336,9 @@ class SmallTables:
             counted = int(decoder.totals[:, 2].sum())
             if decoder.ended and counted != decoder.records + decoder.stripped:
                 what = f"{who}: {decoder.records} records were read where {counted} were written"
-                self._add_problem("totals_differ", what, "the raw files were changed or damaged: record again", "")
+                self._add_problem(
+                    "totals_differ", what, "the raw files were changed or damaged: record again", ""
+                )
             doubt = decoder.clock_doubt()
             if doubt:
                 what = f"{who}: the time stamp counter of its CPUs {doubt}"
@@ -239,18 +348,27 @@ class SmallTables:
             if unnamed:
                 what = f"{who} had no room for a new name {unnamed} times"
                 remedy = "give ranges fewer different names (at most 1,048,576)"
-                self._add_problem("names_lost", what, remedy, "the names of those spans: they are called (other names)")
+                self._add_problem(
+                    "names_lost",
+                    what,
+                    remedy,
+                    "the names of those spans: they are called (other names)",
+                )
         for (name, why), pids in unread.items():
             source, remedy, lost = UNREAD.get(name, (name, "", name))
             whose = f"process {pids[0]}" if len(pids) == 1 else f"{len(pids)} processes"
             what = f"{source} of {whose} could not be read: {why}"
             self._add_problem(f"{name}_unread", what, remedy, lost, COUNTERS)
 
-    def _add_problem(self, code: str, what: str, remedy: str, lost: str, layer: str = OPERATORS) -> None:
-        self.rows["problems"].append({"layer": layer, "code": code, "what": what, "remedy": remedy, "lost": lost})
+    def _add_problem(
+        self, code: str, what: str, remedy: str, lost: str, layer: str = OPERATORS
+    ) -> None:
+        self.rows["problems"].append(
+            {"layer": layer, "code": code, "what": what, "remedy": remedy, "lost": lost}
+        )
 
 
-def _text(process: Process, number: int, lost: str = "(name lost)") -> str:
+def _text(process: IngestedProcess, number: int, lost: str = "(name lost)") -> str:
     known = process.decoder.names
     return known[number] if number < len(known) else lost
 
@@ -264,14 +382,20 @@ def _readings(decoder: Decoder) -> list[Row]:
             continue
         next_ns = run_ns + READING_EVERY_NS
         rows.append({"clock": "tsc", "its": tsc, "run_ns": run_ns, "error_ns": error_ns})
-        rows.append({"clock": "realtime", "its": realtime_ns, "run_ns": run_ns, "error_ns": error_ns})
+        rows.append(
+            {"clock": "realtime", "its": realtime_ns, "run_ns": run_ns, "error_ns": error_ns}
+        )
     return rows
 
 
-def _arguments_of_marks(process: Process, records: np.ndarray) -> np.ndarray:
-    """The keys of their arguments: the domain of a marker, the operator that raised an exception."""
+def _arguments_of_marks(process: IngestedProcess, records: np.ndarray) -> np.ndarray:
+    """The keys of their arguments: the domain of a marker, the operator that raised an
+    exception.
+    """
     args = process.texts.domains(records["name"]).astype(np.int64)
-    for at in np.flatnonzero((records["module"] == layout.MARK_RAISED) & (records["end"] > 0)).tolist():
+    for at in np.flatnonzero(
+        (records["module"] == layout.MARK_RAISED) & (records["end"] > 0)
+    ).tolist():
         operator = {"operator": _text(process, int(records["end"][at]))}
         args[at] = process.texts.texts.arguments(json.dumps(operator, ensure_ascii=False))
     return args

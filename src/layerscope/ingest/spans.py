@@ -1,4 +1,6 @@
-"""Spans as columns in memory, and as rows of the table `spans`. Used by `conversion` and `parts`."""
+"""Spans as columns in memory, and as rows of the table `spans`. Used by `conversion` and
+`parts`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from layerscope.ingest.string_table import Texts
+from layerscope.ingest.string_table import StringTable
 from layerscope.model.layers import KINDS, LAYER_OF_KIND, PHASES, SPAN_LAYERS
 from layerscope.model.schema import TABLES
 from layerscope.recording.writer import codes_to_names, to_arrow
@@ -15,17 +17,23 @@ from layerscope.recording.writer import codes_to_names, to_arrow
 FUNCTION, BACKWARD, MODULE, EXECUTE, CREATE, SHARE = (
     KINDS.index(kind) for kind in ("function", "backward", "module", "execute", "create", "share")
 )
-# Keys are given out one after the other: as long as there are not many holes, a place for each is quicker to ask.
+# Keys are given out one after the other: as long as there are not many holes, a place for each is
+# quicker to ask.
 SPARSE = 8
 LAYERS = np.array(LAYER_OF_KIND, np.int8)
 
-# One array for each column, of equal length. Where the table has texts, codes: kind_code, name_code, line_code.
+# One array for each column, of equal length. Where the table has texts, codes: kind_code,
+# name_code, line_code.
 Columns = dict[str, np.ndarray]
 
 
 def joined(parts: list[Columns]) -> Columns:
     """The rows of all parts, of which there is at least one."""
-    return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return (
+        parts[0]
+        if len(parts) == 1
+        else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    )
 
 
 def taken(columns: Columns, rows: np.ndarray) -> Columns:
@@ -35,13 +43,16 @@ def taken(columns: Columns, rows: np.ndarray) -> Columns:
 
 def in_order(columns: Columns, rows: np.ndarray) -> np.ndarray:
     """These rows by track, start and depth, as the table has them."""
-    order: np.ndarray = rows[np.lexsort(tuple(columns[name].take(rows) for name in ("depth", "start_ns", "track")))]
+    order: np.ndarray = rows[
+        np.lexsort(tuple(columns[name].take(rows) for name in ("depth", "start_ns", "track")))
+    ]
     return order
 
 
-def as_table(columns: Columns, texts: Texts) -> pa.Table:
+def as_table(columns: Columns, texts: StringTable) -> pa.Table:
     """Rows of the table `spans`, with `step` and `phase`, -1 for none."""
-    # What the seq of a module says, how many are open around it, is for us: parent and depth tell it.
+    # What the seq of a module says, how many are open around it, is for us: parent and depth tell
+    # it.
     columns["seq"] = np.where(columns["kind_code"] == MODULE, -1, columns["seq"])
     arrow: dict[str, Any] = {}
     for name in ("span", "track", "depth", "start_ns", "dur_ns", "self_ns", "unfinished", "weight"):
@@ -71,12 +82,16 @@ def codes_of(data: pa.ChunkedArray, known: dict[str, int]) -> np.ndarray:
     chunk = merged.chunk(0) if isinstance(merged, pa.ChunkedArray) else merged
     own = np.array([known[text] for text in chunk.dictionary.to_pylist()], np.int32)
     # The last place is for null, whose code is -1.
-    codes: np.ndarray = np.append(own, np.int32(-1))[chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    codes: np.ndarray = np.append(own, np.int32(-1))[
+        chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    ]
     return codes
 
 
 def without_inner_operators(columns: Columns) -> np.ndarray:
-    """Rows that matter for steps: not the operators that run inside another operator, and no primitives."""
+    """Rows that matter for steps: not the operators that run inside another operator, and no
+    primitives.
+    """
     span, parent, kind = columns["span"], columns["parent"], columns["kind_code"]
     if not len(span):
         return np.zeros(0, np.intp)

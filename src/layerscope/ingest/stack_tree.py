@@ -1,10 +1,11 @@
-"""Stacks as a tree in which each is known by its parent and its innermost frame, and the fusion of what was sampled
-with the spans that were open.
+"""Stacks as a tree in which each is known by its parent and its innermost frame, and the fusion of
+what was sampled with the spans that were open.
 
-A *fused* stack has what was sampled with the modules, operators, ranges and primitives that were open at the time: each
-inside of the function that begins such a span. A span that no function there begins lies just outside of the one that
-begins the next span in it; without such a one behind all frames of Python (or, without Python, behind those that every
-thread begins with) and outside of the native frames below.
+A *fused* stack has what was sampled with the modules, operators, ranges and primitives that were
+open at the time: each inside of the function that begins such a span. A span that no function there
+begins lies just outside of the one that begins the next span in it; without such a one behind all
+frames of Python (or, without Python, behind those that every thread begins with) and outside of the
+native frames below.
 
 Stacks are given out in the order in which they are first seen, so a parent's number is smaller.
 """
@@ -21,7 +22,7 @@ Int64s = np.ndarray
 
 
 @dataclass(slots=True)
-class Tree:
+class StackTree:
     """Stacks by number: `parent` (NONE: outermost), `frame` and `depth` of each."""
 
     parent: list[int] = field(default_factory=list)
@@ -41,7 +42,9 @@ class Tree:
         return found
 
     def frames(self, stack: int, until: int = NONE) -> list[int]:
-        """The frames of a stack from the outside in, without those of the stack `until` that it begins with."""
+        """The frames of a stack from the outside in, without those of the stack `until` that it
+        begins with.
+        """
         found = []
         while stack not in (NONE, until):
             found.append(self.frame[stack])
@@ -51,15 +54,17 @@ class Tree:
 
 @dataclass(slots=True)
 class Fusion:
-    """Makes fused stacks in `fused` of sampled ones in `sampled` and of chains of open spans in `chains`.
+    """Makes fused stacks in `fused` of sampled ones in `sampled` and of chains of open spans in
+    `chains`.
 
-    `outer` says of each sampled stack where it is cut: the last of it that stays outside of the spans. `anchors`:
-    frames of functions that begin spans, and frames of spans; those that belong together have the same number.
+    `outer` says of each sampled stack where it is cut: the last of it that stays outside of the
+    spans. `anchors`: frames of functions that begin spans, and frames of spans; those that belong
+    together have the same number.
     """
 
-    sampled: Tree = field(default_factory=Tree)
-    chains: Tree = field(default_factory=Tree)
-    fused: Tree = field(default_factory=Tree)
+    sampled: StackTree = field(default_factory=StackTree)
+    chains: StackTree = field(default_factory=StackTree)
+    fused: StackTree = field(default_factory=StackTree)
     outer: list[int] = field(default_factory=list)
     anchors: dict[int, int] = field(default_factory=dict)
     _fused: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -72,13 +77,17 @@ class Fusion:
             found = NONE
             outer = self.outer[sampled] if sampled >= 0 else NONE
             cut = self.sampled.depth[outer] + 1 if outer >= 0 else 0
-            for frame in self._interleaved(self.chains.frames(chain), self.sampled.frames(sampled), cut):
+            for frame in self._interleaved(
+                self.chains.frames(chain), self.sampled.frames(sampled), cut
+            ):
                 found = self.fused.push(found, frame)
             self._fused[key] = found
         return found
 
     def _interleaved(self, spans: list[int], frames: list[int], cut: int) -> list[int]:
-        """The frames of open spans among those of a stack, both from the outside in; `cut`: see `outer`."""
+        """The frames of open spans among those of a stack, both from the outside in; `cut`: see
+        `outer`.
+        """
         found: list[int] = []
         waiting: list[int] = []  # spans that nothing there begins
         at = 0
@@ -97,14 +106,17 @@ class Fusion:
         wanted = self.anchors.get(span)
         if wanted is None:
             return NONE
-        return next((i for i in range(at, len(frames)) if self.anchors.get(frames[i]) == wanted), NONE)
+        return next(
+            (i for i in range(at, len(frames)) if self.anchors.get(frames[i]) == wanted), NONE
+        )
 
 
 def innermost(start_ns: Int64s, end_ns: Int64s, parent: Int64s, at_ns: Int64s) -> Int64s:
     """The row of the innermost span that is open at each of these times; NONE: none is.
 
-    The spans are those of one thread, by start and then from the outside in; `parent` is the row of the span that each
-    lies in, NONE for none. One that begins at that time is open, one that ends then is not.
+    The spans are those of one thread, by start and then from the outside in; `parent` is the row of
+    the span that each lies in, NONE for none. One that begins at that time is open, one that ends
+    then is not.
     """
     ever_open = np.flatnonzero(end_ns > start_ns)
     place = np.searchsorted(start_ns[ever_open], at_ns, side="right") - 1
@@ -118,10 +130,14 @@ def innermost(start_ns: Int64s, end_ns: Int64s, parent: Int64s, at_ns: Int64s) -
     return found
 
 
-def chains_of(rows: Int64s, parent: Int64s, frames_of: Callable[[int], Sequence[int]], chains: Tree) -> Int64s:
-    """The chain (in `chains`) of each of these rows of spans: the frames of the spans around it and its own.
+def chains_of(
+    rows: Int64s, parent: Int64s, frames_of: Callable[[int], Sequence[int]], chains: StackTree
+) -> Int64s:
+    """The chain (in `chains`) of each of these rows of spans: the frames of the spans around it and
+    its own.
 
-    `parent`: the row around each row, NONE for none; `frames_of`: the frames of a row from the outside in, if any.
+    `parent`: the row around each row, NONE for none; `frames_of`: the frames of a row from the
+    outside in, if any.
     """
     levels = [np.unique(rows[rows >= 0])]
     while len(levels[-1]):

@@ -1,6 +1,8 @@
-"""What was sampled on its way into the tables `frames`, `stacks` and `samples`: names, tracks, open spans, steps.
+"""What was sampled on its way into the tables `frames`, `stacks` and `samples`: names, tracks, open
+spans, steps.
 
-Samples are fused epoch by epoch, with the spans of the epoch; those of processes without spans at the end.
+Samples are fused epoch by epoch, with the spans of the epoch; those of processes without spans at
+the end.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ import pyarrow as pa
 
 from layerscope.ingest import waiting
 from layerscope.ingest.accounts import counters_of_process, totals_of_threads, untold
-from layerscope.ingest.frames import Frames
+from layerscope.ingest.frames import FrameNames
 from layerscope.ingest.open_spans import OpenSpans
-from layerscope.ingest.process import Process, TrackKeys
+from layerscope.ingest.process import IngestedProcess, TrackKeys
 from layerscope.ingest.sampler_files import EVER, Sampled, SampledStacks
 from layerscope.ingest.small_tables import SmallTables
 from layerscope.ingest.spans import Columns
 from layerscope.ingest.stack_tree import NONE, Fusion, chains_of
-from layerscope.ingest.string_table import ProcessTexts, Texts
+from layerscope.ingest.string_table import ProcessStrings, StringTable
 from layerscope.model.layers import PHASES, SAMPLE_KINDS, SAMPLE_STATES, STACKS, WAITS
 from layerscope.rawfile import raw_file, sampler_file
 from layerscope.recording.writer import TableWriter, codes_to_names, write_columns
@@ -34,28 +36,32 @@ _FIRST_WAIT = SAMPLE_STATES.index(WAITS[0])
 # Step and phase at times of tracks, -1 for none.
 Assign = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 # By process: itself, up to which time an epoch holds its samples, and what tells their steps.
-Until = dict[int, tuple[Process, int, Assign]]
+Until = dict[int, tuple[IngestedProcess, int, Assign]]
 
 
 @dataclass(slots=True)
-class Stacks:
-    """The samples of one conversion. `tracks` gives their threads keys; `shifts_ns`: as of `RunConversion`."""
+class StackIngest:
+    """The samples of one conversion. `tracks` gives their threads keys; `shifts_ns`: as of
+    `RunConversion`.
+    """
 
     raw: Path
     tables: Path
     tracks: TrackKeys
-    texts: Texts
+    texts: StringTable
     shifts_ns: Mapping[str, int] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     _sources: dict[Path, Sampled] = field(default_factory=dict)
-    _alone: dict[int, tuple[Process, Sampled, int]] = field(default_factory=dict)  # by key: its source and number there
+    _alone: dict[int, tuple[IngestedProcess, Sampled, int]] = field(
+        default_factory=dict
+    )  # by key: its source and number there
     _fusion: Fusion = field(default_factory=Fusion)
-    _frames: Frames = field(init=False)
+    _frames: FrameNames = field(init=False)
     _sampled: SampledStacks = field(init=False)
     _writer: TableWriter = field(init=False)
 
     def __post_init__(self) -> None:
-        self._frames = Frames(self.texts, self._fusion.anchors)
+        self._frames = FrameNames(self.texts, self._fusion.anchors)
         self._sampled = SampledStacks(self._fusion, self._frames)
         self._writer = TableWriter(self.tables, "samples")
 
@@ -81,12 +87,16 @@ class Stacks:
     # -- fusion ------------------------------------------------------------------------------------
 
     def fuse(self, columns: Columns, process_of: np.ndarray, links: Columns, until: Until) -> None:
-        """Write the samples of an epoch whose spans are `columns`, by track, start and depth, with these `links`.
+        """Write the samples of an epoch whose spans are `columns`, by track, start and depth, with
+        these `links`.
 
-        `process_of`: the process of each track. `until`: the processes whose samples belong to this epoch.
+        `process_of`: the process of each track. `until`: the processes whose samples belong to this
+        epoch.
         """
         self.advance()
-        spans = OpenSpans(columns, process_of, links, self._frames) if len(columns["span"]) else None
+        spans = (
+            OpenSpans(columns, process_of, links, self._frames) if len(columns["span"]) else None
+        )
         until_ns = {number: cut_ns for number, (_, cut_ns, _) in until.items()}
         for source in self._sources.values():
             source.find_processes([process for process, _, _ in until.values()])
@@ -95,12 +105,19 @@ class Stacks:
                 self._write(source, rows, process, spans, assign)
 
     def _write(
-        self, source: Sampled, rows: np.ndarray, process: Process, spans: OpenSpans | None, assign: Assign
+        self,
+        source: Sampled,
+        rows: np.ndarray,
+        process: IngestedProcess,
+        spans: OpenSpans | None,
+        assign: Assign,
     ) -> None:
         """Write samples of one process."""
         at_ns = rows["at_ns"].astype(np.int64)
         threads, inverse = np.unique(rows["thread"], return_inverse=True)
-        track = np.array([source.track_of(thread, process) for thread in threads.tolist()], np.int32)[inverse]
+        track = np.array(
+            [source.track_of(thread, process) for thread in threads.tolist()], np.int32
+        )[inverse]
         stack = source.stacks_of(rows)
         span, chain = np.full(len(rows), NONE, np.int64), np.full(len(rows), NONE, np.int64)
         evidence = np.array([*self._sampled.evidence, 0])[stack]
@@ -110,24 +127,36 @@ class Stacks:
             span = np.append(spans.span, NONE)[found]
         step, phase = assign(at_ns, track)
         of: dict[str, np.ndarray] = {
-            "track": track, "waker": source.wakers_of(rows, process), "span": span, "step": process.numbers(step),
+            "track": track,
+            "waker": source.wakers_of(rows, process),
+            "span": span,
+            "step": process.numbers(step),
             "phase": phase,
-        }  # fmt: skip
+        }
         self._write_rows(rows, self._fused(stack, chain), evidence, of)
 
-    def _write_rows(self, rows: np.ndarray, fused: np.ndarray, evidence: np.ndarray, of: dict[str, np.ndarray]) -> None:
+    def _write_rows(
+        self, rows: np.ndarray, fused: np.ndarray, evidence: np.ndarray, of: dict[str, np.ndarray]
+    ) -> None:
         kind, flags = rows["kind"].astype(np.int64), rows["flags"]
-        wait, is_idle = waiting.states(rows["system_call"], rows["file"], flags & sampler_file.PREEMPTED > 0, evidence)
+        wait, is_idle = waiting.states(
+            rows["system_call"], rows["file"], flags & sampler_file.PREEMPTED > 0, evidence
+        )
         is_wait = kind == sampler_file.OFFCPU
-        kernel_ns = np.minimum(rows["kernel_ns"], rows["weight_ns"]).astype(np.int64) * (kind == sampler_file.CPU)
+        kernel_ns = np.minimum(rows["kernel_ns"], rows["weight_ns"]).astype(np.int64) * (
+            kind == sampler_file.CPU
+        )
         columns: dict[str, np.ndarray] = {
-            "at_ns": rows["at_ns"].astype(np.int64), "stack": fused,
+            "at_ns": rows["at_ns"].astype(np.int64),
+            "stack": fused,
             "weight_ns": rows["weight_ns"].astype(np.int64) - kernel_ns,
             "count": np.where(kind == sampler_file.FAULT, rows["count"], 1).astype(np.int64),
-            "kind": kind.astype(np.int32), "state": np.where(is_wait, _FIRST_WAIT + wait, _USER).astype(np.int32),
-            "idle": is_wait & is_idle, "exact": flags & sampler_file.EXACT > 0,
+            "kind": kind.astype(np.int32),
+            "state": np.where(is_wait, _FIRST_WAIT + wait, _USER).astype(np.int32),
+            "idle": is_wait & is_idle,
+            "exact": flags & sampler_file.EXACT > 0,
             **of,
-        }  # fmt: skip
+        }
         in_kernel = np.flatnonzero(kernel_ns)
         if len(in_kernel):
             more = {name: values[in_kernel] for name, values in columns.items()}
@@ -137,12 +166,18 @@ class Stacks:
             # Which function was in the kernel was not seen by itself: both rows are one sample.
             columns["count"][in_kernel] = 0
             kept = np.flatnonzero((kernel_ns == 0) | (columns["weight_ns"] > 0))
-            order = np.argsort(np.append(kept, in_kernel), kind="stable")  # what was in the kernel follows its rest
-            columns = {name: np.append(values[kept], more[name])[order] for name, values in columns.items()}
+            order = np.argsort(
+                np.append(kept, in_kernel), kind="stable"
+            )  # what was in the kernel follows its rest
+            columns = {
+                name: np.append(values[kept], more[name])[order] for name, values in columns.items()
+            }
         self._add(columns)
 
     def _in_kernel(self, stack: int) -> int:
-        """The stack of time in the kernel of which the sampler does not know more, or does already."""
+        """The stack of time in the kernel of which the sampler does not know more, or does
+        already.
+        """
         fused = self._fusion.fused
         if stack >= 0 and self._frames.is_kernel(fused.frame[stack]):
             return stack
@@ -158,24 +193,29 @@ class Stacks:
         order = np.argsort(columns["at_ns"], kind="stable")
         columns = {name: values[order] for name, values in columns.items()}
         arrow: dict[str, Any] = {
-            name: columns[name] for name in ("at_ns", "track", "weight_ns", "count", "idle", "exact")
+            name: columns[name]
+            for name in ("at_ns", "track", "weight_ns", "count", "idle", "exact")
         }
         for name in ("stack", "span", "step", "waker"):
             arrow[name] = pa.array(columns[name], mask=columns[name] < 0)
         arrow["kind"] = codes_to_names(columns["kind"], pa.array(SAMPLE_KINDS))
         arrow["state"] = codes_to_names(columns["state"], pa.array(SAMPLE_STATES))
         phase = columns["phase"].astype(np.int32)
-        arrow["phase"] = pa.DictionaryArray.from_arrays(pa.array(phase, mask=phase < 0), pa.array(PHASES))
+        arrow["phase"] = pa.DictionaryArray.from_arrays(
+            pa.array(phase, mask=phase < 0), pa.array(PHASES)
+        )
         self._writer.add(arrow)
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def finish(self, processes: Sequence[Process]) -> None:
+    def finish(self, processes: Sequence[IngestedProcess]) -> None:
         """Write what is left, and the tables of frames and stacks."""
         self.advance()
         place = len(processes)
         for source in self._sources.values():
-            source.find_processes([*processes, *(process for process, _, _ in self._alone.values())])
+            source.find_processes(
+                [*processes, *(process for process, _, _ in self._alone.values())]
+            )
             later = source.programs_after()
             for number in source.file.processes:
                 if number not in source.process_of and number not in later:
@@ -191,19 +231,25 @@ class Stacks:
         tree = self._fusion.fused
         parent = np.array(tree.parent, np.int32)
         columns = {
-            "stack": np.arange(len(parent), dtype=np.int32), "parent": pa.array(parent, mask=parent < 0),
-            "frame": np.array(tree.frame, np.int32), "depth": np.array(tree.depth, np.int32),
-        }  # fmt: skip
+            "stack": np.arange(len(parent), dtype=np.int32),
+            "parent": pa.array(parent, mask=parent < 0),
+            "frame": np.array(tree.frame, np.int32),
+            "depth": np.array(tree.depth, np.int32),
+        }
         self.rows["stacks"] = write_columns(self.tables, "stacks", columns)
         self.rows["frames"] = write_columns(self.tables, "frames", self._frames.columns())
 
     def counts(self) -> dict[str, int]:
         """Samples that were lost, and the time that taking samples took inside the program."""
         kept = [source.file.quality for source in self._sources.values()]
-        return {name: sum(int(quality[name]) for quality in kept) for name in ("lost", "handler_ns")}
+        return {
+            name: sum(int(quality[name]) for quality in kept) for name in ("lost", "handler_ns")
+        }
 
     def add_accounts(self, small: SmallTables) -> None:
-        """What the system accounted for threads and processes: columns of `tracks`, rows of `counters`."""
+        """What the system accounted for threads and processes: columns of `tracks`, rows of
+        `counters`.
+        """
         of_track: dict[int, dict[str, int]] = {}
         for source in self._sources.values():
             if not source.accounts:
@@ -217,20 +263,37 @@ class Stacks:
             process = source.processes_of_threads()[accounts["thread"]]
             for number, mine in source.process_of.items():
                 if (process == number).any():
-                    small.add_process_counters(mine, counters_of_process(accounts[process == number], without))
+                    small.add_process_counters(
+                        mine, counters_of_process(accounts[process == number], without)
+                    )
         for row in small.rows["tracks"]:
             row |= of_track.get(row["track"], {})
 
-    def _only_sampled(self, place: int, source: Sampled, number: int) -> Process:
-        """A process of which nothing but samples were recorded: a child that ran nothing of a framework."""
+    def _only_sampled(self, place: int, source: Sampled, number: int) -> IngestedProcess:
+        """A process of which nothing but samples were recorded: a child that ran nothing of a
+        framework.
+        """
         decoder = Decoder(shift_ns=source.shift_ns)
         row = source.file.processes[number]
-        decoder.about |= {"pid": int(row["pid"]), "start_ns": int(row["start_ns"]) + source.shift_ns}
-        texts = ProcessTexts(self.texts, [])
-        return Process(place, "", raw_file.SpoolReader(source.path.parent), texts, decoder, self.tracks, source.rank)
+        decoder.about |= {
+            "pid": int(row["pid"]),
+            "start_ns": int(row["start_ns"]) + source.shift_ns,
+        }
+        texts = ProcessStrings(self.texts, [])
+        return IngestedProcess(
+            place,
+            "",
+            raw_file.SpoolReader(source.path.parent),
+            texts,
+            decoder,
+            self.tracks,
+            source.rank,
+        )
 
     def process_rows(self, hosts: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
-        """Rows of `processes` for those of which nothing else is known; `hosts`: by folder of the rank."""
+        """Rows of `processes` for those of which nothing else is known; `hosts`: by folder of the
+        rank.
+        """
         host_of = dict(hosts)
         return [
             {"process": place, "host": host_of.get(source.rank, ""), **source.process_row(number)}
@@ -243,7 +306,11 @@ class Stacks:
         for source in self._sources.values():
             for thread, key in sorted(source.threads.items()):
                 if key not in known:
-                    row = {"track": key, "process": self.tracks.owners[key], **source.track_row(thread)}
+                    row = {
+                        "track": key,
+                        "process": self.tracks.owners[key],
+                        **source.track_row(thread),
+                    }
                     since_ns = rows.get(key, row)["start_ns"]
                     rows[key] = row | {"start_ns": since_ns}
         return list(rows.values())
@@ -253,10 +320,13 @@ class Stacks:
         return [row for source in self._sources.values() if (row := source.gap_row())]
 
     def problems(self) -> list[dict[str, Any]]:
-        """What the samplers could not record, what their files show, and why something has no name."""
+        """What the samplers could not record, what their files show, and why something has no
+        name.
+        """
         told = [problem for source in self._sources.values() for problem in source.problems()]
         told += [
-            {key: getattr(one, key) for key in ("code", "what", "remedy", "lost")} for one in self._frames.problems()
+            {key: getattr(one, key) for key in ("code", "what", "remedy", "lost")}
+            for one in self._frames.problems()
         ]
         return [{"layer": STACKS, **problem} for problem in told]
 

@@ -1,8 +1,10 @@
-"""The steps of a process while its spans still come in: stretch by stretch, each with the last steps of the one before.
+"""The steps of a process while its spans still come in: stretch by stretch, each with the last
+steps of the one before.
 
-A run that fits into one stretch has the steps that `analyse.steps` finds in all of it. In a longer one a stretch ends
-where its last step begins, because that one may go on, and what the definitions say of the usual step is said of the
-steps of the stretch. A rule holds until a stronger one finds something: the steps of the weaker one are then forgotten.
+A run that fits into one stretch has the steps that `analyse.steps` finds in all of it. In a longer
+one a stretch ends where its last step begins, because that one may go on, and what the definitions
+say of the usual step is said of the steps of the stretch. A rule holds until a stronger one finds
+something: the steps of the weaker one are then forgotten.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 
 from layerscope.ingest.lines import SpanColumns
 from layerscope.ingest.phases import Int8s, Int32s, Int64s
-from layerscope.ingest.steps import Steps, find_steps, warmup
+from layerscope.ingest.steps import ProcessSteps, find_steps, warmup
 
 # Steps that are looked at once more together with the stretch that follows them.
 CONTEXT_STEPS = 8
@@ -30,10 +32,12 @@ Columns = dict[str, np.ndarray]
 
 @dataclass(slots=True)
 class Stretch:
-    """What was found of a stretch. Spans that start before `cut_ns` belong to it, or to an earlier one."""
+    """What was found of a stretch. Spans that start before `cut_ns` belong to it, or to an earlier
+    one.
+    """
 
     cut_ns: int
-    found: Steps
+    found: ProcessSteps
     number: int = 0  # of the first step in `found`
     known_from_ns: int = -1  # of what starts before this, only the step is known, from `earlier`
     earlier: tuple[Int64s, Int64s] | None = None  # start and duration of the steps before `number`
@@ -55,29 +59,42 @@ class Stretch:
 
 @dataclass(slots=True)
 class Stepping:
-    """Finds the steps of one process: `rule`, `optimizer` and, in order of their starts, their `COLUMNS`."""
+    """Finds the steps of one process: `rule`, `optimizer` and, in order of their starts, their
+    `COLUMNS`.
+    """
 
     rule: str = "none"
     optimizer: int | None = None
     count: int = 0
     _found: list[Columns] = field(default_factory=list)
-    _lines: Columns = field(default_factory=dict)  # from the first of the steps that are looked at again
+    _lines: Columns = field(
+        default_factory=dict
+    )  # from the first of the steps that are looked at again
     _from_ns: int = -1  # its start
     _accepted_ns: int = -1  # the start of the first step that is not counted yet
 
     def advance(
-        self, lines: Columns, prepare: Callable[[Columns, int], SpanColumns], end_ns: int, last: bool, patient: bool
+        self,
+        lines: Columns,
+        prepare: Callable[[Columns, int], SpanColumns],
+        end_ns: int,
+        last: bool,
+        patient: bool,
     ) -> Stretch | None:
-        """Find the steps in what starts before `end_ns`, of which all is known but what is still open then.
+        """Find the steps in what starts before `end_ns`, of which all is known but what is still
+        open then.
 
-        `lines` are the outermost spans since the last cut; `prepare` makes of such columns, and the time from which on
-        marks count, what the rules want. `last`: nothing more will come. None: there is no complete step yet, and with
-        `patient` it is better to wait for it.
+        `lines` are the outermost spans since the last cut; `prepare` makes of such columns, and the
+        time from which on marks count, what the rules want. `last`: nothing more will come. None:
+        there is no complete step yet, and with `patient` it is better to wait for it.
         """
         old = len(self._lines["start_ns"]) if self._lines else 0
         if self._lines:
             fresh = lines["start_ns"] >= self._from_ns
-            lines = {name: np.concatenate([self._lines[name], values[fresh]]) for name, values in lines.items()}
+            lines = {
+                name: np.concatenate([self._lines[name], values[fresh]])
+                for name, values in lines.items()
+            }
         spans = prepare(lines, self._from_ns)
         found = find_steps(spans, self.rule)
         forgets = self.count > 0 and len(found) > 0 and found.rule != self.rule
@@ -87,7 +104,9 @@ class Stepping:
         accepted, cut_ns = (len(found), _EVER) if last else self._certain(found)
         if accepted <= known and not last:
             return None if patient else self._go_on(found, known, lines, end_ns)
-        stretch = Stretch(cut_ns, found, self.count - known, self._from_ns, self._earlier(), forgets)
+        stretch = Stretch(
+            cut_ns, found, self.count - known, self._from_ns, self._earlier(), forgets
+        )
         if accepted > known:
             self._keep(found, known, accepted)
         if not last:
@@ -107,33 +126,41 @@ class Stepping:
     def columns(self) -> Columns:
         """All steps: `COLUMNS`, and `warmup`."""
         none = np.zeros(0, np.int64)
-        columns = {name: np.concatenate([none, *(part[name] for part in self._found)]) for name in COLUMNS}
+        columns = {
+            name: np.concatenate([none, *(part[name] for part in self._found)]) for name in COLUMNS
+        }
         return {**columns, "warmup": warmup(columns["dur_ns"])}
 
-    def _known(self, found: Steps) -> int:
+    def _known(self, found: ProcessSteps) -> int:
         """How many of the steps were counted before."""
         before = found.start_ns < self._accepted_ns
         if not found.lanes:  # where a step begins may look otherwise by what follows
             before = found.start_ns + found.dur_ns <= self._accepted_ns
         return int(np.count_nonzero(before)) if self.count else 0
 
-    def _certain(self, found: Steps) -> tuple[int, int]:
-        """How many steps are over, and where the first one begins that may not be: on each lane it is the last."""
+    def _certain(self, found: ProcessSteps) -> tuple[int, int]:
+        """How many steps are over, and where the first one begins that may not be: on each lane it
+        is the last.
+        """
         if not len(found):
             return 0, -1
-        lasts = [int(timeline.step.max(initial=0)) for timeline in found.lanes.values()] or [len(found) - 1]
+        lasts = [int(timeline.step.max(initial=0)) for timeline in found.lanes.values()] or [
+            len(found) - 1
+        ]
         starts = found.start_ns[lasts]
         going_on = starts[starts >= self._accepted_ns]  # a lane without a new step is none any more
         cut_ns = int(going_on.min()) if len(going_on) else int(starts.max())
         return int(np.searchsorted(found.start_ns, cut_ns)), cut_ns
 
-    def _keep(self, found: Steps, known: int, accepted: int) -> None:
+    def _keep(self, found: ProcessSteps, known: int, accepted: int) -> None:
         self._found.append({name: getattr(found, name)[known:accepted] for name in COLUMNS})
         self.count += accepted - known
         self.rule, self.optimizer = found.rule, found.optimizer
 
-    def _go_on(self, found: Steps, known: int, lines: Columns, end_ns: int) -> Stretch:
-        """No step has ended for long: let go of the spans, and keep the outline of the step that goes on."""
+    def _go_on(self, found: ProcessSteps, known: int, lines: Columns, end_ns: int) -> Stretch:
+        """No step has ended for long: let go of the spans, and keep the outline of the step that
+        goes on.
+        """
         stretch = Stretch(end_ns, found, self.count - known, self._from_ns, self._earlier())
         most = MOST_LINES if self.count else MOST_LINES_BEFORE
         newest = np.argsort(lines["start_ns"], kind="stable")[-most:]
@@ -146,5 +173,8 @@ class Stepping:
 
     def _earlier(self) -> tuple[Int64s, Int64s]:
         none = np.zeros(0, np.int64)
-        start, dur = (np.concatenate([none, *(part[name] for part in self._found)]) for name in ("start_ns", "dur_ns"))
+        start, dur = (
+            np.concatenate([none, *(part[name] for part in self._found)])
+            for name in ("start_ns", "dur_ns")
+        )
         return start, dur

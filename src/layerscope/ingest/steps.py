@@ -1,17 +1,18 @@
 """The steps of a process: which stretches of time are the iterations of its loop.
 
-The first of these rules that finds something is the rule of the process. Each is defined in its file in
-`layerscope.ingest.rules`.
+The first of these rules that finds something is the rule of the process. Each is defined in its
+file in `layerscope.ingest.rules`.
 
 - **`mark`**: what the program or the user marked.
 - **`optimizer`**: one call of the first optimizer instance, with all that leads up to it.
 - **`loader`**: one batch of the data loader, with what is done with it.
-- **`request`**: one pass through the modules that the program calls. These may overlap, on several threads.
+- **`request`**: one pass through the modules that the program calls. These may overlap, on several
+  threads.
 - **`none`**: no steps.
 
-**Warm-up.** The first k steps, k being the smallest number from 1 on for which the median of the steps k..k+4 is
-within 20 % of the median of all steps; at most a tenth of the steps, but at least one; none if there are fewer than
-three steps.
+**Warm-up.** The first k steps, k being the smallest number from 1 on for which the median of the
+steps k..k+4 is within 20 % of the median of all steps; at most a tenth of the steps, but at least
+one; none if there are fewer than three steps.
 
 What the phases are is written in `layerscope.ingest.phases`.
 """
@@ -41,9 +42,10 @@ from layerscope.ingest.rules import loader, mark, optimizer, request
 from layerscope.ingest.windowed import find_in_windows
 from layerscope.model.layers import PHASES
 
-__all__ = ["SpanColumns", "Steps", "find_steps", "no_steps", "warmup"]
+__all__ = ["ProcessSteps", "SpanColumns", "find_steps", "no_steps", "warmup"]
 
-# The engine's own span around each backward function; to torch it is an operator, only what is in it is autograd.
+# The engine's own span around each backward function; to torch it is an operator, only what is in
+# it is autograd.
 ENGINE_PREFIX = "autograd::engine::evaluate_function"
 # From the strongest to the weakest.
 RULES = {"mark": mark, "optimizer": optimizer, "loader": loader, "request": request}
@@ -52,8 +54,10 @@ WARMUP_TOLERANCE = 0.2
 
 
 @dataclass(slots=True)
-class Steps:
-    """The steps of one process: the columns of the table `steps` but `process`, and the lookup of step and phase."""
+class ProcessSteps:
+    """The steps of one process: the columns of the table `steps` but `process`, and the lookup of
+    step and phase.
+    """
 
     rule: str
     optimizer: int | None
@@ -67,15 +71,19 @@ class Steps:
     other_ns: Int64s
     warmup: Bools
     timeline: Timeline  # of every track that has no lane of its own
-    lanes: dict[int, Timeline] = field(default_factory=dict)  # by track, where several tracks make steps
+    lanes: dict[int, Timeline] = field(
+        default_factory=dict
+    )  # by track, where several tracks make steps
 
     def __len__(self) -> int:
         return len(self.start_ns)
 
     def assign(self, start_ns: Int64s, track: Int32s | None = None) -> tuple[Int32s, Int8s]:
-        """Step and phase (index into `model.layers.PHASES`) at each of these times, -1 outside the steps.
+        """Step and phase (index into `model.layers.PHASES`) at each of these times, -1 outside the
+        steps.
 
-        `track` is the track of each, numbered as in `SpanColumns`; it only matters where several tracks make steps.
+        `track` is the track of each, numbered as in `SpanColumns`; it only matters where several
+        tracks make steps.
         """
         if track is None or not self.lanes:
             return self.timeline.at(start_ns)
@@ -88,8 +96,10 @@ class Steps:
         return step, phase
 
 
-def find_steps(spans: SpanColumns, weakest: str = "none") -> Steps:
-    """Find the steps of a process and the time they spend in each phase, by no rule that is weaker than `weakest`."""
+def find_steps(spans: SpanColumns, weakest: str = "none") -> ProcessSteps:
+    """Find the steps of a process and the time they spend in each phase, by no rule that is weaker
+    than `weakest`.
+    """
     engine = np.array([name.startswith(ENGINE_PREFIX) for name in spans.names], np.bool_)
     if engine.any():
         spans = replace(spans, kind=np.where(engine[spans.name], np.uint8(BACKWARD), spans.kind))
@@ -110,23 +120,27 @@ def find_steps(spans: SpanColumns, weakest: str = "none") -> Steps:
     return _steps(found) if found is not None else no_steps()
 
 
-def no_steps() -> Steps:
+def no_steps() -> ProcessSteps:
     """Nothing was found."""
     return _steps(Found("none", []))
 
 
-def _steps(found: Found) -> Steps:
+def _steps(found: Found) -> ProcessSteps:
     """The steps of all lanes in the order of their starts."""
     lanes = found.lanes
     begin = np.concatenate([lane.begin for lane in lanes]) if lanes else np.zeros(0, np.int64)
     end = np.concatenate([lane.end for lane in lanes]) if lanes else begin
-    spent = np.concatenate([lane.spent_ns for lane in lanes], axis=1) if lanes else np.zeros((len(PHASES), 0), np.int64)
+    spent = (
+        np.concatenate([lane.spent_ns for lane in lanes], axis=1)
+        if lanes
+        else np.zeros((len(PHASES), 0), np.int64)
+    )
     order = np.argsort(begin, kind="stable")
     timelines = _numbered(lanes, order)
     begin, end, spent = begin[order], end[order], spent[:, order]
     nothing = Timeline(np.array([EARLIEST]), np.array([-1], np.int32), np.array([-1], np.int8))
     first = min(lanes, key=lambda lane: int(lane.begin[0]), default=None)
-    return Steps(
+    return ProcessSteps(
         rule=found.rule,
         optimizer=found.optimizer,
         track=first.track if first else -1,
@@ -139,18 +153,24 @@ def _steps(found: Found) -> Steps:
         other_ns=spent[OTHER_PHASE],
         warmup=warmup(end - begin),
         timeline=timelines[0] if len(lanes) == 1 else nothing,
-        lanes={lane.track: timeline for lane, timeline in zip(lanes, timelines, strict=True)} if len(lanes) > 1 else {},
+        lanes={lane.track: timeline for lane, timeline in zip(lanes, timelines, strict=True)}
+        if len(lanes) > 1
+        else {},
     )
 
 
 def _numbered(lanes: list[Lane], order: Int64s) -> list[Timeline]:
-    """The timelines of the lanes with the steps numbered over all lanes; `order` sorts all steps."""
+    """The timelines of the lanes with the steps numbered over all lanes; `order` sorts all
+    steps.
+    """
     number = np.full(len(order) + 1, -1, np.int32)  # the last place is for time in no step
     number[order] = np.arange(len(order), dtype=np.int32)
     timelines, before = [], 0
     for lane in lanes:
         step = lane.timeline.step
-        timelines.append(replace(lane.timeline, step=number[np.where(step >= 0, step + before, -1)]))
+        timelines.append(
+            replace(lane.timeline, step=number[np.where(step >= 0, step + before, -1)])
+        )
         before += len(lane.begin)
     return timelines
 
@@ -163,7 +183,9 @@ def warmup(dur_ns: Int64s) -> Bools:
     most = max(1, len(dur_ns) // 10)
     count = most
     if most > 1:
-        windows = np.lib.stride_tricks.sliding_window_view(dur_ns[1 : most + WARMUP_WINDOW], WARMUP_WINDOW)
+        windows = np.lib.stride_tricks.sliding_window_view(
+            dur_ns[1 : most + WARMUP_WINDOW], WARMUP_WINDOW
+        )
         usual = np.median(dur_ns)
         settled = np.abs(np.median(windows, axis=1) - usual) <= WARMUP_TOLERANCE * usual
         count = int(np.argmax(settled)) + 1 if settled.any() else most

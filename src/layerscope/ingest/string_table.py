@@ -1,7 +1,9 @@
-"""What the names of a process mean in the recording: names, modules and arguments, each distinct text once.
+"""What the names of a process mean in the recording: names, modules and arguments, each distinct
+text once.
 
-A process numbers its texts by itself. The text of a module has three lines: path, class, and the file:line of its first
-call; that of a task, frame, event, counter or mark has its domain in a second line.
+A process numbers its texts by itself. The text of a module has three lines: path, class, and the
+file:line of its first call; that of a task, frame, event, counter or mark has its domain in a
+second line.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ _LOST = "(name lost)"
 
 
 @dataclass(slots=True)
-class Texts:
+class StringTable:
     """The texts of a recording with their keys."""
 
     names: dict[str, int] = field(default_factory=dict)
@@ -56,7 +58,9 @@ class Texts:
         domain = text.partition("\n")[2]
         if not domain:
             return _NONE
-        return self.args.setdefault(json.dumps({"domain": domain}, ensure_ascii=False), len(self.args))
+        return self.args.setdefault(
+            json.dumps({"domain": domain}, ensure_ascii=False), len(self.args)
+        )
 
     def arguments(self, text: str) -> int:
         """The key of arguments that come as JSON text."""
@@ -69,7 +73,9 @@ class Texts:
         return self.arguments(json.dumps({"library": "oneDNN", "call": text}, ensure_ascii=False))
 
     def module_rows(self) -> list[dict[str, Any]]:
-        """The rows of the table `modules`. A module's parent is the nearest one on its path that was called too."""
+        """The rows of the table `modules`. A module's parent is the nearest one on its path that
+        was called too.
+        """
         by_path: dict[str, int] = {}
         for (path, _), key in self.modules.items():
             by_path.setdefault(path, key)
@@ -79,7 +85,15 @@ class Texts:
             while around and around not in by_path:
                 around = around.rpartition(".")[0]
             line = self.module_lines[key] or None
-            rows.append({"module": key, "parent": by_path.get(around), "path": path, "class": kind, "line": line})
+            rows.append(
+                {
+                    "module": key,
+                    "parent": by_path.get(around),
+                    "path": path,
+                    "class": kind,
+                    "line": line,
+                }
+            )
         return rows
 
     def args_rows(self) -> list[dict[str, Any]]:
@@ -88,10 +102,12 @@ class Texts:
 
 
 @dataclass(slots=True)
-class ProcessTexts:
-    """The numbers of one process as keys of the recording; `known` is its texts by number and still grows."""
+class ProcessStrings:
+    """The numbers of one process as keys of the recording; `known` is its texts by number and still
+    grows.
+    """
 
-    texts: Texts
+    texts: StringTable
     known: list[str]
     _keys: dict[Callable[[str], int], np.ndarray] = field(default_factory=dict)
 

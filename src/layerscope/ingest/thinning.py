@@ -1,9 +1,9 @@
 """Which spans of a long run stay: whole units, each for as many as it stands for.
 
-A unit is a step of a process with what follows it up to the next step; where there are no steps, a slice of time. Of
-every few units in a row one stays, chosen by chance with its weight, and takes on the weight of the others: the sum of
-weights remains the number of units, of steps and of slices. A span that outlasts its unit belongs to none: it always
-stays, and counts once.
+A unit is a step of a process with what follows it up to the next step; where there are no steps, a
+slice of time. Of every few units in a row one stays, chosen by chance with its weight, and takes on
+the weight of the others: the sum of weights remains the number of units, of steps and of slices. A
+span that outlasts its unit belongs to none: it always stays, and counts once.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Of a process without steps, the spans of one slice; the longer a slice, the fewer operators lie across its ends.
+# Of a process without steps, the spans of one slice; the longer a slice, the fewer operators lie
+# across its ends.
 SLICE_SPANS = 10_000
 
 
 @dataclass(slots=True)
 class Units:
-    """Units of one process by their start; `step` is its number, -1 for a slice. Times in ns of the run.
+    """Units of one process by their start; `step` is its number, -1 for a slice. Times in ns of the
+    run.
 
-    Steps may overlap (requests on several threads): what is in no step belongs to the latest one, up to `until_ns`.
+    Steps may overlap (requests on several threads): what is in no step belongs to the latest one,
+    up to `until_ns`.
     """
 
     step: np.ndarray
@@ -52,7 +55,9 @@ class Units:
         ends = self.until_ns[at]
         stepped, steps = np.flatnonzero(step >= 0), np.flatnonzero(self.step >= 0)
         if len(stepped):
-            numbers = np.append(self.step[steps], np.int32(-1))  # the last place is for a step that went
+            numbers = np.append(
+                self.step[steps], np.int32(-1)
+            )  # the last place is for a step that went
             mine = np.searchsorted(numbers[:-1], step[stepped])
             at[stepped] = np.where(numbers[mine] == step[stepped], np.append(steps, -1)[mine], -1)
             ends[stepped] = self.end_ns[at[stepped]]
@@ -62,9 +67,15 @@ class Units:
 
 
 def units_of_steps(
-    number: np.ndarray, start_ns: np.ndarray, dur_ns: np.ndarray, from_ns: int, cut_ns: int, last_ns: int
+    number: np.ndarray,
+    start_ns: np.ndarray,
+    dur_ns: np.ndarray,
+    from_ns: int,
+    cut_ns: int,
+    last_ns: int,
 ) -> Units:
-    """The units of steps, by start, in a stretch of time [from_ns, cut_ns), whose newest span starts at `last_ns`.
+    """The units of steps, by start, in a stretch of time [from_ns, cut_ns), whose newest span
+    starts at `last_ns`.
 
     A step that goes on behind `cut_ns` is a unit up to there.
     """
@@ -76,10 +87,14 @@ def units_of_steps(
 
 
 def units_of_slices(start_ns: np.ndarray, from_ns: int, cut_ns: int) -> Units:
-    """Slices with equally many of the spans that start at these times, in a stretch of time [from_ns, cut_ns)."""
+    """Slices with equally many of the spans that start at these times, in a stretch of time
+    [from_ns, cut_ns).
+    """
     count = max(1, len(start_ns) // SLICE_SPANS)
     places = (np.arange(1, count) * len(start_ns)) // count
-    inner = np.unique(np.partition(start_ns, places)[places]) if count > 1 else np.zeros(0, np.int64)
+    inner = (
+        np.unique(np.partition(start_ns, places)[places]) if count > 1 else np.zeros(0, np.int64)
+    )
     inner = inner[(inner > from_ns) & (inner < cut_ns)]
     starts = np.append(np.int64(from_ns), inner)
     step = np.full(len(starts), -1, np.int32)
@@ -88,7 +103,8 @@ def units_of_slices(start_ns: np.ndarray, from_ns: int, cut_ns: int) -> Units:
 
 
 def choose(units: Units, factor: int) -> np.ndarray:
-    """Of every `factor` units in a row one stays: for how many each stands from now on, 0 where it goes.
+    """Of every `factor` units in a row one stays: for how many each stands from now on, 0 where it
+    goes.
 
     Steps stand for steps, and slices for slices.
     """
@@ -113,7 +129,9 @@ def _chosen(start_ns: np.ndarray, weight: np.ndarray, factor: int) -> np.ndarray
 
 
 def _scattered(values: np.ndarray) -> np.ndarray:
-    """Numbers from 0 on that look random, from `values`: the finalizer of splitmix64 (Steele and others, 2014)."""
+    """Numbers from 0 on that look random, from `values`: the finalizer of splitmix64 (Steele and
+    others, 2014).
+    """
     x = values.astype(np.uint64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)

@@ -1,6 +1,8 @@
-"""Exact sums over all spans of a run, and how their durations are distributed, in memory that its length leaves alone.
+"""Exact sums over all spans of a run, and how their durations are distributed, in memory that its
+length leaves alone.
 
-A row is what `model.schema` calls a row of `totals`: process, kind, name, module, and whether it began in a step.
+A row is what `model.schema` calls a row of `totals`: process, kind, name, module, and whether it
+began in a step.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-# A duration falls into the bin of the largest power of this that it reaches: a percentile read from the middle of its
-# bin is off by 0.5 % at most.
+# A duration falls into the bin of the largest power of this that it reaches: a percentile read from
+# the middle of its bin is off by 0.5 % at most.
 BIN = 1.01
 _NAME_BITS, _MODULE_BITS, _BIN_BITS = 24, 23, 13  # of a key; log(2**63) / log(BIN) is below 2**13
 _BIN_MASK = (1 << _BIN_BITS) - 1
@@ -37,7 +39,9 @@ class _Rows:
     """What is added up of one process: columns by row, and the row of each key."""
 
     rows: dict[int, int] = field(default_factory=dict)
-    sums: np.ndarray = field(default_factory=lambda: np.zeros((0, 5), np.int64))  # count, total, self, least, most
+    sums: np.ndarray = field(
+        default_factory=lambda: np.zeros((0, 5), np.int64)
+    )  # count, total, self, least, most
 
     def add(self, key: np.ndarray, dur_ns: np.ndarray, self_ns: np.ndarray) -> None:
         encoded = pa.array(key).dictionary_encode()
@@ -45,7 +49,9 @@ class _Rows:
         length = len(keys)
         # Sums of integers below 2**53 are exact as floating-point numbers.
         columns = [np.bincount(code, minlength=length)]
-        columns += [np.bincount(code, weights, length).astype(np.int64) for weights in (dur_ns, self_ns)]
+        columns += [
+            np.bincount(code, weights, length).astype(np.int64) for weights in (dur_ns, self_ns)
+        ]
         least, most = np.full(length, _NOTHING), np.zeros(length, np.int64)
         np.minimum.at(least, code, dur_ns)
         np.maximum.at(most, code, dur_ns)
@@ -61,7 +67,9 @@ class _Rows:
 
 @dataclass(slots=True)
 class _Bins:
-    """How many spans fell into each bin: pairs of a number (row and bin) and a count, summed up now and then."""
+    """How many spans fell into each bin: pairs of a number (row and bin) and a count, summed up now
+    and then.
+    """
 
     keys: list[np.ndarray] = field(default_factory=list)
     counts: list[np.ndarray] = field(default_factory=list)
@@ -86,7 +94,7 @@ class _Bins:
 
 
 @dataclass(slots=True)
-class Totals:
+class SpanTotals:
     """Adds spans up. Every array has one entry for each span."""
 
     _rows: dict[int, _Rows] = field(default_factory=dict)
@@ -98,15 +106,21 @@ class Totals:
             self._rows.setdefault(process, _Rows()).add(keys, dur_ns, self_ns)
 
     def add_durations(self, process: int, keys: np.ndarray, dur_ns: np.ndarray) -> None:
-        """Put the durations of finished spans of one process, which were added before, into their bins."""
+        """Put the durations of finished spans of one process, which were added before, into their
+        bins.
+        """
         if not len(keys):
             return
         # The row's number is smaller than its key, which leaves room for the bin.
         rows = self._rows[process].rows
         encoded = pa.array(keys).dictionary_encode()
-        row = np.array([rows[key] for key in encoded.dictionary.to_pylist()], np.int64)[encoded.indices.to_numpy()]
+        row = np.array([rows[key] for key in encoded.dictionary.to_pylist()], np.int64)[
+            encoded.indices.to_numpy()
+        ]
         counted = pa.array(row << _BIN_BITS | bins_of(dur_ns)).value_counts()
-        self._bins.setdefault(process, _Bins()).add(counted.field(0).to_numpy(), counted.field(1).to_numpy())
+        self._bins.setdefault(process, _Bins()).add(
+            counted.field(0).to_numpy(), counted.field(1).to_numpy()
+        )
 
     def forget_steps(self, process: int) -> None:
         """What was taken for steps of this process is none: all of its spans lie outside."""
@@ -128,10 +142,16 @@ class Totals:
             fresh.add(moved[keys >> _BIN_BITS] << _BIN_BITS | keys & _BIN_MASK, counts)
 
     def columns(self) -> dict[str, np.ndarray]:
-        """All rows as columns: total, process, kind_code, name_code, module, in_step and the five sums."""
+        """All rows as columns: total, process, kind_code, name_code, module, in_step and the five
+        sums.
+        """
         processes = sorted(self._rows)
-        keys = [np.fromiter(self._rows[p].rows, np.int64, len(self._rows[p].rows)) for p in processes]
-        sums = np.concatenate([np.zeros((0, 5), np.int64), *(self._rows[process].sums for process in processes)])
+        keys = [
+            np.fromiter(self._rows[p].rows, np.int64, len(self._rows[p].rows)) for p in processes
+        ]
+        sums = np.concatenate(
+            [np.zeros((0, 5), np.int64), *(self._rows[process].sums for process in processes)]
+        )
         key = np.concatenate([np.zeros(0, np.int64), *keys])
         return {
             "total": np.arange(len(key)),
@@ -140,7 +160,10 @@ class Totals:
             "name_code": key >> (_MODULE_BITS + 1) & ((1 << _NAME_BITS) - 1),
             "module": (key >> 1 & ((1 << _MODULE_BITS) - 1)) - 1,
             "in_step": key & 1,
-            **{name: sums[:, i] for i, name in enumerate(("count", "total_ns", "self_ns", "min_ns", "max_ns"))},
+            **{
+                name: sums[:, i]
+                for i, name in enumerate(("count", "total_ns", "self_ns", "min_ns", "max_ns"))
+            },
         }
 
     def histogram_columns(self) -> dict[str, np.ndarray]:
@@ -155,8 +178,12 @@ class Totals:
         return {"total": total, "from_ns": from_ns, "count": count}
 
 
-def keys_of(kind: np.ndarray, name: np.ndarray, module: np.ndarray, in_step: np.ndarray) -> np.ndarray:
+def keys_of(
+    kind: np.ndarray, name: np.ndarray, module: np.ndarray, in_step: np.ndarray
+) -> np.ndarray:
     """One number for each span that says which row of `totals` of its process it belongs to."""
-    key = (kind.astype(np.int64) << _NAME_BITS | name) << _MODULE_BITS | (module.astype(np.int64) + 1)
+    key = (kind.astype(np.int64) << _NAME_BITS | name) << _MODULE_BITS | (
+        module.astype(np.int64) + 1
+    )
     numbers: np.ndarray = key << 1 | in_step
     return numbers

@@ -5,9 +5,10 @@ The states are `model.layers.WAITS`. From the strongest evidence to the weakest:
 - **`preempted`**: it could run, but others had its CPU.
 - **`page_fault`**: it is in the kernel and in no system call.
 - **`gil`**: in the function of CPython that waits for the interpreter's lock.
-- **`pool`**: a thread of a pool (OpenMP, autograd, PyTorch's own, BLAS, pthreadpool), or one that serves gloo or the
-  store of torchrun, that has no work. It is *idle*.
-- **`barrier`**: a thread of an OpenMP team that waits for the others of it, or else inside of the runtime of OpenMP.
+- **`pool`**: a thread of a pool (OpenMP, autograd, PyTorch's own, BLAS, pthreadpool), or one that
+  serves gloo or the store of torchrun, that has no work. It is *idle*.
+- **`barrier`**: a thread of an OpenMP team that waits for the others of it, or else inside of the
+  runtime of OpenMP.
 - **`thread`**: in `pthread_join` or `std::thread::join`, waiting for a thread to end.
 - **`sleep`**, **`yield`**: it asked for that.
 - **`pipe`**, **`socket`**, **`file`**, **`event`**: reading, writing or polling one of these.
@@ -27,23 +28,27 @@ from numpy.typing import NDArray
 
 from layerscope.model.layers import WAITS
 
-# What the functions of a stack tell, as bits. Those of a wait lie inside of the innermost one that does WORK; TEAM:
-# the thread belongs to OpenMP. pthreadpool's threads begin in a function that others may call like it too; theirs waits
-# by a system call of its own.
+# What the functions of a stack tell, as bits. Those of a wait lie inside of the innermost one that
+# does WORK; TEAM: the thread belongs to OpenMP. pthreadpool's threads begin in a function that
+# others may call like it too; theirs waits by a system call of its own.
 GIL, BARRIER, POOL, TEAM, OPENMP, WORK, MAIN, PLAIN, JOIN = 1, 2, 4, 8, 16, 32, 64, 128, 256
 _EVIDENCE = (
     (GIL, re.compile(r"^(take_gil|PyEval_RestoreThread.*|_PyEval_AcquireLock.*)$")),
     (BARRIER, re.compile(r"barrier|__kmp_(hyper|tree|dist)_|^gomp_.*_wait(_end)?$", re.IGNORECASE)),
-    (POOL, re.compile(
-        r"ThreadPool::main_loop|ReadyQueue::pop|blas_thread_server|^__kmp_fork_barrier|tbb::.*(wait|sleep)|"
-        r"^gomp_(simple_)?barrier_wait(_end)?$|ProcessGroupGloo::runLoop|gloo::transport::\w+::Loop::run|StoreDaemon::run"
-    )),
+    (
+        POOL,
+        re.compile(
+            r"ThreadPool::main_loop|ReadyQueue::pop|blas_thread_server|^__kmp_fork_barrier|tbb::.*(wait|sleep)|"
+            r"^gomp_(simple_)?barrier_wait(_end)?$|ProcessGroupGloo::runLoop|gloo::transport::\w+::Loop::run|StoreDaemon::run"
+        ),
+    ),
     (MAIN, re.compile(r"^thread_main$")),
     (PLAIN, re.compile(r"^syscall$")),
     (JOIN, re.compile(r"^_*pthread_(clock|timed)?join(_np|_ex)?(@|$)|^std::j?thread::join\b")),
     (OPENMP, re.compile(r"^(gomp_|GOMP_|__kmp|\[lib(gomp|i?omp5?)[.\]])")),
-)  # fmt: skip
-# What waiting itself goes through, and where threads begin: nothing that a program does with its time.
+)
+# What waiting itself goes through, and where threads begin: nothing that a program does with its
+# time.
 _IS_NO_WORK = re.compile(
     r"^(\[(lib(c|pthread)|ld-linux)[-.]|_*clone3?$|start_thread$|_*pthread_|_*futex|syscall$|_*lll_|sem_|__new_sem|"
     r"__internal_|do_wait$|std::(condition_variable|mutex|unique_lock|__)|__gthread|thread_start$|execute_native_thread|"
@@ -55,24 +60,82 @@ Bits = TypeVar("Bits", int, NDArray[Any])
 # x86-64 numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl).
 _FUTEX = (202, 449, 455)
 _SLEEP, _YIELD = (35, 230), (24,)
-_OF_A_FILE = (0, 1, 17, 18, 19, 20, 40, 45, 44, 46, 47, 42, 43, 288, 295, 296, 299, 327, 328, 74, 75, 275, 276)
-# Those that name a file, read a folder or begin a program from a file, and those that tell the disk to write.
+_OF_A_FILE = (
+    0,
+    1,
+    17,
+    18,
+    19,
+    20,
+    40,
+    45,
+    44,
+    46,
+    47,
+    42,
+    43,
+    288,
+    295,
+    296,
+    299,
+    327,
+    328,
+    74,
+    75,
+    275,
+    276,
+)
+# Those that name a file, read a folder or begin a program from a file, and those that tell the disk
+# to write.
 _OF_A_DISK = (
-    2, 4, 6, 21, 59, 76, 77, 78, 80, 82, 83, 84, 87, 89, 162, 208, 217, 257, 258, 262, 263, 264, 267, 269, 277, 285,
-    306, 316, 322, 332, 426, 437, 439,
-)  # fmt: skip
+    2,
+    4,
+    6,
+    21,
+    59,
+    76,
+    77,
+    78,
+    80,
+    82,
+    83,
+    84,
+    87,
+    89,
+    162,
+    208,
+    217,
+    257,
+    258,
+    262,
+    263,
+    264,
+    267,
+    269,
+    277,
+    285,
+    306,
+    316,
+    322,
+    332,
+    426,
+    437,
+    439,
+)
 _CHILD = (56, 57, 58, 61, 247, 435)
 _POLL = (7, 23, 232, 270, 271, 281, 441)
 _NONE, _NOT_SEEN = -1, -2
 _CODES = {state: code for code, state in enumerate(WAITS)}
-# By the kind of its file, as the sampler tells it (rawfile/sampler_file.py): none, pipe, socket, file, terminal, event.
+# By the kind of its file, as the sampler tells it (rawfile/sampler_file.py): none, pipe, socket,
+# file, terminal, event.
 _BY_FILE = tuple(_CODES[state] for state in ("other", "pipe", "socket", "file", "file", "event"))
 
 
 def evidence(name: str, layer: str = "native") -> int:
     """What a function called `name` tells about a wait that it is on the stack of: bits.
 
-    Functions of the kernel are how a thread waits, not for what; all but native ones are what it does.
+    Functions of the kernel are how a thread waits, not for what; all but native ones are what it
+    does.
     """
     if layer != "native":
         return 0 if layer == "kernel" else WORK
@@ -81,7 +144,9 @@ def evidence(name: str, layer: str = "native") -> int:
 
 
 def deeper(around: Bits, own: Bits) -> Bits:
-    """What a stack tells whose innermost function tells `own`, and all around it `around`; of many at once too."""
+    """What a stack tells whose innermost function tells `own`, and all around it `around`; of many
+    at once too.
+    """
     works = (own & WORK) // WORK  # 0 or 1
     begins_team = (own & OPENMP) // OPENMP * (1 - (around & WORK) // WORK)
     told: Bits = works * (around & TEAM | WORK) + (1 - works) * (around | own | begins_team * TEAM)
@@ -89,9 +154,14 @@ def deeper(around: Bits, own: Bits) -> Bits:
 
 
 def states(
-    system_call: np.ndarray, file: np.ndarray, is_preempted: np.ndarray, evidence_of_stack: np.ndarray
+    system_call: np.ndarray,
+    file: np.ndarray,
+    is_preempted: np.ndarray,
+    evidence_of_stack: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The state (index into `WAITS`) of each wait, and whether it is idle. All arrays have one entry for each wait."""
+    """The state (index into `WAITS`) of each wait, and whether it is idle. All arrays have one
+    entry for each wait.
+    """
     found = np.full(len(system_call), _CODES["other"], np.int8)
     found[system_call == _NOT_SEEN] = _CODES["unknown"]
     found[np.isin(system_call, _CHILD)] = _CODES["child"]

@@ -1,8 +1,10 @@
-"""Steps where only windows of the program were recorded: those of each window, numbered as in the whole run.
+"""Steps where only windows of the program were recorded: those of each window, numbered as in the
+whole run.
 
-Of a window it is known when it opened and closed, mostly by which rule, and the number of its first step. A window of
-steps opens where its first step begins and closes where its last one ends, so at its edges nothing has to be guessed.
-A window of seconds opens and closes in the middle of steps: these are none.
+Of a window it is known when it opened and closed, mostly by which rule, and the number of its first
+step. A window of steps opens where its first step begins and closes where its last one ends, so at
+its edges nothing has to be guessed. A window of seconds opens and closes in the middle of steps:
+these are none.
 """
 
 from __future__ import annotations
@@ -12,19 +14,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from layerscope.ingest.lines import Found, Lane, SpanColumns, Window
+from layerscope.ingest.lines import Found, Lane, RecordedWindow, SpanColumns
 from layerscope.ingest.phases import EARLIEST, Bools, Int8s, Int32s, Int64s, Timeline
 
 LATEST = np.iinfo(np.int64).max
 
-__all__ = ["LATEST", "Window", "Windows", "find_in_windows"]
+__all__ = ["LATEST", "RecordedWindow", "WindowList", "find_in_windows"]
 
 
 @dataclass(slots=True)
-class Windows:
+class WindowList:
     """The windows of one process, in order, without overlap."""
 
-    known: list[Window]
+    known: list[RecordedWindow]
 
     def holds(self, start_ns: Int64s) -> Bools:
         """Which of the spans that start at these times are in a window."""
@@ -35,7 +37,9 @@ class Windows:
         return inside
 
     def numbers(self, start_ns: Int64s, rule: str) -> Int32s:
-        """The numbers of the steps of a process, found by `rule`, that begin at these times, in this order."""
+        """The numbers of the steps of a process, found by `rule`, that begin at these times, in
+        this order.
+        """
         number = np.arange(len(start_ns), dtype=np.int32)
         if not self.known:
             return number
@@ -46,7 +50,7 @@ class Windows:
         return (number - base[at] + first[at]).astype(np.int32)
 
 
-def first_of(window: Window, rule: str) -> int:
+def first_of(window: RecordedWindow, rule: str) -> int:
     """The number of the first whole step of a window."""
     if window.first >= 0:
         return window.first
@@ -54,9 +58,13 @@ def first_of(window: Window, rule: str) -> int:
     return int(window.is_cut and rule in ("optimizer", "mark"))
 
 
-def find_in_windows(spans: SpanColumns, find: Callable[[SpanColumns, str], Found | None]) -> Found | None:
-    """The steps of all windows. `find` finds them by the rule of this name, '' for the first that finds some."""
-    found: list[tuple[Window, Found]] = []
+def find_in_windows(
+    spans: SpanColumns, find: Callable[[SpanColumns, str], Found | None]
+) -> Found | None:
+    """The steps of all windows. `find` finds them by the rule of this name, '' for the first that
+    finds some.
+    """
+    found: list[tuple[RecordedWindow, Found]] = []
     for window in spans.windows:
         part = _part(spans, window)
         steps = find(part, window.rule) if len(part.track) or len(part.marks_ns) else None
@@ -64,7 +72,7 @@ def find_in_windows(spans: SpanColumns, find: Callable[[SpanColumns, str], Found
             found.append((window, _within(steps, window)))
     if not found:
         return None
-    lanes: dict[int, list[tuple[Window, Lane]]] = {}
+    lanes: dict[int, list[tuple[RecordedWindow, Lane]]] = {}
     for window, steps in found:
         for lane in steps.lanes:
             lanes.setdefault(lane.track, []).append((window, lane))
@@ -73,19 +81,29 @@ def find_in_windows(spans: SpanColumns, find: Callable[[SpanColumns, str], Found
     return Found(last.rule, [lane for lane in joined if len(lane.begin)], last.optimizer)
 
 
-def _part(spans: SpanColumns, window: Window) -> SpanColumns:
+def _part(spans: SpanColumns, window: RecordedWindow) -> SpanColumns:
     rows = np.flatnonzero((spans.start_ns >= window.open_ns) & (spans.start_ns <= window.close_ns))
     marks = np.flatnonzero((spans.marks_ns >= window.open_ns) & (spans.marks_ns <= window.close_ns))
-    columns = {name: getattr(spans, name)[rows] for name in ("track", "depth", "start_ns", "dur_ns", "kind", "name")}
+    columns = {
+        name: getattr(spans, name)[rows]
+        for name in ("track", "depth", "start_ns", "dur_ns", "kind", "name")
+    }
     return replace(
-        spans, **columns, optimizer=spans.optimizer[rows], marks_ns=spans.marks_ns[marks],
-        marks_track=spans.marks_track[marks], windows=(), window=window,
+        spans,
+        **columns,
+        optimizer=spans.optimizer[rows],
+        marks_ns=spans.marks_ns[marks],
+        marks_track=spans.marks_track[marks],
+        windows=(),
+        window=window,
         ending=window.optimizer if window.optimizer > 0 else spans.ending,
-    )  # fmt: skip
+    )
 
 
-def _within(found: Found, window: Window) -> Found:
-    """Without the steps that outlast a window of seconds, and those beyond the number that a window of steps holds."""
+def _within(found: Found, window: RecordedWindow) -> Found:
+    """Without the steps that outlast a window of seconds, and those beyond the number that a window
+    of steps holds.
+    """
     begins = np.sort(np.concatenate([lane.begin for lane in found.lanes]))
     beyond_ns = int(begins[window.steps]) if 0 <= window.steps < len(begins) else LATEST
     lanes = []
@@ -105,7 +123,7 @@ def _taken(lane: Lane, keep: Bools) -> Lane:
     return Lane(lane.track, lane.begin[keep], lane.end[keep], timeline, lane.spent_ns[:, keep])
 
 
-def _joined(parts: list[tuple[Window, Lane]]) -> Lane:
+def _joined(parts: list[tuple[RecordedWindow, Lane]]) -> Lane:
     """The steps of one track in all windows."""
     if len(parts) == 1:
         return parts[0][1]
@@ -116,7 +134,9 @@ def _joined(parts: list[tuple[Window, Lane]]) -> Lane:
         start = lane.timeline.start.copy()
         start[0] = window.open_ns if starts else EARLIEST
         starts.append(start)
-        steps.append(np.where(lane.timeline.step >= 0, lane.timeline.step + before, -1).astype(np.int32))
+        steps.append(
+            np.where(lane.timeline.step >= 0, lane.timeline.step + before, -1).astype(np.int32)
+        )
         before += len(lane.begin)
     lanes = [lane for _, lane in parts]
     phase = np.concatenate([lane.timeline.phase for lane in lanes])

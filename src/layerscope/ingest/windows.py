@@ -1,7 +1,8 @@
-"""The windows of a recorded process, as the agent's marks tell them. Used by `conversion` and `epochs`.
+"""The windows of a recorded process, as the agent's marks tell them. Used by `conversion` and
+`epochs`.
 
-A rule may show late: what a weaker one had let in by then is in no window and is dropped, except for what is in the
-tables already.
+A rule may show late: what a weaker one had let in by then is in no window and is dropped, except
+for what is in the tables already.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from layerscope.ingest.phases import EARLIEST
-from layerscope.ingest.windowed import Window as Found
-from layerscope.ingest.windowed import Windows
+from layerscope.ingest.windowed import RecordedWindow, WindowList
 from layerscope.model.layers import OPERATORS
 from layerscope.rawfile import layout
-from layerscope.rawfile.windows import Window
+from layerscope.rawfile.windows import RequestedWindow
 
 RULES = {
     layout.RULE_REQUEST: "request",
@@ -27,7 +27,7 @@ RULES = {
     layout.RULE_NAMED: "mark",
 }
 # What is recorded begins when a mark says so.
-UNASKED = Window(after_s=1.0)
+UNASKED = RequestedWindow(after_s=1.0)
 _RULE_BITS = layout.WINDOW_BY_TIME - 1
 Row = dict[str, Any]
 
@@ -36,24 +36,26 @@ Row = dict[str, Any]
 class ProcessWindows:
     """The windows of one process; of a recording of everything, none.
 
-    `marks` gives those of windows of the process so far: tracks, and records whose times are in ns of the run.
+    `marks` gives those of windows of the process so far: tracks, and records whose times are in ns
+    of the run.
     """
 
-    asked: Window | None = None
+    asked: RequestedWindow | None = None
     _seen: int = -1  # marks that `_windows` is made of
-    _windows: Windows = field(default_factory=lambda: Windows([]))
+    _windows: WindowList = field(default_factory=lambda: WindowList([]))
 
-    def known(self, marks: Callable[[], tuple[np.ndarray, np.ndarray]]) -> Windows:
+    def known(self, marks: Callable[[], tuple[np.ndarray, np.ndarray]]) -> WindowList:
         """Those so far; the last one may still be open."""
         _, records = marks()
         if len(records) != self._seen:
             self._seen = len(records)
-            # Where the agent could not record there are windows that nobody asked for (session/stock_windows.py).
-            self._windows = Windows(windows_of(self.asked or UNASKED, records))
+            # Where the agent could not record there are windows that nobody asked for
+            # (session/stock_windows.py).
+            self._windows = WindowList(windows_of(self.asked or UNASKED, records))
         return self._windows
 
 
-def windows_of(asked: Window, records: np.ndarray) -> list[Found]:
+def windows_of(asked: RequestedWindow, records: np.ndarray) -> list[RecordedWindow]:
     """The windows that these marks tell, in the order of time."""
     told = records[np.argsort(records["start"], kind="stable")]
     if not len(told):
@@ -64,12 +66,13 @@ def windows_of(asked: Window, records: np.ndarray) -> list[Found]:
     strongest = int(rule.max())
     holds = by_time | (rule == strongest)
     told, code, by_time = told[holds], code[holds], by_time[holds]
-    first = Found(EARLIEST, first=0, rule=RULES.get(strongest, ""))
+    first = RecordedWindow(EARLIEST, first=0, rule=RULES.get(strongest, ""))
     is_from_start = not asked.first if asked.is_of_steps else not asked.after_s
     open_one = first if is_from_start else None
     if strongest != layout.RULE_REQUEST:
         return _between(told, code, first.rule, open_one)
-    # It may have seemed that requests begin with one module, and then that it is another one: the last of them counts.
+    # It may have seemed that requests begin with one module, and then that it is another one: the
+    # last of them counts.
     leader, code = code >> layout.WINDOW_INSTANCE, code & ((1 << layout.WINDOW_INSTANCE) - 1)
     for number in np.unique(leader)[::-1].tolist():
         mine = by_time | (leader == number)
@@ -78,23 +81,29 @@ def windows_of(asked: Window, records: np.ndarray) -> list[Found]:
     return []
 
 
-def _between(told: np.ndarray, code: np.ndarray, rule: str, open_one: Found | None) -> list[Found]:
-    """The windows between marks of opening and closing; `open_one` is open before the first of these."""
-    found: list[Found] = []
+def _between(
+    told: np.ndarray, code: np.ndarray, rule: str, open_one: RecordedWindow | None
+) -> list[RecordedWindow]:
+    """The windows between marks of opening and closing; `open_one` is open before the first of
+    these.
+    """
+    found: list[RecordedWindow] = []
     for record, bits in zip(told, code.tolist(), strict=True):
         at_ns, number = int(record["start"]), int(record["seq"])
         if record["module"] == layout.MARK_OPENED:
             if open_one is None or bits & layout.WINDOW_WAS_CLOSED:
                 is_cut = bool(bits & layout.WINDOW_BY_TIME)
                 instance = (bits >> layout.WINDOW_INSTANCE) or -1
-                open_one = Found(at_ns, first=number, rule=rule, optimizer=instance, is_cut=is_cut)
+                open_one = RecordedWindow(
+                    at_ns, first=number, rule=rule, optimizer=instance, is_cut=is_cut
+                )
         elif open_one is not None:
             found.append(_closed(open_one, at_ns, number, bits))
             open_one = None
     return [*found, *([open_one] if open_one is not None else [])]
 
 
-def _closed(window: Found, at_ns: int, number: int, bits: int) -> Found:
+def _closed(window: RecordedWindow, at_ns: int, number: int, bits: int) -> RecordedWindow:
     instance = (bits >> layout.WINDOW_INSTANCE) or window.optimizer
     if bits & layout.WINDOW_BY_TIME:
         return replace(window, close_ns=at_ns, optimizer=instance, is_cut_off=True)
@@ -102,11 +111,15 @@ def _closed(window: Found, at_ns: int, number: int, bits: int) -> Found:
 
 
 def problems(
-    asked: Window | None, found: list[tuple[int, Windows, np.ndarray]], has_spans: bool, begun: int = 0
+    asked: RequestedWindow | None,
+    found: list[tuple[int, WindowList, np.ndarray]],
+    has_spans: bool,
+    begun: int = 0,
 ) -> list[Row]:
     """What is not as it was asked for.
 
-    `found`: of each process its pid, its windows and the starts of its steps; `begun`: the most steps that one began.
+    `found`: of each process its pid, its windows and the starts of its steps; `begun`: the most
+    steps that one began.
     """
     if asked is None:
         return []
@@ -128,45 +141,62 @@ def problems(
     return rows
 
 
-def _differs(window: Found, starts: np.ndarray) -> bool:
+def _differs(window: RecordedWindow, starts: np.ndarray) -> bool:
     if window.steps < 0:
         return False
     return int(((starts >= window.open_ns) & (starts <= window.close_ns)).sum()) != window.steps
 
 
-def _never_opened(asked: Window, begun: int) -> Row:
-    what, remedy = f"nothing ran in the window ({asked.says()}) that could be recorded", "choose another one"
+def _never_opened(asked: RequestedWindow, begun: int) -> Row:
+    what, remedy = (
+        f"nothing ran in the window ({asked.says()}) that could be recorded",
+        "choose another one",
+    )
     if asked.first is not None:
-        what, remedy = f"no recorded process of the program came to step {asked.first:,}", "choose earlier ones"
+        what, remedy = (
+            f"no recorded process of the program came to step {asked.first:,}",
+            "choose earlier ones",
+        )
         what += f": step {begun - 1:,} was the last to begin" if begun else ""
     return {
-        "layer": OPERATORS, "code": "window_never_opened", "what": what,
-        "remedy": f"{remedy}; `layerscope run` without a window shows what there is", "lost": "everything",
-    }  # fmt: skip
+        "layer": OPERATORS,
+        "code": "window_never_opened",
+        "what": what,
+        "remedy": f"{remedy}; `layerscope run` without a window shows what there is",
+        "lost": "everything",
+    }
 
 
-def _ended_inside(asked: Window, begun: int) -> Row:
+def _ended_inside(asked: RequestedWindow, begun: int) -> Row:
     return {
-        "layer": OPERATORS, "code": "window_cut",
-        "what": f"the program ended before the window ({asked.says()}): step {begun - 1:,} was the last to begin",
-        "remedy": "", "lost": "",
-    }  # fmt: skip
+        "layer": OPERATORS,
+        "code": "window_cut",
+        "what": f"the program ended before the window ({asked.says()}): step {begun - 1:,} was the "
+        "last to begin",
+        "remedy": "",
+        "lost": "",
+    }
 
 
 def _late(pid: int, asked: int, first: int) -> Row:
     return {
-        "layer": OPERATORS, "code": "window_late",
-        "what": f"process {pid}: when it showed what a step is, the recorder had closed the window already",
+        "layer": OPERATORS,
+        "code": "window_late",
+        "what": f"process {pid}: when it showed what a step is, the recorder had closed the window "
+        "already",
         "remedy": "say what a step is with --step-mark, or choose a window that begins later",
         "lost": f"steps {asked:,} to {first - 1:,}",
-    }  # fmt: skip
+    }
 
 
-def _differing(pid: int, window: Found, count: int) -> Row:
+def _differing(pid: int, window: RecordedWindow, count: int) -> Row:
     windows = f"{count:,} windows" if count > 1 else "the window"
     return {
-        "layer": OPERATORS, "code": "window_differs",
-        "what": f"process {pid}: {windows} from step {window.first:,} on should hold {window.steps:,} steps, which is "
+        "layer": OPERATORS,
+        "code": "window_differs",
+        "what": f"process {pid}: {windows} from step {window.first:,} on should hold "
+        f"{window.steps:,} steps, which is "
         "not what was found in what was recorded",
-        "remedy": "say what a step is with --step-mark", "lost": "the numbers of the steps are not certain",
-    }  # fmt: skip
+        "remedy": "say what a step is with --step-mark",
+        "lost": "the numbers of the steps are not certain",
+    }

@@ -1,1 +1,3 @@
-"""The vocabulary: events, layers, clocks, and the tables of a recording. Imports nothing of ours."""
+"""The vocabulary: events, layers, clocks, and the tables of a recording. Imports nothing of
+ours.
+"""

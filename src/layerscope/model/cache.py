@@ -1,10 +1,11 @@
-"""Where layerscope keeps what is not a recording: the user's cache, else a temporary folder of their own.
+"""Where layerscope keeps what is not a recording: the user's cache, else a temporary folder of
+their own.
 
     CACHE/layerscope/KIND          CACHE is $XDG_CACHE_HOME, else ~/.cache
     TMPDIR/layerscope-UID/KIND     where there is no cache that can be written
 
-All of it can be made again, and `layerscope clean` removes it. A folder that somebody else may write into is never
-used: what lies there is read and run as ours. Standard library only.
+All of it can be made again, and `layerscope clean` removes it. A folder that somebody else may
+write into is never used: what lies there is read and run as ours. Standard library only.
 """
 
 from __future__ import annotations
@@ -18,19 +19,29 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-# What is kept: answers about builds of torch, tables of recordings that cannot be written, unpacked recordings,
-# code compiled for a build of torch, notes about raw files that lie outside of their recording, names of addresses, and
-# what `layerscope platform --measure` found out.
-PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS = "probe", "tables", "packed", "shapes", "spools", "symbols"
+# What is kept: answers about builds of torch, tables of recordings that cannot be written, unpacked
+# recordings, code compiled for a build of torch, notes about raw files that lie outside of their
+# recording, names of addresses, and what `layerscope platform --measure` found out.
+PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS = (
+    "probe",
+    "tables",
+    "packed",
+    "shapes",
+    "spools",
+    "symbols",
+)
 PLATFORM = "platform"
 KINDS = (PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS, PLATFORM)
-# In a folder of the cache, and in one with raw files outside of their recording: what it was made from.
+# In a folder of the cache, and in one with raw files outside of their recording: what it was made
+# from.
 ORIGIN = ".origin"
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a kept folder was made from: a path on a host. `used_s` is when it was last used (Unix time)."""
+    """What a kept folder was made from: a path on a host. `used_s` is when it was last used (Unix
+    time).
+    """
 
     path: str
     host: str
@@ -43,7 +54,9 @@ class Origin:
 
 
 def bases() -> list[Path]:
-    """The folders that hold all kinds, best first, without those that others may write into. None need exist."""
+    """The folders that hold all kinds, best first, without those that others may write into. None
+    need exist.
+    """
     found = [_temporary_base()]
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(cache):
@@ -57,12 +70,16 @@ def bases() -> list[Path]:
 
 
 def caches(kind: str) -> list[Path]:
-    """The folders for what is kept of `kind` (one of KINDS), best first. None need exist: see `make`."""
+    """The folders for what is kept of `kind` (one of KINDS), best first. None need exist: see
+    `make`.
+    """
     return [folder for base in bases() if is_absent(folder := base / kind) or is_ours(folder)]
 
 
 def make(folder: Path) -> None:
-    """Make `folder`, one of `caches` or below one, for us alone; OSError when it cannot be made or is not ours."""
+    """Make `folder`, one of `caches` or below one, for us alone; OSError when it cannot be made or
+    is not ours.
+    """
     missing = [parent for parent in (folder, *folder.parents) if not parent.is_dir()]
     for parent in reversed(missing):
         parent.mkdir(mode=0o700, exist_ok=True)
@@ -71,7 +88,9 @@ def make(folder: Path) -> None:
 
 
 def temporary() -> Path:
-    """A folder among the temporary ones that nobody else can look into, for recordings that have no other place."""
+    """A folder among the temporary ones that nobody else can look into, for recordings that have no
+    other place.
+    """
     folder = _temporary_base()
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -82,8 +101,8 @@ def temporary() -> Path:
 
 
 def settle_temporary() -> None:
-    """Take shared memory for temporary files where no folder for them can be written: a container's root may be
-    read-only. Python would take the working folder, which is the user's.
+    """Take shared memory for temporary files where no folder for them can be written: a container's
+    root may be read-only. Python would take the working folder, which is the user's.
     """
     with contextlib.suppress(FileNotFoundError):
         found = tempfile.gettempdir()
@@ -92,7 +111,9 @@ def settle_temporary() -> None:
         except OSError:  # it was removed
             return
         named = [os.environ.get(variable) for variable in ("TMPDIR", "TEMP", "TMP")]
-        if found != here or found in map(os.path.abspath, filter(None, [*named, "/tmp", "/var/tmp", "/usr/tmp"])):
+        if found != here or found in map(
+            os.path.abspath, filter(None, [*named, "/tmp", "/var/tmp", "/usr/tmp"])
+        ):
             return
     tempfile.tempdir = "/dev/shm"
 
@@ -112,7 +133,9 @@ def is_absent(folder: Path) -> bool:
 
 
 def remember(folder: Path, origin: Path) -> None:
-    """Note in `folder` what it is made from and that it was used just now; without the note it is never removed."""
+    """Note in `folder` what it is made from and that it was used just now; without the note it is
+    never removed.
+    """
     note = Origin(str(origin.absolute()), os.uname().nodename, time.time())
     with contextlib.suppress(OSError, UnicodeEncodeError):
         (folder / ORIGIN).write_text(json.dumps(asdict(note)))

@@ -1,8 +1,8 @@
 """Clocks: the only place where a time of one clock becomes a time of another.
 
-The run's clock is CLOCK_MONOTONIC of the recording host in integer nanoseconds. A foreign clock is put on
-it by readings of both at the same moment; between two readings the way is a straight line, rounded down,
-so the order of any two moments is kept.
+The run's clock is CLOCK_MONOTONIC of the recording host in integer nanoseconds. A foreign clock is
+put on it by readings of both at the same moment; between two readings the way is a straight line,
+rounded down, so the order of any two moments is kept.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ import numpy as np
 
 
 class Conversion:
-    """From the ticks of one clock to nanoseconds of the run, along readings that come one by one."""
+    """From the ticks of one clock to nanoseconds of the run, along readings that come one by
+    one.
+    """
 
     def __init__(self) -> None:
-        self._known = np.zeros((2, 64), np.int64)  # what that clock said, and the run's; room for more
+        self._known = np.zeros(
+            (2, 64), np.int64
+        )  # what that clock said, and the run's; room for more
         self._count = 0
 
     def add(self, its: int, run_ns: int) -> None:
@@ -39,7 +43,9 @@ class Conversion:
         return list(zip(its, run_ns, strict=True))
 
     def to_run(self, ticks: np.ndarray) -> np.ndarray:
-        """`ticks` (uint64 or int64) as int64 nanoseconds of the run; beyond the readings by the nearest line."""
+        """`ticks` (uint64 or int64) as int64 nanoseconds of the run; beyond the readings by the
+        nearest line.
+        """
         ticks = ticks.astype(np.int64)
         its, run_ns = self._known[:, : self._count]
         if len(its) < 2 or not len(ticks):
@@ -50,7 +56,8 @@ class Conversion:
         behind = max(int(np.searchsorted(its, ticks.max(), side="right")), first + 1)
         its, run_ns = its[first : behind + 1], run_ns[first : behind + 1]
         line = np.clip(np.searchsorted(its, ticks, side="right") - 1, 0, len(its) - 1)
-        # Differences are below 2**53 ticks, so the float product is exact to far less than a nanosecond.
+        # Differences are below 2**53 ticks, so the float product is exact to far less than a
+        # nanosecond.
         slope = np.diff(run_ns) / np.diff(its)
         along = np.floor((ticks - its[line]) * np.append(slope, slope[-1])[line]).astype(np.int64)
         # Rounding must not carry a moment past the next reading: order is kept across the border.

@@ -1,4 +1,5 @@
-"""What can go wrong, as one small tree: raised with the remedy in the sentence, caught once, in `cli`.
+"""What can go wrong, as one small tree: raised with the remedy in the sentence, caught once, in
+`cli`.
 
 LayerscopeError          status 125
 ├── UsageError           the command line asks for something that does not exist
@@ -12,7 +13,9 @@ from collections.abc import Iterable
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The name among `known` that somebody who typed `word` may have meant, as a question; empty if none is near."""
+    """The name among `known` that somebody who typed `word` may have meant, as a question; empty if
+    none is near.
+    """
     import difflib  # only where somebody mistyped
 
     near = difflib.get_close_matches(word.casefold(), known, n=1)

@@ -13,30 +13,56 @@ COUNTERS = "counters"
 STACKS = "stacks"
 # What each layer holds; docs/layers/NAME.md has the rest.
 MEANINGS = {
-    OPERATORS: "Every operator, backward function, `record_function` range, optimizer step and loader wait.",
+    OPERATORS: "Every operator, backward function, `record_function` range, optimizer step and "
+    "loader wait.",
     MODULES: "Every call of a part of the network, and which of them each operator belongs to.",
-    RANGES: "Tasks, frames and events that the program marks with the library, with NVTX or with ITT.",
+    RANGES: "Tasks, frames and events that the program marks with the library, with NVTX or with "
+    "ITT.",
     PRIMITIVES: "What operators ask of oneDNN and MKL, and what each thread has of it.",
-    STACKS: "What every thread does on a CPU, sampled 99 times a second of CPU time, and what it waits for.",
-    COUNTERS: "What the system accounts for each process over time, and what the program counts itself.",
+    STACKS: "What every thread does on a CPU, sampled 99 times a second of CPU time, and what it "
+    "waits for.",
+    COUNTERS: "What the system accounts for each process over time, and what the program counts "
+    "itself.",
 }
-# The tracks with what was read from the system about a process and its control group; every other track of counters is
-# the program's own.
+# The tracks with what was read from the system about a process and its control group; every other
+# track of counters is the program's own.
 PROCESS_COUNTERS = "process"
 GROUP_COUNTERS = "cgroup"
 SYSTEM_COUNTERS = (PROCESS_COUNTERS, GROUP_COUNTERS)
 # Those of the system's that only grow: their difference means something and their level does not.
 CUMULATIVE = (
-    "cpu_ns", "user_ns", "system_ns", "delay_ns", "switches_voluntary", "switches_forced", "migrations", "faults_minor",
-    "faults_major", "rchar_bytes", "wchar_bytes", "storage_read_bytes", "storage_written_bytes", "throttled",
+    "cpu_ns",
+    "user_ns",
+    "system_ns",
+    "delay_ns",
+    "switches_voluntary",
+    "switches_forced",
+    "migrations",
+    "faults_minor",
+    "faults_major",
+    "rchar_bytes",
+    "wchar_bytes",
+    "storage_read_bytes",
+    "storage_written_bytes",
+    "throttled",
     "throttled_ns",
-)  # fmt: skip
+)
 
 # Index = the kind byte of a ring record.
 KINDS = (
-    "function", "backward", "range", "optimizer", "loader", "module", "task", "frame", "event", "execute", "create",
+    "function",
+    "backward",
+    "range",
+    "optimizer",
+    "loader",
+    "module",
+    "task",
+    "frame",
+    "event",
+    "execute",
+    "create",
     "share",
-)  # fmt: skip
+)
 # The layers of spans, and the layer of each kind as an index into them.
 SPAN_LAYERS = (OPERATORS, MODULES, RANGES, PRIMITIVES)
 LAYER_OF_KIND = (0, 0, 0, 0, 0, 1, 2, 2, 2, 3, 3, 3)
@@ -45,16 +71,40 @@ FRAME_LAYERS = ("python", "modules", "operators", "ranges", "primitives", "nativ
 SAMPLE_KINDS = ("cpu", "offcpu", "fault")
 # `samples.state` of each kind.
 WAITS = (
-    "gil", "lock", "barrier", "pool", "sleep", "yield", "pipe", "socket", "file", "event", "page_fault", "preempted",
-    "child", "thread", "other", "unknown",
-)  # fmt: skip
+    "gil",
+    "lock",
+    "barrier",
+    "pool",
+    "sleep",
+    "yield",
+    "pipe",
+    "socket",
+    "file",
+    "event",
+    "page_fault",
+    "preempted",
+    "child",
+    "thread",
+    "other",
+    "unknown",
+)
 SAMPLE_STATES = ("user", "kernel", *WAITS)
-# Kinds of `links`: from an operator to the backward function of it, from an operator to a primitive that it asked for,
-# from a primitive to the part of it that ran on another thread.
+# Kinds of `links`: from an operator to the backward function of it, from an operator to a primitive
+# that it asked for, from a primitive to the part of it that ran on another thread.
 LINKS = ("forward_backward", "operator_primitive", "primitive_share")
 # What the record of a mark says in its field `module`.
 MARKS = (
-    "marker", "step", "paused", "resumed", "problem", "opened", "closed", "named", "begins", "ends", "raised",
-)  # fmt: skip
+    "marker",
+    "step",
+    "paused",
+    "resumed",
+    "problem",
+    "opened",
+    "closed",
+    "named",
+    "begins",
+    "ends",
+    "raised",
+)
 
 PHASES = ("loading", "forward", "backward", "optimizer", "other")

@@ -7,36 +7,10 @@ Times are int64 nanoseconds on the run's clock (CLOCK_MONOTONIC of the recording
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from layerscope.model.sample_tables import FRAMES, SAMPLES, STACKS
+from layerscope.model.table import Column, Table
 
 SCHEMA_VERSION = 7
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column. `type` is int64, int32, float64, bool, string or name (a dictionary string)."""
-
-    name: str
-    type: str
-    meaning: str
-    unit: str = ""
-    nullable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One table: a folder of Parquet parts named after it."""
-
-    name: str
-    meaning: str
-    columns: tuple[Column, ...]
-
-    def column(self, name: str) -> Column:
-        """The column called `name`; KeyError when there is none."""
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise KeyError(name)
 
 
 PROCESSES = Table(
@@ -57,7 +31,8 @@ PROCESSES = Table(
 
 TRACKS = Table(
     "tracks",
-    "What carries spans in time order: threads, GPU streams, queues, counters. Thread ids are reused, tracks are not.",
+    "What carries spans in time order: threads, GPU streams, queues, counters. Thread ids are "
+    "reused, tracks are not.",
     (
         Column("track", "int32", "key of the track"),
         Column("process", "int32", "its process"),
@@ -66,11 +41,26 @@ TRACKS = Table(
         Column("name", "string", "name of the thread"),
         Column("start_ns", "int64", "when it was first seen", "ns"),
         Column("end_ns", "int64", "when the thread ended; null while unknown", "ns", nullable=True),
-        Column("cpu_ns", "int64", "CPU time of the thread; known, as what follows, with stacks", "ns", nullable=True),
-        Column("delay_ns", "int64", "time in which it could run and had no CPU", "ns", nullable=True),
-        Column("switches_voluntary", "int64", "how often it gave its CPU up to wait", nullable=True),
+        Column(
+            "cpu_ns",
+            "int64",
+            "CPU time of the thread; known, as what follows, with stacks",
+            "ns",
+            nullable=True,
+        ),
+        Column(
+            "delay_ns", "int64", "time in which it could run and had no CPU", "ns", nullable=True
+        ),
+        Column(
+            "switches_voluntary", "int64", "how often it gave its CPU up to wait", nullable=True
+        ),
         Column("switches_forced", "int64", "how often its CPU was taken from it", nullable=True),
-        Column("migrations", "int64", "how often it came onto another CPU; null where nobody tells", nullable=True),
+        Column(
+            "migrations",
+            "int64",
+            "how often it came onto another CPU; null where nobody tells",
+            nullable=True,
+        ),
         Column("faults_minor", "int64", "its page faults without reading from disk", nullable=True),
         Column("faults_major", "int64", "its page faults with reading from disk", nullable=True),
     ),
@@ -78,11 +68,16 @@ TRACKS = Table(
 
 SPANS = Table(
     "spans",
-    "Every recorded stretch of time: an operator, a backward function, a range, an optimizer step, a loader wait, "
+    "Every recorded stretch of time: an operator, a backward function, a range, an optimizer step, "
+    "a loader wait, "
     "a call of a module, a primitive of oneDNN or MKL.",
     (
         Column("span", "int64", "key of the span"),
-        Column("track", "int32", "the track it ran on (where it started, if it ended on another thread)"),
+        Column(
+            "track",
+            "int32",
+            "the track it ran on (where it started, if it ended on another thread)",
+        ),
         Column("parent", "int64", "the span it lies in on its track", nullable=True),
         Column("depth", "int32", "number of spans that were open on the track when it started"),
         Column("start_ns", "int64", "start", "ns"),
@@ -92,28 +87,57 @@ SPANS = Table(
         Column(
             "kind",
             "name",
-            "function, backward, range, optimizer, loader; module; task, frame, event; execute, create, share",
+            "function, backward, range, optimizer, loader; module; task, frame, event; execute, "
+            "create, share",
         ),
         Column("name", "name", "name"),
-        Column("line", "name", "file:line that opened a range; of a module see its first call", nullable=True),
-        Column("module", "int32", "the innermost module whose call it ran in, or whose backward pass", nullable=True),
+        Column(
+            "line",
+            "name",
+            "file:line that opened a range; of a module see its first call",
+            nullable=True,
+        ),
+        Column(
+            "module",
+            "int32",
+            "the innermost module whose call it ran in, or whose backward pass",
+            nullable=True,
+        ),
         Column("step", "int32", "the step it started in", nullable=True),
-        Column("phase", "name", "loading, forward, backward, optimizer, other; null outside steps", nullable=True),
+        Column(
+            "phase",
+            "name",
+            "loading, forward, backward, optimizer, other; null outside steps",
+            nullable=True,
+        ),
         Column("correlation", "int64", "key shared with the work it launched", nullable=True),
         Column("seq", "int32", "autograd sequence number", nullable=True),
         Column("args", "int64", "key of its arguments", nullable=True),
-        Column("weight", "int32", "how many spans of the run it stands for (1 unless the run was thinned)"),
+        Column(
+            "weight",
+            "int32",
+            "how many spans of the run it stands for (1 unless the run was thinned)",
+        ),
         Column("unfinished", "bool", "it was still open when the recording of its process ended"),
     ),
 )
 
 MODULES = Table(
     "modules",
-    "The modules that were called: parts of the network, by their path from the module that the program calls.",
+    "The modules that were called: parts of the network, by their path from the module that the "
+    "program calls.",
     (
-        Column("module", "int32", "key of the module: the same path and class in every process have one"),
+        Column(
+            "module",
+            "int32",
+            "key of the module: the same path and class in every process have one",
+        ),
         Column("parent", "int32", "the module that holds it", nullable=True),
-        Column("path", "string", "path from the outermost module, which is called by its class: Net.conv1"),
+        Column(
+            "path",
+            "string",
+            "path from the outermost module, which is called by its class: Net.conv1",
+        ),
         Column("class", "string", "its class"),
         Column("line", "string", "file:line of its first call", nullable=True),
     ),
@@ -121,26 +145,85 @@ MODULES = Table(
 
 PRIMITIVES = Table(
     "primitives",
-    "Every span of the layer primitives: what was asked of a library below the operators, as the library tells it.",
+    "Every span of the layer primitives: what was asked of a library below the operators, as the "
+    "library tells it.",
     (
         Column("span", "int64", "its span"),
-        Column("operator", "int64", "the operator or backward function that asked for it", nullable=True),
-        Column("share_of", "int64", "of a share: the primitive on another thread that it is a part of", nullable=True),
-        Column("library", "name", "oneDNN or MKL"),
-        Column("primitive_kind", "name", "convolution, matmul, reorder, ...; of MKL gemm, fft, lapack or other"),
-        Column("implementation", "name", "the code that ran: jit:avx512_core; null: not told", nullable=True),
-        Column("prop_kind", "name", "forward_training, forward_inference, backward_data, ...", nullable=True),
-        Column("dtype", "name", "types of its source, weights and destination: f32, or u8s8f32", nullable=True),
-        Column("formats", "name", "memory layouts, as the library names them", nullable=True),
-        Column("attributes", "name", "scratchpad, scales, post-ops: what is fused into it", nullable=True),
-        Column("algorithm", "name", "alg:convolution_direct and the like", nullable=True),
-        Column("problem", "name", "shapes, as the library writes them: mb8_ic3oc32_ih32oh32kh3...", nullable=True),
         Column(
-            "threads", "int32", "threads that took part as far as seen; null for shares and creation", nullable=True
+            "operator",
+            "int64",
+            "the operator or backward function that asked for it",
+            nullable=True,
         ),
-        Column("flop", "int64", "floating-point operations of the problem; null: no formula for it", nullable=True),
-        Column("bytes", "int64", "bytes of its sources and destinations, each once", "bytes", nullable=True),
-        Column("cache_hit", "bool", "of a creation: the library had it already; null: not told", nullable=True),
+        Column(
+            "share_of",
+            "int64",
+            "of a share: the primitive on another thread that it is a part of",
+            nullable=True,
+        ),
+        Column("library", "name", "oneDNN or MKL"),
+        Column(
+            "primitive_kind",
+            "name",
+            "convolution, matmul, reorder, ...; of MKL gemm, fft, lapack or other",
+        ),
+        Column(
+            "implementation",
+            "name",
+            "the code that ran: jit:avx512_core; null: not told",
+            nullable=True,
+        ),
+        Column(
+            "prop_kind",
+            "name",
+            "forward_training, forward_inference, backward_data, ...",
+            nullable=True,
+        ),
+        Column(
+            "dtype",
+            "name",
+            "types of its source, weights and destination: f32, or u8s8f32",
+            nullable=True,
+        ),
+        Column("formats", "name", "memory layouts, as the library names them", nullable=True),
+        Column(
+            "attributes",
+            "name",
+            "scratchpad, scales, post-ops: what is fused into it",
+            nullable=True,
+        ),
+        Column("algorithm", "name", "alg:convolution_direct and the like", nullable=True),
+        Column(
+            "problem",
+            "name",
+            "shapes, as the library writes them: mb8_ic3oc32_ih32oh32kh3...",
+            nullable=True,
+        ),
+        Column(
+            "threads",
+            "int32",
+            "threads that took part as far as seen; null for shares and creation",
+            nullable=True,
+        ),
+        Column(
+            "flop",
+            "int64",
+            "floating-point operations of the problem; null: no formula for it",
+            nullable=True,
+        ),
+        Column(
+            "bytes",
+            "int64",
+            "bytes of its sources and destinations, each once",
+            "bytes",
+            nullable=True,
+        ),
+        Column(
+            "cache_hit",
+            "bool",
+            "of a creation: the library had it already; null: not told",
+            nullable=True,
+        ),
     ),
 )
 
@@ -160,21 +243,34 @@ MARKS = Table(
         Column("track", "int32", "the track that marked it"),
         Column("at_ns", "int64", "when", "ns"),
         Column(
-            "kind", "name", "marker, step, paused, resumed, opened or closed (a window of --steps or --after), raised"
+            "kind",
+            "name",
+            "marker, step, paused, resumed, opened or closed (a window of --steps or --after), "
+            "raised",
         ),
         Column("name", "name", "name; of raised: what the exception says"),
-        Column("args", "int64", "key of its arguments; of raised: the operator that raised it", nullable=True),
+        Column(
+            "args",
+            "int64",
+            "key of its arguments; of raised: the operator that raised it",
+            nullable=True,
+        ),
     ),
 )
 
 STEPS = Table(
     "steps",
-    "The iterations of a training or inference loop, and where their time went. The five phases add up to dur_ns.",
+    "The iterations of a training or inference loop, and where their time went. The five phases "
+    "add up to dur_ns.",
     (
         Column("step", "int32", "number of the step in its process, from 0"),
         Column("process", "int32", "its process"),
-        Column("rule", "name", "what a step was taken to be: mark, optimizer, loader, request or none"),
-        Column("optimizer", "int32", "instance of the optimizer that ends the steps", nullable=True),
+        Column(
+            "rule", "name", "what a step was taken to be: mark, optimizer, loader, request or none"
+        ),
+        Column(
+            "optimizer", "int32", "instance of the optimizer that ends the steps", nullable=True
+        ),
         Column("start_ns", "int64", "start", "ns"),
         Column("dur_ns", "int64", "duration", "ns"),
         Column("load_ns", "int64", "time in the data loader", "ns"),
@@ -189,7 +285,8 @@ STEPS = Table(
 
 TOTALS = Table(
     "totals",
-    "Exact sums over the whole run, whatever its length: of every span, those included that were thinned away.",
+    "Exact sums over the whole run, whatever its length: of every span, those included that were "
+    "thinned away.",
     (
         Column("total", "int32", "key of the row"),
         Column("process", "int32", "the process"),
@@ -214,7 +311,8 @@ TOTALS = Table(
 
 HISTOGRAMS = Table(
     "histograms",
-    "Durations of the spans of each row of `totals`, in bins 1 % wide. Only where the run was thinned.",
+    "Durations of the spans of each row of `totals`, in bins 1 % wide. Only where the run was "
+    "thinned.",
     (
         Column("total", "int32", "the row of `totals`"),
         Column("from_ns", "int64", "durations from here, up to 1 % more", "ns"),
@@ -231,9 +329,12 @@ COUNTERS = Table(
         Column(
             "name",
             "name",
-            "cpu_ns, user_ns, system_ns, faults_minor, faults_major, rss_bytes, rss_peak_bytes, threads, rchar_bytes, "
-            "wchar_bytes, storage_read_bytes, storage_written_bytes; with stacks also delay_ns, switches_voluntary, "
-            "switches_forced, migrations; of the control group throttled, throttled_ns, group_memory_bytes, "
+            "cpu_ns, user_ns, system_ns, faults_minor, faults_major, rss_bytes, rss_peak_bytes, "
+            "threads, rchar_bytes, "
+            "wchar_bytes, storage_read_bytes, storage_written_bytes; with stacks also delay_ns, "
+            "switches_voluntary, "
+            "switches_forced, migrations; of the control group throttled, throttled_ns, "
+            "group_memory_bytes, "
             "group_memory_limit_bytes; or a counter of the program",
         ),
         Column("value", "int64", "its value"),
@@ -250,8 +351,10 @@ LINKS = Table(
         Column(
             "kind",
             "name",
-            "forward_backward: an operator and the backward function of it; operator_primitive: an operator and a "
-            "primitive that it asked for; primitive_share: a primitive and the part of it on another thread",
+            "forward_backward: an operator and the backward function of it; operator_primitive: an "
+            "operator and a "
+            "primitive that it asked for; primitive_share: a primitive and the part of it on "
+            "another thread",
         ),
     ),
 )
@@ -275,8 +378,17 @@ GAPS = Table(
         Column("process", "int32", "the process, where no track is known", nullable=True),
         Column("start_ns", "int64", "start of the gap", "ns"),
         Column("end_ns", "int64", "end of the gap", "ns"),
-        Column("lost", "int64", "number of records lost; null where nobody could count them", nullable=True),
-        Column("reason", "name", "ring_full, too_deep, no_ring, disk_full, max_size, after_end, no_sampler or damaged"),
+        Column(
+            "lost",
+            "int64",
+            "number of records lost; null where nobody could count them",
+            nullable=True,
+        ),
+        Column(
+            "reason",
+            "name",
+            "ring_full, too_deep, no_ring, disk_full, max_size, after_end, no_sampler or damaged",
+        ),
     ),
 )
 
@@ -292,63 +404,6 @@ PROBLEMS = Table(
     ),
 )
 
-FRAMES = Table(
-    "frames",
-    "What stacks are made of: functions and lines of Python, modules, operators, primitives, native functions, the "
-    "kernel.",
-    (
-        Column("frame", "int32", "key of the frame"),
-        Column("layer", "name", "python, modules, operators, ranges, primitives, native or kernel"),
-        Column("name", "string", "function without parameters, operator, ...; of a module its path"),
-        Column("signature", "string", "the whole name, where that says more", nullable=True),
-        Column("file", "string", "its source file, as far as it is known", nullable=True),
-        Column("line", "int32", "line in that file", nullable=True),
-        Column("object", "string", "the library or program its code lies in; [jit]: in none", nullable=True),
-        Column("build_id", "string", "the build of that, in hexadecimal digits", nullable=True),
-        Column("address", "int64", "where in the object, as its symbols count", nullable=True),
-    ),
-)
-
-STACKS = Table(
-    "stacks",
-    "Every stack that was seen, as a tree: each is the stack of its parent with one frame more.",
-    (
-        Column("stack", "int32", "key of the stack; a parent's is smaller"),
-        Column("parent", "int32", "the stack without its innermost frame; null for the outermost", nullable=True),
-        Column("frame", "int32", "its innermost frame"),
-        Column("depth", "int32", "number of frames around that one"),
-    ),
-)
-
-SAMPLES = Table(
-    "samples",
-    "What threads were seen doing: on a CPU, at a fixed rate of CPU time; off the CPU, from when they began to wait.",
-    (
-        Column("at_ns", "int64", "when; of a wait when it began", "ns"),
-        Column("track", "int32", "the thread"),
-        Column("stack", "int32", "its stack; null where only the time is known", nullable=True),
-        Column("weight_ns", "int64", "cpu: the CPU time it stands for; offcpu: how long; fault: 0", "ns"),
-        Column(
-            "count",
-            "int64",
-            "fault: how many page faults it stands for; cpu: 0 where the next row is the rest of the sample, its time "
-            "in the kernel; else 1",
-        ),
-        Column("kind", "name", "cpu, offcpu or fault"),
-        Column(
-            "state",
-            "name",
-            "cpu: user, kernel; offcpu: gil, lock, barrier, pool, sleep, yield, pipe, socket, file, event, "
-            "page_fault, preempted, child, thread, other, unknown; fault: user",
-        ),
-        Column("idle", "bool", "a wait for work of a thread of a pool: folded away unless asked for"),
-        Column("exact", "bool", "weight_ns was measured from end to end; else it stands for more than was seen"),
-        Column("span", "int64", "the innermost span that was open on the thread, or that it worked for", nullable=True),
-        Column("step", "int32", "the step it began in", nullable=True),
-        Column("phase", "name", "loading, forward, backward, optimizer, other; null outside steps", nullable=True),
-        Column("waker", "int32", "offcpu: the track that ended the wait", nullable=True),
-    ),
-)
 
 TABLES: dict[str, Table] = {
     table.name: table

@@ -1,7 +1,7 @@
 """Masks what must not leave the head of its owner: passwords and keys on a command line.
 
-Masked are the value of an option or NAME=VALUE whose name speaks of a secret, and the password in a URL.
-The environment is not masked but listed: only variables that are named here are ever kept.
+Masked are the value of an option or NAME=VALUE whose name speaks of a secret, and the password in a
+URL. The environment is not masked but listed: only variables that are named here are ever kept.
 """
 
 from __future__ import annotations
@@ -10,30 +10,87 @@ import re
 from collections.abc import Mapping, Sequence
 
 MASK = "***"
-_SECRET_WORD = r"(?:pass(?:word|wd|phrase)?|secret|token|api[-_]?key|access[-_]?key|auth|credential)s?"
+_SECRET_WORD = (
+    r"(?:pass(?:word|wd|phrase)?|secret|token|api[-_]?key|access[-_]?key|auth|credential)s?"
+)
 _NAMED = re.compile(rf"(?i)^(-{{0,2}}[\w.-]*{_SECRET_WORD}[\w.-]*=)(.+)$")
 _OPTION = re.compile(rf"(?i)^--?[\w.-]*{_SECRET_WORD}[\w.-]*$")
 _URL = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://[^/\s:@]+:)([^@\s/]+)(@)")
 
-# What changes how fast a program runs, and what says which rank it is: beginnings that one library alone uses, and
-# whole names where others use the same beginning (Terraform has TF_VAR_ and TF_CLI_). Nothing else is kept.
+# What changes how fast a program runs, and what says which rank it is: beginnings that one library
+# alone uses, and whole names where others use the same beginning (Terraform has TF_VAR_ and
+# TF_CLI_). Nothing else is kept.
 _BEGINNINGS = (
-    "ATEN_", "BLIS_", "CUBLAS_", "CUDA_", "CUDNN_", "DNNL_", "GOMP_", "JAX_", "KMP_", "MALLOC_",
-    "MKLDNN_", "MKL_", "MXNET_", "NCCL_", "NPY_", "NUMEXPR_", "OMPI_COMM_WORLD_", "OMP_",
-    "ONEDNN_", "OPENBLAS_", "PYTORCH_", "TBB_", "TORCHELASTIC_", "TORCHINDUCTOR_", "TORCH_",
-    "VECLIB_", "XLA_",
-)  # fmt: skip
-_NAMES = frozenset((
-    "CONDA_PREFIX", "GLIBC_TUNABLES", "GROUP_RANK", "LD_LIBRARY_PATH", "LD_PRELOAD", "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE", "PMIX_RANK", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", "PMI_RANK", "PMI_SIZE",
-    "PYTHONHASHSEED", "PYTHONOPTIMIZE", "RANK", "SLURM_JOB_ID", "SLURM_LOCALID", "SLURM_NODEID",
-    "SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID", "TF_CPP_MAX_VLOG_LEVEL",
-    "TF_CPP_MIN_LOG_LEVEL", "TF_CUDNN_DETERMINISTIC", "TF_CUDNN_USE_AUTOTUNE",
-    "TF_DETERMINISTIC_OPS", "TF_DISABLE_MKL", "TF_ENABLE_ONEDNN_OPTS",
-    "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "TF_GPU_THREAD_COUNT", "TF_GPU_THREAD_MODE",
-    "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_USE_LEGACY_KERAS", "TF_XLA_FLAGS",
-    "VIRTUAL_ENV", "WORLD_SIZE",
-))  # fmt: skip
+    "ATEN_",
+    "BLIS_",
+    "CUBLAS_",
+    "CUDA_",
+    "CUDNN_",
+    "DNNL_",
+    "GOMP_",
+    "JAX_",
+    "KMP_",
+    "MALLOC_",
+    "MKLDNN_",
+    "MKL_",
+    "MXNET_",
+    "NCCL_",
+    "NPY_",
+    "NUMEXPR_",
+    "OMPI_COMM_WORLD_",
+    "OMP_",
+    "ONEDNN_",
+    "OPENBLAS_",
+    "PYTORCH_",
+    "TBB_",
+    "TORCHELASTIC_",
+    "TORCHINDUCTOR_",
+    "TORCH_",
+    "VECLIB_",
+    "XLA_",
+)
+_NAMES = frozenset(
+    (
+        "CONDA_PREFIX",
+        "GLIBC_TUNABLES",
+        "GROUP_RANK",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "PMIX_RANK",
+        "PMI_LOCAL_RANK",
+        "PMI_LOCAL_SIZE",
+        "PMI_RANK",
+        "PMI_SIZE",
+        "PYTHONHASHSEED",
+        "PYTHONOPTIMIZE",
+        "RANK",
+        "SLURM_JOB_ID",
+        "SLURM_LOCALID",
+        "SLURM_NODEID",
+        "SLURM_NTASKS",
+        "SLURM_PROCID",
+        "SLURM_STEP_ID",
+        "TF_CPP_MAX_VLOG_LEVEL",
+        "TF_CPP_MIN_LOG_LEVEL",
+        "TF_CUDNN_DETERMINISTIC",
+        "TF_CUDNN_USE_AUTOTUNE",
+        "TF_DETERMINISTIC_OPS",
+        "TF_DISABLE_MKL",
+        "TF_ENABLE_ONEDNN_OPTS",
+        "TF_FORCE_GPU_ALLOW_GROWTH",
+        "TF_GPU_ALLOCATOR",
+        "TF_GPU_THREAD_COUNT",
+        "TF_GPU_THREAD_MODE",
+        "TF_NUM_INTEROP_THREADS",
+        "TF_NUM_INTRAOP_THREADS",
+        "TF_USE_LEGACY_KERAS",
+        "TF_XLA_FLAGS",
+        "VIRTUAL_ENV",
+        "WORLD_SIZE",
+    )
+)
 
 
 def mask(argv: Sequence[str]) -> list[str]:
@@ -53,5 +110,9 @@ def mask(argv: Sequence[str]) -> list[str]:
 
 def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of `environment` that a recording may keep."""
-    chosen = {name: value for name, value in environment.items() if name in _NAMES or name.startswith(_BEGINNINGS)}
+    chosen = {
+        name: value
+        for name, value in environment.items()
+        if name in _NAMES or name.startswith(_BEGINNINGS)
+    }
     return {name: value for name, value in sorted(chosen.items()) if not _OPTION.match(f"--{name}")}

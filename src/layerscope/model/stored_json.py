@@ -1,4 +1,5 @@
-"""JSON from a file, which may be damaged or come from somebody else: `decoded` takes only what has the expected types.
+"""JSON from a file, which may be damaged or come from somebody else: `decoded` takes only what has
+the expected types.
 
 The integers are bounded as the tables hold them: a JSON file may hold any.
 """

@@ -1,4 +1,6 @@
-"""Numbers as people read them: durations, sizes and counts with their unit. Used by `show` alone."""
+"""Numbers as people read them: durations, sizes and counts with their unit. Used by `show`
+alone.
+"""
 
 from __future__ import annotations
 

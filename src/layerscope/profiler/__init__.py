@@ -1,4 +1,5 @@
-"""The MXNet profiler's interface over PyTorch: `from layerscope import profiler`, not `from mxnet import profiler`.
+"""The MXNet profiler's interface over PyTorch: `from layerscope import profiler`, not `from mxnet
+import profiler`.
 
     profiler.set_config(filename="profile_output.json")
     profiler.set_state("run")
@@ -7,8 +8,8 @@
     print(profiler.dumps())
     profiler.dump()
 
-Standard library only: it works in a program's environment that has nothing of ours. What each function does, and
-which trap of the original is gone, is in docs/profiler.md.
+Standard library only: it works in a program's environment that has nothing of ours. What each
+function does, and which trap of the original is gone, is in docs/profiler.md.
 """
 
 from __future__ import annotations
@@ -24,9 +25,24 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
-    "Counter", "Domain", "Event", "Frame", "Marker", "Task", "dump", "dump_profile", "dumps", "pause",
-    "profiler_set_config", "profiler_set_state", "resume", "scope", "set_config", "set_kvstore_handle", "set_state",
-]  # fmt: skip
+    "Counter",
+    "Domain",
+    "Event",
+    "Frame",
+    "Marker",
+    "Task",
+    "dump",
+    "dump_profile",
+    "dumps",
+    "pause",
+    "profiler_set_config",
+    "profiler_set_state",
+    "resume",
+    "scope",
+    "set_config",
+    "set_kvstore_handle",
+    "set_state",
+]
 
 # Every key of the original with its default.
 DEFAULTS: dict[str, Any] = {
@@ -45,13 +61,18 @@ DEFAULTS: dict[str, Any] = {
 STATES = ("stop", "run")
 PROCESSES = ("worker", "server")
 FORMATS = ("table", "json")
-NO_SERVER = "layerscope: PyTorch has no kvstore server; profile_process='server' records this process like 'worker'"
+NO_SERVER = (
+    "layerscope: PyTorch has no kvstore server; profile_process='server' records this "
+    "process like 'worker'"
+)
 
 _config = dict(DEFAULTS)
 
 
 def set_config(**kwargs: Any) -> None:
-    """Say what is recorded and where `dump` writes; keys left out get their defaults. ValueError for unknown keys."""
+    """Say what is recorded and where `dump` writes; keys left out get their defaults. ValueError
+    for unknown keys.
+    """
     unknown = sorted(set(kwargs) - set(DEFAULTS))
     if unknown:
         named = ", ".join(repr(name) for name in unknown)
@@ -59,14 +80,18 @@ def set_config(**kwargs: Any) -> None:
     config = {**DEFAULTS, **kwargs}
     period_s = float(config["dump_period"])
     if not period_s > 0:
-        raise ValueError(f"dump_period is a number of seconds above 0, not {config['dump_period']!r}")
+        raise ValueError(
+            f"dump_period is a number of seconds above 0, not {config['dump_period']!r}"
+        )
     _check_process(config["profile_process"])
     file = os.fspath(config["filename"])
     with steering.lock:
         _config.update(config)
         steering.file = os.path.abspath(file)
         steering.file_is_named = "filename" in kwargs or steering.file_is_named
-        steering.stem = os.path.splitext(os.path.basename(file))[0] if "filename" in kwargs else steering.stem
+        steering.stem = (
+            os.path.splitext(os.path.basename(file))[0] if "filename" in kwargs else steering.stem
+        )
         steering.continuous, steering.period_s = bool(config["continuous_dump"]), period_s
         kinds = ("profile_all", "profile_symbolic", "profile_imperative")
         steering.operators = any(config[kind] for kind in kinds)
@@ -76,7 +101,9 @@ def set_config(**kwargs: Any) -> None:
 def set_state(state: str = "stop", profile_process: str = "worker") -> None:
     """Record from now on ('run'), or no longer ('stop')."""
     if state not in STATES:
-        raise ValueError(f"the profiler has no state {state!r}. The states are {' and '.join(map(repr, STATES))}")
+        raise ValueError(
+            f"the profiler has no state {state!r}. The states are {' and '.join(map(repr, STATES))}"
+        )
     _check_process(profile_process)
     if state == "run":
         steering.run()
@@ -95,7 +122,8 @@ def resume(profile_process: str = "worker") -> None:
 
 
 def dump(finished: bool = True, profile_process: str = "worker") -> None:
-    """Write everything recorded for the present file as a Chrome trace: complete and valid each time.
+    """Write everything recorded for the present file as a Chrome trace: complete and valid each
+    time.
 
     `finished` ends the writing of this file while the program runs; another `dump` writes it again.
     """
@@ -105,30 +133,45 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
         return
     if not steering.settings:
         if not steering.unable:
-            warn("layerscope: nothing was recorded before dump(): call set_state('run') first; the trace is empty")
+            warn(
+                "layerscope: nothing was recorded before dump(): call set_state('run') first; the "
+                "trace is empty"
+            )
         _write_empty(file)
         return
-    answer = steering.ask("dump", file=file, since_ns=steering.file_since_ns(), finished=bool(finished))
+    answer = steering.ask(
+        "dump", file=file, since_ns=steering.file_since_ns(), finished=bool(finished)
+    )
     if answer is not None and "error" in answer:
         warn(
-            f"layerscope: the trace {file} could not be written: {answer['error']}. What was recorded is kept in "
+            f"layerscope: the trace {file} could not be written: {answer['error']}. What was "
+            "recorded is kept in "
             f"{steering.where()}; choose another file with set_config(filename=...)"
         )
 
 
-def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", ascending: bool = False) -> str:
+def dumps(
+    reset: bool = False, format: str = "table", sort_by: str = "total", ascending: bool = False
+) -> str:
     """Sums by category and name since the profiler first ran, or since the last `reset`.
 
     `format` is 'table' or 'json', `sort_by` total, avg, min, max or count.
     """
     if format not in FORMATS:
-        raise ValueError(f"dumps has no format {format!r}. The formats are {' and '.join(map(repr, FORMATS))}")
+        raise ValueError(
+            f"dumps has no format {format!r}. The formats are {' and '.join(map(repr, FORMATS))}"
+        )
     if sort_by not in statistics.SORTS:
-        raise ValueError(f"dumps cannot sort by {sort_by!r}. It sorts by {', '.join(statistics.SORTS)}")
+        raise ValueError(
+            f"dumps cannot sort by {sort_by!r}. It sorts by {', '.join(statistics.SORTS)}"
+        )
     until_ns = now_ns()
     found = steering.ask("stats", since_ns=steering.since_ns, until_ns=until_ns)
     if found is not None and "error" in found:
-        warn(f"layerscope: no statistics: {found['error']}. What was recorded is kept in {steering.where()}")
+        warn(
+            f"layerscope: no statistics: {found['error']}. What was recorded is kept in "
+            f"{steering.where()}"
+        )
     if found is None or "times" not in found:
         found = statistics.NOTHING
     elif reset:
@@ -140,13 +183,17 @@ def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", as
 
 
 def autostart() -> None:
-    """Record the whole program from its `import torch` on, if $LAYERSCOPE_AUTOSTART asks for it. Never fails."""
+    """Record the whole program from its `import torch` on, if $LAYERSCOPE_AUTOSTART asks for it.
+    Never fails.
+    """
     wanted = os.environ.get(AUTOSTART, "")
     if wanted in ("", "0") or steering.settings:
         return
     try:
         package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        door = open_door(os.path.join(package, "capture", "inside", "inject", "sitecustomize.py"), _begin)
+        door = open_door(
+            os.path.join(package, "capture", "inside", "inject", "sitecustomize.py"), _begin
+        )
         if wanted.startswith("{"):  # of the program that started us: one recording for both
             import json
 
@@ -185,7 +232,7 @@ def _check_process(profile_process: str) -> None:
         warn(NO_SERVER)
 
 
-# -- what the original has for old programs ------------------------------------------------------------
+# -- what the original has for old programs ------------------------------------------------------
 
 
 def set_kvstore_handle(handle: object) -> None:
@@ -196,7 +243,9 @@ def profiler_set_config(mode: str = "symbolic", filename: str = DEFAULT_FILE) ->
     """Deprecated: use `set_config`. `mode` is 'symbolic' or 'all'; both record every operator."""
     _deprecated("profiler_set_config", "set_config")
     if mode not in ("symbolic", "all"):
-        raise ValueError(f"profiler_set_config has no mode {mode!r}. The modes are 'symbolic' and 'all'")
+        raise ValueError(
+            f"profiler_set_config has no mode {mode!r}. The modes are 'symbolic' and 'all'"
+        )
     set_config(filename=filename, profile_all=mode == "all")
 
 
@@ -215,4 +264,8 @@ def dump_profile() -> None:
 def _deprecated(old: str, new: str) -> None:
     import warnings
 
-    warnings.warn(f"profiler.{old}() is deprecated. Use profiler.{new}() instead", DeprecationWarning, stacklevel=3)
+    warnings.warn(
+        f"profiler.{old}() is deprecated. Use profiler.{new}() instead",
+        DeprecationWarning,
+        stacklevel=3,
+    )

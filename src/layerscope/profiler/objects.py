@@ -1,7 +1,9 @@
-"""What a program records by itself: tasks, frames, events, counters, markers and scopes, in domains.
+"""What a program records by itself: tasks, frames, events, counters, markers and scopes, in
+domains.
 
-Each works before, while and after the profiler runs; what happens while it does not is not recorded. None of
-them raises because of how they are used: a `stop` without a `start` does nothing, a second `start` ends the first.
+Each works before, while and after the profiler runs; what happens while it does not is not
+recorded. None of them raises because of how they are used: a `stop` without a `start` does nothing,
+a second `start` ends the first.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ class Domain:
 
 
 class Range:
-    """A stretch of time: `start` and `stop`, or `with`, or a decorator. It may stop on another thread."""
+    """A stretch of time: `start` and `stop`, or `with`, or a decorator. It may stop on another
+    thread.
+    """
 
     kind = EVENT
 
@@ -93,7 +97,10 @@ class Range:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         # A generator may be left on another thread than the one that entered it.
         thread = get_ident() if get_ident() in self._entered else next(iter(list(self._entered)), 0)
@@ -104,7 +111,9 @@ class Range:
                 self._entered.pop(thread, None)
 
     def __call__(self, function: Function) -> Function:
-        """`function`, recorded at each call; of a coroutine function from its first line to its end."""
+        """`function`, recorded at each call; of a coroutine function from its first line to its
+        end.
+        """
         import functools
         import inspect
 
@@ -168,7 +177,9 @@ os.register_at_fork(after_in_child=_count_after_fork)
 
 
 class Counter:
-    """A whole number over time. Its value is kept while the profiler is stopped, and recorded when it changes."""
+    """A whole number over time. Its value is kept while the profiler is stopped, and recorded when
+    it changes.
+    """
 
     def __init__(self, domain: Domain | str, name: str, value: int | None = None) -> None:
         self.name = name
@@ -218,14 +229,20 @@ class Marker:
         return self.name
 
     def mark(self, scope: str = "process") -> None:
-        """It is now. `scope` is global, process, thread, task or marker: how far the line in a trace reaches."""
+        """It is now. `scope` is global, process, thread, task or marker: how far the line in a
+        trace reaches.
+        """
         if scope not in MARKER_SCOPES:
-            raise ValueError(f"a marker has no scope {scope!r}. The scopes are {', '.join(MARKER_SCOPES)}")
+            raise ValueError(
+                f"a marker has no scope {scope!r}. The scopes are {', '.join(MARKER_SCOPES)}"
+            )
         mark(self._text, MARKER, MARKER_SCOPES.index(scope))
 
 
 class Scope(Range):
-    """What runs in it belongs to `name`; scopes inside each other append their names unless told not to."""
+    """What runs in it belongs to `name`; scopes inside each other append their names unless told
+    not to.
+    """
 
     kind = EVENT
 
@@ -240,7 +257,10 @@ class Scope(Range):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         mine = _scopes.get(get_ident(), [])
         if mine:
@@ -254,7 +274,9 @@ _scopes: dict[int, list[str]] = {}
 
 
 def scope(name: str = "<unk>", append_mode: bool = True) -> Scope:
-    """A context: what runs in it is shown below a range `name`, or `outer:name` inside another scope."""
+    """A context: what runs in it is shown below a range `name`, or `outer:name` inside another
+    scope.
+    """
     return Scope(name, append_mode)
 
 

@@ -1,4 +1,6 @@
-"""`with layerscope.record() as recorded`: a stretch of the recording, and the way to what was recorded in it."""
+"""`with layerscope.record() as recorded`: a stretch of the recording, and the way to what was
+recorded in it.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,11 @@ SUFFIX = ".layerscope"
 
 
 class Recorded:
-    """What ran in the block. `path` is the folder of the recording; empty when nothing could be recorded.
+    """What ran in the block. `path` is the folder of the recording; empty when nothing could be
+    recorded.
 
-    A process has one recording: blocks after the first are stretches of it, and `open` shows the stretch alone.
+    A process has one recording: blocks after the first are stretches of it, and `open` shows the
+    stretch alone.
     """
 
     def __init__(self, path: str | None = None) -> None:
@@ -32,12 +36,18 @@ class Recorded:
         steering.begin_block(folder, stem)
         self.path = steering.where()
         if self._wanted and self.path and not self.path.startswith(wanted):
-            warn(f"layerscope: this process is recorded into {self.path} already; {self._wanted} was not made")
+            warn(
+                f"layerscope: this process is recorded into {self.path} already; {self._wanted} "
+                "was not made"
+            )
         self.start_ns = now_ns()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.end_ns = now_ns()
         steering.end_block()

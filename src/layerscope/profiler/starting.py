@@ -1,8 +1,9 @@
-"""Starts the recorder beside the program and asks it for answers: processes, sockets, and nothing of a framework.
+"""Starts the recorder beside the program and asks it for answers: processes, sockets, and nothing
+of a framework.
 
-The recorder needs libraries that the program's environment need not have, so it is looked for in this order:
-$LAYERSCOPE_PYTHON, the program's own Python, the `layerscope` command on PATH. It leaves the program at once: no
-child, not in its session, nothing of it open.
+The recorder needs libraries that the program's environment need not have, so it is looked for in
+this order: $LAYERSCOPE_PYTHON, the program's own Python, the `layerscope` command on PATH. It
+leaves the program at once: no child, not in its session, nothing of it open.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ START = (
     "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
 NO_RECORDER = (
-    "layerscope records nothing: no Python here has the libraries of its recorder. Install layerscope in this "
+    "layerscope records nothing: no Python here has the libraries of its recorder. Install "
+    "layerscope in this "
     "environment, or name a Python that has it in LAYERSCOPE_PYTHON"
 )
 
@@ -38,7 +40,9 @@ class NoRecorder(Exception):
 
 
 def start_recorder(folder: str, stem: str) -> Answer:
-    """Start one for this process; what it says when it is ready: `path` and `settings`. NoRecorder when it cannot."""
+    """Start one for this process; what it says when it is ready: `path` and `settings`. NoRecorder
+    when it cannot.
+    """
     import json
 
     about = json.dumps({"pid": os.getpid(), "folder": folder, "stem": stem})
@@ -100,13 +104,19 @@ def _ready(command: list[str]) -> Answer:
     without = ("LAYERSCOPE_AUTOSTART", "LD_PRELOAD", "PYTHONPATH")
     environment = {name: value for name, value in os.environ.items() if name not in without}
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
         start_new_session=True,
-    )  # fmt: skip
+    )
     assert process.stdout is not None
     line = b""
     with process.stdout as out:
-        ready = select.poll()  # a program with many open files has numbers beyond what select() takes
+        ready = (
+            select.poll()
+        )  # a program with many open files has numbers beyond what select() takes
         ready.register(out, select.POLLIN)
         while not line.endswith(b"\n") and ready.poll(READY_S * 1000):
             more = os.read(out.fileno(), PACKET_BYTES)

@@ -1,6 +1,8 @@
-"""The sums of `dumps`, as the table and as the JSON of the MXNet profiler, with its traps taken out.
+"""The sums of `dumps`, as the table and as the JSON of the MXNet profiler, with its traps taken
+out.
 
-Names of any length keep the columns straight, a mean is a mean, and counters are not printed as milliseconds.
+Names of any length keep the columns straight, a mean is a mean, and counters are not printed as
+milliseconds.
 """
 
 from __future__ import annotations
@@ -39,7 +41,11 @@ def as_json(found: Statistics, sort_by: str, ascending: bool) -> str:
     import json
 
     answer: dict[str, Any] = {"Time": {}, "Memory": {}, "Counter": {}}
-    units = {"times": ("Time", NS_PER_MS), "memory": ("Memory", BYTES_PER_KB), "counters": ("Counter", 1)}
+    units = {
+        "times": ("Time", NS_PER_MS),
+        "memory": ("Memory", BYTES_PER_KB),
+        "counters": ("Counter", 1),
+    }
     for kind, (key, unit) in units.items():
         for category, rows in grouped(found[kind], sort_by, ascending):
             answer[key][category] = {row[1]: _entry(key, row, unit) for row in rows}
@@ -49,7 +55,12 @@ def as_json(found: Statistics, sort_by: str, ascending: bool) -> str:
 
 def grouped(rows: list[Row], sort_by: str, ascending: bool) -> list[tuple[str, list[Row]]]:
     """The rows by category in the order of the alphabet, `operator` first, sorted within."""
-    keys = {"count": lambda r: r[2], "total": lambda r: r[3], "avg": lambda r: r[3] / r[2], "min": lambda r: r[4]}
+    keys = {
+        "count": lambda r: r[2],
+        "total": lambda r: r[3],
+        "avg": lambda r: r[3] / r[2],
+        "min": lambda r: r[4],
+    }
     key = keys.get(sort_by, lambda r: r[5])
     by_category: dict[str, list[Row]] = {}
     for row in rows:
@@ -61,7 +72,13 @@ def grouped(rows: list[Row], sort_by: str, ascending: bool) -> list[tuple[str, l
 def _entry(key: str, row: Row, unit: float) -> dict[str, Any]:
     _, _, count, total, least, most = row
     sums = {"Total": total / unit} if key == "Time" else {}
-    return {"Count": count, **sums, "Min": least / unit, "Max": most / unit, "Avg": total / count / unit}
+    return {
+        "Count": count,
+        **sums,
+        "Min": least / unit,
+        "Max": most / unit,
+        "Avg": total / count / unit,
+    }
 
 
 def _cells(kind: str, row: Row) -> list[str]:
@@ -69,7 +86,9 @@ def _cells(kind: str, row: Row) -> list[str]:
     if kind == "counters":
         return [name, f"{count}", f"{least}", f"{most}", f"{total / count:.4f}"]
     unit = NS_PER_MS if kind == "times" else BYTES_PER_KB
-    values = (total, least, most, total / count) if kind == "times" else (least, most, total / count)
+    values = (
+        (total, least, most, total / count) if kind == "times" else (least, most, total / count)
+    )
     return [name, f"{count}", *(f"{value / unit:.4f}" for value in values)]
 
 
@@ -80,6 +99,9 @@ def _aligned(columns: tuple[str, ...], lines: list[list[str]]) -> str:
     widths = [max(widths[0], NAME_WIDTH), *(max(width, NUMBER_WIDTH) for width in widths[1:])]
     text = ""
     for first, *rest in table:
-        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:]))]  # noqa: B905 - Python 3.8 has no strict
+        cells = [
+            first.ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(rest, widths[1:])),  # noqa: B905 - Python 3.8 has no strict
+        ]
         text += " ".join(cells).rstrip() + "\n"
     return text

@@ -1,7 +1,9 @@
-"""What this process knows of its recording: the recorder beside it, the agent inside it, running or stopped.
+"""What this process knows of its recording: the recorder beside it, the agent inside it, running or
+stopped.
 
-One door and one agent in a process, whoever came first: under `layerscope run` they are there already, and the
-same calls steer them. No call of the program fails because of us: what cannot be done is said once as a warning.
+One door and one agent in a process, whoever came first: under `layerscope run` they are there
+already, and the same calls steer them. No call of the program fails because of us: what cannot be
+done is said once as a warning.
 """
 
 from __future__ import annotations
@@ -34,19 +36,24 @@ _said: set[str] = set()
 
 
 def warn(text: str, about: str = "") -> None:
-    """Say `text` at the line of the program that called us; once in this process, or once `about` something."""
+    """Say `text` at the line of the program that called us; once in this process, or once `about`
+    something.
+    """
     if (about or text) in _said:
         return
     _said.add(about or text)
     import warnings
 
     depth, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "layerscope":
+    while (
+        frame.f_back is not None
+        and frame.f_globals.get("__name__", "").partition(".")[0] == "layerscope"
+    ):
         depth, frame = depth + 1, frame.f_back
     warnings.warn(text, RuntimeWarning, stacklevel=depth)
 
 
-class Steering:
+class RecordingControl:
     """The one recording of this process. Everything may be called from any thread."""
 
     def __init__(self) -> None:
@@ -59,7 +66,11 @@ class Steering:
         self.ran_before_blocks = False
         self.operators = True  # False: only what the program records by itself
         self.since_ns = 0  # statistics count what ended later than this
-        self.file = os.path.abspath(DEFAULT_FILE) if os.path.isdir(os.curdir) else os.path.join("/", DEFAULT_FILE)
+        self.file = (
+            os.path.abspath(DEFAULT_FILE)
+            if os.path.isdir(os.curdir)
+            else os.path.join("/", DEFAULT_FILE)
+        )
         self.file_is_named = False
         self.continuous = False
         self.period_s = 1.0
@@ -109,7 +120,9 @@ class Steering:
             return True
 
     def connect_to_door(self) -> bool:
-        """Take the door of `layerscope run`, if there is one by now: $LAYERSCOPE_AUTOSTART is looked at before it."""
+        """Take the door of `layerscope run`, if there is one by now: $LAYERSCOPE_AUTOSTART is
+        looked at before it.
+        """
         door = find_door()
         if door is None or door is self._door or not door.settings:
             return False
@@ -122,7 +135,9 @@ class Steering:
         told = starting.start_recorder(folder or os.getcwd(), stem or self.stem)
         self.path = told["path"]
         if self._door is None:
-            self._door = open_door(os.path.join(told["settings"]["inside"], "inject", "sitecustomize.py"))
+            self._door = open_door(
+                os.path.join(told["settings"]["inside"], "inject", "sitecustomize.py")
+            )
         self._door.settings.update(told["settings"])
 
     def _load(self) -> None:
@@ -134,13 +149,21 @@ class Steering:
         agent.ls_range_begin.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p]
         agent.ls_range_end.argtypes = [ctypes.c_void_p]
         # Without torch there is no library to name yet; its import hook names it later.
-        code = agent.ls_prepare(self.settings["socket"].encode(), b"", self.settings["tsc"]) if not self._torch() else 0
+        code = (
+            agent.ls_prepare(self.settings["socket"].encode(), b"", self.settings["tsc"])
+            if not self._torch()
+            else 0
+        )
         if not code and "window" in self.settings and self._door.hook is None:
             first, last, every, by_time, mark = self.settings["window"]
             agent.ls_window_set.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_int, ctypes.c_char_p]
-            agent.ls_window_set(first, last, every, by_time, mark.encode("utf-8", "surrogateescape"))
+            agent.ls_window_set(
+                first, last, every, by_time, mark.encode("utf-8", "surrogateescape")
+            )
         if code:
-            raise OSError(f"layerscope records nothing: its recorder does not answer ({os.strerror(-code)})")
+            raise OSError(
+                f"layerscope records nothing: its recorder does not answer ({os.strerror(-code)})"
+            )
         self.agent = agent
 
     def _torch(self) -> Any:
@@ -158,7 +181,8 @@ class Steering:
             return starting.ask(self.settings["socket"], {"what": what, **more})
         except (OSError, ValueError) as error:
             warn(
-                f"layerscope: the recorder does not answer ({error}). What it had taken by then is kept in "
+                f"layerscope: the recorder does not answer ({error}). What it had taken by then is "
+                "kept in "
                 f"{self.path or 'the recording'}; nothing more is recorded",
                 about="the recorder",
             )
@@ -208,7 +232,9 @@ class Steering:
                 hook["watch_generate"]()
 
     def _modules(self) -> Any:
-        """What records calls of modules, once it has begun: the agent, and what it wants to start again."""
+        """What records calls of modules, once it has begun: the agent, and what it wants to start
+        again.
+        """
         return self._door.hook["state"]["modules"] if self._door.hook is not None else None
 
     def stop(self) -> None:
@@ -250,9 +276,13 @@ class Steering:
         if self.running and self.file_is_named and self.settings:
             since_ns = self._files.setdefault(self.file, now_ns())
             self.ask(
-                "trace", file=self.file, since_ns=since_ns, now_ns=now_ns(), continuous=self.continuous,
+                "trace",
+                file=self.file,
+                since_ns=since_ns,
+                now_ns=now_ns(),
+                continuous=self.continuous,
                 period_s=self.period_s,
-            )  # fmt: skip
+            )
 
     def file_since_ns(self) -> int:
         """From when on what was recorded belongs to the present file."""
@@ -261,8 +291,12 @@ class Steering:
 
 def find_door() -> Any:
     """The door into this process, if one was opened; of two the one that leads somewhere."""
-    doors: list[Any] = [finder for finder in sys.meta_path if getattr(finder, "is_layerscope_door", False)]
-    doors = [door for door in doors if door.settings.get("socket") != ""]  # behind such a one nobody listens
+    doors: list[Any] = [
+        finder for finder in sys.meta_path if getattr(finder, "is_layerscope_door", False)
+    ]
+    doors = [
+        door for door in doors if door.settings.get("socket") != ""
+    ]  # behind such a one nobody listens
     return max(doors, key=lambda door: bool(door.settings), default=None)
 
 
@@ -274,4 +308,4 @@ def open_door(file: str, before: Any = None) -> Any:
     return namespace["open_door"](before)
 
 
-steering = Steering()
+steering = RecordingControl()

@@ -8,11 +8,27 @@ import numpy as np
 
 # Index in this tuple = the number stored in the raw file.
 NAMES = (
-    "cpu_ns", "user_ns", "system_ns", "faults_minor", "faults_major", "rss_bytes", "threads", "rss_peak_bytes",
-    "rchar_bytes", "wchar_bytes", "storage_read_bytes", "storage_written_bytes", "throttled", "throttled_ns",
-    "group_memory_bytes", "group_memory_limit_bytes",
-)  # fmt: skip
-UNITS = tuple("ns" if name.endswith("_ns") else "bytes" if name.endswith("_bytes") else "count" for name in NAMES)
+    "cpu_ns",
+    "user_ns",
+    "system_ns",
+    "faults_minor",
+    "faults_major",
+    "rss_bytes",
+    "threads",
+    "rss_peak_bytes",
+    "rchar_bytes",
+    "wchar_bytes",
+    "storage_read_bytes",
+    "storage_written_bytes",
+    "throttled",
+    "throttled_ns",
+    "group_memory_bytes",
+    "group_memory_limit_bytes",
+)
+UNITS = tuple(
+    "ns" if name.endswith("_ns") else "bytes" if name.endswith("_bytes") else "count"
+    for name in NAMES
+)
 # From here on they are those of a control group.
 FIRST_OF_GROUP = NAMES.index("throttled")
 SAMPLE = np.dtype([("at_ns", "<i8"), ("counter", "<i4"), ("pad", "<i4"), ("value", "<i8")])

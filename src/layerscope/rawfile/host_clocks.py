@@ -1,9 +1,11 @@
-"""Puts the raw files of several hosts on one clock, by what CLOCK_REALTIME said at the same moments on each.
+"""Puts the raw files of several hosts on one clock, by what CLOCK_REALTIME said at the same moments
+on each.
 
-CLOCK_MONOTONIC of a host begins at its boot. NTP slews it together with CLOCK_REALTIME, so the difference of the two
-stays the same as long as nobody sets the time; when somebody does (a step), it jumps once. The median of the
-differences of a run is what the host believed most of the time; how far two hosts are then apart is how far their
-realtime clocks are: NTP keeps that below some milliseconds, and nobody here can know better.
+CLOCK_MONOTONIC of a host begins at its boot. NTP slews it together with CLOCK_REALTIME, so the
+difference of the two stays the same as long as nobody sets the time; when somebody does (a step),
+it jumps once. The median of the differences of a run is what the host believed most of the time;
+how far two hosts are then apart is how far their realtime clocks are: NTP keeps that below some
+milliseconds, and nobody here can know better.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ STEP_NS = 1_000_000
 
 @dataclass(slots=True)
 class HostClock:
-    """CLOCK_MONOTONIC of a host: `ahead_ns` is by how much its CLOCK_REALTIME is ahead of it, one for each reading."""
+    """CLOCK_MONOTONIC of a host: `ahead_ns` is by how much its CLOCK_REALTIME is ahead of it, one
+    for each reading.
+    """
 
     host: str
     ahead_ns: list[np.ndarray]
@@ -35,7 +39,11 @@ class HostClock:
         """What the readings say, whatever a few of them say."""
         readings = np.concatenate(self.ahead_ns)
         # Exact: the values are beyond what a float holds.
-        return int(np.partition(readings, len(readings) // 2)[len(readings) // 2]) if len(readings) else 0
+        return (
+            int(np.partition(readings, len(readings) // 2)[len(readings) // 2])
+            if len(readings)
+            else 0
+        )
 
     @property
     def stepped_ns(self) -> int:
@@ -46,7 +54,8 @@ class HostClock:
 
 
 def shifts(raws: Mapping[int, Path]) -> tuple[dict[int, int], list[Problem]]:
-    """For the raw folder of every rank, what must be added to its times; the clock of the first one stays.
+    """For the raw folder of every rank, what must be added to its times; the clock of the first one
+    stays.
 
     The problems say whose clock was set meanwhile.
     """
@@ -56,22 +65,28 @@ def shifts(raws: Mapping[int, Path]) -> tuple[dict[int, int], list[Problem]]:
     if not known:
         return {}, []
     reference = clocks[known[0]].median_ns
-    found = {rank: clocks[name].median_ns - reference if name else 0 for rank, name in of_rank.items()}
+    found = {
+        rank: clocks[name].median_ns - reference if name else 0 for rank, name in of_rank.items()
+    }
     stepped = [clock for clock in clocks.values() if clock.stepped_ns] if len(clocks) > 1 else []
     return found, [_stepped(clock) for clock in stepped]
 
 
 def _stepped(clock: HostClock) -> Problem:
     return Problem(
-        OPERATORS, "clock_stepped",
+        OPERATORS,
+        "clock_stepped",
         f"the clock of host {clock.host} was set during the run, by {clock.stepped_ns / 1e9:.3f} s",
-        "times on one host are right; between hosts, keep their clocks in step (chrony) and record again",
+        "times on one host are right; between hosts, keep their clocks in step (chrony) and record "
+        "again",
         "when something on that host happened as seen from other hosts, by up to as much",
-    )  # fmt: skip
+    )
 
 
 def _read(raw: Path, clocks: dict[str, HostClock]) -> str:
-    """Add the readings of one rank to the clock they are of; the name of that clock, empty when there is none."""
+    """Add the readings of one rank to the clock they are of; the name of that clock, empty when
+    there is none.
+    """
     name = ""
     for path in raw_file.spools(raw):
         host = path.parent.name.rsplit("-", 2)[0]

@@ -1,6 +1,8 @@
-"""The JSON files beside the raw files, validated: what was asked for, and what the session said at its end.
+"""The JSON files beside the raw files, validated: what was asked for, and what the session said at
+its end.
 
-They may be damaged, or come from somebody else. What does not have these types is not used, and it is said.
+They may be damaged, or come from somebody else. What does not have these types is not used, and it
+is said.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class ProblemFields(TypedDict):
     lost: str
 
 
-class Session(TypedDict, total=False):
+class SessionState(TypedDict, total=False):
     """`session.json`: how the program ended, and what could not be recorded."""
 
     pid: Int32
@@ -63,7 +65,9 @@ class Session(TypedDict, total=False):
 
 
 def read_options(raw: Path) -> dict[str, Any]:
-    """What the user asked for when the recording was made; of several ranks, of one. Empty: nothing can be read."""
+    """What the user asked for when the recording was made; of several ranks, of one. Empty: nothing
+    can be read.
+    """
     for file in _files(raw, OPTIONS):
         options = _read(file, Options)
         if isinstance(options, dict):
@@ -73,7 +77,7 @@ def read_options(raw: Path) -> dict[str, Any]:
 
 def read_session(raw: Path) -> dict[str, Any]:
     """What the session left for the converter; empty when it never came to its end."""
-    session = _read(raw / SESSION, Session)
+    session = _read(raw / SESSION, SessionState)
     return {**session} if isinstance(session, dict) else {}
 
 
@@ -83,7 +87,7 @@ def damage(raw: Path) -> Iterator[Problem]:
         OPTIONS: "what was asked for when it was made: --step-mark, a window, --max-size",
         SESSION: "how the program ended, and what layerscope could not record",
     }
-    for name, kind in ((OPTIONS, Options), (SESSION, Session)):
+    for name, kind in ((OPTIONS, Options), (SESSION, SessionState)):
         for file in _files(raw, name):
             reason = _read(file, kind)
             if isinstance(reason, str):
@@ -98,7 +102,9 @@ def _files(raw: Path, name: str) -> list[Path]:
 
 
 def _read(file: Path, kind: type[_Read]) -> _Read | str | None:
-    """What `file` holds; None when it is not there, and what is wrong when it is not of this `kind`."""
+    """What `file` holds; None when it is not there, and what is wrong when it is not of this
+    `kind`.
+    """
     try:
         return decoded(file.read_bytes(), kind)
     except FileNotFoundError:

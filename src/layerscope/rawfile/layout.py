@@ -1,4 +1,6 @@
-"""The memory that the agent shares with us, as NumPy types. The same numbers as `native/layout.h`."""
+"""The memory that the agent shares with us, as NumPy types. The same numbers as
+`native/layout.h`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ EXTRA_FORWARD_THREAD, EXTRA_ELSEWHERE, EXTRA_OPTIMIZER, EXTRA_LINE, EXTRA_ARGS =
 MARK_STEP, MARK_PROBLEM, MARK_OPENED, MARK_CLOSED, MARK_NAMED = 1, 4, 5, 6, 7
 MARK_BEGINS, MARK_ENDS = 8, 9  # of a step, where steps are only counted
 MARK_RAISED = 10  # a call of a module ended by an exception
-# Of MARK_OPENED and MARK_CLOSED: the rule that counts the steps, bits, and where the instance of the optimizer begins.
+# Of MARK_OPENED and MARK_CLOSED: the rule that counts the steps, bits, and where the instance of
+# the optimizer begins.
 RULE_NONE, RULE_REQUEST, RULE_LOADER, RULE_OPTIMIZER, RULE_MARK, RULE_NAMED = range(6)
 WINDOW_BY_TIME, WINDOW_WAS_CLOSED, WINDOW_INSTANCE = 64, 128, 8
 SAID_NOTHING, SAID_CLOSED, SAID_OPEN, SAID_OVER = range(4)
@@ -41,17 +44,49 @@ OPEN = np.dtype([("start", "<u8"), ("state", "<u8"), ("name", "<u4"), ("kind", "
 RING = np.dtype(
     {
         "names": [
-            "magic", "version", "capacity", "index", "pid", "tid", "process_start", "published", "lost_full",
-            "lost_deep", "lost_first", "lost_last", "elsewhere", "depth", "track", "consumed", "closed", "open",
+            "magic",
+            "version",
+            "capacity",
+            "index",
+            "pid",
+            "tid",
+            "process_start",
+            "published",
+            "lost_full",
+            "lost_deep",
+            "lost_first",
+            "lost_last",
+            "elsewhere",
+            "depth",
+            "track",
+            "consumed",
+            "closed",
+            "open",
         ],
         "formats": [
-            "<u4", "<u4", "<u4", "<u4", "<i4", "<i4", "<u8", "<u8", "<u8",
-            "<u8", "<u8", "<u8", "<u8", "<u4", "<u4", "<u8", "<u4", (OPEN, (OPEN_SLOTS,)),
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<i4",
+            "<i4",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u4",
+            "<u4",
+            "<u8",
+            "<u4",
+            (OPEN, (OPEN_SLOTS,)),
         ],
         "offsets": [0, 4, 8, 12, 16, 20, 24, 64, 72, 80, 88, 96, 104, 112, 116, 128, 136, 512],
         "itemsize": RING_HEADER,
     }
-)  # fmt: skip
+)
 
 ONEDNN_CONVOLUTION_ON, ONEDNN_CONVOLUTION_OFF, ONEDNN_PRODUCT_ON, ONEDNN_PRODUCT_OFF = 1, 2, 4, 8
 PAGE_BYTES = 16384
@@ -60,23 +95,95 @@ PROBE_PENDING, PROBE_GOOD, PROBE_REFUSED = 0, 1, 2
 PAGE = np.dtype(
     {
         "names": [
-            "magic", "version", "pid", "ppid", "process_start", "clock_is_tsc", "probe", "sequence_offset",
-            "forward_thread_offset", "lost_without_ring", "lost_names", "lost_without_ring_first",
-            "lost_without_ring_last", "agent_cpu_ns", "rings", "callbacks", "rank",
-            "world_size", "window", "window_rule", "window_is_open", "onednn",
-            "window_opened_ns", "onednn_cap", "window_steps", "library", "command_line",
+            "magic",
+            "version",
+            "pid",
+            "ppid",
+            "process_start",
+            "clock_is_tsc",
+            "probe",
+            "sequence_offset",
+            "forward_thread_offset",
+            "lost_without_ring",
+            "lost_names",
+            "lost_without_ring_first",
+            "lost_without_ring_last",
+            "agent_cpu_ns",
+            "rings",
+            "callbacks",
+            "rank",
+            "world_size",
+            "window",
+            "window_rule",
+            "window_is_open",
+            "onednn",
+            "window_opened_ns",
+            "onednn_cap",
+            "window_steps",
+            "library",
+            "command_line",
         ],
         "formats": [
-            "<u4", "<u4", "<i4", "<i4", "<u8", "<u4", "<i4", "<i4", "<i4", "<u8", "<u8", "<u8", "<u8", "<u8",
-            "<u4", "<u4", "<i4", "<i4", "<u4", "<u4", "<u4", "<u4", "<u8", "S32", "<u8", "S4096", "S8192",
+            "<u4",
+            "<u4",
+            "<i4",
+            "<i4",
+            "<u8",
+            "<u4",
+            "<i4",
+            "<i4",
+            "<i4",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u8",
+            "<u4",
+            "<u4",
+            "<i4",
+            "<i4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u8",
+            "S32",
+            "<u8",
+            "S4096",
+            "S8192",
         ],
         "offsets": [
-            0, 4, 8, 12, 16, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 84, 88, 92, 96, 100, 104, 108, 112, 120, 152, 4096,
+            0,
+            4,
+            8,
+            12,
+            16,
+            24,
+            28,
+            32,
+            36,
+            40,
+            48,
+            56,
+            64,
+            72,
+            80,
+            84,
+            88,
+            92,
+            96,
+            100,
+            104,
+            108,
+            112,
+            120,
+            152,
+            4096,
             8192,
         ],
         "itemsize": PAGE_BYTES,
     }
-)  # fmt: skip
+)
 
 NAMES_HEADER = 64
 NAMES = np.dtype(

@@ -3,8 +3,9 @@
 A chunk is a header and a payload, each with its checksum. A reader stops at the first chunk that is
 short or does not match, so a file cut anywhere opens up to the cut.
 
-A long run has several such files, segments, that follow each other. One that is not the last can be stripped: its spans
-go, everything else stays, so that the rest can be read as before and it is known how many went.
+A long run has several such files, segments, that follow each other. One that is not the last can be
+stripped: its spans go, everything else stays, so that the rest can be read as before and it is
+known how many went.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-# magic, kind, flags, key, count, first, length, checksum of the payload, checksum of the header before it
+# magic, kind, flags, key, count, first, length, checksum of the payload, checksum of the header
+# before it
 _HEADER = struct.Struct("<IHHIIQIII")
 _MAGIC = 0x4B43534C  # "LSCK"
 _COMPRESSED, _TRANSPOSED = 1, 2
-# Records are stored byte column by byte column: the high bytes of a time hardly change from one to the next, so
-# zstd makes 4.6 bytes of a record instead of 7.4, in less time (measured on the MNIST CNN).
+# Records are stored byte column by byte column: the high bytes of a time hardly change from one to
+# the next, so zstd makes 4.6 bytes of a record instead of 7.4, in less time (measured on the MNIST
+# CNN).
 _RECORD_BYTES = layout.RECORD.itemsize
 # Below this, zstd's own frame costs more than it saves.
 _COMPRESS_FROM_BYTES = 256
@@ -60,7 +63,9 @@ class Chunk:
 
 
 class SpoolWriter:
-    """Appends chunks to the last segment. A chunk that does not fit on the disk leaves the file as it was."""
+    """Appends chunks to the last segment. A chunk that does not fit on the disk leaves the file as
+    it was.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +87,9 @@ class SpoolWriter:
         os.close(old)
 
     def _cut_torn_tail(self) -> None:
-        """A writer before us was killed in the middle of a chunk: what follows would be taken for damage."""
+        """A writer before us was killed in the middle of a chunk: what follows would be taken for
+        damage.
+        """
         reader = SpoolReader(self._segment)
         for _ in reader.chunks():
             pass
@@ -90,7 +97,9 @@ class SpoolWriter:
             self.size_bytes = reader.offset
             os.ftruncate(self._fd, reader.offset)
 
-    def write(self, kind: int, payload: bytes, key: int = 0, count: int = 0, first: int = 0) -> None:
+    def write(
+        self, kind: int, payload: bytes, key: int = 0, count: int = 0, first: int = 0
+    ) -> None:
         """Append one chunk; OSError when the disk does not take it (the file is then unchanged)."""
         self._append(_sealed(Chunk(kind, key, count, first, payload)))
 
@@ -118,14 +127,26 @@ def _sealed(chunk: Chunk) -> bytes:
             payload = np.frombuffer(payload, np.uint8).reshape(-1, _RECORD_BYTES).T.tobytes()
             flags |= _TRANSPOSED
         payload = struct.pack("<I", len(chunk.payload)) + zstd.compress(payload, level=_ZSTD_LEVEL)
-    about = (_MAGIC, chunk.kind, flags, chunk.key, chunk.count, chunk.first, len(payload), zlib.crc32(payload), 0)
+    about = (
+        _MAGIC,
+        chunk.kind,
+        flags,
+        chunk.key,
+        chunk.count,
+        chunk.first,
+        len(payload),
+        zlib.crc32(payload),
+        0,
+    )
     head = _HEADER.pack(*about)[:-4]
     sealed: bytes = head + struct.pack("<I", zlib.crc32(head)) + payload
     return sealed
 
 
 def stripped(records: np.ndarray) -> bytes:
-    """The payload of a stripped chunk: of `records` the number of spans, and all that are none, as they are."""
+    """The payload of a stripped chunk: of `records` the number of spans, and all that are none, as
+    they are.
+    """
     special = records["kind"] >= layout.FIRST_SPECIAL
     stays = records[special & (records["kind"] != layout.EXTRA)]
     payload: bytes = _WENT.pack(len(records) - int(special.sum())) + stays.tobytes()
@@ -139,7 +160,8 @@ def of_stripped(payload: bytes) -> tuple[int, np.ndarray]:
 
 
 def strip(segment: Path, keeps_sums: bool = True) -> int:
-    """Take the spans out of a segment that nobody writes to any more; returns how many bytes that frees.
+    """Take the spans out of a segment that nobody writes to any more; returns how many bytes that
+    frees.
 
     Its exact sums may go when those of a later segment, which count what was before, are there.
     """
@@ -159,7 +181,9 @@ def strip(segment: Path, keeps_sums: bool = True) -> int:
 
 
 def _without_spans(chunks: Iterator[Chunk], keeps_sums: bool) -> Iterator[Chunk]:
-    """What stays: fewer readings of the clock, which few moments need now, and the counters in one chunk."""
+    """What stays: fewer readings of the clock, which few moments need now, and the counters in one
+    chunk.
+    """
     counted: list[bytes] = []
     last, next_ns = None, 0
     for chunk in chunks:
@@ -211,18 +235,24 @@ def most_bytes(options: dict[str, Any]) -> float:
 
 
 def segment_bytes(options: dict[str, Any], processes: int = 1) -> float:
-    """When a segment is full, in a recording of so many processes made with these options: many fit into it."""
+    """When a segment is full, in a recording of so many processes made with these options: many fit
+    into it.
+    """
     most = most_bytes(options) / 32 / max(processes, 1)
     return max(LEAST_SEGMENT_BYTES, min(SEGMENT_BYTES, most))
 
 
 def stacks_bytes(options: dict[str, Any]) -> int:
-    """What the raw files of stacks may take in a recording made with these options; 0: as much as there is."""
+    """What the raw files of stacks may take in a recording made with these options; 0: as much as
+    there is.
+    """
     return 0 if options.get(FULL) else round(STACKS_SHARE * most_bytes(options))
 
 
 def spools(raw: Path) -> list[Path]:
-    """The raw files below `raw`: the raw folder of a recording, or the folder with the recordings of several ranks."""
+    """The raw files below `raw`: the raw folder of a recording, or the folder with the recordings
+    of several ranks.
+    """
     return sorted([*raw.glob("*/spool"), *raw.glob("*/raw/*/spool")])
 
 
@@ -238,8 +268,8 @@ STACKS_SHARE = 0.2
 class SpoolReader:
     """Reads the chunks of a raw file that may still grow, from where the last reading stopped.
 
-    `damaged`: a chunk did not match; what follows it in its segment is lost. `segment`: the number of the one that is
-    being read, from 0.
+    `damaged`: a chunk did not match; what follows it in its segment is lost. `segment`: the number
+    of the one that is being read, from 0.
     """
 
     def __init__(self, path: Path) -> None:
@@ -283,10 +313,16 @@ class SpoolReader:
                 if flags & _COMPRESSED:
                     payload = zstd.decompress(payload[4:])  # before it: its length
                 if flags & _TRANSPOSED:
-                    payload = np.frombuffer(payload, np.uint8).reshape(_RECORD_BYTES, -1).T.tobytes()
+                    payload = (
+                        np.frombuffer(payload, np.uint8).reshape(_RECORD_BYTES, -1).T.tobytes()
+                    )
                 yield Chunk(kind, key, count, first, payload)
 
     @property
     def left_bytes(self) -> int:
-        """Bytes behind the last complete chunk that was read: nothing in a whole file, the torn part of a cut one."""
-        return sum(file.stat().st_size for file in segments(self.path)[self.segment :]) - self.offset
+        """Bytes behind the last complete chunk that was read: nothing in a whole file, the torn
+        part of a cut one.
+        """
+        return (
+            sum(file.stat().st_size for file in segments(self.path)[self.segment :]) - self.offset
+        )

@@ -1,4 +1,6 @@
-"""Exact sums over the spans of a process, by name and kind: what the drainer counts, whatever becomes of the spans."""
+"""Exact sums over the spans of a process, by name and kind: what the drainer counts, whatever
+becomes of the spans.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,12 @@ from layerscope.rawfile import layout
 
 # Kinds of a span are small numbers (model/layers.py KINDS).
 KINDS_LIMIT = 16
-# A place for each name and kind is quicker than sorting, as long as there are not many times more of them than spans.
+# A place for each name and kind is quicker than sorting, as long as there are not many times more
+# of them than spans.
 _SPARSE = 8
 
 
-class Totals:
+class RawTotals:
     """The count and the ticks of spans by name and kind, in memory for those that occur."""
 
     def __init__(self) -> None:
@@ -50,10 +53,16 @@ class Totals:
         """Rows of int64: kind, name, count, ticks."""
         order = np.argsort(self._codes[: self._used])
         codes, sums = self._codes[: self._used][order], self._sums[: self._used][order]
-        return np.column_stack([codes % KINDS_LIMIT, codes // KINDS_LIMIT, sums]).astype(np.int64).tobytes()
+        return (
+            np.column_stack([codes % KINDS_LIMIT, codes // KINDS_LIMIT, sums])
+            .astype(np.int64)
+            .tobytes()
+        )
 
     def missing_from(self, packed: bytes) -> np.ndarray:
-        """What the sums that `packed` gave know more than these: rows of kind, name, count, ticks."""
+        """What the sums that `packed` gave know more than these: rows of kind, name, count,
+        ticks.
+        """
         rows = rows_of(packed).copy()
         code = rows[:, 1] * KINDS_LIMIT + rows[:, 0]
         known = np.append(self._row, np.int32(0))[np.minimum(code, len(self._row))]
@@ -70,7 +79,10 @@ class Totals:
         if len(fresh):
             used = self._used + len(fresh)
             if used > len(self._codes):
-                self._codes, self._sums = _grown(self._codes, 2 * used), _grown(self._sums, 2 * used)
+                self._codes, self._sums = (
+                    _grown(self._codes, 2 * used),
+                    _grown(self._sums, 2 * used),
+                )
             self._row[fresh] = np.arange(self._used + 1, used + 1)
             self._codes[self._used : used] = fresh
             self._used = used
@@ -80,7 +92,7 @@ class Totals:
 
 
 def rows_of(packed: bytes) -> np.ndarray:
-    """The rows that `Totals.packed` made."""
+    """The rows that `RawTotals.packed` made."""
     return np.frombuffer(packed, "<i8").reshape(-1, 4)
 
 

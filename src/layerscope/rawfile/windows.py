@@ -1,8 +1,9 @@
-"""Windows: which steps or seconds of the program are recorded, and what the drainer has to say about them.
+"""Windows: which steps or seconds of the program are recorded, and what the drainer has to say
+about them.
 
-The agent counts the steps of its process by itself (native/agent/windows.c). It knows no time, and not what goes on in
-other processes: a worker of a loader makes no steps, and does as the process that does. So the drainer writes into the
-process pages whether the window is open.
+The agent counts the steps of its process by itself (native/agent/windows.c). It knows no time, and
+not what goes on in other processes: a worker of a loader makes no steps, and does as the process
+that does. So the drainer writes into the process pages whether the window is open.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ KEY = "window"
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """What the user asked for: steps [first, last), or seconds from `after_s` on; None: without end, or not at all.
+class RequestedWindow:
+    """What the user asked for: steps [first, last), or seconds from `after_s` on; None: without
+    end, or not at all.
 
     `every` repeats it: steps or seconds from one beginning to the next.
     """
@@ -48,7 +50,11 @@ class Window:
     def says(self) -> str:
         """The window in words: what was recorded."""
         if self.first is not None:
-            what = f"from step {self.first:,} on" if self.last is None else _steps(self.first, self.last - 1)
+            what = (
+                f"from step {self.first:,} on"
+                if self.last is None
+                else _steps(self.first, self.last - 1)
+            )
             if self.for_s is not None:
                 what += f", for {self.for_s:g} s"
             return what + (f", and so every {self.every:,.0f} steps" if self.every else "")
@@ -62,41 +68,45 @@ def _steps(first: int, last: int) -> str:
     return f"steps {first:,} to {last:,}" if last > first else f"step {first:,}"
 
 
-def read(raw: Path) -> Window | None:
+def read(raw: Path) -> RequestedWindow | None:
     """The window of the recording whose raw files are in `raw`."""
     return of_options(read_options(raw))
 
 
-def of_options(options: dict[str, Any]) -> Window | None:
+def of_options(options: dict[str, Any]) -> RequestedWindow | None:
     """The window that stands in the file of options; None: everything is recorded."""
     try:
-        return Window(**options[KEY])
+        return RequestedWindow(**options[KEY])
     except (KeyError, TypeError):
         return None
 
 
-class Process(Protocol):
+class WindowedProcess(Protocol):
     """What is looked at of a process (`drainer.Process`)."""
 
     pid: int
     page: Any
 
 
-class Steering:
+class WindowControl:
     """Says in the process pages whether the window is open, at each poll of the drainer."""
 
     def __init__(self, raw: Path) -> None:
         self.window = read(raw)
         self.start_ns = 0  # of the program, on CLOCK_MONOTONIC
 
-    def advance(self, processes: Iterable[Process]) -> None:
+    def advance(self, processes: Iterable[WindowedProcess]) -> None:
         """Say what is to be said now."""
         if self.window is None:
             return
         now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         paged = [process for process in processes if process.page is not None]
         if not self.window.is_of_steps:
-            said = state_at(self.window, (now_ns - self.start_ns) / 1e9) if self.start_ns else layout.SAID_NOTHING
+            said = (
+                state_at(self.window, (now_ns - self.start_ns) / 1e9)
+                if self.start_ns
+                else layout.SAID_NOTHING
+            )
             for process in paged:
                 _say(process.page, said)
             return
@@ -108,18 +118,27 @@ class Steering:
         assert self.window is not None
         leader = page
         for _ in range(len(by_pid)):
-            if int(leader["window_rule"]) >= layout.RULE_LOADER or int(leader["ppid"]) not in by_pid:
+            if (
+                int(leader["window_rule"]) >= layout.RULE_LOADER
+                or int(leader["ppid"]) not in by_pid
+            ):
                 break
             leader = by_pid[int(leader["ppid"])]
         if int(leader["window_rule"]) >= layout.RULE_LOADER and leader is not page:
             return layout.SAID_OPEN if int(leader["window_is_open"]) else layout.SAID_CLOSED
         opened_ns = int(page["window_opened_ns"])
-        if self.window.for_s is not None and opened_ns and now_ns - opened_ns >= self.window.for_s * 1e9:
+        if (
+            self.window.for_s is not None
+            and opened_ns
+            and now_ns - opened_ns >= self.window.for_s * 1e9
+        ):
             return layout.SAID_OVER
-        return int(page["window"]) if int(page["window"]) == layout.SAID_OVER else layout.SAID_NOTHING
+        return (
+            int(page["window"]) if int(page["window"]) == layout.SAID_OVER else layout.SAID_NOTHING
+        )
 
 
-def state_at(window: Window, spent_s: float) -> int:
+def state_at(window: RequestedWindow, spent_s: float) -> int:
     """What is to be said this many seconds after the start of the program."""
     since_s = spent_s - (window.after_s or 0.0)
     if since_s < 0:

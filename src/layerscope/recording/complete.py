@@ -1,5 +1,6 @@
-"""`tables.json`: written when every table of a recording is whole. It names their files with sizes and checksums, so
-that a file that was cut, damaged, lost or exchanged is noticed when the recording is opened.
+"""`tables.json`: written when every table of a recording is whole. It names their files with sizes
+and checksums, so that a file that was cut, damaged, lost or exchanged is noticed when the recording
+is opened.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.model.stored_json import Size, decoded
 
 COMPLETE = "tables.json"
-# Checksums are read at half a second a gigabyte. Of what is larger, the largest files are judged by size and columns.
+# Checksums are read at half a second a gigabyte. Of what is larger, the largest files are judged by
+# size and columns.
 MOST_CHECKED_BYTES = 1 << 30
 _READ_BYTES = 1 << 20
 
@@ -29,7 +31,9 @@ class FileState(msgspec.Struct):
 
 
 class TablesState(msgspec.Struct):
-    """What stands in `tables.json`. `raw_bytes`: how much of the raw files the tables were made of."""
+    """What stands in `tables.json`. `raw_bytes`: how much of the raw files the tables were made
+    of.
+    """
 
     schema: Size
     raw_bytes: Size = 0
@@ -39,7 +43,10 @@ class TablesState(msgspec.Struct):
 
 def write_state(folder: Path, raw_bytes: int, rows: dict[str, int], files: Iterable[Path]) -> None:
     """Say by a file, written by rename, that the tables in `folder` are whole."""
-    states = {str(file.relative_to(folder)): FileState(file.stat().st_size, _crc32(file)) for file in files}
+    states = {
+        str(file.relative_to(folder)): FileState(file.stat().st_size, _crc32(file))
+        for file in files
+    }
     state = TablesState(SCHEMA_VERSION, raw_bytes, rows, states)
     temporary = folder / f"{COMPLETE}.tmp"
     temporary.write_bytes(msgspec.json.encode(state))
@@ -55,7 +62,9 @@ def read_state(folder: Path) -> TablesState | None:
 
 
 def check_files(folder: Path, state: TablesState, present: Iterable[Path]) -> None:
-    """Raise ReadError unless the files of the tables that are `present` in `folder` are those that were written."""
+    """Raise ReadError unless the files of the tables that are `present` in `folder` are those that
+    were written.
+    """
     if not state.files:  # written before files were listed
         return
     found = {str(file.relative_to(folder)): file for file in present}

@@ -1,9 +1,10 @@
-"""One recording in one file: a zip archive with stored entries (Parquet is compressed already), and its way back.
+"""One recording in one file: a zip archive with stored entries (Parquet is compressed already), and
+its way back.
 
     train.layerscope.zip: train.layerscope/run.json, train.layerscope/spans/all.parquet, ...
 
-The same content gives the same bytes. What comes from somebody else is taken apart with care: only plain files below
-one folder, no larger than such an archive can be made of, and all or nothing.
+The same content gives the same bytes. What comes from somebody else is taken apart with care: only
+plain files below one folder, no larger than such an archive can be made of, and all or nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from layerscope.recording.run import PACKED, SUFFIX
 _WHEN = (1980, 1, 1, 0, 0, 0)
 _PLAIN_FILE = (stat.S_IFREG | 0o644) << 16
 _COPY_BYTES = 1 << 20
-# An archive that somebody packed again with compression is larger when unpacked, but not by more than this.
+# An archive that somebody packed again with compression is larger when unpacked, but not by more
+# than this.
 _MOST_GROWTH = 50
 _MOST_ENTRIES = 200_000
 _REFUSED = re.compile(r"(^/)|(^|/)\.\.?(/|$)|//|[\\\0]")
@@ -37,7 +39,9 @@ _REMEDY = "Nothing was unpacked. Ask for the file again, or for the folder it wa
 
 
 def pack(entries: Mapping[str, Path | bytes], target: Path, folder: str) -> None:
-    """Write `entries` (path in the recording -> file or content) below `folder` to `target`, complete by rename."""
+    """Write `entries` (path in the recording -> file or content) below `folder` to `target`,
+    complete by rename.
+    """
     with _temporary_beside(target) as temporary:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
             for name in sorted(entries, key=lambda name: (name != "run.json", name)):
@@ -71,7 +75,8 @@ def is_packed(path: Path) -> bool:
 
 
 def unpacked(path: Path) -> Path:
-    """The folder with the recording of the archive `path`, in the user's cache, where it is unpacked once.
+    """The folder with the recording of the archive `path`, in the user's cache, where it is
+    unpacked once.
 
     ReadError in words when the archive is damaged, is no recording, or holds what no recording has.
     """
@@ -98,16 +103,30 @@ def check(path: Path) -> None:
 
 
 # What zipfile raises for a file that is not whole, not zip, or of a kind it does not know.
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, UnicodeDecodeError, ValueError)
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    UnicodeDecodeError,
+    ValueError,
+)
 
 
 def _checked(path: Path, archive: zipfile.ZipFile) -> tuple[str, list[zipfile.ZipInfo]]:
-    """The folder that everything is in, and its files; ReadError when anything is not as we pack it."""
+    """The folder that everything is in, and its files; ReadError when anything is not as we pack
+    it.
+    """
     members = [member for member in archive.infolist() if not member.is_dir()]
-    tops = [top for top, _, name in (m.filename.partition("/") for m in members) if name == "run.json"]
+    tops = [
+        top for top, _, name in (m.filename.partition("/") for m in members) if name == "run.json"
+    ]
     top = tops[0] if tops else ""
     if len(set(tops)) != 1 or not top.endswith(SUFFIX):
-        raise ReadError(f"{path} is not a packed recording: layerscope pack makes one of a recording")
+        raise ReadError(
+            f"{path} is not a packed recording: layerscope pack makes one of a recording"
+        )
     names = {member.filename for member in members}
     folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
     wrong = [
@@ -120,7 +139,9 @@ def _checked(path: Path, archive: zipfile.ZipFile) -> tuple[str, list[zipfile.Zi
         raise ReadError(f"{path} holds {what} that no packed recording has. {_REMEDY}")
     size_bytes = sum(member.file_size for member in members)
     if size_bytes > _MOST_GROWTH * path.stat().st_size:
-        raise ReadError(f"{path} would grow to {size_bytes:,} bytes, more than any recording. {_REMEDY}")
+        raise ReadError(
+            f"{path} would grow to {size_bytes:,} bytes, more than any recording. {_REMEDY}"
+        )
     return top, members
 
 
@@ -132,12 +153,16 @@ def _is_name(name: str, top: str) -> bool:
 
 
 def _is_plain(member: zipfile.ZipInfo) -> bool:
-    """A plain file that is not encrypted. Archives of other systems say nothing of the kind of a file."""
+    """A plain file that is not encrypted. Archives of other systems say nothing of the kind of a
+    file.
+    """
     kind = stat.S_IFMT(member.external_attr >> 16)
     return kind in (0, stat.S_IFREG) and not member.flag_bits & 1
 
 
-def _in_cache(path: Path, archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], key: str, top: str) -> Path:
+def _in_cache(
+    path: Path, archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], key: str, top: str
+) -> Path:
     """The unpacked folder in the first cache that can be written."""
     size_bytes = sum(member.file_size for member in members)
     why: OSError | None = None
@@ -160,12 +185,15 @@ def _in_cache(path: Path, archive: zipfile.ZipFile, members: list[zipfile.ZipInf
         return folder / top
     reason = (why.strerror or why) if why else "it belongs to somebody else"
     raise ReadError(
-        f"{path} cannot be unpacked into your cache or {tempfile.gettempdir()}: {reason}. Free some space, set "
+        f"{path} cannot be unpacked into your cache or {tempfile.gettempdir()}: {reason}. Free "
+        "some space, set "
         "XDG_CACHE_HOME to a folder that can be written, or unzip it and open the folder"
     )
 
 
-def _extract(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], base: Path, folder: Path) -> None:
+def _extract(
+    archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], base: Path, folder: Path
+) -> None:
     """Unpack everything."""
     with complete_by_rename(base, folder) as draft:
         for member in members:
@@ -177,7 +205,8 @@ def _extract(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], base: Pat
 
 @contextlib.contextmanager
 def complete_by_rename(base: Path, folder: Path) -> Iterator[Path]:
-    """A draft in `base` that becomes `folder`: nobody finds half a recording, and of two at once both succeed.
+    """A draft in `base` that becomes `folder`: nobody finds half a recording, and of two at once
+    both succeed.
 
     What was there before had lost files, as happens to what lies in a temporary folder for long.
     """

@@ -1,9 +1,11 @@
 """A recording of several ranks: one folder, and in it the whole recording of every rank.
 
-    train-4711.layerscope/run.json, launch.json, ranks/0/run.json, ranks/0/raw/, ranks/1/run.json, ...
+    train-4711.layerscope/run.json, launch.json, ranks/0/run.json, ranks/0/raw/, ranks/1/run.json,
+    ...
 
-Every rank writes into its own folder only. Whoever comes first makes the outer one, under another name and
-then by rename, so that nobody sees half of it; its `run.json` is written again by the first of the recorded ranks.
+Every rank writes into its own folder only. Whoever comes first makes the outer one, under another
+name and then by rename, so that nobody sees half of it; its `run.json` is written again by the
+first of the recorded ranks.
 """
 
 from __future__ import annotations
@@ -20,13 +22,23 @@ import msgspec
 
 from layerscope.model.errors import ReadError, RunError
 from layerscope.model.stored_json import Int32, decoded
-from layerscope.recording.run import RANKS, ExitState, LayerState, ProgramState, RecordingCost, Run, RunInfo
+from layerscope.recording.run import (
+    RANKS,
+    ExitState,
+    LayerState,
+    ProgramState,
+    RecordingCost,
+    Run,
+    RunInfo,
+)
 
 LAUNCH = "launch.json"
 
 
 class LaunchInfo(msgspec.Struct):
-    """`launch.json`: to which launch the ranks belong, and which of them are recorded (None: all)."""
+    """`launch.json`: to which launch the ranks belong, and which of them are recorded (None:
+    all).
+    """
 
     key: str
     launcher: str
@@ -72,13 +84,17 @@ def _make(path: Path, launch: LaunchInfo, info: RunInfo) -> None:
             return
         why = error.__cause__ if isinstance(error.__cause__, OSError) else error
         reason = why.strerror if isinstance(why, OSError) else why
-        raise RunError(f"cannot make the recording {path}: {reason}. Choose another place with -o") from why
+        raise RunError(
+            f"cannot make the recording {path}: {reason}. Choose another place with -o"
+        ) from why
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
 def read_launch(path: Path) -> LaunchInfo | None:
-    """The launch that the recording at `path` belongs to; None when it is no recording of several ranks."""
+    """The launch that the recording at `path` belongs to; None when it is no recording of several
+    ranks.
+    """
     try:
         return decoded((path / LAUNCH).read_bytes(), LaunchInfo)
     except (OSError, ValueError):
@@ -92,7 +108,9 @@ def _is_finished(path: Path) -> bool:
 
 
 def parts(path: Path) -> dict[int, Run]:
-    """The recordings of the ranks in the one at `path`, by rank. One without a readable `run.json` is left out."""
+    """The recordings of the ranks in the one at `path`, by rank. One without a readable `run.json`
+    is left out.
+    """
     found = {}
     for folder in (path / RANKS).iterdir():
         if folder.name.isdigit():
@@ -102,7 +120,8 @@ def parts(path: Path) -> dict[int, Run]:
 
 
 def merged(outer: RunInfo, infos: Sequence[RunInfo]) -> RunInfo:
-    """What `run.json` would say about all ranks together: sums, the longest time, the first bad end.
+    """What `run.json` would say about all ranks together: sums, the longest time, the first bad
+    end.
 
     The run's clock is that of the first rank's host.
     """
@@ -117,24 +136,36 @@ def merged(outer: RunInfo, infos: Sequence[RunInfo]) -> RunInfo:
         start_ns=first.start_ns,
         started_utc=min(info.started_utc for info in infos),
         finished_utc=max(info.finished_utc for info in infos),
-        exit=next((info.exit for info in infos if info.exit.code or info.exit.signal), first.exit or ExitState()),
+        exit=next(
+            (info.exit for info in infos if info.exit.code or info.exit.signal),
+            first.exit or ExitState(),
+        ),
         program=ProgramState(
             max(info.program.wall_ns for info in infos),
-            *(_known_sum(getattr(info.program, name) for info in infos) for name in ProgramState.__struct_fields__[1:]),
+            *(
+                _known_sum(getattr(info.program, name) for info in infos)
+                for name in ProgramState.__struct_fields__[1:]
+            ),
         ),
         cost=RecordingCost(
-            *(sum(getattr(info.cost, name) for info in infos) for name in RecordingCost.__struct_fields__)
+            *(
+                sum(getattr(info.cost, name) for info in infos)
+                for name in RecordingCost.__struct_fields__
+            )
         ),
         layers=_layers(infos),
         versions=first.versions,
-    )  # fmt: skip
+    )
 
 
 def _host(infos: Sequence[RunInfo]) -> dict[str, Any]:
     """That of the first rank, with the CPUs of all hosts together; ranks on one host share them."""
     of_host = {info.host.get("name"): info.granted_cpus or 0 for info in infos}
     cpu = infos[0].host_fact("cpu")
-    return {**infos[0].host, "cpu": {**(cpu if isinstance(cpu, dict) else {}), "granted": sum(of_host.values())}}
+    return {
+        **infos[0].host,
+        "cpu": {**(cpu if isinstance(cpu, dict) else {}), "granted": sum(of_host.values())},
+    }
 
 
 def _layers(infos: Sequence[RunInfo]) -> list[LayerState]:

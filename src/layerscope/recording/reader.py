@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layerscope.model.errors import ReadError
-from layerscope.model.schema import TABLES, Table
+from layerscope.model.schema import TABLES
+from layerscope.model.table import Table
 from layerscope.recording.complete import TablesState, check_files
 from layerscope.recording.failures import first_line, unreadable
 from layerscope.recording.run import Run
@@ -76,24 +77,43 @@ class Reader:
         schema = arrow_schema(TABLES[table])
         with reading(self.run):
             parts = [pq.ParquetFile(file).read(columns) for file in files]
-            data = pa.concat_tables(parts, promote_options="default") if parts else schema.empty_table().select(columns)
-            return {key: value for name in columns for key, value in _as_numpy(name, data[name], TABLES[table]).items()}
+            data = (
+                pa.concat_tables(parts, promote_options="default")
+                if parts
+                else schema.empty_table().select(columns)
+            )
+            return {
+                key: value
+                for name in columns
+                for key, value in _as_numpy(name, data[name], TABLES[table]).items()
+            }
 
     def files(self, table: str) -> list[Path]:
-        """The files of `table`, in the order of time; what was still open at the end of the run is in the last one."""
+        """The files of `table`, in the order of time; what was still open at the end of the run is
+        in the last one.
+        """
         return table_files(self.run, table)
 
     def pieces(
-        self, table: str, columns: list[str], newest_first: bool = False, files: Iterable[Path] | None = None
+        self,
+        table: str,
+        columns: list[str],
+        newest_first: bool = False,
+        files: Iterable[Path] | None = None,
     ) -> Iterator[dict[str, np.ndarray]]:
-        """The columns as `arrays` gives them, row group by row group: memory does not grow with the run.
+        """The columns as `arrays` gives them, row group by row group: memory does not grow with the
+        run.
 
-        `files`: some of those of the table, in the order of time.
-        Codes of a name column mean the same in every piece; `NAME.names` holds the names met so far.
+        `files`: some of those of the table, in the order of time. Codes of a name column mean the
+        same in every piece; `NAME.names` holds the names met so far.
         """
-        known: dict[str, dict[str, int]] = {c: {} for c in columns if TABLES[table].column(c).type == "name"}
+        known: dict[str, dict[str, int]] = {
+            c: {} for c in columns if TABLES[table].column(c).type == "name"
+        }
         everything = table_files(self.run, table)
-        for file in files if files is not None else reversed(everything) if newest_first else everything:
+        for file in (
+            files if files is not None else reversed(everything) if newest_first else everything
+        ):
             with reading(self.run):
                 parquet = pq.ParquetFile(file)
             groups = range(parquet.num_row_groups)
@@ -101,7 +121,10 @@ class Reader:
                 with reading(self.run):
                     piece = _row_group(parquet, group, columns, TABLES[table])
                 for name, codes in known.items():
-                    own = [codes.setdefault(text, len(codes)) for text in piece[f"{name}.names"].tolist()]
+                    own = [
+                        codes.setdefault(text, len(codes))
+                        for text in piece[f"{name}.names"].tolist()
+                    ]
                     if own != list(range(len(own))):
                         # The last place is for null, whose code is -1.
                         piece[name] = np.array([*own, -1], np.int32).take(piece[name])
@@ -113,9 +136,15 @@ class Reader:
         if self._connection is None:
             import duckdb
 
-            # Of what does not fit into memory; DuckDB makes and removes it, otherwise in the working directory.
-            spill = Path(tempfile.gettempdir()) / f"layerscope-spill-{os.getpid()}-{secrets.token_hex(4)}"
-            self._connection = duckdb.connect(":memory:", config={"threads": 2, "temp_directory": str(spill)})
+            # Of what does not fit into memory; DuckDB makes and removes it, otherwise in the
+            # working directory.
+            spill = (
+                Path(tempfile.gettempdir())
+                / f"layerscope-spill-{os.getpid()}-{secrets.token_hex(4)}"
+            )
+            self._connection = duckdb.connect(
+                ":memory:", config={"threads": 2, "temp_directory": str(spill)}
+            )
             try:
                 for table in TABLES.values():
                     self._connection.execute(_view(table, table_files(self.run, table.name)))
@@ -125,7 +154,8 @@ class Reader:
         return self._connection
 
     def confine(self, memory_bytes: int) -> None:
-        """From now on questions read this recording and nothing else, in `memory_bytes` (then on disk); for good.
+        """From now on questions read this recording and nothing else, in `memory_bytes` (then on
+        disk); for good.
 
         A question of the user's may come from somebody else.
         """
@@ -172,7 +202,8 @@ def _files(folder: Path) -> list[Path]:
 
 
 def check_tables(run: Run, state: TablesState | None = None) -> None:
-    """Raise ReadError when a file of the tables is lost, cut, damaged, or has other columns than the schema.
+    """Raise ReadError when a file of the tables is lost, cut, damaged, or has other columns than
+    the schema.
 
     `state`: what `tables.json` says of the files.
     """
@@ -194,7 +225,10 @@ def _check_columns(table: Table, file: Path) -> None:
         if field.name not in types:
             raise ReadError(f"{file} has no column {field.name}")
         if types[field.name] != field.type:
-            raise ReadError(f"{file} has a column {field.name} of type {types[field.name]} instead of {field.type}")
+            raise ReadError(
+                f"{file} has a column {field.name} of type {types[field.name]} instead of "
+                f"{field.type}"
+            )
 
 
 # What pyarrow raises for a file that is not as it was written.
@@ -233,8 +267,16 @@ def _quoted(text: str) -> str:
 def _as_numpy(name: str, data: pa.ChunkedArray, table: Table) -> dict[str, np.ndarray]:
     kind = table.column(name).type
     if kind == "name":
-        merged = data.cast(arrow_schema(table).field(name).type).unify_dictionaries().combine_chunks()
-        chunk = merged if isinstance(merged, pa.DictionaryArray) else merged.chunk(0) if merged.num_chunks else None
+        merged = (
+            data.cast(arrow_schema(table).field(name).type).unify_dictionaries().combine_chunks()
+        )
+        chunk = (
+            merged
+            if isinstance(merged, pa.DictionaryArray)
+            else merged.chunk(0)
+            if merged.num_chunks
+            else None
+        )
         if chunk is None:
             return {name: np.zeros(0, np.int32), f"{name}.names": np.zeros(0, object)}
         return {
@@ -249,14 +291,26 @@ def _as_numpy(name: str, data: pa.ChunkedArray, table: Table) -> dict[str, np.nd
 _CONSTANTS = {"int64": np.int64, "int32": np.int32, "name": np.int32, "bool": np.bool_}
 
 
-def _row_group(parquet: pq.ParquetFile, group: int, columns: list[str], table: Table) -> dict[str, np.ndarray]:
-    """The columns of a row group. One that is the same everywhere takes no memory, and is not read if that is known."""
+def _row_group(
+    parquet: pq.ParquetFile, group: int, columns: list[str], table: Table
+) -> dict[str, np.ndarray]:
+    """The columns of a row group. One that is the same everywhere takes no memory, and is not read
+    if that is known.
+    """
     count = parquet.metadata.row_group(group).num_rows
     types = {name: table.column(name).type for name in columns}
     known = _constants(parquet.metadata.row_group(group), types)
     data = parquet.read_row_group(group, [name for name in columns if name not in known])
-    known |= {name: -1 for name in data.column_names if types[name] in _CONSTANTS and data[name].null_count == count}
-    known |= {name: 0 for name in data.column_names if types[name] == "bool" and not pc.any(data[name]).as_py()}
+    known |= {
+        name: -1
+        for name in data.column_names
+        if types[name] in _CONSTANTS and data[name].null_count == count
+    }
+    known |= {
+        name: 0
+        for name in data.column_names
+        if types[name] == "bool" and not pc.any(data[name]).as_py()
+    }
     found: dict[str, np.ndarray] = {}
     for name, kind in types.items():
         if name not in known:
@@ -269,7 +323,9 @@ def _row_group(parquet: pq.ParquetFile, group: int, columns: list[str], table: T
 
 
 def _constants(about: Any, types: dict[str, str]) -> dict[str, int]:
-    """The integer and name columns of which the statistics of a row group say that they hold one value. Null is -1."""
+    """The integer and name columns of which the statistics of a row group say that they hold one
+    value. Null is -1.
+    """
     found = {}
     for place in range(about.num_columns):
         column = about.column(place)

@@ -1,19 +1,23 @@
 """A recording without what could tell whose it is: what `pack --redact` puts into the file.
 
-Kept are numbers, times, the names of operators, modules, optimizers and loaders with their classes, and versions.
-Everything else is dropped, or kept only if it is on a list:
+Kept are numbers, times, the names of operators, modules, optimizers and loaders with their classes,
+and versions. Everything else is dropped, or kept only if it is on a list:
 
 - command lines: the interpreter and the script's or module's name; no folder, no argument
-- environment: the names of the variables, no value; working directory, thread and process ids of our own: nothing
+- environment: the names of the variables, no value; working directory, thread and process ids of
+  our own: nothing
 - host: CPU, memory, the number of the kernel; hosts are called host-1, host-2
-- ranges, tasks, marks, counters and threads that the program named: a code, unless the name is a framework's own or
-  a word that says nothing (`forward`, `epoch`). The code comes from the name and from the recording's random id, which
-  is replaced too: it is the same wherever the name occurs in the recording, and nobody finds the name by trying
-- functions of Python and of native code in stacks: a code, unless they are of the interpreter, its standard library, a
+- ranges, tasks, marks, counters and threads that the program named: a code, unless the name is a
+  framework's own or a word that says nothing (`forward`, `epoch`). The code comes from the name and
+  from the recording's random id, which is replaced too: it is the same wherever the name occurs in
+  the recording, and nobody finds the name by trying
+- functions of Python and of native code in stacks: a code, unless they are of the interpreter, its
+  standard library, a
   framework or a library that those use; files, builds and paths of libraries: nothing
-- arguments of spans, shapes and attributes of primitives, file and line of modules and ranges: nothing
-- sentences about problems: paths, hosts, and every word of the command line, of the environment or of the recording's
-  own path, are masked, and so is what `--step-mark` named
+- arguments of spans, shapes and attributes of primitives, file and line of modules and ranges:
+  nothing
+- sentences about problems: paths, hosts, and every word of the command line, of the environment or
+  of the recording's own path, are masked, and so is what `--step-mark` named
 - the raw files and summary.txt: nothing, they repeat all of this
 """
 
@@ -38,28 +42,88 @@ from layerscope.recording.writer import arrow_schema, parquet_options
 
 # Of the facts about the machine (host/machine.py), those that thousands of machines share.
 _HOST_FACTS = {
-    "cpu": ("model", "vendor", "machine", "online", "allowed", "granted", "sockets", "cores", "allowed_cores", "smt",
-            "faster", "slower", "governor", "boost", "most_mhz", "caches", "is_virtual", "clocksource"),
+    "cpu": (
+        "model",
+        "vendor",
+        "machine",
+        "online",
+        "allowed",
+        "granted",
+        "sockets",
+        "cores",
+        "allowed_cores",
+        "smt",
+        "faster",
+        "slower",
+        "governor",
+        "boost",
+        "most_mhz",
+        "caches",
+        "is_virtual",
+        "clocksource",
+    ),
     "isa": ("architecture", "flags", "support", "amx", "level"),
     "cgroup": ("version", "memory_limit_bytes", "cpus"),
-    "memory": ("total_bytes", "swap_bytes", "thp", "thp_defrag", "huge_pages", "swappiness", "overcommit"),
-}  # fmt: skip
-# Columns of text that say nothing about whose recording it is. One that is neither here nor changed is dropped.
+    "memory": (
+        "total_bytes",
+        "swap_bytes",
+        "thp",
+        "thp_defrag",
+        "huge_pages",
+        "swappiness",
+        "overcommit",
+    ),
+}
+# Columns of text that say nothing about whose recording it is. One that is neither here nor changed
+# is dropped.
 _KEPT = frozenset(
     (
-        "tracks.kind", "spans.layer", "spans.kind", "spans.phase", "modules.path", "modules.class", "marks.kind",
-        "steps.rule", "totals.layer", "totals.kind", "totals.step_class", "counters.unit", "links.kind",
-        "clock_readings.clock", "gaps.reason", "problems.layer", "problems.code", "primitives.library",
-        "primitives.primitive_kind", "primitives.implementation", "primitives.prop_kind", "primitives.dtype",
-        "primitives.formats", "primitives.algorithm", "frames.layer", "samples.kind", "samples.state", "samples.phase",
+        "tracks.kind",
+        "spans.layer",
+        "spans.kind",
+        "spans.phase",
+        "modules.path",
+        "modules.class",
+        "marks.kind",
+        "steps.rule",
+        "totals.layer",
+        "totals.kind",
+        "totals.step_class",
+        "counters.unit",
+        "links.kind",
+        "clock_readings.clock",
+        "gaps.reason",
+        "problems.layer",
+        "problems.code",
+        "primitives.library",
+        "primitives.primitive_kind",
+        "primitives.implementation",
+        "primitives.prop_kind",
+        "primitives.dtype",
+        "primitives.formats",
+        "primitives.algorithm",
+        "frames.layer",
+        "samples.kind",
+        "samples.state",
+        "samples.phase",
     )
-)  # fmt: skip
+)
 _CHANGED = frozenset(
     (
-        "processes.host", "processes.argv", "tracks.name", "spans.name", "totals.name", "marks.name", "counters.name",
-        "problems.what", "problems.remedy", "problems.lost", "frames.name", "frames.object",
+        "processes.host",
+        "processes.argv",
+        "tracks.name",
+        "spans.name",
+        "totals.name",
+        "marks.name",
+        "counters.name",
+        "problems.what",
+        "problems.remedy",
+        "problems.lost",
+        "frames.name",
+        "frames.object",
     )
-)  # fmt: skip
+)
 # Kinds of spans that the program itself names.
 _NAMED_BY_PROGRAM = ("range", "task", "frame", "event")
 # The layers of frames that ranges are in.
@@ -71,8 +135,10 @@ _SAYS_NOTHING = (
 _KNOWN_NAME = re.compile(
     rf"(?:{_SAYS_NOTHING}|ProfilerStep#\d+|Optimizer\.(?:step|zero_grad)#\w+\.\w+|enumerate\(DataLoader\)#\w+\.__next__|"
     r"DistributedDataParallel\.forward|torch\.distributed\.ddp\.reducer::\w+|FullyShardedDataParallel\.\w+|FSDP::\w+|"
-    r"(?:nccl|gloo|c10d|mpi|ucc):\w+|Torch-Compiled Region(?:: \d+/\d+)?|CompiledFunction(?:Backward)?|"
-    r"TorchDynamo Cache Lookup|Pregraph bytecode|AOTDispatcher Runtime Wrapper Prologue|\(other names\)|\(name lost\))"
+    r"(?:nccl|gloo|c10d|mpi|ucc):\w+|Torch-Compiled Region(?:: "
+    r"\d+/\d+)?|CompiledFunction(?:Backward)?|"
+    r"TorchDynamo Cache Lookup|Pregraph bytecode|AOTDispatcher Runtime Wrapper Prologue|\(other "
+    r"names\)|\(name lost\))"
 )
 _KNOWN_TRACK = re.compile(
     r"(?:|process|cgroup|program|python[\d.]*|pt_[a-z_]+\d*|MainThread|Thread-\d+|ThreadPoolExec\w*)"
@@ -81,16 +147,20 @@ _KNOWN_COUNTER = re.compile(
     r"(?:cpu|user|system|delay|throttled)_ns|faults_(?:minor|major)|switches_(?:voluntary|forced)|migrations|threads|"
     r"(?:rss|rss_peak|rchar|wchar|storage_read|storage_written|group_memory|group_memory_limit)_bytes|throttled"
 )
-# Whose functions everybody has: the interpreter's, its standard library's, the frameworks' and those of what they use.
+# Whose functions everybody has: the interpreter's, its standard library's, the frameworks' and
+# those of what they use.
 _KNOWN_OBJECT = re.compile(
     r"(?:.*/)?((?:lib(?:torch|c10|gomp|i?omp|dnnl|mkldnn|mkl|openblas|mxnet|tensorflow|cu|nccl|nv|c|m|pthread|dl|stdc\+\+|"
     r"gcc_s|python[\d.]*)(?:[-_.]\S*)?\.so[\d.]*|_?multiarray\S*|ld-linux\S*|python[\d.]*))|\[jit\]"
 )
-# What oneDNN calls the code that it makes. Others, CPython with -X perf among them, call theirs by the program's
-# functions and files.
+# What oneDNN calls the code that it makes. Others, CPython with -X perf among them, call theirs by
+# the program's functions and files.
 _KNOWN_JIT = re.compile(r"\[jit\]|_?(?:jit|brgemm|gemm|xbyak|avx|sse|amx)\w*(?:\.\d+)?")
-_KNOWN_FILE = re.compile(r".*/(?:site-packages/(?:torch|numpy)|python3\.\d+(?!/site-packages))/.*|<frozen .*>")
-# A sentence repeats what the user asked for: the name of a range of theirs, or a line of their source.
+_KNOWN_FILE = re.compile(
+    r".*/(?:site-packages/(?:torch|numpy)|python3\.\d+(?!/site-packages))/.*|<frozen .*>"
+)
+# A sentence repeats what the user asked for: the name of a range of theirs, or a line of their
+# source.
 _STEP_MARK = re.compile(r"(?<=--step-mark ).*(?=: )", re.DOTALL)
 _PATH = re.compile(r"(?<![\w.])~?(?:/[^\s/:;,'\"()]+)+/?")
 # A command line as one string: the interpreter, its options, then what it runs.
@@ -102,7 +172,9 @@ _SHORTEST_WORD = 4
 
 
 def redact(run: Run, folder: Path) -> tuple[RunInfo, dict[str, int]]:
-    """Write the tables of `run` to `folder` without what identifies; what `run.json` may say, and rows by table."""
+    """Write the tables of `run` to `folder` without what identifies; what `run.json` may say, and
+    rows by table.
+    """
     codes = _Codes(run.info.run_id)
     masked = _mask_of(run)
     by_program = _names_by_program(run)
@@ -122,7 +194,9 @@ def redact(run: Run, folder: Path) -> tuple[RunInfo, dict[str, int]]:
 
 
 class _Codes:
-    """Codes in place of names. Without the recording's id, which is random, no name can be tried out."""
+    """Codes in place of names. Without the recording's id, which is random, no name can be tried
+    out.
+    """
 
     def __init__(self, run_id: str) -> None:
         self._key = run_id.encode()[:64]
@@ -139,14 +213,21 @@ class _Processes:
         self._hosts: dict[str, str] = {}
 
     def change(self, data: pa.Table) -> pa.Table:
-        """The same processes, their hosts numbered, with nothing but the names of their programs."""
-        hosts = [self._hosts.setdefault(name, f"host-{len(self._hosts) + 1}") for name in data["host"].to_pylist()]
+        """The same processes, their hosts numbered, with nothing but the names of their
+        programs.
+        """
+        hosts = [
+            self._hosts.setdefault(name, f"host-{len(self._hosts) + 1}")
+            for name in data["host"].to_pylist()
+        ]
         data = _replaced(data, "host", hosts)
         return _replaced(data, "argv", [program_of(line) for line in data["argv"].to_pylist()])
 
 
 def program_of(command_line: str) -> str:
-    """The name of the program in a command line: `python train.py`, `python -m train`; no folder, no argument."""
+    """The name of the program in a command line: `python train.py`, `python -m train`; no folder,
+    no argument.
+    """
     found = _PYTHON.match(command_line)
     if not found:
         return "(program)"
@@ -159,15 +240,21 @@ def program_of(command_line: str) -> str:
 def _info(info: RunInfo, codes: _Codes, masked: Callable[[str], str]) -> RunInfo:
     host: dict[str, Any] = {}
     for section, names in _HOST_FACTS.items():
-        if told := {name: value for name in names if (value := info.host_fact(section, name)) is not None}:
+        if told := {
+            name: value for name in names if (value := info.host_fact(section, name)) is not None
+        }:
             host[section] = told
     if kernel := re.match(r"\d+(\.\d+)*", str(info.host_fact("kernel", "release") or "")):
         host["kernel"] = {"release": kernel[0]}
-    layers = [msgspec.structs.replace(layer, problem=masked(layer.problem)) for layer in info.layers]
+    layers = [
+        msgspec.structs.replace(layer, problem=masked(layer.problem)) for layer in info.layers
+    ]
     return _redacted_info(info, codes, host, layers)
 
 
-def _redacted_info(info: RunInfo, codes: _Codes, host: dict[str, Any], layers: list[LayerState]) -> RunInfo:
+def _redacted_info(
+    info: RunInfo, codes: _Codes, host: dict[str, Any], layers: list[LayerState]
+) -> RunInfo:
     # Named one by one: a field that is added later is not handed on by accident.
     return RunInfo(
         schema=info.schema,
@@ -192,7 +279,9 @@ def _redacted_info(info: RunInfo, codes: _Codes, host: dict[str, Any], layers: l
 
 
 def _mask_of(run: Run) -> Callable[[str], str]:
-    """Takes paths out of a sentence, and every word that the command lines, the environment or the host have."""
+    """Takes paths out of a sentence, and every word that the command lines, the environment or the
+    host have.
+    """
     info = run.info
     texts = [*info.command, info.cwd, str(run.path.absolute()), *info.environment.values()]
     hosts = {str(info.host.get("name", ""))}
@@ -203,7 +292,10 @@ def _mask_of(run: Run) -> Callable[[str], str]:
         hosts |= set(data["host"].to_pylist())
     words = sorted({*_words(texts), *_words(hosts)}, key=len, reverse=True)
     # The name of a host may be as short as n1: it is looked for as a whole word.
-    patterns = [*map(re.escape, words), *(rf"(?<!\w){re.escape(host)}(?!\w)" for host in hosts if host)]
+    patterns = [
+        *map(re.escape, words),
+        *(rf"(?<!\w){re.escape(host)}(?!\w)" for host in hosts if host),
+    ]
     known = re.compile("|".join(patterns) or r"(?!)")
 
     def masked(sentence: str) -> str:
@@ -215,13 +307,23 @@ def _mask_of(run: Run) -> Callable[[str], str]:
 def _words(texts: Iterable[str]) -> Iterable[str]:
     for text in texts:
         parts = [text, *re.split(r"[\s/=:,;]+", text)]
-        yield from (word for word in parts if len(word) >= _SHORTEST_WORD and not re.fullmatch(r"python[\d.]*", word))
+        yield from (
+            word
+            for word in parts
+            if len(word) >= _SHORTEST_WORD and not re.fullmatch(r"python[\d.]*", word)
+        )
 
 
 def _rewrite(run: Run, table: str, folder: Path, change: Callable[[pa.Table], pa.Table]) -> int:
-    """Write a table of `run`, changed, as finished; row group by row group, so that memory does not grow with it."""
+    """Write a table of `run`, changed, as finished; row group by row group, so that memory does not
+    grow with it.
+    """
     schema = arrow_schema(TABLES[table])
-    options = {key: value for key, value in parquet_options(TABLES[table]).items() if key != "row_group_size"}
+    options = {
+        key: value
+        for key, value in parquet_options(TABLES[table]).items()
+        if key != "row_group_size"
+    }
     target = folder / table / "all.parquet"
     target.parent.mkdir(parents=True)
     rows = 0
@@ -231,7 +333,11 @@ def _rewrite(run: Run, table: str, folder: Path, change: Callable[[pa.Table], pa
                 parquet = pq.ParquetFile(file)
             for group in range(parquet.num_row_groups):
                 with reading(run):
-                    data = parquet.read_row_group(group, schema.names).select(schema.names).cast(schema)
+                    data = (
+                        parquet.read_row_group(group, schema.names)
+                        .select(schema.names)
+                        .cast(schema)
+                    )
                 data = _with_known_text(table, change(data))
                 writer.write_table(data)
                 rows += data.num_rows
@@ -243,7 +349,11 @@ def _with_known_text(table: str, data: pa.Table) -> pa.Table:
     for column in TABLES[table].columns:
         name = f"{table}.{column.name}"
         if column.type in ("string", "name") and name not in _KEPT and name not in _CHANGED:
-            data = _without(data, column.name) if column.nullable else _replaced(data, column.name, [""] * len(data))
+            data = (
+                _without(data, column.name)
+                if column.nullable
+                else _replaced(data, column.name, [""] * len(data))
+            )
     return data
 
 
@@ -259,7 +369,9 @@ def _named_by_program(data: pa.Table, codes: _Codes) -> pa.Table:
     return data
 
 
-def _named(data: pa.Table, what: str, codes: _Codes, known: re.Pattern[str], where: Any = None) -> pa.Table:
+def _named(
+    data: pa.Table, what: str, codes: _Codes, known: re.Pattern[str], where: Any = None
+) -> pa.Table:
     """Codes in place of the names that are not `known`, in all rows or `where` it is true."""
     # As plain strings: a dictionary would go on holding the names that no row has any more.
     names = data["name"].cast(pa.string())
@@ -285,20 +397,40 @@ def _names_by_program(run: Run) -> pa.Array:
 
 
 def _frames(data: pa.Table, codes: _Codes, by_program: pa.Array) -> pa.Table:
-    """Codes for functions of the program, in Python or not, and for its ranges; objects that everybody has by name."""
+    """Codes for functions of the program, in Python or not, and for its ranges; objects that
+    everybody has by name.
+    """
     layer, file, where = (data[name].cast(pa.string()) for name in ("layer", "file", "object"))
     matched = [_KNOWN_OBJECT.fullmatch(path or "") for path in where.to_pylist()]
-    known_file = pa.array([bool(_KNOWN_FILE.fullmatch(path or "")) for path in file.to_pylist()], pa.bool_())
+    known_file = pa.array(
+        [bool(_KNOWN_FILE.fullmatch(path or "")) for path in file.to_pylist()], pa.bool_()
+    )
     known_object = pa.array([found is not None for found in matched], pa.bool_())
     nobody_s = re.compile(r"\[outer frames not known\]")
     is_jit = pc.and_(pc.equal(layer, "native"), pc.fill_null(pc.equal(where, "[jit]"), False))
     of_program = pc.is_in(data["name"].cast(pa.string()), value_set=by_program)
-    data = _named(data, "range", codes, _KNOWN_NAME, pc.and_(pc.is_in(layer, value_set=_OF_RANGES), of_program))
-    data = _named(data, "function", codes, nobody_s, pc.and_(pc.equal(layer, "python"), pc.invert(known_file)))
-    data = _named(data, "function", codes, nobody_s, pc.and_(pc.equal(layer, "native"), pc.invert(known_object)))
+    data = _named(
+        data,
+        "range",
+        codes,
+        _KNOWN_NAME,
+        pc.and_(pc.is_in(layer, value_set=_OF_RANGES), of_program),
+    )
+    data = _named(
+        data, "function", codes, nobody_s, pc.and_(pc.equal(layer, "python"), pc.invert(known_file))
+    )
+    data = _named(
+        data,
+        "function",
+        codes,
+        nobody_s,
+        pc.and_(pc.equal(layer, "native"), pc.invert(known_object)),
+    )
     data = _named(data, "function", codes, _KNOWN_JIT, is_jit)
     data = _without(data, "signature")
-    objects = pa.array([(found[1] or found[0]) if found else None for found in matched], pa.string())
+    objects = pa.array(
+        [(found[1] or found[0]) if found else None for found in matched], pa.string()
+    )
     return _replaced(data, "object", objects)
 
 

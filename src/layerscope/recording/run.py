@@ -84,7 +84,8 @@ class ProgramState(msgspec.Struct):
 class RunInfo(msgspec.Struct):
     """`run.json`. States: running, finished (the program ended by itself or was ended), killed.
 
-    `host`: the facts about the machine, as host/machine.py writes them; of an imported trace at most its name.
+    `host`: the facts about the machine, as host/machine.py writes them; of an imported trace at
+    most its name.
     """
 
     schema: Int64
@@ -118,7 +119,9 @@ class RunInfo(msgspec.Struct):
 
     @property
     def granted_cpus(self) -> float | None:
-        """CPUs that the program could use at once (affinity, limits of its control group); None where not known."""
+        """CPUs that the program could use at once (affinity, limits of its control group); None
+        where not known.
+        """
         cpus = self.host_fact("cpu", "granted")
         return cpus if isinstance(cpus, (int, float)) and cpus > 0 else None
 
@@ -160,7 +163,9 @@ class Run:
             run = cls(path, info)
             run.save()
         except OSError as error:
-            message = f"cannot make the recording {path}: {error.strerror}. Choose another place with -o"
+            message = (
+                f"cannot make the recording {path}: {error.strerror}. Choose another place with -o"
+            )
             raise RunError(message) from error
         return run
 
@@ -171,12 +176,16 @@ class Run:
         try:
             data = file.read_bytes()
         except OSError as error:
-            raise ReadError(f"{path} is not a layerscope recording: {file.name}: {error.strerror}") from error
+            raise ReadError(
+                f"{path} is not a layerscope recording: {file.name}: {error.strerror}"
+            ) from error
         refuse_newer(path, data)
         try:
             info = decoded(data, RunInfo)
         except ValueError as error:
-            raise ReadError(f"{file} is damaged ({error}). The raw files beside it are untouched") from error
+            raise ReadError(
+                f"{file} is damaged ({error}). The raw files beside it are untouched"
+            ) from error
         return cls(path, info)
 
     def save(self) -> None:
@@ -191,7 +200,8 @@ def refuse_newer(path: Path, data: bytes) -> None:
     found = re.search(rb'"schema"\s*:\s*(\d+)', data)
     if found and int(found[1]) > SCHEMA_VERSION:
         raise ReadError(
-            f"{path} was recorded by a newer layerscope (schema {int(found[1])}; this one reads up to "
+            f"{path} was recorded by a newer layerscope (schema {int(found[1])}; this one reads up "
+            "to "
             f"{SCHEMA_VERSION}). Update layerscope to open it"
         )
 
@@ -207,7 +217,9 @@ def free_name(folder: Path, stem: str) -> Path:
 
 
 def newest(folder: Path) -> Path:
-    """The newest recording in `folder`, else the newest packed one; UsageError when there is none."""
+    """The newest recording in `folder`, else the newest packed one; UsageError when there is
+    none.
+    """
     found = [path for path in folder.glob(f"*{SUFFIX}") if (path / "run.json").exists()]
     if found:
         return max(found, key=lambda path: (path / "run.json").stat().st_mtime_ns)
@@ -218,9 +230,11 @@ def newest(folder: Path) -> Path:
 
 
 def find_run(name: str | None) -> Path:
-    """The recording called `name`, with or without its suffix: a folder or a packed file; None is the newest here.
+    """The recording called `name`, with or without its suffix: a folder or a packed file; None is
+    the newest here.
 
-    UsageError when there is none. A path that exists but is no recording is returned: opening it says what is wrong.
+    UsageError when there is none. A path that exists but is no recording is returned: opening it
+    says what is wrong.
     """
     if name is None:
         return newest(Path.cwd())
@@ -233,8 +247,14 @@ def find_run(name: str | None) -> Path:
 
 
 def recordings_called(name: str) -> list[Path]:
-    """The recordings that `name` may mean: the folder itself, or with the suffix, or one packed into a file."""
+    """The recordings that `name` may mean: the folder itself, or with the suffix, or one packed
+    into a file.
+    """
     plain = Path(name)
     endings = ("", SUFFIX, PACKED, PACKED.removeprefix(SUFFIX))
     paths = [plain.with_name(plain.name + ending) for ending in endings] if plain.name else [plain]
-    return [path for path in paths if (path / "run.json").exists() or (path.name.endswith(PACKED) and path.is_file())]
+    return [
+        path
+        for path in paths
+        if (path / "run.json").exists() or (path.name.endswith(PACKED) and path.is_file())
+    ]

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from layerscope.model.schema import TABLES, Table
+from layerscope.model.schema import TABLES
+from layerscope.model.table import Table
 
 _ARROW: dict[str, pa.DataType] = {
     "int64": pa.int64(),
@@ -33,7 +34,9 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 
 def to_arrow(table: Table, columns: Mapping[str, Any]) -> pa.Table:
-    """An Arrow table of `columns`: arrays or lists by column name; a nullable one may be left out."""
+    """An Arrow table of `columns`: arrays or lists by column name; a nullable one may be left
+    out.
+    """
     length = len(next(iter(columns.values()))) if columns else 0
     arrays = []
     for column in table.columns:
@@ -53,7 +56,9 @@ def to_arrow(table: Table, columns: Mapping[str, Any]) -> pa.Table:
 
 
 def write_parquet(table: Table, data: pa.Table, path: Path) -> None:
-    """Write `data` to `path`, complete by rename. Settings: integers as deltas, names as dictionary, zstd."""
+    """Write `data` to `path`, complete by rename. Settings: integers as deltas, names as
+    dictionary, zstd.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     pq.write_table(data, temporary, **parquet_options(table))
@@ -62,13 +67,16 @@ def write_parquet(table: Table, data: pa.Table, path: Path) -> None:
 
 def parquet_options(table: Table) -> dict[str, Any]:
     """Options of the Parquet writer for `table`."""
-    integers = {c.name: "DELTA_BINARY_PACKED" for c in table.columns if c.type in ("int64", "int32")}
+    integers = {
+        c.name: "DELTA_BINARY_PACKED" for c in table.columns if c.type in ("int64", "int32")
+    }
     return {
         "compression": "zstd",
         "use_dictionary": [c.name for c in table.columns if c.type in ("name", "string")],
         "column_encoding": integers or None,
         "row_group_size": 1 << 20,
-        # For questions about a time, and for columns that are mostly null: those are not read where they are.
+        # For questions about a time, and for columns that are mostly null: those are not read where
+        # they are.
         "write_statistics": ["start_ns", "track", "at_ns", "line", "correlation", "args"],
     }
 
@@ -102,7 +110,9 @@ class TableWriter:
 
 def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> int:
     """Write a small table from a list of rows as finished; returns the number of rows."""
-    return write_columns(folder, name, {c.name: [row.get(c.name) for row in rows] for c in TABLES[name].columns})
+    return write_columns(
+        folder, name, {c.name: [row.get(c.name) for row in rows] for c in TABLES[name].columns}
+    )
 
 
 def write_columns(folder: Path, name: str, columns: Mapping[str, Any]) -> int:

@@ -1,7 +1,8 @@
 """Answer one request of a program that is being recorded (internal).
 
-The request is JSON: `stats` asks for sums by name, `dump` for a Chrome trace in a file. The answer goes to
-standard input where that is a socket, in packets; until it is ready a blank a second says that it is coming.
+The request is JSON: `stats` asks for sums by name, `dump` for a Chrome trace in a file. The answer
+goes to standard input where that is a socket, in packets; until it is ready a blank a second says
+that it is coming.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def answer_to(recording: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_trace(run: Run, file: Path, since_ns: int, until_ns: int | None) -> None:
-    """Write what started in [since_ns, until_ns) as a Chrome trace to `file`, complete by rename."""
+    """Write what started in [since_ns, until_ns) as a Chrome trace to `file`, complete by
+    rename.
+    """
     from layerscope.show.exports.trace import write
 
     file.parent.mkdir(parents=True, exist_ok=True)

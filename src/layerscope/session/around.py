@@ -1,6 +1,8 @@
-"""What was open on the threads of a program at some moment, from its raw files: for calls that tell no thread.
+"""What was open on the threads of a program at some moment, from its raw files: for calls that tell
+no thread.
 
-Used after the program, and only where the user asked for a layer that needs it: it holds every span in memory.
+Used after the program, and only where the user asked for a layer that needs it: it holds every span
+in memory.
 """
 
 from __future__ import annotations
@@ -26,14 +28,18 @@ _SPAN = np.dtype(
     ]
 )
 _LAYERS = np.array(LAYER_OF_KIND, np.int8)
-_OPERATORS, _PRIMITIVES, _RANGES = (SPAN_LAYERS.index(layer) for layer in (OPERATORS, PRIMITIVES, RANGES))
+_OPERATORS, _PRIMITIVES, _RANGES = (
+    SPAN_LAYERS.index(layer) for layer in (OPERATORS, PRIMITIVES, RANGES)
+)
 # A call must begin after what is around it even when both were rounded once more.
 MARGIN_NS = 2
 
 
 @dataclass(slots=True)
 class Around:
-    """For some calls: how many spans are open around each, the bounds of the innermost, whether one may have asked."""
+    """For some calls: how many spans are open around each, the bounds of the innermost, whether one
+    may have asked.
+    """
 
     depth: np.ndarray
     from_ns: np.ndarray
@@ -42,8 +48,10 @@ class Around:
 
 
 @dataclass(slots=True)
-class Thread:
-    """The spans of one thread by depth: start, end, may it ask for calls; each in the order of starts."""
+class ThreadSpans:
+    """The spans of one thread by depth: start, end, may it ask for calls; each in the order of
+    starts.
+    """
 
     track: int
     levels: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
@@ -67,8 +75,9 @@ class Thread:
 
 @dataclass(slots=True)
 class Owners:
-    """For some calls: whose they are and where they lie. `process`: a place in the list of processes, -1: not known;
-    `track`: its own number; `depth`: of the call; its times within the innermost span around it.
+    """For some calls: whose they are and where they lie. `process`: a place in the list of
+    processes, -1: not known; `track`: its own number; `depth`: of the call; its times within the
+    innermost span around it.
     """
 
     process: np.ndarray
@@ -123,14 +132,16 @@ class RecordedProcess:
         """Whether they told more of one than its kind."""
         return bool(self.spans["args"][_LAYERS[self.spans["kind"]] == _PRIMITIVES].any())
 
-    def threads(self) -> list[Thread]:
-        """The threads that ran an operator; of a program without operators, those that were in a range."""
+    def threads(self) -> list[ThreadSpans]:
+        """The threads that ran an operator; of a program without operators, those that were in a
+        range.
+        """
         spans = self.spans
         is_asking = _LAYERS[spans["kind"]] == (_OPERATORS if self.has_operators else _RANGES)
         threads = []
         for track in np.unique(spans["track"][is_asking]).tolist():
             mine = np.flatnonzero(spans["track"] == track)
-            thread = Thread(track)
+            thread = ThreadSpans(track)
             for level in range(int(spans["depth"][mine].max()) + 1):
                 rows = mine[spans["depth"][mine] == level]
                 rows = rows[np.argsort(spans["start"][rows], kind="stable")]
@@ -157,7 +168,9 @@ def read_processes(raw: Path, most_spans: int) -> list[RecordedProcess] | None:
                     return None
         parts += [_compact(rows) for _, rows in decoder.batches(last=True)]
         most_spans -= decoder.records
-        processes.append(RecordedProcess(path, decoder, np.concatenate([np.zeros(0, _SPAN), *parts])))
+        processes.append(
+            RecordedProcess(path, decoder, np.concatenate([np.zeros(0, _SPAN), *parts]))
+        )
     return processes
 
 
@@ -169,12 +182,17 @@ def _compact(rows: np.ndarray) -> np.ndarray:
 
 
 def owners(
-    processes: list[RecordedProcess], start_ns: np.ndarray, end_ns: np.ndarray, is_timed: np.ndarray, error_ns: int
+    processes: list[RecordedProcess],
+    start_ns: np.ndarray,
+    end_ns: np.ndarray,
+    is_timed: np.ndarray,
+    error_ns: int,
 ) -> Owners:
-    """The one thread that had an operator open around each call, or a range where the process ran no operator; where
-    there are none or several, nobody knows.
+    """The one thread that had an operator open around each call, or a range where the process ran
+    no operator; where there are none or several, nobody knows.
 
-    The times of the calls are known with this error; those that are not `is_timed` are not looked at.
+    The times of the calls are known with this error; those that are not `is_timed` are not looked
+    at.
     """
     count = len(start_ns)
     found = Owners.unknown(start_ns, end_ns)
@@ -185,7 +203,11 @@ def owners(
             around = thread.around(start_ns, end_ns, error_ns)
             mine = np.flatnonzero(around.in_asking & is_timed)
             candidates[mine] += 1
-            found.process[mine], found.track[mine], found.depth[mine] = number, thread.track, around.depth[mine]
+            found.process[mine], found.track[mine], found.depth[mine] = (
+                number,
+                thread.track,
+                around.depth[mine],
+            )
             from_ns[mine], until_ns[mine] = around.from_ns[mine], around.until_ns[mine]
     is_known = candidates == 1
     found.process[~is_known] = -1

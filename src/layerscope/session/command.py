@@ -20,7 +20,10 @@ def program_command(words: list[str]) -> tuple[list[str], str]:
         raise UsageError("no program is named. For example: layerscope run train.py")
     if words[0] == "-m":
         if len(words) == 1:
-            raise UsageError("no module is named behind -m. For example: layerscope run -m package.train --epochs 3")
+            raise UsageError(
+                "no module is named behind -m. For example: layerscope run -m package.train "
+                "--epochs 3"
+            )
         python, where = frameworks.program_python(os.environ)
         return [python, *words], where
     if words[0].endswith(".py"):

@@ -1,7 +1,7 @@
 """Convert the raw files of a recording into tables while they grow (internal).
 
-Started beside the program. On standard input the session says that the recording is complete; where it was killed,
-standard input closes when the drainer has ended. Prints one line of JSON.
+Started beside the program. On standard input the session says that the recording is complete; where
+it was killed, standard input closes when the drainer has ended. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from layerscope.ingest.conversion import RunConversion
 
 POLL_S = 0.5
-# The program and the drainer come first: beside busy cores the conversion waits, and catches up when they are free. But
-# when so much of what the recording may take is still to be read, records are lost in any case: then it takes more.
+# The program and the drainer come first: beside busy cores the conversion waits, and catches up
+# when they are free. But when so much of what the recording may take is still to be read, records
+# are lost in any case: then it takes more.
 NICE, NICE_BEHIND = 10, 5
 BEHIND_SHARE = 0.4
 # After so many records of each process it is asked again how much is left.
@@ -59,7 +60,9 @@ def convert_beside(raw: Path, tables: Path, run_id: str) -> int:
 
 
 def convert_while_growing(raw: Path, tables: Path, run_id: str) -> RunConversion:
-    """The finished conversion of `raw`: in `tables`, or in the cache when the disk there is full."""
+    """The finished conversion of `raw`: in `tables`, or in the cache when the disk there is
+    full.
+    """
     # Imported here: the verb's file must load fast for `layerscope --help`.
     from layerscope.host import cgroup
     from layerscope.ingest.conversion import RunConversion
@@ -100,7 +103,9 @@ def _end_of_session(raw: Path) -> dict[str, Any]:
 
 def is_small(limits: Cgroup) -> bool:
     """Whether what the program and we may use together is too little for a conversion beside it."""
-    has_little_memory = limits.memory_most_bytes is not None and limits.memory_most_bytes < SMALL_BYTES
+    has_little_memory = (
+        limits.memory_most_bytes is not None and limits.memory_most_bytes < SMALL_BYTES
+    )
     return has_little_memory or (limits.cpus is not None and limits.cpus < SMALL_CPUS)
 
 
@@ -124,7 +129,9 @@ def _go_on(conversion: RunConversion) -> bool:
 
 
 def _step_back(nice: int) -> None:
-    """Of all threads of this process only the calling one gets less, and interrupts nobody who wakes up (on Linux)."""
+    """Of all threads of this process only the calling one gets less, and interrupts nobody who
+    wakes up (on Linux).
+    """
     with contextlib.suppress(OSError):
         os.nice(nice)
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

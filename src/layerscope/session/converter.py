@@ -1,4 +1,6 @@
-"""The process beside the program that turns raw files into tables: its start and its end (it is `_convert.py`)."""
+"""The process beside the program that turns raw files into tables: its start and its end (it is
+`_convert.py`).
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,12 @@ _LATER = "the raw files are kept: any `layerscope table` converts them again"
 
 
 def start_converter(recording: Run, session: Recorder) -> subprocess.Popen[bytes] | None:
-    """Start the process that turns raw files into tables beside the program. None: the system has no more."""
-    command = own_command("layerscope", "_convert", str(recording.raw), str(recording.path), recording.info.run_id)
+    """Start the process that turns raw files into tables beside the program. None: the system has
+    no more.
+    """
+    command = own_command(
+        "layerscope", "_convert", str(recording.raw), str(recording.path), recording.info.run_id
+    )
     log = open_log(recording.raw, "converter")
     try:
         converter = subprocess.Popen(
@@ -57,10 +63,16 @@ def converted(converter: subprocess.Popen[bytes] | None, session: Recorder) -> d
 
 
 def why_not_converted(problems: Sequence[Problem]) -> str:
-    """Why there are no tables that anything could be read from, then all else there is to say; empty when there are."""
+    """Why there are no tables that anything could be read from, then all else there is to say;
+    empty when there are.
+    """
     from layerscope.show.terminal import problem_sentence
 
-    why = [f"{problem.what}; {problem.remedy}." for problem in problems if problem.code == NOT_CONVERTED]
+    why = [
+        f"{problem.what}; {problem.remedy}."
+        for problem in problems
+        if problem.code == NOT_CONVERTED
+    ]
     others = [problem_sentence(problem) for problem in problems if problem.code != NOT_CONVERTED]
     return "\n".join([*why, *others]) if why else ""
 

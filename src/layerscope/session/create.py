@@ -1,4 +1,6 @@
-"""Makes the folder of a recording before the program starts, and removes it where the program never did."""
+"""Makes the folder of a recording before the program starts, and removes it where the program never
+did.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from layerscope.model import cache
 from layerscope.model.errors import RunError, UsageError
 from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.model.secrets import kept_environment, mask
-from layerscope.rawfile.windows import Window
+from layerscope.rawfile.windows import RequestedWindow
 from layerscope.recording.run import (
     RANKS,
     SUFFIX,
@@ -39,9 +41,11 @@ def create(
     quiet: bool,
     launch: Launch | None = None,
     chosen: Sequence[int] = (),
-    window: Window | None = None,
+    window: RequestedWindow | None = None,
 ) -> Run:
-    """Make the recording, in the working directory or, where that cannot be written, in a temporary folder."""
+    """Make the recording, in the working directory or, where that cannot be written, in a temporary
+    folder.
+    """
     info = _first_info(command)
     info.window = window.says() if window else ""
     if output:
@@ -60,11 +64,15 @@ def create(
             recording = _create_in(cache.temporary(), stem, info, launch, chosen)
         except OSError as other:
             raise RunError(
-                f"cannot make the recording in {text(cwd())}: {reason}; nor elsewhere: {other.strerror}. "
+                f"cannot make the recording in {text(cwd())}: {reason}; nor elsewhere: "
+                f"{other.strerror}. "
                 "Choose a place with -o"
             ) from other
         if not quiet:
-            notify(f"layerscope: {text(cwd())} cannot be written ({reason}): recording into {shown(recording.path)}\n")
+            notify(
+                f"layerscope: {text(cwd())} cannot be written ({reason}): recording into "
+                f"{shown(recording.path)}\n"
+            )
         return recording
 
 
@@ -88,18 +96,26 @@ def _first_info(command: list[str]) -> RunInfo:
 def _create_named(path: Path, info: RunInfo, launch: Launch | None, chosen: Sequence[int]) -> Run:
     """The recording at `path`, as -o names it."""
     if not _is_utf8(path):
-        raise UsageError(f"the recording {text(str(path))} must have a name in UTF-8. Choose another with -o")
+        raise UsageError(
+            f"the recording {text(str(path))} must have a name in UTF-8. Choose another with -o"
+        )
     if launch is not None:
         from layerscope.session.ranked import create_named
 
         return create_named(path, launch, chosen, info)
     if path.exists():
-        raise UsageError(f"{text(str(path))} exists already. Remove it, or choose another name with -o")
+        raise UsageError(
+            f"{text(str(path))} exists already. Remove it, or choose another name with -o"
+        )
     return _create(path, info)
 
 
-def _create_in(folder: Path, stem: str, info: RunInfo, launch: Launch | None, chosen: Sequence[int]) -> Run:
-    """A recording in `folder` under the first name that is free; in a batch job its number belongs to the name."""
+def _create_in(
+    folder: Path, stem: str, info: RunInfo, launch: Launch | None, chosen: Sequence[int]
+) -> Run:
+    """A recording in `folder` under the first name that is free; in a batch job its number belongs
+    to the name.
+    """
     if launch is not None:
         from layerscope.session.ranked import create_here
 

@@ -1,4 +1,6 @@
-"""Completes a recording when the program has ended: the last conversion, the final `run.json`, and the summary."""
+"""Completes a recording when the program has ended: the last conversion, the final `run.json`, and
+the summary.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ from layerscope.show.screen import notify
 
 
 def finish(
-    recording: Run, session: Recorder, ended: Ended, converter: subprocess.Popen[bytes] | None, command: list[str]
+    recording: Run,
+    session: Recorder,
+    ended: Ended,
+    converter: subprocess.Popen[bytes] | None,
+    command: list[str],
 ) -> None:
     """Complete the recording: the last conversion, and the final `run.json`."""
     session.explain(command)
@@ -58,9 +64,17 @@ def finish(
     info.finished_utc = now()
     info.exit = ExitState(ended.code, ended.signal)
     info.program = ProgramState(
-        ended.wall_ns, ended.user_ns, ended.system_ns, ended.max_rss_bytes, ended.faults_minor, ended.faults_major,
-        ended.switches_voluntary, ended.switches_forced, ended.storage_read_bytes, ended.storage_written_bytes,
-    )  # fmt: skip
+        ended.wall_ns,
+        ended.user_ns,
+        ended.system_ns,
+        ended.max_rss_bytes,
+        ended.faults_minor,
+        ended.faults_major,
+        ended.switches_voluntary,
+        ended.switches_forced,
+        ended.storage_read_bytes,
+        ended.storage_written_bytes,
+    )
     info.versions = session.versions
     info.tables = [TableState(name, rows) for name, rows in converted["rows"].items()]
     if converted["thinned"] > 1:
@@ -68,11 +82,17 @@ def finish(
     info.layers = _layers(session, converted, recording)
     recording.tables_path = Path(converted["tables"] or recording.path)
     raw_bytes = folder_bytes(recording.raw)
-    tables_bytes = folder_bytes(recording.tables_path) - (raw_bytes if recording.tables_path == recording.path else 0)
+    tables_bytes = folder_bytes(recording.tables_path) - (
+        raw_bytes if recording.tables_path == recording.path else 0
+    )
     info.cost = RecordingCost(
-        time.process_time_ns(), session.link.cpu_ns, converted["cpu_ns"], raw_bytes, tables_bytes,
+        time.process_time_ns(),
+        session.link.cpu_ns,
+        converted["cpu_ns"],
+        raw_bytes,
+        tables_bytes,
         session.sampler.cpu_ns if session.sampler else 0,
-    )  # fmt: skip
+    )
     with contextlib.suppress(OSError):
         recording.save()
 
@@ -81,11 +101,18 @@ def _layers(session: Recorder, converted: dict[str, Any], recording: Run) -> lis
     problem = next((p.what for p in session.problems if p.layer == OPERATORS and p.lost), "")
     operator_ns, backward_ns = session.span_costs_ns
     others = converted["records"] - converted["backward"]
-    cpu_ns = converted["agent_cpu_ns"] + round(others * operator_ns + converted["backward"] * backward_ns)
+    cpu_ns = converted["agent_cpu_ns"] + round(
+        others * operator_ns + converted["backward"] * backward_ns
+    )
     operators = LayerState(
-        OPERATORS, "recorded" if converted["records"] else "nothing", problem,
-        converted["records"], converted["dropped"], cpu_ns, folder_bytes(recording.raw),
-    )  # fmt: skip
+        OPERATORS,
+        "recorded" if converted["records"] else "nothing",
+        problem,
+        converted["records"],
+        converted["dropped"],
+        cpu_ns,
+        folder_bytes(recording.raw),
+    )
     layers = [operators, LayerState(COUNTERS, "recorded", "", converted["rows"].get("counters", 0))]
     if session.sampler is None:
         return layers
@@ -94,10 +121,15 @@ def _layers(session: Recorder, converted: dict[str, Any], recording: Run) -> lis
     state = "recorded" if samples else "nothing"
     size = sum(path.stat().st_size for path in recording.raw.glob(f"{FILE}*"))
     lost, cpu_ns = sampled["lost"], sampled["handler_ns"]
-    return [*layers, LayerState(STACKS, state, problem, samples, lost, cpu_ns, size, session.sampler.hz)]
+    return [
+        *layers,
+        LayerState(STACKS, state, problem, samples, lost, cpu_ns, size, session.sampler.hz),
+    ]
 
 
-def say_summary(recording: Run, session: Recorder, launch: Launch | None, chosen: Sequence[int], quiet: bool) -> None:
+def say_summary(
+    recording: Run, session: Recorder, launch: Launch | None, chosen: Sequence[int], quiet: bool
+) -> None:
     """The summary of the recording; of several ranks the first one's, about all of them."""
     unread = why_not_converted(session.problems)
     if launch is None:
@@ -107,7 +139,10 @@ def say_summary(recording: Run, session: Recorder, launch: Launch | None, chosen
 
         together = read_together(recording)
         if together is None and not quiet:
-            notify(f"layerscope: only rank {launch.rank} is summed up here: to read all ranks takes a while\n")
+            notify(
+                f"layerscope: only rank {launch.rank} is summed up here: to read all ranks takes a "
+                "while\n"
+            )
         summarise(together or recording, quiet, "" if together else unread)
 
 
@@ -121,7 +156,9 @@ def speaks(launch: Launch | None, chosen: Sequence[int]) -> bool:
 
 
 def summarise(recording: Run, quiet: bool, unread: str = "") -> None:
-    """Print the summary on stderr and keep it in the recording. `unread`: why its tables cannot be read."""
+    """Print the summary on stderr and keep it in the recording. `unread`: why its tables cannot be
+    read.
+    """
     from layerscope.analyse.summary import summarise as find_summary
     from layerscope.recording.reader import Reader
     from layerscope.show.summary import text as render

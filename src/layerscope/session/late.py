@@ -1,7 +1,8 @@
 """After the program: what only its libraries' logs tell becomes records of its raw files.
 
-oneDNN's verbose log (`verbose`) and MKL's (`mkl`) are read where the user asked for them. Each says which calls belong
-to which thread; the spans are woven into the raw files, so that whoever reads those finds them.
+oneDNN's verbose log (`verbose`) and MKL's (`mkl`) are read where the user asked for them. Each says
+which calls belong to which thread; the spans are woven into the raw files, so that whoever reads
+those finds them.
 """
 
 from __future__ import annotations
@@ -21,14 +22,20 @@ _MOST_SPANS = 20_000_000
 
 
 def take(raw: Path, main_pid: int) -> list[Problem]:
-    """Put what the logs below `raw` tell into the raw files; what has to be said about it. `main_pid`: the program."""
+    """Put what the logs below `raw` tell into the raw files; what has to be said about it.
+    `main_pid`: the program.
+    """
     from layerscope.session import mkl, verbose
 
     processes = read_processes(raw, _MOST_SPANS)
     if not processes:
         what = "the recording has no process, or is too long, to give the lines of logs to threads"
         remedy = "record a window of the run (--steps, --for)"
-        return [Problem(PRIMITIVES, "logs_unread", what, remedy, "primitives in the logs of oneDNN and MKL")]
+        return [
+            Problem(
+                PRIMITIVES, "logs_unread", what, remedy, "primitives in the logs of oneDNN and MKL"
+            )
+        ]
     pids = [process.decoder.about.get("pid") for process in processes]
     main = pids.index(main_pid) if main_pid in pids else 0
     problems: list[Problem] = []
@@ -44,12 +51,20 @@ def take(raw: Path, main_pid: int) -> list[Problem]:
             weave(process.path, process.decoder, _joined(parts, process.new_track))
         except OSError as error:
             what = f"primitives of logs could not be written ({error.strerror})"
-            problems.append(Problem(PRIMITIVES, "logs_unread", what, "record again, with room on the disk", "them"))
+            problems.append(
+                Problem(
+                    PRIMITIVES, "logs_unread", what, "record again, with room on the disk", "them"
+                )
+            )
     return problems
 
 
-def late_spans(imported: Imported, found: Owners, processes: list[RecordedProcess], main: int) -> dict[int, LateSpans]:
-    """The calls of a log by process. Those of nobody get tracks of their own in `main`, as the log has them."""
+def late_spans(
+    imported: Imported, found: Owners, processes: list[RecordedProcess], main: int
+) -> dict[int, LateSpans]:
+    """The calls of a log by process. Those of nobody get tracks of their own in `main`, as the log
+    has them.
+    """
     is_known = found.process >= 0
     process = np.where(is_known, found.process, main)
     track = np.where(is_known, found.track, -1 - imported.track)
@@ -60,15 +75,22 @@ def late_spans(imported: Imported, found: Owners, processes: list[RecordedProces
         rows = np.flatnonzero(process == number)
         args = imported.args[rows]
         late[number] = LateSpans(
-            track=track[rows], start_ns=found.start_ns[rows], end_ns=found.end_ns[rows], depth=depth[rows],
-            kind=imported.kind[rows], name=imported.name[rows],
-            args=np.where(args >= 0, args + len(imported.names), -1), texts=texts,
-        )  # fmt: skip
+            track=track[rows],
+            start_ns=found.start_ns[rows],
+            end_ns=found.end_ns[rows],
+            depth=depth[rows],
+            kind=imported.kind[rows],
+            name=imported.name[rows],
+            args=np.where(args >= 0, args + len(imported.names), -1),
+            texts=texts,
+        )
     return late
 
 
 def _joined(parts: list[LateSpans], new_track: int) -> LateSpans:
-    """The spans of several logs; tracks that are none of the process, below 0, get numbers from `new_track` on."""
+    """The spans of several logs; tracks that are none of the process, below 0, get numbers from
+    `new_track` on.
+    """
     texts: list[str] = []
     columns: dict[str, list[np.ndarray]] = {name: [] for name in _COLUMNS}
     for part in parts:
@@ -80,7 +102,9 @@ def _joined(parts: list[LateSpans], new_track: int) -> LateSpans:
         for name in _COLUMNS:
             columns[name].append(known.get(name, getattr(part, name)))
         texts += part.texts
-    return LateSpans(**{name: np.concatenate(values) for name, values in columns.items()}, texts=texts)
+    return LateSpans(
+        **{name: np.concatenate(values) for name, values in columns.items()}, texts=texts
+    )
 
 
 _COLUMNS = ("track", "start_ns", "end_ns", "depth", "kind", "name", "args")

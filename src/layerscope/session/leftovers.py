@@ -1,7 +1,7 @@
 """What layerscope left behind outside of recordings and nobody needs any more. Used by `clean`.
 
-Only what has our name or our note, belongs to this user and is no link; what could not be made again, or may still
-be in use, stays.
+Only what has our name or our note, belongs to this user and is no link; what could not be made
+again, or may still be in use, stays.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ _RUNNING = "-running"
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """One thing that can go: a file or a folder. `why` says why; a reason of `kept` why it stays."""
+    """One thing that can go: a file or a folder. `why` says why; a reason of `kept` why it
+    stays.
+    """
 
     what: str
     path: Path
@@ -55,7 +57,9 @@ class Leftover:
 
 
 def find(everything: bool = False) -> Iterator[Leftover]:
-    """What can go, and what looks like it but stays. `everything`: caches that were used lately too."""
+    """What can go, and what looks like it but stays. `everything`: caches that were used lately
+    too.
+    """
     least_s = 0.0 if everything else UNUSED_DAYS * _DAY_S
     yield from _spills()
     yield from _raw_folders(0.0 if everything else _DAY_S)
@@ -86,12 +90,16 @@ def size_bytes(path: Path) -> int:
 
 
 def raw_folder_of(run: Run) -> Path | None:
-    """Where the raw files of a recording lie if not in it: a folder with our note of this recording."""
+    """Where the raw files of a recording lie if not in it: a folder with our note of this
+    recording.
+    """
     if not run.raw.is_symlink():
         return None
     place = run.raw.readlink()
     told = cache.origin(place)
-    return place if told and Path(told.path) == run.path.absolute() and cache.is_ours(place) else None
+    return (
+        place if told and Path(told.path) == run.path.absolute() and cache.is_ours(place) else None
+    )
 
 
 def notes_of(run_id: str) -> Iterator[Path]:
@@ -142,10 +150,17 @@ def _raw_folder(folder: Path, told: cache.Origin, least_s: float) -> Iterator[Le
     if not told.is_here:
         yield Leftover(what, folder, "", f"its recording {recording} is on host {told.host}")
     elif not recording.parent.is_dir():
-        yield Leftover(what, folder, "", f"the folder of its recording {recording} is not there; is it mounted?")
+        yield Leftover(
+            what,
+            folder,
+            "",
+            f"the folder of its recording {recording} is not there; is it mounted?",
+        )
     elif cache.is_absent(recording) and _unused_s(told.used_s) < least_s:
         moved = "if it was moved, open it where it is now, else --all removes them"
-        yield Leftover(what, folder, "", f"the recording {recording} is gone since less than a day; {moved}")
+        yield Leftover(
+            what, folder, "", f"the recording {recording} is gone since less than a day; {moved}"
+        )
     elif cache.is_absent(recording):
         yield Leftover(what, folder, f"the recording {recording} is gone")
     elif _is_live(recording):
@@ -169,12 +184,23 @@ def _tables(least_s: float) -> Iterator[Leftover]:
             if told.is_here and recording.parent.is_dir() and cache.is_absent(recording):
                 yield Leftover("tables", folder, f"the recording {recording} is gone")
             elif folder.name.endswith(_RUNNING) and told.is_here and not _is_live(recording):
-                yield Leftover("tables", folder, f"the recording {recording} is not running any more")
+                yield Leftover(
+                    "tables", folder, f"the recording {recording} is not running any more"
+                )
             elif _unused_s(told.used_s) >= least_s and not _is_live(recording):
-                if spools(recording / "raw") or spools(recording / "ranks") or (recording / COMPLETE).exists():
+                if (
+                    spools(recording / "raw")
+                    or spools(recording / "ranks")
+                    or (recording / COMPLETE).exists()
+                ):
                     yield Leftover("tables", folder, _unused(told.used_s))
                 else:
-                    yield Leftover("tables", folder, "", f"the recording {recording} has nothing to make them of again")
+                    yield Leftover(
+                        "tables",
+                        folder,
+                        "",
+                        f"the recording {recording} has nothing to make them of again",
+                    )
 
 
 def _unpacked(least_s: float) -> Iterator[Leftover]:
@@ -217,7 +243,9 @@ def _compiled(least_s: float) -> Iterator[Leftover]:
             if told and told.is_here and cache.is_absent(Path(told.path)):
                 yield Leftover("compiled code", folder, f"{told.path} is gone")
             elif _unused_s(told.used_s if told else _mtime_s(folder)) >= least_s:
-                yield Leftover("compiled code", folder, _unused(told.used_s if told else _mtime_s(folder)))
+                yield Leftover(
+                    "compiled code", folder, _unused(told.used_s if told else _mtime_s(folder))
+                )
 
 
 def _symbols(least_s: float) -> Iterator[Leftover]:
@@ -238,7 +266,9 @@ def _measured(least_s: float) -> Iterator[Leftover]:
                 yield Leftover("measured", file, "it was never completed")
             elif file.suffix == ".json" and _age_s(file) >= least_s:
                 days = int(_age_s(file) // _DAY_S)
-                yield Leftover("measured", file, f"it is {days} {'day' if days == 1 else 'days'} old")
+                yield Leftover(
+                    "measured", file, f"it is {days} {'day' if days == 1 else 'days'} old"
+                )
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -301,7 +331,9 @@ def _is_locked(folder: Path) -> bool:
 
 
 def _opened_folders() -> set[Path]:
-    """The folders of all files that processes of ours have open: a recording may have been renamed while it runs."""
+    """The folders of all files that processes of ours have open: a recording may have been renamed
+    while it runs.
+    """
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -1,11 +1,13 @@
 """Calls of MKL from the file that it writes while it is told to, and the operators that made them.
 
-MKL says how long a call took, and neither when nor on which thread. So a call is given to an operator by order: where
-the operators of a process that call a routine of some class are as many as the calls of that class, do not overlap, and
-none is shorter than its call, the first call is the first operator's, and so on. It is then put at the end of its
-operator, where the library returns. Else the calls of that class belong to nobody, and lie end to end on a track of
-their own. The classes are one product of two matrices, a batch of them, matrix times vector, and a product of vectors.
-Of a process of which only windows were recorded no call is kept: it may have been made at any other time.
+MKL says how long a call took, and neither when nor on which thread. So a call is given to an
+operator by order: where the operators of a process that call a routine of some class are as many as
+the calls of that class, do not overlap, and none is shorter than its call, the first call is the
+first operator's, and so on. It is then put at the end of its operator, where the library returns.
+Else the calls of that class belong to nobody, and lie end to end on a track of their own. The
+classes are one product of two matrices, a batch of them, matrix times vector, and a product of
+vectors. Of a process of which only windows were recorded no call is kept: it may have been made at
+any other time.
 """
 
 from __future__ import annotations
@@ -36,8 +38,12 @@ _ROUNDED = 1.01
 _FILE = re.compile(r"mkl-([0-9]+)\.log")
 
 
-def place(raw: Path, processes: list[RecordedProcess], main: int) -> tuple[dict[int, LateSpans], list[Problem]]:
-    """The late spans of each process by the files below `raw`, and what has to be said. `main`: the first process."""
+def place(
+    raw: Path, processes: list[RecordedProcess], main: int
+) -> tuple[dict[int, LateSpans], list[Problem]]:
+    """The late spans of each process by the files below `raw`, and what has to be said. `main`: the
+    first process.
+    """
     late: dict[int, LateSpans] = {}
     problems: list[Problem] = []
     calls_of_nobody: Counter[str] = Counter()
@@ -62,25 +68,40 @@ def place(raw: Path, processes: list[RecordedProcess], main: int) -> tuple[dict[
         imported = verbose_spans.placed(calls, rejected, example)
         problems += [problem for problem in imported.problems if problem.code == "lines_rejected"]
         texts = [text for _, text in calls.texts]
-        found = _owners(texts, columns, imported.start_ns, processes[number], number if is_known else -1)
-        calls_of_nobody.update(_routine(texts[code]) for code in columns["text"][found.process < 0].tolist())
+        found = _owners(
+            texts, columns, imported.start_ns, processes[number], number if is_known else -1
+        )
+        calls_of_nobody.update(
+            _routine(texts[code]) for code in columns["text"][found.process < 0].tolist()
+        )
         late |= late_spans(imported, found, processes, number)
     if calls_of_nobody:
         problems.append(_unlinked(calls_of_nobody))
     if calls_of_any_time:
-        what = f"MKL tells no time, so which of {calls_of_any_time:,} calls were made in the window is not known"
+        what = (
+            f"MKL tells no time, so which of {calls_of_any_time:,} calls were made in the "
+            "window is not known"
+        )
         remedy = "record without a window (--steps, --for)"
         problems.append(Problem(PRIMITIVES, "mkl_untimed", what, remedy, "calls of MKL"))
     return late, problems
 
 
 def _owners(
-    texts: list[str], columns: dict[str, np.ndarray], laid_ns: np.ndarray, process: RecordedProcess, number: int
+    texts: list[str],
+    columns: dict[str, np.ndarray],
+    laid_ns: np.ndarray,
+    process: RecordedProcess,
+    number: int,
 ) -> Owners:
-    """Whose each call is. `laid_ns`: the starts of calls end to end, for those that are nobody's; `number`: -1: all."""
+    """Whose each call is. `laid_ns`: the starts of calls end to end, for those that are nobody's;
+    `number`: -1: all.
+    """
     dur_ns = columns["dur_ns"]
     spans = process.spans
-    start_ns = laid_ns + int(spans["start"].min(initial=np.iinfo(np.int64).max) if len(spans) else 0)
+    start_ns = laid_ns + int(
+        spans["start"].min(initial=np.iinfo(np.int64).max) if len(spans) else 0
+    )
     found = Owners.unknown(start_ns, start_ns + dur_ns)
     if number < 0:
         return found
@@ -90,7 +111,9 @@ def _owners(
     for at, (_, names) in enumerate(_CLASSES):
         rows = np.flatnonzero((routine == at) & (columns["thread"] == 0))
         numbers = [code[name] for name in names if name in code]
-        mine = np.flatnonzero(np.isin(spans["name"], numbers) & (spans["kind"] == _FUNCTION) & ~holds_primitive)
+        mine = np.flatnonzero(
+            np.isin(spans["name"], numbers) & (spans["kind"] == _FUNCTION) & ~holds_primitive
+        )
         mine = mine[np.argsort(spans["end"][mine], kind="stable")]
         if len(mine) != len(rows) or len(rows) < np.count_nonzero(routine == at) or not len(rows):
             continue
@@ -133,6 +156,13 @@ def _unlinked(calls: Counter[str]) -> Problem:
     """Calls that could not be given to operators for certain."""
     names = ", ".join(f"{count:,} {name}" for name, count in calls.most_common(3))
     more = f" and {len(calls) - 3} other routines" if len(calls) > 3 else ""
-    what = f"MKL tells no thread and no time, so {names}{more} could not be given to operators for certain"
-    remedy = "nothing to do: their durations are exact, and they lie end to end on a track of their own"
-    return Problem(PRIMITIVES, "mkl_unlinked", what, remedy, "the operators of these calls, and when they were")
+    what = (
+        f"MKL tells no thread and no time, so {names}{more} could not be given to operators for "
+        "certain"
+    )
+    remedy = (
+        "nothing to do: their durations are exact, and they lie end to end on a track of their own"
+    )
+    return Problem(
+        PRIMITIVES, "mkl_unlinked", what, remedy, "the operators of these calls, and when they were"
+    )

@@ -1,4 +1,6 @@
-"""`layerscope run` as one rank of several: all of them record into one folder, and the first one speaks for all."""
+"""`layerscope run` as one rank of several: all of them record into one folder, and the first one
+speaks for all.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,16 @@ from layerscope.recording.run import SUFFIX, Run, RunInfo
 # How long the first rank waits at its end for those that still run or write.
 PATIENCE_S = 5.0
 _POLL_S = 0.1
-# Raw files up to this size are read together at the end: about 10 M spans, some seconds. Larger ones are read
-# when somebody opens the recording.
+# Raw files up to this size are read together at the end: about 10 M spans, some seconds. Larger
+# ones are read when somebody opens the recording.
 _JOIN_AT_ONCE_BYTES = 50_000_000
 
 
 def launch_info(launch: Launch, chosen: Sequence[int]) -> ranks.LaunchInfo:
     """What the outer folder says about the launch."""
-    return ranks.LaunchInfo(launch.key, launch.launcher, launch.job, launch.world_size, list(chosen) or None)
+    return ranks.LaunchInfo(
+        launch.key, launch.launcher, launch.job, launch.world_size, list(chosen) or None
+    )
 
 
 def is_first(launch: Launch, chosen: Sequence[int]) -> bool:
@@ -36,17 +40,24 @@ def is_first(launch: Launch, chosen: Sequence[int]) -> bool:
 
 
 def create_named(path: Path, launch: Launch, chosen: Sequence[int], info: RunInfo) -> Run:
-    """The recording of this rank in the one that is called `path`. UsageError when that is another launch's."""
+    """The recording of this rank in the one that is called `path`. UsageError when that is another
+    launch's.
+    """
     recording = ranks.join(path, launch_info(launch, chosen), launch.rank, info)
     if recording is None:
         raise UsageError(
-            f"{path.name} exists already and rank {launch.rank} cannot join it. Remove it, or choose another with -o"
+            f"{path.name} exists already and rank {launch.rank} cannot join it. Remove it, or "
+            "choose another with -o"
         )
     return recording
 
 
-def create_here(folder: Path, stem: str, launch: Launch, chosen: Sequence[int], info: RunInfo) -> Run:
-    """The recording of this rank in the first of `stem-JOB`, `stem-JOB-2`, ... in `folder` that it can join."""
+def create_here(
+    folder: Path, stem: str, launch: Launch, chosen: Sequence[int], info: RunInfo
+) -> Run:
+    """The recording of this rank in the first of `stem-JOB`, `stem-JOB-2`, ... in `folder` that it
+    can join.
+    """
     name = f"{stem}-{launch.job}" if launch.job else stem
     for number in itertools.count(1):
         path = folder / f"{name}{'' if number == 1 else f'-{number}'}{SUFFIX}"
@@ -57,7 +68,8 @@ def create_here(folder: Path, stem: str, launch: Launch, chosen: Sequence[int], 
 
 
 def read_together(recording: Run) -> Run | None:
-    """All ranks that are there, when the first one has ended. None: too much to read before the prompt comes back.
+    """All ranks that are there, when the first one has ended. None: too much to read before the
+    prompt comes back.
 
     Waits a little for the others; those that go on are in whatever is opened later.
     """
@@ -73,4 +85,8 @@ def read_together(recording: Run) -> Run | None:
 
 
 def _somebody_works(outer: Run, mine: Run) -> bool:
-    return any(run.info.state == "running" for run in ranks.parts(outer.path).values() if run.path != mine.path)
+    return any(
+        run.info.state == "running"
+        for run in ranks.parts(outer.path).values()
+        if run.path != mine.path
+    )

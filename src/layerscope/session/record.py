@@ -1,7 +1,7 @@
 """Stand beside a program that runs already and record it to its end (internal).
 
-Started by `layerscope.profiler` inside the program. Leaves it at once: no child of the program, not in its
-session, with nothing of it open. Prints one line of JSON when it is ready, then nothing.
+Started by `layerscope.profiler` inside the program. Leaves it at once: no child of the program, not
+in its session, with nothing of it open. Prints one line of JSON when it is ready, then nothing.
 """
 
 from __future__ import annotations
@@ -97,14 +97,18 @@ class Beside:
         from layerscope.session.command import program_name
         from layerscope.session.create import create
 
-        stem = self._about["stem"] or Path(program_name(command)).name.removesuffix(".py") or "program"
+        stem = (
+            self._about["stem"] or Path(program_name(command)).name.removesuffix(".py") or "program"
+        )
         try:
             path = free_name(Path(self._about["folder"]), stem)
             recording = create(str(path), command, quiet=True)
         except (LayerscopeError, OSError):
             recording = create(None, [stem], quiet=True)
         variables = (word.partition("=") for word in _words(self.pid, "environ"))
-        recording.info.command = mask([word.encode("utf-8", "replace").decode() for word in command])
+        recording.info.command = mask(
+            [word.encode("utf-8", "replace").decode() for word in command]
+        )
         recording.info.environment = kept_environment({name: value for name, _, value in variables})
         recording.save()
         return recording
@@ -131,9 +135,14 @@ class Beside:
 
         used = self._usage.get
         return Ended(
-            None, recorder.end_ns - recorder.start_ns, used("user_ns", 0), used("system_ns", 0),
-            self._most_rss_bytes, used("faults_minor", 0), used("faults_major", 0),
-        )  # fmt: skip
+            None,
+            recorder.end_ns - recorder.start_ns,
+            used("user_ns", 0),
+            used("system_ns", 0),
+            self._most_rss_bytes,
+            used("faults_minor", 0),
+            used("faults_major", 0),
+        )
 
 
 def _say(answer: dict[str, Any]) -> None:

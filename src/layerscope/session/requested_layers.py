@@ -1,4 +1,6 @@
-"""What is done for the layers that a recording asks for: oneDNN's verbose log, the calls of MKL, samples of stacks."""
+"""What is done for the layers that a recording asks for: oneDNN's verbose log, the calls of MKL,
+samples of stacks.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def options_of(layers: frozenset[str]) -> dict[str, bool]:
 
 
 class Requested:
-    """What is done for layers that were asked for or left out, from before the program starts until it has ended."""
+    """What is done for layers that were asked for or left out, from before the program starts until
+    it has ended.
+    """
 
     def __init__(self, layers: frozenset[str], session: Session, rate_hz: int = HZ) -> None:
         self._layers = layers
@@ -47,7 +51,9 @@ class Requested:
             session.layers["mkl"] = str(session.raw.absolute())
 
     def attach(self, program: Program, environment: dict[str, str]) -> None:
-        """Just before `program` starts in `environment`: change that, and put the tap into its output."""
+        """Just before `program` starts in `environment`: change that, and put the tap into its
+        output.
+        """
         left_out = {PRIMITIVES, RANGES} - self._layers
         if PRIMITIVES in left_out:
             environment.setdefault(_TASK_LEVEL, "0")
@@ -70,7 +76,9 @@ class Requested:
         program.streams, program.on_resize = tap.streams, tap.resize
 
     def finish(self) -> None:
-        """The program has ended: what it printed is out, and what only logs tell is in the raw files."""
+        """The program has ended: what it printed is out, and what only logs tell is in the raw
+        files.
+        """
         problems = self._session.problems
         if self._perf is not None:
             with surviving(problems):

@@ -1,7 +1,8 @@
-"""What a recorded program asks for through `layerscope.profiler`: statistics, a trace file, that all is taken.
+"""What a recorded program asks for through `layerscope.profiler`: statistics, a trace file, that
+all is taken.
 
-Stands in whatever process records, so it only waits and forwards: every answer is made by a process of its
-own (the verb `_answer`), so that recording goes on.
+Stands in whatever process records, so it only waits and forwards: every answer is made by a process
+of its own (the verb `_answer`), so that recording goes on.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ FLUSH_PATIENCE_S = 5.0
 LAST_PATIENCE_S = 600.0
 # Whoever asked is told so often that the answer is coming.
 STILL_HERE_S = 1.0
-# Each new writing of a trace takes longer than the one before: this share of the time goes into it at most.
+# Each new writing of a trace takes longer than the one before: this share of the time goes into it
+# at most.
 SHARE_OF_TIME = 0.05
 
 
 @dataclass(slots=True)
-class Trace:
-    """A trace file that the program named: what started in [since_ns, until_ns) belongs to it; until None: open."""
+class RequestedTrace:
+    """A trace file that the program named: what started in [since_ns, until_ns) belongs to it;
+    until None: open.
+    """
 
     since_ns: int
     until_ns: int | None = None
@@ -46,7 +50,7 @@ class Requests:
     def __init__(self, recording: Run, recorder: Recorder) -> None:
         self._recording = recording
         self._recorder = recorder
-        self._traces: dict[str, Trace] = {}
+        self._traces: dict[str, RequestedTrace] = {}
         self._threads: list[threading.Thread] = []
         self._beginning = threading.Lock()
         self._writing = threading.Lock()
@@ -64,14 +68,18 @@ class Requests:
         self._begin(self._answer, connection, request)
 
     def tick(self) -> None:
-        """Every second or so: traces that are to be there while the program runs are written anew."""
+        """Every second or so: traces that are to be there while the program runs are written
+        anew.
+        """
         for file, trace in list(self._traces.items()):
             if trace.continuous and trace.until_ns is None and time.monotonic() >= trace.due:
                 trace.due = float("inf")
                 self._begin(self._rewrite, file, trace)
 
     def finish(self) -> None:
-        """The recording is complete: write every trace that the program named and did not finish itself."""
+        """The recording is complete: write every trace that the program named and did not finish
+        itself.
+        """
         for thread in self._threads:
             thread.join(LAST_PATIENCE_S)
         for file, trace in self._traces.items():
@@ -86,9 +94,12 @@ class Requests:
                 trace.until_ns = now_ns
                 self._begin(self._answer, None, self._dump_request(other, trace))
         if file:
-            trace = self._traces.setdefault(file, Trace(int(request["since_ns"])))
+            trace = self._traces.setdefault(file, RequestedTrace(int(request["since_ns"])))
             trace.until_ns = None
-            trace.continuous, trace.period_s = bool(request["continuous"]), float(request["period_s"])
+            trace.continuous, trace.period_s = (
+                bool(request["continuous"]),
+                float(request["period_s"]),
+            )
             trace.due = time.monotonic() + trace.period_s
 
     def _begin(self, work: Callable[..., None], *arguments: Any) -> None:
@@ -98,14 +109,19 @@ class Requests:
             self._threads = [*(one for one in self._threads if one.is_alive()), thread]
             thread.start()
 
-    def _rewrite(self, file: str, trace: Trace) -> None:
+    def _rewrite(self, file: str, trace: RequestedTrace) -> None:
         began = time.monotonic()
         self._answer(None, {**self._dump_request(file, trace), "again": True})
         took = time.monotonic() - began
         trace.due = time.monotonic() + max(trace.period_s, took / SHARE_OF_TIME)
 
-    def _dump_request(self, file: str, trace: Trace) -> Request:
-        return {"what": "dump", "file": file, "since_ns": trace.since_ns, "until_ns": trace.until_ns}
+    def _dump_request(self, file: str, trace: RequestedTrace) -> Request:
+        return {
+            "what": "dump",
+            "file": file,
+            "since_ns": trace.since_ns,
+            "until_ns": trace.until_ns,
+        }
 
     def _answer(self, connection: socket.socket | None, request: Request) -> None:
         with surviving(self._recorder.problems), connection or contextlib.nullcontext():
@@ -117,13 +133,17 @@ class Requests:
                     trace.until_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
             if request["what"] == "flush" and connection is not None:
                 with contextlib.suppress(OSError):
-                    connection.send(json.dumps({"path": str(self._recording.path), "taken": taken}).encode())
+                    connection.send(
+                        json.dumps({"path": str(self._recording.path), "taken": taken}).encode()
+                    )
                 return
             self._work(request, connection)
 
     def _work(self, request: Request, connection: socket.socket | None) -> None:
         """Have a process of its own make the answer."""
-        command = own_command("layerscope", "_answer", str(self._recording.path), json.dumps(request))
+        command = own_command(
+            "layerscope", "_answer", str(self._recording.path), json.dumps(request)
+        )
         log = open_log(self._recording.raw, "answers")
         where: Any = connection.fileno() if connection is not None else subprocess.DEVNULL
         # One at a time: each reads the whole recording.
@@ -136,8 +156,13 @@ class Requests:
                 return  # it was completed while this one waited
             with contextlib.suppress(OSError):
                 subprocess.run(
-                    command, stdin=where, stdout=subprocess.DEVNULL, stderr=log, process_group=0, check=False
-                )  # fmt: skip
+                    command,
+                    stdin=where,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
+                    process_group=0,
+                    check=False,
+                )
         finally:
             self._writing.release()
             if not isinstance(log, int):

@@ -21,7 +21,7 @@ from layerscope.capture.shapes import prepare as prepare_shapes
 from layerscope.model.errors import RunError
 from layerscope.model.events import Problem
 from layerscope.rawfile.json_files import OPTIONS
-from layerscope.rawfile.windows import Window
+from layerscope.rawfile.windows import RequestedWindow
 from layerscope.recording.run import (
     Run,
 )
@@ -37,20 +37,21 @@ from layerscope.show.screen import notify
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RunOptions:
     """What one recording is asked for.
 
-    `words`: the program and its arguments as they stand on the command line; `output`: the name of the recording, empty
-    for one of the program's; `ranks`: which ranks of a launcher, empty for all; `spool`: a folder for raw files, empty
-    for the recording's own; `step_mark`: what a step is, empty for the rules; `window`: None for everything; `size`:
-    what keeps the recording small, as `size_options` says it.
+    `words`: the program and its arguments as they stand on the command line; `output`: the name of
+    the recording, empty for one of the program's; `ranks`: which ranks of a launcher, empty for
+    all; `spool`: a folder for raw files, empty for the recording's own; `step_mark`: what a step
+    is, empty for the rules; `window`: None for everything; `size`: what keeps the recording small,
+    as `size_options` says it.
     """
 
     words: list[str]
     layers: frozenset[str]
     rate_hz: int
     size: dict[str, Any]
-    window: Window | None = None
+    window: RequestedWindow | None = None
     output: str = ""
     ranks: str = ""
     spool: str = ""
@@ -59,7 +60,7 @@ class Asked:
     quiet: bool = False
 
 
-def record(asked: Asked) -> int:
+def record(asked: RunOptions) -> int:
     """Record a program; its own exit status, or its signal again."""
     stand_aside()
     reserve_streams()
@@ -102,7 +103,8 @@ def record(asked: Asked) -> int:
         if not lacks_room(error):
             raise
         notify(
-            f"layerscope: {error} beside our processes. It runs alone and nothing is recorded; raise ulimit -u or -v\n"
+            f"layerscope: {error} beside our processes. It runs alone and nothing is recorded; "
+            "raise ulimit -u or -v\n"
         )
         program.instead_of_us()
     requested.finish()
@@ -119,7 +121,7 @@ def record(asked: Asked) -> int:
     return leave(ended)
 
 
-def keep_options(recording: Run, asked: Asked) -> None:
+def keep_options(recording: Run, asked: RunOptions) -> None:
     """What the drainer and every conversion of this recording must know, now and later."""
     options = {**asked.size, **options_of(asked.layers), "step_mark": asked.step_mark}
     if asked.window:
@@ -134,18 +136,26 @@ def _beginning(command: list[str], python: str, recording: Run, launch: Launch |
     if launch is None:
         return f"{program_name(command)}{where} into {shown(recording.path)}"
     outer = shown(recording.path.parent.parent)
-    return f"{program_name(command)}{where}, rank {launch.rank} of {launch.world_size}, into {outer}"
+    return (
+        f"{program_name(command)}{where}, rank {launch.rank} of {launch.world_size}, into {outer}"
+    )
 
 
 def import_readers() -> None:
     """Import what the summary needs while the program runs: the prompt comes back sooner."""
-    for name in ("layerscope.analyse.summary", "layerscope.show.summary", "layerscope.recording.reader"):
+    for name in (
+        "layerscope.analyse.summary",
+        "layerscope.show.summary",
+        "layerscope.recording.reader",
+    ):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 
 
 def reserve_streams() -> None:
-    """A standard stream that is closed stays closed for the program, but no file of ours may get its number."""
+    """A standard stream that is closed stays closed for the program, but no file of ours may get
+    its number.
+    """
     for number in range(3):
         try:
             os.fstat(number)
@@ -154,7 +164,9 @@ def reserve_streams() -> None:
 
 
 def leave(ended: Ended) -> int:
-    """The program's exit status; a signal that ended it ends us too, without a core file of ours."""
+    """The program's exit status; a signal that ended it ends us too, without a core file of
+    ours.
+    """
     if ended.signal is None:
         return ended.code or 0
     with contextlib.suppress(ValueError, OSError):

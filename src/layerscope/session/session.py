@@ -1,10 +1,10 @@
 """One recording while it happens: starts the program between its doors, takes the memory that its
 processes hand over, forwards signals, and reaps.
 
-Three processes stand beside the program: this one, the drainer (`link`, `drainer`) and the converter (the
-caller's), and a witness of signals (`program`) that only sleeps. The program is a direct child in the same
-process group and session, with our standard streams, our working directory, limits, mask and descriptors:
-what it would have without us.
+Three processes stand beside the program: this one, the drainer (`link`, `drainer`) and the
+converter (the caller's), and a witness of signals (`program`) that only sleeps. The program is a
+direct child in the same process group and session, with our standard streams, our working
+directory, limits, mask and descriptors: what it would have without us.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from layerscope.session import stock_windows
 
 @dataclass(slots=True)
 class Ended:
-    """How the program ended and what the kernel says it used. `status` is None where only its parent was told,
-    `max_rss_bytes` 0 where it is not known: of a program that never held as much as a copy of us.
+    """How the program ended and what the kernel says it used. `status` is None where only its
+    parent was told, `max_rss_bytes` 0 where it is not known: of a program that never held as much
+    as a copy of us.
     """
 
     status: int | None
@@ -49,12 +50,20 @@ class Ended:
     @property
     def signal(self) -> int | None:
         """The signal that ended the program, if one did."""
-        return os.WTERMSIG(self.status) if self.status is not None and os.WIFSIGNALED(self.status) else None
+        return (
+            os.WTERMSIG(self.status)
+            if self.status is not None and os.WIFSIGNALED(self.status)
+            else None
+        )
 
     @property
     def code(self) -> int | None:
         """The exit status of the program, if it exited."""
-        return os.WEXITSTATUS(self.status) if self.status is not None and os.WIFEXITED(self.status) else None
+        return (
+            os.WEXITSTATUS(self.status)
+            if self.status is not None and os.WIFEXITED(self.status)
+            else None
+        )
 
 
 class Session(Recorder):
@@ -67,7 +76,9 @@ class Session(Recorder):
         self.layers: dict[str, object] = {}  # settings of layers that were asked for or left out
 
     def open_door(self, ranks: Sequence[int] = ()) -> dict[str, str]:
-        """Start listening; returns the environment of the program. `ranks`: only these are recorded; empty: all."""
+        """Start listening; returns the environment of the program. `ranks`: only these are
+        recorded; empty: all.
+        """
         environment = dict(os.environ)
         # Where nobody can listen, windows of the stock profiler are left.
         settings = self.listen() or agent.settings("", False)
@@ -95,21 +106,31 @@ class Session(Recorder):
         environment["PYTHONPATH"] = f"{door}{os.pathsep}{old}" if old else str(door)
         if settings["socket"]:
             added, taken = agent.without_python(
-                environment, settings["socket"], bool(settings["tsc"]), ranks, self.window, door, stacks
+                environment,
+                settings["socket"],
+                bool(settings["tsc"]),
+                ranks,
+                self.window,
+                door,
+                stacks,
             )
             environment |= added
             self.problems += taken
         return environment
 
     def _door_folder(self) -> Path:
-        """In the recording; elsewhere if its path cannot stand in a list that is separated by colons."""
+        """In the recording; elsewhere if its path cannot stand in a list that is separated by
+        colons.
+        """
         if os.pathsep not in str(self.raw):
             return self.raw / "door"
         self._temporary_door = tempfile.TemporaryDirectory(prefix="layerscope-door-")
         return Path(self._temporary_door.name)
 
     def run(self, program: Program, prepare: Callable[[], None]) -> Ended:
-        """Run `program` to its end; `prepare` is called beside it. RunError 126 or 127 when it cannot be started."""
+        """Run `program` to its end; `prepare` is called beside it. RunError 126 or 127 when it
+        cannot be started.
+        """
         start_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         self._start(program)
         self.begin(program.pid, start_ns)
@@ -136,8 +157,13 @@ class Session(Recorder):
                 raise
             program.start(dict(os.environ))
             self.stop_listening()
-            what = "the arguments and the variables of the program leave no room for a longer PYTHONPATH"
-            self.problems.append(Problem("operators", "no_door", what, "shorten PYTHONPATH", EVERYTHING))
+            what = (
+                "the arguments and the variables of the program leave no room for a longer "
+                "PYTHONPATH"
+            )
+            self.problems.append(
+                Problem("operators", "no_door", what, "shorten PYTHONPATH", EVERYTHING)
+            )
 
     def close(self) -> None:
         """Let the drainer take the rest, and close the door."""

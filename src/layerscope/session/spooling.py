@@ -1,7 +1,7 @@
 """Raw files on a disk of this machine while the program runs, and back in the recording at its end.
 
-Meanwhile the recording's `raw` is a link to them. Where the recording lies on a network or FUSE file system this
-happens by itself: a server that keeps the drainer waiting would cost records.
+Meanwhile the recording's `raw` is a link to them. Where the recording lies on a network or FUSE
+file system this happens by itself: a server that keeps the drainer waiting would cost records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from layerscope.recording.run import Run
 
 
 def divert(recording: Run, folder: str | None) -> None:
-    """Let `raw` lie in `folder`; without one, in a temporary folder if the recording's own place is remote."""
+    """Let `raw` lie in `folder`; without one, in a temporary folder if the recording's own place is
+    remote.
+    """
     base = Path(folder).absolute() if folder else _local_folder(recording.path)
     if base is None:
         return
@@ -34,7 +36,9 @@ def divert(recording: Run, folder: str | None) -> None:
         shutil.rmtree(place, ignore_errors=True)
         recording.raw.mkdir(exist_ok=True)
         if folder:
-            raise RunError(f"the raw files cannot lie in {folder}: {error.strerror}. Choose another --spool") from error
+            raise RunError(
+                f"the raw files cannot lie in {folder}: {error.strerror}. Choose another --spool"
+            ) from error
         return
     note_place(recording.info.run_id, place)
 
@@ -60,7 +64,9 @@ def forget_place(run_id: str) -> None:
 
 
 def _local_folder(recording: Path) -> Path | None:
-    """A temporary folder on this machine for a recording that is elsewhere; None: it is here, or so is nothing."""
+    """A temporary folder on this machine for a recording that is elsewhere; None: it is here, or so
+    is nothing.
+    """
     if not filesystems.is_remote(recording):
         return None
     local = Path(tempfile.gettempdir())
@@ -68,15 +74,21 @@ def _local_folder(recording: Path) -> Path | None:
 
 
 def bring_home(recording: Run) -> str:
-    """Copy the raw files into the recording, and remove them from their place; empty, or why they stay there."""
+    """Copy the raw files into the recording, and remove them from their place; empty, or why they
+    stay there.
+    """
     raw = recording.raw
     try:
         place = raw.readlink()
     except OSError as error:
         kept = noted_place(recording.info.run_id)
-        if error.errno in (errno.EINVAL, errno.ENOENT) or kept is None:  # they are at home, or removed
+        if (
+            error.errno in (errno.EINVAL, errno.ENOENT) or kept is None
+        ):  # they are at home, or removed
             return ""
-        return f"the raw files stay in {kept}: {recording.path} cannot be reached ({error.strerror})"
+        return (
+            f"the raw files stay in {kept}: {recording.path} cannot be reached ({error.strerror})"
+        )
     draft = raw.with_name("raw.tmp")
     try:
         shutil.copytree(place, draft, ignore=shutil.ignore_patterns(cache.ORIGIN))
@@ -87,7 +99,10 @@ def bring_home(recording: Run) -> str:
         if not raw.is_symlink():
             with contextlib.suppress(OSError):
                 os.symlink(place, raw)
-        return f"the raw files stay in {place}: they could not be copied to {raw} ({error.strerror or 'disk full'})"
+        return (
+            f"the raw files stay in {place}: they could not be copied to {raw} "
+            f"({error.strerror or 'disk full'})"
+        )
     shutil.rmtree(place, ignore_errors=True)
     forget_place(recording.info.run_id)
     return ""

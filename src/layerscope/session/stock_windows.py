@@ -1,8 +1,10 @@
-"""After the program: the windows of PyTorch's own profiler, where nothing better could record, become records.
+"""After the program: the windows of PyTorch's own profiler, where nothing better could record,
+become records.
 
-`inside/pytorch_windows.py` leaves a folder for each process: windows.jsonl, and a trace for each window. Their spans
-go into the raw file of the process, as the agent would have recorded them, so that whoever reads raw files finds
-them there. What lies across the edge of a window is left out: nobody knows when it began, or ended.
+`inside/pytorch_windows.py` leaves a folder for each process: windows.jsonl, and a trace for each
+window. Their spans go into the raw file of the process, as the agent would have recorded them, so
+that whoever reads raw files finds them there. What lies across the edge of a window is left out:
+nobody knows when it began, or ended.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
 from layerscope.model.secrets import mask
 from layerscope.rawfile import layout, raw_file
-from layerscope.rawfile.sums import Totals
+from layerscope.rawfile.sums import RawTotals
 from layerscope.sources.kineto import KinetoTrace, depths, read
 from layerscope.sources.raw.decoder import Decoder
 
@@ -37,7 +39,8 @@ NOT_AS_ASKED = "window_not_as_asked"
 REMEDY = "make the agent work, as another problem here says, and record again"
 EVERYTHING = "operators, ranges, optimizer steps and loader waits"
 LOST = (
-    "operators outside of the windows and across their edges, modules, shapes of inputs, lines of ranges, "
+    "operators outside of the windows and across their edges, modules, shapes of inputs, lines of "
+    "ranges, "
     "and what was open when the program ended"
 )
 
@@ -56,7 +59,8 @@ class _Windowed:
 
 
 def take(raw: Path, is_asked: bool = False) -> list[Problem]:
-    """Put the windows below `raw` that were not taken yet into the raw files; what has to be said about them.
+    """Put the windows below `raw` that were not taken yet into the raw files; what has to be said
+    about them.
 
     `is_asked`: the user asked for a window, which these know nothing of.
     """
@@ -123,12 +127,19 @@ def _append(process: _Windowed, path: Path) -> None:
         if is_new:
             about = {key: process.about[key] for key in ("pid", "ppid", "start_ns")}
             argv = mask([str(word) for word in process.about.get("argv", [])])
-            file.write(raw_file.PROCESS, json.dumps({**about, "argv": argv, "clock": "monotonic"}).encode())
-        readings = [_reading(*moment) for window in process.windows for moment in (window["opened"], window["closed"])]
+            file.write(
+                raw_file.PROCESS, json.dumps({**about, "argv": argv, "clock": "monotonic"}).encode()
+            )
+        readings = [
+            _reading(*moment)
+            for window in process.windows
+            for moment in (window["opened"], window["closed"])
+        ]
         if is_new and readings:
             file.write(raw_file.POLL, readings[0])
         _write_spans(process, before, file)
-        # Each makes a reader look at what came before it: they come after all, in the order of time.
+        # Each makes a reader look at what came before it: they come after all, in the order of
+        # time.
         for reading in readings[1:] if is_new else readings[-1:]:
             file.write(raw_file.POLL, reading)
         file.write(raw_file.END, b"{}")
@@ -141,9 +152,13 @@ def _reading(run_ns: int, realtime_ns: int) -> bytes:
 
 
 def _write_spans(process: _Windowed, before: Decoder, file: raw_file.SpoolWriter) -> None:
-    """Names, then a ring for each thread, then the sums of them all. What an agent wrote keeps its numbers."""
+    """Names, then a ring for each thread, then the sums of them all. What an agent wrote keeps its
+    numbers.
+    """
     numbers = {MARK_NAME: len(before.names)}
-    of_threads: dict[int, list[np.ndarray]] = {int(process.about["tid"]): [_marks(process, numbers[MARK_NAME])]}
+    of_threads: dict[int, list[np.ndarray]] = {
+        int(process.about["tid"]): [_marks(process, numbers[MARK_NAME])]
+    }
     thread_names: dict[int, str] = {}
     framework_threads: dict[int, int] = {}
     for trace in process.traces:
@@ -154,14 +169,20 @@ def _write_spans(process: _Windowed, before: Decoder, file: raw_file.SpoolWriter
     _write_names(numbers, file)
     to_ticks = before.to_ticks().to_run
     first_track = max(before.tracks, default=0) + 1
-    totals = Totals()
+    totals = RawTotals()
     for at, (tid, parts) in enumerate(of_threads.items()):
         begins = np.zeros(1, layout.RECORD)
-        begins["kind"], begins["start"], begins["end"] = layout.THREAD_BEGIN, process.about["start_ns"], tid
+        begins["kind"], begins["start"], begins["end"] = (
+            layout.THREAD_BEGIN,
+            process.about["start_ns"],
+            tid,
+        )
         begins["seq"], begins["module"] = framework_threads.get(tid, -1), first_track + at
         records = np.concatenate([begins, *parts])
         is_span = records["kind"] < layout.FIRST_SPECIAL
-        has_time = is_span | (records["kind"] == layout.MARK) | (records["kind"] == layout.THREAD_BEGIN)
+        has_time = (
+            is_span | (records["kind"] == layout.MARK) | (records["kind"] == layout.THREAD_BEGIN)
+        )
         records["start"][has_time] = to_ticks(records["start"][has_time])
         records["end"][is_span] = to_ticks(records["end"][is_span])
         totals.add(records)
@@ -187,9 +208,15 @@ def _marks(process: _Windowed, name: int) -> np.ndarray:
     return marks
 
 
-def _records(trace: KinetoTrace, numbers: dict[str, int], known: int) -> Iterator[tuple[int, np.ndarray]]:
-    """By thread, the spans of a trace in the order of their ends, as the agent writes them. `numbers`: of names."""
-    number = np.array([numbers.setdefault(text, known + len(numbers)) for text in trace.names], np.uint32)
+def _records(
+    trace: KinetoTrace, numbers: dict[str, int], known: int
+) -> Iterator[tuple[int, np.ndarray]]:
+    """By thread, the spans of a trace in the order of their ends, as the agent writes them.
+    `numbers`: of names.
+    """
+    number = np.array(
+        [numbers.setdefault(text, known + len(numbers)) for text in trace.names], np.uint32
+    )
     whole = np.flatnonzero(~trace.unfinished)
     depth = depths(trace.tid[whole], trace.start_ns[whole], trace.end_ns[whole])
     for tid in np.unique(trace.tid[whole]).tolist():
@@ -201,7 +228,11 @@ def _records(trace: KinetoTrace, numbers: dict[str, int], known: int) -> Iterato
         records = np.zeros(len(rows) + int(has_forward.sum()), layout.RECORD)
         spans = np.zeros(len(rows), layout.RECORD)
         spans["start"], spans["end"] = trace.start_ns[rows], trace.end_ns[rows]
-        spans["name"], spans["seq"], spans["kind"] = number[trace.name[rows]], trace.seq[rows], trace.kind[rows]
+        spans["name"], spans["seq"], spans["kind"] = (
+            number[trace.name[rows]],
+            trace.seq[rows],
+            trace.kind[rows],
+        )
         spans["depth"], spans["flags"] = depth[mine], np.where(has_forward, layout.FLAG_EXTRA, 0)
         records[place] = spans
         extras = records[place[has_forward] + 1]
@@ -227,21 +258,32 @@ def _problems(processes: list[_Windowed], is_asked: bool) -> list[Problem]:
     """One sentence about all processes, and one about each window that cannot be read."""
     found = [
         Problem(OPERATORS, "window_damaged", sentence, "record again", "this window")
-        for process in processes for sentence in process.damaged
-    ]  # fmt: skip
+        for process in processes
+        for sentence in process.damaged
+    ]
     windows = [window for process in processes for window in process.windows]
-    too_old = sorted({process.about["torch"] for process in processes if process.over == "old_profiler"})
+    too_old = sorted(
+        {process.about["torch"] for process in processes if process.over == "old_profiler"}
+    )
     for torch in too_old:
-        what = f"the profiler of PyTorch {torch} records one thread only, so no windows of it were recorded either"
+        what = (
+            f"the profiler of PyTorch {torch} records one thread only, so no windows of it were "
+            "recorded either"
+        )
         found.append(Problem(OPERATORS, "no_stock_windows", what, REMEDY, EVERYTHING))
     if not windows:
-        return [*found, *_without_windows([process for process in processes if process.over != "old_profiler"])]
+        return [
+            *found,
+            *_without_windows([process for process in processes if process.over != "old_profiler"]),
+        ]
     processes = [process for process in processes if process.windows]
     open_s = sum(window["closed"][0] - window["opened"][0] for window in windows) / 1e9
     cost_s = sum(window["cost_ns"] for window in windows) / 1e9
     what = (
-        f"only windows of PyTorch's own profiler could be recorded ({len(windows)} with {open_s:.1f} s in "
-        f"{len(processes)} process{'es' if len(processes) > 1 else ''}), for which the program waited {cost_s:.1f} s"
+        f"only windows of PyTorch's own profiler could be recorded ({len(windows)} with "
+        f"{open_s:.1f} s in "
+        f"{len(processes)} process{'es' if len(processes) > 1 else ''}), for which the program "
+        f"waited {cost_s:.1f} s"
     )
     if any(process.over == "profiler" for process in processes):
         what += "; they ended when the program used a profiler of its own"
@@ -250,7 +292,9 @@ def _problems(processes: list[_Windowed], is_asked: bool) -> list[Problem]:
     found.append(Problem(OPERATORS, "stock_windows", what, REMEDY, LOST))
     if is_asked:
         what = "windows of PyTorch's own profiler begin and end by themselves"
-        found.append(Problem(OPERATORS, NOT_AS_ASKED, what, REMEDY, "the window as it was asked for"))
+        found.append(
+            Problem(OPERATORS, NOT_AS_ASKED, what, REMEDY, "the window as it was asked for")
+        )
     return found
 
 

@@ -1,8 +1,10 @@
-"""Primitives from the lines of oneDNN's verbose log, where the library told of them in no other way.
+"""Primitives from the lines of oneDNN's verbose log, where the library told of them in no other
+way.
 
-Clock: CLOCK_REALTIME in microseconds, where the lines have times; else a call ended when its line arrived, and those
-whose lines came at once lie end to end. A line does not say which thread it is about: a call belongs to the thread that
-had an operator open around it if there was just one such thread, and else to none.
+Clock: CLOCK_REALTIME in microseconds, where the lines have times; else a call ended when its line
+arrived, and those whose lines came at once lie end to end. A line does not say which thread it is
+about: a call belongs to the thread that had an operator open around it if there was just one such
+thread, and else to none.
 """
 
 from __future__ import annotations
@@ -26,17 +28,22 @@ from layerscope.sources import onednn_verbose, verbose_spans
 _ERROR_NS = 3_000
 
 
-def place(raw: Path, processes: list[RecordedProcess], main: int) -> tuple[dict[int, LateSpans], list[Problem]]:
-    """The late spans of each process by the log below `raw`, and what has to be said. `main`: the first process.
+def place(
+    raw: Path, processes: list[RecordedProcess], main: int
+) -> tuple[dict[int, LateSpans], list[Problem]]:
+    """The late spans of each process by the log below `raw`, and what has to be said. `main`: the
+    first process.
 
-    What belongs to no thread comes onto tracks of its own of that one. Nothing where libraries told of primitives by
-    themselves: with their thread, and with times that are ten times as exact.
+    What belongs to no thread comes onto tracks of its own of that one. Nothing where libraries told
+    of primitives by themselves: with their thread, and with times that are ten times as exact.
     """
     log = raw / LOG
     if not log.exists():
         return {}, []
     if any(process.has_primitives for process in processes):
-        return {}, [] if any(process.has_problems_of_primitives for process in processes) else [_kinds_alone()]
+        return {}, [] if any(process.has_problems_of_primitives for process in processes) else [
+            _kinds_alone()
+        ]
     calls, rejected, example = onednn_verbose.read_calls(log)
     columns = calls.columns()
     calls.add(**columns)
@@ -44,19 +51,25 @@ def place(raw: Path, processes: list[RecordedProcess], main: int) -> tuple[dict[
         return {}, [_nothing()]
     imported = verbose_spans.placed(calls, rejected, example)
     is_timed = columns["start_ns"] >= 0
-    start_ns = np.where(is_timed, _clock(processes).to_run(columns["start_ns"]), _by_arrival(log, columns))
+    start_ns = np.where(
+        is_timed, _clock(processes).to_run(columns["start_ns"]), _by_arrival(log, columns)
+    )
     found = owners(processes, start_ns, start_ns + columns["dur_ns"], is_timed, _ERROR_NS)
     problems = [problem for problem in imported.problems if problem.code != "no_times"]
     # What lies outside of windows is left out by whoever reads the raw files.
     kept = (found.process >= 0) | processes[main].was_recorded(start_ns)
     unknown = int(np.count_nonzero(kept & (found.process < 0)))
     if unknown:
-        problems.append(_unlinked(unknown, int(np.count_nonzero(kept & ~is_timed)), int(np.count_nonzero(kept))))
+        problems.append(
+            _unlinked(unknown, int(np.count_nonzero(kept & ~is_timed)), int(np.count_nonzero(kept)))
+        )
     return late_spans(imported, found, processes, main), problems
 
 
 def _clock(processes: list[RecordedProcess]) -> Conversion:
-    """From CLOCK_REALTIME to the run's clock, by what was read of both during the run, or else by what they are now."""
+    """From CLOCK_REALTIME to the run's clock, by what was read of both during the run, or else by
+    what they are now.
+    """
     clock = Conversion()
     readings = max((process.decoder.readings for process in processes), key=len, default=[])
     for _, run_ns, realtime_ns, _ in readings:
@@ -68,12 +81,16 @@ def _clock(processes: list[RecordedProcess]) -> Conversion:
 
 
 def _by_arrival(log: Path, columns: dict[str, np.ndarray]) -> np.ndarray:
-    """When calls began that ended when their lines arrived; of lines that arrived together, one after the other."""
+    """When calls began that ended when their lines arrived; of lines that arrived together, one
+    after the other.
+    """
     data = arrivals_of(log).read_bytes() if arrivals_of(log).exists() else b""
     arrivals = np.frombuffer(data[: len(data) // 16 * 16], "<i8").reshape(-1, 2)
     if not len(arrivals):
         return np.zeros(len(columns["position"]), np.int64)
-    batch = np.minimum(np.searchsorted(arrivals[:, 1], columns["position"], side="right"), len(arrivals) - 1)
+    batch = np.minimum(
+        np.searchsorted(arrivals[:, 1], columns["position"], side="right"), len(arrivals) - 1
+    )
     spent_ns = np.cumsum(columns["dur_ns"])
     # How long the calls behind each one in its batch took, itself included.
     last = np.searchsorted(batch, batch, side="right") - 1
@@ -88,9 +105,17 @@ def _nothing() -> Problem:
 
 def _kinds_alone() -> Problem:
     """The spans of the library stay as they are: nothing says which line is which of them."""
-    what = f"oneDNN told ITT the kinds of its primitives alone, as before 3.12, and {WITHOUT} was left for that"
-    remedy = "to have its lines, and the time of each in microseconds, set ONEDNN_ITT_TASK_LEVEL=0 as well"
-    return Problem(PRIMITIVES, "kinds_alone", what, remedy, "shapes and implementations of primitives")
+    what = (
+        f"oneDNN told ITT the kinds of its primitives alone, as before 3.12, and {WITHOUT} was "
+        "left for that"
+    )
+    remedy = (
+        "to have its lines, and the time of each in microseconds, set ONEDNN_ITT_TASK_LEVEL=0 "
+        "as well"
+    )
+    return Problem(
+        PRIMITIVES, "kinds_alone", what, remedy, "shapes and implementations of primitives"
+    )
 
 
 def _unlinked(unknown: int, untimed: int, count: int) -> Problem:

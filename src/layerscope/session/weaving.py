@@ -1,7 +1,8 @@
-"""Spans that became known only after the program, put into its raw file between those that the agent recorded.
+"""Spans that became known only after the program, put into its raw file between those that the
+agent recorded.
 
-The file is written anew: before each reading of the clocks come the late spans that ended before it. So whoever reads
-it finds parents, steps and sums as if the agent had written them all.
+The file is written anew: before each reading of the clocks come the late spans that ended before
+it. So whoever reads it finds parents, steps and sums as if the agent had written them all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from layerscope.model.clocks import Conversion
 from layerscope.model.layers import KINDS
 from layerscope.rawfile import layout, raw_file
-from layerscope.rawfile.sums import Totals, rows_of
+from layerscope.rawfile.sums import RawTotals, rows_of
 from layerscope.sources.raw.decoder import Decoder
 
 # Arguments are JSON and are kept whole or not at all; those of graphs tell of many tensors.
@@ -34,9 +35,11 @@ _NONE = KINDS.index("function")
 
 @dataclass(slots=True)
 class LateSpans:
-    """Columns of ended spans of one process. Times in ns of the run; `name`: places in `texts`, `args` too, -1: none.
+    """Columns of ended spans of one process. Times in ns of the run; `name`: places in `texts`,
+    `args` too, -1: none.
 
-    `track`: the process's own number; one that it does not know becomes a track of its own, without a thread id.
+    `track`: the process's own number; one that it does not know becomes a track of its own, without
+    a thread id.
     """
 
     track: np.ndarray
@@ -53,7 +56,9 @@ class LateSpans:
 
 
 def weave(path: Path, before: Decoder, late: LateSpans) -> None:
-    """Put `late` into the raw file at `path`, of which `before` has read everything. OSError: it is as it was."""
+    """Put `late` into the raw file at `path`, of which `before` has read everything. OSError: it is
+    as it was.
+    """
     woven = _Woven(before, late)
     files = raw_file.segments(path)
     written: list[Path] = []
@@ -63,7 +68,9 @@ def weave(path: Path, before: Decoder, late: LateSpans) -> None:
             written.append(temporary)
             writer = raw_file.SpoolWriter(temporary)
             try:
-                for chunk in woven.chunks(raw_file.SpoolReader(path).of_segment(file), number == len(files) - 1):
+                for chunk in woven.chunks(
+                    raw_file.SpoolReader(path).of_segment(file), number == len(files) - 1
+                ):
                     writer.write(chunk.kind, chunk.payload, chunk.key, chunk.count, chunk.first)
             finally:
                 writer.close()
@@ -86,7 +93,9 @@ class _Woven:
         self._records = _records(late, order, len(before.names), before.to_ticks())
         self._at = 0
         self._has_begun = False
-        self._rings = {number: _FIRST_RING + at for at, number in enumerate(np.unique(late.track).tolist())}
+        self._rings = {
+            number: _FIRST_RING + at for at, number in enumerate(np.unique(late.track).tolist())
+        }
         self._ordinals = dict.fromkeys(self._rings, 0)
 
     def chunks(self, known: Iterator[raw_file.Chunk], is_last: bool) -> Iterator[raw_file.Chunk]:
@@ -96,7 +105,9 @@ class _Woven:
                 yield from self._until(struct.unpack_from("<qq", chunk.payload)[1])
             elif chunk.kind == raw_file.TOTALS:
                 yield from self._until(None)
-                chunk = raw_file.Chunk(chunk.kind, chunk.key, chunk.count, chunk.first, self._summed(chunk.payload))
+                chunk = raw_file.Chunk(
+                    chunk.kind, chunk.key, chunk.count, chunk.first, self._summed(chunk.payload)
+                )
             yield chunk
             if not self._has_begun and chunk.kind == raw_file.PROCESS:
                 self._has_begun = True
@@ -108,25 +119,37 @@ class _Woven:
         """The names, and which ring has the spans of which track."""
         yield from _names(self._texts, len(self._before.names))
         if set(self._rings) - set(self._before.tracks):
-            yield raw_file.Chunk(raw_file.THREADS, 0, 0, 0, json.dumps({"0": OF_NO_THREAD}).encode())
+            yield raw_file.Chunk(
+                raw_file.THREADS, 0, 0, 0, json.dumps({"0": OF_NO_THREAD}).encode()
+            )
         for number, ring in self._rings.items():
             begin = np.zeros(1, layout.RECORD)
             track = self._before.tracks.get(number)
             begin["kind"], begin["module"], begin["seq"] = layout.THREAD_BEGIN, number, -1
             begin["start"] = self._records[0, 0]["start"]
             if track is not None:
-                begin["start"], begin["end"], begin["seq"] = track.start, track.tid, track.framework_thread
+                begin["start"], begin["end"], begin["seq"] = (
+                    track.start,
+                    track.tid,
+                    track.framework_thread,
+                )
             yield self._chunk(number, ring, begin)
 
     def _until(self, run_ns: int | None) -> Iterator[raw_file.Chunk]:
         """Those that ended by then; None: all that are left."""
-        stop = len(self._end_ns) if run_ns is None else int(np.searchsorted(self._end_ns, run_ns, side="right"))
+        stop = (
+            len(self._end_ns)
+            if run_ns is None
+            else int(np.searchsorted(self._end_ns, run_ns, side="right"))
+        )
         if stop <= self._at or not self._has_begun:
             return
         track, records = self._track[self._at : stop], self._records[self._at : stop]
         self._at = stop
         for number in np.unique(track).tolist():
-            mine = records[track == number].ravel()  # each with the extra record behind it, if it has one
+            mine = records[
+                track == number
+            ].ravel()  # each with the extra record behind it, if it has one
             yield self._chunk(number, self._rings[number], mine[mine["kind"] != _NONE])
 
     def _chunk(self, number: int, ring: int, records: np.ndarray) -> raw_file.Chunk:
@@ -136,7 +159,7 @@ class _Woven:
 
     def _summed(self, payload: bytes) -> bytes:
         """The sums of all spans, with the late ones."""
-        totals = Totals()
+        totals = RawTotals()
         if len(rows_of(payload)):
             totals.restore(payload)
         totals.add(self._records[:, 0])
@@ -147,7 +170,10 @@ def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversio
     """A row for each span, in this order: its record, and the extra one with its arguments."""
     records = np.zeros((len(order), 2), layout.RECORD)
     spans, extras = records[:, 0], records[:, 1]
-    spans["start"], spans["end"] = to_ticks.to_run(late.start_ns[order]), to_ticks.to_run(late.end_ns[order])
+    spans["start"], spans["end"] = (
+        to_ticks.to_run(late.start_ns[order]),
+        to_ticks.to_run(late.end_ns[order]),
+    )
     spans["name"], spans["seq"] = late.name[order] + known, -1
     spans["depth"], spans["kind"] = late.depth[order], late.kind[order]
     args = late.args[order]

@@ -1,1 +1,3 @@
-"""Results in, bytes out: one file per output. Nothing here computes; every number comes from `analyse`."""
+"""Results in, bytes out: one file per output. Nothing here computes; every number comes from
+`analyse`.
+"""

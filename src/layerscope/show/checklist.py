@@ -1,4 +1,5 @@
-"""Checks as text: one line each with its state in front, folded at the width of a terminal, and its remedy below.
+"""Checks as text: one line each with its state in front, folded at the width of a terminal, and its
+remedy below.
 
 A remedy stays on one line, however long: it is there to be pasted.
 """
@@ -30,5 +31,10 @@ def folded(head: str, words: str, width: int) -> str:
     words = printable(words)
     if width < sum(_WIDTHS) + 20:
         return f"{head}{words}\n".replace("  \n", "\n")
-    lines = textwrap.wrap(words, width - sum(_WIDTHS), break_long_words=False, break_on_hyphens=False) or [""]
-    return "".join(f"{head if number == 0 else ' ' * sum(_WIDTHS)}{line}\n" for number, line in enumerate(lines))
+    lines = textwrap.wrap(
+        words, width - sum(_WIDTHS), break_long_words=False, break_on_hyphens=False
+    ) or [""]
+    return "".join(
+        f"{head if number == 0 else ' ' * sum(_WIDTHS)}{line}\n"
+        for number, line in enumerate(lines)
+    )

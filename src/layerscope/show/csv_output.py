@@ -1,4 +1,6 @@
-"""Tables as CSV: a line of column names, integer nanoseconds, an empty field where there is no value."""
+"""Tables as CSV: a line of column names, integer nanoseconds, an empty field where there is no
+value.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,20 @@ def write(result: Result, stream: TextIO) -> None:
     write_pieces(result.columns, [result.data], stream)
 
 
-def write_pieces(columns: Sequence[ResultColumn], pieces: Iterable[pa.Table], stream: TextIO) -> None:
+def write_pieces(
+    columns: Sequence[ResultColumn], pieces: Iterable[pa.Table], stream: TextIO
+) -> None:
     """Write an answer of any length, its `pieces` as they come."""
     writer = csv.writer(_UnixLines(stream))
     writer.writerow(column.name for column in columns)
     for piece in pieces:
         for batch in piece.to_batches(max_chunksize=1 << 16):
-            writer.writerows(zip(*(batch.column(index).to_pylist() for index in range(batch.num_columns)), strict=True))
+            writer.writerows(
+                zip(
+                    *(batch.column(index).to_pylist() for index in range(batch.num_columns)),
+                    strict=True,
+                )
+            )
 
 
 class _UnixLines:

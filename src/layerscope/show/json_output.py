@@ -28,18 +28,31 @@ def write(result: Result, stream: BinaryIO, command: str, run: str) -> None:
 
 
 def write_pieces(
-    columns: Sequence[ResultColumn], pieces: Iterable[pa.Table], stream: BinaryIO, command: str, run: str,
+    columns: Sequence[ResultColumn],
+    pieces: Iterable[pa.Table],
+    stream: BinaryIO,
+    command: str,
+    run: str,
     problems: Iterable[Problem],
-) -> None:  # fmt: skip
-    """Write an answer of any length, its `pieces` as they come: the same object, without notes and totals."""
+) -> None:
+    """Write an answer of any length, its `pieces` as they come: the same object, without notes and
+    totals.
+    """
     head = {
-        "schema": SCHEMA_VERSION, "command": command, "run": run, "table": command, "columns": _about(columns),
-    }  # fmt: skip
+        "schema": SCHEMA_VERSION,
+        "command": command,
+        "run": run,
+        "table": command,
+        "columns": _about(columns),
+    }
     stream.write(msgspec.json.encode(head)[:-1] + b',"rows":[')
     separator = b""
     for piece in pieces:
         if piece.num_rows:
-            rows = zip(*(piece.column(place).to_pylist() for place in range(piece.num_columns)), strict=True)
+            rows = zip(
+                *(piece.column(place).to_pylist() for place in range(piece.num_columns)),
+                strict=True,
+            )
             stream.write(separator + msgspec.json.encode(list(rows))[1:-1])
             separator = b","
     tail = {"problems": [asdict(problem) for problem in problems], "notes": [], "totals": {}}
@@ -47,14 +60,26 @@ def write_pieces(
 
 
 def write_rows(
-    columns: Sequence[ResultColumn], rows: Iterable[Sequence[Any]], stream: BinaryIO, command: str, table: str,
+    columns: Sequence[ResultColumn],
+    rows: Iterable[Sequence[Any]],
+    stream: BinaryIO,
+    command: str,
+    table: str,
     more: Mapping[str, Any],
-) -> None:  # fmt: skip
+) -> None:
     """Write rows that are no recording's: the same object, with what is `more` beside them."""
     told = {
-        "schema": SCHEMA_VERSION, "command": command, "run": "", "table": table, "columns": _about(columns),
-        "rows": list(rows), "problems": [], "notes": [], "totals": {}, **more,
-    }  # fmt: skip
+        "schema": SCHEMA_VERSION,
+        "command": command,
+        "run": "",
+        "table": table,
+        "columns": _about(columns),
+        "rows": list(rows),
+        "problems": [],
+        "notes": [],
+        "totals": {},
+        **more,
+    }
     stream.write(msgspec.json.encode(told) + b"\n")
 
 

@@ -1,4 +1,6 @@
-"""Tables as Markdown, for a comment under a change: a heading, the table, and what must be said beside it."""
+"""Tables as Markdown, for a comment under a change: a heading, the table, and what must be said
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,19 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@$])")
 
 
 def write(result: Result, stream: TextIO, heading: str, first: Iterable[str] = ()) -> None:
-    """Write `result` under `heading`; the sentences of `first` stand above the table, all others below it."""
+    """Write `result` under `heading`; the sentences of `first` stand above the table, all others
+    below it.
+    """
     stream.write(text(result, heading, first))
 
 
 def text(result: Result, heading: str, first: Iterable[str] = ()) -> str:
     """`result` as the text of a comment."""
-    blocks = [[f"### {_escaped(heading)}"], [f"- {_escaped(sentence)}" for sentence in first], _table(result)]
+    blocks = [
+        [f"### {_escaped(heading)}"],
+        [f"- {_escaped(sentence)}" for sentence in first],
+        _table(result),
+    ]
     below = [*problem_lines(result.problems, not result.rows), *result.sentences]
     if result.left_out:
         below.insert(0, f"{result.left_out:,} more rows.")
@@ -34,7 +42,12 @@ def _table(result: Result) -> list[str]:
         return []
     row_units = result.data["unit"].to_pylist() if "unit" in result.data.column_names else []
     columns = [
-        [_cell(cell) for cell in column_cells(c, result.data[c.name].to_pylist(), row_units, result.origin_ns)]
+        [
+            _cell(cell)
+            for cell in column_cells(
+                c, result.data[c.name].to_pylist(), row_units, result.origin_ns
+            )
+        ]
         for c in result.columns
     ]
     lines = [

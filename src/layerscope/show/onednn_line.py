@@ -14,7 +14,9 @@ _EXTENSIONS = (("AMX", "AMX"), ("float16,", "FP16"), ("bfloat16", "BF16"), ("DL 
 
 
 def version_of(onednn: OneDnn) -> str:
-    """Its version, its instruction set in short, and the cap that the program set it: "oneDNN 3.12.0 AVX2"."""
+    """Its version, its instruction set in short, and the cap that the program set it: "oneDNN
+    3.12.0 AVX2".
+    """
     if onednn.is_missing:
         return "no oneDNN"
     cap = f"(ONEDNN_MAX_CPU_ISA={onednn.cap})" if onednn.cap else ""
@@ -34,7 +36,10 @@ def use_of(onednn: OneDnn) -> str:
     """What it was used for, and whether it was switched off; empty where nothing is known."""
     used = "; ".join(_used(onednn))
     if onednn.is_missing:
-        return "oneDNN is not in this build of PyTorch: other code does convolutions and matrix products."
+        return (
+            "oneDNN is not in this build of PyTorch: other code does convolutions and matrix "
+            "products."
+        )
     off = ""
     if onednn.off:
         when = "when" if all(onednn.off.values()) else "some of the times that"
@@ -50,7 +55,10 @@ def _used(onednn: OneDnn) -> Iterator[str]:
     if did:
         yield f"used for {' and '.join(did)}"
     if others:
-        yield f"not used for {' and '.join(work + f' ({by} was)' * bool(by) for work, by in others.items())}"
+        yield (
+            "not used for "
+            f"{' and '.join(work + f' ({by} was)' * bool(by) for work, by in others.items())}"
+        )
 
 
 def _partly(work: str, by: list[str]) -> str:

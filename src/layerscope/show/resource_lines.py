@@ -1,10 +1,12 @@
-"""What the summary says of CPU time, switches, page faults, memory and I/O, and of what the thread of the steps did."""
+"""What the summary says of CPU time, switches, page faults, memory and I/O, and of what the thread
+of the steps did.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from layerscope.analyse.resources import Limits, Memory, Switches
+from layerscope.analyse.resources import MemoryUse, ResourceLimits, Switches
 from layerscope.analyse.summary import Summary
 from layerscope.model import units
 
@@ -47,15 +49,28 @@ def resource_facts(summary: Summary, noun: str) -> Iterator[str]:
     else:
         of = f" of {resources.cpus:g}" if resources.cpus else ""
         busy = f"{resources.busy_cpus:.1f}{of} {'CPU' if resources.cpus == 1 else 'CPUs'} busy"
-        kernel = f", {units.duration(resources.kernel_ns)} in the kernel" if resources.kernel_ns is not None else ""
+        kernel = (
+            f", {units.duration(resources.kernel_ns)} in the kernel"
+            if resources.kernel_ns is not None
+            else ""
+        )
         yield f"CPU {units.duration(resources.cpu_ns)}{per}: {busy}{kernel}"
     switches = summary.switches
     if switches is not None:
         per_switch = f" a {noun}" if noun and switches.per_step else whole_run
         yield _switches(switches, per_switch)
-        is_worth = resources is not None and switches.delay_ns and switches.per_step == resources.per_step
-        if resources is not None and is_worth and (switches.delay_ns or 0) > _LEAST_DELAY * resources.cpu_ns:
-            yield f"threads waited {units.duration(switches.delay_ns or 0)}{per_switch} for a CPU, added up"
+        is_worth = (
+            resources is not None and switches.delay_ns and switches.per_step == resources.per_step
+        )
+        if (
+            resources is not None
+            and is_worth
+            and (switches.delay_ns or 0) > _LEAST_DELAY * resources.cpu_ns
+        ):
+            yield (
+                f"threads waited {units.duration(switches.delay_ns or 0)}{per_switch} for a CPU, "
+                "added up"
+            )
     if summary.limits.throttled:
         yield _throttled(summary.limits)
     if resources is not None and resources.faults_minor is not None:
@@ -68,18 +83,21 @@ def resource_facts(summary: Summary, noun: str) -> Iterator[str]:
 def _switches(switches: Switches, per: str) -> str:
     if not switches.count:
         return ""
-    parts = [f"switches {units.amount(switches.count)}{per}", f"{units.amount(switches.forced)} forced"]
+    parts = [
+        f"switches {units.amount(switches.count)}{per}",
+        f"{units.amount(switches.forced)} forced",
+    ]
     if switches.migrations:
         parts.append(f"{units.amount(switches.migrations)} to another CPU")
     return ", ".join(parts)
 
 
-def _throttled(limits: Limits) -> str:
+def _throttled(limits: ResourceLimits) -> str:
     spent = f", {units.duration(limits.throttled_ns)}" if limits.throttled_ns else ""
     return f"throttled {limits.throttled:,} times{spent}: its control group has too few CPUs"
 
 
-def _memory(memory: Memory | None) -> str:
+def _memory(memory: MemoryUse | None) -> str:
     if memory is None:
         return "memory was not recorded"
     peak = units.size(memory.peak_bytes)
@@ -90,24 +108,41 @@ def _memory(memory: Memory | None) -> str:
         return f"{size}, at most {peak}" if peak != units.size(memory.end_bytes) else size
     if memory.is_growing:
         return f"{size}, growing: +{units.size(memory.growth_bytes)} from first to last third"
-    return f"{size}, not growing{f', at most {peak}' if memory.peak_bytes > _HIGH * memory.end_bytes else ''}"
+    return (
+        f"{size}, not "
+        f"growing{f', at most {peak}' if memory.peak_bytes > _HIGH * memory.end_bytes else ''}"
+    )
 
 
-def _storage(limits: Limits, whole_run: str) -> str:
+def _storage(limits: ResourceLimits, whole_run: str) -> str:
     told = (("read", limits.read_bytes), ("wrote", limits.write_bytes))
-    parts = [f"{what} {units.size(size)}" for what, size in told if size is not None and size >= _LEAST_BYTES]
+    parts = [
+        f"{what} {units.size(size)}"
+        for what, size in told
+        if size is not None and size >= _LEAST_BYTES
+    ]
     return f"disk: {', '.join(parts)}{whole_run}" if parts else ""
 
 
 def thread_line(summary: Summary, noun: str) -> str:
-    """What the thread of the steps, or the main thread, did with its time; empty where it hardly waited."""
+    """What the thread of the steps, or the main thread, did with its time; empty where it hardly
+    waited.
+    """
     times = summary.threads
     if times is None or sum(share for _, share in times.waits) < _LEAST_WAITING:
         return ""
     whose = "Main thread"
     if times.per_step:
-        whose = f"Thread of the {noun}s" if times.threads == 1 else f"{times.threads} threads of the {noun}s"
-    waits = [f"{share:.0%} {_WAITS.get(state, state)}" for state, share in times.waits if share >= _LEAST_SHARE]
+        whose = (
+            f"Thread of the {noun}s"
+            if times.threads == 1
+            else f"{times.threads} threads of the {noun}s"
+        )
+    waits = [
+        f"{share:.0%} {_WAITS.get(state, state)}"
+        for state, share in times.waits
+        if share >= _LEAST_SHARE
+    ]
     untold = 1 - times.cpu - sum(share for _, share in times.waits)
     rest = f"; {untold:.0%} not seen" if untold >= _LEAST_WAITING else ""
     return f"{whose}: {times.cpu:.0%} on a CPU; waiting {', '.join(waits)}{rest}".replace("%", " %")

@@ -1,8 +1,8 @@
 """Where everything that commands print passes: what a terminal would obey is written as an escape.
 
-A name, a path, a column of a question or what another program said may hold any character. `printable` makes one line
-of it; `guarded` puts a `Screen` in front of stdout and stderr, so that nothing else can reach a terminal. Machine
-output that goes into a file or a pipe stays as it is.
+A name, a path, a column of a question or what another program said may hold any character.
+`printable` makes one line of it; `guarded` puts a `Screen` in front of stdout and stderr, so that
+nothing else can reach a terminal. Machine output that goes into a file or a pipe stays as it is.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
-# C0 but for newline and tab, DEL, C1, other ends of lines, marks that turn the direction of writing. In JSON their
-# escapes mean the same.
+# C0 but for newline and tab, DEL, C1, other ends of lines, marks that turn the direction of
+# writing. In JSON their escapes mean the same.
 _OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def printable(value: str) -> str:
     """`value` on one line: every character that cannot be seen is written as an escape."""
-    return value if value.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
+    return (
+        value
+        if value.isprintable()
+        else "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
+    )
 
 
 def line(sentence: str) -> None:
@@ -35,7 +39,9 @@ def tell(sentence: str) -> None:
 
 
 def notify(text: str) -> None:
-    """Print on stderr if anybody takes it: a full disk or a reader that left is no reason to fail."""
+    """Print on stderr if anybody takes it: a full disk or a reader that left is no reason to
+    fail.
+    """
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -45,7 +51,9 @@ def notify(text: str) -> None:
 
 
 def styled(stream: TextIO) -> TextIO:
-    """`stream` for text that is printable already, with colours or movements of the cursor around it."""
+    """`stream` for text that is printable already, with colours or movements of the cursor around
+    it.
+    """
     return stream.stream if isinstance(stream, Screen) else stream
 
 

@@ -1,4 +1,6 @@
-"""What differs between two machines, as text: what each has, side by side where there is room, and what it does."""
+"""What differs between two machines, as text: what each has, side by side where there is room, and
+what it does.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,15 @@ _NARROWEST = 16
 _WIDE = 160
 
 
-def write(rows: Sequence[tuple[str, str, str, str]], names: tuple[str, str], stream: TextIO) -> None:
+def write(
+    rows: Sequence[tuple[str, str, str, str]], names: tuple[str, str], stream: TextIO
+) -> None:
     """Print rows of (subject, here, there, why) under the names of both machines."""
     if not rows:
-        stream.write(f"Nothing that matters differs between {printable(names[0])} and {printable(names[1])}.\n")
+        stream.write(
+            f"Nothing that matters differs between {printable(names[0])} and "
+            f"{printable(names[1])}.\n"
+        )
         return
     width = shutil.get_terminal_size().columns if stream.isatty() else _WIDE
     heading = ("what", f"here: {names[0]}", f"there: {names[1]}", "why it matters")
@@ -37,9 +44,13 @@ def write(rows: Sequence[tuple[str, str, str, str]], names: tuple[str, str], str
 
 
 def _shared(room: int, wanted: list[int]) -> list[int]:
-    """What each column gets of `room`: those that need little that, the others the same share of the rest."""
+    """What each column gets of `room`: those that need little that, the others the same share of
+    the rest.
+    """
     given: dict[int, int] = {}
-    for rest, place in zip(range(len(wanted), 0, -1), sorted(range(len(wanted)), key=wanted.__getitem__), strict=True):
+    for rest, place in zip(
+        range(len(wanted), 0, -1), sorted(range(len(wanted)), key=wanted.__getitem__), strict=True
+    ):
         given[place] = min(wanted[place], max(_NARROWEST, (room - sum(given.values())) // rest))
     return [given[place] for place in range(len(wanted))]
 

@@ -1,4 +1,6 @@
-"""The summary as plain text: what `layerscope run` prints after the program's end and keeps as `summary.txt`."""
+"""The summary as plain text: what `layerscope run` prints after the program's end and keeps as
+`summary.txt`.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from layerscope.analyse.failures import Failure
-from layerscope.analyse.generation import Generation
-from layerscope.analyse.module_times import ModuleRow, ModuleTimes
+from layerscope.analyse.module_times import ModuleRow
 from layerscope.analyse.step_times import StepTimes
 from layerscope.analyse.summary import Cost, OpenOperators, OperatorRow, OperatorTimes, Summary
 from layerscope.analyse.tables.operators import EMPTY
@@ -26,28 +27,30 @@ from layerscope.show.onednn_line import use_of, version_of
 from layerscope.show.rank_line import rank_line
 from layerscope.show.resource_lines import resource_facts, thread_line
 from layerscope.show.screen import printable
+from layerscope.show.summary_steps import (
+    kind_lines,
+    phase_lines,
+    steady,
+    step_and_phases,
+    step_line,
+    what_a_step_is,
+)
+from layerscope.show.summary_words import (
+    LEAST_SHOWN,
+    MODULE,
+    WIDTH,
+    percent,
+    plural,
+    scale,
+    step_noun,
+)
 from layerscope.show.terminal import display_width, problem_sentence, shortened
 
-WIDTH = 108
-_BAR = 12
-# Of the bars by kind of work, so that the facts fit beside them.
-_KINDS_WIDTH = 42
 _NAME = 62
 # Where there is a column for what is below an operator.
 _SHORT_NAME = 40
 _OPERATORS_COMMAND = "layerscope table operators"
-_RULES = {
-    "mark": "what was marked as one",
-    "optimizer": "one call of the optimizer",
-    "loader": "one batch of the data loader",
-    "request": "one pass through the modules",
-}
-_MODULE = 24
-_METHOD = 40
 _LEAST_BELOW = 0.01  # of an operator's time: less of what is below it is not worth its room
-_LEAST_SHOWN = 0.005  # of a unit: less would be written as 0.00
-# A median further than this from the mean is worth saying, and so is self time outside the steps.
-_SKEWED = 0.1
 _WORTH_SAYING = 0.1
 # Shares that add up to more than this come from threads that ran operators at the same time.
 _OVERLAP = 1.02
@@ -60,18 +63,32 @@ _IDLE = "no operator running: Python"
 
 def text(summary: Summary, run: str = "") -> str:
     """The whole summary."""
-    noun = _noun(summary.steps) if summary.steps else ""
-    overview = [*_overview(summary, noun), *_modules(summary), *_wrapped(thread_line(summary, noun))]
+    noun = step_noun(summary.steps) if summary.steps else ""
+    overview = [
+        *_overview(summary, noun),
+        *_modules(summary),
+        *_wrapped(thread_line(summary, noun)),
+    ]
     overview += _failures(summary.failures)
     if summary.slowest_rank:
         overview += _wrapped(f"By rank: {rank_line(summary.slowest_rank)}")
-    blocks = [_header(summary), overview, _operators(summary), _losses(summary), _closing(summary, run)]
+    blocks = [
+        _header(summary),
+        overview,
+        _operators(summary),
+        _losses(summary),
+        _closing(summary, run),
+    ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
 def _header(summary: Summary) -> list[str]:
     info, steps = summary.info, summary.steps
-    what = [printable(info.imported_from)] if info.imported_from else [_program(info.command), _ending(info)]
+    what = (
+        [printable(info.imported_from)]
+        if info.imported_from
+        else [_program(info.command), _ending(info)]
+    )
     if info.program.wall_ns:
         what.append(units.duration(info.program.wall_ns))
     if summary.ranks > 1:
@@ -81,14 +98,21 @@ def _header(summary: Summary) -> list[str]:
     left = f"layerscope: {', '.join(what)}."
     if steps:
         where = f" in {steps.processes} processes" if steps.processes > 1 else ""
-        left += f" {steps.count:,} {_plural(_noun(steps), steps.count)}{where}{_warmup(steps)}{_failed(steps)}."
+        left += (
+            f" {steps.count:,} "
+            f"{plural(step_noun(steps), steps.count)}{where}{_warmup(steps)}{_failed(steps)}."
+        )
     versions = ", ".join(_versions(summary))
     room = WIDTH - display_width(left)
     window = [f"Only a window was recorded: {info.window}."] if info.window else []
     use = _wrapped(use_of(summary.onednn)) if summary.onednn else []
     if not versions:
         return [left, *use, *window]
-    return [*([left + versions.rjust(room)] if len(versions) + 3 <= room else [left, versions]), *use, *window]
+    return [
+        *([left + versions.rjust(room)] if len(versions) + 3 <= room else [left, versions]),
+        *use,
+        *window,
+    ]
 
 
 def _versions(summary: Summary) -> Iterator[str]:
@@ -100,17 +124,16 @@ def _versions(summary: Summary) -> Iterator[str]:
         yield version_of(summary.onednn)
 
 
-def _noun(steps: StepTimes) -> str:
-    """What a step is called; whoever trains by hand makes steps, though they are found like requests."""
-    return "request" if steps.rule == "request" and not steps.phases_ns["backward"] else "step"
-
-
 def _warmup(steps: StepTimes) -> str:
     if not steps.warmup:
         return ""
     if steps.processes > 1:
         return f", {steps.warmup} of them, the first of each process, left out as warm-up"
-    return ", the first left out as warm-up" if steps.warmup == 1 else f", the first {steps.warmup} left out as warm-up"
+    return (
+        ", the first left out as warm-up"
+        if steps.warmup == 1
+        else f", the first {steps.warmup} left out as warm-up"
+    )
 
 
 def _failed(steps: StepTimes) -> str:
@@ -124,21 +147,24 @@ def _failures(failures: list[Failure]) -> list[str]:
     """Which exceptions ended calls of modules, most calls first."""
     lines = []
     for failure in failures[:_MOST_FAILURES]:
-        what = f"{failure.calls:,} {_plural('forward pass', failure.calls)}"
+        what = f"{failure.calls:,} {plural('forward pass', failure.calls)}"
         if failure.requests == failure.calls:
-            what = f"{failure.calls:,} {_plural('request', failure.calls)}"
+            what = f"{failure.calls:,} {plural('request', failure.calls)}"
         where = f" in {failure.operator}" if failure.operator else ", in no operator"
         lines += _wrapped(printable(f"Failed: {what}{where}: {failure.exception}"))
     more = sum(failure.calls for failure in failures[_MOST_FAILURES:])
     if more:
         lines.append(
-            f"Failed: {more:,} more by other exceptions: layerscope query \"from marks where kind = 'raised'\""
+            f'Failed: {more:,} more by other exceptions: layerscope query "from marks where kind '
+            "= 'raised'\""
         )
     return lines
 
 
 def _program(command: list[str]) -> str:
-    """The program without its interpreter and its arguments: the script, `-m module`, or what it is."""
+    """The program without its interpreter and its arguments: the script, `-m module`, or what it
+    is.
+    """
     words = list(command)
     if words and re.fullmatch(r"python[\d.]*", Path(words[0]).name):
         rest = words[1:]
@@ -162,160 +188,65 @@ def _ending(info: RunInfo) -> str:
         return f"exit {info.exit.code}"
     if info.state == "finished":
         return "ended"  # how, is told to its parent alone, which was not us
-    return "still running" if info.state == "running" else "end unknown because the recording was cut off"
+    return (
+        "still running"
+        if info.state == "running"
+        else "end unknown because the recording was cut off"
+    )
 
 
 def _overview(summary: Summary, noun: str) -> list[str]:
     """On the left the phases of a step, on the right what else is known about it."""
     own = () if summary.info.imported_from else resource_facts(summary, noun)
-    facts = [fact for fact in (_steady(summary.steps), *own) if fact]
-    kinds = _kinds(summary.operators)
+    facts = [fact for fact in (steady(summary.steps), *own) if fact]
+    kinds = kind_lines(summary.operators)
     if summary.steps is None:
-        reason = "No step was found (no optimizer, data loader, module call or mark): figures are of the whole run."
+        reason = (
+            "No step was found (no optimizer, data loader, module call or mark): figures are "
+            "of the whole run."
+        )
         if summary.info.imported_from:
             return [*kinds, *facts]
         if kinds:
             return [reason, *_side_by_side(kinds, facts)]
-        return [reason, *(f"  {fact}" for fact in facts)] if summary.operators else [f"  {fact}" for fact in facts]
-    right = [*_what_a_step_is(summary.steps, summary.modules, summary.generation), *facts]
+        return (
+            [reason, *(f"  {fact}" for fact in facts)]
+            if summary.operators
+            else [f"  {fact}" for fact in facts]
+        )
+    right = [*what_a_step_is(summary.steps, summary.modules, summary.generation), *facts]
     if kinds:
-        return [*_step_and_phases(summary.steps), *_side_by_side(kinds, right)]
-    return _side_by_side([_step_line(summary.steps), *_phases(summary.steps)], right)
+        return [*step_and_phases(summary.steps), *_side_by_side(kinds, right)]
+    return _side_by_side([step_line(summary.steps), *phase_lines(summary.steps)], right)
 
 
 def _side_by_side(left: list[str], right: list[str]) -> list[str]:
     width = max(map(len, left)) + 3
-    return [f"{bar:<{width}}{fact}".rstrip() for bar, fact in zip_longest(left, right, fillvalue="")]
-
-
-def _step_and_phases(steps: StepTimes) -> list[str]:
-    """How long a step takes and its phases in one line, or in two where that is too long."""
-    if not _has_phases(steps):
-        return [_step_line(steps)]
-    divisor, _ = _scale(steps.mean_ns)
-    phases = "  ".join(
-        f"{phase} {units.three_digits(spent_ns / divisor)}"
-        for phase, spent_ns in steps.phases_ns.items()
-        if spent_ns >= _LEAST_SHOWN * divisor
-    )
-    line = _step_line(steps)
-    if len(line) + 3 + len(phases) <= WIDTH:
-        return [f"{line}   {phases}"]
-    return [line, f"  {phases}"]
-
-
-def _kinds(times: OperatorTimes | None) -> list[str]:
-    """A bar for each kind of work; nothing where no primitives were recorded."""
-    if times is None or not times.kinds:
-        return []
-    name = max(len(kind.name) for kind in times.kinds)
-    bar = _KINDS_WIDTH - name - 10
     return [
-        f"  {kind.name:<{name}}  {_percent(kind.share):>4}  {'#' * round(bar * kind.share):<{bar}}"
-        for kind in times.kinds
+        f"{bar:<{width}}{fact}".rstrip() for bar, fact in zip_longest(left, right, fillvalue="")
     ]
-
-
-def _what_a_step_is(
-    steps: StepTimes, modules: ModuleTimes | None, generation: Generation | None = None
-) -> Iterator[str]:
-    if steps.rule not in _RULES:
-        return
-    what = _RULES[steps.rule]
-    if steps.rule == "request" and modules and modules.root:
-        what = f"one call of {shortened(printable(modules.root), _MODULE)}"
-    if generation and generation.requests == steps.measured:
-        what = f"one call of {shortened(printable(generation.method), _METHOD)}"
-    yield f"a {_noun(steps)} is {what}"
-    if _noun(steps) == "request":
-        typical = f", half of them within {units.duration(steps.p50_ns)}" if _is_skewed(steps) else ""
-        at_once = f", up to {steps.at_once} at a time" if steps.at_once > 1 else ""
-        yield f"{units.three_digits(steps.per_second)} requests a second{at_once}{typical}"
-    if generation:
-        yield from _tokens(generation)
-
-
-def _tokens(generation: Generation) -> Iterator[str]:
-    """How fast a model generates; a pass of it is a token of each sequence."""
-    passes = units.amount(generation.passes)
-    yield f"{passes} {_plural('token', generation.passes)} a request, {units.amount(generation.per_second)} a second"
-    further = f", each further one {units.duration(generation.further_ns)}" if generation.further_ns else ""
-    yield f"the first token takes {units.duration(generation.first_ns)}{further}"
-
-
-def _step_line(steps: StepTimes) -> str:
-    divisor, unit = _scale(steps.mean_ns)
-    also = [f"p95 {units.three_digits(steps.p95_ns / divisor)}"]
-    if _noun(steps) == "request":
-        also.append(f"p99 {units.three_digits(steps.p99_ns / divisor)}")
-    elif _is_skewed(steps):
-        also.insert(0, f"p50 {units.three_digits(steps.p50_ns / divisor)}")
-    return f"A {_noun(steps)} takes {units.three_digits(steps.mean_ns / divisor)} {unit} ({', '.join(also)})"
-
-
-def _is_skewed(steps: StepTimes) -> bool:
-    return abs(steps.p50_ns - steps.mean_ns) > _SKEWED * steps.mean_ns
-
-
-def _has_phases(steps: StepTimes) -> bool:
-    """A program without operators has the phase `other` alone, which says nothing."""
-    return any(spent_ns for phase, spent_ns in steps.phases_ns.items() if phase != "other")
-
-
-def _phases(steps: StepTimes) -> list[str]:
-    if not _has_phases(steps):
-        return []
-    divisor, unit = _scale(steps.mean_ns)
-    lines = []
-    for phase, spent_ns in steps.phases_ns.items():
-        if _noun(steps) == "request" and not spent_ns:
-            continue  # a request has no loader and no optimizer
-        share = spent_ns / max(steps.mean_ns, 1)
-        bar = "#" * round(_BAR * share)
-        lines.append(
-            f"  {phase:<9}  {units.three_digits(spent_ns / divisor):>5} {unit}  {_percent(share):>5}  {bar:<{_BAR}}"
-        )
-    return lines
-
-
-def _steady(steps: StepTimes | None) -> str:
-    if steps is None:
-        return ""
-    if steps.drift is None:
-        return f"too few {_noun(steps)}s to say whether they are steady"
-    noun, measured = _noun(steps), steps.measured
-    trend = f"{noun}s are {_percent(abs(steps.drift - 1))} {'slower' if steps.drift > 1 else 'faster'}"
-    drifts = abs(steps.drift - 1) > _SKEWED
-    if not steps.outliers:
-        return f"{trend} in the last third, no outliers" if drifts else f"{noun}s are steady: no drift, no outliers"
-    counted = f"{steps.outliers:,} of {measured:,}"
-    if drifts:
-        return f"{trend} in the last third, {counted} above 2x the median"
-    # Of requests the 99th percentile is said.
-    slowest = f", up to {units.duration(steps.slowest_ns)}" if noun == "step" else ""
-    return f"no drift; {counted} {_plural(noun, measured)} above 2x the median{slowest}"
 
 
 def _modules(summary: Summary) -> list[str]:
     modules = summary.modules
     if modules is None:
         return []
-    divisor, unit = _scale(summary.steps.mean_ns if summary.steps else modules.rows[0].self_ns)
+    divisor, unit = scale(summary.steps.mean_ns if summary.steps else modules.rows[0].self_ns)
     named = [(_module(row), row.self_ns) for row in modules.rows]
     if modules.rest_names:
         named.append((f"{modules.rest_names:,} more", modules.rest_ns))
     named.append(("outside any module", modules.outside_ns))
-    named = [one for one in named if one[1] >= _LEAST_SHOWN * divisor] or named[:1]
+    named = [one for one in named if one[1] >= LEAST_SHOWN * divisor] or named[:1]
     first, *others = [(name, units.three_digits(spent_ns / divisor)) for name, spent_ns in named]
     parts = [f"By module: {' '.join(first)} {unit}", *(" ".join(one) for one in others)]
     return _wrapped(", ".join(parts))
 
 
 def _module(row: ModuleRow) -> str:
-    name = shortened(printable(row.name), _MODULE)
+    name = shortened(printable(row.name), MODULE)
     if row.functional:
         return f"functional ops in {name}.forward"
-    return f"{name} ({shortened(printable(row.of_class), _MODULE)})" if row.of_class else name
+    return f"{name} ({shortened(printable(row.of_class), MODULE)})" if row.of_class else name
 
 
 def _operators(summary: Summary) -> list[str]:
@@ -347,15 +278,23 @@ def _without_operators(times: OperatorTimes, steps: StepTimes | None) -> list[st
     lines = _ranking("Range (self time)", rows, steps, has_below=bool(times.kinds)) if rows else []
     if not times.primitives:
         return lines
-    return [*lines, *([""] if lines else []), *_ranking("Primitive (self time)", times.primitives, steps)]
+    return [
+        *lines,
+        *([""] if lines else []),
+        *_ranking("Primitive (self time)", times.primitives, steps),
+    ]
 
 
-def _ranking(heading: str, rows: list[OperatorRow], steps: StepTimes | None, has_below: bool = False) -> list[str]:
-    """A table of names with their time, share and calls and, with `has_below`, what lies below them."""
+def _ranking(
+    heading: str, rows: list[OperatorRow], steps: StepTimes | None, has_below: bool = False
+) -> list[str]:
+    """A table of names with their time, share and calls and, with `has_below`, what lies below
+    them.
+    """
     names = [shortened(printable(row.name), _SHORT_NAME if has_below else _NAME) for row in rows]
     width = max(map(display_width, (heading, *names)))
-    divisor, unit = _scale(steps.mean_ns if steps else max(row.self_ns for row in rows))
-    unit_heading = f"{unit}/{_noun(steps)}" if steps else unit
+    divisor, unit = scale(steps.mean_ns if steps else max(row.self_ns for row in rows))
+    unit_heading = f"{unit}/{step_noun(steps)}" if steps else unit
     figure = max(8, len(unit_heading))
     calls = [units.amount(row.calls) if row.calls else "" for row in rows]
     # Room for what is below is scarce.
@@ -368,7 +307,8 @@ def _ranking(heading: str, rows: list[OperatorRow], steps: StepTimes | None, has
         spent = units.three_digits(row.self_ns / divisor)
         below = f"  {_below(row, divisor, room)}" if has_below else ""
         lines.append(
-            f"{name}{padding}  {spent:>{figure}}  {_percent(row.share):>5}  {called:>{number}}{below}".rstrip()
+            f"{name}{padding}  {spent:>{figure}}  {percent(row.share):>5}  "
+            f"{called:>{number}}{below}".rstrip()
         )
     return lines
 
@@ -380,7 +320,7 @@ def _below(row: OperatorRow, divisor: int, room: int) -> str:
     parts: list[str] = []
     library = ""
     for one in row.below:
-        if parts and one.ns < max(_LEAST_SHOWN * divisor, _LEAST_BELOW * row.self_ns):
+        if parts and one.ns < max(LEAST_SHOWN * divisor, _LEAST_BELOW * row.self_ns):
             break
         name, _, rest = one.what.partition(" ")
         what = rest if rest and name == library else one.what
@@ -398,9 +338,11 @@ def _listed(parts: list[str], kept: int) -> str:
 
 def _remarks(times: OperatorTimes, rows: list[OperatorRow]) -> Iterator[str]:
     if sum(row.share for row in rows) > _OVERLAP:
-        yield "The shares add up to more than 100 %: several threads ran operators at the same time."
+        yield (
+            "The shares add up to more than 100 %: several threads ran operators at the same time."
+        )
     if times.outside_share > _WORTH_SAYING:
-        outside = f"{_percent(times.outside_share)} of all operator time"
+        outside = f"{percent(times.outside_share)} of all operator time"
         yield f"Not in it: {outside}: between and around the steps, or in other processes."
 
 
@@ -410,7 +352,9 @@ def _losses(summary: Summary) -> list[str]:
         died = summary.info.exit.signal is not None
         when = "when the program was ended" if died else "when the recording ended"
         lines.append(f"Running {when}, outermost first:")
-        lines += [line for thread in summary.open_operators[:_MOST_THREADS] for line in _open(thread)]
+        lines += [
+            line for thread in summary.open_operators[:_MOST_THREADS] for line in _open(thread)
+        ]
         if len(summary.open_operators) > _MOST_THREADS:
             lines.append(f"  and {len(summary.open_operators) - _MOST_THREADS} more threads")
     return lines
@@ -431,7 +375,11 @@ def _closing(summary: Summary, run: str) -> list[str]:
     is_lossy = any(problem.code.startswith("lost_") for problem in summary.problems)
     by_weight = summary.operators is not None and summary.operators.layer == RANGES
     kept = _wrapped(_kept(summary.thinned, is_lossy, by_weight)) if summary.thinned else []
-    cost = [] if summary.info.imported_from else _wrapped(f"Recording cost {_cost(summary.cost)}; {size}")
+    cost = (
+        []
+        if summary.info.imported_from
+        else _wrapped(f"Recording cost {_cost(summary.cost)}; {size}")
+    )
     if run:
         following = following.replace("table ", f"table {shlex.quote(run)} ", 1)
     return [*kept, *cost, f"Next: {following}"]
@@ -439,10 +387,17 @@ def _closing(summary: Summary, run: str) -> list[str]:
 
 def _kept(thinned: Thinned, is_lossy: bool, by_weight: bool = False) -> str:
     """What is still there of a long run."""
-    spans = f"{units.three_digits(thinned.kept_spans / 1e6)} of {units.three_digits(thinned.spans / 1e6)} million spans"
+    spans = (
+        f"{units.three_digits(thinned.kept_spans / 1e6)} of "
+        f"{units.three_digits(thinned.spans / 1e6)} million spans"
+    )
     steps = f"{thinned.kept_steps:,} of {thinned.steps:,} steps, " if thinned.steps else ""
     exact = "exact but for what was lost" if is_lossy else "exact"
-    sums = "in the sums above each counts for those like it" if by_weight else f"the sums above are {exact}"
+    sums = (
+        "in the sums above each counts for those like it"
+        if by_weight
+        else f"the sums above are {exact}"
+    )
     return f"Kept in detail: {steps}{spans}; {sums}. To keep all: run --full"
 
 
@@ -459,28 +414,17 @@ def _cost(cost: Cost) -> str:
     else:
         total = f"{units.duration(sum(cost.beside_ns.values()))} of CPU"
         parts = {name: units.duration(cpu_ns) for name, cpu_ns in cost.beside_ns.items()}
-    return f"{inside} and {total} beside it ({', '.join(f'{name} {spent}' for name, spent in parts.items())})"
+    return (
+        f"{inside} and {total} beside it "
+        f"({', '.join(f'{name} {spent}' for name, spent in parts.items())})"
+    )
 
 
 def _wrapped(line: str, indent: str = "  ") -> list[str]:
-    return textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def _scale(dur_ns: float) -> tuple[int, str]:
-    """One unit for all the durations of a block, so that they can be compared."""
-    for divisor, unit in ((1_000_000_000, "s"), (1_000_000, "ms")):
-        if dur_ns >= divisor:
-            return divisor, unit
-    return 1_000, "µs"
-
-
-def _percent(share: float) -> str:
-    return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
+    return textwrap.wrap(
+        line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _cost_percent(share: float) -> str:
     return "<0.1 %" if share < 0.0005 else f"{100 * share:.1f} %"
-
-
-def _plural(noun: str, number: float) -> str:
-    return noun if number == 1 else f"{noun}{'es' if noun.endswith('s') else 's'}"

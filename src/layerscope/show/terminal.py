@@ -1,4 +1,5 @@
-"""Tables as aligned text: everything when it goes to a pipe or a file, fitted to the window in a terminal.
+"""Tables as aligned text: everything when it goes to a pipe or a file, fitted to the window in a
+terminal.
 
 Cells carry their unit (`2.92 ms`), headings are the column names that `--sort` and `--where` take.
 """
@@ -63,7 +64,8 @@ def problem_sentence(problem: Problem) -> str:
 
 
 def problem_lines(problems: Collection[Problem], is_empty: bool = False) -> list[str]:
-    """What is said of `problems` beside a table: losses, which its numbers lack; where to read about the others.
+    """What is said of `problems` beside a table: losses, which its numbers lack; where to read
+    about the others.
 
     Beside a table that `is_empty` all of them are said: one may be the reason.
     """
@@ -71,7 +73,11 @@ def problem_lines(problems: Collection[Problem], is_empty: bool = False) -> list
     layers = sorted({problem.layer for problem in problems if problem.lost and problem not in lost})
     lines = [problem_sentence(problem) for problem in lost]
     if layers:
-        lines.append(printable(f"Not everything was recorded ({', '.join(layers)}): `layerscope summary` says why."))
+        lines.append(
+            printable(
+                f"Not everything was recorded ({', '.join(layers)}): `layerscope summary` says why."
+            )
+        )
     return lines
 
 
@@ -79,15 +85,21 @@ def display_width(value: str) -> int:
     """How many columns of a terminal `value` takes."""
     if value.isascii():
         return len(value)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in value)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in value
+    )
 
 
 def shortened(value: str, width: int) -> str:
-    """`value` in at most `width` columns: its middle left out, because both ends of a name say something."""
+    """`value` in at most `width` columns: its middle left out, because both ends of a name say
+    something.
+    """
     if display_width(value) <= width:
         return value
     head, tail = "", ""
-    # Characters are taken from both ends in turn until the next one would not fit beside the ellipsis.
+    # Characters are taken from both ends in turn until the next one would not fit beside the
+    # ellipsis.
     for position in range(len(value)):
         taken = value[position // 2] if position % 2 == 0 else value[-1 - position // 2]
         if display_width(head) + display_width(tail) + display_width(taken) + 1 > width:
@@ -101,7 +113,10 @@ def _styled(result: Result, width: int) -> Iterable[Text]:
 
     # Cells are printable; so is everything else from here on.
     styles = {"heading": "bold", "totals": "bold", "problem": "yellow", "note": "dim"}
-    return (Text(printable(line), style=styles.get(role, ""), no_wrap=True) for role, line in _lines(result, width))
+    return (
+        Text(printable(line), style=styles.get(role, ""), no_wrap=True)
+        for role, line in _lines(result, width)
+    )
 
 
 def _lines(result: Result, width: int | None) -> Iterable[tuple[str, str]]:
@@ -139,7 +154,11 @@ class _Layout:
     def of(cls, result: Result, width: int | None) -> _Layout:
         row_units = result.data["unit"].to_pylist() if "unit" in result.data.column_names else []
         # A column of words that has none says nothing to a person.
-        columns = [column for column in result.columns if column.type != "string" or _has_words(result, column.name)]
+        columns = [
+            column
+            for column in result.columns
+            if column.type != "string" or _has_words(result, column.name)
+        ]
         cells, totals = [], []
         for column in columns:
             values = result.data[column.name].to_pylist()
@@ -163,7 +182,9 @@ class _Layout:
     def line(self, cells: Sequence[str]) -> str:
         """One line of the table."""
         padded = (
-            " " * (width - display_width(cell)) + cell if right else cell + " " * (width - display_width(cell))
+            " " * (width - display_width(cell)) + cell
+            if right
+            else cell + " " * (width - display_width(cell))
             for cell, width, right in zip(cells, self.widths, self.rightward, strict=True)
         )
         return _SEPARATOR.join(padded).rstrip()
@@ -185,8 +206,13 @@ class _Layout:
         for part in (self.headings, self.totals, self.widths, self.rightward, cells):
             del part[keep:]
         if self.totals:
-            self.totals = [shortened(cell, room) for cell, room in zip(self.totals, self.widths, strict=True)]
-        return [[shortened(cell, room) for cell in column] for column, room in zip(cells, self.widths, strict=True)]
+            self.totals = [
+                shortened(cell, room) for cell, room in zip(self.totals, self.widths, strict=True)
+            ]
+        return [
+            [shortened(cell, room) for cell in column]
+            for column, room in zip(cells, self.widths, strict=True)
+        ]
 
     def _excess(self, width: int, columns: int | None = None) -> int:
         widths = self.widths[:columns]
@@ -197,16 +223,25 @@ def _has_words(result: Result, column: str) -> bool:
     return bool(result.data[column].null_count < result.rows)
 
 
-def column_cells(column: ResultColumn, values: list[Any], row_units: list[str], origin_ns: int) -> list[str]:
+def column_cells(
+    column: ResultColumn, values: list[Any], row_units: list[str], origin_ns: int
+) -> list[str]:
     """The values of a column as people read them, with their units under each other."""
     if column.unit in (BY_ROW, BY_ROW_PER_S):
         per = "/s" if column.unit == BY_ROW_PER_S else ""
-        return _aligned([_cell(value, unit, per) for value, unit in zip(values, row_units, strict=True)])
+        return _aligned(
+            [_cell(value, unit, per) for value, unit in zip(values, row_units, strict=True)]
+        )
     if column.instant:
-        return [_NOTHING if value is None else f"{(value - origin_ns) / 1e9:.6f} s" for value in values]
+        return [
+            _NOTHING if value is None else f"{(value - origin_ns) / 1e9:.6f} s" for value in values
+        ]
     made = [_cell(value, column.unit) for value in values]
     if column.signed:
-        made = [f"+{cell}" if value and value > 0 else cell for cell, value in zip(made, values, strict=True)]
+        made = [
+            f"+{cell}" if value and value > 0 else cell
+            for cell, value in zip(made, values, strict=True)
+        ]
     return _aligned(made) if column.unit in (NS, BYTES) else made
 
 
@@ -228,7 +263,9 @@ def _cell(value: Any, unit: str, per: str = "") -> str:
     if unit in (GFLOP_PER_S, GBYTE_PER_S):
         return f"<0.01 {unit}" if 0 < value < 0.005 else f"{units.three_digits(value)} {unit}"
     if unit == COUNT:
-        return (f"{value:,}" if isinstance(value, int) else units.three_digits(value)) + (f" {per}" if per else "")
+        return (f"{value:,}" if isinstance(value, int) else units.three_digits(value)) + (
+            f" {per}" if per else ""
+        )
     return printable(str(value))
 
 

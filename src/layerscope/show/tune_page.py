@@ -1,6 +1,8 @@
-"""All trials of `layerscope tune` as one page: a plot, and a table with the same figures. No script, no network.
+"""All trials of `layerscope tune` as one page: a plot, and a table with the same figures. No
+script, no network.
 
-A row for each setting, a dot for each run; each row can be reached by the Tab key and says its figures.
+A row for each setting, a dot for each run; each row can be reached by the Tab key and says its
+figures.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import IO
 
 from layerscope.show.screen import printable
@@ -16,34 +19,13 @@ from layerscope.show.screen import printable
 _WIDTH, _LABEL, _RIGHT, _ROW, _TOP = 1100, 330, 30, 30, 56
 _LETTER_PX = 7.0
 _TICKS = 6
-_STYLE = """
-:root { --page: #ffffff; --text: #1b1b1b; --faint: #5c6370; --line: #d0d4da; --dot: #1f5fa8; --best: #1d6f33;
-        --gone: #8a4b08; --band: #eef4fb; }
-@media (prefers-color-scheme: dark) {
-:root { --page: #16181d; --text: #e8eaed; --faint: #a4abb6; --line: #3a3f48; --dot: #7db4f0; --best: #6fd08c;
-        --gone: #e0a35c; --band: #20262f; } }
-body { background: var(--page); color: var(--text); font: 15px/1.45 system-ui, sans-serif; margin: 24px auto;
-       max-width: 1140px; padding: 0 16px; }
-h1 { font-size: 22px; } h2 { font-size: 17px; margin-top: 28px; }
-code, pre { font: 14px/1.4 ui-monospace, monospace; } pre { border: 1px solid var(--line); padding: 10px 12px;
-       white-space: pre-wrap; overflow-wrap: anywhere; }
-svg { width: 100%; height: auto; } svg text { fill: var(--text); font-size: 13px; }
-svg .tick { fill: var(--faint); } svg .grid { stroke: var(--line); } svg .default { stroke: var(--faint);
-       stroke-dasharray: 5 4; }
-svg .row:focus { outline: none; } svg .row:focus .band { stroke: var(--text); stroke-width: 2; }
-svg .band { fill: transparent; } svg .row:hover .band, svg .row:focus .band { fill: var(--band); }
-svg .dot { fill: var(--dot); fill-opacity: .55; } svg .median { stroke: var(--text); stroke-width: 2.5; }
-svg .best .dot { fill: var(--best); } svg .best text { font-weight: bold; } svg .gone text { fill: var(--gone); }
-table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: 4px 10px 4px 0;
-       border-bottom: 1px solid var(--line); vertical-align: top;
-       overflow-wrap: anywhere; min-width: 7em; }
-.number { min-width: 0; text-align: right; white-space: nowrap; }
-"""
+_STYLE = Path(__file__).with_suffix(".css")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One setting. `values`: of its runs, as they were measured; `cells`: of the table, as the headings say.
+    """One setting. `values`: of its runs, as they were measured; `cells`: of the table, as the
+    headings say.
 
     `role`: best, gone (disqualified), or empty.
     """
@@ -71,21 +53,29 @@ class TunePage:
 
 
 def ticks(values: Sequence[float]) -> tuple[float, ...]:
-    """Round numbers from 0 to the largest of `values` or just above it; of numbers far apart powers of ten."""
+    """Round numbers from 0 to the largest of `values` or just above it; of numbers far apart powers
+    of ten.
+    """
     highest = max(values, default=1.0)
     lowest = min(values, default=highest)
     if _is_wide(lowest, highest):
-        return tuple(10.0**power for power in range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1))
+        return tuple(
+            10.0**power
+            for power in range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
+        )
     rough = highest / _TICKS if highest > 0 else 1.0
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
-    return tuple(round(place * step, 12) for place in range(max(1, math.ceil(highest / step - 1e-9)) + 1))
+    return tuple(
+        round(place * step, 12) for place in range(max(1, math.ceil(highest / step - 1e-9)) + 1)
+    )
 
 
 def write(page: TunePage, stream: IO[bytes]) -> None:
     """Write the page."""
     headings = "".join(
-        f'<th scope="col"{_number(page, place)}>{_text(name)}</th>' for place, name in enumerate(page.headings)
+        f'<th scope="col"{_number(page, place)}>{_text(name)}</th>'
+        for place, name in enumerate(page.headings)
     )
     rows = "\n".join(_table_row(page, row) for row in page.rows)
     said = "".join(f"<li>{_text(sentence)}</li>" for sentence in page.sentences)
@@ -95,7 +85,7 @@ def write(page: TunePage, stream: IO[bytes]) -> None:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{_text(page.title)}</title>
-<style>{_STYLE}</style>
+<style>{_STYLE.read_text(encoding="utf-8")}</style>
 </head>
 <body>
 <main>
@@ -123,14 +113,18 @@ def _plot(page: TunePage) -> str:
     height = _TOP + _ROW * len(page.rows) + 20
     bottom = _TOP + _ROW * len(page.rows)
     parts = [
-        f'<svg id="plot" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="list" '
+        f'<svg id="plot" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
+        'role="list" '
         'aria-labelledby="plot-title">'
     ]
     for value, words in zip(page.ticks, page.unit_values, strict=True):
         x = _at(page, value)
         parts.append(f'<path class="grid" aria-hidden="true" d="M{x:.1f} {_TOP - 6}V{bottom}"/>')
-        parts.append(f'<text class="tick" aria-hidden="true" text-anchor="middle" x="{x:.1f}" y="{_TOP - 14}">'
-                     f"{_text(words)}</text>")  # fmt: skip
+        parts.append(
+            f'<text class="tick" aria-hidden="true" text-anchor="middle" x="{x:.1f}" '
+            f'y="{_TOP - 14}">'
+            f"{_text(words)}</text>"
+        )
     if page.rows and page.rows[0].values:
         x = _at(page, _median(page.rows[0].values))
         parts.append(f'<path class="default" aria-hidden="true" d="M{x:.1f} {_TOP - 6}V{bottom}"/>')
@@ -145,7 +139,10 @@ def _plot_row(page: TunePage, row: Row, y: int) -> str:
     room = int((_LABEL - 20) / _LETTER_PX)
     name = printable(row.name)
     shown = name if len(name) <= room else f"{name[: room - 1]}…"
-    dots = "".join(f'<circle class="dot" cx="{_at(page, value):.1f}" cy="{middle:.1f}" r="5"/>' for value in row.values)
+    dots = "".join(
+        f'<circle class="dot" cx="{_at(page, value):.1f}" cy="{middle:.1f}" r="5"/>'
+        for value in row.values
+    )
     median = ""
     if row.values:
         x = _at(page, _median(row.values))
@@ -160,7 +157,9 @@ def _plot_row(page: TunePage, row: Row, y: int) -> str:
 
 def _table_row(page: TunePage, row: Row) -> str:
     cells = [f'<th scope="row">{_text(row.cells[0])}</th>'] + [
-        f"<td{_number(page, place)}>{_text(cell)}</td>" for place, cell in enumerate(row.cells) if place
+        f"<td{_number(page, place)}>{_text(cell)}</td>"
+        for place, cell in enumerate(row.cells)
+        if place
     ]
     return f"<tr>{''.join(cells)}</tr>"
 
@@ -172,7 +171,11 @@ def _number(page: TunePage, place: int) -> str:
 def _at(page: TunePage, value: float) -> float:
     """Where a value lies, from left to right."""
     first, last = page.ticks[0], page.ticks[-1]
-    share = math.log(value / first) / math.log(last / first) if first > 0 else (value - first) / (last - first)
+    share = (
+        math.log(value / first) / math.log(last / first)
+        if first > 0
+        else (value - first) / (last - first)
+    )
     return _LABEL + share * (_WIDTH - _LABEL - _RIGHT)
 
 

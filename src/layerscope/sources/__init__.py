@@ -1,4 +1,6 @@
-"""Formats of others, one file each. Those whose file has `recognises` and `read` are opened like a recording."""
+"""Formats of others, one file each. Those whose file has `recognises` and `read` are opened like a
+recording.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,10 @@ if TYPE_CHECKING:
     from layerscope.sources.imported import Imported
 
 
-class Format(Protocol):
-    """What a file of this folder provides to be opened: MEANING says in a few words what it reads."""
+class SourceFormat(Protocol):
+    """What a file of this folder provides to be opened: MEANING says in a few words what it
+    reads.
+    """
 
     MEANING: str
 
@@ -23,7 +27,10 @@ class Format(Protocol):
         """The spans in the file `path`."""
 
 
-def known() -> list[Format]:
+def known() -> list[SourceFormat]:
     """The formats that can be opened."""
-    modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
-    return [cast(Format, module) for module in modules if hasattr(module, "recognises")]
+    modules = [
+        importlib.import_module(f"{__name__}.{found.name}")
+        for found in pkgutil.iter_modules(__path__)
+    ]
+    return [cast(SourceFormat, module) for module in modules if hasattr(module, "recognises")]

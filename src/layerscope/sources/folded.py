@@ -1,10 +1,12 @@
-"""Folded stacks, as `stackcollapse-*.pl` and many profilers write them: one distinct stack a line, with a number.
+"""Folded stacks, as `stackcollapse-*.pl` and many profilers write them: one distinct stack a line,
+with a number.
 
     outermost;inner;innermost 12
 
-The number has no unit: it is taken for ns, times a power of ten where there are fractions. Of two numbers, as a
-comparison has them, the last one is taken. Endings of names tell where a function is (`_[k]` kernel, `_[j]` made while
-the program ran, `_[i]` inlined), and `name (file.py:12)` is a line of Python.
+The number has no unit: it is taken for ns, times a power of ten where there are fractions. Of two
+numbers, as a comparison has them, the last one is taken. Endings of names tell where a function is
+(`_[k]` kernel, `_[j]` made while the program ran, `_[i]` inlined), and `name (file.py:12)` is a
+line of Python.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import pyarrow.compute as pc
 from layerscope.model.events import Problem
 from layerscope.model.layers import SAMPLE_KINDS, SAMPLE_STATES, STACKS
 from layerscope.sources.imported import Imported, ImportedProcess, ImportedStacks, ImportedTrack
-from layerscope.sources.stack_tree import JIT, Frames, StackTree
+from layerscope.sources.stack_tree import JIT, FrameColumns, StackTree
 from layerscope.sources.text_chunks import chunks, lines_of, taken, unpacked
 
 MEANING = "folded stacks"
@@ -44,18 +46,25 @@ def recognises(head: bytes) -> bool:
     """Whether a file that begins so is folded stacks: two lines of three at least."""
     text = unpacked(head)
     lines = text.split(b"\n", _HEAD_LINES)
-    lines = [line for line in (lines[:-1] if len(lines) > 1 else lines) if not _COMMENT.match(line)][:_HEAD_LINES]
+    lines = [
+        line for line in (lines[:-1] if len(lines) > 1 else lines) if not _COMMENT.match(line)
+    ][:_HEAD_LINES]
     good = [line for line in lines if _LIKE.match(line)]
-    has_stack = any(b";" in line for line in good) and b"_verbose," not in text and b"\0" not in text
+    has_stack = (
+        any(b";" in line for line in good) and b"_verbose," not in text and b"\0" not in text
+    )
     return has_stack and len(good) * 3 >= len(lines) * 2
 
 
 def read(path: Path) -> Imported:
-    """The stacks in the text `path`, which may be packed with gzip. ReadError when it cannot be read."""
+    """The stacks in the text `path`, which may be packed with gzip. ReadError when it cannot be
+    read.
+    """
     stacks = _Folded()
     for chunk, _ in chunks(path):
         stacks.add(chunk)
-    # What the parts of the text needed goes back, where it is the C library that keeps it (`let_arrow_give_back`).
+    # What the parts of the text needed goes back, where it is the C library that keeps it
+    # (`let_arrow_give_back`).
     pa.default_memory_pool().release_unused()
     return stacks.imported(path.name)
 
@@ -76,7 +85,9 @@ def _last_blanks(octets: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.
 
 
 def _alike(octets: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """How many bytes at the beginning of each stretch are those of the one before; 0 of the first."""
+    """How many bytes at the beginning of each stretch are those of the one before; 0 of the
+    first.
+    """
     room = np.append(octets, np.zeros(_BLOCK, np.uint8))
     blocks = np.ndarray(len(octets) + 1, f"V{_BLOCK}", room.data, strides=(1,))  # one at each place
     length = stop - start
@@ -100,13 +111,14 @@ def _alike(octets: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarra
 
 @dataclass(slots=True)
 class _Folded:
-    """What was read so far. `weight` by stack: what was written times ten to the power of `exponent`.
+    """What was read so far. `weight` by stack: what was written times ten to the power of
+    `exponent`.
 
-    digits: how many a number has behind its point, at most. total: all numbers together. has_two: whether the lines of
-    the file have two numbers, None until it is known.
+    digits: how many a number has behind its point, at most. total: all numbers together. has_two:
+    whether the lines of the file have two numbers, None until it is known.
     """
 
-    frames: Frames = field(default_factory=Frames)
+    frames: FrameColumns = field(default_factory=FrameColumns)
     tree: StackTree = field(default_factory=StackTree)
     weight: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     rejected: int = 0
@@ -123,27 +135,39 @@ class _Folded:
         start, stop = lines_of(octets)
         behind = _last_blanks(octets, start, stop)
         number = taken(chunk, np.maximum(behind + 1, start), stop)
-        good = (behind > start) & pc.match_substring_regex(number, _NUMBER).to_numpy(zero_copy_only=False)
+        good = (behind > start) & pc.match_substring_regex(number, _NUMBER).to_numpy(
+            zero_copy_only=False
+        )
         if good.any():
             weight = self._weights(number.filter(pa.array(good)))
             first, behind = start[good], behind[good]
-            self._add_stacks(octets, first, self._before_another(chunk, octets, first, behind), weight)
+            self._add_stacks(
+                octets, first, self._before_another(chunk, octets, first, behind), weight
+            )
         for line in np.flatnonzero(~good).tolist():
             self._add_other(chunk[start[line] : stop[line]])
 
-    def _before_another(self, chunk: bytes, octets: np.ndarray, start: np.ndarray, behind: np.ndarray) -> np.ndarray:
-        """Where the names of each line end: `behind`, or before one number more if the lines of the file have two."""
+    def _before_another(
+        self, chunk: bytes, octets: np.ndarray, start: np.ndarray, behind: np.ndarray
+    ) -> np.ndarray:
+        """Where the names of each line end: `behind`, or before one number more if the lines of the
+        file have two.
+        """
         if self.has_two is False:
             return behind
         other = _last_blanks(octets, start, behind)
         number = taken(chunk, np.maximum(other + 1, start), behind)
-        is_number = (other > start) & pc.match_substring_regex(number, _NUMBER).to_numpy(zero_copy_only=False)
+        is_number = (other > start) & pc.match_substring_regex(number, _NUMBER).to_numpy(
+            zero_copy_only=False
+        )
         if self.has_two is None:
             self.has_two = bool(is_number.all())
         return np.where(is_number, other, behind) if self.has_two else behind
 
     def _weights(self, number: pa.Array) -> np.ndarray:
-        """What these numbers say, in the unit of `weight`, which becomes another one where it must."""
+        """What these numbers say, in the unit of `weight`, which becomes another one where it
+        must.
+        """
         text, fraction = number.cast(pa.string()), None
         if pc.any(pc.match_substring(text, ".")).as_py():
             fraction = pc.utf8_rtrim(pc.replace_substring_regex(text, r"^\d*\.?", ""), "0")
@@ -152,9 +176,13 @@ class _Folded:
         whole: np.ndarray = text.cast(pa.int64()).to_numpy()
         self.total += float(whole.sum(dtype=np.float64)) + len(whole)
         self._rescale(min(self.digits, _MOST_DIGITS, int(np.floor(np.log10(_MOST / self.total)))))
-        weight: np.ndarray = whole * 10**self.exponent if self.exponent > 0 else whole // 10**-self.exponent
+        weight: np.ndarray = (
+            whole * 10**self.exponent if self.exponent > 0 else whole // 10**-self.exponent
+        )
         if fraction is not None and self.exponent > 0:
-            shown = pc.utf8_rpad(pc.utf8_slice_codeunits(fraction, 0, self.exponent), self.exponent, "0")
+            shown = pc.utf8_rpad(
+                pc.utf8_slice_codeunits(fraction, 0, self.exponent), self.exponent, "0"
+            )
             weight += shown.cast(pa.int64()).to_numpy()
         return weight
 
@@ -178,11 +206,14 @@ class _Folded:
             self.rejected += 1
             self.example = self.example or line.decode("utf-8", "replace")
 
-    def _add_stacks(self, octets: np.ndarray, start: np.ndarray, stop: np.ndarray, weight: np.ndarray) -> None:
-        """Take in the stacks between these places, which ascend. `octets` is written to: each stack ends like a name.
+    def _add_stacks(
+        self, octets: np.ndarray, start: np.ndarray, stop: np.ndarray, weight: np.ndarray
+    ) -> None:
+        """Take in the stacks between these places, which ascend. `octets` is written to: each stack
+        ends like a name.
 
-        Lines beside each other mostly begin alike: only the names behind that are looked at, the last one of a line
-        always.
+        Lines beside each other mostly begin alike: only the names behind that are looked at, the
+        last one of a line always.
         """
         octets[stop] = _SEMICOLON
         ends = np.flatnonzero(octets == _SEMICOLON)
@@ -194,11 +225,17 @@ class _Folded:
         begins = np.append(0, ends[:-1] + 1)
         begins[first] = start
         names = taken(octets, begins[name], ends[name]).dictionary_encode()
-        known = np.fromiter(map(self._number, names.dictionary.to_pylist()), np.int32, len(names.dictionary))
-        stack = self.tree.walk(known[names.indices.to_numpy()], name - np.repeat(first, count))[done - 1]
+        known = np.fromiter(
+            map(self._number, names.dictionary.to_pylist()), np.int32, len(names.dictionary)
+        )
+        stack = self.tree.walk(known[names.indices.to_numpy()], name - np.repeat(first, count))[
+            done - 1
+        ]
         if self.tree.count > len(self.weight):
             # By little: twice as much would be the largest of all that is held.
-            self.weight = np.append(self.weight, np.zeros(self.tree.count // 8 + (1 << 16), np.int64))
+            self.weight = np.append(
+                self.weight, np.zeros(self.tree.count // 8 + (1 << 16), np.int64)
+            )
         np.add.at(self.weight, stack, weight)
 
     def _number(self, text: bytes) -> int:
@@ -225,14 +262,33 @@ class _Folded:
         """What must be said of numbers that were not taken as they are."""
         problems = []
         if self.has_two:
-            what = "each line has two numbers, as a comparison of two recordings has: the last one is taken"
-            problems.append(Problem(STACKS, "two_numbers", what, "compare recordings with --diff", "the first number"))
+            what = (
+                "each line has two numbers, as a comparison of two recordings has: the last one "
+                "is taken"
+            )
+            problems.append(
+                Problem(
+                    STACKS,
+                    "two_numbers",
+                    what,
+                    "compare recordings with --diff",
+                    "the first number",
+                )
+            )
         if self.exponent > 0:
-            what = f"numbers of folded stacks have fractions: all are taken times {10**self.exponent:,}"
+            what = (
+                "numbers of folded stacks have fractions: all are taken times "
+                f"{10**self.exponent:,}"
+            )
             problems.append(Problem(STACKS, "fractions", what, "compare shares", ""))
         if self.exponent < 0:
-            what = f"numbers of folded stacks are too large to add up: all are divided by {10**-self.exponent:,}"
-            problems.append(Problem(STACKS, "too_large", what, "compare shares", "what is smaller than that"))
+            what = (
+                "numbers of folded stacks are too large to add up: all are divided by "
+                f"{10**-self.exponent:,}"
+            )
+            problems.append(
+                Problem(STACKS, "too_large", what, "compare shares", "what is smaller than that")
+            )
         elif self.digits > self.exponent:
             what = f"numbers of folded stacks have {self.digits:,} digits behind the point"
             lost = f"all but the first {self.exponent:,} of them"
@@ -248,21 +304,32 @@ class _Folded:
         count = len(stack)
         # What is the same for all takes no memory.
         same = {"at_ns": 0, "track": 0, "count": 1, "kind": _CPU, "state": _USER, "waker": -1}
-        samples: dict[str, np.ndarray] = {name: np.broadcast_to(np.int64(value), count) for name, value in same.items()}
+        samples: dict[str, np.ndarray] = {
+            name: np.broadcast_to(np.int64(value), count) for name, value in same.items()
+        }
         samples |= {name: np.broadcast_to(np.bool_(False), count) for name in ("idle", "exact")}
         samples |= {"stack": stack, "weight_ns": weight}
         problems = [
             Problem(
-                STACKS, "no_unit", "folded stacks say neither what they count nor when: their numbers are taken for ns",
-                "compare shares", "times",
+                STACKS,
+                "no_unit",
+                "folded stacks do not say what they count or when: their numbers are read as ns",
+                "compare shares",
+                "times",
             )
-        ]  # fmt: skip
+        ]
         problems += self._of_numbers()
         if self.rejected:
             lines = "1 line is" if self.rejected == 1 else f"{self.rejected:,} lines are"
             what = f"{lines} no stack with a number, first: {self.example[:200]}"
-            problems.append(Problem(STACKS, "lines_rejected", what, "look whether the text was cut", "these lines"))
+            problems.append(
+                Problem(
+                    STACKS, "lines_rejected", what, "look whether the text was cut", "these lines"
+                )
+            )
         return Imported(
-            tracks=[ImportedTrack(0, name)], processes=[ImportedProcess(name)], problems=problems,
+            tracks=[ImportedTrack(0, name)],
+            processes=[ImportedProcess(name)],
+            problems=problems,
             stacks=ImportedStacks(self.frames.columns, stacks, samples),
-        )  # fmt: skip
+        )

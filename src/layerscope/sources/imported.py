@@ -1,5 +1,5 @@
-"""What a file holds that something else wrote: spans or samples as columns, on tracks of processes. Made by
-`sources`.
+"""What a file holds that something else wrote: spans or samples as columns, on tracks of processes.
+Made by `sources`.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ class ImportedProcess:
 
 @dataclass(slots=True)
 class ImportedStacks:
-    """Samples with their stacks: columns of the tables `frames`, `stacks` and `samples`, by name, without their keys.
+    """Samples with their stacks: columns of the tables `frames`, `stacks` and `samples`, by name,
+    without their keys.
 
-    `frames`: name, layer, and what else is known. `stacks`: parent (-1: none), frame and depth. `samples`: at_ns,
-    track, stack (-1: none), weight_ns, count, kind and state (indexes into SAMPLE_KINDS and SAMPLE_STATES of
-    `model.layers`), idle, exact, and waker (-1: none). A track is an index into `Imported.tracks`. Waits whose state is
-    `other` get the one that the functions of their stack tell.
+    `frames`: name, layer, and what else is known. `stacks`: parent (-1: none), frame and depth.
+    `samples`: at_ns, track, stack (-1: none), weight_ns, count, kind and state (indexes into
+    SAMPLE_KINDS and SAMPLE_STATES of `model.layers`), idle, exact, and waker (-1: none). A track is
+    an index into `Imported.tracks`. Waits whose state is `other` get the one that the functions of
+    their stack tell.
     """
 
     frames: dict[str, Any]
@@ -64,12 +66,13 @@ def _none() -> np.ndarray:
 class Imported:
     """The spans or the samples of one file.
 
-    `start_ns` of spans counts from the first one, at `realtime_ns` of CLOCK_REALTIME (None: the file does not tell
-    times). `track`: index into `tracks`. `depth`: how many spans were open on the track when it started. `kind`: index
-    into `model.layers.KINDS`. `name`: index into `names`. `args`: index into `args_texts`, JSON texts; -1: none.
-    `realtime_at_ns`: the moment on the file's own clock that was `realtime_ns`. `lost`: (when, how many) samples nobody
-    has. `host`: the machine it was recorded on. `command`: the command line of the recorder.
-    `versions` and `environment`: what the file says about its libraries and the machine.
+    `start_ns` of spans counts from the first one, at `realtime_ns` of CLOCK_REALTIME (None: the
+    file does not tell times). `track`: index into `tracks`. `depth`: how many spans were open on
+    the track when it started. `kind`: index into `model.layers.KINDS`. `name`: index into `names`.
+    `args`: index into `args_texts`, JSON texts; -1: none. `realtime_at_ns`: the moment on the
+    file's own clock that was `realtime_ns`. `lost`: (when, how many) samples nobody has. `host`:
+    the machine it was recorded on. `command`: the command line of the recorder. `versions` and
+    `environment`: what the file says about its libraries and the machine.
     """
 
     start_ns: np.ndarray = field(default_factory=_none)

@@ -1,8 +1,9 @@
-"""Chrome JSON as torch.profiler writes it: operators and ranges of one trace as columns on the run's clock.
+"""Chrome JSON as torch.profiler writes it: operators and ranges of one trace as columns on the
+run's clock.
 
-Read for the windows that `inside/pytorch_windows.py` leaves, and no further: rows of the CPU's operators and ranges,
-names of threads, and the arrows from forward to backward. Kineto's clock is CLOCK_REALTIME in microseconds since
-`baseTimeNanoseconds`, with three decimals.
+Read for the windows that `inside/pytorch_windows.py` leaves, and no further: rows of the CPU's
+operators and ranges, names of threads, and the arrows from forward to backward. Kineto's clock is
+CLOCK_REALTIME in microseconds since `baseTimeNanoseconds`, with three decimals.
 """
 
 from __future__ import annotations
@@ -27,29 +28,44 @@ FUNCTION, BACKWARD, RANGE = (KINDS.index(kind) for kind in ("function", "backwar
 OPTIMIZER, LOADER = KINDS.index("optimizer"), KINDS.index("loader")
 # Kineto calls dtypes as C++ does.
 DTYPES = {
-    "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16", "bool": "bool",
-    "signed char": "int8", "short": "int16", "int": "int32", "long": "int64", "long int": "int64",
-    "unsigned char": "uint8", "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
-}  # fmt: skip
+    "float": "float32",
+    "double": "float64",
+    "c10::Half": "float16",
+    "c10::BFloat16": "bfloat16",
+    "bool": "bool",
+    "signed char": "int8",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "long int": "int64",
+    "unsigned char": "uint8",
+    "c10::complex<float>": "complex64",
+    "c10::complex<double>": "complex128",
+}
 OPERATOR, ANNOTATION, ARROW = "cpu_op", "user_annotation", "fwdbwd"
 # What the autograd engine opens around a backward function, whose name follows.
 ENGINE = "autograd::engine::evaluate_function: "
-# Names are written as they are, with quotes and all; this is what stands before and after those of spans.
-_NAME = re.compile(rb'("cat": "(?:cpu_op|user_annotation)",\s*"name": ")(.*?)(",\s*"pid": \S+\s*"tid":)', re.DOTALL)
+# Names are written as they are, with quotes and all; this is what stands before and after those of
+# spans.
+_NAME = re.compile(
+    rb'("cat": "(?:cpu_op|user_annotation)",\s*"name": ")(.*?)(",\s*"pid": \S+\s*"tid":)', re.DOTALL
+)
 _WITHIN = re.compile(rb'["\\\x00-\x1f]')
 
 
 @dataclass(frozen=True, slots=True)
 class KinetoTrace:
-    """The spans of one trace by thread, then start; of two that start together the longer one comes first.
+    """The spans of one trace by thread, then start; of two that start together the longer one comes
+    first.
 
-    `start_ns`, `end_ns`: on the run's clock. `name`: index into `names`. `kind`: index into `model.layers.KINDS`.
-    `depth`: how many spans were open on the thread when it started. `seq`: autograd sequence number, -1: none.
-    `forward_thread`: the thread of the forward operator as RecordFunction numbers threads, 0: not told.
-    `shapes`: index into `shape_texts`, JSON with shapes and dtypes of the inputs as layer `operators` has it (null: no
-    tensor); -1: not told.
-    `tid`: the system's number of the thread. `unfinished`: open when the trace ended, which is its end here.
-    `thread_names` and `framework_threads`: by tid, its name and RecordFunction's number, as far as they are told.
+    `start_ns`, `end_ns`: on the run's clock. `name`: index into `names`. `kind`: index into
+    `model.layers.KINDS`. `depth`: how many spans were open on the thread when it started. `seq`:
+    autograd sequence number, -1: none. `forward_thread`: the thread of the forward operator as
+    RecordFunction numbers threads, 0: not told. `shapes`: index into `shape_texts`, JSON with
+    shapes and dtypes of the inputs as layer `operators` has it (null: no tensor); -1: not told.
+    `tid`: the system's number of the thread. `unfinished`: open when the trace ended, which is its
+    end here. `thread_names` and `framework_threads`: by tid, its name and RecordFunction's number,
+    as far as they are told.
     """
 
     start_ns: np.ndarray
@@ -96,15 +112,21 @@ class _File(msgspec.Struct, gc=False):
 
 
 def read(path: Path, clock: Conversion | None = None) -> KinetoTrace:
-    """The trace at `path`. `clock` takes CLOCK_REALTIME to the run's; without it the times stay what they are."""
+    """The trace at `path`. `clock` takes CLOCK_REALTIME to the run's; without it the times stay
+    what they are.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ReadError(f"{path} cannot be read ({error.strerror}); the other windows are kept") from error
+        raise ReadError(
+            f"{path} cannot be read ({error.strerror}); the other windows are kept"
+        ) from error
     try:
         file = _decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ReadError(f"{path} is damaged ({error}); the other windows are kept: record again") from error
+        raise ReadError(
+            f"{path} is damaged ({error}); the other windows are kept: record again"
+        ) from error
     return _columns(file, clock or Identity())
 
 
@@ -124,9 +146,13 @@ def _escaped(found: re.Match[bytes]) -> bytes:
 
 def _columns(file: _File, clock: Conversion) -> KinetoTrace:
     """The spans of a decoded trace."""
-    rows = [event for event in file.events if event.ph == "X" and event.cat in (OPERATOR, ANNOTATION)]
+    rows = [
+        event for event in file.events if event.ph == "X" and event.cat in (OPERATOR, ANNOTATION)
+    ]
     start, end = _times_ns(rows, file.base_ns)
-    latest = max([int(end.max(initial=0)), *_moments_ns(file.events, "Record Window End", file.base_ns)])
+    latest = max(
+        [int(end.max(initial=0)), *_moments_ns(file.events, "Record Window End", file.base_ns)]
+    )
     unfinished = _unfinished(rows)
     end[unfinished] = latest
     tid = np.array([_number(event.tid) for event in rows], np.int64)
@@ -138,7 +164,9 @@ def _columns(file: _File, clock: Conversion) -> KinetoTrace:
     arguments = [event.args or _Arguments() for event in rows]
     name = np.array([names.setdefault(event.name, len(names)) for event in rows], np.int32)
     shapes = [
-        shape_codes.setdefault((bytes(args.shapes), bytes(args.types)), len(shape_codes)) if bytes(args.shapes) else -1
+        shape_codes.setdefault((bytes(args.shapes), bytes(args.types)), len(shape_codes))
+        if bytes(args.shapes)
+        else -1
         for args in arguments
     ]
     seq = np.array([-1 if args.sequence is None else args.sequence for args in arguments], np.int64)
@@ -178,8 +206,9 @@ def _moments_ns(events: list[_Event], name: str, base_ns: int) -> list[int]:
 
 
 def _unfinished(rows: list[_Event]) -> np.ndarray:
-    """Spans that did not end. Newer builds say so; older ones give them no duration and no number, as no other has;
-    before that (PyTorch 2.1, which tells microseconds) they are spans without a duration like any other.
+    """Spans that did not end. Newer builds say so; older ones give them no duration and no number,
+    as no other has; before that (PyTorch 2.1, which tells microseconds) they are spans without a
+    duration like any other.
     """
     arguments = [event.args or _Arguments() for event in rows]
     told = any(args.record_function is not None for args in arguments)
@@ -199,21 +228,34 @@ def _shape_text(shapes: bytes, types: bytes) -> str:
     except ValueError:
         return json.dumps({"shapes": None})
     kinds += [""] * (len(sizes) - len(kinds))
-    of_tensors = [size if kind in DTYPES else None for size, kind in zip(sizes, kinds, strict=False)]
-    return json.dumps({"shapes": of_tensors, "dtypes": [DTYPES.get(kind, kind or None) for kind in kinds]})
+    of_tensors = [
+        size if kind in DTYPES else None for size, kind in zip(sizes, kinds, strict=False)
+    ]
+    return json.dumps(
+        {"shapes": of_tensors, "dtypes": [DTYPES.get(kind, kind or None) for kind in kinds]}
+    )
 
 
 def _kinds(
-    name: np.ndarray, names: list[str], is_range: np.ndarray, forward_thread: np.ndarray, tid: np.ndarray
+    name: np.ndarray,
+    names: list[str],
+    is_range: np.ndarray,
+    forward_thread: np.ndarray,
+    tid: np.ndarray,
 ) -> np.ndarray:
-    """What each span is. Kineto keeps no scope: a backward function has a forward thread, or is the first in the
-    engine's span of the same name.
+    """What each span is. Kineto keeps no scope: a backward function has a forward thread, or is the
+    first in the engine's span of the same name.
     """
     own = np.array([_kind_of(text) for text in names], np.uint8)[name]
     kind = np.where(is_range | (own == BACKWARD), own, FUNCTION).astype(np.uint8)
     kind[~is_range & (forward_thread > 0)] = BACKWARD
     codes = {text: code for code, text in enumerate(names)}
-    inner = np.array([codes.get(text.removeprefix(ENGINE), -1) if text.startswith(ENGINE) else -1 for text in names])
+    inner = np.array(
+        [
+            codes.get(text.removeprefix(ENGINE), -1) if text.startswith(ENGINE) else -1
+            for text in names
+        ]
+    )
     if len(name) > 1:
         kind[1:][(inner[name[:-1]] == name[1:]) & (tid[:-1] == tid[1:])] = BACKWARD
     return kind
@@ -231,13 +273,16 @@ def _kind_of(text: str) -> int:
 
 
 def depths(tid: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """How many spans of the thread come before each one and have not ended; in the order of a `KinetoTrace`."""
+    """How many spans of the thread come before each one and have not ended; in the order of a
+    `KinetoTrace`.
+    """
     depth = np.zeros(len(tid), np.int32)
     bounds = [0, *(np.flatnonzero(tid[1:] != tid[:-1]) + 1).tolist(), len(tid)]
     for first, last in pairwise(bounds):
         starts, ends = start[first:last], end[first:last]
         ended = np.searchsorted(np.sort(ends), starts, side="right")
-        # Spans without a duration, which end where they start, count there even if they come behind.
+        # Spans without a duration, which end where they start, count there even if they come
+        # behind.
         empty = np.append(0, np.cumsum(starts == ends))
         behind = empty[np.searchsorted(starts, starts, side="right")] - empty[:-1]
         depth[first:last] = np.arange(last - first) - ended + behind
@@ -252,7 +297,12 @@ def _thread_names(events: list[_Event]) -> dict[int, str]:
     """By tid. Kineto puts the number before the name of the thread: "thread 17 (python)"."""
     found = {}
     for event in events:
-        if event.ph == "M" and event.name == "thread_name" and event.args and isinstance(event.tid, int):
+        if (
+            event.ph == "M"
+            and event.name == "thread_name"
+            and event.args
+            and isinstance(event.tid, int)
+        ):
             text = str(event.args.name)
             within = re.fullmatch(r"thread -?\d+ \((.*)\)", text)
             found[event.tid] = within[1] if within else text
@@ -260,14 +310,23 @@ def _thread_names(events: list[_Event]) -> dict[int, str]:
 
 
 def _framework_threads(
-    events: list[_Event], tid: np.ndarray, start: np.ndarray, forward_thread: np.ndarray, base_ns: int
+    events: list[_Event],
+    tid: np.ndarray,
+    start: np.ndarray,
+    forward_thread: np.ndarray,
+    base_ns: int,
 ) -> dict[int, int]:
-    """RecordFunction's numbers of threads by tid: an arrow comes from the thread that its backward function names."""
-    comes_from = {event.id: _number(event.tid) for event in events if event.cat == ARROW and event.ph == "s"}
+    """RecordFunction's numbers of threads by tid: an arrow comes from the thread that its backward
+    function names.
+    """
+    comes_from = {
+        event.id: _number(event.tid) for event in events if event.cat == ARROW and event.ph == "s"
+    }
     ends: dict[tuple[int, int], Any] = {
         (_number(event.tid), _ns(event.ts) + base_ns): event.id
-        for event in events if event.cat == ARROW and event.ph == "f"
-    }  # fmt: skip
+        for event in events
+        if event.cat == ARROW and event.ph == "f"
+    }
     found: dict[int, int] = {}
     rows = np.flatnonzero(forward_thread > 0)
     for at in rows.tolist():

@@ -10,25 +10,42 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+|\(nil\)|NULL")
 _DESCRIPTOR = re.compile(r",?desc:0x[0-9a-fA-F]+")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _TYPES = {"S": "f32", "D": "f64", "C": "c32", "Z": "c64", "H": "f16"}
-_ELEMENT_BYTES = {"f32": 4, "f64": 8, "c32": 8, "c64": 16, "f16": 2, "bf16": 2, "s8": 1, "u8": 1, "s16": 2, "s32": 4}
+_ELEMENT_BYTES = {
+    "f32": 4,
+    "f64": 8,
+    "c32": 8,
+    "c64": 16,
+    "f16": 2,
+    "bf16": 2,
+    "s8": 1,
+    "u8": 1,
+    "s16": 2,
+    "s32": 4,
+}
 _ONE_TYPE = re.compile("BF16|F16|F32|S8|U8|S16|S32")
 _GEMM = re.compile(r"[SDCZH]GEMM.*|GEMM_.*")
 # Those that multiply two matrices whose sizes they are told: no batches, triangles or packing.
-_PRODUCT = re.compile(rf"(?:[SDCZH]GEMM(?:3M)?|GEMM_((?:{_ONE_TYPE.pattern}){{3}}))(?:_COMPUTE|_DIRECT)?")
-# LAPACK's names: the type, two letters for the kind of matrix, then what is done with it; some of BLAS look alike.
+_PRODUCT = re.compile(
+    rf"(?:[SDCZH]GEMM(?:3M)?|GEMM_((?:{_ONE_TYPE.pattern}){{3}}))(?:_COMPUTE|_DIRECT)?"
+)
+# LAPACK's names: the type, two letters for the kind of matrix, then what is done with it; some of
+# BLAS look alike.
 _LAPACK = re.compile(
     r"[SDCZ](?:GE|GB|GT|GG|PO|PB|PT|PP|SY|SP|SB|ST|HE|HB|HP|HS|OR|UN|TR|TB|TP|TG|BD|LA|DI)[A-Z0-9]{2,4}(?:_.*)?"
 )
-_BLAS = re.compile(r"[SDCZ](?:GE|GB|SY|SB|SP|HE|HB|HP|TR|TB|TP)(?:MM|MV|SM|R2|RK|R2K|RU|RC|MMT)(?:_.*)?|[SDCZ]T[RBP]SV")
+_BLAS = re.compile(
+    r"[SDCZ](?:GE|GB|SY|SB|SP|HE|HB|HP|TR|TB|TP)(?:MM|MV|SM|R2|RK|R2K|RU|RC|MMT)(?:_.*)?|[SDCZ]T[RBP]SV"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call. `kind`: gemm, fft, lapack or other. `dtype`: f32, or bf16bf16f32 of a product of other types; c32 is
-    complex of two f32. `problem`: its arguments without addresses.
+    """One call. `kind`: gemm, fft, lapack or other. `dtype`: f32, or bf16bf16f32 of a product of
+    other types; c32 is complex of two f32. `problem`: its arguments without addresses.
 
-    `flop`: 2 x M x N x K of one matrix product, 8 x M x N x K if it is complex; None of a batch, whose sizes lie behind
-    addresses, and of everything else. `bytes`: of its three matrices, each once.
+    `flop`: 2 x M x N x K of one matrix product, 8 x M x N x K if it is complex; None of a batch,
+    whose sizes lie behind addresses, and of everything else. `bytes`: of its three matrices, each
+    once.
     """
 
     routine: str
@@ -45,7 +62,9 @@ def parse(text: str) -> Call | None:
     if match is None:
         return None
     routine = match[1].upper().removeprefix("CBLAS_")
-    told = [word for word in _DESCRIPTOR.sub("", match[2]).split(",") if not _ADDRESS.fullmatch(word)]
+    told = [
+        word for word in _DESCRIPTOR.sub("", match[2]).split(",") if not _ADDRESS.fullmatch(word)
+    ]
     problem = ",".join(told)
     if _GEMM.fullmatch(routine):
         return _product(routine, told, problem)

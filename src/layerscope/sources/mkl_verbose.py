@@ -1,4 +1,6 @@
-"""Lines of MKL_VERBOSE: `MKL_VERBOSE SGEMM(T,N,128,32,128,...) 41.53us CNR:OFF Dyn:1 FastMM:1 TID:0 NThr:2`."""
+"""Lines of MKL_VERBOSE: `MKL_VERBOSE SGEMM(T,N,128,32,128,...) 41.53us CNR:OFF Dyn:1 FastMM:1 TID:0
+NThr:2`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from layerscope.sources import verbose_spans
 from layerscope.sources.verbose_spans import Calls
 
 _LINE = re.compile(rb"^([^\n]*?)MKL_VERBOSE (?!$)([^\n]*)", re.MULTILINE)
-_CALL = re.compile(rb"([A-Za-z][A-Za-z0-9_]*\([^\n]*?\)) ([0-9]{1,9}(?:\.[0-9]{1,9})?)(ns|us|ms|s)(?: .*)?", re.DOTALL)
+_CALL = re.compile(
+    rb"([A-Za-z][A-Za-z0-9_]*\([^\n]*?\)) ([0-9]{1,9}(?:\.[0-9]{1,9})?)(ns|us|ms|s)(?: .*)?",
+    re.DOTALL,
+)
 _THREAD = re.compile(rb" TID:([0-9]{1,6})\b")
 _HEADER = re.compile(rb"(?:Intel\(R\) |oneAPI |one)?MKL (.*?)(?: Product build.*)?\s*")
 # Addresses tell nothing and make every text another one.
@@ -19,7 +24,9 @@ _NS = {b"ns": 1.0, b"us": 1e3, b"ms": 1e6, b"s": 1e9}
 
 
 def add(chunk: bytes, position: int, calls: Calls) -> list[str]:
-    """Add the calls in these lines, which begin at `position` of their file; returns the lines not understood."""
+    """Add the calls in these lines, which begin at `position` of their file; returns the lines not
+    understood.
+    """
     rejected: list[str] = []
     places, dur_ns, threads, processes, texts = [], [], [], [], []
     for line in _LINE.finditer(chunk):

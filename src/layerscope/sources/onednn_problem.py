@@ -1,9 +1,10 @@
 """What oneDNN or MKL tells about one call, as one text, taken apart into its fields.
 
-The text is what oneDNN hands to ITT, and what stands in a line of its verbose log between the operation and the time:
-`engine,primitive,implementation,prop_kind,memory descriptors,attributes,auxiliary,problem`. Version 1.0 has no column
-of attributes, the versions before it no engine either; `gemm_api` of 2.7 has no auxiliary column. Of MKL it is the
-call itself: `SGEMM(T,N,128,32,128,...)`.
+The text is what oneDNN hands to ITT, and what stands in a line of its verbose log between the
+operation and the time: `engine,primitive,implementation,prop_kind,memory
+descriptors,attributes,auxiliary,problem`. Version 1.0 has no column of attributes, the versions
+before it no engine either; `gemm_api` of 2.7 has no auxiliary column. Of MKL it is the call itself:
+`SGEMM(T,N,128,32,128,...)`.
 """
 
 from __future__ import annotations
@@ -18,28 +19,52 @@ from layerscope.sources import mkl_call
 
 # Bits of an element by the library's name of its type; `undef` is a tensor that is not there.
 BITS = {
-    "f64": 64, "f32": 32, "s32": 32, "s64": 64, "bf16": 16, "f16": 16, "s8": 8, "u8": 8, "boolean": 8, "e8m0": 8,
-    "f8_e5m2": 8, "f8_e4m3": 8, "s4": 4, "u4": 4, "f4_e2m1": 4, "f4_e3m0": 4, "undef": 0,
-}  # fmt: skip
+    "f64": 64,
+    "f32": 32,
+    "s32": 32,
+    "s64": 64,
+    "bf16": 16,
+    "f16": 16,
+    "s8": 8,
+    "u8": 8,
+    "boolean": 8,
+    "e8m0": 8,
+    "f8_e5m2": 8,
+    "f8_e4m3": 8,
+    "s4": 4,
+    "u4": 4,
+    "f4_e2m1": 4,
+    "f4_e3m0": 4,
+    "undef": 0,
+}
 _ENGINE = re.compile(r"(?:cpu|gpu|any)(?:2(?:cpu|gpu))?(?::[0-9]+)?")
 _OLD_TENSOR = re.compile(rf"(.+)_({'|'.join(BITS)})")
 # Sizes of nineteen digits and more are no sizes.
 _NUMBER = re.compile(r"([a-z]+)(-?[0-9]{1,18})(?![0-9])")
 _DIMENSIONS = re.compile(r"[0-9]{1,18}(?:x[0-9]{1,18})*")
 _LARGEST = 2**63 - 1
-_GATES = {"vanilla_rnn": 1, "vanilla_lstm": 4, "vanilla_gru": 3, "lbr_gru": 3, "vanilla_augru": 3, "lbr_augru": 3}
-# Convolutions and pooling reach over these; depth and height are absent where there are fewer dimensions.
+_GATES = {
+    "vanilla_rnn": 1,
+    "vanilla_lstm": 4,
+    "vanilla_gru": 3,
+    "lbr_gru": 3,
+    "vanilla_augru": 3,
+    "lbr_augru": 3,
+}
+# Convolutions and pooling reach over these; depth and height are absent where there are fewer
+# dimensions.
 _AXES = ("d", "h", "w")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class OnednnProblem:
     """The fields of one text; "" or None where the text does not tell.
 
-    `library`: oneDNN or MKL, "" when it is a text of neither. `dtype`: the type of source, weights and destination, or
-    one after the other where they differ: f32, u8s8f32. `formats`: layouts, without bias and workspace; of a
-    reorder `abcd -> Acdb16a`, else `src:acdb wei:Acdb64a dst:acdb`. `flop`: see `_flop`. `bytes`: see `_bytes`.
-    Of MKL `algorithm` is the name of the routine, and `problem` its arguments without addresses.
+    `library`: oneDNN or MKL, "" when it is a text of neither. `dtype`: the type of source, weights
+    and destination, or one after the other where they differ: f32, u8s8f32. `formats`: layouts,
+    without bias and workspace; of a reorder `abcd -> Acdb16a`, else `src:acdb wei:Acdb64a
+    dst:acdb`. `flop`: see `_flop`. `bytes`: see `_bytes`. Of MKL `algorithm` is the name of the
+    routine, and `problem` its arguments without addresses.
     """
 
     library: str = ""
@@ -57,27 +82,43 @@ class Problem:
 
 
 class Tensor(NamedTuple):
-    """One memory descriptor: `name` as src or wei, `dtype` as f32 ("" where the version does not say), its layout."""
+    """One memory descriptor: `name` as src or wei, `dtype` as f32 ("" where the version does not
+    say), its layout.
+    """
 
     name: str
     dtype: str
     layout: str
 
 
-def parse(text: str) -> Problem:
-    """The fields of `text`; an empty `Problem` for a text of neither library. Takes any text."""
+def parse(text: str) -> OnednnProblem:
+    """The fields of `text`; an empty `OnednnProblem` for a text of neither library. Takes any
+    text.
+    """
     call = mkl_call.parse(text)
     if call is not None:
-        return Problem("MKL", "cpu", call.kind, dtype=call.dtype, algorithm=call.routine, problem=call.problem,
-                       flop=_told(call.flop), bytes=_told(call.bytes))  # fmt: skip
+        return OnednnProblem(
+            "MKL",
+            "cpu",
+            call.kind,
+            dtype=call.dtype,
+            algorithm=call.routine,
+            problem=call.problem,
+            flop=_told(call.flop),
+            bytes=_told(call.bytes),
+        )
     fields = text.split(",")
     if _ENGINE.fullmatch(fields[0]):
-        return _partition(fields) if len(fields) > 1 and fields[1].isdecimal() else _primitive(fields)
-    return _primitive(["", *fields]) if len(fields) >= 6 else Problem()
+        return (
+            _partition(fields) if len(fields) > 1 and fields[1].isdecimal() else _primitive(fields)
+        )
+    return _primitive(["", *fields]) if len(fields) >= 6 else OnednnProblem()
 
 
 def name_of(text: str) -> str:
-    """What a span of `text` is called: the kind of primitive, the kind of partition, or the routine of MKL."""
+    """What a span of `text` is called: the kind of primitive, the kind of partition, or the routine
+    of MKL.
+    """
     first, kind, third = (*text.split(",", 3), "", "")[:3]
     if "(" in first:
         call = mkl_call.parse(text)
@@ -87,9 +128,10 @@ def name_of(text: str) -> str:
     return third if kind.isdecimal() else kind
 
 
-def _primitive(fields: list[str]) -> Problem:
+def _primitive(fields: list[str]) -> OnednnProblem:
     """Of a primitive, `fields` with the engine."""
-    # An old text may have commas among its descriptors; everything after them is counted from the end.
+    # An old text may have commas among its descriptors; everything after them is counted from the
+    # end.
     surplus = max(len(fields) - 8, 0) if fields[0] else max(len(fields) - 7, 0)
     descriptors, tail = ",".join(fields[4 : 5 + surplus]), fields[5 + surplus :]
     engine, kind, implementation, prop_kind = (fields + [""] * 3)[:4]
@@ -99,12 +141,20 @@ def _primitive(fields: list[str]) -> Problem:
     attributes, algorithm, problem = (tail + [""] * 3)[:3]
     tensors, dtype, formats = _tensors(descriptors)
     sizes = _sizes(kind, problem)
-    return Problem(
-        "oneDNN", engine, kind, implementation, prop_kind, dtype,
+    return OnednnProblem(
+        "oneDNN",
+        engine,
+        kind,
+        implementation,
+        prop_kind,
+        dtype,
         formats.replace(" dst:", " -> ").removeprefix("src:") if kind == "reorder" else formats,
-        attributes.strip(), algorithm, problem,
-        _told(_flop(kind, prop_kind, algorithm, problem, sizes)), _told(_bytes(kind, prop_kind, tensors, sizes)),
-    )  # fmt: skip
+        attributes.strip(),
+        algorithm,
+        problem,
+        _told(_flop(kind, prop_kind, algorithm, problem, sizes)),
+        _told(_bytes(kind, prop_kind, tensors, sizes)),
+    )
 
 
 def _told(count: int | None) -> int | None:
@@ -112,18 +162,32 @@ def _told(count: int | None) -> int | None:
     return count if count is not None and count <= _LARGEST else None
 
 
-def _partition(fields: list[str]) -> Problem:
-    """Of a partition of a graph: `algorithm` are its operations, `problem` the shapes of its tensors."""
+def _partition(fields: list[str]) -> OnednnProblem:
+    """Of a partition of a graph: `algorithm` are its operations, `problem` the shapes of its
+    tensors.
+    """
     engine, _, kind, operations, formats, tensors, *rest = fields + [""] * 6
     shapes = [tensor.split(":") for tensor in tensors.split()]
     told = [f"{shape[0].partition('_')[0]}:{shape[4]}" for shape in shapes if len(shape) > 4]
     dtypes = dict.fromkeys(shape[0].partition("_")[2] for shape in shapes)
-    # Since 3.13 the size of the scratchpad stands there too, as `scratchpad:4096` or as a bare number.
+    # Since 3.13 the size of the scratchpad stands there too, as `scratchpad:4096` or as a bare
+    # number.
     rest = [word for word in rest if word and not word.isdecimal()]
     modes = " ".join(word for word in rest if word.startswith(("fpm:", "scratchpad:")))
-    implementation = next((word for word in rest[:-1] if not word.startswith(("fpm:", "scratchpad:"))), "")
-    return Problem(
-        "oneDNN", engine, kind, implementation, "", "".join(dtypes), formats.strip(), modes, operations, " ".join(told)
+    implementation = next(
+        (word for word in rest[:-1] if not word.startswith(("fpm:", "scratchpad:"))), ""
+    )
+    return OnednnProblem(
+        "oneDNN",
+        engine,
+        kind,
+        implementation,
+        "",
+        "".join(dtypes),
+        formats.strip(),
+        modes,
+        operations,
+        " ".join(told),
     )
 
 
@@ -133,7 +197,9 @@ def _tensors(descriptors: str) -> tuple[tuple[Tensor, ...], str, str]:
     tensors = tuple(_tensor(text) for text in descriptors.split())
     first: dict[str, str] = {}
     for tensor in tensors:
-        role = next((role for role in ("src", "wei", "dst") if tensor.name.startswith(role)), tensor.name)
+        role = next(
+            (role for role in ("src", "wei", "dst") if tensor.name.startswith(role)), tensor.name
+        )
         if role in ("src", "wei", "dst", "data") and tensor.dtype not in ("", "undef"):
             first.setdefault(role, tensor.dtype)
     distinct = dict.fromkeys(first.values())
@@ -149,7 +215,8 @@ def _tensors(descriptors: str) -> tuple[tuple[Tensor, ...], str, str]:
 def _tensor(text: str) -> Tensor:
     """One descriptor of any version.
 
-    `fsrc:nchw` and `in:f32_oihw` before 1.0, `src_f32::blocked:abcd:f0` until 3.5, `src:f32::blocked:abcd::f0` since.
+    `fsrc:nchw` and `in:f32_oihw` before 1.0, `src_f32::blocked:abcd:f0` until 3.5,
+    `src:f32::blocked:abcd::f0` since.
     """
     parts = text.split(":")
     old = _OLD_TENSOR.fullmatch(parts[0])
@@ -160,7 +227,9 @@ def _tensor(text: str) -> Tensor:
     name, layout = parts[0], parts[1] if len(parts) > 1 else ""
     dtype, _, tag = layout.partition("_")
     if name in ("in", "out"):
-        return Tensor("src" if name == "in" else "dst", dtype if dtype in BITS else "", tag if tag else layout)
+        return Tensor(
+            "src" if name == "in" else "dst", dtype if dtype in BITS else "", tag if tag else layout
+        )
     return Tensor(name.removeprefix("f"), "", layout)
 
 
@@ -170,7 +239,9 @@ def _layout(parts: list[str]) -> str:
 
 
 class _Sizes(NamedTuple):
-    """Numbers of elements of the tensors of a problem, and the number of its multiplications (0: not told)."""
+    """Numbers of elements of the tensors of a problem, and the number of its multiplications (0:
+    not told).
+    """
 
     src: int
     wei: int
@@ -180,7 +251,9 @@ class _Sizes(NamedTuple):
 
 
 def _sizes(kind: str, problem: str) -> _Sizes | None:
-    """How large the tensors of a problem are; None where the text does not say or nobody knows how to read it."""
+    """How large the tensors of a problem are; None where the text does not say or nobody knows how
+    to read it.
+    """
     if kind in ("convolution", "deconvolution", "inner_product") or kind.startswith("pooling"):
         return _windowed_sizes(kind, {name: int(value) for name, value in _NUMBER.findall(problem)})
     if kind in ("matmul", "gemm_api", "gemm"):
@@ -200,7 +273,9 @@ def _sizes(kind: str, problem: str) -> _Sizes | None:
 
 
 def _windowed_sizes(kind: str, told: dict[str, int]) -> _Sizes | None:
-    """Of a convolution, a pooling or an inner product from what is told: mb, g, ic, oc, ih, oh, kh, ..."""
+    """Of a convolution, a pooling or an inner product from what is told: mb, g, ic, oc, ih, oh, kh,
+    ...
+    """
     batch, groups, inputs = told.get("mb", 0), told.get("g", 1), told.get("ic", 0)
     outputs = told.get("oc", inputs if kind.startswith("pooling") else 0)
     if min(batch, groups, inputs, outputs) <= 0:
@@ -211,11 +286,19 @@ def _windowed_sizes(kind: str, told: dict[str, int]) -> _Sizes | None:
     window = before if kind == "inner_product" else prod(told.get("k" + axis, 1) for axis in _AXES)
     weights = outputs * (inputs // groups) * window
     positions = before if kind == "deconvolution" else after
-    return _Sizes(batch * inputs * before, weights, outputs, batch * outputs * after, batch * positions * weights)
+    return _Sizes(
+        batch * inputs * before,
+        weights,
+        outputs,
+        batch * outputs * after,
+        batch * positions * weights,
+    )
 
 
 def _product_sizes(problem: str) -> _Sizes | None:
-    """Of a matrix product: `64x128:128x32`, with leading dimensions for a batch, or `m64n32k128`."""
+    """Of a matrix product: `64x128:128x32`, with leading dimensions for a batch, or
+    `m64n32k128`.
+    """
     parts = problem.split(":")
     if len(parts) >= 2 and all(_DIMENSIONS.fullmatch(part) for part in parts[:2]):
         left, right = ([int(size) for size in part.split("x")] for part in parts[:2])
@@ -223,7 +306,13 @@ def _product_sizes(problem: str) -> _Sizes | None:
             return None
         batch = prod(max(pair) for pair in zip(left[:-2], right[:-2], strict=True))
         rows, columns = left[-2], right[-1]
-        return _Sizes(prod(left), prod(right), columns, batch * rows * columns, batch * rows * columns * left[-1])
+        return _Sizes(
+            prod(left),
+            prod(right),
+            columns,
+            batch * rows * columns,
+            batch * rows * columns * left[-1],
+        )
     told = {name: int(value) for name, value in _NUMBER.findall(problem)}
     if not {"m", "n", "k"} <= told.keys():
         return None
@@ -231,14 +320,17 @@ def _product_sizes(problem: str) -> _Sizes | None:
     return _Sizes(rows * depth, depth * columns, columns, rows * columns, rows * columns * depth)
 
 
-def _flop(kind: str, prop_kind: str, algorithm: str, problem: str, sizes: _Sizes | None) -> int | None:
+def _flop(
+    kind: str, prop_kind: str, algorithm: str, problem: str, sizes: _Sizes | None
+) -> int | None:
     """Floating-point operations, a multiplication and an addition being two; None: no formula.
 
-    Convolution: 2 x mb x oc x ic/g x kernel x output positions, products with padding included; deconvolution the same
-    with input positions; inner product 2 x mb x oc x ic x input positions; matrix product 2 x M x N x K x batch.
-    Backward by data and by weights are each as many as forward. Bias and post-ops are not counted. Recurrent
-    networks: 2 x layers x directions x time x mb x gates x dhc x (slc + sic), with a projection + dhc x dic; backward
-    twice that, as it is by data and by weights. Binary: one for an element. Anything else has none.
+    Convolution: 2 x mb x oc x ic/g x kernel x output positions, products with padding included;
+    deconvolution the same with input positions; inner product 2 x mb x oc x ic x input positions;
+    matrix product 2 x M x N x K x batch. Backward by data and by weights are each as many as
+    forward. Bias and post-ops are not counted. Recurrent networks: 2 x layers x directions x time x
+    mb x gates x dhc x (slc + sic), with a projection + dhc x dic; backward twice that, as it is by
+    data and by weights. Binary: one for an element. Anything else has none.
     """
     if kind == "rnn":
         return _recurrent_flop(prop_kind, algorithm, problem)
@@ -264,12 +356,15 @@ def _recurrent_flop(prop_kind: str, algorithm: str, problem: str) -> int | None:
     return 2 * products * (2 if prop_kind.startswith("backward") else 1)
 
 
-def _bytes(kind: str, prop_kind: str, tensors: tuple[Tensor, ...], sizes: _Sizes | None) -> int | None:
-    """Bytes of source, weights, bias and destination, each once and without the padding of blocked layouts.
+def _bytes(
+    kind: str, prop_kind: str, tensors: tuple[Tensor, ...], sizes: _Sizes | None
+) -> int | None:
+    """Bytes of source, weights, bias and destination, each once and without the padding of blocked
+    layouts.
 
-    Of elementwise primitives, whose source and destination are one `data`, both; backward `diff` is both read and
-    written. None where a size or a type is not told, as where another convolution is fused into one. Statistics,
-    workspace and scratchpad are left out.
+    Of elementwise primitives, whose source and destination are one `data`, both; backward `diff` is
+    both read and written. None where a size or a type is not told, as where another convolution is
+    fused into one. Statistics, workspace and scratchpad are left out.
     """
     if sizes is None or kind in ("rnn", "concat", "sum", "reduction", "resampling"):
         return None
@@ -285,6 +380,8 @@ def _bytes(kind: str, prop_kind: str, tensors: tuple[Tensor, ...], sizes: _Sizes
             elements = sizes.wei
         else:
             role = name.removeprefix("diff_")[:3]
-            elements = {"src": sizes.src, "wei": sizes.wei, "bia": sizes.bia, "dst": sizes.dst}.get(role, 0)
+            elements = {"src": sizes.src, "wei": sizes.wei, "bia": sizes.bia, "dst": sizes.dst}.get(
+                role, 0
+            )
         bits += elements * BITS[dtype]
     return bits // 8 or None

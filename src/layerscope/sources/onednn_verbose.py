@@ -2,10 +2,11 @@
 
     [anything]marker,[v1,][time,][component,]operation[:what],payload,milliseconds
 
-The marker is mkldnn_verbose, dnnl_verbose or onednn_verbose and may stand anywhere in a line, since other output
-shares the file. Operations with a duration are `exec`, `create` and, of graphs, `compile`; `info` describes library and
-machine; the rest are messages. Lines are taken apart column by column: `_pieces` finds markers and commas in a chunk of
-the file, and each distinct text becomes an object once.
+The marker is mkldnn_verbose, dnnl_verbose or onednn_verbose and may stand anywhere in a line, since
+other output shares the file. Operations with a duration are `exec`, `create` and, of graphs,
+`compile`; `info` describes library and machine; the rest are messages. Lines are taken apart column
+by column: `_pieces` finds markers and commas in a chunk of the file, and each distinct text becomes
+an object once.
 """
 
 from __future__ import annotations
@@ -35,23 +36,30 @@ _MARKER = re.compile(rb"(?:mkldnn|dnnl|onednn)_verbose,|MKL_VERBOSE ")
 _WORD = 8
 _VERBOSE = int.from_bytes(b"_verbose", "little")
 _LAST_OF_VERBOSE = ord("e")
-# Names before `_verbose`, longest first: `mkldnn` and `onednn` end like `dnnl` and each other, and not.
+# Names before `_verbose`, longest first: `mkldnn` and `onednn` end like `dnnl` and each other, and
+# not.
 _LIBRARIES = (b"mkldnn", b"onednn", b"dnnl")
 _OLD = 0  # mkldnn: 1.0 and before, whose texts have fewer columns
 _COMPONENTS = (b"primitive", b"graph", b"ukernel", b"common")
 _GRAPH = _COMPONENTS.index(b"graph")
 _EXECUTING, _CREATING = ("exec",), ("create", "create_nested", "compile")
 # What is told of a creation or an execution without a duration, and what is no call at all.
-_MESSAGES = re.compile(r"(?:create|create_nested|exec|compile):(?:check|dispatch|start|external)|error|warn(?:ing)?|"
-                       r"debuginfo|jit_perf|jit_dump|stack")  # fmt: skip
+_MESSAGES = re.compile(
+    r"(?:create|create_nested|exec|compile):(?:check|dispatch|start|external)|error|warn(?:ing)?|"
+    r"debuginfo|jit_perf|jit_dump|stack"
+)
 _INFO, _MESSAGE, _UNKNOWN = 100, 101, 102
-# Columns of a text without its time: with an engine and attributes, of 1.0 without attributes, before it without both.
+# Columns of a text without its time: with an engine and attributes, of 1.0 without attributes,
+# before it without both.
 _COLUMNS, _COLUMNS_1_0, _COLUMNS_0 = 8, 7, 6
 _ENGINE = re.compile(rb"(?:cpu|gpu|any)(?:2(?:cpu|gpu))?(?::[0-9]+)?,")
-# oneDNN 2.7 writes its `gemm_api` without the auxiliary column; a later line that was cut has no whole shapes.
+# oneDNN 2.7 writes its `gemm_api` without the auxiliary column; a later line that was cut has no
+# whole shapes.
 _GEMM_2_7 = re.compile(rb"cpu,gemm_api,(?:[^,]*,){4}[0-9]+x[0-9]+:[0-9]+x[0-9]+")
 _TIME = re.compile(rb"[0-9]{1,12}(?:\.[0-9]{0,12})?(?:e[+-]?[0-9]{1,2})?")
-_TIME_AND_JUNK = re.compile(rb"([0-9]{1,12}(?:\.[0-9]{0,12})?(?:e[+-]?[0-9]{1,2})?)[\s\x1b].*", re.DOTALL)
+_TIME_AND_JUNK = re.compile(
+    rb"([0-9]{1,12}(?:\.[0-9]{0,12})?(?:e[+-]?[0-9]{1,2})?)[\s\x1b].*", re.DOTALL
+)
 _COMMA, _NEWLINE, _RETURN, _LETTER_V = (ord(character) for character in ",\n\rv")
 
 
@@ -61,12 +69,16 @@ def recognises(head: bytes) -> bool:
 
 
 def read(path: Path) -> Imported:
-    """The spans of the log `path`, which may be packed with gzip. ReadError when it cannot be read."""
+    """The spans of the log `path`, which may be packed with gzip. ReadError when it cannot be
+    read.
+    """
     return verbose_spans.placed(*read_calls(path))
 
 
 def read_calls(path: Path) -> tuple[Calls, int, str]:
-    """The calls in the log `path`, how many lines with a marker could not be understood, and the first of those."""
+    """The calls in the log `path`, how many lines with a marker could not be understood, and the
+    first of those.
+    """
     lines = _Lines()
     with _opened(path) as file:
         for chunk, position in _chunks(path, file):
@@ -76,7 +88,9 @@ def read_calls(path: Path) -> tuple[Calls, int, str]:
 
 @dataclass(slots=True)
 class _Lines:
-    """What was read so far: the calls, and how many lines with a marker could not be understood, with the first."""
+    """What was read so far: the calls, and how many lines with a marker could not be understood,
+    with the first.
+    """
 
     calls: Calls = field(default_factory=Calls)
     rejected: int = 0
@@ -92,7 +106,9 @@ class _Lines:
 
     def _add(self, pieces: _Pieces, position: int) -> None:
         told = _operations(pieces)
-        kind, cache, graph = (table[told.operation] for table in (told.kind, told.cache, told.is_graph))
+        kind, cache, graph = (
+            table[told.operation] for table in (told.kind, told.cache, told.is_graph)
+        )
         self._note(pieces, told, np.flatnonzero(kind == _INFO))
         call = np.flatnonzero(kind < _INFO)
         start, last, stop = told.payload[call], pieces.last_comma[call], pieces.stop[call]
@@ -101,10 +117,16 @@ class _Lines:
         texts = pieces.encoded(start, np.where(has_time, last, start))
         known = texts.dictionary.to_pylist()
         text = texts.indices.to_numpy()
-        columns = np.array([_columns(one) for one in known], np.int8)[text] if known else np.zeros(0, np.int8)
+        columns = (
+            np.array([_columns(one) for one in known], np.int8)[text]
+            if known
+            else np.zeros(0, np.int8)
+        )
         least = np.where(pieces.library[call] == _OLD, _COLUMNS_0, _COLUMNS)
         good = has_time & readable & (dur_ms < verbose_spans.LONGEST_NS / 1e6) & (columns >= least)
-        self._reject([pieces.text(row) for row in call[~good][:1].tolist()], int(np.count_nonzero(~good)))
+        self._reject(
+            [pieces.text(row) for row in call[~good][:1].tolist()], int(np.count_nonzero(~good))
+        )
         unknown = np.flatnonzero(kind == _UNKNOWN)
         self._reject([pieces.text(row) for row in unknown[:1].tolist()], len(unknown))
         rows = call[good]
@@ -128,7 +150,9 @@ class _Lines:
             process[:] = self.calls.process(b"")
         if len(labelled):
             prefixes = pieces.encoded(pieces.line[rows[labelled]], pieces.start[rows[labelled]])
-            codes = np.array([self.calls.process(one) for one in prefixes.dictionary.to_pylist()], np.int32)
+            codes = np.array(
+                [self.calls.process(one) for one in prefixes.dictionary.to_pylist()], np.int32
+            )
             process[labelled] = codes[prefixes.indices.to_numpy()]
         return process
 
@@ -153,9 +177,9 @@ class _Lines:
 class _Pieces:
     """The records of a chunk, by place in it.
 
-    `commas`: of all of it, and its end. `line`, `start`: of the line and of the marker. `first`: index into `commas` of
-    the marker's comma. `stop`: end of the record. `last_comma`: the last one before `stop`. `library`: index into
-    _LIBRARIES.
+    `commas`: of all of it, and its end. `line`, `start`: of the line and of the marker. `first`:
+    index into `commas` of the marker's comma. `stop`: end of the record. `last_comma`: the last one
+    before `stop`. `library`: index into _LIBRARIES.
     """
 
     content: bytes
@@ -168,7 +192,9 @@ class _Pieces:
     library: np.ndarray
 
     def field(self, rows: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Start and stop of the field `number` of these records; 0 is the first behind the marker."""
+        """Start and stop of the field `number` of these records; 0 is the first behind the
+        marker.
+        """
         comma = self.first[rows] + number
         # Behind its last comma a record has one more field, then empty ones.
         stop, last = self.stop[rows], len(self.commas) - 1
@@ -176,7 +202,9 @@ class _Pieces:
         return begin, np.maximum(np.minimum(self.commas[np.minimum(comma + 1, last)], stop), begin)
 
     def encoded(self, start: np.ndarray, stop: np.ndarray) -> pa.DictionaryArray:
-        """What stands between these places, which ascend and do not overlap, each distinct text once."""
+        """What stands between these places, which ascend and do not overlap, each distinct text
+        once.
+        """
         return self.taken(start, stop).dictionary_encode()
 
     def taken(self, start: np.ndarray, stop: np.ndarray) -> pa.BinaryArray:
@@ -213,7 +241,9 @@ def _pieces(content: bytes) -> _Pieces | None:
     library = np.full(len(first), -1, np.int8)
     start = np.zeros(len(first), np.int64)
     for number, name in enumerate(_LIBRARIES):
-        fits = (library < 0) & (before >> np.uint64(8 * (_WORD - len(name))) == int.from_bytes(name, "little"))
+        fits = (library < 0) & (
+            before >> np.uint64(8 * (_WORD - len(name))) == int.from_bytes(name, "little")
+        )
         library[fits], start[fits] = number, end[fits] - len(name)
     known = library >= 0
     if not known.any():
@@ -228,14 +258,18 @@ def _pieces(content: bytes) -> _Pieces | None:
     stop = np.where(cut, np.append(start[1:], len(octets)), stop)
     line[1:][cut[:-1]] = start[1:][cut[:-1]]
     stop = np.where(octets[stop - 1] == _RETURN, stop - 1, stop)
-    # Of each record's commas the last is one before that of the next record's marker, or before those of junk.
+    # Of each record's commas the last is one before that of the next record's marker, or before
+    # those of junk.
     last_comma = commas[np.searchsorted(commas, stop) - 1]
-    return _Pieces(content, np.append(commas, len(octets)), line, start, first, stop, last_comma, library)
+    return _Pieces(
+        content, np.append(commas, len(octets)), line, start, first, stop, last_comma, library
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Operations:
-    """By record: `operation`, an index into the other tables; where its payload begins; when it began, -1: not told.
+    """By record: `operation`, an index into the other tables; where its payload begins; when it
+    began, -1: not told.
 
     By operation: `kind` (0 execute, 1 create, else what it is instead), `cache` and `is_graph`.
     """
@@ -286,7 +320,9 @@ def _operations(pieces: _Pieces) -> _Operations:
 
 
 def _component(octets: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Which of _COMPONENTS each of these fields is, -1: none. First letter, second and length tell them apart."""
+    """Which of _COMPONENTS each of these fields is, -1: none. First letter, second and length tell
+    them apart.
+    """
     found = np.full(len(begin), -1, np.int8)
     most = len(octets) - 1
     first, second = octets[np.minimum(begin, most)], octets[np.minimum(begin + 1, most)]
@@ -320,12 +356,15 @@ def _columns(text: bytes) -> int:
     return _COLUMNS_0 if count >= _COLUMNS_0 else 0
 
 
-def _milliseconds(pieces: _Pieces, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _milliseconds(
+    pieces: _Pieces, start: np.ndarray, stop: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Numbers between these places, and which of them are numbers."""
     texts = pieces.taken(start, np.maximum(stop, start))
     good = np.ones(len(texts), np.bool_)
     try:
-        # The cast takes `inf`, `nan`, signs and what a cut leaves of an exponent for numbers or fails as a whole.
+        # The cast takes `inf`, `nan`, signs and what a cut leaves of an exponent for numbers or
+        # fails as a whole.
         found = texts.cast(pa.string()).cast(pa.float64()).to_numpy()
         good = np.isfinite(found) & (found >= 0) & ~np.signbit(found)
     except pa.ArrowInvalid:
@@ -361,7 +400,9 @@ def _chunks(path: Path, file: gzip.GzipFile | io.BufferedReader) -> Iterator[tup
     while True:
         fresh = _filled(path, file)
         content = rest + fresh if rest else fresh
-        end = content.rfind(b"\n") + 1 if fresh and len(content) < _MOST_LINE_BYTES else len(content)
+        end = (
+            content.rfind(b"\n") + 1 if fresh and len(content) < _MOST_LINE_BYTES else len(content)
+        )
         if end:
             yield content[:end], position
         position += end
@@ -371,7 +412,9 @@ def _chunks(path: Path, file: gzip.GzipFile | io.BufferedReader) -> Iterator[tup
 
 
 def _filled(path: Path, file: gzip.GzipFile | io.BufferedReader) -> bytes:
-    """The next CHUNK_BYTES of the file; less only at its end. What is packed may be cut or damaged: it ends there."""
+    """The next CHUNK_BYTES of the file; less only at its end. What is packed may be cut or damaged:
+    it ends there.
+    """
     pieces, left = [], CHUNK_BYTES
     while left > 0:
         try:

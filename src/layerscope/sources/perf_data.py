@@ -1,8 +1,10 @@
-"""`perf.data`, as `perf record` writes it to a file or a pipe, packed or not, on any machine of the same byte order.
+"""`perf.data`, as `perf record` writes it to a file or a pipe, packed or not, on any machine of the
+same byte order.
 
-Samples of one event are CPU time: of a clock its period, of another event in proportion to its count (`perf_weights`).
-Page faults and switches become faults and waits. What perf unwinds only afterwards (`--call-graph dwarf`) is not
-unwound here: those stacks have the innermost function and what the kernel had walked.
+Samples of one event are CPU time: of a clock its period, of another event in proportion to its
+count (`perf_weights`). Page faults and switches become faults and waits. What perf unwinds only
+afterwards (`--call-graph dwarf`) is not unwound here: those stacks have the innermost function and
+what the kernel had walked.
 """
 
 from __future__ import annotations
@@ -36,8 +38,16 @@ _FAULTS = (2, 5, 6)  # all, minor, major
 _CYCLES = 0
 _KIND_MASK = 0xFFFFFFFF  # of the config of a hardware event: above it the kind of core
 _CPU, _OFFCPU, _FAULT, _NOT_SHOWN = *map(SAMPLE_KINDS.index, ("cpu", "offcpu", "fault")), -1
-_USER, _KERNEL, _PREEMPTED, _OTHER = map(SAMPLE_STATES.index, ("user", "kernel", "preempted", "other"))
-_CLOCKS = {0: "CLOCK_REALTIME", 1: "CLOCK_MONOTONIC", 4: "CLOCK_MONOTONIC_RAW", 7: "CLOCK_BOOTTIME", 11: "CLOCK_TAI"}
+_USER, _KERNEL, _PREEMPTED, _OTHER = map(
+    SAMPLE_STATES.index, ("user", "kernel", "preempted", "other")
+)
+_CLOCKS = {
+    0: "CLOCK_REALTIME",
+    1: "CLOCK_MONOTONIC",
+    4: "CLOCK_MONOTONIC_RAW",
+    7: "CLOCK_BOOTTIME",
+    11: "CLOCK_TAI",
+}
 _OWN_CLOCK = "perf's own clock"
 # So long perf may work on its file when the last sample was taken: looking for builds, writing it.
 _LATER_S = 60
@@ -49,7 +59,9 @@ def recognises(head: bytes) -> bool:
 
 
 def read(path: Path) -> Imported:
-    """The samples of the file `path`, which may be packed with gzip. ReadError when it cannot be read."""
+    """The samples of the file `path`, which may be packed with gzip. ReadError when it cannot be
+    read.
+    """
     file = perf_file.open_file(path)
     decoded = rec.decoded(file)
     known = threads(file)
@@ -72,8 +84,11 @@ def read(path: Path) -> Imported:
     problems += _event_problems(file, kinds, samples, pauses)
     content = _about(file)
     content.tracks, content.processes, content.problems, content.lost = (
-        _tracks(known), _processes(known), problems, _lost(file)
-    )  # fmt: skip
+        _tracks(known),
+        _processes(known),
+        problems,
+        _lost(file),
+    )
     content.stacks = ImportedStacks(found.frames, found.stacks, columns)
     return content
 
@@ -84,8 +99,8 @@ def read(path: Path) -> Imported:
 def _kinds(file: perf_file.PerfFile) -> list[int]:
     """What the samples of each event are: index into SAMPLE_KINDS, or _NOT_SHOWN.
 
-    One event is the CPU time: the first of cpu-clock and task-clock, else cycles (on every kind of core), else the
-    first that is no tracepoint.
+    One event is the CPU time: the first of cpu-clock and task-clock, else cycles (on every kind of
+    core), else the first that is no tracepoint.
     """
     formats = formats_of(file)
     kinds, ranks = [], []
@@ -111,8 +126,9 @@ def _kinds(file: perf_file.PerfFile) -> list[int]:
 
 
 def _counted_once(file: perf_file.PerfFile, chosen: list[int]) -> list[int]:
-    """Of these events, all cycles, those that count nothing twice: the widest on each kind of core, and what that
-    leaves out."""
+    """Of these events, all cycles, those that count nothing twice: the widest on each kind of core,
+    and what that leaves out.
+    """
     found = []
     known: dict[int, set[tuple[str, str]]] = {}
     for number in sorted(chosen, key=lambda number: -len(file.events[number].counted())):
@@ -124,17 +140,23 @@ def _counted_once(file: perf_file.PerfFile, chosen: list[int]) -> list[int]:
     return found
 
 
-def _is_wait(file: perf_file.PerfFile, samples: rec.Samples) -> np.ndarray:
+def _is_wait(file: perf_file.PerfFile, samples: rec.PerfSamples) -> np.ndarray:
     """Which samples are shown as the waits that they begin."""
     formats = formats_of(file)
-    found: np.ndarray = np.array([is_switch(event, formats) for event in file.events])[samples.event]
+    found: np.ndarray = np.array([is_switch(event, formats) for event in file.events])[
+        samples.event
+    ]
     return found
 
 
 def _columns(
-    file: perf_file.PerfFile, samples: rec.Samples, kinds: list[int], track: np.ndarray, stack: np.ndarray,
+    file: perf_file.PerfFile,
+    samples: rec.PerfSamples,
+    kinds: list[int],
+    track: np.ndarray,
+    stack: np.ndarray,
     rows: np.ndarray,
-) -> dict[str, np.ndarray]:  # fmt: skip
+) -> dict[str, np.ndarray]:
     """Rows of the table `samples` for these samples."""
     chosen = samples.taken(rows)
     kind = np.array(kinds, np.int8)[chosen.event]
@@ -149,25 +171,31 @@ def _columns(
     state = np.where(kind == _OFFCPU, _OTHER, np.where(in_kernel, _KERNEL, _USER)).astype(np.int8)
     began = off_cpu_began(chosen.time, weight, samples.time)
     return {
-        "at_ns": np.where(kind == _OFFCPU, began, chosen.time), "track": track[rows], "stack": stack[rows],
+        "at_ns": np.where(kind == _OFFCPU, began, chosen.time),
+        "track": track[rows],
+        "stack": stack[rows],
         "weight_ns": weight,
         "count": np.where(kind == _FAULT, np.maximum(chosen.period, 1), 1),
-        "kind": kind, "state": state,
-        "idle": (chosen.tid == 0) & (kind == _CPU), "exact": kind == _OFFCPU,
+        "kind": kind,
+        "state": state,
+        "idle": (chosen.tid == 0) & (kind == _CPU),
+        "exact": kind == _OFFCPU,
         "waker": np.full(len(rows), -1, np.int64),
-    }  # fmt: skip
+    }
 
 
-def _weights(event: perf_file.Event, samples: rec.Samples) -> np.ndarray:
+def _weights(event: perf_file.PerfEvent, samples: rec.PerfSamples) -> np.ndarray:
     """The CPU time that each sample of `event` stands for."""
     is_clock = event.type == perf_file.SOFTWARE and event.config in (_CPU_CLOCK, _TASK_CLOCK)
     frequency = event.period if event.has("freq") else 0
     has_period = bool(event.sample_type & rec.PERIOD) or not frequency
-    return weights(samples.period if has_period else None, samples.time, samples.tid, is_clock, frequency)
+    return weights(
+        samples.period if has_period else None, samples.time, samples.tid, is_clock, frequency
+    )
 
 
 def _wait_columns(
-    pauses: Waits, samples: rec.Samples, known: Threads, track: np.ndarray, stack: np.ndarray
+    pauses: Waits, samples: rec.PerfSamples, known: Threads, track: np.ndarray, stack: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Rows of the table `samples` for these waits."""
     count = len(pauses.tid)
@@ -176,27 +204,43 @@ def _wait_columns(
     woken = np.flatnonzero(pauses.waker > 0)
     wakers = np.full(count, -1, np.int64)
     end_ns = pauses.start_ns + pauses.dur_ns
-    wakers[woken] = known.tracks(pauses.waker[woken], np.full(len(woken), -1, np.int64), end_ns[woken])
+    wakers[woken] = known.tracks(
+        pauses.waker[woken], np.full(len(woken), -1, np.int64), end_ns[woken]
+    )
     return {
-        "at_ns": pauses.start_ns, "track": np.where(has_sample, np.append(track, -1)[pauses.sample], whose),
-        "stack": np.append(stack, -1)[pauses.sample], "weight_ns": pauses.dur_ns,
-        "count": np.ones(count, np.int64), "kind": np.full(count, _OFFCPU, np.int8),
-        "state": np.where(pauses.preempted, _PREEMPTED, _OTHER).astype(np.int8), "idle": np.zeros(count, np.bool_),
-        "exact": pauses.exact, "waker": wakers,
-    }  # fmt: skip
+        "at_ns": pauses.start_ns,
+        "track": np.where(has_sample, np.append(track, -1)[pauses.sample], whose),
+        "stack": np.append(stack, -1)[pauses.sample],
+        "weight_ns": pauses.dur_ns,
+        "count": np.ones(count, np.int64),
+        "kind": np.full(count, _OFFCPU, np.int8),
+        "state": np.where(pauses.preempted, _PREEMPTED, _OTHER).astype(np.int8),
+        "idle": np.zeros(count, np.bool_),
+        "exact": pauses.exact,
+        "waker": wakers,
+    }
 
 
 # -- what else the file tells ----------------------------------------------------------------------
 
 
 def _tracks(known: Threads) -> list[ImportedTrack]:
-    return [ImportedTrack(one.process, one.name, one.tid, one.start_ns, one.end_ns) for one in known.threads]
+    return [
+        ImportedTrack(one.process, one.name, one.tid, one.start_ns, one.end_ns)
+        for one in known.threads
+    ]
 
 
 def _processes(known: Threads) -> list[ImportedProcess]:
-    names = {one.process: one.name for one in reversed(known.threads) if one.tid == known.processes[one.process].pid}
+    names = {
+        one.process: one.name
+        for one in reversed(known.threads)
+        if one.tid == known.processes[one.process].pid
+    }
     return [
-        ImportedProcess(names.get(number, ""), None, max(one.pid, 0), one.ppid, one.start_ns, one.end_ns)
+        ImportedProcess(
+            names.get(number, ""), None, max(one.pid, 0), one.ppid, one.start_ns, one.end_ns
+        )
         for number, one in enumerate(known.processes)
     ]
 
@@ -204,8 +248,19 @@ def _processes(known: Threads) -> list[ImportedProcess]:
 def _about(file: perf_file.PerfFile) -> Imported:
     """Versions, machine, command and clock."""
     texts = {"perf": file.text(perf_file.VERSION), "Linux": file.text(perf_file.OSRELEASE)}
-    clock = next((_CLOCKS.get(one.clock, f"clock {one.clock}") for one in file.events if one.has("use_clockid")), "")
-    machine = {"cpu": file.text(perf_file.CPUDESC), "arch": file.text(perf_file.ARCH), "clock": clock or _OWN_CLOCK}
+    clock = next(
+        (
+            _CLOCKS.get(one.clock, f"clock {one.clock}")
+            for one in file.events
+            if one.has("use_clockid")
+        ),
+        "",
+    )
+    machine = {
+        "cpu": file.text(perf_file.CPUDESC),
+        "arch": file.text(perf_file.ARCH),
+        "clock": clock or _OWN_CLOCK,
+    }
     content = Imported(host=file.text(perf_file.HOSTNAME), command=file.command())
     content.versions = {name: text for name, text in texts.items() if text}
     content.environment = {name: text for name, text in machine.items() if text}
@@ -215,9 +270,10 @@ def _about(file: perf_file.PerfFile) -> Imported:
     return content
 
 
-def _zero_s(path: Path, file: perf_file.PerfFile, samples: rec.Samples) -> float:
-    """What CLOCK_REALTIME said at zero of the file's clock. Where that is not told, it is taken from when the file was
-    written, and earlier than it was."""
+def _zero_s(path: Path, file: perf_file.PerfFile, samples: rec.PerfSamples) -> float:
+    """What CLOCK_REALTIME said at zero of the file's clock. Where that is not told, it is taken
+    from when the file was written, and earlier than it was.
+    """
     at, last_ns = file.clock(), int(samples.time.max(initial=0))
     if at is not None:
         return (at[1] - at[2]) / 1e9
@@ -230,7 +286,11 @@ def _lost(file: perf_file.PerfFile) -> list[tuple[int, int]]:
     for records, rows in rec.of_type(file, rec.LOST, rec.LOST_SAMPLES):
         time, _, _ = rec.moments(file, records, rows)
         count = records.words(records.start[rows] + np.where(records.type[rows] == rec.LOST, 16, 8))
-        found += [(now, many) for now, many in zip(time.tolist(), count.tolist(), strict=True) if 0 < many < 1 << 62]
+        found += [
+            (now, many)
+            for now, many in zip(time.tolist(), count.tolist(), strict=True)
+            if 0 < many < 1 << 62
+        ]
     return found
 
 
@@ -244,29 +304,63 @@ def _file_problems(path: Path, file: perf_file.PerfFile, decoded: rec.Decoded) -
             else f"{path.name} was not finished: perf was killed, or the file was cut"
         )
         remedy = "end perf with Ctrl-C or SIGTERM, and copy the whole file"
-        found.append(Problem(STACKS, "perf_cut", what, remedy, "everything behind it, and the builds of its libraries"))
+        found.append(
+            Problem(
+                STACKS,
+                "perf_cut",
+                what,
+                remedy,
+                "everything behind it, and the builds of its libraries",
+            )
+        )
     if decoded.damaged or decoded.unknown:
-        what = f"{decoded.damaged + decoded.unknown:,} samples are damaged, or of events that the file does not tell"
+        what = (
+            f"{decoded.damaged + decoded.unknown:,} samples are damaged, or of events that the "
+            "file does not tell"
+        )
         found.append(Problem(STACKS, "perf_damaged", what, "record again", "these samples"))
-    dwarf = [one for one in file.events if one.sample_type & rec.STACK_USER and one.has("exclude_callchain_user")]
+    dwarf = [
+        one
+        for one in file.events
+        if one.sample_type & rec.STACK_USER and one.has("exclude_callchain_user")
+    ]
     if dwarf:
         what = f"{path.name} has copies of stacks (--call-graph dwarf) that are not unwound here"
-        remedy = f"`perf script --no-inline -i {path.name} > stacks.txt` and open that; or record with `layerscope run`"
-        found.append(Problem(STACKS, "perf_dwarf", what, remedy, "callers: stacks have their innermost function only"))
+        remedy = (
+            f"`perf script --no-inline -i {path.name} > stacks.txt` and open that; or record "
+            "with `layerscope run`"
+        )
+        found.append(
+            Problem(
+                STACKS,
+                "perf_dwarf",
+                what,
+                remedy,
+                "callers: stacks have their innermost function only",
+            )
+        )
     return found
 
 
-def _event_problems(file: perf_file.PerfFile, kinds: list[int], samples: rec.Samples, pauses: Waits) -> list[Problem]:
+def _event_problems(
+    file: perf_file.PerfFile, kinds: list[int], samples: rec.PerfSamples, pauses: Waits
+) -> list[Problem]:
     """What of the events is not shown."""
     found = []
     counts = np.bincount(samples.event, minlength=len(file.events)).tolist()
     formats = formats_of(file)
     left_out = [
-        f"{event.name} ({count:,})" for event, kind, count in zip(file.events, kinds, counts, strict=True)
-        if kind == _NOT_SHOWN and count and not tracepoint(event, formats).startswith(("sched_wak", "sched_switch"))
-    ]  # fmt: skip
+        f"{event.name} ({count:,})"
+        for event, kind, count in zip(file.events, kinds, counts, strict=True)
+        if kind == _NOT_SHOWN
+        and count
+        and not tracepoint(event, formats).startswith(("sched_wak", "sched_switch"))
+    ]
     if left_out:
-        what = f"samples of other events than CPU time, faults and waits are not shown: {', '.join(left_out)}"
+        what = (
+            "samples of other events than CPU time, faults and waits are not shown: "
+            f"{', '.join(left_out)}"
+        )
         remedy = "record them alone, and CPU time without them"
         found.append(Problem(STACKS, "perf_events", what, remedy, "these samples"))
     open_ended = int(np.count_nonzero(~pauses.exact))

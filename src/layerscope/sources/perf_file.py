@@ -1,8 +1,10 @@
-"""What a `perf.data` file is made of: events with their settings, what it says about the machine, and its records.
+"""What a `perf.data` file is made of: events with their settings, what it says about the machine,
+and its records.
 
-Facts of the format: tools/perf/Documentation/perf.data-file-format.txt of Linux, and perf_event_open(2). A file has a
-header, events and sections of features; a pipe (`perf record -o -`) has the same things as records between others.
-Nothing here knows what a record means; `perf_records` does.
+Facts of the format: tools/perf/Documentation/perf.data-file-format.txt of Linux, and
+perf_event_open(2). A file has a header, events and sections of features; a pipe (`perf record -o
+-`) has the same things as records between others. Nothing here knows what a record means;
+`perf_records` does.
 """
 
 from __future__ import annotations
@@ -38,18 +40,50 @@ _MOST_BYTES = 1 << 34
 _MOST_NS = 1 << 62
 _ZSTD_FRAME = 0xFD2FB528
 _LAST_BLOCK = b"\x01\0\0"
-_HARDWARE = ("cycles", "instructions", "cache-references", "cache-misses", "branches", "branch-misses", "bus-cycles",
-             "stalled-cycles-frontend", "stalled-cycles-backend", "ref-cycles")  # fmt: skip
-_SOFTWARE = ("cpu-clock", "task-clock", "page-faults", "context-switches", "cpu-migrations", "minor-faults",
-             "major-faults", "alignment-faults", "emulation-faults", "dummy", "bpf-output")  # fmt: skip
+_HARDWARE = (
+    "cycles",
+    "instructions",
+    "cache-references",
+    "cache-misses",
+    "branches",
+    "branch-misses",
+    "bus-cycles",
+    "stalled-cycles-frontend",
+    "stalled-cycles-backend",
+    "ref-cycles",
+)
+_SOFTWARE = (
+    "cpu-clock",
+    "task-clock",
+    "page-faults",
+    "context-switches",
+    "cpu-migrations",
+    "minor-faults",
+    "major-faults",
+    "alignment-faults",
+    "emulation-faults",
+    "dummy",
+    "bpf-output",
+)
 HARDWARE, SOFTWARE, TRACEPOINT = 0, 1, 2
-_FLAGS = {"exclude_user": 4, "exclude_kernel": 5, "exclude_hv": 6, "freq": 10, "sample_id_all": 18, "exclude_host": 19,
-          "exclude_guest": 20, "exclude_callchain_user": 22, "use_clockid": 25}  # fmt: skip
+_FLAGS = {
+    "exclude_user": 4,
+    "exclude_kernel": 5,
+    "exclude_hv": 6,
+    "freq": 10,
+    "sample_id_all": 18,
+    "exclude_host": 19,
+    "exclude_guest": 20,
+    "exclude_callchain_user": 22,
+    "use_clockid": 25,
+}
 
 
 @dataclass(slots=True)
-class Event:
-    """One event that was recorded: the fields of perf_event_attr that matter, its name and the ids of its samples."""
+class PerfEvent:
+    """One event that was recorded: the fields of perf_event_attr that matter, its name and the ids
+    of its samples.
+    """
 
     type: int
     config: int
@@ -71,14 +105,18 @@ class Event:
         """Where it counts: on whose side, and of which machine."""
         return {
             (side, machine)
-            for side in ("user", "kernel", "hv") if not self.has(f"exclude_{side}")
-            for machine in ("host", "guest") if not self.has(f"exclude_{machine}")
-        }  # fmt: skip
+            for side in ("user", "kernel", "hv")
+            if not self.has(f"exclude_{side}")
+            for machine in ("host", "guest")
+            if not self.has(f"exclude_{machine}")
+        }
 
 
 @dataclass(slots=True)
 class Records:
-    """Records that lie one behind the other in `octets`: where each begins, its type, its misc, and where it ends."""
+    """Records that lie one behind the other in `octets`: where each begins, its type, its misc, and
+    where it ends.
+    """
 
     octets: np.ndarray
     start: np.ndarray
@@ -87,7 +125,9 @@ class Records:
     end: np.ndarray
 
     def words(self, at: np.ndarray) -> np.ndarray:
-        """The 8 bytes at each of these places, as uint64; what would reach behind the end is read before it."""
+        """The 8 bytes at each of these places, as uint64; what would reach behind the end is read
+        before it.
+        """
         if len(self.octets) < 8 or not len(at):
             return np.zeros(len(at), np.uint64)
         view = np.ndarray((len(self.octets) - 7,), "<u8", self.octets, strides=(1,))
@@ -101,11 +141,11 @@ class Records:
 
 @dataclass(slots=True)
 class PerfFile:
-    """A whole file. `features`: by number, as they are. `cut_at`: where it ends early or makes no sense; None: it is
-    whole. `finished`: whether perf came to its end and wrote the features.
+    """A whole file. `features`: by number, as they are. `cut_at`: where it ends early or makes no
+    sense; None: it is whole. `finished`: whether perf came to its end and wrote the features.
     """
 
-    events: list[Event] = field(default_factory=list)
+    events: list[PerfEvent] = field(default_factory=list)
     features: dict[int, bytes] = field(default_factory=dict)
     build_ids: bytes = b""
     records: list[Records] = field(default_factory=list)
@@ -131,16 +171,22 @@ class PerfFile:
 
 
 def open_file(path: Path) -> PerfFile:
-    """The events, features and records of the file `path`, as far as it goes. ReadError when it is none of ours."""
+    """The events, features and records of the file `path`, as far as it goes. ReadError when it is
+    none of ours.
+    """
     octets = _octets(path)
     magic = octets[:8].tobytes()
     if magic == FOREIGN:
         raise ReadError(
-            f"{path} was recorded on a machine with another order of bytes: run `perf script` there and open what it "
+            f"{path} was recorded on a machine with another order of bytes: run `perf script` "
+            "there and open what it "
             "prints"
         )
     if magic == OLD:
-        raise ReadError(f"{path} was written by a perf of 2012 or before: run `perf script` and open what it prints")
+        raise ReadError(
+            f"{path} was written by a perf of 2012 or before: run `perf script` and open what it "
+            "prints"
+        )
     if magic != MAGIC or len(octets) < _PIPE_HEADER_BYTES:
         raise ReadError(f"{path} is no whole perf.data: its header is missing")
     (header_bytes,) = struct.unpack_from("<Q", octets.data, 8)
@@ -184,11 +230,15 @@ def _unpacked(path: Path) -> bytes:
 
 def _filed(octets: np.ndarray) -> PerfFile:
     """A file with a header."""
-    attr_bytes, attrs_at, attrs_bytes, data_at, data_bytes = struct.unpack_from("<5Q", octets.data, 16)
+    attr_bytes, attrs_at, attrs_bytes, data_at, data_bytes = struct.unpack_from(
+        "<5Q", octets.data, 16
+    )
     flags = octets[72:_FILE_HEADER_BYTES].tobytes()
     file = PerfFile()
     if 80 <= attr_bytes < 1 << 12:
-        for at in range(attrs_at, min(attrs_at + attrs_bytes, len(octets) - attr_bytes + 1), attr_bytes):
+        for at in range(
+            attrs_at, min(attrs_at + attrs_bytes, len(octets) - attr_bytes + 1), attr_bytes
+        ):
             event = _event(octets[at : at + attr_bytes - 16].tobytes())
             ids_at, ids_bytes = struct.unpack_from("<2Q", octets.data, at + attr_bytes - 16)
             if ids_at < len(octets):
@@ -221,7 +271,9 @@ def _piped(octets: np.ndarray) -> PerfFile:
     file = PerfFile()
     _add_records(file, octets, _PIPE_HEADER_BYTES, len(octets))
     for records in file.records:
-        for row in np.flatnonzero(np.isin(records.type, (HEADER_ATTR, EVENT_UPDATE, HEADER_FEATURE))).tolist():
+        for row in np.flatnonzero(
+            np.isin(records.type, (HEADER_ATTR, EVENT_UPDATE, HEADER_FEATURE))
+        ).tolist():
             _take_header(file, int(records.type[row]), records.bytes(row)[8:])
         for row in np.flatnonzero(records.type == HEADER_BUILD_ID).tolist():
             file.build_ids += records.bytes(row)
@@ -246,15 +298,23 @@ def _take_header(file: PerfFile, type_: int, content: bytes) -> None:
         file.features[struct.unpack_from("<Q", content)[0]] = content[8:]
 
 
-def _event(attr: bytes) -> Event:
+def _event(attr: bytes) -> PerfEvent:
     """The event of a struct perf_event_attr, of whatever version: what it is too short for is 0."""
     attr = attr.ljust(112, b"\0")
     length = struct.unpack_from("<I", attr, 4)[0] or 64
     attr = attr[:length].ljust(112, b"\0")
     type_, _, config, period, sample_type, read_format, flags = struct.unpack_from("<IIQQQQQ", attr)
     branch_type, user_registers, _, clock = struct.unpack_from("<QQIi", attr, 72)
-    return Event(
-        type_, config, min(period, _MOST_NS), sample_type, read_format, branch_type, user_registers, clock, flags
+    return PerfEvent(
+        type_,
+        config,
+        min(period, _MOST_NS),
+        sample_type,
+        read_format,
+        branch_type,
+        user_registers,
+        clock,
+        flags,
     )
 
 
@@ -274,12 +334,18 @@ def _name_events(file: PerfFile) -> None:
             event = next(events, None)
             if event is None:
                 break
-            event.name = event.name or _text(content[at + attr_bytes + 8 : at + attr_bytes + 8 + length])
+            event.name = event.name or _text(
+                content[at + attr_bytes + 8 : at + attr_bytes + 8 + length]
+            )
             at, count = at + attr_bytes + 8 + length + 8 * ids, count - 1
     for event in file.events:
         known = {HARDWARE: _HARDWARE, SOFTWARE: _SOFTWARE}.get(event.type, ())
         if not event.name:
-            event.name = known[event.config] if event.config < len(known) else f"event {event.type}:{event.config:#x}"
+            event.name = (
+                known[event.config]
+                if event.config < len(known)
+                else f"event {event.type}:{event.config:#x}"
+            )
 
 
 # -- records ---------------------------------------------------------------------------------------
@@ -317,12 +383,17 @@ def _walked(octets: np.ndarray, start: int, end: int) -> tuple[Records, int]:
     place = np.array(starts, np.int64)
     records = Records(octets, place, place, place, place)
     heads = records.words(place)
-    records.type, records.misc = (heads & 0xFFFFFFFF).astype(np.uint32), (heads >> 32 & 0xFFFF).astype(np.uint16)
+    records.type, records.misc = (
+        (heads & 0xFFFFFFFF).astype(np.uint32),
+        (heads >> 32 & 0xFFFF).astype(np.uint16),
+    )
     records.end = place + (heads >> 48).astype(np.int64)
     if at > end:  # the last one, or what lies behind it, is not all there
         at = starts[-1]
         whole = slice(len(starts) - 1)
-        records = Records(octets, place[whole], records.type[whole], records.misc[whole], records.end[whole])
+        records = Records(
+            octets, place[whole], records.type[whole], records.misc[whole], records.end[whole]
+        )
     return records, at
 
 

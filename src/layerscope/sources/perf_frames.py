@@ -1,7 +1,8 @@
-"""Chains of addresses as stacks of frames: where each address of `perf.data` lies, and what is there.
+"""Chains of addresses as stacks of frames: where each address of `perf.data` lies, and what is
+there.
 
-Only distinct stacks are looked at. An address is that of an instruction: of all but the innermost frame of each side
-(user, kernel) the one that returns is called, so one less lies within the call.
+Only distinct stacks are looked at. An address is that of an instruction: of all but the innermost
+frame of each side (user, kernel) the one that returns is called, so one less lies within the call.
 """
 
 from __future__ import annotations
@@ -20,8 +21,15 @@ from layerscope.model import cache
 from layerscope.rawfile import jit_maps
 from layerscope.sources import perf_file
 from layerscope.sources import perf_records as rec
-from layerscope.sources.perf_threads import ANONYMOUS, Mapping, Object, Space, Threads, builds_of
-from layerscope.sources.stack_tree import JIT, KERNEL, UNKNOWN, Frames, StackTree, unnamed
+from layerscope.sources.perf_threads import (
+    ANONYMOUS,
+    AddressSpace,
+    Mapping,
+    Object,
+    Threads,
+    builds_of,
+)
+from layerscope.sources.stack_tree import JIT, KERNEL, UNKNOWN, FrameColumns, StackTree, unnamed
 
 if TYPE_CHECKING:
     from layerscope.symbols import Symbols
@@ -33,8 +41,10 @@ _PT_LOAD, _PF_X = 1, 1
 
 
 @dataclass(slots=True)
-class Stacks:
-    """Frames and stacks of a file, as `Imported.stacks` has them; `of_sample` is the one of each sample (-1: none)."""
+class PerfStacks:
+    """Frames and stacks of a file, as `Imported.stacks` has them; `of_sample` is the one of each
+    sample (-1: none).
+    """
 
     frames: dict[str, list[Any]]
     stacks: dict[str, np.ndarray]
@@ -43,7 +53,9 @@ class Stacks:
 
 @dataclass(frozen=True, slots=True)
 class _Addresses:
-    """The addresses of distinct stacks one behind the other, innermost first: which stack, which space, whose side."""
+    """The addresses of distinct stacks one behind the other, innermost first: which stack, which
+    space, whose side.
+    """
 
     stack: np.ndarray
     space: np.ndarray
@@ -52,10 +64,15 @@ class _Addresses:
 
 
 def stacks(
-    file: perf_file.PerfFile, decoded: rec.Decoded, threads: Threads, space: np.ndarray, zero_s: float
-) -> Stacks:
-    """The stacks of all samples; `space` is whose mappings each had, as `Threads.spaces_of` gives it. `zero_s`: what
-    CLOCK_REALTIME said at zero of the file's clock, or earlier."""
+    file: perf_file.PerfFile,
+    decoded: rec.Decoded,
+    threads: Threads,
+    space: np.ndarray,
+    zero_s: float,
+) -> PerfStacks:
+    """The stacks of all samples; `space` is whose mappings each had, as `Threads.spaces_of` gives
+    it. `zero_s`: what CLOCK_REALTIME said at zero of the file's clock, or earlier.
+    """
     samples = decoded.samples
     tails, tail = np.unique(samples.tail, return_inverse=True)
     first = np.unique(space.astype(np.int64) << 32 | samples.chain, return_inverse=True)
@@ -63,7 +80,11 @@ def stacks(
     pairs, of_sample = np.unique(first[1].astype(np.int64) << 32 | second[1], return_inverse=True)
     owner, ending = first[0][pairs >> 32], second[0][pairs & 0xFFFFFFFF]
     found = _addresses(
-        decoded.chains, owner & 0xFFFFFFFF, owner >> 32, tails[ending >> 3].astype(np.uint64), ending & 7
+        decoded.chains,
+        owner & 0xFFFFFFFF,
+        owner >> 32,
+        tails[ending >> 3].astype(np.uint64),
+        ending & 7,
     )
     named = _Named(file, threads, zero_s)
     numbers = named.numbers(found)
@@ -71,23 +92,37 @@ def stacks(
     # From the outside in, and no two frames of the kernel behind each other that nobody knows.
     numbers, stack = numbers[::-1], found.stack[::-1]
     is_again = np.zeros(len(numbers), np.bool_)
-    is_again[1:] = (numbers[1:] == named.kernel) & (numbers[:-1] == named.kernel) & (stack[1:] == stack[:-1])
+    is_again[1:] = (
+        (numbers[1:] == named.kernel) & (numbers[:-1] == named.kernel) & (stack[1:] == stack[:-1])
+    )
     numbers, stack = numbers[~is_again], stack[~is_again]
     length = np.bincount(stack, minlength=len(pairs))
     begin = np.zeros(len(pairs), np.int64)
     begin[::-1] = np.append(0, np.cumsum(length[::-1])[:-1]) if len(pairs) else begin
     of_stack = tree.add(numbers, begin, length)
-    return Stacks(named.frames.columns, tree.columns(), of_stack[of_sample] if len(pairs) else np.zeros(0, np.int64))
+    return PerfStacks(
+        named.frames.columns,
+        tree.columns(),
+        of_stack[of_sample] if len(pairs) else np.zeros(0, np.int64),
+    )
 
 
 def _addresses(
-    chains: list[bytes], chain: np.ndarray, space: np.ndarray, tail: np.ndarray, tail_mode: np.ndarray
+    chains: list[bytes],
+    chain: np.ndarray,
+    space: np.ndarray,
+    tail: np.ndarray,
+    tail_mode: np.ndarray,
 ) -> _Addresses:
     """The addresses of stacks, each a chain and what is added to it."""
     marks = {rec.MODE_KERNEL: rec.CONTEXT_KERNEL, rec.MODE_USER: rec.CONTEXT_USER}
     pieces = [
-        chains[number] + struct.pack("<QQ", marks.get(mode, rec.CONTEXT_USER), added) if added else chains[number]
-        for number, mode, added in zip(chain.tolist(), tail_mode.tolist(), tail.tolist(), strict=True)
+        chains[number] + struct.pack("<QQ", marks.get(mode, rec.CONTEXT_USER), added)
+        if added
+        else chains[number]
+        for number, mode, added in zip(
+            chain.tolist(), tail_mode.tolist(), tail.tolist(), strict=True
+        )
     ]
     words = np.frombuffer(b"".join(pieces), "<u8")
     stack = np.repeat(np.arange(len(pieces)), [len(piece) // 8 for piece in pieces])
@@ -101,7 +136,9 @@ def _addresses(
     is_first[1:] = is_mark[:-1] | (stack[1:] != stack[:-1])
     chosen = np.flatnonzero(~is_mark & known & (words != 0))
     address = words[chosen] - (~is_first[chosen]).astype(np.uint64)
-    return _Addresses(stack[chosen], space[stack[chosen]], address, side[chosen] == rec.CONTEXT_KERNEL)
+    return _Addresses(
+        stack[chosen], space[stack[chosen]], address, side[chosen] == rec.CONTEXT_KERNEL
+    )
 
 
 # -- where addresses lie ---------------------------------------------------------------------------
@@ -114,7 +151,7 @@ class _Named:
     file: perf_file.PerfFile
     threads: Threads
     zero_s: float
-    frames: Frames = field(default_factory=Frames)
+    frames: FrameColumns = field(default_factory=FrameColumns)
     kernel: int = 0
     _is_here: bool = False
     _symbols: Symbols | None = None
@@ -137,7 +174,9 @@ class _Named:
             mappings = self.threads.spaces[space].mappings
             object_[rows], offset[rows] = _placed(mappings, found.address[rows], objects)
             rows = rows[object_[rows] < 0]
-            numbers[rows] = self._jit(self.threads.spaces[space], found.address[rows], object_[rows] == _IN_NO_FILE)
+            numbers[rows] = self._jit(
+                self.threads.spaces[space], found.address[rows], object_[rows] == _IN_NO_FILE
+            )
         placed = user[object_[user] >= 0]
         by_number = list(objects)
         for number, chosen in rec.groups(object_[placed]):
@@ -156,17 +195,24 @@ class _Named:
             texts, files, lines = list(told.name), list(told.file), told.line.tolist()
         numbers = [
             self.frames.add(
-                "native", text or unnamed(object_.path), file=source, line=line if line >= 0 else None,
-                object=object_.path, build_id=object_.build_id or None, address=place,
+                "native",
+                text or unnamed(object_.path),
+                file=source,
+                line=line if line >= 0 else None,
+                object=object_.path,
+                build_id=object_.build_id or None,
+                address=place,
             )
             for text, source, line, place in zip(texts, files, lines, _signed(address), strict=True)
-        ]  # fmt: skip
+        ]
         return np.array(numbers, np.int64)[row]
 
-    def _jit(self, space: Space, address: np.ndarray, is_mapped: np.ndarray) -> np.ndarray:
-        """Frames of code that lies in no file; what made it may have told its names in perf-PID.map.
+    def _jit(self, space: AddressSpace, address: np.ndarray, is_mapped: np.ndarray) -> np.ndarray:
+        """Frames of code that lies in no file; what made it may have told its names in
+        perf-PID.map.
 
-        What is not even mapped is no code: what a function without a frame pointer had in its place.
+        What is not even mapped is no code: what a function without a frame pointer had in its
+        place.
         """
         addresses, first, row = np.unique(address, return_index=True, return_inverse=True)
         texts = [""] * len(addresses)
@@ -179,7 +225,9 @@ class _Named:
             self.frames.add("native", text or JIT, object=JIT, address=place)
             if text or is_code
             else self.frames.add("native", UNKNOWN)
-            for text, place, is_code in zip(texts, _signed(addresses), is_mapped[first].tolist(), strict=True)
+            for text, place, is_code in zip(
+                texts, _signed(addresses), is_mapped[first].tolist(), strict=True
+            )
         ]
         return np.array(numbers, np.int64)[row] if len(row) else np.zeros(0, np.int64)
 
@@ -195,14 +243,23 @@ class _Named:
             found = self.symbols.kernel(addresses[known] + np.uint64(shift & (1 << 64) - 1)).name
             for place, text in zip(known.tolist(), found, strict=True):
                 texts[place] = text
-        numbers = [self.frames.add("kernel", text, object=KERNEL) if text else self.kernel for text in texts]
+        numbers = [
+            self.frames.add("kernel", text, object=KERNEL) if text else self.kernel
+            for text in texts
+        ]
         return np.array(numbers, np.int64)[row] if len(row) else np.zeros(0, np.int64)
 
     def _kernel_moved(self) -> tuple[Mapping, int] | None:
-        """Where the kernel was when this was recorded, and how much later it lies now; None: it is another kernel, or
-        not told."""
-        own = next((one for one in self.threads.kernel if one.object.path.startswith(_KERNEL_OBJECTS)), None)
-        if own is None or not _is_this_kernel(self.file.build_ids, self.file.text(perf_file.OSRELEASE)):
+        """Where the kernel was when this was recorded, and how much later it lies now; None: it is
+        another kernel, or not told.
+        """
+        own = next(
+            (one for one in self.threads.kernel if one.object.path.startswith(_KERNEL_OBJECTS)),
+            None,
+        )
+        if own is None or not _is_this_kernel(
+            self.file.build_ids, self.file.text(perf_file.OSRELEASE)
+        ):
             return None
         symbol = own.object.path.rpartition("]")[2]
         place = _kernel_symbol(symbol) if symbol else own.offset
@@ -223,14 +280,25 @@ def _signed(addresses: np.ndarray) -> list[int]:
     return signed
 
 
-def _placed(mappings: list[Mapping], address: np.ndarray, objects: dict[Object, int]) -> tuple[np.ndarray, np.ndarray]:
+def _placed(
+    mappings: list[Mapping], address: np.ndarray, objects: dict[Object, int]
+) -> tuple[np.ndarray, np.ndarray]:
     """The object that each address lies in (numbers are given in `objects`) and where in it."""
     if not mappings:
         return np.full(len(address), _NOWHERE, np.int64), address
-    start, end, offset = (np.array([getattr(one, name) for one in mappings], np.uint64)
-                          for name in ("start", "end", "offset"))  # fmt: skip
-    number = np.array([_IN_NO_FILE if one.object.path.startswith(ANONYMOUS) and one.object.path != "[vdso]" else
-                       objects.setdefault(one.object, len(objects)) for one in mappings], np.int64)  # fmt: skip
+    start, end, offset = (
+        np.array([getattr(one, name) for one in mappings], np.uint64)
+        for name in ("start", "end", "offset")
+    )
+    number = np.array(
+        [
+            _IN_NO_FILE
+            if one.object.path.startswith(ANONYMOUS) and one.object.path != "[vdso]"
+            else objects.setdefault(one.object, len(objects))
+            for one in mappings
+        ],
+        np.int64,
+    )
     at = np.searchsorted(start, address, side="right").astype(np.int64) - 1
     inside = (at >= 0) & (address < end[at])
     return np.where(inside, number[at], _NOWHERE), address - start[at] + offset[at]
@@ -241,13 +309,20 @@ def _here(object_: Object) -> str | None:
     if object_.build_id:
         build = object_.build_id
         kept = Path.home() / ".debug" / ".build-id" / build[:2] / build[2:] / "elf"
-        return next((str(path) for path in (Path(object_.path), kept) if libraries.build_id(path) == build), None)
+        return next(
+            (str(path) for path in (Path(object_.path), kept) if libraries.build_id(path) == build),
+            None,
+        )
     try:
         about = os.stat(object_.path)
     except (OSError, ValueError):
         return None
     device = os.major(about.st_dev) << 8 | os.minor(about.st_dev)
-    return object_.path if object_.inode and (about.st_ino, device) == (object_.inode, object_.device) else None
+    return (
+        object_.path
+        if object_.inode and (about.st_ino, device) == (object_.inode, object_.device)
+        else None
+    )
 
 
 def _as_symbols_count(path: str, offset: np.ndarray) -> np.ndarray:
@@ -256,12 +331,18 @@ def _as_symbols_count(path: str, offset: np.ndarray) -> np.ndarray:
     try:
         with open(path, "rb") as file:
             head = file.read(64)
-            at, size, count = *struct.unpack_from("<Q", head, 32), *struct.unpack_from("<HH", head, 54)
+            at, size, count = (
+                *struct.unpack_from("<Q", head, 32),
+                *struct.unpack_from("<HH", head, 54),
+            )
             file.seek(at)
             table = file.read(size * count)
         for number in range(count):
-            kind, flags, begin, virtual, _, length, _, _ = struct.unpack_from("<IIQQQQQQ", table, number * size)
-            # A page that code and data share is mapped for both: only what a segment itself has counts.
+            kind, flags, begin, virtual, _, length, _, _ = struct.unpack_from(
+                "<IIQQQQQQ", table, number * size
+            )
+            # A page that code and data share is mapped for both: only what a segment itself has
+            # counts.
             if kind == _PT_LOAD and flags & _PF_X:
                 inside = (offset >= begin) & (offset < begin + length)
                 address[inside] = offset[inside] - np.uint64(begin) + np.uint64(virtual)
@@ -274,12 +355,17 @@ def _as_symbols_count(path: str, offset: np.ndarray) -> np.ndarray:
 
 
 def _is_this_kernel(builds: bytes, release: str) -> bool:
-    """Whether the kernel that was recorded runs now: the same build, or where none is told the same release."""
+    """Whether the kernel that was recorded runs now: the same build, or where none is told the same
+    release.
+    """
     try:
         own = libraries.build_id_note(Path("/sys/kernel/notes").read_bytes())
     except OSError:
         own = None
-    told = next((build for path, build in builds_of(builds).items() if path.startswith(_KERNEL_OBJECTS)), None)
+    told = next(
+        (build for path, build in builds_of(builds).items() if path.startswith(_KERNEL_OBJECTS)),
+        None,
+    )
     return told == own if told and own else bool(release) and release == os.uname().release
 
 

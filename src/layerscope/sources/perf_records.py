@@ -1,7 +1,8 @@
-"""What the records of a `perf.data` file say: samples as columns, and each other record that matters here.
+"""What the records of a `perf.data` file say: samples as columns, and each other record that
+matters here.
 
-Samples of one event have one order of fields (perf_event_open(2)); a few of them have a length of their own, so that a
-cursor for each sample goes over the fields, all samples at once.
+Samples of one event have one order of fields (perf_event_open(2)); a few of them have a length of
+their own, so that a cursor for each sample goes over the fields, all samples at once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pyarrow as pa
 
-from layerscope.sources.perf_file import ARCH, Event, PerfFile, Records
+from layerscope.sources.perf_file import ARCH, PerfEvent, PerfFile, Records
 
 # Records of the kernel (PERF_RECORD_*).
 MMAP, LOST, COMM, EXIT, THROTTLE, FORK, SAMPLE, MMAP2 = 1, 2, 3, 4, 5, 7, 9, 10
@@ -23,15 +24,40 @@ COMM_EXEC = SWITCH_OUT = 1 << 13
 MMAP_BUILD_ID = SWITCH_PREEMPTED = 1 << 14
 MMAP_DATA = 1 << 13
 # Bits of sample_type (PERF_SAMPLE_*), in the order of the fields; the first is IDENTIFIER.
-IP, TID, TIME, ADDR, READ, CALLCHAIN, ID, CPU, PERIOD, STREAM_ID, RAW, BRANCH, REGS_USER, STACK_USER = (
-    1 << bit for bit in range(14)
-)
+(
+    IP,
+    TID,
+    TIME,
+    ADDR,
+    READ,
+    CALLCHAIN,
+    ID,
+    CPU,
+    PERIOD,
+    STREAM_ID,
+    RAW,
+    BRANCH,
+    REGS_USER,
+    STACK_USER,
+) = (1 << bit for bit in range(14))
 IDENTIFIER = 1 << 16
 _ENABLED, _RUNNING, _READ_ID, _GROUP, _READ_LOST = (1 << bit for bit in range(5))
 _BRANCH_INDEX = 1 << 17
-# Which register of sample_regs_user is the instruction pointer (enum perf_event_*_regs of each architecture).
-_POINTERS = {"x86_64": 8, "i686": 8, "i386": 8, "aarch64": 32, "arm": 15, "armv7l": 15, "riscv64": 0, "ppc64le": 32,
-             "ppc64": 32, "s390x": 33, "loongarch64": 32}  # fmt: skip
+# Which register of sample_regs_user is the instruction pointer (enum perf_event_*_regs of each
+# architecture).
+_POINTERS = {
+    "x86_64": 8,
+    "i686": 8,
+    "i386": 8,
+    "aarch64": 32,
+    "arm": 15,
+    "armv7l": 15,
+    "riscv64": 0,
+    "ppc64le": 32,
+    "ppc64": 32,
+    "s390x": 33,
+    "loongarch64": 32,
+}
 # Values in a chain from here on say whose the addresses behind them are (PERF_CONTEXT_*).
 CONTEXTS = (1 << 64) - 4095
 CONTEXT_KERNEL, CONTEXT_USER = (1 << 64) - 128, (1 << 64) - 512
@@ -39,13 +65,14 @@ _PIECE = 1 << 16
 
 
 @dataclass(slots=True)
-class Samples:
-    """Samples as columns. `event`: index into the events of the file. `mode`: MODE_KERNEL, MODE_USER or
-    another.
+class PerfSamples:
+    """Samples as columns. `event`: index into the events of the file. `mode`: MODE_KERNEL,
+    MODE_USER or another.
 
-    `chain`: index into `chains`, whose texts are 64-bit words from the innermost on with marks between them; 0 is the
-    empty one. `tail`: one more address outside of the chain, in `tail_mode`: the only one where no chain was asked for;
-    0: none. `raw`: index into `raws`, what a tracepoint tells.
+    `chain`: index into `chains`, whose texts are 64-bit words from the innermost on with marks
+    between them; 0 is the empty one. `tail`: one more address outside of the chain, in `tail_mode`:
+    the only one where no chain was asked for; 0: none. `raw`: index into `raws`, what a tracepoint
+    tells.
     """
 
     event: np.ndarray
@@ -60,13 +87,13 @@ class Samples:
     tail_mode: np.ndarray
     raw: np.ndarray
 
-    def taken(self, rows: np.ndarray) -> Samples:
+    def taken(self, rows: np.ndarray) -> PerfSamples:
         """The samples at these places."""
-        return Samples(*(getattr(self, column.name)[rows] for column in fields(self)))
+        return PerfSamples(*(getattr(self, column.name)[rows] for column in fields(self)))
 
 
 @dataclass(slots=True)
-class Texts:
+class PerfStrings:
     """Distinct texts of bytes by their number. `b""` is 0."""
 
     numbers: dict[bytes, int]
@@ -83,16 +110,21 @@ class Texts:
             pa.large_binary(), len(bounds) - 1, [None, pa.py_buffer(bounds - first), content]
         )
         found = all_.take(pa.array(np.arange(0, len(bounds) - 1, 2))).dictionary_encode()
-        known = [self.numbers.setdefault(text, len(self.numbers)) for text in found.dictionary.to_pylist()]
+        known = [
+            self.numbers.setdefault(text, len(self.numbers))
+            for text in found.dictionary.to_pylist()
+        ]
         numbers: np.ndarray = np.array(known, np.int32)[found.indices.to_numpy()]
         return numbers
 
 
 @dataclass(slots=True)
 class Decoded:
-    """The samples of a file, its distinct chains and raw data, and how many samples could not be understood."""
+    """The samples of a file, its distinct chains and raw data, and how many samples could not be
+    understood.
+    """
 
-    samples: Samples
+    samples: PerfSamples
     chains: list[bytes]
     raws: list[bytes]
     damaged: int
@@ -101,7 +133,7 @@ class Decoded:
 
 def decoded(file: PerfFile) -> Decoded:
     """All samples of `file`, in the order of the file."""
-    chains, raws = Texts({b"": 0}), Texts({b"": 0})
+    chains, raws = PerfStrings({b"": 0}), PerfStrings({b"": 0})
     pieces, damaged, unknown = [], 0, 0
     pointer = {event: _pointer(one, file) for event, one in enumerate(file.events)}
     for records in file.records:
@@ -112,13 +144,25 @@ def decoded(file: PerfFile) -> Decoded:
             unknown += int(np.count_nonzero(event < 0))
             for number in np.unique(event[event >= 0]).tolist():
                 one, bad = _decode(
-                    records, piece[event == number], number, file.events[number], pointer[number], chains, raws
+                    records,
+                    piece[event == number],
+                    number,
+                    file.events[number],
+                    pointer[number],
+                    chains,
+                    raws,
                 )
                 pieces.append(one)
                 damaged += bad
-    columns = {column.name: np.concatenate([getattr(one, column.name) for one in pieces] or [np.zeros(0, np.int64)])
-               for column in fields(Samples)}  # fmt: skip
-    return Decoded(Samples(**columns), list(chains.numbers), list(raws.numbers), damaged, unknown)
+    columns = {
+        column.name: np.concatenate(
+            [getattr(one, column.name) for one in pieces] or [np.zeros(0, np.int64)]
+        )
+        for column in fields(PerfSamples)
+    }
+    return Decoded(
+        PerfSamples(**columns), list(chains.numbers), list(raws.numbers), damaged, unknown
+    )
 
 
 def _events(file: PerfFile, records: Records, rows: np.ndarray) -> np.ndarray:
@@ -140,11 +184,13 @@ def _by_id(file: PerfFile, ids: np.ndarray) -> np.ndarray:
         return np.zeros(len(ids), np.int32)
     keys = np.array([id_ for id_, _ in known], np.uint64)
     at = np.minimum(np.searchsorted(keys, ids), len(keys) - 1)
-    found: np.ndarray = np.where(keys[at] == ids, np.array([number for _, number in known], np.int32)[at], -1)
+    found: np.ndarray = np.where(
+        keys[at] == ids, np.array([number for _, number in known], np.int32)[at], -1
+    )
     return found
 
 
-def _pointer(event: Event, file: PerfFile) -> int | None:
+def _pointer(event: PerfEvent, file: PerfFile) -> int | None:
     """Where the instruction pointer is among the registers of a sample; None: it is not."""
     register = _POINTERS.get(file.text(ARCH) or "x86_64")
     if register is None or not event.user_registers >> register & 1:
@@ -175,8 +221,14 @@ class _Cursor:
 
 
 def _decode(
-    records: Records, rows: np.ndarray, number: int, event: Event, pointer: int | None, chains: Texts, raws: Texts
-) -> tuple[Samples, int]:
+    records: Records,
+    rows: np.ndarray,
+    number: int,
+    event: PerfEvent,
+    pointer: int | None,
+    chains: PerfStrings,
+    raws: PerfStrings,
+) -> tuple[PerfSamples, int]:
     """The samples `rows` of one event, and how many more make no sense."""
     has, end = event.sample_type, records.end[rows]
     cursor = _Cursor(records, records.start[rows] + 8)
@@ -195,7 +247,9 @@ def _decode(
         raw_bytes = (cursor.take() & 0xFFFFFFFF).astype(np.int64)
         cursor.at = cursor.at - 4 + raw_bytes
     at = cursor.at
-    user = _user_pointer(cursor, event, pointer) if has & REGS_USER else np.zeros(len(rows), np.uint64)
+    user = (
+        _user_pointer(cursor, event, pointer) if has & REGS_USER else np.zeros(len(rows), np.uint64)
+    )
     good = np.flatnonzero((at <= end) & (cursor.at <= end))
     chain = raw = np.zeros(len(good), np.int32)
     if has & CALLCHAIN:
@@ -205,12 +259,21 @@ def _decode(
     mode = (records.misc[rows] & MODE_MASK).astype(np.int8)[good]
     from_registers = (user[good] != 0) & event.has("exclude_callchain_user")
     tail = np.where(from_registers, user[good], np.where(length[good] == 0, ip[good], 0))
-    return Samples(
-        event=np.full(len(good), number, np.int32), time=time[good].astype(np.int64),
-        pid=_low(thread[good]), tid=_high(thread[good]), cpu=_low(cpu[good]) if has & CPU else np.full(len(good), -1),
-        period=period[good].astype(np.int64) if has & PERIOD else np.full(len(good), event.period, np.int64), mode=mode,
-        chain=chain, tail=tail, tail_mode=np.where(from_registers, MODE_USER, mode).astype(np.int8), raw=raw,
-    ), len(rows) - len(good)  # fmt: skip
+    return PerfSamples(
+        event=np.full(len(good), number, np.int32),
+        time=time[good].astype(np.int64),
+        pid=_low(thread[good]),
+        tid=_high(thread[good]),
+        cpu=_low(cpu[good]) if has & CPU else np.full(len(good), -1),
+        period=period[good].astype(np.int64)
+        if has & PERIOD
+        else np.full(len(good), event.period, np.int64),
+        mode=mode,
+        chain=chain,
+        tail=tail,
+        tail_mode=np.where(from_registers, MODE_USER, mode).astype(np.int8),
+        raw=raw,
+    ), len(rows) - len(good)
 
 
 def _low(words: np.ndarray) -> np.ndarray:
@@ -232,7 +295,7 @@ def _skip_read(cursor: _Cursor, format_: int) -> None:
         cursor.at = cursor.at + 8 * (each + times)
 
 
-def _user_pointer(cursor: _Cursor, event: Event, pointer: int | None) -> np.ndarray:
+def _user_pointer(cursor: _Cursor, event: PerfEvent, pointer: int | None) -> np.ndarray:
     """The instruction pointer of the user's side, where its registers are told; 0 elsewhere."""
     if event.sample_type & BRANCH:
         count = cursor.take()
@@ -258,8 +321,11 @@ def groups(keys: np.ndarray) -> list[tuple[int, np.ndarray]]:
 # -- other records ---------------------------------------------------------------------------------
 
 
-def moments(file: PerfFile, records: Records, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(time, pid, tid) of these records, none of them a sample, from what each has at its end; 0, -1, -1: not told.
+def moments(
+    file: PerfFile, records: Records, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(time, pid, tid) of these records, none of them a sample, from what each has at its end; 0,
+    -1, -1: not told.
 
     What perf itself says about processes that were there before has the time 0.
     """

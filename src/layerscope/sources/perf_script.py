@@ -4,8 +4,8 @@
             ADDRESS SYMBOL+OFFSET (OBJECT)
       FILE:LINE
 
-Each field may be missing (`-F`). A sample with a stack ends with an empty line. Heads of samples are taken apart column
-by column; each distinct stack becomes an object once.
+Each field may be missing (`-F`). A sample with a stack ends with an empty line. Heads of samples
+are taken apart column by column; each distinct stack becomes an object once.
 """
 
 from __future__ import annotations
@@ -19,48 +19,38 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layerscope.model.events import Problem
-from layerscope.model.layers import SAMPLE_KINDS, SAMPLE_STATES, STACKS
+from layerscope.model.layers import SAMPLE_STATES, STACKS
 from layerscope.sources import perf_waits
 from layerscope.sources.imported import Imported, ImportedProcess, ImportedStacks, ImportedTrack
+from layerscope.sources.perf_script_fields import CPU, FAULT, FIELDS, OFFCPU, OTHER_RECORD
+from layerscope.sources.perf_script_lines import coded, cpu_event, head_fields, kind, numbers
 from layerscope.sources.perf_threads import Threads
 from layerscope.sources.perf_weights import weights
-from layerscope.sources.stack_tree import JIT, UNKNOWN, Frames, StackTree, unnamed
+from layerscope.sources.stack_tree import JIT, UNKNOWN, FrameColumns, StackTree, unnamed
 from layerscope.sources.text_chunks import chunks, lines_of, taken
 
 MEANING = "what perf script prints"
-_WHO = r"^\s*(?P<comm>{comm})(?:(?P<pid>-?\d+)/)?(?P<tid>-?\d+)\s+"
-# Numbers of processes and threads have seven digits at most; the tables hold so many.
-_LONGEST_NUMBER = 9
-_CPU_FIELD, _FLAGS = r"\[(?P<cpu>\d+)\]\s+", r"(?:[A-Za-z.?][A-Za-z0-9.?]{0,7}\s+)?"
-_TIME = r"(?P<second>\d+)\.(?P<fraction>\d{6,9}):"
-_EVENT = r"(?:(?P<period>\d+)\s+)?(?P<event>[^\s:][^\s]*?):(?:\s(?P<tail>.*))?$"
-# From the surest on: a line is taken by the first that fits.
-_HEADS = tuple(
-    _WHO.format(comm=comm) + rest
-    for comm in (r"(?:\S.*?\s+)??", r"\S.*?\s+")
-    for rest in (
-        rf"(?:{_CPU_FIELD})?{_FLAGS}{_TIME}\s*{_EVENT}",
-        rf"(?:{_CPU_FIELD})?{_FLAGS}{_TIME}\s*(?P<event>)(?P<tail>[0-9a-f]+(?:\s.*)?|)$",
-        rf"(?:{_CPU_FIELD})?(?P<second>)(?P<fraction>){_EVENT}",
-    )
-)
-_BARE = r"^\s*(?P<comm>(?:\S.*?\s+)??)(?:(?P<pid>-?\d+)/)?(?P<tid>-?\d+)\s*$"
 _RECOGNISED = re.compile(
     rb"^[ ]*(?:\S[^\n]*?\s+)?(?:-?\d+/)?-?\d+\s+(?:\[\d+\]\s+)?(?:\S{1,8}\s+)?\d+\.\d{6,9}:\s+"
     rb"(?:(?:\d+\s+)?[^\s:]\S*:\s|[0-9a-f]{4,16} )|^\t *[0-9a-f]{4,16} \S[^\n]* \([^\n]*\)\r?$|"
     rb"^\t *[0-9a-f]{4,16} \S[^\n]*\n\t *[0-9a-f]{4,16} \S",
     re.MULTILINE,
 )
-_FRAME = re.compile(rb"^\s*([0-9a-f]+)\s+(.*?)(?:\+0x([0-9a-f]+))?(?:\s+\(((?:/|\[)[^\n]*|[^()\s][^()]*)\))?\s*$")
+_FRAME = re.compile(
+    rb"^\s*([0-9a-f]+)\s+(.*?)(?:\+0x([0-9a-f]+))?(?:\s+\(((?:/|\[)[^\n]*|[^()\s][^()]*)\))?\s*$"
+)
 _LINE = re.compile(rb"^\s+(\S.*):(\d{1,9})\s*$")
 _VERSION = re.compile(r"@@?[A-Za-z]\w*_[\w.]+$")
 _INLINED = b"inlined"
-_OTHER_RECORD = b" PERF_RECORD_"
-_MODULE = re.compile(r"^\[(kernel\b.*|guest\.kernel.*|k|[a-z0-9_]+)\]$|/lib/modules/|\.ko(\.\w+)?$|vmlinux")
+_MODULE = re.compile(
+    r"^\[(kernel\b.*|guest\.kernel.*|k|[a-z0-9_]+)\]$|/lib/modules/|\.ko(\.\w+)?$|vmlinux"
+)
 _NO_MODULE = ("[unknown]", "[vdso]", "[vsyscall]", "[heap]", "[stack]", "[anon]", "[vvar]")
 _MAP = re.compile(r"/perf-\d+\.map$|^//anon|^\[anon|^/memfd:|^/dev/zero")
 _ADDRESSES_OF_KERNEL = 0xFFFF800000000000
-_FREQUENCY = re.compile(rb"sample_freq \} = (\d{1,9})|sample_freq = (\d{1,9})|perf record [^\n]*?-F\s*(\d{1,9})")
+_FREQUENCY = re.compile(
+    rb"sample_freq \} = (\d{1,9})|sample_freq = (\d{1,9})|perf record [^\n]*?-F\s*(\d{1,9})"
+)
 # As the kernel prints them, and as the plugins of libtraceevent do: NAME:PID [PRIORITY].
 _SWITCH = re.compile(
     rb"prev_pid=(\d{1,9}) .*?prev_state=(\S+) ==> .*?next_pid=(\d{1,9})(?!\d)|"
@@ -68,12 +58,11 @@ _SWITCH = re.compile(
 )
 _WOKEN = re.compile(rb"\bpid=(\d{1,9})(?!\d)|:(\d{1,9}) \[-?\d+\]")
 _TAB, _HASH, _SPACE = (ord(character) for character in "\t# ")
-_USER, _KERNEL, _PREEMPTED, _OTHER = map(SAMPLE_STATES.index, ("user", "kernel", "preempted", "other"))
-_CPU, _OFFCPU, _FAULT = map(SAMPLE_KINDS.index, ("cpu", "offcpu", "fault"))
-_FAULTS = ("page-faults", "faults", "minor-faults", "major-faults")
+_USER, _KERNEL, _PREEMPTED, _OTHER = map(
+    SAMPLE_STATES.index, ("user", "kernel", "preempted", "other")
+)
 # More nanoseconds than a number of 64 bits has.
 _NO_SECONDS = (1 << 63) // 1_000_000_000
-_FIELDS = ("comm", "pid", "tid", "second", "fraction", "period", "event", "tail")
 
 
 def recognises(head: bytes) -> bool:
@@ -82,7 +71,9 @@ def recognises(head: bytes) -> bool:
 
 
 def read(path: Path) -> Imported:
-    """The samples in the text `path`, which may be packed with gzip. ReadError when it cannot be read."""
+    """The samples in the text `path`, which may be packed with gzip. ReadError when it cannot be
+    read.
+    """
     text = _Text()
     for chunk, _ in chunks(path, b"\n\n"):
         text.add(chunk)
@@ -93,10 +84,12 @@ def read(path: Path) -> Imported:
 class _Text:
     """What was read so far. Columns have one array for each part of the file."""
 
-    frames: Frames = field(default_factory=Frames)
+    frames: FrameColumns = field(default_factory=FrameColumns)
     tree: StackTree = field(default_factory=StackTree)
     columns: dict[str, list[np.ndarray]] = field(
-        default_factory=lambda: {name: [] for name in ("time", "track", "tid", "event", "period", "stack", "tail")}
+        default_factory=lambda: {
+            name: [] for name in ("time", "track", "tid", "event", "period", "stack", "tail")
+        }
     )
     events: dict[bytes, int] = field(default_factory=dict)
     tails: dict[bytes, int] = field(default_factory=dict)
@@ -128,7 +121,7 @@ class _Text:
         is_deep = (first == _TAB) & ~is_empty
         candidate = np.flatnonzero(~is_empty & ~is_deep & (first != _HASH))
         followed = np.append(is_deep[1:], False)[candidate]
-        fields, fits = _head_fields(taken(chunk, start[candidate], stop[candidate]), followed)
+        fields, fits = head_fields(taken(chunk, start[candidate], stop[candidate]), followed)
         self._reject(chunk, start, stop, candidate[~fits], first)
         # Without any field asked for, a stack follows an empty line.
         alone = np.flatnonzero(is_deep & np.append(True, is_empty[:-1]))
@@ -143,39 +136,46 @@ class _Text:
         chosen = pa.array(rows, mask=rows < 0)
         return fields.take(chosen), begin, np.maximum(np.minimum(end, len(octets)), begin)
 
-    def _reject(self, chunk: bytes, start: np.ndarray, stop: np.ndarray, rows: np.ndarray, first: np.ndarray) -> None:
-        """Count lines that are no head of a sample; lines of source code below a frame begin with two spaces."""
-        wrong = [row for row in rows[first[rows] != _SPACE].tolist()
-                 if _OTHER_RECORD not in (line := chunk[start[row] : stop[row]]) and not line.isspace()]  # fmt: skip
+    def _reject(
+        self, chunk: bytes, start: np.ndarray, stop: np.ndarray, rows: np.ndarray, first: np.ndarray
+    ) -> None:
+        """Count lines that are no head of a sample; lines of source code below a frame begin with
+        two spaces.
+        """
+        wrong = [
+            row
+            for row in rows[first[rows] != _SPACE].tolist()
+            if OTHER_RECORD not in (line := chunk[start[row] : stop[row]]) and not line.isspace()
+        ]
         if wrong and not self.example:
             self.example = chunk[start[wrong[0]] : stop[wrong[0]]].decode("utf-8", "replace")
         self.rejected += len(wrong)
 
     def _add(self, chunk: bytes, heads: pa.StructArray, begin: np.ndarray, end: np.ndarray) -> None:
-        fields = {name: pc.fill_null(pc.struct_field(heads, name), b"") for name in _FIELDS}
-        seconds = _numbers(fields["second"])
+        fields = {name: pc.fill_null(pc.struct_field(heads, name), b"") for name in FIELDS}
+        seconds = numbers(fields["second"])
         self.untimed += int(np.count_nonzero(pc.binary_length(fields["second"]).to_numpy() == 0))
         fraction = fields["fraction"].cast(pa.string())
-        time = seconds * 1_000_000_000 + _numbers(pc.utf8_rpad(fraction, 9, "0").cast(pa.binary()))
+        time = seconds * 1_000_000_000 + numbers(pc.utf8_rpad(fraction, 9, "0").cast(pa.binary()))
         time[seconds >= _NO_SECONDS] = -1
-        event, event_texts = _coded(fields["event"])
+        event, event_texts = coded(fields["event"])
         known = [self.events.setdefault(text, len(self.events)) for text in event_texts]
-        tail, tail_texts = _coded(fields["tail"])
+        tail, tail_texts = coded(fields["tail"])
         tails = [self.tails.setdefault(text, len(self.tails)) for text in tail_texts]
         columns = self.columns
         columns["time"].append(time)
-        columns["tid"].append(_numbers(fields["tid"]))
+        columns["tid"].append(numbers(fields["tid"]))
         columns["track"].append(self._tracks(fields))
         columns["event"].append(np.array(known, np.int32)[event])
         columns["tail"].append(np.array(tails, np.int32)[tail])
         has_period = pc.binary_length(fields["period"]).to_numpy() > 0
-        columns["period"].append(np.where(has_period, _numbers(fields["period"]), -1))
+        columns["period"].append(np.where(has_period, numbers(fields["period"]), -1))
         columns["stack"].append(self._stacks(chunk, begin, end, tail, tail_texts))
 
     def _tracks(self, fields: dict[str, pa.Array]) -> np.ndarray:
         """The thread of each sample, by its name, process and number."""
         whole = pc.binary_join_element_wise(fields["pid"], fields["tid"], fields["comm"], b"\n")
-        codes, texts = _coded(whole)
+        codes, texts = coded(whole)
         known = []
         for text in texts:
             pid, tid, comm = text.split(b"\n", 2)
@@ -190,8 +190,10 @@ class _Text:
     def _stacks(
         self, chunk: bytes, begin: np.ndarray, end: np.ndarray, tail: np.ndarray, tails: list[bytes]
     ) -> np.ndarray:
-        """The stack of each sample: what lies between these places, else the one address in its head."""
-        codes, texts = _coded(taken(chunk, begin, end))
+        """The stack of each sample: what lies between these places, else the one address in its
+        head.
+        """
+        codes, texts = coded(taken(chunk, begin, end))
         has_stack = np.array([not text.isspace() and text != b"" for text in texts], np.bool_)
         of_text = self._added([self._parsed(text) for text in texts])
         alone = np.flatnonzero(~has_stack[codes]) if len(texts) else np.zeros(0, np.int64)
@@ -212,7 +214,9 @@ class _Text:
         lines = text.split(b"\n")
         for place, line in enumerate(lines):
             following = lines[place + 1] if place + 1 < len(lines) else b""
-            source = following if following.startswith(b"  ") and not _FRAME.match(following) else b""
+            source = (
+                following if following.startswith(b"  ") and not _FRAME.match(following) else b""
+            )
             key = line + b"\n" + source
             number = self._lines.get(key)
             if number is None:
@@ -226,7 +230,9 @@ class _Text:
         told, where = _FRAME.match(line), _LINE.match(source)
         if told is None:
             return -1
-        name, object_ = ((told[number] or b"").decode("utf-8", "replace").strip() for number in (2, 4))
+        name, object_ = (
+            (told[number] or b"").decode("utf-8", "replace").strip() for number in (2, 4)
+        )
         more = {"file": where[1].decode("utf-8", "replace"), "line": int(where[2])} if where else {}
         is_kernel = int(told[1], 16) >= _ADDRESSES_OF_KERNEL if len(told[1]) <= 16 else False
         is_kernel |= bool(_MODULE.search(object_)) and object_ not in _NO_MODULE
@@ -252,8 +258,8 @@ class _Text:
         columns["time"], untimed = perf_waits.with_times(columns["time"])
         stacks = self.tree.columns()
         names = [text.decode("utf-8", "replace") for text in self.events]
-        kinds = [_kind(name) for name in names]
-        chosen = _cpu_event(names, kinds, np.bincount(columns["event"], minlength=len(names)))
+        kinds = [kind(name) for name in names]
+        chosen = cpu_event(names, kinds, np.bincount(columns["event"], minlength=len(names)))
         samples = self._samples(columns, stacks, names, kinds, chosen)
         processes, of_track = self._processes()
         tracks = [
@@ -261,9 +267,11 @@ class _Text:
             for process, (_, tid, _), comm in zip(of_track, self.tracks, self.comms, strict=True)
         ]
         return Imported(
-            tracks=tracks, processes=processes, stacks=ImportedStacks(self.frames.columns, stacks, samples),
+            tracks=tracks,
+            processes=processes,
+            stacks=ImportedStacks(self.frames.columns, stacks, samples),
             problems=self._problems(columns, names, kinds, chosen) + untimed,
-        )  # fmt: skip
+        )
 
     def _processes(self) -> tuple[list[ImportedProcess], list[int]]:
         """The processes, by their number or where none is told by name, and that of each track."""
@@ -273,45 +281,63 @@ class _Text:
         for (pid, tid, _), comm in zip(self.tracks, self.comms, strict=True):
             process = known.setdefault(pid or b"\n" + comm, len(known))
             if process == len(found):
-                found.append(ImportedProcess(comm.decode("utf-8", "replace"), pid=int(pid or (tid or 0))))
+                found.append(
+                    ImportedProcess(comm.decode("utf-8", "replace"), pid=int(pid or (tid or 0)))
+                )
             of_track.append(process)
         return found, of_track
 
     def _samples(
-        self, columns: dict[str, np.ndarray], stacks: dict[str, np.ndarray], names: list[str], kinds: list[int],
+        self,
+        columns: dict[str, np.ndarray],
+        stacks: dict[str, np.ndarray],
+        names: list[str],
+        kinds: list[int],
         chosen: int,
-    ) -> dict[str, np.ndarray]:  # fmt: skip
-        """Columns of the table `samples`: CPU time, faults and waits with a length of their own, then other waits."""
+    ) -> dict[str, np.ndarray]:
+        """Columns of the table `samples`: CPU time, faults and waits with a length of their own,
+        then other waits.
+        """
         kind = np.array(kinds, np.int8)[columns["event"]] if kinds else np.zeros(0, np.int8)
         own = [number for number, name in enumerate(names) if perf_waits.is_off_cpu(name)]
-        shown = np.flatnonzero((columns["event"] == chosen) | (kind == _FAULT) | np.isin(columns["event"], own))
+        shown = np.flatnonzero(
+            (columns["event"] == chosen) | (kind == FAULT) | np.isin(columns["event"], own)
+        )
         kind, event = kind[shown], columns["event"][shown]
         period = columns["period"][shown]
-        is_wait = kind == _OFFCPU
+        is_wait = kind == OFFCPU
         weight = np.where(is_wait, np.maximum(period, 0), 0)
         mine = np.flatnonzero(event == chosen)
         told = period[mine] if len(mine) and (period[mine] >= 0).all() else None
-        is_clock = bool(names) and chosen >= 0 and names[chosen].startswith(("cpu-clock", "task-clock"))
+        is_clock = (
+            bool(names) and chosen >= 0 and names[chosen].startswith(("cpu-clock", "task-clock"))
+        )
         time, tid = columns["time"][shown], columns["tid"][shown]
         weight[mine] = weights(told, time[mine], tid[mine], is_clock, self.frequency)
         stack = columns["stack"][shown]
         inner = np.append(stacks["frame"], -1)[stack]
-        in_kernel = np.append(np.array(self._in_kernel, np.bool_), False)[inner] & (kind == _CPU)
+        in_kernel = np.append(np.array(self._in_kernel, np.bool_), False)[inner] & (kind == CPU)
         began = perf_waits.off_cpu_began(time, weight, columns["time"])
         rows = {
-            "at_ns": np.where(is_wait, began, time), "track": columns["track"][shown].astype(np.int64),
-            "stack": stack, "weight_ns": weight,
-            "count": np.where(kind == _FAULT, np.maximum(period, 1), 1), "kind": kind,
+            "at_ns": np.where(is_wait, began, time),
+            "track": columns["track"][shown].astype(np.int64),
+            "stack": stack,
+            "weight_ns": weight,
+            "count": np.where(kind == FAULT, np.maximum(period, 1), 1),
+            "kind": kind,
             "state": np.where(is_wait, _OTHER, np.where(in_kernel, _KERNEL, _USER)).astype(np.int8),
-            "idle": (tid == 0) & (kind == _CPU), "exact": is_wait & (period >= 0),
+            "idle": (tid == 0) & (kind == CPU),
+            "exact": is_wait & (period >= 0),
             "waker": np.full(len(shown), -1, np.int64),
-        }  # fmt: skip
+        }
         waiting = self._waits(columns, names, kinds)
         rows = {name: np.concatenate([values, waiting[name]]) for name, values in rows.items()}
         order = np.argsort(rows["at_ns"], kind="stable")
         return {name: values[order] for name, values in rows.items()}
 
-    def _waits(self, columns: dict[str, np.ndarray], names: list[str], kinds: list[int]) -> dict[str, np.ndarray]:
+    def _waits(
+        self, columns: dict[str, np.ndarray], names: list[str], kinds: list[int]
+    ) -> dict[str, np.ndarray]:
         """Waits: from each switch to when the thread is seen again."""
         found, is_complete = perf_waits.Moments(), False
         wakes = []
@@ -321,7 +347,10 @@ class _Text:
             bare = name.rpartition(":")[2]
             if bare == "sched_switch":
                 told = self._told(_SWITCH, tail)
-                before, after = (np.array([int(one[place]) if one else -1 for one in told])[tail] for place in (0, 2))
+                before, after = (
+                    np.array([int(one[place]) if one else -1 for one in told])[tail]
+                    for place in (0, 2)
+                )
                 runnable = np.array([bool(one) and one[1].startswith(b"R") for one in told])[tail]
                 found.add(before, time, perf_waits.OUT, rows, runnable)
                 found.add(after, time, perf_waits.IN)
@@ -331,7 +360,7 @@ class _Text:
                 wakes.append((np.array(woken)[tail], time, tid))
             elif perf_waits.is_off_cpu(name):
                 continue
-            elif kinds[number] == _OFFCPU:
+            elif kinds[number] == OFFCPU:
                 found.add(tid, time, perf_waits.OUT, rows)
             else:
                 found.add(tid, time, perf_waits.SEEN)
@@ -345,17 +374,22 @@ class _Text:
         kept = track >= 0
         count = int(kept.sum())
         return {
-            "at_ns": waits.start_ns[kept], "track": track[kept],
+            "at_ns": waits.start_ns[kept],
+            "track": track[kept],
             "stack": np.where(own, np.append(columns["stack"], -1)[waits.sample], -1)[kept],
-            "weight_ns": waits.dur_ns[kept], "count": np.ones(count, np.int64),
-            "kind": np.full(count, _OFFCPU, np.int8),
+            "weight_ns": waits.dur_ns[kept],
+            "count": np.ones(count, np.int64),
+            "kind": np.full(count, OFFCPU, np.int8),
             "state": np.where(waits.preempted, _PREEMPTED, _OTHER).astype(np.int8)[kept],
-            "idle": np.zeros(count, np.bool_), "exact": waits.exact[kept],
+            "idle": np.zeros(count, np.bool_),
+            "exact": waits.exact[kept],
             "waker": np.where(waits.waker > 0, waker, -1)[kept],
-        }  # fmt: skip
+        }
 
     def _told(self, pattern: re.Pattern[bytes], tail: np.ndarray) -> list[list[bytes]]:
-        """What each tail says in this form; nothing where it says something else, of which those of `tail` count."""
+        """What each tail says in this form; nothing where it says something else, of which those of
+        `tail` count.
+        """
         found = [pattern.search(text) for text in self.tails]
         self.untold += int(np.count_nonzero(np.array([one is None for one in found])[tail]))
         return [[word for word in one.groups() if word is not None] if one else [] for one in found]
@@ -368,90 +402,42 @@ class _Text:
         if self.rejected:
             lines = "1 line is" if self.rejected == 1 else f"{self.rejected:,} lines are"
             what = f"{lines} no sample that can be understood, first: {self.example[:200]}"
-            found.append(Problem(STACKS, "lines_rejected", what, "look whether the text was cut", "these lines"))
+            found.append(
+                Problem(
+                    STACKS, "lines_rejected", what, "look whether the text was cut", "these lines"
+                )
+            )
         counts = np.bincount(columns["event"], minlength=len(names)).tolist()
-        left_out = [f"{name} ({count:,})" for number, (name, count) in enumerate(zip(names, counts, strict=True))
-                    if kinds[number] == _CPU and number != chosen and ":sched_" not in f":{name}"]  # fmt: skip
+        left_out = [
+            f"{name} ({count:,})"
+            for number, (name, count) in enumerate(zip(names, counts, strict=True))
+            if kinds[number] == CPU and number != chosen and ":sched_" not in f":{name}"
+        ]
         if left_out:
-            what = f"samples of other events than CPU time, faults and waits are not shown: {', '.join(left_out)}"
+            what = (
+                "samples of other events than CPU time, faults and waits are not shown: "
+                f"{', '.join(left_out)}"
+            )
             remedy = "print them alone: perf script, with --filter or another file"
             found.append(Problem(STACKS, "perf_events", what, remedy, "these samples"))
         if self.untold:
             what = f"of {self.untold:,} switches and wakes the text does not say whose they are"
             remedy = "let perf script print it: -F +trace"
-            found.append(Problem(STACKS, "perf_switches", what, remedy, "these waits, and who ended them"))
+            found.append(
+                Problem(STACKS, "perf_switches", what, remedy, "these waits, and who ended them")
+            )
         if self.untimed:
             what = f"{self.untimed:,} samples have no time"
-            found.append(Problem(STACKS, "no_times", what, "let perf script print them: -F +time", "when they were"))
+            found.append(
+                Problem(
+                    STACKS,
+                    "no_times",
+                    what,
+                    "let perf script print them: -F +time",
+                    "when they were",
+                )
+            )
         return found
 
 
 # -- pieces ----------------------------------------------------------------------------------------
-
-
-def _head_fields(lines: pa.Array, followed: np.ndarray) -> tuple[pa.StructArray, np.ndarray]:
-    """The fields of those lines that are heads of samples, and which are. `followed`: a stack follows."""
-    fits, is_taken = np.zeros(len(lines), np.bool_), np.zeros(len(lines), np.bool_)
-    rows, parts = [], []
-    is_other = pc.match_substring(lines, _OTHER_RECORD).to_numpy(zero_copy_only=False)
-    for pattern in (*_HEADS, _BARE):
-        left = np.flatnonzero(~is_taken & ~is_other & (followed | (pattern != _BARE)))
-        if not len(left):
-            continue
-        found = pc.extract_regex(lines.take(pa.array(left)), pattern)
-        is_head = found.is_valid()
-        is_taken[left[is_head.to_numpy(zero_copy_only=False)]] = True
-        good = pc.fill_null(pc.and_(is_head, _has_short_numbers(found)), False).to_numpy(zero_copy_only=False)
-        fits[left[good]] = True
-        rows.append(left[good])
-        found = found.filter(pa.array(good))
-        nothing = pa.array([b""] * len(found), pa.binary())
-        told = {one.name for one in found.type}
-        parts.append(pa.StructArray.from_arrays(
-            [pc.struct_field(found, name) if name in told else nothing for name in _FIELDS], list(_FIELDS)
-        ))  # fmt: skip
-    if not parts:
-        return pa.StructArray.from_arrays([pa.array([], pa.binary())] * len(_FIELDS), list(_FIELDS)), fits
-    order = np.argsort(np.concatenate(rows), kind="stable")
-    return pa.concat_arrays(parts).take(pa.array(order)), fits
-
-
-def _has_short_numbers(fields: pa.StructArray) -> pa.Array:
-    """Whether the tables can hold the numbers of the process and the thread."""
-    longest = (pc.binary_length(pc.struct_field(fields, name)) for name in ("pid", "tid"))
-    return pc.less_equal(pc.max_element_wise(*longest), _LONGEST_NUMBER)
-
-
-def _coded(texts: pa.Array) -> tuple[np.ndarray, list[bytes]]:
-    """The number of each text, and the distinct texts."""
-    found = texts.dictionary_encode()
-    return found.indices.to_numpy(zero_copy_only=False), found.dictionary.to_pylist()
-
-
-def _numbers(texts: pa.Array) -> np.ndarray:
-    """Texts of digits as numbers; 0 for what is empty or too long."""
-    length = pc.binary_length(texts)
-    good = pc.and_(pc.greater(length, 0), pc.less(length, 19))
-    numbers: np.ndarray = pc.if_else(good, texts, b"0").cast(pa.string()).cast(pa.int64()).to_numpy()
-    return numbers
-
-
-def _kind(name: str) -> int:
-    """What the samples of an event are, by its name: an index into SAMPLE_KINDS."""
-    bare = name.partition(":")[0]
-    if bare in _FAULTS:
-        return _FAULT
-    is_wait = bare in ("context-switches", "cs") or name.endswith(":sched_switch") or perf_waits.is_off_cpu(name)
-    return _OFFCPU if is_wait else _CPU
-
-
-def _cpu_event(names: list[str], kinds: list[int], counts: np.ndarray) -> int:
-    """The event that is the CPU time: cpu-clock, task-clock, cycles, else the most frequent that is no tracepoint."""
-    ranks = []
-    for name, kind, count in zip(names, kinds, counts.tolist(), strict=True):
-        bare, _, behind = name.partition(":")
-        is_tracepoint = len(behind) > 6 or "_" in behind
-        order = next((rank for rank, known in enumerate(("task-clock", "cpu-clock", "cycles"), 1) if known in bare), 0)
-        ranks.append((-1, 0) if kind != _CPU or is_tracepoint else (order, count))
-    best = max(range(len(ranks)), key=lambda number: ranks[number], default=-1)
-    return best if best >= 0 and ranks[best] >= (0, 0) else -1

@@ -1,7 +1,8 @@
-"""Who ran while `perf.data` was recorded: processes, threads and what was mapped where, as its records tell in time.
+"""Who ran while `perf.data` was recorded: processes, threads and what was mapped where, as its
+records tell in time.
 
-Numbers of processes and threads are used again, and a process that executes another program has other mappings from
-then on: a sample is looked up by number and time.
+Numbers of processes and threads are used again, and a process that executes another program has
+other mappings from then on: a sample is looked up by number and time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ ANONYMOUS = ("//anon", "[", "/dev/zero", "/SYSV", "anon_inode:")
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """A file with code: its path as the kernel told it, its build in hexadecimal digits, its inode; "" and 0: not told.
+    """A file with code: its path as the kernel told it, its build in hexadecimal digits, its inode;
+    "" and 0: not told.
 
     `device` is major << 8 | minor, as the kernel has it in its maps.
     """
@@ -48,7 +50,7 @@ class Mapping:
 
 
 @dataclass(slots=True)
-class Space:
+class AddressSpace:
     """The mappings of a process from `start_ns` on, by where they start. None of them overlap."""
 
     pid: int
@@ -59,15 +61,21 @@ class Space:
     def _overlapped(self, mapping: Mapping) -> slice:
         """The place of those mappings that are where `mapping` comes."""
         first = bisect_right(self.mappings, mapping.start, key=lambda one: one.end)
-        return slice(first, bisect_left(self.mappings, mapping.end, first, key=lambda one: one.start))
+        return slice(
+            first, bisect_left(self.mappings, mapping.end, first, key=lambda one: one.start)
+        )
 
     def conflicts(self, mapping: Mapping) -> bool:
-        """Whether something else was where `mapping` comes: a library that was loaded in place of another."""
+        """Whether something else was where `mapping` comes: a library that was loaded in place of
+        another.
+        """
         is_anonymous = mapping.object.path.startswith(ANONYMOUS)
         return any(
             (one.object, one.offset) != (mapping.object, mapping.offset)
             if one.start == mapping.start
-            else one.object != mapping.object and not is_anonymous and not one.object.path.startswith(ANONYMOUS)
+            else one.object != mapping.object
+            and not is_anonymous
+            and not one.object.path.startswith(ANONYMOUS)
             for one in self.mappings[self._overlapped(mapping)]
         )
 
@@ -85,7 +93,7 @@ class Space:
 
 
 @dataclass(slots=True)
-class Process:
+class PerfProcess:
     """A process. `start_ns`: when perf first knew of it; 0: before."""
 
     pid: int
@@ -95,7 +103,7 @@ class Process:
 
 
 @dataclass(slots=True)
-class Thread:
+class PerfThread:
     """A thread. `name`: its last one."""
 
     tid: int
@@ -109,29 +117,29 @@ class Thread:
 class Threads:
     """Everyone that a file tells of, and the mappings of the kernel."""
 
-    processes: list[Process] = field(default_factory=list)
-    threads: list[Thread] = field(default_factory=list)
-    spaces: list[Space] = field(default_factory=list)
+    processes: list[PerfProcess] = field(default_factory=list)
+    threads: list[PerfThread] = field(default_factory=list)
+    spaces: list[AddressSpace] = field(default_factory=list)
     kernel: list[Mapping] = field(default_factory=list)
     _process: dict[int, int] = field(default_factory=dict)
     _thread: dict[int, int] = field(default_factory=dict)
-    _space: dict[int, Space] = field(default_factory=dict)
+    _space: dict[int, AddressSpace] = field(default_factory=dict)
 
     def process(self, pid: int, now_ns: int = 0, ppid: int | None = None) -> int:
         """The process that has this number now."""
         if pid not in self._process:
             self._process[pid] = len(self.processes)
-            self.processes.append(Process(pid, ppid, now_ns))
+            self.processes.append(PerfProcess(pid, ppid, now_ns))
             self._open_space(pid, now_ns)
         return self._process[pid]
 
-    def thread(self, pid: int, tid: int, now_ns: int = 0) -> Thread:
+    def thread(self, pid: int, tid: int, now_ns: int = 0) -> PerfThread:
         """The thread that has this number now."""
         process = self.process(pid, now_ns)
         known = self._thread.get(tid)
         if known is None or self.threads[known].process != process:
             self._thread[tid] = known = len(self.threads)
-            self.threads.append(Thread(tid, process, now_ns))
+            self.threads.append(PerfThread(tid, process, now_ns))
         return self.threads[known]
 
     def name(self, pid: int, tid: int, name: str, is_exec: bool, now_ns: int) -> None:
@@ -172,22 +180,28 @@ class Threads:
         if mapping.start < mapping.end:
             space.put(mapping)
 
-    def _open_space(self, pid: int, now_ns: int) -> Space:
-        self._space[pid] = Space(pid, self._process[pid], now_ns)
+    def _open_space(self, pid: int, now_ns: int) -> AddressSpace:
+        self._space[pid] = AddressSpace(pid, self._process[pid], now_ns)
         self.spaces.append(self._space[pid])
         return self._space[pid]
 
     def tracks(self, tid: np.ndarray, pid: np.ndarray, time: np.ndarray) -> np.ndarray:
-        """The thread of each sample, an index into `threads`; those that nothing tells of are added."""
+        """The thread of each sample, an index into `threads`; those that nothing tells of are
+        added.
+        """
         for own, thread in _pairs(pid, tid):
             if thread not in self._thread:
                 self.thread(own, thread)
         return _at_time(tid, time, [(one.tid, one.start_ns) for one in self.threads])
 
     def at(self, tid: np.ndarray, time: np.ndarray) -> np.ndarray:
-        """The thread that had each number at that time, an index into `threads`; -1: nothing tells of it."""
+        """The thread that had each number at that time, an index into `threads`; -1: nothing tells
+        of it.
+        """
         found: np.ndarray = np.where(
-            np.isin(tid, list(self._thread)), _at_time(tid, time, [(one.tid, one.start_ns) for one in self.threads]), -1
+            np.isin(tid, list(self._thread)),
+            _at_time(tid, time, [(one.tid, one.start_ns) for one in self.threads]),
+            -1,
         )
         return found
 
@@ -199,12 +213,16 @@ class Threads:
 def _pairs(pid: np.ndarray, tid: np.ndarray) -> list[tuple[int, int]]:
     """The distinct pairs."""
     packed = np.unique(pid.astype(np.int64) << 32 | (tid.astype(np.int64) & 0xFFFFFFFF))
-    return [(one >> 32, one & 0xFFFFFFFF if one & 0x80000000 == 0 else (one & 0xFFFFFFFF) - (1 << 32))
-            for one in packed.tolist()]  # fmt: skip
+    return [
+        (one >> 32, one & 0xFFFFFFFF if one & 0x80000000 == 0 else (one & 0xFFFFFFFF) - (1 << 32))
+        for one in packed.tolist()
+    ]
 
 
 def _at_time(number: np.ndarray, time: np.ndarray, known: list[tuple[int, int]]) -> np.ndarray:
-    """Of those with each number, (number, since when), the one at that time; before all of them the first."""
+    """Of those with each number, (number, since when), the one at that time; before all of them the
+    first.
+    """
     found = np.zeros(len(number), np.int32)
     by_number: dict[int, list[tuple[int, int]]] = {}
     for place, (own, start_ns) in enumerate(known):
@@ -227,14 +245,26 @@ def threads(file: PerfFile) -> Threads:
     types = (rec.MMAP, rec.MMAP2, rec.COMM, rec.FORK, rec.EXIT)
     for stream, (records, rows) in enumerate(rec.of_type(file, *types)):
         time, _, _ = rec.moments(file, records, rows)
-        told += [(now, stream, row, records) for now, row in zip(time.tolist(), rows.tolist(), strict=True)]
+        told += [
+            (now, stream, row, records)
+            for now, row in zip(time.tolist(), rows.tolist(), strict=True)
+        ]
     # What perf had found out before it began comes first, whatever its time.
     for now_ns, _, row, records in sorted(told, key=lambda one: one[:3]):
-        _take(found, int(records.type[row]), int(records.misc[row]), records.bytes(row), now_ns, builds)
+        _take(
+            found,
+            int(records.type[row]),
+            int(records.misc[row]),
+            records.bytes(row),
+            now_ns,
+            builds,
+        )
     return found
 
 
-def _take(found: Threads, type_: int, misc: int, content: bytes, now_ns: int, builds: dict[str, str]) -> None:
+def _take(
+    found: Threads, type_: int, misc: int, content: bytes, now_ns: int, builds: dict[str, str]
+) -> None:
     """Take in one record. One that is too short is left out."""
     if len(content) < 16:
         return
@@ -254,7 +284,9 @@ def _take(found: Threads, type_: int, misc: int, content: bytes, now_ns: int, bu
         mapping = _mapping(type_, misc, content, builds)
         if pid == _KERNEL_PID or misc & rec.MODE_MASK == _MODE_KERNEL:
             found.kernel.append(mapping)
-        elif misc & rec.MODE_MASK < _MODE_GUEST_KERNEL and (type_ == rec.MMAP2 or not misc & rec.MMAP_DATA):
+        elif misc & rec.MODE_MASK < _MODE_GUEST_KERNEL and (
+            type_ == rec.MMAP2 or not misc & rec.MMAP_DATA
+        ):
             found.map(pid, mapping, now_ns)
 
 
@@ -269,7 +301,9 @@ def _mapping(type_: int, misc: int, content: bytes, builds: dict[str, str]) -> M
         build = content[44 : 44 + min(content[40], 20)].hex()
         return Mapping(start, end, offset, Object(path, build))
     major, minor, inode = struct.unpack_from("<IIQ", content, 40)
-    return Mapping(start, end, offset, Object(path, builds.get(path, ""), major << 8 | minor, inode))
+    return Mapping(
+        start, end, offset, Object(path, builds.get(path, ""), major << 8 | minor, inode)
+    )
 
 
 def builds_of(content: bytes) -> dict[str, str]:

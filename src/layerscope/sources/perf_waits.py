@@ -1,8 +1,9 @@
 """Waits in `perf.data`: from when a thread left its CPU until it had one again.
 
-Three sources tell: records of switches (`perf record --switch-events`), the tracepoint sched:sched_switch, whose sample
-has the stack, and the software event context-switches, which has the stack too. Of the last two only recordings of the
-whole machine tell when a thread came back; else its next sample says that it had come back by then.
+Three sources tell: records of switches (`perf record --switch-events`), the tracepoint
+sched:sched_switch, whose sample has the stack, and the software event context-switches, which has
+the stack too. Of the last two only recordings of the whole machine tell when a thread came back;
+else its next sample says that it had come back by then.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from layerscope.sources import perf_records as rec
 from layerscope.sources.perf_file import PerfFile
 from layerscope.sources.perf_threads import Threads
 
-# Fields of sched_switch and sched_wakeup where the file does not tell its own: name -> (offset, bytes).
+# Fields of sched_switch and sched_wakeup where the file does not tell its own: name -> (offset,
+# bytes).
 _KNOWN = {
     "sched_switch": {"prev_pid": (24, 4), "prev_state": (32, 8), "next_pid": (56, 4)},
     "sched_wakeup": {"pid": (24, 4)},
@@ -40,8 +42,9 @@ OUT, IN, SEEN = 0, 1, 2
 
 @dataclass(slots=True)
 class Waits:
-    """Waits by row: whose, when, the sample that has the stack (-1: none), how long (0: nobody knows), whether that is
-    exact, whether the thread could have run, and who woke it: a thread id (0: not told).
+    """Waits by row: whose, when, the sample that has the stack (-1: none), how long (0: nobody
+    knows), whether that is exact, whether the thread could have run, and who woke it: a thread id
+    (0: not told).
 
     `is_complete`: every end of a wait is told, but of those that go on when the recording ends.
     """
@@ -75,14 +78,14 @@ def formats_of(file: PerfFile) -> Formats:
     return found
 
 
-def tracepoint(event: perf_file.Event, known: Formats) -> str:
+def tracepoint(event: perf_file.PerfEvent, known: Formats) -> str:
     """The name of a tracepoint without its system; "" of any other event."""
     if event.type != perf_file.TRACEPOINT:
         return ""
     return known.names.get(event.config) or event.name.rpartition(":")[2]
 
 
-def is_switch(event: perf_file.Event, known: Formats) -> bool:
+def is_switch(event: perf_file.PerfEvent, known: Formats) -> bool:
     """Whether the samples of an event are those of threads that leave their CPU."""
     return tracepoint(event, known) == "sched_switch" or (
         event.type == perf_file.SOFTWARE and event.config == _CONTEXT_SWITCHES
@@ -90,17 +93,23 @@ def is_switch(event: perf_file.Event, known: Formats) -> bool:
 
 
 def is_off_cpu(name: str) -> bool:
-    """Whether an event of this name is that of `perf record --off-cpu`: its periods are how long waits were."""
+    """Whether an event of this name is that of `perf record --off-cpu`: its periods are how long
+    waits were.
+    """
     return name.partition(":")[0] == _OFF_CPU
 
 
-def is_off_cpu_event(event: perf_file.Event) -> bool:
+def is_off_cpu_event(event: perf_file.PerfEvent) -> bool:
     """The same of an event in perf.data."""
-    return event.type == perf_file.SOFTWARE and event.config == _BPF_OUTPUT and is_off_cpu(event.name)
+    return (
+        event.type == perf_file.SOFTWARE and event.config == _BPF_OUTPUT and is_off_cpu(event.name)
+    )
 
 
 def off_cpu_began(time: np.ndarray, dur_ns: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """When such waits began: they are told when they end. None began before the first of all `times`."""
+    """When such waits began: they are told when they end. None began before the first of all
+    `times`.
+    """
     began: np.ndarray = np.maximum(time - dur_ns, times.min(initial=np.iinfo(np.int64).max))
     return began
 
@@ -108,14 +117,17 @@ def off_cpu_began(time: np.ndarray, dur_ns: np.ndarray, times: np.ndarray) -> np
 def with_times(time: np.ndarray) -> tuple[np.ndarray, list[Problem]]:
     """The times of samples, and what to say of those that have none: they get the last one.
 
-    perf writes the sums of short waits (--off-cpu) when it ends, with a time of ~0 << 32 that puts them behind all
-    others; as a signed number it is less than 0.
+    perf writes the sums of short waits (--off-cpu) when it ends, with a time of ~0 << 32 that puts
+    them behind all others; as a signed number it is less than 0.
     """
     is_none = time < 0
     count = int(np.count_nonzero(is_none))
     if not count:
         return time, []
-    what = f"{count:,} samples have no time of their own: perf writes sums of waits (--off-cpu) when it ends"
+    what = (
+        f"{count:,} samples have no time of their own: perf writes sums of waits (--off-cpu) "
+        "when it ends"
+    )
     remedy = "record each switch: --switch-events, or -e sched:sched_switch"
     return np.where(is_none, time.max(initial=0), time), [
         Problem(STACKS, "perf_no_own_time", what, remedy, "when these waits were")
@@ -133,9 +145,13 @@ class Moments:
     preempted: list[np.ndarray] = field(default_factory=list)
 
     def add(
-        self, tid: np.ndarray, time: np.ndarray, what: int, sample: np.ndarray | None = None,
+        self,
+        tid: np.ndarray,
+        time: np.ndarray,
+        what: int,
+        sample: np.ndarray | None = None,
         preempted: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Take in moments of one kind."""
         count = len(tid)
         self.tid.append(tid.astype(np.int64))
@@ -163,7 +179,9 @@ def waits(file: PerfFile, decoded: rec.Decoded, threads: Threads) -> Waits:
         if not _NEEDED.get(name, set()) <= fields.keys():
             continue
         if name == "sched_switch":
-            before, after, state = (fields[one][samples.raw[rows]] for one in ("prev_pid", "next_pid", "prev_state"))
+            before, after, state = (
+                fields[one][samples.raw[rows]] for one in ("prev_pid", "next_pid", "prev_state")
+            )
             found.add(before, samples.time[rows], OUT, rows, state & _STATES == 0)
             found.add(after, samples.time[rows], IN)
             is_complete |= bool((before == 0).any())
@@ -184,15 +202,21 @@ def _fields(raws: list[bytes], places: dict[str, tuple[int, int]]) -> dict[str, 
     found = {}
     for name, (at, size) in places.items():
         found[name] = np.array(
-            [struct.unpack_from(formats[size], raw, at)[0] if size in formats and len(raw) >= at + size else 0
-             for raw in raws], np.int64,
-        )  # fmt: skip
+            [
+                struct.unpack_from(formats[size], raw, at)[0]
+                if size in formats and len(raw) >= at + size
+                else 0
+                for raw in raws
+            ],
+            np.int64,
+        )
     return found
 
 
 def paired(found: Moments, is_complete: bool, threads: Threads) -> Waits:
-    """Waits from when a thread left until it came. What `threads` leave their CPU for when they ended is no wait, and
-    another one that has the number of one before it did not come back."""
+    """Waits from when a thread left until it came. What `threads` leave their CPU for when they
+    ended is no wait, and another one that has the number of one before it did not come back.
+    """
     none = np.zeros(0, np.int64)
     tid, time = np.concatenate(found.tid or [none]), np.concatenate(found.time or [none])
     what, sample = np.concatenate(found.what or [none]), np.concatenate(found.sample or [none])
@@ -200,7 +224,9 @@ def paired(found: Moments, is_complete: bool, threads: Threads) -> Waits:
     # Where each switch is told, a sample between two of them says nothing more.
     chosen = np.flatnonzero((tid > 0) & ~((what == SEEN) & is_complete))
     chosen = chosen[np.lexsort((time[chosen], tid[chosen]))]
-    tid, time, what, sample, preempted = (one[chosen] for one in (tid, time, what, sample, preempted))
+    tid, time, what, sample, preempted = (
+        one[chosen] for one in (tid, time, what, sample, preempted)
+    )
     count, track = len(tid), threads.at(tid, time)
     is_out = what == OUT
     same = np.zeros(count, np.bool_)
@@ -229,13 +255,21 @@ def paired(found: Moments, is_complete: bool, threads: Threads) -> Waits:
     exact = ended & (what[following] == IN) if count else ended
     dur_ns = np.maximum(end_ns - time[first], 0)
     return Waits(
-        tid[first][kept], time[first][kept], dur_ns[kept], stack[kept], exact[kept], forced[kept],
-        np.zeros(len(kept), np.int64), is_complete,
-    )  # fmt: skip
+        tid[first][kept],
+        time[first][kept],
+        dur_ns[kept],
+        stack[kept],
+        exact[kept],
+        forced[kept],
+        np.zeros(len(kept), np.int64),
+        is_complete,
+    )
 
 
 def _next(marked: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """The next marked row of the same group behind each row; -1: there is none. Rows of a group lie together."""
+    """The next marked row of the same group behind each row; -1: there is none. Rows of a group lie
+    together.
+    """
     count = len(marked)
     places = np.where(marked, np.arange(count), count)
     behind = np.append(np.minimum.accumulate(places[::-1])[::-1], count)[1:]
@@ -258,7 +292,13 @@ def wakers(found: Waits, wakes: list[tuple[np.ndarray, np.ndarray, np.ndarray]])
     for thread, begin, end in zip(threads.tolist(), first.tolist(), behind.tolist(), strict=True):
         # Waits lie by thread.
         mine = np.arange(*np.searchsorted(found.tid, [thread, thread + 1]))
-        at = begin + np.searchsorted(time[begin:end], found.start_ns[mine] + found.dur_ns[mine], side="right") - 1
+        at = (
+            begin
+            + np.searchsorted(
+                time[begin:end], found.start_ns[mine] + found.dur_ns[mine], side="right"
+            )
+            - 1
+        )
         good = (at >= begin) & (time[np.maximum(at, begin)] >= found.start_ns[mine])
         waker[mine[good]] = by[at[good]]
     return waker

@@ -12,12 +12,13 @@ def weights(
 ) -> np.ndarray:
     """The CPU time in ns that each sample of one event stands for; 1 where nothing tells.
 
-    `period`: what the event counted since the sample before; None: not told, then all are alike. `frequency`: samples a
-    second of CPU time that were asked for; 0: not told.
+    `period`: what the event counted since the sample before; None: not told, then all are alike.
+    `frequency`: samples a second of CPU time that were asked for; 0: not told.
 
-    Of a clock its period, which is in ns. Of another event its period, at a constant rate: that period in the middle of
-    all that was counted belongs to one interval of the frequency (the first samples are much closer, until perf has
-    found the right period). Without a frequency, an interval is the median of those between samples of one thread.
+    Of a clock its period, which is in ns. Of another event its period, at a constant rate: that
+    period in the middle of all that was counted belongs to one interval of the frequency (the first
+    samples are much closer, until perf has found the right period). Without a frequency, an
+    interval is the median of those between samples of one thread.
     """
     if period is not None and is_clock:
         told: np.ndarray = np.maximum(period, 0)

@@ -1,4 +1,6 @@
-"""Text in parts of whole lines: as it is, packed with gzip, or in UTF-16 as some editors write it."""
+"""Text in parts of whole lines: as it is, packed with gzip, or in UTF-16 as some editors write
+it.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,11 @@ _MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 def chunks(path: Path, behind: bytes = b"\n") -> Iterator[tuple[bytes, int]]:
-    """Parts of the text `path`, each ending with `behind` where there is one, else with a line; and where they begin.
+    """Parts of the text `path`, each ending with `behind` where there is one, else with a line; and
+    where they begin.
 
-    Ends of lines are one character, and the text is UTF-8. What is packed may be cut or damaged: it ends there.
-    ReadError when the file cannot be read.
+    Ends of lines are one character, and the text is UTF-8. What is packed may be cut or damaged: it
+    ends there. ReadError when the file cannot be read.
     """
     rest, position = b"", 0
     for fresh in _converted(_pieces(path)):
@@ -53,7 +56,11 @@ def unpacked(head: bytes) -> bytes:
 def lines_of(octets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where each line begins and ends."""
     newline = np.flatnonzero(octets == ord("\n"))
-    stop = newline if len(newline) and newline[-1] == len(octets) - 1 else np.append(newline, len(octets))
+    stop = (
+        newline
+        if len(newline) and newline[-1] == len(octets) - 1
+        else np.append(newline, len(octets))
+    )
     return np.append(0, stop[:-1] + 1), stop
 
 
@@ -62,7 +69,9 @@ def taken(chunk: bytes | np.ndarray, start: np.ndarray, stop: np.ndarray) -> pa.
     if not len(start):
         return pa.array([], pa.binary())
     bounds = np.column_stack([start, stop]).astype(np.int32).ravel()
-    all_ = pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(chunk)])
+    all_ = pa.BinaryArray.from_buffers(
+        pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(chunk)]
+    )
     return all_.take(pa.array(np.arange(0, len(bounds) - 1, 2)))
 
 

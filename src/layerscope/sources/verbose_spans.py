@@ -1,7 +1,8 @@
 """Calls of a verbose log as spans: when each began, and on which track.
 
-A line says how long a call took, with timestamps also when it began, and never on which thread. Without timestamps
-calls are laid end to end in the order of their lines. What overlaps ran on several threads: it lies on further tracks.
+A line says how long a call took, with timestamps also when it began, and never on which thread.
+Without timestamps calls are laid end to end in the order of their lines. What overlaps ran on
+several threads: it lies on further tracks.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ NOT_TOLD, HIT, MISS = 0, 1, 2
 _CACHES = ("", "hit", "miss")
 _JSON = msgspec.json.Encoder()
 _KINDS = np.array([KINDS.index("execute"), KINDS.index("create")], np.uint8)
-# Times have microseconds, as double-precision milliseconds since 1970: what touches may seem to overlap.
+# Times have microseconds, as double-precision milliseconds since 1970: what touches may seem to
+# overlap.
 TOLERANCE_NS = 2_000
 # A call of eleven days: the number is another one, or two that ran into each other.
 LONGEST_NS = 10**15
 # More threads at a time than this are not told apart: what is left lies on the last track.
 _MOST_LANES = 64
-# What launchers put before each line: torchrun, mpirun, srun, Ray, docker compose. The first group names the process.
+# What launchers put before each line: torchrun, mpirun, srun, Ray, docker compose. The first group
+# names the process.
 _LABELS = (
     (re.compile(r"\[(?:rank|default|worker)?[ :]?([0-9]{1,6})\]:?\s*"), True),
     (re.compile(r"\[[0-9]{1,6},([0-9]{1,6})\](?:<std(?:out|err)>)?:?\s*"), True),
@@ -39,22 +42,33 @@ _LABELS = (
     (re.compile(r"([\w.-]{1,80}?)\s*\|\s*"), False),
 )
 _LONGEST_LABEL = 200
-# Of the header: oneDNN v3.12.0 (commit ...), DNNL v1.3.0, Intel MKL-DNN v0.21.1, Intel(R) MKL-DNN v0.19.0 (...),ISA
-_VERSION = re.compile(r"(?:oneDNN|DNNL|Intel(?:\(R\))? MKL-DNN) (v[0-9][\w.+-]*)(?: \([^)]*\))?(?:,(.+))?")
+# Of the header: oneDNN v3.12.0 (commit ...), DNNL v1.3.0, Intel MKL-DNN v0.21.1, Intel(R) MKL-DNN
+# v0.19.0 (...),ISA
+_VERSION = re.compile(
+    r"(?:oneDNN|DNNL|Intel(?:\(R\))? MKL-DNN) (v[0-9][\w.+-]*)(?: \([^)]*\))?(?:,(.+))?"
+)
 _ISA = re.compile(r"(?:cpu,isa:|Detected ISA is )(.+)")
 _RUNTIME = re.compile(r"cpu,runtime:([^,]+)(?:,nthr:([0-9]+))?")
 _COLUMNS = {
-    "position": np.int64, "kind": np.uint8, "cache": np.uint8, "is_graph": np.bool_, "start_ns": np.int64,
-    "dur_ns": np.int64, "thread": np.int32, "text": np.int32, "process": np.int32,
-}  # fmt: skip
+    "position": np.int64,
+    "kind": np.uint8,
+    "cache": np.uint8,
+    "is_graph": np.bool_,
+    "start_ns": np.int64,
+    "dur_ns": np.int64,
+    "thread": np.int32,
+    "text": np.int32,
+    "process": np.int32,
+}
 
 
 @dataclass(slots=True)
 class Calls:
     """The calls of a log in any order, as columns, and what its other lines say.
 
-    `position`: of the line in the file. `kind`: EXECUTED or CREATED. `cache`: NOT_TOLD, HIT or MISS. `start_ns`: of
-    CLOCK_REALTIME, -1: not told. `thread`: as MKL numbers them, 0 the first. `text`: index into `texts`.
+    `position`: of the line in the file. `kind`: EXECUTED or CREATED. `cache`: NOT_TOLD, HIT or
+    MISS. `start_ns`: of CLOCK_REALTIME, -1: not told. `thread`: as MKL numbers them, 0 the first.
+    `text`: index into `texts`.
     """
 
     texts: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -72,7 +86,9 @@ class Calls:
         """All rows in the order of their lines."""
         parts, self._parts = self._parts, []
         found: dict[str, np.ndarray] = {
-            name: np.concatenate([part[name] for part in parts], dtype=kind) if parts else np.zeros(0, kind)
+            name: np.concatenate([part[name] for part in parts], dtype=kind)
+            if parts
+            else np.zeros(0, kind)
             for name, kind in _COLUMNS.items()
         }
         if (np.diff(found["position"]) >= 0).all():
@@ -83,11 +99,16 @@ class Calls:
     def text_codes(self, texts: list[bytes], library: str) -> np.ndarray:
         """Indices of these texts of a library."""
         known = self.texts
-        codes = [known.setdefault((library, text.decode("utf-8", "replace")), len(known)) for text in texts]
+        codes = [
+            known.setdefault((library, text.decode("utf-8", "replace")), len(known))
+            for text in texts
+        ]
         return np.array(codes, np.int32)
 
     def process(self, prefix: bytes) -> int:
-        """The process that a line belongs to, by what stands before its marker: anything, as a rule nothing."""
+        """The process that a line belongs to, by what stands before its marker: anything, as a rule
+        nothing.
+        """
         label: tuple[str, int | None] = ("", None)
         text = prefix.decode("utf-8", "replace") if len(prefix) <= _LONGEST_LABEL else ""
         for pattern, is_rank in _LABELS if text else ():
@@ -116,14 +137,18 @@ class Calls:
 
 
 class _Lane(NamedTuple):
-    """Where a call lies: `number` of its track among those of its thread, and how many are open around it."""
+    """Where a call lies: `number` of its track among those of its thread, and how many are open
+    around it.
+    """
 
     number: np.ndarray
     depth: np.ndarray
 
 
 def placed(calls: Calls, rejected: int, example: str) -> Imported:
-    """The spans of `calls`; `rejected` lines, of which `example` was the first, could not be understood."""
+    """The spans of `calls`; `rejected` lines, of which `example` was the first, could not be
+    understood.
+    """
     columns = calls.columns()
     count = len(columns["kind"])
     has_time = columns["start_ns"] >= 0
@@ -133,18 +158,29 @@ def placed(calls: Calls, rejected: int, example: str) -> Imported:
     tracks: list[ImportedTrack] = []
     everything = slice(0, count)
     for process in range(len(calls.processes)):
-        mine = np.flatnonzero(columns["process"] == process) if len(calls.processes) > 1 else np.arange(count)
+        mine = (
+            np.flatnonzero(columns["process"] == process)
+            if len(calls.processes) > 1
+            else np.arange(count)
+        )
         of = mine if len(mine) < count else everything
         own = {name: values[of] for name, values in columns.items()} | {"start_ns": start_ns[of]}
         start_ns[mine] = own["start_ns"] = _started(own)
         for thread in np.unique(own["thread"]).tolist():
             rows = np.flatnonzero(own["thread"] == thread)
-            lane = _lanes(own if len(rows) == len(mine) else {name: values[rows] for name, values in own.items()})
+            lane = _lanes(
+                own
+                if len(rows) == len(mine)
+                else {name: values[rows] for name, values in own.items()}
+            )
             track[mine[rows]], depth[mine[rows]] = len(tracks) + lane.number, lane.depth
             tracks += [
-                ImportedTrack(process, _track_name(thread, number)) for number in range(int(lane.number.max()) + 1)
+                ImportedTrack(process, _track_name(thread, number))
+                for number in range(int(lane.number.max()) + 1)
             ]
-    start_ns -= start_ns.min(initial=0)  # calls without a time may lie before the first that has one
+    start_ns -= start_ns.min(
+        initial=0
+    )  # calls without a time may lie before the first that has one
     libraries, texts = [library for library, _ in calls.texts], [text for _, text in calls.texts]
     names = [name_of(text) or "(unknown)" for text in texts]
     name_codes: dict[str, int] = {}
@@ -162,7 +198,9 @@ def placed(calls: Calls, rejected: int, example: str) -> Imported:
         name=of_text[columns["text"]] if count else np.zeros(0, np.int32),
         args=args.astype(np.int32),
         names=list(name_codes),
-        args_texts=[_described(libraries, texts, *divmod(one, len(_CACHES))) for one in described.tolist()],
+        args_texts=[
+            _described(libraries, texts, *divmod(one, len(_CACHES))) for one in described.tolist()
+        ],
         tracks=tracks,
         processes=[ImportedProcess(name, rank) for name, rank in calls.processes],
         realtime_ns=realtime_ns,
@@ -185,7 +223,9 @@ def _track_name(thread: int, lane: int) -> str:
 
 
 def _started(own: dict[str, np.ndarray]) -> np.ndarray:
-    """When each call of a process began; those without a time begin where the one before them ends."""
+    """When each call of a process began; those without a time begin where the one before them
+    ends.
+    """
     start_ns, dur_ns = own["start_ns"].copy(), own["dur_ns"]
     has_time = start_ns >= 0
     if has_time.all():
@@ -200,7 +240,9 @@ def _started(own: dict[str, np.ndarray]) -> np.ndarray:
     rows = np.arange(len(start_ns))
     before = np.maximum.accumulate(np.where(has_time, rows, -1))
     later = np.flatnonzero(~has_time & (before >= 0))
-    start_ns[later] = (start_ns + dur_ns)[before[later]] + at_ns[later] - at_ns[before[later]] - shift_ns[later]
+    start_ns[later] = (
+        (start_ns + dur_ns)[before[later]] + at_ns[later] - at_ns[before[later]] - shift_ns[later]
+    )
     first = np.flatnonzero(before < 0)
     if len(first) < len(rows):  # they end where the first one begins that has a time
         at_ns[first] += start_ns[len(first)] - at_ns[len(first)]
@@ -209,9 +251,15 @@ def _started(own: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def _inside(own: dict[str, np.ndarray], has_time: np.ndarray, row: int) -> int:
-    """How long the calls take that lie in a partition of a graph: those right before it that fit into its time."""
+    """How long the calls take that lie in a partition of a graph: those right before it that fit
+    into its time.
+    """
     inside_ns, at = 0, row - 1
-    while at >= 0 and not (has_time[at] or own["is_graph"][at]) and own["kind"][at] == own["kind"][row]:
+    while (
+        at >= 0
+        and not (has_time[at] or own["is_graph"][at])
+        and own["kind"][at] == own["kind"][row]
+    ):
         if inside_ns + int(own["dur_ns"][at]) > own["dur_ns"][row]:
             break
         inside_ns += int(own["dur_ns"][at])
@@ -222,16 +270,23 @@ def _inside(own: dict[str, np.ndarray], has_time: np.ndarray, row: int) -> int:
 def _lanes(own: dict[str, np.ndarray]) -> _Lane:
     """Tracks for the calls of one thread, as far as that is known.
 
-    Partitions of graphs hold other calls, creations hold creations; everything else that overlaps ran elsewhere.
+    Partitions of graphs hold other calls, creations hold creations; everything else that overlaps
+    ran elsewhere.
     """
     start_ns, dur_ns = own["start_ns"], own["dur_ns"]
-    # Of those that begin together the line of the inner one comes first. A partition holds what is inside, and a
-    # creation a shorter one, unless that is too short to tell.
+    # Of those that begin together the line of the inner one comes first. A partition holds what is
+    # inside, and a creation a shorter one, unless that is too short to tell.
     is_creation = own["kind"] == CREATED
     later_ns = np.diff(start_ns)
-    is_sorted = not own["is_graph"].any() and bool(((later_ns > 0) | (later_ns == 0) & ~is_creation[1:]).all())
-    rank = np.where(is_creation, np.where(dur_ns > TOLERANCE_NS, -dur_ns, np.iinfo(np.int64).min), 0)
-    order = np.arange(len(start_ns)) if is_sorted else np.lexsort((rank, ~own["is_graph"], start_ns))
+    is_sorted = not own["is_graph"].any() and bool(
+        ((later_ns > 0) | (later_ns == 0) & ~is_creation[1:]).all()
+    )
+    rank = np.where(
+        is_creation, np.where(dur_ns > TOLERANCE_NS, -dur_ns, np.iinfo(np.int64).min), 0
+    )
+    order = (
+        np.arange(len(start_ns)) if is_sorted else np.lexsort((rank, ~own["is_graph"], start_ns))
+    )
     start, end = start_ns[order], (start_ns + dur_ns)[order]
     latest = np.maximum.accumulate(end)
     overlaps = np.append(False, start[1:] < latest[:-1] - TOLERANCE_NS)
@@ -260,7 +315,9 @@ def _lanes(own: dict[str, np.ndarray]) -> _Lane:
 
 
 def _fits(around: tuple[int, bool, int], stop: int, kind: int) -> bool:
-    """Whether a call of `kind` that ends at `stop` may lie in one that is open: its end, whether a graph, its kind."""
+    """Whether a call of `kind` that ends at `stop` may lie in one that is open: its end, whether a
+    graph, its kind.
+    """
     end, is_graph, outer = around
     return stop <= end + TOLERANCE_NS and (is_graph if outer == EXECUTED else kind == CREATED)
 
@@ -269,24 +326,33 @@ def _problems(calls: Calls, has_time: np.ndarray, rejected: int, example: str) -
     found = []
     if not len(has_time):
         what = "the log tells of no call of oneDNN or MKL"
-        remedy = "set ONEDNN_VERBOSE=2 (before 2.5 DNNL_VERBOSE, before 1.1 MKLDNN_VERBOSE), and MKL_VERBOSE=1"
+        remedy = (
+            "set ONEDNN_VERBOSE=2 (before 2.5 DNNL_VERBOSE, before 1.1 MKLDNN_VERBOSE), and "
+            "MKL_VERBOSE=1"
+        )
         found.append(Problem(PRIMITIVES, "no_calls", what, remedy, "everything"))
     elif not has_time.all():
         untimed = int(np.count_nonzero(~has_time))
         what = (
-            f"{untimed:,} of {len(has_time):,} calls have no time in the log: each begins where the one before it ends"
+            f"{untimed:,} of {len(has_time):,} calls have no time in the log: each begins where "
+            "the one before it ends"
         )
         remedy = "set ONEDNN_VERBOSE_TIMESTAMP=1 (oneDNN 2.1 and later; MKL has no times)"
         found.append(Problem(PRIMITIVES, "no_times", what, remedy, "the time between calls"))
     if calls.headers > max(len(calls.processes), 1):
         what = f"{calls.headers} processes wrote this log, and most lines do not say whose they are"
         remedy = "one log for each process, or a launcher that puts the rank before each line"
-        found.append(Problem(PRIMITIVES, "processes_mixed", what, remedy, "which process a call belongs to"))
+        found.append(
+            Problem(PRIMITIVES, "processes_mixed", what, remedy, "which process a call belongs to")
+        )
     if rejected:
         lines = "1 line has" if rejected == 1 else f"{rejected:,} lines have"
-        what = f"{lines} a marker of oneDNN or MKL and could not be understood, first: {example[:200]}"
+        what = (
+            f"{lines} a marker of oneDNN or MKL and could not be understood, first: {example[:200]}"
+        )
         remedy = (
-            "look at that line: the log was cut there, several processes wrote it at once, or the format is one of a "
+            "look at that line: the log was cut there, several processes wrote it at once, or the "
+            "format is one of a "
             "version that this layerscope does not read"
         )
         found.append(Problem(PRIMITIVES, "lines_rejected", what, remedy, "these calls"))

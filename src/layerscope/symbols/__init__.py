@@ -1,4 +1,6 @@
-"""Addresses become names, files and lines: one file for each source of names. Outside of the program, never inside."""
+"""Addresses become names, files and lines: one file for each source of names. Outside of the
+program, never inside.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,9 @@ _NUMBER_BYTES = 10  # of 64 bits, seven a byte
 
 
 class Cursor:
-    """Reads `data` from `at` on. `offset_bytes`: size of places in other sections, 4 or 8 (64-bit DWARF)."""
+    """Reads `data` from `at` on. `offset_bytes`: size of places in other sections, 4 or 8 (64-bit
+    DWARF).
+    """
 
     def __init__(self, data: bytes, at: int = 0, offset_bytes: int = 4) -> None:
         self.data, self.at, self.offset_bytes = data, at, offset_bytes

@@ -1,7 +1,8 @@
 """A process of its own that demangles names: run by `demangling`, by its path.
 
-Names come from files that may be damaged, and there are short ones that stand for gigabytes of text or for a depth that
-no stack has; LLVM's demangler, like all others, then ends its process. Standard library and pycxxfilt only.
+Names come from files that may be damaged, and there are short ones that stand for gigabytes of text
+or for a depth that no stack has; LLVM's demangler, like all others, then ends its process. Standard
+library and pycxxfilt only.
 
 On stdin and stdout: the number of bytes that follow (4 bytes, little endian), then lines of UTF-8.
 """

@@ -1,4 +1,6 @@
-"""Names as their language has them: LLVM's demanglers (pycxxfilt) for C++ and Rust, in a process of its own."""
+"""Names as their language has them: LLVM's demanglers (pycxxfilt) for C++ and Rust, in a process of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,12 @@ import weakref
 from pathlib import Path
 
 _SCRIPT = Path(__file__).with_name("demangler.py")
-# Itanium C++ and older Rust, newer Rust. What follows a dot is of the compiler: foo.cold, foo.constprop.0.
+# Itanium C++ and older Rust, newer Rust. What follows a dot is of the compiler: foo.cold,
+# foo.constprop.0.
 _MANGLED = re.compile(r"_(?:Z|R)[\w.$]+", re.ASCII)
-_NAME_MOST = 1 << 12  # longer ones are deeper than a stack allows; the longest of PyTorch has 1,500 bytes
+_NAME_MOST = (
+    1 << 12
+)  # longer ones are deeper than a stack allows; the longest of PyTorch has 1,500 bytes
 _NAMES_AT_ONCE = 4096
 _PATIENCE_S = 20.0
 _STARTS_MOST = 40  # a name that ends the process is found by halving
@@ -24,7 +29,9 @@ _FLAGS = ("-I", *(["-B"] if sys.dont_write_bytecode else []))
 
 
 class Demangler:
-    """Demangles, and remembers. `failed`: the process could not be started, or ended too often; names stay mangled."""
+    """Demangles, and remembers. `failed`: the process could not be started, or ended too often;
+    names stay mangled.
+    """
 
     def __init__(self) -> None:
         self.failed = False
@@ -46,7 +53,9 @@ class Demangler:
             return
         answers = self._ask(names)
         if answers is not None:
-            self._known.update((name, found or name) for name, found in zip(names, answers, strict=True))
+            self._known.update(
+                (name, found or name) for name, found in zip(names, answers, strict=True)
+            )
         elif len(names) == 1:
             self._known[names[0]] = names[0]
         else:
@@ -84,7 +93,11 @@ class Demangler:
         result = b""
         while len(result) < length:
             left_ms = int(1000 * (until - time.monotonic()))
-            piece = os.read(descriptor, length - len(result)) if left_ms > 0 and poll.poll(left_ms) else b""
+            piece = (
+                os.read(descriptor, length - len(result))
+                if left_ms > 0 and poll.poll(left_ms)
+                else b""
+            )
             if not piece:
                 raise TimeoutError(110, "the demangler did not answer")
             result += piece
@@ -101,9 +114,17 @@ class Demangler:
                 return None
             try:
                 self._process = subprocess.Popen(
-                    [sys.executable, *_FLAGS, str(_SCRIPT), str(Path(library.origin).parent.parent)],
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
-                )  # fmt: skip
+                    [
+                        sys.executable,
+                        *_FLAGS,
+                        str(_SCRIPT),
+                        str(Path(library.origin).parent.parent),
+                    ],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    bufsize=0,
+                )
             except OSError:
                 self.failed = True
                 return None

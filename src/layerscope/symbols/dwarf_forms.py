@@ -1,4 +1,6 @@
-"""Values of attributes in DWARF 2 to 5, whatever form they have (DWARF 5, section 7.5.6, and GNU's extensions)."""
+"""Values of attributes in DWARF 2 to 5, whatever form they have (DWARF 5, section 7.5.6, and GNU's
+extensions).
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,30 @@ Texts = Callable[[str, int], bytes]
 ADDRESS = 0x01
 _STRP, _LINE_STRP, _INDIRECT, _IMPLICIT = 0x0E, 0x1F, 0x16, 0x21
 _SIZES: Mapping[int, int] = {
-    ADDRESS: 8, 0x05: 2, 0x06: 4, 0x07: 8, 0x0B: 1, 0x0C: 1, 0x11: 1, 0x12: 2, 0x13: 4, 0x14: 8, 0x19: 0, 0x1C: 4,
-    0x1E: 16, 0x20: 8, 0x24: 8, 0x25: 1, 0x26: 2, 0x27: 3, 0x28: 4, 0x29: 1, 0x2A: 2, 0x2B: 3, 0x2C: 4,
-}  # fmt: skip
+    ADDRESS: 8,
+    0x05: 2,
+    0x06: 4,
+    0x07: 8,
+    0x0B: 1,
+    0x0C: 1,
+    0x11: 1,
+    0x12: 2,
+    0x13: 4,
+    0x14: 8,
+    0x19: 0,
+    0x1C: 4,
+    0x1E: 16,
+    0x20: 8,
+    0x24: 8,
+    0x25: 1,
+    0x26: 2,
+    0x27: 3,
+    0x28: 4,
+    0x29: 1,
+    0x2A: 2,
+    0x2B: 3,
+    0x2C: 4,
+}
 _ULEB = {0x0F, 0x15, 0x1A, 0x1B, 0x22, 0x23, 0x1F01, 0x1F02}
 _OFFSETS = {0x10, 0x17, 0x1D, 0x1F20, 0x1F21}
 _BLOCKS = {0x0A: 1, 0x03: 2, 0x04: 4}
@@ -26,7 +49,9 @@ CONSTANTS = {0x05, 0x06, 0x07, 0x0B, 0x0F, 0x17}
 
 
 def value(cursor: Cursor, form: int, texts: Texts) -> Value:
-    """The value at the cursor, and the cursor behind it. None: a flag that is set, or a text that is kept elsewhere."""
+    """The value at the cursor, and the cursor behind it. None: a flag that is set, or a text that
+    is kept elsewhere.
+    """
     if form in _SIZES:
         return cursor.number(_SIZES[form])
     if form in _ULEB:

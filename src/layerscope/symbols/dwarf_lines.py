@@ -1,6 +1,8 @@
-"""Files and lines of addresses of an ELF file, by its DWARF: read only of the compile units that have the addresses.
+"""Files and lines of addresses of an ELF file, by its DWARF: read only of the compile units that
+have the addresses.
 
-`.debug_aranges` tells which these are; units that it does not name are looked through one after the other.
+`.debug_aranges` tells which these are; units that it does not name are looked through one after the
+other.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from layerscope.symbols.elf_file import Damaged, Elf, Section
 from layerscope.symbols.line_program import LINE, Header
 from layerscope.symbols.symbol_table import Keep
 
-# Of one file. Python reads about 4 MB of line programs a second; those of libpython have 2.5 MB, of PyTorch 200 MB.
+# Of one file. Python reads about 4 MB of line programs a second; those of libpython have 2.5 MB, of
+# PyTorch 200 MB.
 PROGRAM_BYTES = 12 << 20
 _UNIT_PROGRAM_BYTES = (
     2 << 20
@@ -41,11 +44,15 @@ class _Read:
 
 
 class Lines:
-    """The lines of one file, as far as they were asked for. `left_out`: addresses that its limits left without."""
+    """The lines of one file, as far as they were asked for. `left_out`: addresses that its limits
+    left without.
+    """
 
     def __init__(self, elf: Elf) -> None:
         self._elf = elf
-        self._sections = {each.name: each for each in elf.sections if each.name.startswith(".debug_")}
+        self._sections = {
+            each.name: each for each in elf.sections if each.name.startswith(".debug_")
+        }
         self._unpacked: dict[str, bytes] = {}
         self._aranges = self._ranges()
         self._named = set(np.unique(self._aranges["unit"]).tolist())
@@ -59,8 +66,11 @@ class Lines:
         """Whether the file has any lines."""
         return elf.section(".debug_line") is not None and elf.section(".debug_info") is not None
 
-    def find(self, elf: Elf, addresses: NDArray[np.uint64], keep: Keep) -> tuple[list[str | None], NDArray[np.int32]]:
-        """The file and line of each address; None and -1 where there is none. `elf`: the same file as before, open.
+    def find(
+        self, elf: Elf, addresses: NDArray[np.uint64], keep: Keep
+    ) -> tuple[list[str | None], NDArray[np.int32]]:
+        """The file and line of each address; None and -1 where there is none. `elf`: the same file
+        as before, open.
 
         `keep`: gives what is kept under a name, or makes and keeps it.
         """
@@ -71,7 +81,9 @@ class Lines:
         is_named = np.zeros(len(addresses), bool)
         if len(self._aranges):
             is_named = (row >= 0) & (addresses < self._aranges["end"][row])
-        units = self._aranges["unit"][row[is_named]] if len(self._aranges) else np.zeros(0, np.uint64)
+        units = (
+            self._aranges["unit"][row[is_named]] if len(self._aranges) else np.zeros(0, np.uint64)
+        )
         # Where the limits leave something out, it is what was asked least.
         numbers, counts = np.unique(units, return_counts=True)
         for unit in numbers[np.argsort(-counts, kind="stable")].tolist():
@@ -85,9 +97,13 @@ class Lines:
         return files, lines
 
     def _fill(
-        self, unit: int, addresses: NDArray[np.uint64], places: NDArray[np.int64], files: list[str | None],
+        self,
+        unit: int,
+        addresses: NDArray[np.uint64],
+        places: NDArray[np.int64],
+        files: list[str | None],
         lines: NDArray[np.int32],
-    ) -> NDArray[np.bool_]:  # fmt: skip
+    ) -> NDArray[np.bool_]:
         """Fill in those of `places` that the unit has lines of; which of them it has not."""
         read = self._unit(unit, addresses[places], unit in self._named)
         if read is None:
@@ -109,7 +125,8 @@ class Lines:
     def _unit(self, at: int, asked: NDArray[np.uint64], is_named: bool) -> _Read | None:
         """The unit at that place of `.debug_info`; None where a limit forbids to read it.
 
-        One that no range names, and that says itself that it has none of the addresses `asked`, is not read.
+        One that no range names, and that says itself that it has none of the addresses `asked`, is
+        not read.
         """
         if at in self._units:
             return self._units[at]
@@ -118,19 +135,27 @@ class Lines:
         result = _Read()
         try:
             info = self._some(".debug_info", at, _UNIT_BYTES)
-            abbreviations = self._some(".debug_abbrev", dwarf_units.abbreviations_of(info), _ABBREVIATIONS_BYTES)
+            abbreviations = self._some(
+                ".debug_abbrev", dwarf_units.abbreviations_of(info), _ABBREVIATIONS_BYTES
+            )
             about = dwarf_units.unit(info, abbreviations, self._text)
             if about is None:
                 self._units[at] = result
                 return result
-            if about.high > about.low and not is_named and not np.any((asked >= about.low) & (asked < about.high)):
+            if (
+                about.high > about.low
+                and not is_named
+                and not np.any((asked >= about.low) & (asked < about.high))
+            ):
                 return result
             size = self._program_size(about.lines)
             if size > _UNIT_PROGRAM_BYTES or self._bytes + size > PROGRAM_BYTES:
                 return None
             self._bytes += size
             result.folder = about.folder
-            result.header = line_program.header(self._exactly(".debug_line", about.lines, size), self._text)
+            result.header = line_program.header(
+                self._exactly(".debug_line", about.lines, size), self._text
+            )
             header = result.header
             result.rows = self._keep(f"{about.lines:x}-{size:x}", lambda: line_program.rows(header))
         except (Damaged, RecursionError):
@@ -168,7 +193,9 @@ class Lines:
         return found
 
     def _some(self, name: str, at: int, most: int) -> bytes:
-        """Bytes of a section from `at` on: `most`, or as many as it has. Damaged where it has none there."""
+        """Bytes of a section from `at` on: `most`, or as many as it has. Damaged where it has none
+        there.
+        """
         section = self._sections.get(name)
         if section is None:
             raise Damaged(f"there is no {name}")

@@ -1,6 +1,7 @@
 """Compile units of DWARF: which of them has an address, and where its lines are.
 
-DWARF 5, sections 6.1.2 (.debug_aranges) and 7.5 (units, abbreviations). Of a unit only the first entry is read.
+DWARF 5, sections 6.1.2 (.debug_aranges) and 7.5 (units, abbreviations). Of a unit only the first
+entry is read.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from layerscope.symbols.elf_file import Damaged
 _STMT_LIST, _LOW_PC, _HIGH_PC, _COMP_DIR, _RANGES = 0x10, 0x11, 0x12, 0x1B, 0x55
 _WANTED = {_STMT_LIST, _LOW_PC, _HIGH_PC, _COMP_DIR, _RANGES}
 _SKELETON, _SPLIT = 0x04, 0x05  # DW_UT_: an identity follows the header
-_DECLARATIONS = 4096  # looked through for that of the first entry; it is the first one nearly always
+_DECLARATIONS = (
+    4096  # looked through for that of the first entry; it is the first one nearly always
+)
 ARANGES = np.dtype([("start", "<u8"), ("end", "<u8"), ("unit", "<u8")])
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A compile unit. `lines`: place of its line program. `folder`: where it was compiled; empty: not known.
+    """A compile unit. `lines`: place of its line program. `folder`: where it was compiled; empty:
+    not known.
 
     `low`, `high`: the addresses of its code, 0 where it has several ranges.
     """
@@ -36,7 +40,9 @@ class Unit:
 
 
 def ranges(data: bytes) -> NDArray[np.void]:
-    """Which addresses belong to which unit (ARANGES, by start), as `.debug_aranges` says. Ends where it is damaged."""
+    """Which addresses belong to which unit (ARANGES, by start), as `.debug_aranges` says. Ends
+    where it is damaged.
+    """
     found: list[NDArray[np.void]] = []
     cursor = Cursor(data)
     with contextlib.suppress(Damaged):
@@ -49,7 +55,9 @@ def ranges(data: bytes) -> NDArray[np.void]:
                 break
             if (version, cursor.number(1), cursor.number(1)) == (2, 8, 0):
                 first = start + (cursor.at - start + 15 & ~15)
-                pairs = np.frombuffer(data[first : first + max(0, end - first) // 16 * 16], "<u8").reshape(-1, 2)
+                pairs = np.frombuffer(
+                    data[first : first + max(0, end - first) // 16 * 16], "<u8"
+                ).reshape(-1, 2)
                 rows = np.zeros(len(pairs), ARANGES)
                 rows["start"], rows["end"], rows["unit"] = pairs[:, 0], pairs.sum(axis=1), unit
                 # What the linker has dropped begins at 0.
@@ -60,7 +68,9 @@ def ranges(data: bytes) -> NDArray[np.void]:
 
 
 def unit_places(lengths: Texts, size: int, most: int) -> list[int]:
-    """Where the first `most` units of `.debug_info` begin. `lengths` reads 12 bytes of that section."""
+    """Where the first `most` units of `.debug_info` begin. `lengths` reads 12 bytes of that
+    section.
+    """
     found: list[int] = []
     at = 0
     with contextlib.suppress(Damaged):
@@ -73,7 +83,9 @@ def unit_places(lengths: Texts, size: int, most: int) -> list[int]:
 
 
 def unit(info: bytes, abbreviations: bytes, texts: Texts) -> Unit | None:
-    """The unit at the beginning of `info`; None where it has no lines. `abbreviations`: see `abbreviations_of`."""
+    """The unit at the beginning of `info`; None where it has no lines. `abbreviations`: see
+    `abbreviations_of`.
+    """
     cursor = Cursor(info)
     _header(cursor)
     code = cursor.uleb()
@@ -90,13 +102,20 @@ def unit(info: bytes, abbreviations: bytes, texts: Texts) -> Unit | None:
     low_form, low_value = found.get(_LOW_PC, (0, None))
     high_form, high_value = found.get(_HIGH_PC, (0, None))
     is_plain = low_form == ADDRESS and (high_form == ADDRESS or high_form in CONSTANTS)
-    if is_plain and isinstance(low_value, int) and isinstance(high_value, int) and _RANGES not in found:
+    if (
+        is_plain
+        and isinstance(low_value, int)
+        and isinstance(high_value, int)
+        and _RANGES not in found
+    ):
         low, high = low_value, high_value + (0 if high_form == ADDRESS else low_value)
     return Unit(lines, folder if isinstance(folder, bytes) else b"", low, high)
 
 
 def abbreviations_of(info: bytes) -> int:
-    """The place in `.debug_abbrev` where the entries of the unit at the beginning of `info` are declared."""
+    """The place in `.debug_abbrev` where the entries of the unit at the beginning of `info` are
+    declared.
+    """
     return _header(Cursor(info))
 
 
@@ -147,7 +166,9 @@ def _skip_attributes(cursor: Cursor) -> None:
             at += 2
             if not attribute and not form:
                 break
-            if attribute > 127 or form > 127 or is_implicit(form):  # more than a byte each, or a value behind them
+            if (
+                attribute > 127 or form > 127 or is_implicit(form)
+            ):  # more than a byte each, or a value behind them
                 cursor.at = at - 2
                 attribute, form = cursor.uleb(), cursor.uleb()
                 if not attribute and not form:

@@ -1,7 +1,9 @@
-"""The sections of an ELF file, and bytes of it: read piece by piece, so that a file of a gigabyte costs what is asked
-of it, and never mapped, since a file that is cut while it is mapped ends whoever looks at it.
+"""The sections of an ELF file, and bytes of it: read piece by piece, so that a file of a gigabyte
+costs what is asked of it, and never mapped, since a file that is cut while it is mapped ends
+whoever looks at it.
 
-Numbers are those of elf(5). 64-bit little-endian files only, which is what Linux runs on x86-64 and AArch64.
+Numbers are those of elf(5). 64-bit little-endian files only, which is what Linux runs on x86-64 and
+AArch64.
 """
 
 from __future__ import annotations
@@ -29,17 +31,36 @@ _SECTIONS_MOST = 1 << 18  # a build with a section for each function has tens of
 
 HEADER = np.dtype(
     [
-        ("ident", "S16"), ("type", "<u2"), ("machine", "<u2"), ("version", "<u4"), ("entry", "<u8"),
-        ("segments", "<u8"), ("sections", "<u8"), ("flags", "<u4"), ("bytes", "<u2"), ("segment_bytes", "<u2"),
-        ("segment_count", "<u2"), ("section_bytes", "<u2"), ("section_count", "<u2"), ("names", "<u2"),
+        ("ident", "S16"),
+        ("type", "<u2"),
+        ("machine", "<u2"),
+        ("version", "<u4"),
+        ("entry", "<u8"),
+        ("segments", "<u8"),
+        ("sections", "<u8"),
+        ("flags", "<u4"),
+        ("bytes", "<u2"),
+        ("segment_bytes", "<u2"),
+        ("segment_count", "<u2"),
+        ("section_bytes", "<u2"),
+        ("section_count", "<u2"),
+        ("names", "<u2"),
     ]
-)  # fmt: skip
+)
 SECTION = np.dtype(
     [
-        ("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("address", "<u8"), ("offset", "<u8"), ("size", "<u8"),
-        ("link", "<u4"), ("info", "<u4"), ("align", "<u8"), ("entry_bytes", "<u8"),
+        ("name", "<u4"),
+        ("type", "<u4"),
+        ("flags", "<u8"),
+        ("address", "<u8"),
+        ("offset", "<u8"),
+        ("size", "<u8"),
+        ("link", "<u4"),
+        ("info", "<u4"),
+        ("align", "<u8"),
+        ("entry_bytes", "<u8"),
     ]
-)  # fmt: skip
+)
 
 
 class Damaged(ValueError):
@@ -54,7 +75,9 @@ class Content:
         self.size = len(source) if isinstance(source, bytes) else os.fstat(source).st_size
 
     def read(self, at: int, length: int) -> bytes:
-        """Exactly `length` bytes from `at` on. Damaged where they are not all there, OSError where none can be read."""
+        """Exactly `length` bytes from `at` on. Damaged where they are not all there, OSError where
+        none can be read.
+        """
         if at < 0 or length < 0 or at + length > self.size:
             raise Damaged(f"{length} bytes at {at} of a file of {self.size}")
         if isinstance(self._source, bytes):
@@ -71,8 +94,8 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section: `address` and `size` where it is loaded, `offset` in the file. `link`: number of another section,
-    `entry_bytes`: size of each entry of a table.
+    """One section: `address` and `size` where it is loaded, `offset` in the file. `link`: number of
+    another section, `entry_bytes`: size of each entry of a table.
     """
 
     name: str
@@ -99,7 +122,9 @@ class Elf:
         if head["ident"][:6] != b"\x7fELF\x02\x01":
             raise Damaged("no 64-bit little-endian ELF file")
         self.machine = int(head["machine"])
-        self._headers = self._section_headers(int(head["sections"]), int(head["section_count"]), head)
+        self._headers = self._section_headers(
+            int(head["sections"]), int(head["section_count"]), head
+        )
         self.addresses, self.sizes = self._headers["address"], self._headers["size"]
         self.executed = (self._headers["flags"] & EXECUTED) != 0
         names = int(head["names"])
@@ -123,16 +148,25 @@ class Elf:
         name = ""
         if self._names is not None and row["name"] < self._names["size"]:
             with contextlib.suppress(Damaged):
-                name = self.text(int(self._names["offset"]), int(self._names["size"]), int(row["name"]), 64)
-        values = (int(row[field]) for field in ("type", "flags", "address", "offset", "size", "link", "entry_bytes"))
+                name = self.text(
+                    int(self._names["offset"]), int(self._names["size"]), int(row["name"]), 64
+                )
+        values = (
+            int(row[field])
+            for field in ("type", "flags", "address", "offset", "size", "link", "entry_bytes")
+        )
         return Section(name, *values)
 
     def section(self, name: str) -> Section | None:
         """The first section of this name that has bytes in the file."""
-        return next((each for each in self.sections if each.name == name and each.type != NOBITS), None)
+        return next(
+            (each for each in self.sections if each.name == name and each.type != NOBITS), None
+        )
 
     def text(self, at: int, size: int, place: int, most: int) -> str:
-        """The text that begins at `place` of a table of `size` bytes at `at` of the file; cut after `most` bytes."""
+        """The text that begins at `place` of a table of `size` bytes at `at` of the file; cut after
+        `most` bytes.
+        """
         length = min(size - place, most)
         if length <= 0:
             return ""
@@ -168,7 +202,9 @@ class Elf:
 
 @contextlib.contextmanager
 def opened(path: str | Path) -> Iterator[int]:
-    """A descriptor of a regular file; OSError for everything else, such as a pipe, which must not be waited for."""
+    """A descriptor of a regular file; OSError for everything else, such as a pipe, which must not
+    be waited for.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except ValueError as error:  # no file can have such a name
@@ -183,10 +219,15 @@ def opened(path: str | Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def vdso() -> Iterator[int]:
-    """A descriptor of a file with the code that the kernel maps into each process, of this one. OSError: none."""
+    """A descriptor of a file with the code that the kernel maps into each process, of this one.
+    OSError: none.
+    """
     descriptor = os.memfd_create("vdso", os.MFD_CLOEXEC)
     try:
-        with open("/proc/self/maps", "rb") as maps, open("/proc/self/mem", "rb", buffering=0) as memory:
+        with (
+            open("/proc/self/maps", "rb") as maps,
+            open("/proc/self/mem", "rb", buffering=0) as memory,
+        ):
             mapped = next((line for line in maps if line.rstrip().endswith(VDSO.encode())), b"")
             if not mapped:
                 raise FileNotFoundError(2, "this kernel maps no code of its own", VDSO)

@@ -1,4 +1,6 @@
-"""Tables of symbols and of lines in the user's cache: the half a million symbols of PyTorch are sorted once."""
+"""Tables of symbols and of lines in the user's cache: the half a million symbols of PyTorch are
+sorted once.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,18 @@ IsSound = Callable[[NDArray[np.void]], bool]
 
 
 class Kept:
-    """A folder of the cache; None: nothing is kept. What is damaged, or cannot be written, is made again."""
+    """A folder of the cache; None: nothing is kept. What is damaged, or cannot be written, is made
+    again.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
-    def rows(self, key: str, make: Callable[[], NDArray[np.void]], is_sound: IsSound, least: int) -> NDArray[np.void]:
-        """The rows kept under `key`, a file name; else those of `make`, kept if they are `least`. `make` may raise.
+    def rows(
+        self, key: str, make: Callable[[], NDArray[np.void]], is_sound: IsSound, least: int
+    ) -> NDArray[np.void]:
+        """The rows kept under `key`, a file name; else those of `make`, kept if they are `least`.
+        `make` may raise.
 
         `is_sound`: whether rows that come from a file can be used; it gets arrays of any type.
         """

@@ -1,4 +1,6 @@
-"""Functions of the running kernel, by /proc/kallsyms: names of addresses that a sample has from this boot."""
+"""Functions of the running kernel, by /proc/kallsyms: names of addresses that a sample has from
+this boot.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _BYTES_MOST = 1 << 28  # it has some megabytes
 
 
 class KernelTable:
-    """The table as it is now. `hidden`: the kernel tells no addresses to this user, so nothing is found."""
+    """The table as it is now. `hidden`: the kernel tells no addresses to this user, so nothing is
+    found.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         self._text = _content(path or KALLSYMS)
@@ -29,14 +33,19 @@ class KernelTable:
         self.hidden = not starts.any()
 
     def names(self, addresses: NDArray[np.uint64]) -> list[str]:
-        """The function each address lies in, of a module as `name [module]`; "" where none is known."""
+        """The function each address lies in, of a module as `name [module]`; "" where none is
+        known.
+        """
         if self.hidden:
             return [""] * len(addresses)
         last = np.searchsorted(self._starts, addresses, "right")
         known = last > 0
         begin = self._starts[np.maximum(last - 1, 0)]
         first = np.searchsorted(self._starts, begin, "left")
-        return [self._best(one, end) if is_known else "" for one, end, is_known in zip(first, last, known, strict=True)]
+        return [
+            self._best(one, end) if is_known else ""
+            for one, end, is_known in zip(first, last, known, strict=True)
+        ]
 
     def _best(self, first: int, end: int) -> str:
         rows = self._order[first:end]
@@ -54,14 +63,20 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def _lines(text: bytes) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+def _lines(
+    text: bytes,
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     """Start of every symbol, where its name is in the text, from and to, and whether it is code."""
     octets = np.frombuffer(text, np.uint8)
     newline = np.flatnonzero(octets == ord("\n"))
     begin, end = np.append(0, newline + 1), np.append(newline, len(octets))
     begin, end = begin[end - begin > _NAME], end[end - begin > _NAME]
     digits = _VALUES[octets[begin[:, None] + np.arange(_DIGITS)]]
-    sound = (digits < 16).all(axis=1) & (octets[begin + _DIGITS] == ord(" ")) & (octets[begin + _NAME - 1] == ord(" "))
+    sound = (
+        (digits < 16).all(axis=1)
+        & (octets[begin + _DIGITS] == ord(" "))
+        & (octets[begin + _NAME - 1] == ord(" "))
+    )
     begin, end = begin[sound], end[sound]
     pairs = digits[sound, ::2] << 4 | digits[sound, 1::2]
     starts = np.ascontiguousarray(pairs).view(">u8")[:, 0].astype(np.uint64)

@@ -18,14 +18,26 @@ _FILES_MOST = 1 << 17
 # A row of the table. `file`: number of its name, -1: the code ends here.
 LINE = np.dtype([("address", "<u8"), ("file", "<i4"), ("line", "<i4")])
 _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE, _ADD_CONST, _FIXED_ADVANCE = 1, 2, 3, 4, 8, 9
-_OPERANDS = (0, 1, 1, 1, 1, 0, 0, 0, 1)  # of the first opcodes; the numbers might say something else, and never do
+_OPERANDS = (
+    0,
+    1,
+    1,
+    1,
+    1,
+    0,
+    0,
+    0,
+    1,
+)  # of the first opcodes; the numbers might say something else, and never do
 _END_SEQUENCE, _SET_ADDRESS = 1, 2
 _ADDRESSES = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stands before a program. `files`: (name, number of its folder), of DWARF 5 from 0 on, else from 1 on."""
+    """What stands before a program. `files`: (name, number of its folder), of DWARF 5 from 0 on,
+    else from 1 on.
+    """
 
     version: int
     step_bytes: int
@@ -37,7 +49,9 @@ class Header:
     program: bytes
 
     def path(self, number: int, folder: bytes) -> str | None:
-        """The path of a file; `folder` is where it was compiled. None where there is no file of that number."""
+        """The path of a file; `folder` is where it was compiled. None where there is no file of
+        that number.
+        """
         index = number if self.version >= 5 else number - 1
         if not 0 <= index < len(self.files):
             return None
@@ -48,7 +62,9 @@ class Header:
 
 
 def header(data: bytes, texts: Texts) -> Header:
-    """The program at the beginning of `data`, which may go on behind it. `texts` reads names that lie elsewhere."""
+    """The program at the beginning of `data`, which may go on behind it. `texts` reads names that
+    lie elsewhere.
+    """
     cursor = Cursor(data)
     length = cursor.length()
     end = cursor.at + length
@@ -73,7 +89,9 @@ def header(data: bytes, texts: Texts) -> Header:
         files = _entries(cursor, texts)
     else:
         folders, files = _old_names(cursor)
-    return Header(version, step_bytes, line_base, line_range, operands, folders, files, data[program:end])
+    return Header(
+        version, step_bytes, line_base, line_range, operands, folders, files, data[program:end]
+    )
 
 
 def _entries(cursor: Cursor, texts: Texts) -> list[tuple[bytes, int]]:
@@ -101,7 +119,9 @@ def _old_names(cursor: Cursor) -> tuple[list[bytes], list[tuple[bytes, int]]]:
 
 
 def rows(of: Header) -> NDArray[np.void]:
-    """The table, by address (LINE); the last row of an address holds. A program that is damaged ends there."""
+    """The table, by address (LINE); the last row of an address holds. A program that is damaged
+    ends there.
+    """
     machine = _Machine(of)
     try:
         machine.run()
@@ -115,7 +135,11 @@ def rows(of: Header) -> NDArray[np.void]:
 
 def is_sound(table: NDArray[np.void]) -> bool:
     """Whether a table that comes from elsewhere can be used as one of `rows`."""
-    return table.dtype == LINE and table.ndim == 1 and bool(np.all(table["address"][1:] >= table["address"][:-1]))
+    return (
+        table.dtype == LINE
+        and table.ndim == 1
+        and bool(np.all(table["address"][1:] >= table["address"][:-1]))
+    )
 
 
 class _Machine:
@@ -127,7 +151,9 @@ class _Machine:
         self._first = 0  # row of the sequence that is not ended yet
 
     def run(self) -> None:
-        """Run the program to its end. IndexError and Damaged where it is cut, or does not what programs do."""
+        """Run the program to its end. IndexError and Damaged where it is cut, or does not what
+        programs do.
+        """
         program, first_special = self._of.program, len(self._of.operands) + 1
         step, base, line_range = self._of.step_bytes, self._of.line_base, self._of.line_range
         # Nearly all rows come from special opcodes: what each does is worked out once.
@@ -170,7 +196,9 @@ class _Machine:
         self.drop_open()
 
     def _extended(self, at: int, address: int) -> tuple[int, int, bool]:
-        """An extended opcode: the address and the place in the program behind it, and whether a sequence ends."""
+        """An extended opcode: the address and the place in the program behind it, and whether a
+        sequence ends.
+        """
         program = self._of.program
         length, at = _uleb(program, at)
         end = at + length

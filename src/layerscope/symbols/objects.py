@@ -17,7 +17,7 @@ from layerscope.symbols.dwarf_lines import Lines
 from layerscope.symbols.elf_file import DYNSYM, SYMTAB, Content, Damaged, Elf, build_id, opened
 from layerscope.symbols.kept import LINES_LEAST, SYMBOLS_LEAST, Kept
 from layerscope.symbols.plt import Stubs
-from layerscope.symbols.symbol_table import Table
+from layerscope.symbols.symbol_table import SymbolTable
 
 Identity = tuple[int, int, int, int]
 
@@ -41,7 +41,8 @@ class ElfObject:
     _rows: dict[str, NDArray[np.void]] = field(default_factory=dict)
 
     def find(self, descriptor: int, kept: Kept, addresses: NDArray[np.uint64]) -> list[str]:
-        """The name of the function at each address as the linker has it, of a stub `name@plt`; "": not known.
+        """The name of the function at each address as the linker has it, of a stub `name@plt`; "":
+        not known.
 
         `descriptor` is the file, open. Damaged where it is none that can be read.
         """
@@ -65,7 +66,9 @@ class ElfObject:
     def find_lines(
         self, descriptor: int, kept: Kept, addresses: NDArray[np.uint64]
     ) -> tuple[list[str | None], NDArray[np.int32]] | None:
-        """The file and line of each address; None where the file has no lines. Damaged as `find`."""
+        """The file and line of each address; None where the file has no lines. Damaged as
+        `find`.
+        """
         elf = Elf(Content(descriptor))
         with contextlib.ExitStack() as stack:
             if not Lines.are_in(elf):
@@ -77,11 +80,13 @@ class ElfObject:
                 self.lines = Lines(elf)
 
             def keep(place: str, make: symbol_table.Make) -> NDArray[np.void]:
-                return kept.rows(self._key("lines", place), make, line_program.is_sound, LINES_LEAST)
+                return kept.rows(
+                    self._key("lines", place), make, line_program.is_sound, LINES_LEAST
+                )
 
             return self.lines.find(elf, addresses, keep)
 
-    def _tables(self, elf: Elf, kept: Kept, stack: contextlib.ExitStack) -> Iterator[Table]:
+    def _tables(self, elf: Elf, kept: Kept, stack: contextlib.ExitStack) -> Iterator[SymbolTable]:
         """Tables of symbols, the best first."""
         if any(section.type == SYMTAB for section in elf.sections):
             yield from self._table("own", elf, (SYMTAB,), kept)
@@ -95,7 +100,9 @@ class ElfObject:
             if inside is not None:
                 yield from self._table("mini", inside, (SYMTAB,), Kept(None))
 
-    def _table(self, which: str, elf: Elf, kinds: tuple[int, ...], kept: Kept) -> Iterator[Table]:
+    def _table(
+        self, which: str, elf: Elf, kinds: tuple[int, ...], kept: Kept
+    ) -> Iterator[SymbolTable]:
         """The table, its rows remembered; none where it is damaged."""
         keep = partial(self._rows_of, which, kept)
         with contextlib.suppress(Damaged):
@@ -103,9 +110,13 @@ class ElfObject:
             if found is not None:
                 yield found
 
-    def _rows_of(self, which: str, kept: Kept, place: str, make: symbol_table.Make) -> NDArray[np.void]:
+    def _rows_of(
+        self, which: str, kept: Kept, place: str, make: symbol_table.Make
+    ) -> NDArray[np.void]:
         if which not in self._rows:
-            self._rows[which] = kept.rows(self._key(which, place), make, symbol_table.is_sound, SYMBOLS_LEAST)
+            self._rows[which] = kept.rows(
+                self._key(which, place), make, symbol_table.is_sound, SYMBOLS_LEAST
+            )
         return self._rows[which]
 
     def _key(self, which: str, place: str) -> str:
@@ -116,7 +127,9 @@ class ElfObject:
         return f"{name}-{size:x}-{which}-{place}"
 
     def _beside(self, elf: Elf, stack: contextlib.ExitStack) -> Elf | None:
-        """The file beside this one with its symbols or lines, open until `stack` is closed; None: there is none."""
+        """The file beside this one with its symbols or lines, open until `stack` is closed; None:
+        there is none.
+        """
         if not self._has_looked:
             self._has_looked = True
             self._debug = separate.debug_file(self.path, elf, self.build_id)

@@ -1,7 +1,7 @@
 """Names of code that was made while the program ran: maps as perf reads them, /tmp/perf-PID.map.
 
-Each line is START SIZE NAME, the numbers hexadecimal. Code goes and other code takes its place: what was written last
-holds.
+Each line is START SIZE NAME, the numbers hexadecimal. Code goes and other code takes its place:
+what was written last holds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ _BYTES_MOST = 1 << 28
 
 
 def names(path: Path, addresses: NDArray[np.uint64]) -> list[str]:
-    """The name of the code at each address; "" where none is known. OSError where the file cannot be read."""
+    """The name of the code at each address; "" where none is known. OSError where the file cannot
+    be read.
+    """
     with opened(path) as descriptor, open(descriptor, "rb", closefd=False) as file:
         lines = file.read(_BYTES_MOST).splitlines()
     starts, ends, texts = [], [], []

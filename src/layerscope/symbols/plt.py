@@ -1,7 +1,8 @@
 """Names of the stubs by which x86-64 code calls functions of other files: `name@plt`.
 
-The linker lays them out in several ways. Most jump through a slot, and the relocation of that slot names the function;
-in a lazily bound file with marks for indirect branches, the first stub of two pushes the number of that relocation.
+The linker lays them out in several ways. Most jump through a slot, and the relocation of that slot
+names the function; in a lazily bound file with marks for indirect branches, the first stub of two
+pushes the number of that relocation.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ from layerscope.symbols.symbol_table import SYMBOL
 _X86_64 = 62  # EM_X86_64
 _ENTRY = np.dtype([("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")])
 _STUBS = (".plt", ".plt.sec", ".plt.bnd", ".plt.got")
-_JUMP, _PUSH, _MARK = b"\xff\x25", b"\x68", b"\xf3\x0f\x1e\xfa"  # jmp *slot(%rip), push $number, endbr64
+_JUMP, _PUSH, _MARK = (
+    b"\xff\x25",
+    b"\x68",
+    b"\xf3\x0f\x1e\xfa",
+)  # jmp *slot(%rip), push $number, endbr64
 _NAME_BYTES = 1 << 14
 _RELOCATIONS_BYTES = 1 << 28
 
@@ -27,7 +32,9 @@ class Stubs:
 
     def __init__(self, elf: Elf) -> None:
         self._elf = elf
-        self._sections = [each for each in elf.sections if each.name in _STUBS and elf.machine == _X86_64]
+        self._sections = [
+            each for each in elf.sections if each.name in _STUBS and elf.machine == _X86_64
+        ]
         self._relocations: dict[str, NDArray[np.void]] = {}
 
     def name(self, address: int) -> str:
@@ -50,7 +57,9 @@ class Stubs:
             entries = self._entries(".rela.plt")
             return self._symbol(int(entries["info"][number]) >> 32) if number < len(entries) else ""
         jump = code.find(_JUMP)
-        if not 0 <= jump <= len(_MARK) + 1:  # at 6 in the stub where all others of a lazily bound file go first
+        if (
+            not 0 <= jump <= len(_MARK) + 1
+        ):  # at 6 in the stub where all others of a lazily bound file go first
             return ""
         (distance,) = struct.unpack_from("<i", code, jump + 2)
         return self._of_slot(section.address + place + jump + 6 + distance)
@@ -58,14 +67,20 @@ class Stubs:
     def _of_slot(self, slot: int) -> str:
         for name in (".rela.plt", ".rela.dyn"):
             entries = self._entries(name)
-            for row in np.flatnonzero(entries["offset"] == slot).tolist() if 0 <= slot < 1 << 64 else []:
+            for row in (
+                np.flatnonzero(entries["offset"] == slot).tolist() if 0 <= slot < 1 << 64 else []
+            ):
                 return self._symbol(int(entries["info"][row]) >> 32)
         return ""
 
     def _entries(self, name: str) -> NDArray[np.void]:
         if name not in self._relocations:
             section = self._elf.section(name)
-            content = self._elf.data(section, _RELOCATIONS_BYTES) if section and section.type == RELA else b""
+            content = (
+                self._elf.data(section, _RELOCATIONS_BYTES)
+                if section and section.type == RELA
+                else b""
+            )
             self._relocations[name] = np.frombuffer(
                 content[: len(content) // _ENTRY.itemsize * _ENTRY.itemsize], _ENTRY
             )
@@ -77,4 +92,6 @@ class Stubs:
             return ""
         names = self._elf.sections[section.link]
         read = self._elf.content.read(section.offset + number * SYMBOL.itemsize, SYMBOL.itemsize)
-        return self._elf.text(names.offset, names.size, int(np.frombuffer(read, SYMBOL)["name"][0]), _NAME_BYTES)
+        return self._elf.text(
+            names.offset, names.size, int(np.frombuffer(read, SYMBOL)["name"][0]), _NAME_BYTES
+        )

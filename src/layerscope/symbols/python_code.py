@@ -1,9 +1,9 @@
 """Lines of Python: the location table (`co_linetable`) of CPython 3.11 and newer.
 
-The format is that of Objects/locations.md in CPython's sources (InternalDocs/code_objects.md in newer ones). An entry
-begins with a byte whose highest bit is set: bits 3 to 6 say of what kind it is, bits 0 to 2 how many instructions of
-two bytes it is for, less one. What follows are numbers of six bits a byte, the lowest first; bit 6 says that there is
-more.
+The format is that of Objects/locations.md in CPython's sources (InternalDocs/code_objects.md in
+newer ones). An entry begins with a byte whose highest bit is set: bits 3 to 6 say of what kind it
+is, bits 0 to 2 how many instructions of two bytes it is for, less one. What follows are numbers of
+six bits a byte, the lowest first; bit 6 says that there is more.
 """
 
 from __future__ import annotations
@@ -12,16 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 PYTHONS = (11, 12, 13, 14)
-_NO_LOCATION, _LONG, _NO_COLUMNS, _ONE_LINE = 15, 14, 13, 10  # _ONE_LINE and the two behind it: 0, 1, 2 lines on
+_NO_LOCATION, _LONG, _NO_COLUMNS, _ONE_LINE = (
+    15,
+    14,
+    13,
+    10,
+)  # _ONE_LINE and the two behind it: 0, 1, 2 lines on
 _UNIT_BYTES = 2
-_NUMBER_BITS_MOST = 36  # more than any line needs; a damaged table must not make numbers of a megabyte
+_NUMBER_BITS_MOST = (
+    36  # more than any line needs; a damaged table must not make numbers of a megabyte
+)
 
 
-def code_lines(python: int, first_line: int, table: bytes, places: NDArray[np.integer]) -> NDArray[np.int32]:
+def code_lines(
+    python: int, first_line: int, table: bytes, places: NDArray[np.integer]
+) -> NDArray[np.int32]:
     """The line of each place in a code object, -1: none, as for what the compiler adds.
 
-    `python`: 11 for 3.11, and so on; of others nothing is known. `first_line`, `table`: co_firstlineno, co_linetable.
-    `places`: indices of instructions in bytes. What lies behind a damaged entry, or behind the table, has no line.
+    `python`: 11 for 3.11, and so on; of others nothing is known. `first_line`, `table`:
+    co_firstlineno, co_linetable. `places`: indices of instructions in bytes. What lies behind a
+    damaged entry, or behind the table, has no line.
     """
     found = np.full(len(places), -1, np.int32)
     if python not in PYTHONS:

@@ -1,7 +1,8 @@
-"""Files beside an ELF file that hold its symbols and lines: debug files of the system, and `.gnu_debugdata` inside.
+"""Files beside an ELF file that hold its symbols and lines: debug files of the system, and
+`.gnu_debugdata` inside.
 
-Where debug files lie is as gdb looks for them ("Debugging Information in Separate Files" in its manual), which also
-describes `.gnu_debugdata` (MiniDebugInfo).
+Where debug files lie is as gdb looks for them ("Debugging Information in Separate Files" in its
+manual), which also describes `.gnu_debugdata` (MiniDebugInfo).
 """
 
 from __future__ import annotations
@@ -22,20 +23,25 @@ _PIECE = 1 << 22
 
 
 def mini(elf: Elf) -> Elf | None:
-    """The ELF file packed in `.gnu_debugdata`; None where there is none. Damaged where it cannot be unpacked."""
+    """The ELF file packed in `.gnu_debugdata`; None where there is none. Damaged where it cannot be
+    unpacked.
+    """
     section = elf.section(".gnu_debugdata")
     if section is None:
         return None
     packed = elf.data(section, _MINI_BYTES)
     try:
-        unpacked = lzma.LZMADecompressor(lzma.FORMAT_XZ, _MINI_MEMORY).decompress(packed, _MINI_BYTES)
+        unpacked = lzma.LZMADecompressor(lzma.FORMAT_XZ, _MINI_MEMORY).decompress(
+            packed, _MINI_BYTES
+        )
     except lzma.LZMAError as error:
         raise Damaged(f".gnu_debugdata: {error}") from error
     return Elf(Content(unpacked))
 
 
 def debug_file(path: Path, elf: Elf, identity: bytes) -> Path | None:
-    """The debug file of `path`, which has the build id `identity` (empty: none); None where there is none.
+    """The debug file of `path`, which has the build id `identity` (empty: none); None where there
+    is none.
 
     One with another build id, or with another checksum than the file says, is of another build.
     """

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 _THUNK = re.compile(
-    r"^((?:non-virtual |virtual |covariant return )?thunk to |(?:guard variable|vtable|VTT|typeinfo) for )"
+    r"^((?:non-virtual |virtual |covariant return )?thunk to |(?:guard "
+    r"variable|vtable|VTT|typeinfo) for )"
 )
 # An operator whose signs are no brackets; what has no name, as LLVM writes it; an arrow; a bracket.
 _SIGNS = re.compile(
@@ -24,11 +25,16 @@ _OPENS, _CLOSES = "<([", ">)]"
 def short(name: str) -> str:
     """A demangled name without template arguments, parameters, return type and unnamed namespaces.
 
-    `void at::native::(anonymous namespace)::foo<float>(at::Tensor&)::{lambda(int)#1}::operator()(int) const` becomes
+    `void at::native::(anonymous
+    namespace)::foo<float>(at::Tensor&)::{lambda(int)#1}::operator()(int) const` becomes
     `at::native::foo::{lambda}::operator()`. What is no such name stays as it is.
     """
     text = _RUST_HASH.sub("", _ABI_TAG.sub("", _CLONE.sub("", name)))
-    text = text.replace("(anonymous namespace)::", "").replace("{anonymous}::", "").replace("decltype(auto) ", "")
+    text = (
+        text.replace("(anonymous namespace)::", "")
+        .replace("{anonymous}::", "")
+        .replace("decltype(auto) ", "")
+    )
     thunk = _THUNK.match(text)
     prefix = thunk[1] if thunk else ""
     text = text[len(prefix) :]
@@ -40,7 +46,8 @@ def short(name: str) -> str:
     if plain is None:
         return name
     plain = _QUALIFIERS.sub("", _COLONS.sub(_one_pair, plain).rstrip())
-    # What is left of the last space outside of brackets is the return type, but an operator may have spaces behind it.
+    # What is left of the last space outside of brackets is the return type, but an operator may
+    # have spaces behind it.
     conversion = _CONVERSION.search(plain)
     head = plain[: conversion.start()] if conversion else plain
     return (prefix + head.rpartition(" ")[2].lstrip("*&") + plain[len(head) :]) or name
@@ -53,7 +60,11 @@ def _of_implementation(text: str) -> str | None:
         depth += (letter == "<") - (letter == ">" and text[at - 1] != "-")
         if depth == 0:
             inside, behind = _without_brackets(text[1:at]), _without_brackets(text[at + 1 :])
-            return None if inside is None or behind is None else f"<{inside}>{_COLONS.sub(_one_pair, behind)}"
+            return (
+                None
+                if inside is None or behind is None
+                else f"<{inside}>{_COLONS.sub(_one_pair, behind)}"
+            )
     return None
 
 

@@ -1,7 +1,8 @@
-"""Where functions lie in an ELF file: a symbol table sorted for looking addresses up, kept in the user's cache.
+"""Where functions lie in an ELF file: a symbol table sorted for looking addresses up, kept in the
+user's cache.
 
-The table of PyTorch has half a million symbols, so nothing here runs once for each of them. Names stay in the file:
-only those asked for are read.
+The table of PyTorch has half a million symbols, so nothing here runs once for each of them. Names
+stay in the file: only those asked for are read.
 """
 
 from __future__ import annotations
@@ -15,13 +16,27 @@ from numpy.typing import NDArray
 from layerscope.symbols.elf_file import DYNSYM, SYMTAB, Damaged, Elf, Section
 
 SYMBOL = np.dtype(
-    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
+    [
+        ("name", "<u4"),
+        ("info", "u1"),
+        ("other", "u1"),
+        ("section", "<u2"),
+        ("value", "<u8"),
+        ("size", "<u8"),
+    ]
 )
-# A row of the sorted table. `end`: the first address behind the function. `outer`: row of the nearest function that
-# begins earlier and ends later, -1: none. `rank`: of names of one
-# function the lowest is best; 1: local to the file, 2: without a size.
+# A row of the sorted table. `end`: the first address behind the function. `outer`: row of the
+# nearest function that begins earlier and ends later, -1: none. `rank`: of names of one function
+# the lowest is best; 1: local to the file, 2: without a size.
 ROW = np.dtype(
-    [("start", "<u8"), ("end", "<u8"), ("outer", "<i4"), ("name", "<u4"), ("rank", "u1"), ("pad", "u1", (7,))]
+    [
+        ("start", "<u8"),
+        ("end", "<u8"),
+        ("outer", "<i4"),
+        ("name", "<u4"),
+        ("rank", "u1"),
+        ("pad", "u1", (7,)),
+    ]
 )
 _LABEL, _FUNCTION, _IFUNC = 0, 2, 10  # STT_NOTYPE: hand-written assembly often says no more
 _LOCAL = 0  # STB_LOCAL
@@ -36,7 +51,7 @@ Keep = Callable[[str, Make], NDArray[np.void]]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SymbolTable:
     """Functions of a file (`rows`, of ROW, by start), and where their names lie in it."""
 
     elf: Elf
@@ -61,20 +76,27 @@ class Table:
         same = self.rows[max(0, row - _ALIASES + 1) : row + _ALIASES]
         same = same[same["start"] == self.rows["start"][row]]
         texts = {self._text(int(one["name"])): int(one["rank"]) for one in same[::-1]}
-        return min(texts, key=lambda text: (text == "", texts[text], _underscores(text), len(text), text))
+        return min(
+            texts, key=lambda text: (text == "", texts[text], _underscores(text), len(text), text)
+        )
 
     def _text(self, place: int) -> str:
         try:
-            text = self.elf.text(self.names.offset, self.names.size, place, _NAME_BYTES).partition("@")[0]
+            text = self.elf.text(self.names.offset, self.names.size, place, _NAME_BYTES).partition(
+                "@"
+            )[0]
         except Damaged:
             return ""
         return "" if text.startswith("$") else text  # of AArch64: where instructions begin
 
 
-def table(elf: Elf, kinds: tuple[int, ...] = (SYMTAB, DYNSYM), keep: Keep | None = None) -> Table | None:
+def table(
+    elf: Elf, kinds: tuple[int, ...] = (SYMTAB, DYNSYM), keep: Keep | None = None
+) -> SymbolTable | None:
     """The functions in the first table of these kinds that the file has; None where it has none.
 
-    `keep`: gives what is kept under a name, or makes and keeps it. Damaged where the table is not what it says.
+    `keep`: gives what is kept under a name, or makes and keeps it. Damaged where the table is not
+    what it says.
     """
     for kind in kinds:
         section = next((each for each in elf.sections if each.type == kind and each.size), None)
@@ -85,7 +107,7 @@ def table(elf: Elf, kinds: tuple[int, ...] = (SYMTAB, DYNSYM), keep: Keep | None
                 return _rows(elf, section)
 
             key = f"{section.offset:x}-{section.size:x}"
-            return Table(elf, names, keep(key, make) if keep else make())
+            return SymbolTable(elf, names, keep(key, make) if keep else make())
     return None
 
 
@@ -95,7 +117,11 @@ def is_sound(rows: NDArray[np.void]) -> bool:
         return False
     numbers = np.arange(len(rows))
     outer = rows["outer"]
-    return bool(np.all(rows["start"][1:] >= rows["start"][:-1]) and np.all(outer < numbers) and np.all(outer >= -1))
+    return bool(
+        np.all(rows["start"][1:] >= rows["start"][:-1])
+        and np.all(outer < numbers)
+        and np.all(outer >= -1)
+    )
 
 
 def _rows(elf: Elf, section: Section) -> NDArray[np.void]:
@@ -104,12 +130,14 @@ def _rows(elf: Elf, section: Section) -> NDArray[np.void]:
         raise Damaged(f"a table of {count} symbols")
     symbols = np.frombuffer(elf.content.read(section.offset, count * SYMBOL.itemsize), SYMBOL)
     kind = symbols["info"] & 15
-    is_code = (symbols["section"] != 0) & ((symbols["section"] < _RESERVED) | (symbols["section"] == 0xFFFF))
+    is_code = (symbols["section"] != 0) & (
+        (symbols["section"] < _RESERVED) | (symbols["section"] == 0xFFFF)
+    )
     functions = symbols[is_code & ((kind == _FUNCTION) | (kind == _IFUNC))]
     rows = _sorted(_unsorted(elf, functions))
     labels = symbols[is_code & (kind == _LABEL)]
     labels = labels[_is_executed(elf, labels)]
-    labels = labels[Table(elf, section, rows).find(labels["value"]) < 0]
+    labels = labels[SymbolTable(elf, section, rows).find(labels["value"]) < 0]
     if not len(labels):
         return rows
     added = _unsorted(elf, labels)
@@ -119,7 +147,9 @@ def _rows(elf: Elf, section: Section) -> NDArray[np.void]:
 
 
 def _unsorted(elf: Elf, symbols: NDArray[np.void]) -> NDArray[np.void]:
-    """Rows of `symbols`, without `outer`. What has no size goes on to the next, at most to the end of its section."""
+    """Rows of `symbols`, without `outer`. What has no size goes on to the next, at most to the end
+    of its section.
+    """
     rows = np.zeros(len(symbols), ROW)
     rows["start"], rows["name"] = symbols["value"], symbols["name"]
     rows["end"] = symbols["value"] + np.minimum(symbols["size"], ~symbols["value"])
@@ -127,16 +157,22 @@ def _unsorted(elf: Elf, symbols: NDArray[np.void]) -> NDArray[np.void]:
     rows["rank"] = 2 * is_open + (symbols["info"] >> 4 == _LOCAL)
     index = np.minimum(symbols["section"], max(0, len(elf.sections) - 1))
     section_end = elf.addresses[index] + elf.sizes[index]
-    rows["end"][is_open] = np.where(section_end > rows["start"], section_end, rows["start"] + 1)[is_open]
+    rows["end"][is_open] = np.where(section_end > rows["start"], section_end, rows["start"] + 1)[
+        is_open
+    ]
     _end_at_next(rows, np.sort(rows["start"]), is_open)
     return rows
 
 
-def _end_at_next(rows: NDArray[np.void], starts: NDArray[np.uint64], which: NDArray[np.bool_]) -> None:
+def _end_at_next(
+    rows: NDArray[np.void], starts: NDArray[np.uint64], which: NDArray[np.bool_]
+) -> None:
     """Let the rows `which` end where the next of `starts` begins, unless they end earlier."""
     following = np.searchsorted(starts, rows["start"], "right")
     has_next = which & (following < len(starts))
-    next_start = starts[np.minimum(following, max(0, len(starts) - 1))] if len(starts) else rows["end"]
+    next_start = (
+        starts[np.minimum(following, max(0, len(starts) - 1))] if len(starts) else rows["end"]
+    )
     rows["end"][has_next] = np.minimum(rows["end"], next_start)[has_next]
 
 
@@ -157,7 +193,10 @@ def _sorted(rows: NDArray[np.void]) -> NDArray[np.void]:
     farthest = np.maximum.accumulate(ends)
     inner = 1 + np.flatnonzero(farthest[:-1] > ends[1:])
     # Few functions lie inside others, and no step of this walk is made twice.
-    outer, ends_of = rows["outer"].tolist() if len(inner) else [], ends.tolist() if len(inner) else []
+    outer, ends_of = (
+        rows["outer"].tolist() if len(inner) else [],
+        ends.tolist() if len(inner) else [],
+    )
     for row in inner.tolist():
         before = row - 1
         while before >= 0 and ends_of[before] <= ends_of[row]:

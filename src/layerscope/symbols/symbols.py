@@ -1,4 +1,6 @@
-"""Names, files and lines of code: of ELF files, of the kernel, and of code that was made while a program ran."""
+"""Names, files and lines of code: of ELF files, of the kernel, and of code that was made while a
+program ran.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ _PROBLEMS_MOST = 64
 class Named:
     """What is known of addresses, a row for each that was asked for.
 
-    `name`: demangled, "" where nothing is known. `file`: the source file, None where it is not known. `line`: -1 where
-    it is not known.
+    `name`: demangled, "" where nothing is known. `file`: the source file, None where it is not
+    known. `line`: -1 where it is not known.
     """
 
     name: list[str]
@@ -37,7 +39,8 @@ class Named:
 
 
 class Symbols:
-    """Looks addresses up, and remembers tables in the folder `cache` and in memory. Nothing in a file raises.
+    """Looks addresses up, and remembers tables in the folder `cache` and in memory. Nothing in a
+    file raises.
 
     `problems`: what could not be known and why, each once.
     """
@@ -54,7 +57,10 @@ class Symbols:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -62,18 +68,25 @@ class Symbols:
         """End the process that demangles. What was found stays usable, and more can be asked."""
         self._demangler.close()
 
-    def native(self, path: str, build_id: bytes, addresses: NDArray[np.uint64], mtime_ns: int = 0) -> Named:
-        """Names and lines of code in the ELF file at `path`; `addresses` as its symbols count (ELF virtual addresses).
+    def native(
+        self, path: str, build_id: bytes, addresses: NDArray[np.uint64], mtime_ns: int = 0
+    ) -> Named:
+        """Names and lines of code in the ELF file at `path`; `addresses` as its symbols count (ELF
+        virtual addresses).
 
-        Return addresses have to be given less one. `build_id`, or where there was none `mtime_ns` (0: not known), is
-        that of the file that ran: of another one nothing is told.
+        Return addresses have to be given less one. `build_id`, or where there was none `mtime_ns`
+        (0: not known), is that of the file that ran: of another one nothing is told.
         """
         asked, back = np.unique(np.asarray(addresses, np.uint64), return_inverse=True)
         found = self._native(path, build_id, asked, mtime_ns)
         rows = back.tolist()
-        return Named([found.name[row] for row in rows], [found.file[row] for row in rows], found.line[back])
+        return Named(
+            [found.name[row] for row in rows], [found.file[row] for row in rows], found.line[back]
+        )
 
-    def _native(self, path: str, identity_asked: bytes, addresses: NDArray[np.uint64], mtime_ns: int) -> Named:
+    def _native(
+        self, path: str, identity_asked: bytes, addresses: NDArray[np.uint64], mtime_ns: int
+    ) -> Named:
         result = _nothing(len(addresses))
         if not path.startswith("/") and path != VDSO:
             return result
@@ -90,14 +103,22 @@ class Symbols:
                     self._tell_left_out(path)
         except FileNotFoundError:
             self._tell(
-                "object_gone", path, f"{path} is not there any more", "keep the libraries of a run until it is read"
+                "object_gone",
+                path,
+                f"{path} is not there any more",
+                "keep the libraries of a run until it is read",
             )
         except OSError as error:
             self._tell(
-                "object_unreadable", path, f"{path} cannot be read: {error.strerror}", f"make it readable: {path}"
+                "object_unreadable",
+                path,
+                f"{path} cannot be read: {error.strerror}",
+                f"make it readable: {path}",
             )
         except Damaged as error:
-            self._tell("object_damaged", path, f"{path} is no sound ELF file: {error}", "install it again")
+            self._tell(
+                "object_damaged", path, f"{path} is no sound ELF file: {error}", "install it again"
+            )
         return result
 
     def _object(self, path: str, asked: bytes, descriptor: int, mtime_ns: int) -> ElfObject | None:
@@ -109,49 +130,74 @@ class Symbols:
             is_other = found != asked if asked else bool(mtime_ns) and now[3] != mtime_ns
             if is_other:
                 what = f"{path} is another build than the one that ran"
-                self._tell("object_changed", path, what, "read a recording before its libraries are replaced")
+                self._tell(
+                    "object_changed",
+                    path,
+                    what,
+                    "read a recording before its libraries are replaced",
+                )
                 return None
             known = self._objects[path, asked] = ElfObject(Path(path), now, found)
         return known
 
     def kernel(self, addresses: NDArray[np.uint64]) -> Named:
-        """Functions of the kernel that runs now; "" everywhere if it tells this user no addresses."""
+        """Functions of the kernel that runs now; "" everywhere if it tells this user no
+        addresses.
+        """
         if self._kernel is None:
             self._kernel = KernelTable()
         if self._kernel.hidden:
             self._tell(
-                "kernel_symbols_hidden", "", "the kernel does not tell where its functions are",
+                "kernel_symbols_hidden",
+                "",
+                "the kernel does not tell where its functions are",
                 "as root: sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
                 "names of functions of the kernel",
-            )  # fmt: skip
+            )
         result = _nothing(len(addresses))
         result.name = self._kernel.names(np.asarray(addresses, np.uint64))
         return result
 
     def jit(self, perf_map: Path | None, addresses: NDArray[np.uint64]) -> Named:
-        """Names of code that was made while the program ran, by its map /tmp/perf-PID.map; None: there is none."""
+        """Names of code that was made while the program ran, by its map /tmp/perf-PID.map; None:
+        there is none.
+        """
         result = _nothing(len(addresses))
         if perf_map is not None:
             try:
-                result.name = self._demangled(perf_maps.names(perf_map, np.asarray(addresses, np.uint64)))
+                result.name = self._demangled(
+                    perf_maps.names(perf_map, np.asarray(addresses, np.uint64))
+                )
             except OSError as error:
                 what = f"{perf_map} cannot be read: {error.strerror}"
-                self._tell("jit_map_unreadable", str(perf_map), what, f"make it readable: {perf_map}")
+                self._tell(
+                    "jit_map_unreadable", str(perf_map), what, f"make it readable: {perf_map}"
+                )
         return result
 
     def _demangled(self, names: list[str]) -> list[str]:
         found = self._demangler.names([name.removesuffix("@plt") for name in names])
         if self._demangler.failed:
             self._tell(
-                "demangler_failed", "", "names of C++ could not be demangled",
-                "pip install --force-reinstall pycxxfilt", "readable names",
-            )  # fmt: skip
-        return [f"{new}@plt" if old.endswith("@plt") else new for new, old in zip(found, names, strict=True)]
+                "demangler_failed",
+                "",
+                "names of C++ could not be demangled",
+                "pip install --force-reinstall pycxxfilt",
+                "readable names",
+            )
+        return [
+            f"{new}@plt" if old.endswith("@plt") else new
+            for new, old in zip(found, names, strict=True)
+        ]
 
     def _tell_left_out(self, path: str) -> None:
         what = f"{os.path.basename(path)} has more debugging information than is read"
         self._tell(
-            "lines_left_out", path, what, "build with -g1, or record less at a time", "some lines of its sources"
+            "lines_left_out",
+            path,
+            what,
+            "build with -g1, or record less at a time",
+            "some lines of its sources",
         )
 
     def _tell(self, code: str, about: str, what: str, remedy: str, lost: str = _NAMES) -> None:

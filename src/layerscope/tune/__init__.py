@@ -1,1 +1,3 @@
-"""Tries settings of the machine on an unchanged program, measures each beside the defaults, and says how sure it is."""
+"""Tries settings of the machine on an unchanged program, measures each beside the defaults, and
+says how sure it is.
+"""

@@ -1,4 +1,6 @@
-"""What `layerscope tune` prints in the end: the plan of a dry run, the answer, and the page with all runs."""
+"""What `layerscope tune` prints in the end: the plan of a dry run, the answer, and the page with
+all runs.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,10 @@ NO_ANSWER, INTERRUPTED = 1, 130
 WINNER = "winner"
 _UNITS = {"s": NS, "ns": NS, "bytes": BYTES}
 _OTHER_WORK = (
-    "Whether it does the same work is not known: with another value of an option of the program, what it prints is not "
-    "compared, and a step or a run may be a smaller one. Compare with --metric what it says of its speed itself."
+    "Whether it does the same work is not known: with another value of an option of the program, "
+    "what it prints is not "
+    "compared, and a step or a run may be a smaller one. Compare with --metric what it says of its "
+    "speed itself."
 )
 # What is in front of PROGRAM, without what a resumed run is told anew.
 _OF_THE_JOURNAL = ("--resume", "--journal")
@@ -35,19 +39,27 @@ def write_plan(plan: Plan, arguments: argparse.Namespace) -> None:
     columns = tuple(
         ResultColumn(name, "string", "", meaning)
         for name, meaning in (
-            ("stage", "what is tried next to each other"), ("setting", "its name"), ("because", "why it may help"),
+            ("stage", "what is tried next to each other"),
+            ("setting", "its name"),
+            ("because", "why it may help"),
             ("command", "how the program would be started"),
         )
-    )  # fmt: skip
+    )
     program = plan.wish.program
     rows = [("", DEFAULT.name, "as it is", DEFAULT.line(program))]
-    rows += [(s.title, one.name, one.because, one.line(program)) for s in plan.space.stages for one in s.settings]
+    rows += [
+        (s.title, one.name, one.because, one.line(program))
+        for s in plan.space.stages
+        for one in s.settings
+    ]
     first = len(plan.space.stages[0].settings) if plan.space.stages else 0
     runs = 2 + FEWEST_ROUNDS * (first + 1) + 2 * PAIRS
     notes = (
         *plan.space.notes,
-        "Nothing was run. Which libraries the program has is known only from a run, and with them there may be more.",
-        f"A budget of {plan.wish.budget_s / 60:.3g} min is enough to try all of the first stage when a run takes "
+        "Nothing was run. Which libraries the program has is known only from a run, and with them "
+        "there may be more.",
+        f"A budget of {plan.wish.budget_s / 60:.3g} min is enough to try all of the first stage "
+        "when a run takes "
         f"{plan.wish.budget_s / runs:.2g} s or less: at least {runs} runs.",
     )
     _print(of_rows("plan", columns, rows, notes=notes), arguments, "")
@@ -79,7 +91,11 @@ def write(tuned: Tuned, arguments: argparse.Namespace) -> int:
 
 
 def _write_text(
-    tuned: Tuned, columns: tuple[ResultColumn, ...], rows: list[tuple[object, ...]], line: str, said: tuple[str, ...]
+    tuned: Tuned,
+    columns: tuple[ResultColumn, ...],
+    rows: list[tuple[object, ...]],
+    line: str,
+    said: tuple[str, ...],
 ) -> None:
     readable = columns[:-1]
     if rows:
@@ -106,7 +122,9 @@ def _columns(objective: Objective) -> tuple[ResultColumn, ...]:
         ResultColumn("setting", "string", "", "its name"),
         ResultColumn("state", "string", "", "winner, default, leads, in race, out or disqualified"),
         ResultColumn("rounds", "int64", COUNT, "rounds of the race that it was in"),
-        ResultColumn("value", "float64", _UNITS.get(objective.unit, ""), f"median of {objective.name}"),
+        ResultColumn(
+            "value", "float64", _UNITS.get(objective.unit, ""), f"median of {objective.name}"
+        ),
         ResultColumn("ratio", "float64", RATIO, "value in parts of the defaults beside it"),
         ResultColumn("ratio_low", "float64", RATIO, "ratio lies with 95 % between this"),
         ResultColumn("ratio_high", "float64", RATIO, "and this"),
@@ -121,9 +139,14 @@ def _row(tuned: Tuned, standing: Standing) -> tuple[object, ...]:
         value *= 1e9
     is_winner = standing.setting == tuned.outcome.winner
     return (
-        standing.setting.name, WINNER if is_winner else standing.state, standing.rounds, value,
-        *_ratio(tuned, standing), standing.why or None, standing.setting.line(tuned.wish.program),
-    )  # fmt: skip
+        standing.setting.name,
+        WINNER if is_winner else standing.state,
+        standing.rounds,
+        value,
+        *_ratio(tuned, standing),
+        standing.why or None,
+        standing.setting.line(tuned.wish.program),
+    )
 
 
 def _ratio(tuned: Tuned, found: Standing | Interval) -> Shown:
@@ -138,7 +161,9 @@ def sentences(tuned: Tuned) -> tuple[str, ...]:
         said.append(f"{one.setting.name[0].upper()}{one.setting.name[1:]}: {took}. {one.says}")
     said += tuned.wish.what_if_said
     said.append(f"Compared: {tuned.objective.statement}.")
-    said += (f"{note[0].upper()}{note[1:]}{'' if note.endswith('.') else '.'}" for note in _notes(tuned))
+    said += (
+        f"{note[0].upper()}{note[1:]}{'' if note.endswith('.') else '.'}" for note in _notes(tuned)
+    )
     return tuple(said)
 
 
@@ -147,13 +172,16 @@ def verdict(tuned: Tuned) -> str:
     outcome, final = tuned.outcome, tuned.outcome.final
     if outcome.verdict == FASTER and final is not None:
         said = (
-            f"{final.setting.name} is better: {_told(_ratio(tuned, final))}, by {final.rounds} pairs of runs of it and "
+            f"{final.setting.name} is better: {_told(_ratio(tuned, final))}, by {final.rounds} "
+            "pairs of runs of it and "
             "the defaults alone."
         )
         is_other_work = bool(final.setting.arguments) and tuned.wish.metric is None
         return f"{said} {_OTHER_WORK}" if is_other_work else said
     if outcome.verdict == NO_DIFFERENCE:
-        best = f" The best one, {final.setting.name}: {_told(_ratio(tuned, final))}." if final else ""
+        best = (
+            f" The best one, {final.setting.name}: {_told(_ratio(tuned, final))}." if final else ""
+        )
         return f"No measurable difference: keep the defaults.{best}"
     return f"No answer: {outcome.notes[-1] if outcome.notes else 'nothing was measured'}."
 
@@ -183,11 +211,15 @@ def _resume_line(tuned: Tuned) -> str:
         if not is_value and name not in _OF_THE_JOURNAL:
             kept.append(word)
         is_value = name in _OF_THE_JOURNAL and "=" not in word and not is_value
-    return shlex.join(["layerscope", *kept[:1], "--resume", tuned.journal, *kept[1:], *words[program:]])
+    return shlex.join(
+        ["layerscope", *kept[:1], "--resume", tuned.journal, *kept[1:], *words[program:]]
+    )
 
 
 def _program_words(words: list[str], tuned: Tuned) -> list[str]:
-    """The end of the command line, from PROGRAM on: its Python may stand in front of it in the command."""
+    """The end of the command line, from PROGRAM on: its Python may stand in front of it in the
+    command.
+    """
     program = tuned.wish.program
     for count in (len(program), len(program) - 1):
         if count and tuple(words[-count:]) == program[-count:]:
@@ -212,15 +244,26 @@ def page(tuned: Tuned, line: str) -> tune_page.TunePage:
         ratio = "" if in_parts is None else f"{in_parts:.2f}"
         sure = "" if low is None or high is None else f"{low:.2f} to {high:.2f}"
         cells = (
-            name, WINNER if is_winner else standing.state, str(len(values.get(name, ()))),
-            "" if standing.value is None else shown(standing.value, objective.unit), ratio, sure, standing.why,
+            name,
+            WINNER if is_winner else standing.state,
+            str(len(values.get(name, ()))),
+            "" if standing.value is None else shown(standing.value, objective.unit),
+            ratio,
+            sure,
+            standing.why,
             standing.setting.line(tuned.wish.program),
-        )  # fmt: skip
+        )
         rows.append(tune_page.Row(name, tuple(values.get(name, ())), cells, role))
     ticks = tune_page.ticks([value for row in rows for value in row.values])
     return tune_page.TunePage(
-        f"layerscope tune: {shlex.join(tuned.wish.program)}", verdict(tuned), line, objective.statement,
-        tuple(shown(value, objective.unit) for value in ticks), ticks,
-        ("setting", "state", "runs", "median", "ratio", "95 % interval", "why", "command"), tuple(rows),
-        sentences(tuned)[1:], numbers=(2, 3, 4, 5),
-    )  # fmt: skip
+        f"layerscope tune: {shlex.join(tuned.wish.program)}",
+        verdict(tuned),
+        line,
+        objective.statement,
+        tuple(shown(value, objective.unit) for value in ticks),
+        ticks,
+        ("setting", "state", "runs", "median", "ratio", "95 % interval", "why", "command"),
+        tuple(rows),
+        sentences(tuned)[1:],
+        numbers=(2, 3, 4, 5),
+    )

@@ -1,9 +1,11 @@
-"""Steps of a program that is timed and not recorded: our agent in it marks where each begins, and keeps nothing else.
+"""Steps of a program that is timed and not recorded: our agent in it marks where each begins, and
+keeps nothing else.
 
-What a step is say the rules of `layerscope.ingest.steps`, counted as they happen (`native/agent/steps.c`): outside of
-windows PyTorch does not even call us for operators. A step by an optimizer or a mark ends where the next one begins,
-with what lies between them; by a loader it ends where the next batch is asked for; a request ends where the last call
-of a module in it returns. The first one, of which the begin is not known, is none.
+What a step is say the rules of `layerscope.ingest.steps`, counted as they happen
+(`native/agent/steps.c`): outside of windows PyTorch does not even call us for operators. A step by
+an optimizer or a mark ends where the next one begins, with what lies between them; by a loader it
+ends where the next batch is asked for; a request ends where the last call of a module in it
+returns. The first one, of which the begin is not known, is none.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ from numpy.typing import NDArray
 from layerscope.capture import agent
 from layerscope.ingest.steps import warmup
 from layerscope.rawfile import counters, layout, raw_file
-from layerscope.rawfile.windows import Window
+from layerscope.rawfile.windows import RequestedWindow
 from layerscope.sources.raw.decoder import Decoder
 
-# It holds no step, so that nothing is recorded: the agent then says where each step begins (native/agent/windows.c).
-EVERY_STEP = Window(first=1, last=1)
+# It holds no step, so that nothing is recorded: the agent then says where each step begins
+# (native/agent/windows.c).
+EVERY_STEP = RequestedWindow(first=1, last=1)
 _RULE_BITS = layout.WINDOW_BY_TIME - 1
 _CPU = counters.NAMES.index("cpu_ns")
 
@@ -33,8 +36,8 @@ Int64s = NDArray[np.int64]
 class Counted:
     """The steps of a trial that are not warm-up, of all processes with steps by the strongest rule.
 
-    `dur_ns` of each; `cpu_ns`: CPU time of all processes between the first one's begin and the last one's end, divided
-    by their number; 0 where nobody read it.
+    `dur_ns` of each; `cpu_ns`: CPU time of all processes between the first one's begin and the last
+    one's end, divided by their number; 0 where nobody read it.
     """
 
     rule: str
@@ -43,15 +46,24 @@ class Counted:
 
 
 def without_collectors(environment: dict[str, str], before: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a recorded program without what has oneDNN and others load the agent too."""
+    """The environment of a recorded program without what has oneDNN and others load the agent
+    too.
+    """
     ours = {agent.SETTINGS, agent.ITT, agent.NVTX, agent.JIT}
-    return {name: value for name, value in environment.items() if name not in ours or name in before}
+    return {
+        name: value for name, value in environment.items() if name not in ours or name in before
+    }
 
 
 def read(raw: Path) -> Counted | None:
     """The steps in the raw files below `raw`; None where there are none."""
     decoders = [_decoded(path) for path in raw_file.spools(raw)]
-    found = [(rule, begins, ends) for decoder in decoders for rule, begins, ends in [_steps(decoder)] if len(begins)]
+    found = [
+        (rule, begins, ends)
+        for decoder in decoders
+        for rule, begins, ends in [_steps(decoder)]
+        if len(begins)
+    ]
     if not found:
         return None
     strongest = max(rule for rule, _, _ in found)
@@ -66,9 +78,12 @@ def read(raw: Path) -> Counted | None:
 
 
 _NAMES = {
-    layout.RULE_REQUEST: "request", layout.RULE_LOADER: "loader", layout.RULE_OPTIMIZER: "optimizer",
-    layout.RULE_MARK: "mark", layout.RULE_NAMED: "mark",
-}  # fmt: skip
+    layout.RULE_REQUEST: "request",
+    layout.RULE_LOADER: "loader",
+    layout.RULE_OPTIMIZER: "optimizer",
+    layout.RULE_MARK: "mark",
+    layout.RULE_NAMED: "mark",
+}
 
 
 class LiveSteps:
@@ -77,7 +92,9 @@ class LiveSteps:
     def __init__(self, raw: Path) -> None:
         self._raw = raw
         self._readers: dict[Path, raw_file.SpoolReader] = {}
-        self._most: dict[Path, tuple[int, int]] = {}  # the strongest rule, and by it the highest number of a step
+        self._most: dict[
+            Path, tuple[int, int]
+        ] = {}  # the strongest rule, and by it the highest number of a step
 
     def count(self) -> int:
         """How many steps have begun in the process that has made most by the strongest rule."""
@@ -85,8 +102,12 @@ class LiveSteps:
             reader = self._readers.setdefault(path, raw_file.SpoolReader(path))
             for chunk in reader.chunks({raw_file.RECORDS}):
                 records = np.frombuffer(chunk.payload, layout.RECORD)
-                marks = records[(records["kind"] == layout.MARK) & (records["module"] == layout.MARK_BEGINS)]
-                for rule, number in zip((marks["end"] & _RULE_BITS).tolist(), marks["seq"].tolist(), strict=True):
+                marks = records[
+                    (records["kind"] == layout.MARK) & (records["module"] == layout.MARK_BEGINS)
+                ]
+                for rule, number in zip(
+                    (marks["end"] & _RULE_BITS).tolist(), marks["seq"].tolist(), strict=True
+                ):
                     self._most[path] = max(self._most.get(path, (0, 0)), (rule, number))
         return max(self._most.values(), default=(0, 0))[1]
 
@@ -112,10 +133,13 @@ def _steps(decoder: Decoder) -> tuple[int, Int64s, Int64s]:
     rule = int((code & _RULE_BITS).max())
     mine = code & _RULE_BITS == rule
     if rule == layout.RULE_REQUEST:
-        # It may have seemed that requests begin with one module, and then that it is another one: the last counts.
+        # It may have seemed that requests begin with one module, and then that it is another one:
+        # the last counts.
         leader = code >> layout.WINDOW_INSTANCE
         mine &= leader == leader[mine].max()
-        pairs = [_requests(records[mine & (track == one)]) for one in np.unique(track[mine]).tolist()]
+        pairs = [
+            _requests(records[mine & (track == one)]) for one in np.unique(track[mine]).tolist()
+        ]
         begins, ends = (np.concatenate(column) for column in zip(*pairs, strict=True))
         order = np.argsort(begins, kind="stable")
         return rule, begins[order], ends[order]
@@ -130,13 +154,17 @@ def _requests(records: np.ndarray) -> tuple[Int64s, Int64s]:
     begins, ends = at_ns[~is_end], at_ns[is_end]
     after = np.append(begins[1:], np.iinfo(np.int64).max)
     last = np.searchsorted(ends, after) - 1
-    has_end = (last >= 0) & (ends[np.maximum(last, 0)] >= begins) if len(ends) else np.zeros(len(begins), np.bool_)
+    has_end = (
+        (last >= 0) & (ends[np.maximum(last, 0)] >= begins)
+        if len(ends)
+        else np.zeros(len(begins), np.bool_)
+    )
     return begins[has_end], ends[np.maximum(last, 0)][has_end] if len(ends) else ends
 
 
 def _follow(records: np.ndarray) -> tuple[Int64s, Int64s]:
-    """Of steps one after the other: from the last mark of a number to the first of the next. A loader that has no more
-    batches is asked once more, for a step that does not begin.
+    """Of steps one after the other: from the last mark of a number to the first of the next. A
+    loader that has no more batches is asked once more, for a step that does not begin.
     """
     records = records[np.argsort(records["start"], kind="stable")]
     at_ns, number = records["start"].astype(np.int64), records["seq"].astype(np.int64)
@@ -145,13 +173,19 @@ def _follow(records: np.ndarray) -> tuple[Int64s, Int64s]:
 
 
 def _cpu_ns(decoders: list[Decoder], begin_ns: int, end_ns: int) -> float:
-    """CPU time of all processes between two moments: of each a straight line between the readings around them."""
+    """CPU time of all processes between two moments: of each a straight line between the readings
+    around them.
+    """
     total = 0.0
     for decoder in decoders:
-        rows = np.concatenate(decoder.counters) if decoder.counters else np.zeros(0, counters.SAMPLE)
+        rows = (
+            np.concatenate(decoder.counters) if decoder.counters else np.zeros(0, counters.SAMPLE)
+        )
         rows = rows[rows["counter"] == _CPU]
         if len(rows):
-            start_ns = min(int(decoder.about.get("start_ns", rows["at_ns"][0])), int(rows["at_ns"][0]))
+            start_ns = min(
+                int(decoder.about.get("start_ns", rows["at_ns"][0])), int(rows["at_ns"][0])
+            )
             at_ns, value = np.append(start_ns, rows["at_ns"]), np.append(0, rows["value"])
             total += float(np.interp(end_ns, at_ns, value) - np.interp(begin_ns, at_ns, value))
     return total

@@ -1,8 +1,10 @@
-"""The final comparison: the best candidate and the defaults in pairs, and nothing but those pairs decides.
+"""The final comparison: the best candidate and the defaults in pairs, and nothing but those pairs
+decides.
 
-There are at least PAIRS of them where the budget allows. Where it leaves time for half as many again or more, the
-comparison may go on after that, and the pairs are looked at twice; each look then has half of the 5 % of error, so the
-interval that is told holds with 95 % whichever look ends it.
+There are at least PAIRS of them where the budget allows. Where it leaves time for half as many
+again or more, the comparison may go on after that, and the pairs are looked at twice; each look
+then has half of the 5 % of error, so the interval that is told holds with 95 % whichever look ends
+it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 from layerscope.tune.elimination import SMALLEST
 from layerscope.tune.paired import Interval, interval
 from layerscope.tune.setting import DEFAULT, Setting
-from layerscope.tune.track import FINAL, Track
+from layerscope.tune.track import FINAL, RaceState
 
 PAIRS, MOST_PAIRS, FEWEST_PAIRS = 10, 30, 5
 # With fewer there is no interval. So few are made only where the budget has no room for more.
@@ -24,7 +26,8 @@ _TWO_LOOKS = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """How `setting` compares with the defaults: over so many `pairs`; `value`: its median, as it is compared.
+    """How `setting` compares with the defaults: over so many `pairs`; `value`: its median, as it is
+    compared.
 
     `found` has the interval that decides.
     """
@@ -36,8 +39,12 @@ class Final:
 
     @property
     def is_faster(self) -> bool:
-        """By more than the noise, and by more than the smallest difference that is worth a setting."""
-        return self.found.high is not None and self.found.high < 1 and self.found.ratio <= 1 - SMALLEST
+        """By more than the noise, and by more than the smallest difference that is worth a
+        setting.
+        """
+        return (
+            self.found.high is not None and self.found.high < 1 and self.found.ratio <= 1 - SMALLEST
+        )
 
     @property
     def is_not_better(self) -> bool:
@@ -45,12 +52,12 @@ class Final:
         return self.found.low is not None and self.found.low > 1 - SMALLEST
 
 
-def reserve_s(track: Track, pairs: int = PAIRS) -> float:
+def reserve_s(track: RaceState, pairs: int = PAIRS) -> float:
     """What the budget has to leave for the final."""
     return 2 * pairs * track.cost_s(DEFAULT)
 
 
-def run(track: Track, setting: Setting) -> Final | None:
+def run(track: RaceState, setting: Setting) -> Final | None:
     """Compare; None where the setting was disqualified on the way."""
     track.racing = [DEFAULT, setting]
     pair_s = track.cost_s(DEFAULT) + track.cost_s(setting)
@@ -73,16 +80,20 @@ def run(track: Track, setting: Setting) -> Final | None:
             if decided.is_faster or decided.is_not_better or is_out_of_time:
                 break
     if decided.pairs < PAIRS:
-        track.notes.append(f"the budget left {decided.pairs} pairs for the final comparison; {PAIRS} are better")
+        track.notes.append(
+            f"the budget left {decided.pairs} pairs for the final comparison; {PAIRS} are better"
+        )
     return decided
 
 
-def _pair(track: Track, setting: Setting, left_s: float) -> tuple[float, float] | None:
+def _pair(track: RaceState, setting: Setting, left_s: float) -> tuple[float, float] | None:
     """(value of the setting, of the defaults), run in random order."""
     track.round += 1
     made: dict[str, float] = {}
     for one in track.shuffled([DEFAULT, setting]):
-        value = track.measure(one, FINAL, left_s - sum(map(track.cost_s, [DEFAULT] if made else [])))
+        value = track.measure(
+            one, FINAL, left_s - sum(map(track.cost_s, [DEFAULT] if made else []))
+        )
         if value is None:
             return None
         made[one.name] = value

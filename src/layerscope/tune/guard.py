@@ -1,4 +1,6 @@
-"""Memory that a trial may take, so that a setting that needs too much of it ends before the machine does."""
+"""Memory that a trial may take, so that a setting that needs too much of it ends before the machine
+does.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,16 @@ from layerscope.host import cgroup, memory
 _SHORT_SHARE = 0.1
 # Of what is left when the trial starts, it has taken that away itself when it holds more than this.
 _MOST_SHARE = 0.8
-# A trial that takes this much more than the defaults is not what should be chosen where memory is short.
+# A trial that takes this much more than the defaults is not what should be chosen where memory is
+# short.
 _TIMES_THE_USUAL = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """`short_bytes`: memory is short when less than this is left; `most_bytes`: what the trial may take then, None:
-    nobody tells what is left; `usual_bytes`: what the defaults took, 0 where it is not known yet.
+    """`short_bytes`: memory is short when less than this is left; `most_bytes`: what the trial may
+    take then, None: nobody tells what is left; `usual_bytes`: what the defaults took, 0 where it is
+    not known yet.
     """
 
     most_bytes: int | None = None
@@ -46,13 +50,18 @@ def made(usual_bytes: int) -> Guard:
 
 
 def memory_left(root: Path = Path("/")) -> tuple[int, int] | None:
-    """Bytes that processes of ours can still take, and of how many: of the machine or, if tighter, of the control
-    group. None where neither is told.
+    """Bytes that processes of ours can still take, and of how many: of the machine or, if tighter,
+    of the control group. None where neither is told.
     """
     found = []
     machine, limits = memory.facts(root), cgroup.facts(root)
     if machine.available_bytes is not None and machine.total_bytes:
         found.append((machine.available_bytes, machine.total_bytes))
     if limits.memory_limit_bytes is not None:
-        found.append((max(0, limits.memory_limit_bytes - limits.memory_used_bytes), limits.memory_limit_bytes))
+        found.append(
+            (
+                max(0, limits.memory_limit_bytes - limits.memory_used_bytes),
+                limits.memory_limit_bytes,
+            )
+        )
     return min(found, default=None)

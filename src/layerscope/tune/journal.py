@@ -1,7 +1,9 @@
-"""What has been measured so far, on disk: one JSON line for each run of the program, so that a race can be resumed.
+"""What has been measured so far, on disk: one JSON line for each run of the program, so that a race
+can be resumed.
 
-The first line says what was asked; each other one is a measurement and how long it took in all. A race is decided by
-its seed and its measurements alone, so giving it the kept ones again, in their order, brings it to where it was.
+The first line says what was asked; each other one is a measurement and how long it took in all. A
+race is decided by its seed and its measurements alone, so giving it the kept ones again, in their
+order, brings it to where it was.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from layerscope.tune.setting import Setting
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What decides what is measured, and in which order. `options`: of the command line, by name; `machine`: host name,
-    CPU and how many of them, in words; `settings`: names of all that may be tried, `commands`: how each starts the
-    program; `files`: the interpreter and the script, with what they hold in short; `environment`: variables that
-    libraries read."""
+    """What decides what is measured, and in which order. `options`: of the command line, by name;
+    `machine`: host name, CPU and how many of them, in words; `settings`: names of all that may be
+    tried, `commands`: how each starts the program; `files`: the interpreter and the script, with
+    what they hold in short; `environment`: variables that libraries read.
+    """
 
     program: tuple[str, ...]
     folder: str
@@ -54,7 +57,8 @@ class Journal:
     def __init__(self, path: Path, question: Question) -> None:
         """Opens the file, or makes it.
 
-        Raises ReadError where it holds another question or something else, RunError where it cannot be written.
+        Raises ReadError where it holds another question or something else, RunError where it cannot
+        be written.
         """
         self._path = path
         if path.exists() and not path.is_file():
@@ -69,14 +73,17 @@ class Journal:
             self._file.truncate(len(whole))
             self._file.seek(len(whole))
         except OSError as error:
-            raise RunError(f"the journal {path} cannot be used: {error.strerror}; name another one") from error
+            raise RunError(
+                f"the journal {path} cannot be used: {error.strerror}; name another one"
+            ) from error
         self.kept = len(self._kept)
         self._given = 0
         if not whole:
             self._write({"question": asdict(question)})
 
     def next(self, setting: Setting, round_: int) -> tuple[Measurement, float] | None:
-        """The kept measurement that comes next, and how long it took; None where there is none any more.
+        """The kept measurement that comes next, and how long it took; None where there is none any
+        more.
 
         Raises ReadError where it is not one of this setting in this round.
         """
@@ -85,8 +92,10 @@ class Journal:
         entry = self._kept[self._given]
         if (entry.measurement.setting, entry.measurement.round) != (setting.name, round_):
             raise ReadError(
-                f"the journal {self._path} does not go with this race: it has {entry.measurement.setting!r} in round "
-                f"{entry.measurement.round} where {setting.name!r} is due in round {round_}; {_REMEDY}"
+                f"the journal {self._path} does not go with this race: it has "
+                f"{entry.measurement.setting!r} in round "
+                f"{entry.measurement.round} where {setting.name!r} is due in round {round_}; "
+                f"{_REMEDY}"
             )
         self._given += 1
         return entry.measurement, entry.took_s
@@ -105,7 +114,9 @@ class Journal:
             while words:
                 words = words[self._file.write(words) :]
         except OSError as error:
-            raise RunError(f"the journal {self._path} cannot be written: {error.strerror}") from error
+            raise RunError(
+                f"the journal {self._path} cannot be written: {error.strerror}"
+            ) from error
 
 
 _REMEDY = "remove it to start again, or name another one"
@@ -122,21 +133,28 @@ def _entries(path: Path, content: bytes, question: Question) -> list[_Entry]:
         differing = [name for name in due if asked.get(name) != due[name]]
         entries = [] if differing else [decoded(line, _Entry) for line in rest]
     except ValueError as error:
-        raise ReadError(f"{path} is no journal of layerscope tune, or it is damaged; {_REMEDY}") from error
+        raise ReadError(
+            f"{path} is no journal of layerscope tune, or it is damaged; {_REMEDY}"
+        ) from error
     if differing:
         name = differing[0]
         raise ReadError(
-            f"the journal {path} answers another question: its {name} is {_short(asked.get(name))}, now it is "
+            f"the journal {path} answers another question: its {name} is "
+            f"{_short(asked.get(name))}, now it is "
             f"{_short(due[name])}; {_REMEDY}"
         )
     return entries
 
 
 def kept_options(path: Path) -> dict[str, str]:
-    """The options of the command line that the journal at `path` was begun with; empty when there is none to read."""
+    """The options of the command line that the journal at `path` was begun with; empty when there
+    is none to read.
+    """
     try:
         with path.open("rb") as file:
-            return msgspec.convert(decoded(file.readline(), _Head).question.get("options", {}), dict[str, str])
+            return msgspec.convert(
+                decoded(file.readline(), _Head).question.get("options", {}), dict[str, str]
+            )
     except (OSError, ValueError):
         return {}
 

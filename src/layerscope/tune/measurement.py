@@ -10,13 +10,14 @@ FAILED, HUNG, OTHER_OUTPUT, MEMORY = "failed", "hung", "other output", "memory"
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """`wall_s`, `cpu_s`, `rss_bytes` are of the whole process tree, `cpu_s` user and kernel together.
+    """`wall_s`, `cpu_s`, `rss_bytes` are of the whole process tree, `cpu_s` user and kernel
+    together.
 
-    Of the `steps` that are not warm-up: mean, median and 99th percentile of their time, and CPU time of all threads
-    divided by their number; 0 steps: none known. `metric`: what --metric found. `pressure`: highest of
-    some-CPU-pressure before and after, percent; `load`: CPUs that others used meanwhile, on average. `fault` is empty,
-    or one of the words above, and then `why` says it in a sentence. `output`: a hash of what it printed; `is_cut`: we
-    ended it after enough steps.
+    Of the `steps` that are not warm-up: mean, median and 99th percentile of their time, and CPU
+    time of all threads divided by their number; 0 steps: none known. `metric`: what --metric found.
+    `pressure`: highest of some-CPU-pressure before and after, percent; `load`: CPUs that others
+    used meanwhile, on average. `fault` is empty, or one of the words above, and then `why` says it
+    in a sentence. `output`: a hash of what it printed; `is_cut`: we ended it after enough steps.
     """
 
     setting: str

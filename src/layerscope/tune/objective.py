@@ -1,4 +1,6 @@
-"""What is made small: how each objective is read from a measurement, and the sentence that states it."""
+"""What is made small: how each objective is read from a measurement, and the sentence that states
+it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from layerscope.tune.measurement import Measurement
 from layerscope.tune.paired import interval
 from layerscope.tune.setting import DEFAULT, Setting
 
-# Mean and median are told to disagree from this difference on, and never from fewer common rounds than these.
+# Mean and median are told to disagree from this difference on, and never from fewer common rounds
+# than these.
 _DISAGREE = 0.02
 _FEWEST_ROUNDS = 3
 
@@ -20,7 +23,8 @@ Shown = tuple[float | None, float | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """`unit`: of what is shown: s, ns, bytes, or empty. `statement`: what is compared, and what else could be chosen.
+    """`unit`: of what is shown: s, ns, bytes, or empty. `statement`: what is compared, and what
+    else could be chosen.
 
     `is_time`: other programs on the same CPUs make it worse.
     """
@@ -44,8 +48,12 @@ class Objective:
         return 1 / value if self.larger_is_better else value
 
     def shown_ratio(self, ratio: float | None, low: float | None, high: float | None) -> Shown:
-        """A ratio of two that were compared, and its interval, as they were measured: the lower end first."""
-        found, first, last = (None if one is None else self.shown(one) for one in (ratio, low, high))
+        """A ratio of two that were compared, and its interval, as they were measured: the lower end
+        first.
+        """
+        found, first, last = (
+            None if one is None else self.shown(one) for one in (ratio, low, high)
+        )
         return (found, last, first) if self.larger_is_better else (found, first, last)
 
 
@@ -66,25 +74,49 @@ def _wall(measurement: Measurement) -> float | None:
 
 
 _OBJECTIVES = (
-    Objective("wall", "s", "time of the whole run, start and end of the program included", _wall, is_time=True),
     Objective(
-        "throughput", "ns", "mean time of a step; the median (--objective p50) may choose another setting",
-        _step("step_mean_ns"), is_time=True,
+        "wall",
+        "s",
+        "time of the whole run, start and end of the program included",
+        _wall,
+        is_time=True,
     ),
     Objective(
-        "p50", "ns", "median time of a step; the mean (--objective throughput) may choose another setting",
-        _step("step_p50_ns"), is_time=True,
+        "throughput",
+        "ns",
+        "mean time of a step; the median (--objective p50) may choose another setting",
+        _step("step_mean_ns"),
+        is_time=True,
     ),
     Objective(
-        "p99", "ns", "99th percentile of the time of a step: what the slowest step of a hundred takes",
-        _step("step_p99_ns"), is_time=True,
+        "p50",
+        "ns",
+        "median time of a step; the mean (--objective throughput) may choose another setting",
+        _step("step_p50_ns"),
+        is_time=True,
     ),
     Objective(
-        "cpu", "s", "CPU time of all threads for a step, in processes that have PyTorch; where no steps are known of "
-        "the whole run, in all processes", _cpu,
+        "p99",
+        "ns",
+        "99th percentile of the time of a step: what the slowest step of a hundred takes",
+        _step("step_p99_ns"),
+        is_time=True,
     ),
-    Objective("rss", "bytes", "largest memory of all processes together", lambda measurement: measurement.rss_bytes),
-)  # fmt: skip
+    Objective(
+        "cpu",
+        "s",
+        "CPU time of all threads for a step, in processes that have PyTorch; where no steps are "
+        "known of "
+        "the whole run, in all processes",
+        _cpu,
+    ),
+    Objective(
+        "rss",
+        "bytes",
+        "largest memory of all processes together",
+        lambda measurement: measurement.rss_bytes,
+    ),
+)
 NAMES = tuple(objective.name for objective in _OBJECTIVES)
 
 
@@ -99,7 +131,8 @@ def objective(name: str | None, has_steps: bool) -> Objective:
         raise UsageError(f"there is no objective {name!r}. The objectives are {', '.join(NAMES)}")
     if name in ("throughput", "p50", "p99") and not has_steps:
         raise UsageError(
-            f"--objective {name} is about steps, and no steps of the program are known: take --objective wall or cpu, "
+            f"--objective {name} is about steps, and no steps of the program are known: take "
+            "--objective wall or cpu, "
             "or mark the steps (layerscope.profiler)"
         )
     return found
@@ -109,27 +142,39 @@ def metric(pattern: str, larger_is_better: bool) -> Objective:
     """The number that --metric finds in what the program prints."""
     direction = "larger" if larger_is_better else "smaller"
     return Objective(
-        "metric", "", f"the number that {pattern!r} finds in the program's output; {direction} is better",
-        lambda measurement: measurement.metric, is_time=True, larger_is_better=larger_is_better,
-    )  # fmt: skip
+        "metric",
+        "",
+        f"the number that {pattern!r} finds in the program's output; {direction} is better",
+        lambda measurement: measurement.metric,
+        is_time=True,
+        larger_is_better=larger_is_better,
+    )
 
 
 def disagreement(measurements: Iterable[Measurement], settings: Mapping[str, Setting]) -> str:
-    """A sentence where mean and median of the steps choose opposite settings, surely; empty where they do not."""
+    """A sentence where mean and median of the steps choose opposite settings, surely; empty where
+    they do not.
+    """
     good = [one for one in measurements if not one.fault and one.steps and one.setting in settings]
     means, medians = (
         _by_round(good, objective(name, has_steps=True)) for name in ("throughput", "p50")
-    )  # fmt: skip
+    )
     if DEFAULT.name not in means:
         return ""
     by_mean, by_median = _best(means), _best(medians)
     if by_mean == by_median:
         return ""
     mean_ratio, median_ratio = (_ratio(values, by_median, by_mean) for values in (means, medians))
-    if mean_ratio is None or median_ratio is None or mean_ratio[0] < 1 + _DISAGREE or median_ratio[1] > 1 - _DISAGREE:
+    if (
+        mean_ratio is None
+        or median_ratio is None
+        or mean_ratio[0] < 1 + _DISAGREE
+        or median_ratio[1] > 1 - _DISAGREE
+    ):
         return ""
     return (
-        f"mean and median of the steps choose opposite settings: {by_median} has the best median, {by_mean} the best "
+        f"mean and median of the steps choose opposite settings: {by_median} has the best median, "
+        f"{by_mean} the best "
         "mean; --objective says which of them counts"
     )
 
@@ -150,12 +195,18 @@ def _best(values: Mapping[str, Mapping[int, float]]) -> str:
     def ratio(name: str) -> float:
         common = sorted(values[name].keys() & against.keys())
         enough = len(common) >= _FEWEST_ROUNDS
-        return interval([values[name][at] / against[at] for at in common]).ratio if enough else math.inf
+        return (
+            interval([values[name][at] / against[at] for at in common]).ratio
+            if enough
+            else math.inf
+        )
 
     return min(values, key=ratio)
 
 
-def _ratio(values: Mapping[str, Mapping[int, float]], name: str, other: str) -> tuple[float, float] | None:
+def _ratio(
+    values: Mapping[str, Mapping[int, float]], name: str, other: str
+) -> tuple[float, float] | None:
     """Between what the ratio of two settings lies."""
     common = sorted(values[name].keys() & values[other].keys())
     if len(common) < _FEWEST_ROUNDS:

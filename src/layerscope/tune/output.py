@@ -1,8 +1,9 @@
-"""Whether a program printed what it prints by default, so that a setting that breaks it is no winner.
+"""Whether a program printed what it prints by default, so that a setting that breaks it is no
+winner.
 
-Two runs by default say what differs from run to run. What is compared is text, word by word; a number with a decimal
-point may differ by rounding, since another number of threads adds up in another order; what is measured (a time, a
-rate, what --metric finds) may be anything.
+Two runs by default say what differs from run to run. What is compared is text, word by word; a
+number with a decimal point may differ by rounding, since another number of threads adds up in
+another order; what is measured (a time, a rate, what --metric finds) may be anything.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from pathlib import Path
 
 # More than this is not looked at: the beginning says whether it is the same program.
 MOST_BYTES = 1 << 20
-# How far numbers with a decimal point may be apart: training goes its own way after a different rounding.
+# How far numbers with a decimal point may be apart: training goes its own way after a different
+# rounding.
 TOLERANCE = 0.02
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _THOUSANDS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
 _DECIMAL_COMMA = re.compile(r"(?<=\d),(?=\d)")
-# A number that one of these stands before or behind is a measurement, and so is one beside a rate such as `images/s`.
+# A number that one of these stands before or behind is a measurement, and so is one beside a rate
+# such as `images/s`.
 _MEASURED = re.compile(
     r"time|took|elapsed|speed|rate|throughput|latency|duration|wall|cpu|eta|pid|date|rss|mem(?:ory)?|threads?|"
     r"sec(?:ond)?s?|min(?:ute)?s?|hours?|m?s|[uµn]s|[kmg]i?b|fps|hz|qps|[kmgt]?flops?|.+/.+",
@@ -38,8 +41,9 @@ Words = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the program prints by default: of each line its words, None where anything may stand. `is_compared` is False
-    where it prints differently each time. What `metric` matches is no part of it.
+    """What the program prints by default: of each line its words, None where anything may stand.
+    `is_compared` is False where it prints differently each time. What `metric` matches is no part
+    of it.
     """
 
     lines: tuple[Words, ...]
@@ -54,7 +58,10 @@ class Expected:
         for number, (wanted, line) in enumerate(zip(self.lines, lines, strict=False), 1):
             words = _WORDS.findall(line)
             if len(words) != len(wanted) or not all(map(_alike, wanted, words)):
-                return f"line {number} of what it printed is {_quoted(line)}, by default it is like {_shown(wanted)}"
+                return (
+                    f"line {number} of what it printed is {_quoted(line)}, by default it is "
+                    f"like {_shown(wanted)}"
+                )
         if len(lines) != len(self.lines):
             return f"it printed {_counted(len(lines))}, by default {_counted(len(self.lines))}"
         return ""
@@ -62,10 +69,14 @@ class Expected:
 
 def expected(first: str, second: str, metric: re.Pattern[str] | None = None) -> Expected:
     """What two runs by default have in common."""
-    one, other = ([_WORDS.findall(line) for line in _lines(text, metric)] for text in (first, second))
+    one, other = (
+        [_WORDS.findall(line) for line in _lines(text, metric)] for text in (first, second)
+    )
     if [len(words) for words in one] != [len(words) for words in other]:
         return Expected((), is_compared=False, metric=metric)
-    return Expected(tuple(_in_common(*pair) for pair in zip(one, other, strict=True)), metric=metric)
+    return Expected(
+        tuple(_in_common(*pair) for pair in zip(one, other, strict=True)), metric=metric
+    )
 
 
 def _in_common(words: Sequence[str], others: Sequence[str]) -> Words:
@@ -113,13 +124,17 @@ def measured(text: str, metric: re.Pattern[str]) -> float | None:
     if not found:
         return None
     told = (found[-1][1] if metric.groups else found[-1][0]) or ""
-    number = _NUMBER.search(_DECIMAL_COMMA.sub(".", _THOUSANDS.sub(lambda match: match[0].replace(",", ""), told)))
+    number = _NUMBER.search(
+        _DECIMAL_COMMA.sub(".", _THOUSANDS.sub(lambda match: match[0].replace(",", ""), told))
+    )
     value = float(number[0]) if number else math.nan
     return value if math.isfinite(value) else None
 
 
 def measured_in(paths: Iterable[Path], metric: re.Pattern[str]) -> float | None:
-    """The same of the first of these files that has one: of its end, else of its beginning, where it is long."""
+    """The same of the first of these files that has one: of its end, else of its beginning, where
+    it is long.
+    """
     for path in paths:
         for text in (read(path, from_end=True), read(path)):
             if (value := measured(text, metric)) is not None:
@@ -131,7 +146,11 @@ def _lines(text: str, metric: re.Pattern[str] | None) -> list[str]:
     if metric is not None:
         text = metric.sub(_METRIC, text)
     # Progress that rewrites its line ends as its last state.
-    return [line.rstrip("\r").rpartition("\r")[2] for line in text.rstrip("\n").split("\n")] if text.strip() else []
+    return (
+        [line.rstrip("\r").rpartition("\r")[2] for line in text.rstrip("\n").split("\n")]
+        if text.strip()
+        else []
+    )
 
 
 def _is_measured(words: Sequence[str], place: int) -> bool:

@@ -1,13 +1,16 @@
-"""How sure a ratio is that was measured in pairs: each pair is a setting and the defaults, run next to each other.
+"""How sure a ratio is that was measured in pairs: each pair is a setting and the defaults, run next
+to each other.
 
-The value is the Hodges-Lehmann estimate: the median over all averages of two pairs, on logarithms (one pair with itself
-too). Its interval is the exact one of Wilcoxon's signed-rank test, which assumes of the noise only that it is as likely
-to make a pair's ratio larger as smaller, by the same factor: so it is where two runs are disturbed by the same things.
+The value is the Hodges-Lehmann estimate: the median over all averages of two pairs, on logarithms
+(one pair with itself too). Its interval is the exact one of Wilcoxon's signed-rank test, which
+assumes of the noise only that it is as likely to make a pair's ratio larger as smaller, by the same
+factor: so it is where two runs are disturbed by the same things.
 
-Why no bootstrap: of few pairs the bootstrap of a median is too narrow. Its 95 % interval holds the truth in only 87 %
-of the cases with 7 pairs and in 91 % with 13, whatever the noise is, by the arithmetic of order statistics; the test of
-this module shows it. Where even the widest rank interval is not wide enough (below 6 pairs for 95 %) Student's t of the
-logarithms is taken, exact for log-normal noise.
+Why no bootstrap: of few pairs the bootstrap of a median is too narrow. Its 95 % interval holds the
+truth in only 87 % of the cases with 7 pairs and in 91 % with 13, whatever the noise is, by the
+arithmetic of order statistics; the test of this module shows it. Where even the widest rank
+interval is not wide enough (below 6 pairs for 95 %) Student's t of the logarithms is taken, exact
+for log-normal noise.
 """
 
 from __future__ import annotations
@@ -69,7 +72,9 @@ def _standard_error(logarithms: NDArray[np.float64]) -> float:
 
 @cache
 def _ranks_outside(tail: float, pairs: int) -> int | None:
-    """How many averages lie beyond each end of the interval; None where all of them together are too few."""
+    """How many averages lie beyond each end of the interval; None where all of them together are
+    too few.
+    """
     below = np.cumsum(_rank_sums(pairs))
     outside = int(np.searchsorted(below, tail * (1 + 1e-9), side="right")) - 1
     return outside if outside >= 0 else None
@@ -77,7 +82,9 @@ def _ranks_outside(tail: float, pairs: int) -> int | None:
 
 @cache
 def _rank_sums(pairs: int) -> NDArray[np.float64]:
-    """The probability of each sum of signed ranks when both sides are equal: every rank counts with probability 1/2."""
+    """The probability of each sum of signed ranks when both sides are equal: every rank counts with
+    probability 1/2.
+    """
     sums = np.ones(1)
     for rank in range(1, pairs + 1):
         grown = np.zeros(len(sums) + rank)

@@ -1,4 +1,6 @@
-"""What `layerscope tune` says while it runs: one line that is rewritten on a terminal, lines elsewhere, on stderr."""
+"""What `layerscope tune` says while it runs: one line that is rewritten on a terminal, lines
+elsewhere, on stderr.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +49,21 @@ class Teller:
 
     def of(self, progress: Progress, objective: Objective) -> str:
         """What one run of the race was, and how much time is left."""
-        where = "final comparison" if progress.phase == FINAL else f"stage {progress.stage} of {progress.stages}"
-        value = "does not count" if progress.value is None else shown(progress.value, objective.unit)
+        where = (
+            "final comparison"
+            if progress.phase == FINAL
+            else f"stage {progress.stage} of {progress.stages}"
+        )
+        value = (
+            "does not count" if progress.value is None else shown(progress.value, objective.unit)
+        )
         left_min = progress.left_s / 60
         left = f"{progress.left_s:.0f} s" if progress.left_s < 100 else f"{left_min:.0f} min"
         racing = f", {progress.racing} in the race" if progress.phase != FINAL else ""
-        return f"{where}, round {progress.round}: {progress.setting.name} {value}{racing}, at most {left} left"
+        return (
+            f"{where}, round {progress.round}: {progress.setting.name} {value}{racing}, at most "
+            f"{left} left"
+        )
 
     def _write(self, text: str) -> None:
         if not self._quiet:

@@ -1,13 +1,16 @@
-"""Which setting is faster, and how sure that is: shuffled rounds, paired ratios, elimination, a final comparison.
+"""Which setting is faster, and how sure that is: shuffled rounds, paired ratios, elimination, a
+final comparison.
 
-A round runs every setting still in the race once, the defaults among them, in shuffled order. Settings leave by the
-rule of elimination.py. They come in stages: those of a later stage are tried on top of what has surely won before. In
-the end the best one and the defaults run in pairs, in random order within each (final.py): only that decides, because
-whoever leads a race of many was also lucky in it.
+A round runs every setting still in the race once, the defaults among them, in shuffled order.
+Settings leave by the rule of elimination.py. They come in stages: those of a later stage are tried
+on top of what has surely won before. In the end the best one and the defaults run in pairs, in
+random order within each (final.py): only that decides, because whoever leads a race of many was
+also lucky in it.
 
-Under contention the comparison stays fair, since all run beside the same others, but it holds for a machine as busy as
-that: so it is told, and so is a busy machine that may be why nothing was found: see `_busy`. A budget that is too short
-for rounds goes into pairs of the first setting and the defaults: the interval is wide, and says so.
+Under contention the comparison stays fair, since all run beside the same others, but it holds for a
+machine as busy as that: so it is told, and so is a busy machine that may be why nothing was found:
+see `_busy`. A budget that is too short for rounds goes into pairs of the first setting and the
+defaults: the interval is wide, and says so.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from layerscope.tune import contention, final
-from layerscope.tune.elimination import FEWEST_ROUNDS, MOST_ROUNDS, SMALLEST, Table
+from layerscope.tune.elimination import FEWEST_ROUNDS, MOST_ROUNDS, SMALLEST, RaceTable
 from layerscope.tune.final import Final
 from layerscope.tune.journal import Journal
 from layerscope.tune.measurement import Measurement
@@ -36,15 +39,29 @@ from layerscope.tune.track import (
     RACE,
     Means,
     Progress,
+    RaceState,
     Refused,
     Runner,
-    Track,
 )
 
 __all__ = [
-    "DEFAULT_ROW", "DISQUALIFIED", "FASTER", "FINAL", "IN_RACE", "LEADS", "NO_DIFFERENCE", "OUT", "RACE", "REFUSED",
-    "Outcome", "Progress", "Runner", "Standing", "needed", "race",
-]  # fmt: skip
+    "DEFAULT_ROW",
+    "DISQUALIFIED",
+    "FASTER",
+    "FINAL",
+    "IN_RACE",
+    "LEADS",
+    "NO_DIFFERENCE",
+    "OUT",
+    "RACE",
+    "REFUSED",
+    "Outcome",
+    "Progress",
+    "Runner",
+    "Standing",
+    "needed",
+    "race",
+]
 
 FASTER, NO_DIFFERENCE, REFUSED = "faster", "no difference", "refused"
 # A comparison that could not have shown a gain as large as this has shown nothing.
@@ -53,9 +70,9 @@ _BLIND = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One setting after the race. `ratio`: of its value and the default's in the same round, over all rounds, with its
-    95 % interval (paired.py); below 1 is better. None where it has none. `value`: median, as it was measured. `why`: of
-    what is out or disqualified.
+    """One setting after the race. `ratio`: of its value and the default's in the same round, over
+    all rounds, with its 95 % interval (paired.py); below 1 is better. None where it has none.
+    `value`: median, as it was measured. `why`: of what is out or disqualified.
     """
 
     setting: Setting
@@ -70,11 +87,13 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`verdict`: FASTER (then `winner`, and the final comparison has its interval below 1), NO_DIFFERENCE, or REFUSED.
+    """`verdict`: FASTER (then `winner`, and the final comparison has its interval below 1),
+    NO_DIFFERENCE, or REFUSED.
 
-    `standings`: the defaults first, then the best first. `final`: the standing of the best candidate in the final A/B
-    alone. `notes`: what qualifies it, in sentences (a contended machine, a budget that ended early); of a refusal the
-    last one is the reason. `measurements`: all, in the order in which they were made.
+    `standings`: the defaults first, then the best first. `final`: the standing of the best
+    candidate in the final A/B alone. `notes`: what qualifies it, in sentences (a contended machine,
+    a budget that ended early); of a refusal the last one is the reason. `measurements`: all, in the
+    order in which they were made.
     """
 
     verdict: str
@@ -86,24 +105,38 @@ class Outcome:
 
 
 def race(
-    stages: Sequence[Sequence[Setting]], runner: Runner, objective: Objective, budget_s: float, *,
-    clock: Callable[[], float] = time.monotonic, seed: int = 0, journal: Journal | None = None,
-    tell: Callable[[Progress], None] | None = None, run_s: float = 0.0, cpus: float = 1.0,
-) -> Outcome:  # fmt: skip
+    stages: Sequence[Sequence[Setting]],
+    runner: Runner,
+    objective: Objective,
+    budget_s: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    seed: int = 0,
+    journal: Journal | None = None,
+    tell: Callable[[Progress], None] | None = None,
+    run_s: float = 0.0,
+    cpus: float = 1.0,
+) -> Outcome:
     """Find the best setting of all `stages` within `budget_s`.
 
-    `clock` in seconds; `journal`: what is kept there is not run again; `tell` is called after each run. `run_s`: how
-    long a run under the defaults takes, 0 where that is not known. `cpus`: those that the program may use.
+    `clock` in seconds; `journal`: what is kept there is not run again; `tell` is called after each
+    run. `run_s`: how long a run under the defaults takes, 0 where that is not known. `cpus`: those
+    that the program may use.
     """
-    track = Track(Means(runner, objective, budget_s, clock, journal, tell, run_s), seed, len(stages))
+    track = RaceState(
+        Means(runner, objective, budget_s, clock, journal, tell, run_s), seed, len(stages)
+    )
     try:
         chosen = _stages(track, stages)
         decided = final.run(track, chosen) if chosen else None
         while chosen and decided is None:
-            # It was disqualified in the final: the next one has its chance, if there is time for it.
+            # It was disqualified in the final: the next one has its chance, if there is time for
+            # it.
             chosen = _most_promising(track)
             if chosen and track.left_s < final.reserve_s(track, final.FEWEST_PAIRS):
-                track.notes.append(f"there was no time to compare the next best setting, {chosen.name}")
+                track.notes.append(
+                    f"there was no time to compare the next best setting, {chosen.name}"
+                )
                 break
             decided = final.run(track, chosen) if chosen else None
     except Refused as refusal:
@@ -111,7 +144,7 @@ def race(
     return _outcome(track, decided, cpus)
 
 
-def _stages(track: Track, stages: Sequence[Sequence[Setting]]) -> Setting | None:
+def _stages(track: RaceState, stages: Sequence[Sequence[Setting]]) -> Setting | None:
     """Race all stages; who goes to the final, None where nobody has a chance."""
     base = DEFAULT
     for number, choices in enumerate(stages):
@@ -128,7 +161,9 @@ def _stages(track: Track, stages: Sequence[Sequence[Setting]]) -> Setting | None
     return base if base != DEFAULT else _most_promising(track)
 
 
-def _affordable(track: Track, fresh: list[Setting], kept: int, *, is_first: bool) -> list[Setting]:
+def _affordable(
+    track: RaceState, fresh: list[Setting], kept: int, *, is_first: bool
+) -> list[Setting]:
     """The first of the settings, as many as there is time for with the fewest rounds."""
     run_s = track.cost_s(DEFAULT)
     if not run_s or not fresh:
@@ -139,12 +174,15 @@ def _affordable(track: Track, fresh: list[Setting], kept: int, *, is_first: bool
     return fresh[:fit]
 
 
-def _first_alone(track: Track, fresh: list[Setting]) -> Setting:
-    """There is no time for a race: the first of the settings goes to the final. Refused where not even that fits."""
+def _first_alone(track: RaceState, fresh: list[Setting]) -> Setting:
+    """There is no time for a race: the first of the settings goes to the final. Refused where not
+    even that fits.
+    """
     run_s = track.cost_s(DEFAULT)
     if track.left_s < 2 * final.LEAST_PAIRS * run_s:
         raise Refused(
-            f"a run takes {run_s:.3g} s, so a budget of {track.budget_s / 60:.3g} min is too short: "
+            f"a run takes {run_s:.3g} s, so a budget of {track.budget_s / 60:.3g} min is too "
+            "short: "
             f"{needed(run_s, len(fresh))}"
         )
     track.enter(fresh[:1])
@@ -152,13 +190,23 @@ def _first_alone(track: Track, fresh: list[Setting]) -> Setting:
 
 
 def needed(run_s: float, settings: int) -> str:
-    """What budget a first stage of so many settings needs, in words: for one of them, and for all."""
-    least_s, all_s = 2 * final.LEAST_PAIRS * run_s, run_s * (FEWEST_ROUNDS * (settings + 1) + 2 * final.PAIRS)
-    return f"to try one setting takes {least_s / 60:.3g} min, all {settings} of the first stage {all_s / 60:.3g} min"
+    """What budget a first stage of so many settings needs, in words: for one of them, and for
+    all.
+    """
+    least_s, all_s = (
+        2 * final.LEAST_PAIRS * run_s,
+        run_s * (FEWEST_ROUNDS * (settings + 1) + 2 * final.PAIRS),
+    )
+    return (
+        f"to try one setting takes {least_s / 60:.3g} min, all {settings} of the first stage "
+        f"{all_s / 60:.3g} min"
+    )
 
 
-def _stage(track: Track, entered: list[Setting], base: Setting, share: float) -> Setting:
-    """Race `entered` against each other and the defaults; on top of which the next stage is tried."""
+def _stage(track: RaceState, entered: list[Setting], base: Setting, share: float) -> Setting:
+    """Race `entered` against each other and the defaults; on top of which the next stage is
+    tried.
+    """
     track.enter(entered)
     began_s = track.spent_s
     rounds: list[int] = []
@@ -178,39 +226,52 @@ def _stage(track: Track, entered: list[Setting], base: Setting, share: float) ->
         end_s = began_s + share * (track.budget_s - began_s - final.reserve_s(track))
         cost_s = sum(map(track.cost_s, track.racing))
         if _is_decided(track, table, base) or (
-            len(rounds) >= FEWEST_ROUNDS and (track.spent_s + cost_s > end_s or len(rounds) == MOST_ROUNDS)
+            len(rounds) >= FEWEST_ROUNDS
+            and (track.spent_s + cost_s > end_s or len(rounds) == MOST_ROUNDS)
         ):
             return _next_base(track, table, base)
 
 
-def _table(track: Track, rounds: Sequence[int], entered: Sequence[Setting]) -> Table:
+def _table(track: RaceState, rounds: Sequence[int], entered: Sequence[Setting]) -> RaceTable:
     gone = [one for one in entered if one not in track.racing]
     racing, left = (
-        [[track.values[one.name].get(at, math.nan) for at in rounds] for one in some] for some in (track.racing, gone)
+        [[track.values[one.name].get(at, math.nan) for at in rounds] for one in some]
+        for some in (track.racing, gone)
     )
-    return Table(racing, len(entered), [values for values in left if not all(map(math.isnan, values))])
+    return RaceTable(
+        racing, len(entered), [values for values in left if not all(map(math.isnan, values))]
+    )
 
 
-def _challengers(track: Track, base: Setting) -> list[int]:
+def _challengers(track: RaceState, base: Setting) -> list[int]:
     """The rows of those who may leave: all but the defaults and the base."""
-    return [row for row, setting in enumerate(track.racing) if setting.name not in (DEFAULT.name, base.name)]
+    return [
+        row
+        for row, setting in enumerate(track.racing)
+        if setting.name not in (DEFAULT.name, base.name)
+    ]
 
 
-def _leave(track: Track, table: Table, base: Setting) -> None:
+def _leave(track: RaceState, table: RaceTable, base: Setting) -> None:
     """Send away who surely is not better than the leader, the base or the defaults."""
     challengers, leader = _challengers(track, base), table.best()
     above = [row for row in range(len(track.racing)) if row not in challengers]
     gone = set()
     for row in challengers:
-        better = next((at for at in [leader, *above] if at != row and table.is_not_better(row, at)), None)
+        better = next(
+            (at for at in [leader, *above] if at != row and table.is_not_better(row, at)), None
+        )
         if better is not None:
             name = "the defaults" if better == 0 else track.racing[better].name
-            track.gone[track.racing[row].name] = OUT, f"surely less than {SMALLEST:.0%} better than {name}"
+            track.gone[track.racing[row].name] = (
+                OUT,
+                f"surely less than {SMALLEST:.0%} better than {name}",
+            )
             gone.add(row)
     track.racing = [setting for row, setting in enumerate(track.racing) if row not in gone]
 
 
-def _is_decided(track: Track, table: Table, base: Setting) -> bool:
+def _is_decided(track: RaceState, table: RaceTable, base: Setting) -> bool:
     """No challenger is left, or one that surely is better than the base and the defaults."""
     challengers = _challengers(track, base)
     if len(challengers) > 1:
@@ -219,8 +280,10 @@ def _is_decided(track: Track, table: Table, base: Setting) -> bool:
     return all(table.is_better(row, at) for row in challengers for at in above)
 
 
-def _next_base(track: Track, table: Table, base: Setting) -> Setting:
-    """The leader, where it surely is better than the base: what does not help stays out of the line to paste."""
+def _next_base(track: RaceState, table: RaceTable, base: Setting) -> Setting:
+    """The leader, where it surely is better than the base: what does not help stays out of the line
+    to paste.
+    """
     leader = table.best()
     names = [setting.name for setting in track.racing]
     if base.name not in names:  # disqualified
@@ -228,14 +291,23 @@ def _next_base(track: Track, table: Table, base: Setting) -> Setting:
     return track.racing[leader] if table.is_ahead(leader, names.index(base.name)) else base
 
 
-def _most_promising(track: Track) -> Setting | None:
-    """Of those who did not leave and have a ratio below 1, the one whose interval ends lowest: a small ratio of three
-    rounds is luck more often than one of ten."""
-    rows = [row for row in _standings(track) if row.state == IN_RACE and row.ratio is not None and row.ratio < 1]
-    return min(rows, key=lambda row: math.inf if row.high is None else row.high).setting if rows else None
+def _most_promising(track: RaceState) -> Setting | None:
+    """Of those who did not leave and have a ratio below 1, the one whose interval ends lowest: a
+    small ratio of three rounds is luck more often than one of ten.
+    """
+    rows = [
+        row
+        for row in _standings(track)
+        if row.state == IN_RACE and row.ratio is not None and row.ratio < 1
+    ]
+    return (
+        min(rows, key=lambda row: math.inf if row.high is None else row.high).setting
+        if rows
+        else None
+    )
 
 
-def _outcome(track: Track, decided: Final | None, cpus: float) -> Outcome:
+def _outcome(track: RaceState, decided: Final | None, cpus: float) -> Outcome:
     """What it all means, with what qualifies it."""
     is_faster = decided is not None and decided.is_faster
     notes = [*_notes(track), *_busy_notes(track, decided, cpus)]
@@ -248,83 +320,123 @@ def _outcome(track: Track, decided: Final | None, cpus: float) -> Outcome:
     return _made(track, FASTER if is_faster else NO_DIFFERENCE, decided, notes)
 
 
-def _notes(track: Track) -> list[str]:
-    untried = [f"the budget was too short to try {', '.join(track.untried)}"] if track.untried else []
+def _notes(track: RaceState) -> list[str]:
+    untried = (
+        [f"the budget was too short to try {', '.join(track.untried)}"] if track.untried else []
+    )
     return [*untried, *track.notes]
 
 
-def _busy_notes(track: Track, decided: Final | None, cpus: float) -> list[str]:
+def _busy_notes(track: RaceState, decided: Final | None, cpus: float) -> list[str]:
     busy, rounds = contention.rounds(track.measurements, cpus)
     if not busy:
         return []
     said = f"contended: other programs used the CPUs in {busy} of {rounds} rounds"
     if decided is None or not track.objective.is_time or busy < contention.NEARLY_ALL * rounds:
         return [said]
-    return [f"{said}, so this holds for a machine as busy as that: on a quiet one another setting may be the best"]
+    return [
+        f"{said}, so this holds for a machine as busy as that: on a quiet one another setting may "
+        "be the best"
+    ]
 
 
-def _busy(track: Track, decided: Final | None, cpus: float) -> str:
-    """That a busy machine is why nothing was found, empty where it is not: nearly all rounds were contended, times were
-    compared, and the final could not have shown a gain of a quarter."""
+def _busy(track: RaceState, decided: Final | None, cpus: float) -> str:
+    """That a busy machine is why nothing was found, empty where it is not: nearly all rounds were
+    contended, times were compared, and the final could not have shown a gain of a quarter.
+    """
     busy, rounds = contention.rounds(track.measurements, cpus)
     is_busy = track.objective.is_time and rounds > 0 and busy >= contention.NEARLY_ALL * rounds
     if not is_busy or decided is None or decided.is_faster or _sight(decided) < _BLIND:
         return ""
     return (
-        f"the machine is too busy to tell: the final comparison could not have shown a gain of less than "
+        "the machine is too busy to tell: the final comparison could not have shown a gain of "
+        "less than "
         f"{_sight(decided):.0%}; try again when it is quiet, or compare CPU time (--objective cpu)"
     )
 
 
-def _ties(track: Track, decided: Final) -> list[str]:
-    """Who was in the race to its end beside the winner, with an interval that holds the winner's ratio there."""
+def _ties(track: RaceState, decided: Final) -> list[str]:
+    """Who was in the race to its end beside the winner, with an interval that holds the winner's
+    ratio there.
+    """
     rows = {row.setting.name: row for row in _standings(track)}
     winner = rows[decided.setting.name]
     if winner.ratio is None:
         return []
     return [
-        name for name, row in rows.items()
-        if row is not winner and row.state == IN_RACE and row.low is not None and row.high is not None
+        name
+        for name, row in rows.items()
+        if row is not winner
+        and row.state == IN_RACE
+        and row.low is not None
+        and row.high is not None
         and row.low <= winner.ratio <= row.high
-    ]  # fmt: skip
+    ]
 
 
 def _sight(decided: Final) -> float:
-    """The smallest gain that the final could have shown, as a share: half of the width of its interval."""
+    """The smallest gain that the final could have shown, as a share: half of the width of its
+    interval.
+    """
     return 1.0 if decided.found.low is None else 1 - decided.found.low / decided.found.ratio
 
 
-def _nothing_found(track: Track, decided: Final | None) -> str:
+def _nothing_found(track: RaceState, decided: Final | None) -> str:
     if decided is None:
         is_sure = all(name in track.gone for name in track.settings if name != DEFAULT.name)
-        said = f"every setting surely is less than {SMALLEST:.0%} better than" if is_sure else "no setting was ahead of"
+        said = (
+            f"every setting surely is less than {SMALLEST:.0%} better than"
+            if is_sure
+            else "no setting was ahead of"
+        )
         return f"{said} the defaults in the race, so there was no final comparison"
     if decided.is_not_better:
-        return f"the final comparison is sure that {decided.setting.name} is less than {SMALLEST:.0%} better"
-    return f"the final comparison could have shown a gain of about {_sight(decided):.0%} or more, and did not"
+        return (
+            f"the final comparison is sure that {decided.setting.name} is less than "
+            f"{SMALLEST:.0%} better"
+        )
+    return (
+        f"the final comparison could have shown a gain of about {_sight(decided):.0%} or more, "
+        "and did not"
+    )
 
 
-def _made(track: Track, verdict: str, decided: Final | None, notes: list[str]) -> Outcome:
+def _made(track: RaceState, verdict: str, decided: Final | None, notes: list[str]) -> Outcome:
     rows, row = _standings(track), None
     if decided is not None:
-        row = Standing(decided.setting, LEADS, decided.pairs, track.objective.shown(decided.value), *decided.found)
-        rows = [replace(one, state=LEADS) if one.setting == decided.setting else one for one in rows]
+        row = Standing(
+            decided.setting,
+            LEADS,
+            decided.pairs,
+            track.objective.shown(decided.value),
+            *decided.found,
+        )
+        rows = [
+            replace(one, state=LEADS) if one.setting == decided.setting else one for one in rows
+        ]
     winner = decided.setting if decided is not None and verdict == FASTER else None
     return Outcome(verdict, winner, tuple(rows), row, tuple(track.measurements), tuple(notes))
 
 
-def _standings(track: Track) -> list[Standing]:
+def _standings(track: RaceState) -> list[Standing]:
     """The defaults, then all others: best first, disqualified ones last."""
     rows = [_standing(track, setting) for setting in track.settings.values()]
     last = {DEFAULT_ROW: 0, DISQUALIFIED: 2}
-    return sorted(rows, key=lambda row: (last.get(row.state, 1), row.ratio is None, row.ratio or 0.0))
+    return sorted(
+        rows, key=lambda row: (last.get(row.state, 1), row.ratio is None, row.ratio or 0.0)
+    )
 
 
-def _standing(track: Track, setting: Setting) -> Standing:
+def _standing(track: RaceState, setting: Setting) -> Standing:
     state, why = track.gone.get(setting.name, (DEFAULT_ROW if setting == DEFAULT else IN_RACE, ""))
     values, ratios = track.values[setting.name].values(), track.ratios(setting.name)
     if not ratios:
         return Standing(setting, state, len(values), None, None, None, None, why)
     return Standing(
-        setting, state, len(values), track.objective.shown(statistics.median(values)), *interval(ratios), why
+        setting,
+        state,
+        len(values),
+        track.objective.shown(statistics.median(values)),
+        *interval(ratios),
+        why,
     )

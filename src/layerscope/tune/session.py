@@ -1,4 +1,6 @@
-"""`layerscope tune` from beginning to end: the runs by default, the race, what was asked for beside it, and why."""
+"""`layerscope tune` from beginning to end: the runs by default, the race, what was asked for beside
+it, and why.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,40 @@ from layerscope.tune.objective import Objective
 from layerscope.tune.paired import Interval, interval
 from layerscope.tune.progress import Teller
 from layerscope.tune.race import REFUSED, Outcome, needed, race
-from layerscope.tune.setting import DEFAULT, Place, Setting
-from layerscope.tune.space import Space, Varied, space
+from layerscope.tune.setting import DEFAULT, Setting, TuneContext
+from layerscope.tune.space import SearchSpace, Varied, space
 from layerscope.tune.track import Refused
-from layerscope.tune.trial import LIMIT_MORE_S, LIMIT_TIMES, Asked, Trials, Usual, supervised_run
+from layerscope.tune.trial import (
+    LIMIT_MORE_S,
+    LIMIT_TIMES,
+    TrialOptions,
+    Trials,
+    Usual,
+    supervised_run,
+)
 
 # Variables that libraries read begin so.
 _OF_LIBRARIES = (
-    "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "NUMEXPR_", "ONEDNN_", "DNNL_", "TORCH", "TF_",
-    "MXNET_", "MALLOC_", "GLIBC_TUNABLES", "LD_", "PYTHON", "CUDA_", "NVIDIA_",
-)  # fmt: skip
+    "OMP_",
+    "GOMP_",
+    "KMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "GOTO_",
+    "BLIS_",
+    "NUMEXPR_",
+    "ONEDNN_",
+    "DNNL_",
+    "TORCH",
+    "TF_",
+    "MXNET_",
+    "MALLOC_",
+    "GLIBC_TUNABLES",
+    "LD_",
+    "PYTHON",
+    "CUDA_",
+    "NVIDIA_",
+)
 _JOURNAL_SUFFIX = ".tune.jsonl"
 # Pairs of runs for what changes results, which decide nothing.
 _WHAT_IF_PAIRS = 5
@@ -74,13 +100,15 @@ class Plan:
     """What would be tried, as far as that is known without a run."""
 
     wish: Wish
-    space: Space
+    space: SearchSpace
     machine: Machine
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What one that changes results takes in parts of the defaults, None: it was disqualified. `says`: about it."""
+    """What one that changes results takes in parts of the defaults, None: it was disqualified.
+    `says`: about it.
+    """
 
     setting: Setting
     found: Interval | None
@@ -89,7 +117,9 @@ class WhatIf:
 
 @dataclass(slots=True)
 class Tuned:
-    """The answer. `journal`: where it can be resumed from, empty where there is nothing to resume."""
+    """The answer. `journal`: where it can be resumed from, empty where there is nothing to
+    resume.
+    """
 
     wish: Wish
     objective: Objective
@@ -115,12 +145,18 @@ def tune(wish: Wish) -> Tuned:
     if wish.resume and not Path(wish.resume).is_file():
         raise UsageError(f"--resume {wish.resume}: there is no such file")
     if wish.journal and Path(wish.journal).exists():
-        raise UsageError(f"--journal {wish.journal} exists already: go on with it by --resume, or name another file")
+        raise UsageError(
+            f"--journal {wish.journal} exists already: go on with it by --resume, or name another "
+            "file"
+        )
     teller.say(
-        f"the program runs again and again for up to {wish.budget_s / 60:.3g} min in this folder: what a run writes, "
+        f"the program runs again and again for up to {wish.budget_s / 60:.3g} min in this folder: "
+        "what a run writes, "
         "such as checkpoints, the next one finds"
     )
-    trials = Trials(Asked(wish.program, wish.budget_s, wish.steps, wish.metric, wish.any_output))
+    trials = Trials(
+        TrialOptions(wish.program, wish.budget_s, wish.steps, wish.metric, wish.any_output)
+    )
     begin = time.monotonic()
     teller.now("running it twice as it is")
     usual = trials.usual()
@@ -152,9 +188,16 @@ def tune(wish: Wish) -> Tuned:
 
 
 def _raced(
-    wish: Wish, trials: Trials, usual: Usual, objective: Objective, tried: Space, journal: Journal, teller: Teller,
-    times: dict[str, str], here: Machine,
-) -> Tuned:  # fmt: skip
+    wish: Wish,
+    trials: Trials,
+    usual: Usual,
+    objective: Objective,
+    tried: SearchSpace,
+    journal: Journal,
+    teller: Teller,
+    times: dict[str, str],
+    here: Machine,
+) -> Tuned:
     is_interrupted = False
 
     def runner(setting: Setting, round_: int) -> Measurement:
@@ -168,19 +211,32 @@ def _raced(
     stages = [stage.settings for stage in tried.stages]
     if stages:
         outcome = race(
-            stages, runner, objective, float(times["race_s"]), seed=wish.seed, journal=journal,
-            tell=lambda progress: teller.now(teller.of(progress, objective)), run_s=float(times["run_s"]),
+            stages,
+            runner,
+            objective,
+            float(times["race_s"]),
+            seed=wish.seed,
+            journal=journal,
+            tell=lambda progress: teller.now(teller.of(progress, objective)),
+            run_s=float(times["run_s"]),
             cpus=here.cpu.granted or 1.0,
-        )  # fmt: skip
+        )
     else:
-        nothing = "there is nothing to try here: every setting would start the program as it is started anyway"
+        nothing = (
+            "there is nothing to try here: every setting would start the program as it is "
+            "started anyway"
+        )
         outcome = Outcome(REFUSED, None, (), None, (), (nothing,))
     teller.done("")
-    return Tuned(wish, objective, usual, outcome, (*usual.notes, *tried.notes), is_interrupted=is_interrupted)
+    return Tuned(
+        wish, objective, usual, outcome, (*usual.notes, *tried.notes), is_interrupted=is_interrupted
+    )
 
 
 def _after(tuned: Tuned, trials: Trials, teller: Teller) -> None:
-    """What was asked for beside the race. Ctrl-C leaves it out, and what fails here leaves the answer as it is."""
+    """What was asked for beside the race. Ctrl-C leaves it out, and what fails here leaves the
+    answer as it is.
+    """
     try:
         if tuned.outcome.verdict != REFUSED:
             for setting in tuned.wish.what_if:
@@ -199,11 +255,15 @@ def _after(tuned: Tuned, trials: Trials, teller: Teller) -> None:
 # -- before the race -------------------------------------------------------------------------------
 
 
-def _place(wish: Wish, here: Machine, usual: Usual | None = None) -> Place:
-    return Place(
-        here, dict(os.environ), wish.program, usual.libraries if usual else (),
-        usual.has_steps if usual else False, wish.presets,
-    )  # fmt: skip
+def _place(wish: Wish, here: Machine, usual: Usual | None = None) -> TuneContext:
+    return TuneContext(
+        here,
+        dict(os.environ),
+        wish.program,
+        usual.libraries if usual else (),
+        usual.has_steps if usual else False,
+        wish.presets,
+    )
 
 
 def _objective(wish: Wish, usual: Usual) -> Objective:
@@ -220,12 +280,15 @@ def _timed(usual: Usual, objective: Objective, wish: Wish) -> str:
     if usual.has_steps:
         steps = f"{usual.measurements[-1].steps:,} steps behind warm-up (by rule {usual.rule})"
         return f"{took} and has {steps}; compared is {objective.statement}"
-    return f"{took}, without our recorder; compared is {objective.statement}. No steps are known: {usual.unseen}"
+    return (
+        f"{took}, without our recorder; compared is {objective.statement}. No steps are known: "
+        f"{usual.unseen}"
+    )
 
 
 def _times(wish: Wish, run_s: float, race_s: float) -> dict[str, str]:
-    """How long a run takes and what is left for the race, by which it decides what to try: a race that is resumed
-    decides as it did.
+    """How long a run takes and what is left for the race, by which it decides what to try: a race
+    that is resumed decides as it did.
     """
     if wish.resume:
         kept = kept_options(Path(wish.resume))
@@ -234,26 +297,45 @@ def _times(wish: Wish, run_s: float, race_s: float) -> dict[str, str]:
     return {"run_s": f"{run_s:.3f}", "race_s": f"{max(race_s, 0.0):.3f}"}
 
 
-def _question(wish: Wish, here: Machine, tried: Space, times: dict[str, str]) -> Question:
+def _question(wish: Wish, here: Machine, tried: SearchSpace, times: dict[str, str]) -> Question:
     options = {
-        "objective": wish.objective or "", "metric": wish.metric.pattern if wish.metric else "",
-        "more_is_better": str(wish.more_is_better), "vary": " ".join(wish.vary), "presets": str(wish.presets),
-        "steps": str(wish.steps), "any_output": str(wish.any_output), "budget_s": f"{wish.budget_s:g}", **times,
-    }  # fmt: skip
+        "objective": wish.objective or "",
+        "metric": wish.metric.pattern if wish.metric else "",
+        "more_is_better": str(wish.more_is_better),
+        "vary": " ".join(wish.vary),
+        "presets": str(wish.presets),
+        "steps": str(wish.steps),
+        "any_output": str(wish.any_output),
+        "budget_s": f"{wish.budget_s:g}",
+        **times,
+    }
     about = f"{here.name}, {here.cpu.model}, {here.cpu.granted:g} of {len(here.cpu.online)} CPUs"
     settings = [DEFAULT, *tried.settings]
     return Question(
-        wish.program, os.getcwd(), options, wish.seed, about, __version__, tuple(one.name for one in settings),
-        tuple(one.line(wish.program) for one in settings), dict(_files(wish.program)),
-        {name: value for name, value in sorted(os.environ.items()) if name.startswith(_OF_LIBRARIES)},
-    )  # fmt: skip
+        wish.program,
+        os.getcwd(),
+        options,
+        wish.seed,
+        about,
+        __version__,
+        tuple(one.name for one in settings),
+        tuple(one.line(wish.program) for one in settings),
+        dict(_files(wish.program)),
+        {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name.startswith(_OF_LIBRARIES)
+        },
+    )
 
 
 def _files(program: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """What is started, and the script."""
     from layerscope.session.command import program_name
 
-    for word in dict.fromkeys((shutil.which(program[0]) or program[0], program_name(list(program)))):
+    for word in dict.fromkeys(
+        (shutil.which(program[0]) or program[0], program_name(list(program)))
+    ):
         with suppress(OSError):
             yield os.path.realpath(word), hashlib.sha256(Path(word).read_bytes()).hexdigest()[:16]
 
@@ -267,7 +349,9 @@ def _journal_path(wish: Wish) -> tuple[Path, bool]:
     stem = Path(program_name(list(wish.program))).name.removesuffix(".py") or "program"
     folder = Path.cwd() if os.access(Path.cwd(), os.W_OK) else cache.temporary()
     number = 1
-    while (path := folder / f"{stem}{f'-{number}' if number > 1 else ''}{_JOURNAL_SUFFIX}").exists():
+    while (
+        path := folder / f"{stem}{f'-{number}' if number > 1 else ''}{_JOURNAL_SUFFIX}"
+    ).exists():
         number += 1
     return path, True
 
@@ -285,7 +369,10 @@ def _try_what_if(setting: Setting, trials: Trials, tuned: Tuned) -> WhatIf:
         if usual.fault:
             continue
         if changed.fault == OTHER_OUTPUT:
-            other = f" It prints something else: {changed.why.removesuffix(' (--any-output allows that)')}."
+            other = (
+                " It prints something else: "
+                f"{changed.why.removesuffix(' (--any-output allows that)')}."
+            )
             changed = replace(changed, fault="")
         if changed.fault:
             return WhatIf(setting, None, f"{changed.why}.")
@@ -315,13 +402,31 @@ def _recorded(tuned: Tuned, setting: Setting) -> why.Figures:
     recording = folder / "trial.layerscope"
     steps = tuned.wish.steps
     try:
-        words = ["run", "-q", "-o", str(recording), *(["--steps", f":{steps}"] if steps else []), "--"]
+        words = [
+            "run",
+            "-q",
+            "-o",
+            str(recording),
+            *(["--steps", f":{steps}"] if steps else []),
+            "--",
+        ]
         command = [*own_command("layerscope"), *words, *setting.words(tuned.wish.program)]
         usual_s = tuned.usual.wall_s
         # A program that goes on after its steps is ended when it has had time for them.
-        limit_s = 2 * usual_s + LIMIT_MORE_S if steps else _RECORDED_TIMES * LIMIT_TIMES * usual_s + _RECORDED_MORE_S
-        task = supervised.Task(
-            str(folder), command, {}, [], False, limit_s, secrets.token_hex(8), grace_s=_RECORDED_MORE_S
+        limit_s = (
+            2 * usual_s + LIMIT_MORE_S
+            if steps
+            else _RECORDED_TIMES * LIMIT_TIMES * usual_s + _RECORDED_MORE_S
+        )
+        task = supervised.TrialTask(
+            str(folder),
+            command,
+            {},
+            [],
+            False,
+            limit_s,
+            secrets.token_hex(8),
+            grace_s=_RECORDED_MORE_S,
         )
         answer = supervised_run(task, os.environ)
         if answer.ended == supervised.BY_USER:

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 class Setting:
     """`name` is shown and unique: "threads=1 wait=passive"; the default has none of what follows.
 
-    `variables` are set for the program, `preload` are libraries in front of its LD_PRELOAD, `prefix` words in front of
-    its command (numactl, taskset), `arguments` options of its own that are given another value ({"--batch-size": "16"},
-    written as one word with `=` where its command does so). `because` says in half a sentence why it may help.
+    `variables` are set for the program, `preload` are libraries in front of its LD_PRELOAD,
+    `prefix` words in front of its command (numactl, taskset), `arguments` options of its own that
+    are given another value ({"--batch-size": "16"}, written as one word with `=` where its command
+    does so). `because` says in half a sentence why it may help.
     """
 
     name: str
@@ -47,14 +48,18 @@ class Setting:
         return made
 
     def command(self, program: Sequence[str]) -> list[str]:
-        """The words that start it; an option that `program` does not have yet is added at its end."""
+        """The words that start it; an option that `program` does not have yet is added at its
+        end.
+        """
         words = list(program)
         for option, value in self.arguments.items():
             _replace(words, option, value)
         return [*self.prefix, *words]
 
     def words(self, program: Sequence[str]) -> list[str]:
-        """The words of one command that starts `program` this way, whatever else its environment has."""
+        """The words of one command that starts `program` this way, whatever else its environment
+        has.
+        """
         told = [f"{name}={value}" for name, value in self._told().items()]
         return [*(["env", *told] if told else []), *self.command(program)]
 
@@ -65,7 +70,9 @@ class Setting:
 
     def _told(self) -> dict[str, str]:
         """What our own environment has not."""
-        made = self.environment({name: os.environ[name] for name in ("LD_PRELOAD",) if name in os.environ})
+        made = self.environment(
+            {name: os.environ[name] for name in ("LD_PRELOAD",) if name in os.environ}
+        )
         return {name: value for name, value in made.items() if os.environ.get(name) != value}
 
 
@@ -73,11 +80,12 @@ DEFAULT = Setting("default")
 
 
 @dataclass(frozen=True)
-class Place:
-    """What decides which settings are worth a try: the machine, and the program's environment and command.
+class TuneContext:
+    """What decides which settings are worth a try: the machine, and the program's environment and
+    command.
 
-    `libraries`: paths of what the program had mapped in a first run under the defaults; `has_steps`: whether its steps
-    are known; `presets`: only the article's.
+    `libraries`: paths of what the program had mapped in a first run under the defaults;
+    `has_steps`: whether its steps are known; `presets`: only the article's.
     """
 
     machine: Machine

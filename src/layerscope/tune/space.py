@@ -1,4 +1,6 @@
-"""What is tried on this machine: the settings of all choices in their stages, crossed with the values of --vary."""
+"""What is tried on this machine: the settings of all choices in their stages, crossed with the
+values of --vary.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,15 @@ from typing import Protocol, cast
 from layerscope.model.errors import UsageError
 from layerscope.tune import choices, presets
 from layerscope.tune.choices import threads
-from layerscope.tune.setting import DEFAULT, Place, Setting
+from layerscope.tune.setting import DEFAULT, Setting, TuneContext
 
 # More cannot be told apart in any budget that somebody waits for.
 MOST_CANDIDATES = 64
-_TITLES = {1: "threads and how they wait", 2: "where threads and memory are, and who runs them", 3: "memory"}
+_TITLES = {
+    1: "threads and how they wait",
+    2: "where threads and memory are, and who runs them",
+    3: "memory",
+}
 
 
 class ChoiceModule(Protocol):
@@ -27,7 +33,7 @@ class ChoiceModule(Protocol):
     ORDER: int
     STAGE: int
 
-    def choices(self, place: Place) -> Iterator[Setting]:
+    def choices(self, place: TuneContext) -> Iterator[Setting]:
         """Those worth trying at `place`."""
 
 
@@ -48,8 +54,10 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
-    """`stages` with at least one setting each; `notes`: what could not be tried and why, in sentences."""
+class SearchSpace:
+    """`stages` with at least one setting each; `notes`: what could not be tried and why, in
+    sentences.
+    """
 
     stages: tuple[Stage, ...]
     notes: tuple[str, ...]
@@ -60,7 +68,7 @@ class Space:
         return tuple(setting for stage in self.stages for setting in stage.settings)
 
 
-def space(place: Place, varied: Sequence[Varied] = ()) -> Space:
+def space(place: TuneContext, varied: Sequence[Varied] = ()) -> SearchSpace:
     """All that is worth trying at `place`.
 
     Raises UsageError where --vary makes more settings of the first stage than can be told apart.
@@ -71,31 +79,45 @@ def space(place: Place, varied: Sequence[Varied] = ()) -> Space:
     of_stages[0] = [*first, *values, *(one.together(value) for one in first for value in values)]
     if len(of_stages[0]) > MOST_CANDIDATES:
         raise UsageError(
-            f"--vary makes {len(of_stages[0])} settings of the first stage, and at most {MOST_CANDIDATES} can be told "
+            f"--vary makes {len(of_stages[0])} settings of the first stage, and at most "
+            f"{MOST_CANDIDATES} can be told "
             "apart: give fewer values, or fewer options"
         )
     if values:
         notes.append(
-            "where a value of --vary changes what a step does, such as a batch size, times of steps do not compare: "
+            "where a value of --vary changes what a step does, such as a batch size, times of "
+            "steps do not compare: "
             "take --metric with what the program prints for each second"
         )
-    stages = [Stage(_TITLES.get(number, "more"), _fresh(place, one)) for number, one in enumerate(of_stages, 1)]
-    return Space(tuple(stage for stage in stages if stage.settings), tuple(notes))
+    stages = [
+        Stage(_TITLES.get(number, "more"), _fresh(place, one))
+        for number, one in enumerate(of_stages, 1)
+    ]
+    return SearchSpace(tuple(stage for stage in stages if stage.settings), tuple(notes))
 
 
 def parse_vary(text: str) -> Varied:
     """`--batch-size={8,16,32}` as it is given to --vary. Raises UsageError."""
-    shape = "--vary '--batch-size={8,16,32}' has an option of the program and values in braces, all in quotes"
+    shape = (
+        "--vary '--batch-size={8,16,32}' has an option of the program and values in braces, "
+        "all in quotes"
+    )
     option, equals, braces = text.partition("=")
     if not re.fullmatch(r"--?[^\s=-][^\s=]*", option):
         raise UsageError(f"--vary {text!r} does not begin with an option of the program: {shape}")
     if not equals or not (braces.startswith("{") and braces.endswith("}")):
-        why = "it has no braces: a shell takes them apart where there are no quotes" if equals else "it has no values"
+        why = (
+            "it has no braces: a shell takes them apart where there are no quotes"
+            if equals
+            else "it has no values"
+        )
         raise UsageError(f"--vary {text!r} cannot be understood, {why}. {shape}")
     values = tuple(value.strip() for value in braces[1:-1].split(","))
     if not all(values):
         raise UsageError(f"--vary {text!r} has an empty value: {shape}")
-    if double := next((value for number, value in enumerate(values) if value in values[:number]), None):
+    if double := next(
+        (value for number, value in enumerate(values) if value in values[:number]), None
+    ):
         raise UsageError(f"--vary {text!r} has the value {double} twice")
     return Varied(option, values)
 
@@ -105,34 +127,46 @@ def parse_all(texts: Iterable[str]) -> tuple[Varied, ...]:
     found: dict[str, Varied] = {}
     for one in map(parse_vary, texts):
         if one.option in found:
-            raise UsageError(f"--vary has {one.option} twice: put all values into one pair of braces")
+            raise UsageError(
+                f"--vary has {one.option} twice: put all values into one pair of braces"
+            )
         found[one.option] = one
     return tuple(found.values())
 
 
-def _chosen(place: Place) -> tuple[list[list[Setting]], list[str]]:
+def _chosen(place: TuneContext) -> tuple[list[list[Setting]], list[str]]:
     """The settings of each stage, and what could not be tried."""
     found = sorted(_modules(), key=lambda module: (module.STAGE, module.ORDER, module.__name__))
     made = [(module.STAGE, list(module.choices(place))) for module in found]
     crossed = _crossed([settings for stage, settings in made if stage == 1])
     of_stages = [[setting for setting in crossed if not _waits_alone(place, setting)]]
     for number in sorted({stage for stage, _ in made} - {1}):
-        of_stages.append([setting for stage, settings in made if stage == number for setting in settings])
-    return of_stages, [note for module in found for note in getattr(module, "notes", _no_notes)(place)]
+        of_stages.append(
+            [setting for stage, settings in made if stage == number for setting in settings]
+        )
+    return of_stages, [
+        note for module in found for note in getattr(module, "notes", _no_notes)(place)
+    ]
 
 
-def _no_notes(place: Place) -> Iterator[str]:
+def _no_notes(place: TuneContext) -> Iterator[str]:
     yield from ()
 
 
 def _modules() -> list[ChoiceModule]:
     names = [entry.name for entry in pkgutil.iter_modules(choices.__path__)]
-    return [cast(ChoiceModule, importlib.import_module(f"{choices.__name__}.{name}")) for name in names]
+    return [
+        cast(ChoiceModule, importlib.import_module(f"{choices.__name__}.{name}")) for name in names
+    ]
 
 
 def _values(varied: Varied) -> Iterator[Setting]:
     for value in varied.values:
-        yield Setting(f"{varied.option}={value}", arguments={varied.option: value}, because="asked for by --vary")
+        yield Setting(
+            f"{varied.option}={value}",
+            arguments={varied.option: value},
+            because="asked for by --vary",
+        )
 
 
 def _crossed(lists: Sequence[Sequence[Setting]]) -> Iterator[Setting]:
@@ -147,13 +181,16 @@ def _crossed(lists: Sequence[Sequence[Setting]]) -> Iterator[Setting]:
             yield made
 
 
-def _waits_alone(place: Place, setting: Setting) -> bool:
+def _waits_alone(place: TuneContext, setting: Setting) -> bool:
     """Whether it says how threads wait for each other, and there is one thread only."""
     waits = {"OMP_WAIT_POLICY", "KMP_BLOCKTIME"} & setting.variables.keys()
-    return bool(waits) and int(setting.variables.get("OMP_NUM_THREADS") or threads.default(place) or 0) == 1
+    return (
+        bool(waits)
+        and int(setting.variables.get("OMP_NUM_THREADS") or threads.default(place) or 0) == 1
+    )
 
 
-def _fresh(place: Place, settings: Sequence[Setting]) -> tuple[Setting, ...]:
+def _fresh(place: TuneContext, settings: Sequence[Setting]) -> tuple[Setting, ...]:
     """Without those that start the program as it is started anyway, or as one before does."""
     seen = [(dict(place.environment), list(place.program))]
     kept = []

@@ -1,9 +1,12 @@
-"""Runs a program once and says what it took: a process of its own, above the program and all that it starts.
+"""Runs a program once and says what it took: a process of its own, above the program and all that
+it starts.
 
-usage: supervised.py TASK    TASK: a JSON file, see `Task`; the answer is written beside it, see `ANSWER`
+usage: supervised.py TASK    TASK: a JSON file, see `TrialTask`; the answer is written beside it,
+see `ANSWER`
 
-It ends what it started, daemons too, when the time or the memory is over, when enough steps were counted, and when its
-standard input closes: then nobody waits for the answer any more. A program that was told to end and goes on is killed.
+It ends what it started, daemons too, when the time or the memory is over, when enough steps were
+counted, and when its standard input closes: then nobody waits for the answer any more. A program
+that was told to end and goes on is killed.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from layerscope.capture.program import Program, Usage
+from layerscope.capture.program import ProcessUsage, Program
 from layerscope.host import noise
 from layerscope.model.errors import RunError
 from layerscope.tune import guard, tree
@@ -38,12 +41,13 @@ _OF_ALL_THREADS_EVERY = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """`variables` are set, `preload` comes first in LD_PRELOAD. `counts`: steps are marked, by our agent inside.
+class TrialTask:
+    """`variables` are set, `preload` comes first in LD_PRELOAD. `counts`: steps are marked, by our
+    agent inside.
 
-    `stop_after`: end it after so many steps, 0: never. `most_bytes`, `usual_bytes`, `short_bytes`: see `guard.Guard`.
-    `looks`: also see which libraries it has. `grace_s`: it alone is told to end first, and has so long to end the rest
-    by itself.
+    `stop_after`: end it after so many steps, 0: never. `most_bytes`, `usual_bytes`, `short_bytes`:
+    see `guard.Guard`. `looks`: also see which libraries it has. `grace_s`: it alone is told to end
+    first, and has so long to end the rest by itself.
     """
 
     folder: str
@@ -62,11 +66,13 @@ class Task:
 
 
 @dataclass(slots=True)
-class Answer:
-    """`status` as wait4 says it. `others_cpus`: CPUs that others used meanwhile, on average; None: not told.
+class TrialAnswer:
+    """`status` as wait4 says it. `others_cpus`: CPUs that others used meanwhile, on average; None:
+    not told.
 
-    `ended`: one of BY_..., empty where it ended by itself. `problem`: why it could not be started; `error` is then its
-    status. `unseen`: why its steps cannot be known, if so. `left`: processes that could not be ended.
+    `ended`: one of BY_..., empty where it ended by itself. `problem`: why it could not be started;
+    `error` is then its status. `unseen`: why its steps cannot be known, if so. `left`: processes
+    that could not be ended.
     """
 
     status: int | None = None
@@ -85,7 +91,7 @@ class Answer:
 class Watcher(threading.Thread):
     """Looks at the program while it runs, and ends it when it has to."""
 
-    def __init__(self, task: Task, program: Program, answer: Answer) -> None:
+    def __init__(self, task: TrialTask, program: Program, answer: TrialAnswer) -> None:
         super().__init__(daemon=True)
         self._task = task
         self._program = program
@@ -101,16 +107,24 @@ class Watcher(threading.Thread):
 
     def run(self) -> None:
         """Until the program has ended."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the thread that waits for it
+        signal.pthread_sigmask(
+            signal.SIG_BLOCK, signal.valid_signals()
+        )  # they are for the thread that waits for it
         looks = 0
         while not self._over.is_set():
-            is_alone = bool(select.select([sys.stdin], [], [], min(_LOOK_S, _FIRST_LOOK_S * (looks + 1)))[0])
+            is_alone = bool(
+                select.select([sys.stdin], [], [], min(_LOOK_S, _FIRST_LOOK_S * (looks + 1)))[0]
+            )
             if not self._program.pid:
                 if is_alone:
                     os._exit(1)
                 continue
             looks += 1
-            why = BY_USER if is_alone else self._why_end(of_all_threads=looks % _OF_ALL_THREADS_EVERY == 1)
+            why = (
+                BY_USER
+                if is_alone
+                else self._why_end(of_all_threads=looks % _OF_ALL_THREADS_EVERY == 1)
+            )
             if why:
                 self._answer.ended = why
                 self._end()
@@ -132,7 +146,9 @@ class Watcher(threading.Thread):
     def _roots(self) -> list[int]:
         """The program, and what it left: beside processes that help us to record."""
         mark = f"{MARK}={self._task.token}".encode()
-        return [pid for pid in tree.children(os.getpid()) if pid == self._program.pid or _has(pid, mark)]
+        return [
+            pid for pid in tree.children(os.getpid()) if pid == self._program.pid or _has(pid, mark)
+        ]
 
     def _why_end(self, of_all_threads: bool) -> str:
         pids = tree.below(self._roots() if of_all_threads else [self._program.pid], of_all_threads)
@@ -156,15 +172,17 @@ class Watcher(threading.Thread):
 
 
 def _has(pid: int, variable: bytes) -> bool:
-    """Whether it was started by the program: a process that helps to record has not got the variable."""
+    """Whether it was started by the program: a process that helps to record has not got the
+    variable.
+    """
     with contextlib.suppress(OSError):
         return variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     return False
 
 
-def supervise(task: Task) -> Answer:
+def supervise(task: TrialTask) -> TrialAnswer:
     """Run the program to its end, or to ours."""
-    answer = Answer()
+    answer = TrialAnswer()
     tree.become_reaper()
     busy_s, begin = _busy_s(), time.monotonic()
     try:
@@ -179,17 +197,21 @@ def supervise(task: Task) -> Answer:
     if busy_s is not None and now_s is not None:
         used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         ours_s = sum(one.ru_utime + one.ru_stime for one in used)
-        answer.others_cpus = max(0.0, (now_s - busy_s - ours_s) / max(time.monotonic() - begin, 1e-3))
+        answer.others_cpus = max(
+            0.0, (now_s - busy_s - ours_s) / max(time.monotonic() - begin, 1e-3)
+        )
     return answer
 
 
 def _busy_s() -> float | None:
-    """CPU time that everybody has used of the CPUs that we may use, since the machine started; what was stolen too."""
+    """CPU time that everybody has used of the CPUs that we may use, since the machine started; what
+    was stolen too.
+    """
     told = noise.cpu_time(cpus=os.sched_getaffinity(0))
     return None if told is None else (told.total - told.idle) / os.sysconf("SC_CLK_TCK")
 
 
-def _plain(task: Task, answer: Answer) -> Usage:
+def _plain(task: TrialTask, answer: TrialAnswer) -> ProcessUsage:
     """Without our recorder."""
     program = Program(task.command, _environment(task, dict(os.environ)))
     watcher = _attach(task, program, answer)
@@ -203,7 +225,7 @@ def _plain(task: Task, answer: Answer) -> Usage:
     return program.own_usage(usage)
 
 
-def _recorded(task: Task, answer: Answer) -> Usage:
+def _recorded(task: TrialTask, answer: TrialAnswer) -> ProcessUsage:
     """With marks where steps begin, and nothing else of our recorder."""
     from layerscope.session.session import Session
     from layerscope.tune.counting import EVERY_STEP, without_collectors
@@ -225,17 +247,25 @@ def _recorded(task: Task, answer: Answer) -> Usage:
     watcher.finish()
     session.explain(task.command)
     answer.unseen = next((problem.what for problem in session.problems if problem.lost), "")
-    return Usage(
-        ended.user_ns, ended.system_ns, ended.max_rss_bytes, ended.faults_minor, ended.faults_major, 0, 0, 0, 0
+    return ProcessUsage(
+        ended.user_ns,
+        ended.system_ns,
+        ended.max_rss_bytes,
+        ended.faults_minor,
+        ended.faults_major,
+        0,
+        0,
+        0,
+        0,
     )
 
 
-def _environment(task: Task, environment: dict[str, str]) -> dict[str, str]:
+def _environment(task: TrialTask, environment: dict[str, str]) -> dict[str, str]:
     setting = Setting("", task.variables, tuple(task.preload))
     return setting.environment(environment) | {MARK: task.token}
 
 
-def _attach(task: Task, program: Program, answer: Answer) -> Watcher:
+def _attach(task: TrialTask, program: Program, answer: TrialAnswer) -> Watcher:
     """Give the program its streams and a watcher."""
     folder = Path(task.folder)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -249,7 +279,7 @@ def _attach(task: Task, program: Program, answer: Answer) -> Watcher:
     return watcher
 
 
-def _reap_the_rest(usage: Usage, answer: Answer) -> None:
+def _reap_the_rest(usage: ProcessUsage, answer: TrialAnswer) -> None:
     """End what the program left behind, and add what it used to the answer."""
     answer.left += tree.end(lambda: tree.children(os.getpid()))
     with contextlib.suppress(ChildProcessError):
@@ -262,7 +292,7 @@ def _reap_the_rest(usage: Usage, answer: Answer) -> None:
 
 def main() -> None:
     """Do the task, and write the answer."""
-    task = Task(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    task = TrialTask(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     answer = supervise(task)
     path = Path(task.folder) / ANSWER
     temporary = path.with_suffix(".tmp")

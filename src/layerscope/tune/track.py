@@ -14,7 +14,13 @@ from layerscope.tune.setting import DEFAULT, Setting
 # Runs the program once: (setting, round) -> what it took.
 Runner = Callable[[Setting, int], Measurement]
 # How a setting stands.
-DEFAULT_ROW, LEADS, IN_RACE, OUT, DISQUALIFIED = "default", "leads", "in race", "out", "disqualified"
+DEFAULT_ROW, LEADS, IN_RACE, OUT, DISQUALIFIED = (
+    "default",
+    "leads",
+    "in race",
+    "out",
+    "disqualified",
+)
 # What a run is for.
 RACE, FINAL = "race", "final"
 
@@ -25,8 +31,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """After one run of the program. `phase`: RACE or FINAL; `value`: as it was measured, None where it does not count;
-    `racing`: how many settings are still in, the defaults not counted; `left_s`: at most this long it goes on.
+    """After one run of the program. `phase`: RACE or FINAL; `value`: as it was measured, None where
+    it does not count; `racing`: how many settings are still in, the defaults not counted; `left_s`:
+    at most this long it goes on.
     """
 
     phase: str
@@ -42,7 +49,9 @@ class Progress:
 
 @dataclass(slots=True)
 class Means:
-    """What a race works with. `clock` in seconds; `run_s`: how long a run takes under the defaults, 0 if not known."""
+    """What a race works with. `clock` in seconds; `run_s`: how long a run takes under the defaults,
+    0 if not known.
+    """
 
     runner: Runner
     objective: Objective
@@ -53,8 +62,10 @@ class Means:
     run_s: float = 0.0
 
 
-class Track:
-    """The state of a race. It depends on the seed and on what the runs gave and took alone, not on the time of day."""
+class RaceState:
+    """The state of a race. It depends on the seed and on what the runs gave and took alone, not on
+    the time of day.
+    """
 
     def __init__(self, means: Means, seed: int, stages: int) -> None:
         self.objective = means.objective
@@ -90,7 +101,8 @@ class Track:
             self.values.setdefault(setting.name, {})
 
     def measure(self, setting: Setting, phase: str, left_s: float) -> float | None:
-        """Run it once in this round; its value, None where that disqualifies it. `left_s`: at most until the end.
+        """Run it once in this round; its value, None where that disqualifies it. `left_s`: at most
+        until the end.
 
         Raises Refused where the defaults have no value.
         """
@@ -105,10 +117,17 @@ class Track:
             shown = None if value is None else self.objective.shown(value)
             self._means.tell(
                 Progress(
-                    phase, self.stage, self.stages, self.round, setting, measurement, shown, len(self.racing) - 1,
+                    phase,
+                    self.stage,
+                    self.stages,
+                    self.round,
+                    setting,
+                    measurement,
+                    shown,
+                    len(self.racing) - 1,
                     max(0.0, left_s - took_s),
                 )
-            )  # fmt: skip
+            )
         return value
 
     def _made(self, setting: Setting) -> tuple[Measurement, float]:
@@ -124,7 +143,11 @@ class Track:
         return measurement, took_s
 
     def _disqualify(self, setting: Setting, measurement: Measurement) -> None:
-        why = measurement.why or measurement.fault or f"a run gave no value of {self.objective.name} above zero"
+        why = (
+            measurement.why
+            or measurement.fault
+            or f"a run gave no value of {self.objective.name} above zero"
+        )
         if setting == DEFAULT:
             raise Refused(f"the program as it is has nothing to compare with: {why}")
         self.gone[setting.name] = DISQUALIFIED, why
@@ -137,4 +160,6 @@ class Track:
     def ratios(self, name: str) -> list[float]:
         """Its values over those of the defaults in the same rounds."""
         against = self.values[DEFAULT.name]
-        return [value / against[at] for at, value in sorted(self.values[name].items()) if at in against]
+        return [
+            value / against[at] for at, value in sorted(self.values[name].items()) if at in against
+        ]

@@ -1,7 +1,7 @@
 """The processes below one of ours: who they are, what memory they hold, and how they are ended.
 
-A process that gets the orphans among its descendants (`become_reaper`) keeps all that it starts below it, daemons too:
-nothing can leave the tree, and nothing that is not in it is ever touched.
+A process that gets the orphans among its descendants (`become_reaper`) keeps all that it starts
+below it, daemons too: nothing can leave the tree, and nothing that is not in it is ever touched.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def become_reaper() -> bool:
 
 
 def children(pid: int, of_all_threads: bool = True) -> list[int]:
-    """The living and unreaped children of a process; those that its first thread started, or all threads."""
+    """The living and unreaped children of a process; those that its first thread started, or all
+    threads.
+    """
     found: list[int] = []
     if not _kernel_tells():
         return [child for child, parent in _parents() if parent == pid]
@@ -55,8 +57,12 @@ def _parents() -> Iterator[tuple[int, int]]:
     """Each process of the machine with its parent."""
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError, IndexError):
-            # proc(5): the name in parentheses may hold anything; then come the state and the parent.
-            yield int(name), int(Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[1])
+            # proc(5): the name in parentheses may hold anything; then come the state and the
+            # parent.
+            yield (
+                int(name),
+                int(Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[1]),
+            )
 
 
 def below(roots: Iterable[int], of_all_threads: bool = True) -> list[int]:
@@ -82,7 +88,10 @@ def resident_bytes(pids: Iterable[int]) -> int:
 def is_running(pid: int) -> bool:
     """Whether the process is there and has not ended: a zombie has."""
     try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (
+            b"Z",
+            b"X",
+        )
     except (OSError, IndexError):
         return False
 
@@ -94,14 +103,24 @@ def mapped_libraries(pid: int) -> tuple[str, ...]:
     except OSError:
         return ()
     parts = (line.split(None, 5) for line in lines)
-    return tuple(sorted({words[5] for words in parts if len(words) == 6 and "x" in words[1] and words[5][0] == "/"}))
+    return tuple(
+        sorted(
+            {
+                words[5]
+                for words in parts
+                if len(words) == 6 and "x" in words[1] and words[5][0] == "/"
+            }
+        )
+    )
 
 
 def end(roots: Callable[[], Iterable[int]], grace_s: float = GRACE_S) -> list[int]:
-    """End these processes and all below them: SIGTERM, after `grace_s` SIGKILL. Those that are left, mostly none.
+    """End these processes and all below them: SIGTERM, after `grace_s` SIGKILL. Those that are
+    left, mostly none.
 
-    `roots` is asked again and again: who is told to end may start another one before it does, and leave children. They
-    must be descendants of ours that nobody else reaps: then their ids cannot be somebody else's meanwhile.
+    `roots` is asked again and again: who is told to end may start another one before it does, and
+    leave children. They must be descendants of ours that nobody else reaps: then their ids cannot
+    be somebody else's meanwhile.
     """
     for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILLED_S)):
         give_up = time.monotonic() + patience_s
@@ -121,7 +140,9 @@ def end(roots: Callable[[], Iterable[int]], grace_s: float = GRACE_S) -> list[in
 
 
 def marked(variable: str, value: str) -> list[int]:
-    """Processes whose environment has `variable` with this value, and may be read; not ourselves."""
+    """Processes whose environment has `variable` with this value, and may be read; not
+    ourselves.
+    """
     wanted = f"{variable}={value}".encode()
     found = []
     for entry in Path("/proc").iterdir():

@@ -1,9 +1,9 @@
 """Runs the unchanged program once under a setting, and says what that took.
 
-Where the program makes steps (`counting`) these are timed, with our agent inside that marks where each begins; else the
-plain process is, and nothing of ours is in it. CPU time is that of the program and all that it started, as the kernel
-says it at their end (wait4); memory the most that all of them held at once, looked at every 0.1 s, and not less than
-the peak of the largest of them.
+Where the program makes steps (`counting`) these are timed, with our agent inside that marks where
+each begins; else the plain process is, and nothing of ours is in it. CPU time is that of the
+program and all that it started, as the kernel says it at their end (wait4); memory the most that
+all of them held at once, looked at every 0.1 s, and not less than the peak of the largest of them.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _BEFORE = (-2, -1)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """`stop_after`: end a run after so many steps, 0: let it end by itself. `metric`: see --metric. `any_output`: it
-    may print what it likes.
+class TrialOptions:
+    """`stop_after`: end a run after so many steps, 0: let it end by itself. `metric`: see --metric.
+    `any_output`: it may print what it likes.
     """
 
     program: tuple[str, ...]
@@ -58,9 +58,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """What the program does by default, from two runs. `libraries`: that all its processes had mapped.
+    """What the program does by default, from two runs. `libraries`: that all its processes had
+    mapped.
 
-    `unseen`: why no steps are known, empty where they are or were not asked for. `notes`: sentences about it.
+    `unseen`: why no steps are known, empty where they are or were not asked for. `notes`: sentences
+    about it.
     """
 
     measurements: tuple[Measurement, ...]
@@ -85,26 +87,31 @@ class Usual:
 @dataclass(frozen=True, slots=True)
 class _Ran:
     measurement: Measurement
-    answer: supervised.Answer
+    answer: supervised.TrialAnswer
     text: str
     rule: str
     status: int | None
 
 
 class Trials:
-    """Runs the program; `usual` has to be called first. `environment` is that of the program without a setting."""
+    """Runs the program; `usual` has to be called first. `environment` is that of the program
+    without a setting.
+    """
 
-    def __init__(self, asked: Asked, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, asked: TrialOptions, environment: Mapping[str, str] | None = None) -> None:
         self.asked = asked
         self._environment = dict(os.environ if environment is None else environment)
         self._token = secrets.token_hex(8)
         self._usual: Usual | None = None
-        # Without our agent PyTorch's own profiler would take its place in the program, and make it another one.
+        # Without our agent PyTorch's own profiler would take its place in the program, and make it
+        # another one.
         self._missing = agent.check()
         self._counts = asked.metric is None and self._missing is None
 
     def __call__(self, setting: Setting, round_: int) -> Measurement:
-        """One run. Raises RunError where we could not run it at all, KeyboardInterrupt when the program is ended."""
+        """One run. Raises RunError where we could not run it at all, KeyboardInterrupt when the
+        program is ended.
+        """
         assert self._usual is not None, "what the program does by default is not known yet"
         limit_s = LIMIT_TIMES * self._usual.wall_s + LIMIT_MORE_S
         ran = self._run(setting, round_, limit_s, guard.made(self._usual.rss_bytes))
@@ -122,23 +129,35 @@ class Trials:
         return found
 
     def usual(self) -> Usual:
-        """Run the program twice as it is. Raises RunError where it fails or takes too long for the budget."""
+        """Run the program twice as it is. Raises RunError where it fails or takes too long for the
+        budget.
+        """
         first = self._default_run(_BEFORE[0], looks=True)
         self._counts = self._counts and first.measurement.steps >= FEWEST_STEPS
         if self.asked.stop_after and not self._counts:
             why = self._unseen(first) or f"only {first.measurement.steps} were counted"
-            raise UsageError(f"--steps {self.asked.stop_after}: no steps of the program are known: {why}")
+            raise UsageError(
+                f"--steps {self.asked.stop_after}: no steps of the program are known: {why}"
+            )
         second = self._default_run(_BEFORE[1])
         if self._counts and second.measurement.steps < FEWEST_STEPS:
-            raise RunError("the program made steps in one run and none in the next: it cannot be tuned")
+            raise RunError(
+                "the program made steps in one run and none in the next: it cannot be tuned"
+            )
         expected = output.expected(first.text, second.text, self.asked.metric)
         # How long it takes when it is not the first time: files are in memory, code is compiled.
-        measurements = (first.measurement, second.measurement) if self._counts else (second.measurement,)
+        measurements = (
+            (first.measurement, second.measurement) if self._counts else (second.measurement,)
+        )
         self._usual = Usual(
-            measurements, self._counts, second.rule, tuple(first.answer.libraries), expected,
+            measurements,
+            self._counts,
+            second.rule,
+            tuple(first.answer.libraries),
+            expected,
             "" if self._counts or self.asked.metric else self._unseen(first) or "it made no steps",
             tuple(_notes(expected, second.measurement, self.asked)),
-        )  # fmt: skip
+        )
         return self._usual
 
     def _unseen(self, ran: _Ran) -> str:
@@ -151,24 +170,45 @@ class Trials:
         found = ran.measurement
         if found.fault == HUNG:
             raise RunError(
-                f"the program did not end within {limit_s:.0f} s, a quarter of the budget: give it more (--budget "
+                f"the program did not end within {limit_s:.0f} s, a quarter of the budget: give it "
+                "more (--budget "
                 "MINUTES), or end each run after some steps (--steps N)"
             )
         if found.fault:
-            raise RunError(f"the program fails without any setting: {found.why}. It must end well to be tuned")
+            raise RunError(
+                f"the program fails without any setting: {found.why}. It must end well to be tuned"
+            )
         if self.asked.metric is not None and found.metric is None:
-            raise UsageError(f"--metric {self.asked.metric.pattern!r} finds no number in what the program prints")
+            raise UsageError(
+                f"--metric {self.asked.metric.pattern!r} finds no number in what the program prints"
+            )
         return ran
 
     # -- one run -----------------------------------------------------------------------------------
 
-    def _run(self, setting: Setting, round_: int, limit_s: float, memory: guard.Guard, looks: bool = False) -> _Ran:
+    def _run(
+        self,
+        setting: Setting,
+        round_: int,
+        limit_s: float,
+        memory: guard.Guard,
+        looks: bool = False,
+    ) -> _Ran:
         folder = Path(tempfile.mkdtemp(prefix="layerscope-tune-"))
-        task = supervised.Task(
-            str(folder), setting.command(self.asked.program), dict(setting.variables), list(setting.preload),
-            self._counts, limit_s, self._token, _until(self.asked.stop_after), memory.most_bytes, memory.usual_bytes,
-            memory.short_bytes, looks,
-        )  # fmt: skip
+        task = supervised.TrialTask(
+            str(folder),
+            setting.command(self.asked.program),
+            dict(setting.variables),
+            list(setting.preload),
+            self._counts,
+            limit_s,
+            self._token,
+            _until(self.asked.stop_after),
+            memory.most_bytes,
+            memory.usual_bytes,
+            memory.short_bytes,
+            looks,
+        )
         try:
             before = noise.facts().pressure_cpu
             answer = supervised_run(task, self._environment)
@@ -179,39 +219,62 @@ class Trials:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _measured(
-        self, setting: Setting, round_: int, task: supervised.Task, answer: supervised.Answer, pressure: float | None
+        self,
+        setting: Setting,
+        round_: int,
+        task: supervised.TrialTask,
+        answer: supervised.TrialAnswer,
+        pressure: float | None,
     ) -> _Ran:
         folder = Path(task.folder)
         status = None if answer.status is None else os.waitstatus_to_exitcode(answer.status)
         is_cut = answer.ended == supervised.BY_STEPS
         text = output.read(folder / supervised.STDOUT)
         found = Measurement(
-            setting.name, round_, answer.wall_s, answer.cpu_s, answer.rss_bytes, pressure=pressure,
-            load=answer.others_cpus, status=status, output=output.digest(text), is_cut=is_cut,
-        )  # fmt: skip
+            setting.name,
+            round_,
+            answer.wall_s,
+            answer.cpu_s,
+            answer.rss_bytes,
+            pressure=pressure,
+            load=answer.others_cpus,
+            status=status,
+            output=output.digest(text),
+            is_cut=is_cut,
+        )
         if self.asked.metric:
             printed = (folder / supervised.STDOUT, folder / supervised.STDERR)
             found = replace(found, metric=output.measured_in(printed, self.asked.metric))
         fault, why = _fault(answer, task, status, is_cut)
         if fault:
             told = output.tail(folder / supervised.STDERR)
-            found = replace(found, fault=fault, why=f"{why}: {told}" if told and fault == FAILED else why)
+            found = replace(
+                found, fault=fault, why=f"{why}: {told}" if told and fault == FAILED else why
+            )
         counted = counting.read(folder / supervised.RAW) if task.counts and not fault else None
         if counted is not None:
             found = _with_steps(found, counted)
         return _Ran(found, answer, text, counted.rule if counted else "", status)
 
 
-def supervised_run(task: supervised.Task, environment: Mapping[str, str]) -> supervised.Answer:
-    """Do one task in a process of its own. Whatever happens, nothing that it started is left when this returns."""
+def supervised_run(
+    task: supervised.TrialTask, environment: Mapping[str, str]
+) -> supervised.TrialAnswer:
+    """Do one task in a process of its own. Whatever happens, nothing that it started is left when
+    this returns.
+    """
     folder = Path(task.folder)
     file = folder / "task.json"
     file.write_text(json.dumps(asdict(task)), encoding="utf-8")
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            own_command("layerscope.tune.supervised", str(file)), stdin=subprocess.PIPE, stdout=log, stderr=log,
-            env=dict(environment), start_new_session=True,
-        )  # fmt: skip
+            own_command("layerscope.tune.supervised", str(file)),
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=dict(environment),
+            start_new_session=True,
+        )
     assert process.stdin is not None
     try:
         process.wait(task.limit_s + task.grace_s + _SUPERVISOR_S)
@@ -227,16 +290,22 @@ def supervised_run(task: supervised.Task, environment: Mapping[str, str]) -> sup
                 process.wait()
                 _end_marked(task.token)
     try:
-        return supervised.Answer(**json.loads((folder / supervised.ANSWER).read_text(encoding="utf-8")))
+        return supervised.TrialAnswer(
+            **json.loads((folder / supervised.ANSWER).read_text(encoding="utf-8"))
+        )
     except (OSError, ValueError, TypeError) as error:
         told = output.tail(folder / "log") or f"status {process.returncode}"
-        raise RunError(f"what watches over the program ended early ({told}); start again with --resume") from error
+        raise RunError(
+            f"what watches over the program ended early ({told}); start again with --resume"
+        ) from error
 
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """Ctrl-C waits until this is done."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    before = signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    )
     try:
         yield
     finally:
@@ -250,18 +319,27 @@ def _end_marked(token: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _fault(answer: supervised.Answer, task: supervised.Task, status: int | None, is_cut: bool) -> tuple[str, str]:
+def _fault(
+    answer: supervised.TrialAnswer, task: supervised.TrialTask, status: int | None, is_cut: bool
+) -> tuple[str, str]:
     """Why a run does not count, and that in a sentence; empty where it does."""
     if answer.problem:
         return FAILED, answer.problem
     if answer.ended == supervised.BY_USER:
         raise KeyboardInterrupt
     if answer.ended == supervised.BY_MEMORY:
-        return MEMORY, f"it was ended when it held {answer.rss_bytes / 1e9:.2f} GB: too little memory was left"
+        return (
+            MEMORY,
+            f"it was ended when it held {answer.rss_bytes / 1e9:.2f} GB: memory ran short",
+        )
     if answer.ended == supervised.BY_LIMIT:
         return HUNG, f"it did not end within {task.limit_s:.0f} s"
     if status and not is_cut:
-        ended = f"it was ended by {signal.Signals(-status).name}" if status < 0 else f"it ended with status {status}"
+        ended = (
+            f"it was ended by {signal.Signals(-status).name}"
+            if status < 0
+            else f"it ended with status {status}"
+        )
         return FAILED, ended
     return "", ""
 
@@ -280,14 +358,19 @@ def _with_steps(found: Measurement, counted: counting.Counted) -> Measurement:
 
 
 def _until(steps: int) -> int:
-    """After how many steps a run ends of which `steps` shall not be warm-up, which is a tenth at most, or one."""
+    """After how many steps a run ends of which `steps` shall not be warm-up, which is a tenth at
+    most, or one.
+    """
     return steps + max(1, steps // 9) + 1 if steps else 0
 
 
-def _notes(expected: output.Expected, found: Measurement, asked: Asked) -> Iterator[str]:
+def _notes(expected: output.Expected, found: Measurement, asked: TrialOptions) -> Iterator[str]:
     if asked.any_output:
         yield "What the program printed was not compared (--any-output)."
     elif found.is_cut:
         yield "What the program printed was not compared: each run was ended after some steps."
     elif not expected.is_compared:
-        yield "The program prints differently each time, so what it printed under other settings was not compared."
+        yield (
+            "The program prints differently each time, so what it printed under other settings "
+            "was not compared."
+        )

@@ -1,6 +1,8 @@
-"""Why one setting is better than another: what two recordings of the program say its threads did, side by side.
+"""Why one setting is better than another: what two recordings of the program say its threads did,
+side by side.
 
-Read from the tables and the summary of each, per step that is not warm-up, or of the whole run where there are none.
+Read from the tables and the summary of each, per step that is not warm-up, or of the whole run
+where there are none.
 """
 
 from __future__ import annotations
@@ -15,25 +17,37 @@ from layerscope.analyse.summary import Summary, summarise
 from layerscope.model import units
 from layerscope.recording.reader import Reader
 
-# Runtimes of OpenMP. They compute nothing: a thread on a CPU in one of them waits for others there, or hands out work.
+# Runtimes of OpenMP. They compute nothing: a thread on a CPU in one of them waits for others there,
+# or hands out work.
 _OPENMP = re.compile(r"(?:^|/)lib(gomp|iomp5|omp)\b")
 _YIELD = re.compile(r"sched_yield")
 _REORDER = "reorder"
-# Of the larger CPU time or duration, the least difference of a time that is told; and of counts the least ratio, and
-# how many of them there must be in a step.
+# Of the larger CPU time or duration, the least difference of a time that is told; and of counts the
+# least ratio, and how many of them there must be in a step.
 _TIME_SHARE, _COUNT_RATIO, _FEWEST = 0.03, 1.5, 5.0
 _WAITED_FOR = {
-    "barrier": "at barriers of OpenMP", "lock": "for locks", "pool": "for work from a pool", "sleep": "asleep",
-    "yield": "in yield", "preempted": "for a CPU that others had", "page_fault": "for pages", "file": "for files",
-    "pipe": "for pipes", "socket": "for sockets", "event": "for events", "child": "for other processes",
+    "barrier": "at barriers of OpenMP",
+    "lock": "for locks",
+    "pool": "for work from a pool",
+    "sleep": "asleep",
+    "yield": "in yield",
+    "preempted": "for a CPU that others had",
+    "page_fault": "for pages",
+    "file": "for files",
+    "pipe": "for pipes",
+    "socket": "for sockets",
+    "event": "for events",
+    "child": "for other processes",
     "thread": "for threads to end",
     "gil": "for Python's lock (GIL)",
-}  # fmt: skip
+}
 
 
 @dataclass(slots=True)
 class Figures:
-    """What a recording says, per step or per run; None: not told. `waits_ns`: of all threads, by what for."""
+    """What a recording says, per step or per run; None: not told. `waits_ns`: of all threads, by
+    what for.
+    """
 
     per_step: bool
     dur_ns: float
@@ -57,11 +71,17 @@ def figures(reader: Reader) -> Figures:
     _of_resources(found, summary)
     if reader.has("samples"):
         spins = [_row for _row in _rows(reader, "symbols") if not times or _row["step"] in measured]
-        found.spin_ns = sum(row["self_ns"] for row in spins if _OPENMP.search(row["object"] or "")) / count
-        found.yield_ns = sum(row["self_ns"] for row in spins if _YIELD.search(row["name"] or "")) / count
+        found.spin_ns = (
+            sum(row["self_ns"] for row in spins if _OPENMP.search(row["object"] or "")) / count
+        )
+        found.yield_ns = (
+            sum(row["self_ns"] for row in spins if _YIELD.search(row["name"] or "")) / count
+        )
         for row in _rows(reader, "waits"):
             if row["state"] in _WAITED_FOR and (not times or row["step"] in measured):
-                found.waits_ns[row["state"]] = found.waits_ns.get(row["state"], 0.0) + row["total_ns"] / count
+                found.waits_ns[row["state"]] = (
+                    found.waits_ns.get(row["state"], 0.0) + row["total_ns"] / count
+                )
     if reader.has("primitives"):
         rows = tables.build(reader, "primitives").data.to_pylist()
         # Those of warm-up are among them.
@@ -77,7 +97,10 @@ def sentences(default: Figures, tuned: Figures) -> list[str]:
         return ["Only one of the two recordings has steps, so they cannot be compared."]
     of = "A step" if default.per_step else "The program"
     whole_ns = max(default.dur_ns, tuned.dur_ns, default.cpu_ns or 0.0, tuned.cpu_ns or 0.0, 1.0)
-    told = sorted((*_times(default, tuned, whole_ns, of), *_counts(default, tuned, of)), key=lambda pair: -pair[0])
+    told = sorted(
+        (*_times(default, tuned, whole_ns, of), *_counts(default, tuned, of)),
+        key=lambda pair: -pair[0],
+    )
     found = [sentence for _, sentence in told]
     return found or [f"{of} does nothing that differs visibly: the recordings do not say why."]
 
@@ -105,20 +128,45 @@ def _times(a: Figures, b: Figures, whole_ns: float, of: str) -> Iterator[tuple[f
     """Sentences about times, with the difference as a part of the whole."""
     about: list[tuple[float | None, float | None, Callable[[str, str], str]]] = [
         (a.cpu_ns, b.cpu_ns, lambda x, y: f"{of} uses {x} of CPU time by default and {y} so."),
-        (a.kernel_ns, b.kernel_ns, lambda x, y: f"{of} spends {x} of CPU time in the kernel by default and {y} so."),
-        (a.spin_ns, b.spin_ns,
-         lambda x, y: f"{of} spends {x} of CPU time in the runtime of OpenMP, where threads spin until others come, by "
-         f"default and {y} so."),
-        (a.yield_ns, b.yield_ns, lambda x, y: f"{of} spends {x} of CPU time giving way to others (sched_yield) by "
-         f"default and {y} so."),
-        (a.reorder_ns, b.reorder_ns, lambda x, y: f"{of} spends {x} in oneDNN's reorders by default and {y} so."),
-    ]  # fmt: skip
+        (
+            a.kernel_ns,
+            b.kernel_ns,
+            lambda x, y: f"{of} spends {x} of CPU time in the kernel by default and {y} so.",
+        ),
+        (
+            a.spin_ns,
+            b.spin_ns,
+            lambda x, y: (
+                f"{of} spends {x} of CPU time in the runtime of OpenMP, where threads spin until "
+                "others come, by "
+                f"default and {y} so."
+            ),
+        ),
+        (
+            a.yield_ns,
+            b.yield_ns,
+            lambda x, y: (
+                f"{of} spends {x} of CPU time giving way to others (sched_yield) by "
+                f"default and {y} so."
+            ),
+        ),
+        (
+            a.reorder_ns,
+            b.reorder_ns,
+            lambda x, y: f"{of} spends {x} in oneDNN's reorders by default and {y} so.",
+        ),
+    ]
     for state in sorted(a.waits_ns.keys() | b.waits_ns.keys()):
         words = _WAITED_FOR[state]
-        about.append((
-            a.waits_ns.get(state, 0.0), b.waits_ns.get(state, 0.0),
-            lambda x, y, words=words: f"In {of.lower()} threads wait {x} {words} by default and {y} so.",  # type: ignore[misc]
-        ))  # fmt: skip
+        about.append(
+            (
+                a.waits_ns.get(state, 0.0),
+                b.waits_ns.get(state, 0.0),
+                lambda x, y, words=words: (
+                    f"In {of.lower()} threads wait {x} {words} by default and {y} so."
+                ),  # type: ignore[misc]
+            )
+        )
     for x, y, says in about:
         if x is not None and y is not None and abs(x - y) >= _TIME_SHARE * whole_ns:
             yield abs(x - y) / whole_ns, says(units.duration(x), units.duration(y))
@@ -126,7 +174,15 @@ def _times(a: Figures, b: Figures, whole_ns: float, of: str) -> Iterator[tuple[f
 
 def _counts(a: Figures, b: Figures, of: str) -> Iterator[tuple[float, str]]:
     """The same of counts; they come behind the times."""
-    pairs = ((a.faults, b.faults, "has {} page faults"), (a.switches, b.switches, "leaves a CPU {} times"))
+    pairs = (
+        (a.faults, b.faults, "has {} page faults"),
+        (a.switches, b.switches, "leaves a CPU {} times"),
+    )
     for x, y, words in pairs:
-        if x is not None and y is not None and max(x, y) >= _FEWEST and max(x, y) >= _COUNT_RATIO * min(x, y):
+        if (
+            x is not None
+            and y is not None
+            and max(x, y) >= _FEWEST
+            and max(x, y) >= _COUNT_RATIO * min(x, y)
+        ):
             yield 0.0, f"{of} {words.format(units.amount(x))} by default and {units.amount(y)} so."

@@ -70,29 +70,43 @@ def stepped(samples: list[tuple[str, int, int]], steps: int, warmup: int = 0) ->
 
 
 def partly_in_kernel(samples: int) -> Recording:
-    """So many samples of 10 ms of the functions f and g in turn: each for a half in the kernel, as a row more."""
+    """So many samples of 10 ms of the functions f and g in turn: each for a half in the kernel, as
+    a row more.
+    """
     recording = Recording()
     for number in range(samples):
-        stack = (*MAIN, f"python {'fg'[number % 2]} a.py:1", "operators aten::copy", "native copy libc.so")
+        stack = (
+            *MAIN,
+            f"python {'fg'[number % 2]} a.py:1",
+            "operators aten::copy",
+            "native copy libc.so",
+        )
         at_ns = number * 10 * MS
         recording.add_sample(recording.add_stack(*stack), 5 * MS, at_ns, count=0)
-        recording.add_sample(recording.add_stack(*stack, "kernel [kernel]"), 5 * MS, at_ns, state="kernel")
+        recording.add_sample(
+            recording.add_stack(*stack, "kernel [kernel]"), 5 * MS, at_ns, state="kernel"
+        )
     return recording
 
 
 def changes(graph: Graph) -> dict[str, float]:
     made = flame_layout.draw(graph)
     return {
-        graph.frames[int(frame)].label: float(change) for frame, change in zip(made.frame, made.change, strict=True)
+        graph.frames[int(frame)].label: float(change)
+        for frame, change in zip(made.frame, made.change, strict=True)
     }
 
 
 def many() -> Recording:
-    """Samples of two threads, in two modules, in steps and outside, at every 100 ms; the weight tells them apart."""
+    """Samples of two threads, in two modules, in steps and outside, at every 100 ms; the weight
+    tells them apart.
+    """
     recording = Recording()
     worker = recording.add_thread(recording.process, 102, "worker")
     for number in range(24):
-        stack = recording.add_stack(*MAIN, "modules Net", f"modules Net.conv{number % 3}", "operators op")
+        stack = recording.add_stack(
+            *MAIN, "modules Net", f"modules Net.conv{number % 3}", "operators op"
+        )
         recording.add_sample(
             stack, 1 << number, at_ns=number * 100 * MS, track=worker if number % 2 else recording.thread,
             step=number // 4 if number % 5 else None, phase=PHASES[number % 5] if number % 5 else None,

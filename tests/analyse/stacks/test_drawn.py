@@ -40,7 +40,11 @@ def wide(count: int) -> Recording:
 
 def check_layout(made: Drawn) -> None:
     for place, parent in enumerate(made.parent.tolist()):
-        low, high = (made.start[parent], made.start[parent] + made.total[parent]) if parent >= 0 else (0, made.whole)
+        low, high = (
+            (made.start[parent], made.start[parent] + made.total[parent])
+            if parent >= 0
+            else (0, made.whole)
+        )
         assert parent < place
         assert low <= made.start[place]
         assert made.start[place] + made.total[place] <= high
@@ -48,7 +52,9 @@ def check_layout(made: Drawn) -> None:
 
 def test_siblings_are_drawn_the_heaviest_first() -> None:
     made = flame_layout.draw(
-        graph_of(sampled((("python a x.py:1",), 1), (("python b x.py:1",), 5), (("python c x.py:1",), 3)))
+        graph_of(
+            sampled((("python a x.py:1",), 1), (("python b x.py:1",), 5), (("python c x.py:1",), 3))
+        )
     )
 
     order = np.argsort(made.start)
@@ -58,11 +64,15 @@ def test_siblings_are_drawn_the_heaviest_first() -> None:
 
 
 def test_what_is_too_thin_is_counted_and_not_drawn() -> None:
-    recording = sampled((("python big x.py:1",), 12_000 * 100), (("python small x.py:1", "python inner x.py:2"), 99))
+    recording = sampled(
+        (("python big x.py:1",), 12_000 * 100), (("python small x.py:1", "python inner x.py:2"), 99)
+    )
     made = flame_layout.draw(graph_of(recording))
     assert (len(made.node), made.left_out) == (1, 1)
 
-    recording = sampled((("python big x.py:1",), 12_000 * 100 - 100), (("python small x.py:1",), 100))
+    recording = sampled(
+        (("python big x.py:1",), 12_000 * 100 - 100), (("python small x.py:1",), 100)
+    )
     made = flame_layout.draw(graph_of(recording))
     assert (len(made.node), made.left_out, made.thinnest_px) == (2, 0, pytest.approx(0.1))
 
@@ -94,9 +104,15 @@ def test_a_sample_that_was_partly_in_the_kernel_counts_once_in_every_frame(by: s
     assert graph.tree.whole().tolist() == [1000 * MS, 100]
     made = flame_layout.draw(graph)
     found = {
-        graph.frames[frame].label: count for frame, count in zip(made.frame.tolist(), made.count.tolist(), strict=True)
+        graph.frames[frame].label: count
+        for frame, count in zip(made.frame.tolist(), made.count.tolist(), strict=True)
     }
-    assert (found["main (train.py)"], found["f (a.py)"], found["g (a.py)"], found["[kernel]"]) == (100, 50, 50, 50)
+    assert (found["main (train.py)"], found["f (a.py)"], found["g (a.py)"], found["[kernel]"]) == (
+        100,
+        50,
+        50,
+        50,
+    )
 
 
 def test_of_a_comparison_a_sample_that_was_partly_in_the_kernel_is_one() -> None:
@@ -113,14 +129,20 @@ def test_operators_get_the_line_that_most_samples_came_from() -> None:
     recording = Recording()
     for line, count in ((5, 2), (9, 3)):
         for tail in ((), ("operators aten::mm", "native gemm libmkl.so")):
-            stack = recording.add_stack(*MAIN, f"python f a.py:{line}", "modules Net", "operators aten::linear", *tail)
+            stack = recording.add_stack(
+                *MAIN, f"python f a.py:{line}", "modules Net", "operators aten::linear", *tail
+            )
             for _ in range(count):
                 recording.add_sample(stack)
     recording.add_sample(recording.add_stack("native clone libc.so", "operators AddBackward0"))
-    python_inside = recording.add_stack(*MAIN, "operators Custom", "python backward c.py:3", "operators aten::exp")
+    python_inside = recording.add_stack(
+        *MAIN, "operators Custom", "python backward c.py:3", "operators aten::exp"
+    )
     recording.add_sample(python_inside)
     recording.add_sample(recording.add_stack(*MAIN, "operators aten::wait"), kind="offcpu")
-    stack = recording.add_stack(*MAIN, "operators Custom", "python again c.py:4", "operators Custom")
+    stack = recording.add_stack(
+        *MAIN, "operators Custom", "python again c.py:4", "operators Custom"
+    )
     for _ in range(9):
         recording.add_sample(stack)
 
@@ -137,7 +159,9 @@ def test_operators_get_the_line_that_most_samples_came_from() -> None:
 def test_the_line_of_an_operator_is_the_program_s_own_if_one_is_around_it() -> None:
     recording = Recording()
     library = "/env/lib/python3.11/site-packages/torch/nn/functional.py"
-    recording.add_sample(recording.add_stack(*MAIN, f"python relu {library}:7", "operators aten::relu"))
+    recording.add_sample(
+        recording.add_stack(*MAIN, f"python relu {library}:7", "operators aten::relu")
+    )
     recording.add_sample(recording.add_stack(f"python relu {library}:7", "operators aten::add"))
 
     with opened(recording) as reader:
@@ -170,7 +194,10 @@ def test_whatever_is_shown_the_whole_is_that_of_the_table(
 ) -> None:
     recording = random_recording(samples)
     rows = [row for row in recording.rows["samples"] if idle or not row["idle"]]
-    sums = {kind: sum(row["weight_ns"] for row in rows if row["kind"] == kind) for kind in ("cpu", "offcpu")}
+    sums = {
+        kind: sum(row["weight_ns"] for row in rows if row["kind"] == kind)
+        for kind in ("cpu", "offcpu")
+    }
     sums["wall"] = sums["cpu"] + sums["offcpu"]
     sums["pagefaults"] = sum(row["count"] for row in rows if row["kind"] == "fault")
     with opened(recording) as reader:

@@ -1,4 +1,6 @@
-"""What tables say of where a sample was: the program's own line, and nothing where no function was seen."""
+"""What tables say of where a sample was: the program's own line, and nothing where no function was
+seen.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ LIBRARY = "/env/lib/python3.11/site-packages/torch/utils/data/dataloader.py"
 def rows(recording: Recording, table: str, by: str | None, *names: str) -> list[tuple[Any, ...]]:
     with opened(recording) as reader:
         found = tables.build(reader, table, by).data
-        data = found.to_pylist() if hasattr(found, "to_pylist") else found.to_arrow_table().to_pylist()
+        data = (
+            found.to_pylist() if hasattr(found, "to_pylist") else found.to_arrow_table().to_pylist()
+        )
     return [tuple(row[name] for name in names) for row in data]
 
 
@@ -26,7 +30,9 @@ def test_a_wait_in_a_library_is_charged_to_the_line_of_the_program_that_called_i
     recording = Recording()
     own = ("python <module> /srv/me/train.py:9", "python train /srv/me/train.py:5")
     waits = recording.add_stack(*own, f"python next {LIBRARY}:80", "native read libc.so")
-    thread = recording.add_stack("python run /usr/lib/python3.11/threading.py:12", "native futex libc.so")
+    thread = recording.add_stack(
+        "python run /usr/lib/python3.11/threading.py:12", "native futex libc.so"
+    )
     native = recording.add_stack("native start libc.so", "native futex libc.so")
     for stack, weight, state in ((waits, 70, "pipe"), (thread, 60, "lock"), (native, 50, "lock")):
         recording.add_sample(stack, weight, kind="offcpu", state=state)
@@ -70,5 +76,7 @@ def test_what_no_function_is_known_of_is_not_outside_python() -> None:
         ("attention", []), ("blocks.0.att", []), ("Net.blocks.0.attention.merge", []),
     ],
 )  # fmt: skip
-def test_a_module_is_called_as_tables_or_as_the_summary_call_it(module: str, expected: list[str]) -> None:
+def test_a_module_is_called_as_tables_or_as_the_summary_call_it(
+    module: str, expected: list[str]
+) -> None:
     assert [path for path in PATHS if is_inside(path, module)] == expected

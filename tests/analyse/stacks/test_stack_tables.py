@@ -1,4 +1,6 @@
-"""The tables functions, lines, symbols and waits: hand-computed answers, and sums that are exact."""
+"""The tables functions, lines, symbols and waits: hand-computed answers, and sums that are
+exact.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,25 @@ def result_of(recording: Recording, table: str, by: str | None = None) -> Result
     return result
 
 
-def rows(recording: Recording, table: str, by: str | None = None, *names: str) -> list[tuple[Any, ...]]:
+def rows(
+    recording: Recording, table: str, by: str | None = None, *names: str
+) -> list[tuple[Any, ...]]:
     data = result_of(recording, table, by).data.to_pylist()
     return [tuple(row[name] for name in names) if names else tuple(row.values()) for row in data]
 
 
 def made() -> Recording:
-    """Of 1000 ns: 600 in step (of them 200 in a native function, 300 in a deeper call of itself), 250 in load, 150 of a
-    worker; waits of 70 in load, of 30 in the worker, and 500 idle."""
+    """Of 1000 ns: 600 in step (of them 200 in a native function, 300 in a deeper call of itself),
+    250 in load, 150 of a worker; waits of 70 in load, of 30 in the worker, and 500 idle.
+    """
     recording = Recording()
     worker = recording.add_thread(recording.process, 102, "worker")
     step = recording.add_stack(*MAIN, "python step a.py:3", "modules Net", "operators aten::mm")
     inside = recording.add_stack(*MAIN, "python step a.py:3", "native gemm /usr/lib/libmkl.so")
     deeper = recording.add_stack(*MAIN, "python step a.py:3", "python step a.py:4")
-    load = recording.add_stack(*MAIN, "python load b.py:7", "native read /usr/lib/libc.so", "kernel kernel")
+    load = recording.add_stack(
+        *MAIN, "python load b.py:7", "native read /usr/lib/libc.so", "kernel kernel"
+    )
     of_worker = recording.add_stack("native start libc.so", "native gemm /usr/lib/libmkl.so")
     for stack, weight in ((step, 100), (inside, 200), (deeper, 300), (load, 250)):
         recording.add_sample(stack, weight, step=1)
@@ -88,10 +95,20 @@ def test_symbols() -> None:
 @pytest.mark.parametrize(
     ("by", "expected"),
     [
-        ("thread", [("python 100", "step", 600), ("python 100", "load", 250), ("worker 102", "outside Python", 150)]),
+        (
+            "thread",
+            [
+                ("python 100", "step", 600),
+                ("python 100", "load", 250),
+                ("worker 102", "outside Python", 150),
+            ],
+        ),
         ("step", [(1, "step", 600), (1, "load", 250), (None, "outside Python", 150)]),
         ("module", [("outside any module", "step", 500), ("outside any module", "load", 250)]),
-        ("operator", [("outside any operator", "step", 500), ("outside any operator", "load", 250)]),
+        (
+            "operator",
+            [("outside any operator", "step", 500), ("outside any operator", "load", 250)],
+        ),
     ],
 )
 def test_by(by: str, expected: list[tuple[Any, ...]]) -> None:
@@ -101,7 +118,9 @@ def test_by(by: str, expected: list[tuple[Any, ...]]) -> None:
     assert sum(row[0] for row in rows(made(), "functions", by, "samples")) == 5
     of_net = [row for row in found if row[0] in ("Net", "aten::mm") and row[2]]
     assert of_net == (
-        [({"module": "Net", "operator": "aten::mm"}[by], "step", 100)] if by in ("module", "operator") else []
+        [({"module": "Net", "operator": "aten::mm"}[by], "step", 100)]
+        if by in ("module", "operator")
+        else []
     )
 
 
@@ -112,17 +131,37 @@ def test_total_is_by_group() -> None:
 
 
 def test_waits() -> None:
-    names = ("state", "thread", "line", "symbol", "count", "total_ns", "share", "avg_ns", "max_ns", "exact_share")
+    names = (
+        "state",
+        "thread",
+        "line",
+        "symbol",
+        "count",
+        "total_ns",
+        "share",
+        "avg_ns",
+        "max_ns",
+        "exact_share",
+    )
     assert rows(made(), "waits", None, *names) == [
         ("pipe", "python 100", "b.py:7", "kernel", 1, 70, 0.7, 70, 70, 1.0),
         ("barrier", "worker 102", "outside Python", "gemm", 1, 30, 0.3, None, None, 0.0),
         ("idle", None, None, None, 1, 500, None, 500, 500, 1.0),
     ]
-    assert rows(made(), "waits", "idle", "idle", "state", "thread", "total_ns")[-1] == (True, "pool", "worker 102", 500)
+    assert rows(made(), "waits", "idle", "idle", "state", "thread", "total_ns")[-1] == (
+        True,
+        "pool",
+        "worker 102",
+        500,
+    )
     assert rows(made(), "waits", "thread", "thread", "state", "total_ns") == [
         ("python 100", "pipe", 70), ("worker 102", "barrier", 30), ("worker 102", "idle", 500),
     ]  # fmt: skip
-    assert rows(made(), "waits", "state", "state", "total_ns") == [("pipe", 70), ("barrier", 30), ("pool", 500)]
+    assert rows(made(), "waits", "state", "state", "total_ns") == [
+        ("pipe", 70),
+        ("barrier", 30),
+        ("pool", 500),
+    ]
     assert rows(made(), "waits", "step", "step", "total_ns")[0] == (2, 70)
 
 
@@ -143,10 +182,13 @@ def test_the_thread_that_ended_a_wait() -> None:
     recording.add_sample(other, 10, track=worker, at_ns=100_000_000)
     recording.add_sample(put, 10, track=worker, at_ns=130_000_000)
     recording.add_sample(native, 10, track=worker, at_ns=190_000_000)
-    # Ends at 121 ms: of two samples of the worker that of 130 ms is nearer. The next: 180 ms, and none is near at 300.
+    # Ends at 121 ms: of two samples of the worker that of 130 ms is nearer. The next: 180 ms, and
+    # none is near at 300.
     for at_ns, dur_ns, waker in ((71_000_000, 50_000_000, worker), (125_000_000, 55_000_000, worker),
                                  (260_000_000, 40_000_000, worker), (400_000_000, 20_000_000, None)):  # fmt: skip
-        recording.add_sample(get, dur_ns, kind="offcpu", state="lock", exact=True, at_ns=at_ns, waker=waker)
+        recording.add_sample(
+            get, dur_ns, kind="offcpu", state="lock", exact=True, at_ns=at_ns, waker=waker
+        )
 
     assert rows(recording, "waits", None, "line", "count", "waker", "waker_line") == [
         ("q.py:7", 4, "worker 102", "memcpy"),  # 55 ms: the longest
@@ -177,7 +219,14 @@ def test_without_samples_there_is_the_remedy(table: str) -> None:
 @pytest.mark.parametrize("table", ["functions", "lines", "symbols"])
 def test_self_times_add_up_to_all_that_was_sampled(table: str) -> None:
     random = np.random.default_rng(5)
-    frames = ["python f a.py:1", "python g a.py:9", "modules Net", "operators op", "native n libn.so", "kernel kernel"]
+    frames = [
+        "python f a.py:1",
+        "python g a.py:9",
+        "modules Net",
+        "operators op",
+        "native n libn.so",
+        "kernel kernel",
+    ]
     samples = [
         (
             tuple(frames[number] for number in random.integers(0, 6, random.integers(1, 7))) if random.random() > 0.1
@@ -188,7 +237,8 @@ def test_self_times_add_up_to_all_that_was_sampled(table: str) -> None:
     ]  # fmt: skip
     recording = random_recording(samples)
     cpu, waits = (
-        sum(row["weight_ns"] for row in recording.rows["samples"] if row["kind"] == kind) for kind in ("cpu", "offcpu")
+        sum(row["weight_ns"] for row in recording.rows["samples"] if row["kind"] == kind)
+        for kind in ("cpu", "offcpu")
     )
     with opened(recording) as reader:
         for by in (None, *tables.load(table).BY):
@@ -218,7 +268,9 @@ def test_a_sample_that_was_partly_in_the_kernel_is_one() -> None:
 
     low, high = (float(one) for ends in interval(np.array([0.5]), 100) for one in ends)
     for table in ("functions", "lines"):
-        found = rows(recording, table, None, "self_share", "samples", "self_share_low", "self_share_high")[:2]
+        found = rows(
+            recording, table, None, "self_share", "samples", "self_share_low", "self_share_high"
+        )[:2]
         assert found == [(0.5, 50, pytest.approx(low), pytest.approx(high))] * 2
     names = ("name", "self_share", "samples", "self_share_low", "self_share_high")
     assert rows(recording, "symbols", None, *names) == [

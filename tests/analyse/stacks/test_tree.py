@@ -1,4 +1,6 @@
-"""Laws of stacks as trees, on random ones: weights are kept, recursion counts once, turning round twice is nothing."""
+"""Laws of stacks as trees, on random ones: weights are kept, recursion counts once, turning round
+twice is nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from hypothesis import strategies as st
 
 from layerscope.analyse.stacks.tree import (
     NONE,
+    FrameTree,
     Ints,
-    Tree,
     by_level,
     depths,
     grouped,
@@ -31,12 +33,16 @@ from layerscope.analyse.stacks.tree import (
 FRAMES = 4
 Stack = tuple[int, ...]
 STACKS = st.dictionaries(
-    st.lists(st.integers(0, FRAMES - 1), min_size=1, max_size=8).map(tuple), st.integers(0, 1000), max_size=30
+    st.lists(st.integers(0, FRAMES - 1), min_size=1, max_size=8).map(tuple),
+    st.integers(0, 1000),
+    max_size=30,
 )
 
 
 def nodes(stacks: dict[Stack, int], doubled: bool = False) -> tuple[Ints, Ints, Ints]:
-    """(up, frame, own) of stacks as a recording has them; `doubled`: nothing is merged, every stack is by itself."""
+    """(up, frame, own) of stacks as a recording has them; `doubled`: nothing is merged, every stack
+    is by itself.
+    """
     up: list[int] = []
     frame: list[int] = []
     own: list[list[int]] = []
@@ -56,11 +62,11 @@ def nodes(stacks: dict[Stack, int], doubled: bool = False) -> tuple[Ints, Ints, 
     return np.array(up, np.int64), np.array(frame, np.int64), np.array(own, np.int64).reshape(-1, 2)
 
 
-def tree_of(stacks: dict[Stack, int], doubled: bool = False) -> Tree:
+def tree_of(stacks: dict[Stack, int], doubled: bool = False) -> FrameTree:
     return merged(*nodes(stacks, doubled), FRAMES)[0]
 
 
-def path(tree: Tree, node: int) -> Stack:
+def path(tree: FrameTree, node: int) -> Stack:
     found = []
     while node >= 0:
         found.append(int(tree.frame[node]))
@@ -68,8 +74,11 @@ def path(tree: Tree, node: int) -> Stack:
     return tuple(reversed(found))
 
 
-def stacks_of(tree: Tree, column: int = 0) -> dict[Stack, int]:
-    return {path(tree, node): int(tree.own[node, column]) for node in np.flatnonzero(tree.own[:, column])}
+def stacks_of(tree: FrameTree, column: int = 0) -> dict[Stack, int]:
+    return {
+        path(tree, node): int(tree.own[node, column])
+        for node in np.flatnonzero(tree.own[:, column])
+    }
 
 
 def with_weight(stacks: dict[Stack, int]) -> dict[Stack, int]:
@@ -77,19 +86,27 @@ def with_weight(stacks: dict[Stack, int]) -> dict[Stack, int]:
 
 
 @given(STACKS, st.booleans())
-def test_merging_keeps_every_stack_and_makes_each_once(stacks: dict[Stack, int], doubled: bool) -> None:
+def test_merging_keeps_every_stack_and_makes_each_once(
+    stacks: dict[Stack, int], doubled: bool
+) -> None:
     tree = tree_of(stacks, doubled)
 
     assert stacks_of(tree) == with_weight(stacks)
     assert stacks_of(tree, 1) == dict.fromkeys(stacks, 1)
     every = [path(tree, node) for node in range(len(tree))]
     assert len(set(every)) == len(every)
-    assert [len(one) - 1 for one in every] == tree.depth().tolist() == tree.depth_of(np.arange(len(tree))).tolist()
+    assert (
+        [len(one) - 1 for one in every]
+        == tree.depth().tolist()
+        == tree.depth_of(np.arange(len(tree))).tolist()
+    )
     assert (tree.parent < np.arange(len(tree))).all()
 
 
 @given(STACKS)
-def test_roots_add_up_to_the_whole_and_nothing_is_more_than_its_parent(stacks: dict[Stack, int]) -> None:
+def test_roots_add_up_to_the_whole_and_nothing_is_more_than_its_parent(
+    stacks: dict[Stack, int],
+) -> None:
     tree = tree_of(stacks)
     totals = tree.totals()
 
@@ -106,7 +123,12 @@ def test_nodes_without_weight_are_left_out(stacks: dict[Stack, int]) -> None:
 
     tree, place = merged(up, frame, own, FRAMES)
 
-    wanted = {stack[:length] for stack, weight in stacks.items() if weight for length in range(1, len(stack) + 1)}
+    wanted = {
+        stack[:length]
+        for stack, weight in stacks.items()
+        if weight
+        for length in range(1, len(stack) + 1)
+    }
     assert {path(tree, node) for node in range(len(tree))} == wanted
     assert np.count_nonzero(place >= 0) == len(wanted)
 
@@ -114,7 +136,9 @@ def test_nodes_without_weight_are_left_out(stacks: dict[Stack, int]) -> None:
 @given(STACKS, st.data())
 def test_a_choice_and_the_rest_are_all(stacks: dict[Stack, int], data: st.DataObject) -> None:
     up, frame, own = nodes(stacks)
-    chosen = np.array(data.draw(st.lists(st.booleans(), min_size=len(up), max_size=len(up))), bool).reshape(-1, 1)
+    chosen = np.array(
+        data.draw(st.lists(st.booleans(), min_size=len(up), max_size=len(up))), bool
+    ).reshape(-1, 1)
 
     some, rest = (merged(up, frame, own * part, FRAMES)[0] for part in (chosen, ~chosen))
 
@@ -154,15 +178,21 @@ def test_inverted_twice_is_the_same(stacks: dict[Stack, int]) -> None:
     tree = tree_of(stacks)
     turned = inverted(tree, FRAMES)
 
-    assert stacks_of(turned) == {stack[::-1]: weight for stack, weight in with_weight(stacks).items()}
+    assert stacks_of(turned) == {
+        stack[::-1]: weight for stack, weight in with_weight(stacks).items()
+    }
     again = inverted(turned, FRAMES)
     assert stacks_of(again) == stacks_of(tree)
     assert stacks_of(again, 1) == stacks_of(tree, 1)
     for one, other in zip(of_frames(tree, FRAMES), of_frames(again, FRAMES), strict=True):
         assert (one == other).all()
     roots = turned.parent < 0
-    by_root = dict(zip(turned.frame[roots].tolist(), turned.totals()[roots, 0].tolist(), strict=True))
-    assert {f: weight for f, (weight, _) in expected_of_frames(stacks).items() if f in by_root} == by_root
+    by_root = dict(
+        zip(turned.frame[roots].tolist(), turned.totals()[roots, 0].tolist(), strict=True)
+    )
+    assert {
+        f: weight for f, (weight, _) in expected_of_frames(stacks).items() if f in by_root
+    } == by_root
 
 
 @given(STACKS, st.floats(0, 0.5))
@@ -174,7 +204,7 @@ def test_what_is_heavy_enough_is_the_same_when_the_rest_is_not_looked_into(
 
     assert (whole.whole() == cut.whole()).all()
 
-    def heavy(one: Tree) -> dict[Stack, tuple[int, int]]:
+    def heavy(one: FrameTree) -> dict[Stack, tuple[int, int]]:
         totals = one.totals()[:, 0]
         return {
             path(one, node): (int(totals[node]), int(one.own[node, 0]))
@@ -200,10 +230,17 @@ def test_the_nearest_chosen_frame(stacks: dict[Stack, int], chosen: list[bool]) 
     assert has_above(tree.parent, wanted).tolist() == (found >= 0).tolist()
 
 
-@given(STACKS, st.lists(st.tuples(st.integers(0, 2), st.integers(0, 50), st.integers(1, 9)), max_size=30))
-def test_groups_add_up_to_the_tree(stacks: dict[Stack, int], samples: list[tuple[int, int, int]]) -> None:
+@given(
+    STACKS,
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 50), st.integers(1, 9)), max_size=30),
+)
+def test_groups_add_up_to_the_tree(
+    stacks: dict[Stack, int], samples: list[tuple[int, int, int]]
+) -> None:
     tree = tree_of(stacks)
-    samples = [(group, node % len(tree), weight) for group, node, weight in samples] if len(tree) else []
+    samples = (
+        [(group, node % len(tree), weight) for group, node, weight in samples] if len(tree) else []
+    )
     group, node, weight = np.array(samples, np.int64).reshape(-1, 3).T
 
     forest, of_node = grouped(tree, node, group, weight[:, None], 3)
@@ -228,10 +265,18 @@ def test_siblings_stand_beside_each_other_inside_of_their_parent(stacks: dict[St
 
     for place in range(len(tree)):
         above = tree.parent[place]
-        low, high = (start[above], start[above] + sizes[above]) if above >= 0 else (0, sizes[tree.parent < 0].sum())
+        low, high = (
+            (start[above], start[above] + sizes[above])
+            if above >= 0
+            else (0, sizes[tree.parent < 0].sum())
+        )
         assert low <= start[place]
         assert start[place] + sizes[place] <= high
-        beside = [other for other in np.flatnonzero(tree.parent == above) if other != place and sizes[other]]
+        beside = [
+            other
+            for other in np.flatnonzero(tree.parent == above)
+            if other != place and sizes[other]
+        ]
         assert all(
             start[other] + sizes[other] <= start[place] or start[place] + sizes[place] <= start[other]
             for other in beside if sizes[place]

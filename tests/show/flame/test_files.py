@@ -1,4 +1,6 @@
-"""The files that flame graphs are written to, read back by readers that share no code with the writers."""
+"""The files that flame graphs are written to, read back by readers that share no code with the
+writers.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +28,28 @@ MAIN = ("python <module> train.py:9", "python main train.py:5")
 
 def written(graph: Graph, suffix: str, notes: tuple[str, ...] = ()) -> bytes:
     stream = io.BytesIO()
-    formats()[suffix].write(Picture(graph, "A <title> & more", "python train.py", "", notes), stream)
+    formats()[suffix].write(
+        Picture(graph, "A <title> & more", "python train.py", "", notes), stream
+    )
     return stream.getvalue()
 
 
 def made() -> Graph:
     return graph_of(
-        sampled(((*MAIN, "operators aten::mm"), 30 * MS), ((*MAIN,), 12 * MS), (("native worker libgomp.so",), 8 * MS))
+        sampled(
+            ((*MAIN, "operators aten::mm"), 30 * MS),
+            ((*MAIN,), 12 * MS),
+            (("native worker libgomp.so",), 8 * MS),
+        )
     )
 
 
 def odd() -> Graph:
     graph = made()
-    frames = [type(frame)(frame.layer, 'x <b>&"\x01\ud800\ufffe;漢\n🙂' + frame.name) for frame in graph.frames]
+    frames = [
+        type(frame)(frame.layer, 'x <b>&"\x01\ud800\ufffe;漢\n🙂' + frame.name)
+        for frame in graph.frames
+    ]
     return Graph(graph.kind, graph.unit, frames, graph.tree, graph.upright, False, {}, ())
 
 
@@ -48,7 +59,9 @@ def test_the_name_of_the_file_chooses() -> None:
         assert format_of(Path(f"x{suffix}")) is module
         assert module.OPEN
     for name in ("x.png", ".svg", "svg", "x.json"):
-        with pytest.raises(UsageError, match=r"names no format.*\.folded, \.html, \.speedscope\.json, \.svg"):
+        with pytest.raises(
+            UsageError, match=r"names no format.*\.folded, \.html, \.speedscope\.json, \.svg"
+        ):
             format_of(Path(name))
 
 
@@ -68,14 +81,20 @@ def test_svg_is_xml_with_a_rect_for_each_frame(graph: Graph) -> None:
     assert len(rects) == len(data["nodes"]["total"]) == 5
     assert data["nodes"]["total"][0] == data["whole"] == 50 * MS
     for number, rect in enumerate(rects):
-        assert float(rect.get("width", 0)) == pytest.approx(1200 * data["nodes"]["total"][number] / (50 * MS), abs=0.01)
-        assert float(rect.get("x", 0)) == pytest.approx(1200 * data["nodes"]["start"][number] / (50 * MS), abs=0.01)
+        assert float(rect.get("width", 0)) == pytest.approx(
+            1200 * data["nodes"]["total"][number] / (50 * MS), abs=0.01
+        )
+        assert float(rect.get("x", 0)) == pytest.approx(
+            1200 * data["nodes"]["start"][number] / (50 * MS), abs=0.01
+        )
     assert "a <note>" in [text.text for text in root.iter(f"{SVG}text")]
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".html"])
 def test_every_sentence_of_a_picture_survives_odd_characters(suffix: str) -> None:
-    graph = compared(sampled((MAIN, 5)), sampled((MAIN, 5), (("python odd\x01\ufffe<b> x.py:1",), 9)))
+    graph = compared(
+        sampled((MAIN, 5)), sampled((MAIN, 5), (("python odd\x01\ufffe<b> x.py:1",), 9))
+    )
     stream = io.BytesIO()
     odd_words = {name: f"{name}\x01\ud800\ufffe&" for name in ("title", "command", "chosen")}
     formats()[suffix].write(Picture(graph, **odd_words, notes=("note\x01\ud800",)), stream)
@@ -84,7 +103,9 @@ def test_every_sentence_of_a_picture_survives_odd_characters(suffix: str) -> Non
     root, _ = read_svg(svg.encode())
     said = [text.text or "" for text in root.iter(f"{SVG}text")]
     assert any(text.startswith("Gone: odd\\x01\\ufffe<b> (x.py), ") for text in said)
-    assert any(text.startswith("command\\x01\\ud800\\ufffe& · ") and "chosen\\x01" in text for text in said)
+    assert any(
+        text.startswith("command\\x01\\ud800\\ufffe& · ") and "chosen\\x01" in text for text in said
+    )
     assert {"title\\x01\\ud800\\ufffe&", "note\\x01\\ud800"} <= set(said)
 
 
@@ -127,9 +148,15 @@ def test_folded_names_keep_to_one_line_and_one_frame() -> None:
 
 
 def test_folded_of_a_comparison_has_before_and_now() -> None:
-    graph = compared(sampled((("python f a.py:1",), 5)), sampled((("python f a.py:1",), 3), (("python g a.py:1",), 9)))
+    graph = compared(
+        sampled((("python f a.py:1",), 5)),
+        sampled((("python f a.py:1",), 3), (("python g a.py:1",), 9)),
+    )
 
-    assert sorted(written(graph, ".folded").decode().splitlines()) == ["f (a.py) 3 5", "g (a.py) 9 0"]
+    assert sorted(written(graph, ".folded").decode().splitlines()) == [
+        "f (a.py) 3 5",
+        "g (a.py) 9 0",
+    ]
 
 
 def test_speedscope_files_keep_to_their_schema() -> None:
@@ -138,16 +165,37 @@ def test_speedscope_files_keep_to_their_schema() -> None:
 
         assert found["$schema"] == "https://www.speedscope.app/file-format-schema.json"
         frames = found["shared"]["frames"]
-        assert all(set(frame) <= {"name", "file", "line", "col"} and isinstance(frame["name"], str) for frame in frames)
+        assert all(
+            set(frame) <= {"name", "file", "line", "col"} and isinstance(frame["name"], str)
+            for frame in frames
+        )
         (profile,) = found["profiles"]
-        assert set(profile) == {"type", "name", "unit", "startValue", "endValue", "samples", "weights"}
+        assert set(profile) == {
+            "type",
+            "name",
+            "unit",
+            "startValue",
+            "endValue",
+            "samples",
+            "weights",
+        }
         assert profile["type"] == "sampled"
-        assert profile["unit"] in ("none", "nanoseconds", "microseconds", "milliseconds", "seconds", "bytes")
+        assert profile["unit"] in (
+            "none",
+            "nanoseconds",
+            "microseconds",
+            "milliseconds",
+            "seconds",
+            "bytes",
+        )
         assert len(profile["samples"]) == len(profile["weights"])
         assert all(0 <= number < len(frames) for stack in profile["samples"] for number in stack)
         assert sum(profile["weights"]) == profile["endValue"] - profile["startValue"] == graph.whole
     profile = json.loads(written(made(), ".speedscope.json"))["profiles"][0]
-    names = [frame["name"] for frame in json.loads(written(made(), ".speedscope.json"))["shared"]["frames"]]
+    names = [
+        frame["name"]
+        for frame in json.loads(written(made(), ".speedscope.json"))["shared"]["frames"]
+    ]
     stacks = {
         " > ".join(names[number] for number in stack): weight
         for stack, weight in zip(profile["samples"], profile["weights"], strict=True)
@@ -157,10 +205,20 @@ def test_speedscope_files_keep_to_their_schema() -> None:
 
 def test_colours_of_a_comparison_say_how_much() -> None:
     after = stepped(
-        [(name, 10 * MS, n % 100) for name in "abc" for n in range({"a": 400, "b": 100, "c": 60}[name])], 100
+        [
+            (name, 10 * MS, n % 100)
+            for name in "abc"
+            for n in range({"a": 400, "b": 100, "c": 60}[name])
+        ],
+        100,
     )
     before = stepped(
-        [(name, 10 * MS, n % 100) for name in "abc" for n in range({"a": 100, "b": 100, "c": 100}[name])], 100
+        [
+            (name, 10 * MS, n % 100)
+            for name in "abc"
+            for n in range({"a": 100, "b": 100, "c": 100}[name])
+        ],
+        100,
     )
     graph = compared(after, before)
     _, data = read_svg(written(graph, ".svg"))
@@ -170,12 +228,18 @@ def test_colours_of_a_comparison_say_how_much() -> None:
         data["frames"][number]["label"]: rect.get("class")
         for number, rect in zip(data["nodes"]["frame"], frames, strict=True)
     }
-    assert (colours["a (a.py)"], colours["b (a.py)"], colours["c (a.py)"]) == ("grew4", "same", "shrank3")
+    assert (colours["a (a.py)"], colours["b (a.py)"], colours["c (a.py)"]) == (
+        "grew4",
+        "same",
+        "shrank3",
+    )
 
 
 def text_of(graph: Graph, width: int | None = None, chosen: str = "") -> str:
     return terminal_tree.text(
-        Picture(graph, "CPU time: train", "python train.py", chosen, ("a note",)), flame_layout.draw(graph), width
+        Picture(graph, "CPU time: train", "python train.py", chosen, ("a note",)),
+        flame_layout.draw(graph),
+        width,
     )
 
 
@@ -204,7 +268,9 @@ def test_the_tree_of_a_comparison_says_what_changed_and_what_is_gone() -> None:
 
     text = text_of(compared(after, before))
     assert "change per step" in text.splitlines()[1]
-    assert "+5.00 ms  <module> (train.py) > main (train.py) > f (a.py)" in text or "+4.96 ms" in text
+    assert (
+        "+5.00 ms  <module> (train.py) > main (train.py) > f (a.py)" in text or "+4.96 ms" in text
+    )
     assert "Gone: main (train.py) > old (a.py), 40.0 µs per step before." in text
 
 
@@ -217,7 +283,10 @@ def test_kinds_say_what_the_whole_is() -> None:
     recording = sampled((MAIN, 5))
     recording.add_sample(recording.add_stack(*MAIN), 2000, kind="offcpu", state="lock")
     recording.add_sample(recording.add_stack(*MAIN), 0, kind="fault", count=1204)
-    wholes = [text_of(graph_of(recording, Look(kind))).splitlines()[1] for kind in ("offcpu", "wall", "pagefaults")]
+    wholes = [
+        text_of(graph_of(recording, Look(kind))).splitlines()[1]
+        for kind in ("offcpu", "wall", "pagefaults")
+    ]
     assert wholes == [
         "2.00 µs of waiting in 1 wait", "2.00 µs on the CPU and waiting in 2 samples", "1,204 page faults in 1 sample",
     ]  # fmt: skip
@@ -234,7 +303,9 @@ def test_the_wheel_would_have_the_scripts() -> None:
     """What is read beside the code must be named in pyproject.toml."""
     folder = Path(sys.modules["layerscope.show.flame"].__file__ or "").parent
     beside = {
-        f"show/flame/*{file.suffix}" for file in folder.iterdir() if file.suffix not in (".py", "") and file.is_file()
+        f"show/flame/*{file.suffix}"
+        for file in folder.iterdir()
+        if file.suffix not in (".py", "") and file.is_file()
     }
     project = (folder.parents[3] / "pyproject.toml").read_text()
     assert all(f'"{pattern}"' in project for pattern in beside)

@@ -1,4 +1,6 @@
-"""The colours: text can be read on them, and layers are told apart by people who see no red or no green."""
+"""The colours: text can be read on them, and layers are told apart by people who see no red or no
+green.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,17 @@ def linear(colour: str) -> np.ndarray:
 
 def contrast(one: str, other: str) -> float:
     """As WCAG 2 defines it."""
-    bright, dark = sorted((float(XYZ[1] @ linear(one)), float(XYZ[1] @ linear(other))), reverse=True)
+    bright, dark = sorted(
+        (float(XYZ[1] @ linear(one)), float(XYZ[1] @ linear(other))), reverse=True
+    )
     return (bright + 0.05) / (dark + 0.05)
 
 
 def lab(colour: str, seen: np.ndarray) -> np.ndarray:
     x, y, z = (XYZ @ np.clip(seen @ linear(colour), 0, 1)) / (XYZ @ np.ones(3))
-    fx, fy, fz = (v ** (1 / 3) if v > 216 / 24389 else (24389 / 27 * v + 16) / 116 for v in (x, y, z))
+    fx, fy, fz = (
+        v ** (1 / 3) if v > 216 / 24389 else (24389 / 27 * v + 16) / 116 for v in (x, y, z)
+    )
     return np.array([116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)])
 
 
@@ -56,7 +62,9 @@ def test_text_can_be_read(theme: Theme) -> None:
 @pytest.mark.parametrize("seen", SEEN.values(), ids=SEEN)
 def test_layers_are_told_apart(theme: Theme, seen: np.ndarray) -> None:
     near = {
-        (one, other): float(np.linalg.norm(lab(theme.layers[one], seen) - lab(theme.layers[other], seen)))
+        (one, other): float(
+            np.linalg.norm(lab(theme.layers[one], seen) - lab(theme.layers[other], seen))
+        )
         for one, other in combinations(theme.layers, 2)
     }
     assert {pair: round(value, 1) for pair, value in near.items() if value < 10} == {}

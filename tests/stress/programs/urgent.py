@@ -1,4 +1,6 @@
-"""The signal by which samples come belongs to the program: those that it is sent arrive, and no others."""
+"""The signal by which samples come belongs to the program: those that it is sent arrive, and no
+others.
+"""
 
 import ctypes
 import fcntl

@@ -1,15 +1,16 @@
-"""Two recordings compared: the step, its phases, the operators and the modules, with how sure each change is.
+"""Two recordings compared: the step, its phases, the operators and the modules, with how sure each
+change is.
 
 Compared is what a step takes when both recordings have steps, else what the run takes. A verdict is
 
     added, gone               only one side has it in the compared steps
     slower, faster            the interval of the change leaves out zero
     no measurable difference  it does not
-    not repeated              without repeated steps nobody knows whether a change is more than noise
+    not repeated              without repeated steps a change cannot be told from noise
 
-The intervals hold with 95 % for all rows of one kind together, so that among a hundred operators that did not change
-it is improbable that even one is called slower. They know how the steps of each recording vary, and nothing of how
-one run of a program differs from its next.
+The intervals hold with 95 % for all rows of one kind together, so that among a hundred operators
+that did not change it is improbable that even one is called slower. They know how the steps of each
+recording vary, and nothing of how one run of a program differs from its next.
 """
 
 from __future__ import annotations
@@ -51,12 +52,21 @@ COLUMNS = (
     ResultColumn("b_ns", "int64", NS, "its time in B"),
     ResultColumn("change_ns", "int64", NS, "b_ns - a_ns", signed=True),
     ResultColumn("change", "float64", SHARE, "change_ns as a fraction of a_ns", signed=True),
-    ResultColumn("change_low", "float64", SHARE, "the change lies with 95 % between this", signed=True),
+    ResultColumn(
+        "change_low", "float64", SHARE, "the change lies with 95 % between this", signed=True
+    ),
     ResultColumn("change_high", "float64", SHARE, "and this", signed=True),
-    ResultColumn("verdict", "string", "", "added, gone, slower, faster, no measurable difference or not repeated"),
+    ResultColumn(
+        "verdict",
+        "string",
+        "",
+        "added, gone, slower, faster, no measurable difference or not repeated",
+    ),
     ResultColumn("a_calls", "float64", COUNT, "calls in A: of a step, or of the run"),
     ResultColumn("b_calls", "float64", COUNT, "calls in B"),
-    ResultColumn("change_low_ns", "int64", NS, "change_ns lies with 95 % between this", signed=True),
+    ResultColumn(
+        "change_low_ns", "int64", NS, "change_ns lies with 95 % between this", signed=True
+    ),
     ResultColumn("change_high_ns", "int64", NS, "and this", signed=True),
 )
 EMPTY = "There is nothing to compare."
@@ -102,7 +112,11 @@ class Diff:
     def result(self, view: str, connection: Any) -> Result:
         """The rows of `view`, as a question to `connection`."""
         parts = [(what, self.rows[what]) for what in VIEWS[view] if what in self.rows]
-        table = pa.concat_tables([_table(what, rows) for what, rows in parts]) if parts else _table("", _nothing())
+        table = (
+            pa.concat_tables([_table(what, rows) for what, rows in parts])
+            if parts
+            else _table("", _nothing())
+        )
         return Result(
             f"diff_{view}",
             COLUMNS,
@@ -114,7 +128,9 @@ class Diff:
         )
 
 
-def build(a: Reader, b: Reader, labels: tuple[str, str], views: Sequence[str], statistic: str = MEDIAN) -> Diff:
+def build(
+    a: Reader, b: Reader, labels: tuple[str, str], views: Sequence[str], statistic: str = MEDIAN
+) -> Diff:
     """Compare two recordings, called `labels`, in all that `views` show."""
     import duckdb
 
@@ -150,17 +166,30 @@ def build(a: Reader, b: Reader, labels: tuple[str, str], views: Sequence[str], s
 def _side(reader: Reader, steps: int, wanted: set[str], statistic: str) -> dict[str, Quantities]:
     made = quantities.step_times(reader, statistic) if steps else quantities.run_time(reader)
     made.update(
-        {what: quantities.by_name(reader, what, steps, statistic) for what in (OPERATOR, MODULE) if what in wanted}
+        {
+            what: quantities.by_name(reader, what, steps, statistic)
+            for what in (OPERATOR, MODULE)
+            if what in wanted
+        }
     )
     return made
 
 
 def _missing(what: str, sides: Sequence[Mapping[str, Quantities]]) -> str:
-    """Why nothing of this kind is compared: a layer that one side did not record is not a change of the program."""
-    without = [letter for letter, side in zip(sameness.SIDES, sides, strict=True) if not len(side[what].names)]
+    """Why nothing of this kind is compared: a layer that one side did not record is not a change of
+    the program.
+    """
+    without = [
+        letter
+        for letter, side in zip(sameness.SIDES, sides, strict=True)
+        if not len(side[what].names)
+    ]
     if not without or (what == MODULE and len(without) == 2):
         return ""
-    return f"No {what}s are compared: {' and '.join(without)} {'has' if len(without) == 1 else 'have'} none."
+    return (
+        f"No {what}s are compared: {' and '.join(without)} "
+        f"{'has' if len(without) == 1 else 'have'} none."
+    )
 
 
 def _rows(a: Quantities, b: Quantities) -> Rows:
@@ -180,7 +209,11 @@ def _places(names: Strings, known: Strings) -> NDArray[np.intp]:
     """For each of `names` its place in `known`, -1 where it has none."""
     order = np.argsort(known, kind="stable")
     at = np.minimum(np.searchsorted(known[order], names), max(0, len(known) - 1))
-    return np.where(known[order][at] == names, order[at], -1) if len(known) else np.full(len(names), -1, np.intp)
+    return (
+        np.where(known[order][at] == names, order[at], -1)
+        if len(known)
+        else np.full(len(names), -1, np.intp)
+    )
 
 
 def _table(what: str, rows: Rows) -> pa.Table:
@@ -189,7 +222,11 @@ def _table(what: str, rows: Rows) -> pa.Table:
     said = (verdicts != SAME) & (verdicts != NOT_REPEATED)
     ranks = {RUN: 0, STEP: 1, PHASE: 2}
     order = np.arange(len(rows.names))
-    rank = np.full(len(order), ranks[what] * 100) + order if what in ranks else np.where(said, 1000, 1001)
+    rank = (
+        np.full(len(order), ranks[what] * 100) + order
+        if what in ranks
+        else np.where(said, 1000, 1001)
+    )
     columns = {
         "what": pa.array([what] * len(order), pa.string()),
         "name": pa.array(rows.names, pa.string()),
@@ -213,7 +250,14 @@ def _table(what: str, rows: Rows) -> pa.Table:
 
 def _nothing() -> Rows:
     none = np.zeros(0)
-    return Rows(np.zeros(0, object), Change(none, none, none > 0, none, none, none), none > 0, none > 0, none, none)
+    return Rows(
+        np.zeros(0, object),
+        Change(none, none, none > 0, none, none, none),
+        none > 0,
+        none > 0,
+        none,
+        none,
+    )
 
 
 def _named(problem: Problem, letter: str) -> Problem:

@@ -1,7 +1,9 @@
-"""The conditions of `--fail-if`: `step>5%` fails when the step of B is surely more than 5 % slower than that of A.
+"""The conditions of `--fail-if`: `step>5%` fails when the step of B is surely more than 5 % slower
+than that of A.
 
-A condition fails only when the whole interval of the change lies above its limit: a noisy machine makes the
-interval wide and lets it pass. Without an interval nothing is sure, so nothing fails, and that is said.
+A condition fails only when the whole interval of the change lies above its limit: a noisy machine
+makes the interval wide and lets it pass. Without an interval nothing is sure, so nothing fails, and
+that is said.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _MOST_NAMES = 5
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One `--fail-if`: the row `name` of kind `what`, and how much slower it may be, as a fraction."""
+    """One `--fail-if`: the row `name` of kind `what`, and how much slower it may be, as a
+    fraction.
+    """
 
     text: str
     what: str
@@ -70,13 +74,16 @@ def judge(condition: Condition, diff: Diff) -> Judgement:
     change = rows.change
     if math.isnan(change.error[place]):
         return Judgement(
-            f"{condition.text}: not failed, because nothing is sure without an interval{_measured(rows, place)}",
+            f"{condition.text}: not failed, because nothing is sure without an "
+            f"interval{_measured(rows, place)}",
             failed=False,
             is_sure=False,
         )
     # What only B has is above any percentage of nothing, however uneven it is.
     failed = bool(change.exceeds(condition.limit)[place]) or not rows.in_a[place]
-    return Judgement(f"{condition.text}: {'failed' if failed else 'not failed'}{_measured(rows, place)}", failed)
+    return Judgement(
+        f"{condition.text}: {'failed' if failed else 'not failed'}{_measured(rows, place)}", failed
+    )
 
 
 def _measured(rows: Rows, place: int) -> str:
@@ -98,11 +105,16 @@ def _measured(rows: Rows, place: int) -> str:
 
 def _unknown(condition: Condition, diff: Diff, rows: Rows | None) -> str:
     if rows is None and condition.what in (STEP, PHASE):
-        return "the recordings are compared as a whole, because not both have steps. Use run, operator: or module:"
+        return (
+            "the recordings are compared as a whole, because not both have steps. Use run, "
+            "operator: or module:"
+        )
     if rows is None and condition.what == RUN:
         return "the recordings are compared step by step. Use step"
     if rows is None:
         return f"there are no {condition.what}s to compare"
     near = difflib.get_close_matches(condition.name, rows.names.tolist(), _MOST_NAMES, 0.3)
     names = near or rows.names[:_MOST_NAMES].tolist()
-    return f"there is no {condition.what} {condition.name!r}. Some that there are: {', '.join(names)}"
+    return (
+        f"there is no {condition.what} {condition.name!r}. Some that there are: {', '.join(names)}"
+    )

@@ -1,13 +1,14 @@
 """How sure a difference between two recordings is, when their steps repeat.
 
-The steps of a program are not independent: what disturbs one step disturbs its neighbours too. So the steps of each
-side are cut into blocks of equal length (about the square root of their number of blocks, 3 to 20), and the spread of
-the blocks says how well the value of the whole is known.
+The steps of a program are not independent: what disturbs one step disturbs its neighbours too. So
+the steps of each side are cut into blocks of equal length (about the square root of their number of
+blocks, 3 to 20), and the spread of the blocks says how well the value of the whole is known.
 
-Means are compared by their difference; where it lies is Welch's interval (Student's t, one variance for each side), and
-the relative one is Fieller's with the same t: it leaves out zero exactly when the other does. Medians are compared by
-their ratio, on logarithms: disturbances multiply times rather than add to them, and the logarithm of a median is the
-median of the logarithms. Where a block is zero there is no logarithm, and the difference is taken.
+Means are compared by their difference; where it lies is Welch's interval (Student's t, one variance
+for each side), and the relative one is Fieller's with the same t: it leaves out zero exactly when
+the other does. Medians are compared by their ratio, on logarithms: disturbances multiply times
+rather than add to them, and the logarithm of a median is the median of the logarithms. Where a
+block is zero there is no logarithm, and the difference is taken.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ _ANGLES = 20_000
 class Estimates:
     """What one side says of each name: a value of a step (or of the run), and how well it is known.
 
-    `variance` is that of the value, `log_variance` that of its logarithm, NaN where the value is a mean or a block is
-    zero. `blocks` is from how many blocks of steps they come; 0: the steps do not repeat, both are NaN.
+    `variance` is that of the value, `log_variance` that of its logarithm, NaN where the value is a
+    mean or a block is zero. `blocks` is from how many blocks of steps they come; 0: the steps do
+    not repeat, both are NaN.
     """
 
     value: Floats
@@ -47,19 +49,31 @@ class Estimates:
     blocks: int
 
     def at(self, places: NDArray[np.intp]) -> Estimates:
-        """The same for chosen names; a place of -1 is a name that this side does not have: exactly zero."""
+        """The same for chosen names; a place of -1 is a name that this side does not have: exactly
+        zero.
+        """
         has = places >= 0
-        value, variance, log_variance = np.zeros(len(places)), np.zeros(len(places)), np.full(len(places), np.nan)
-        for chosen, own in ((value, self.value), (variance, self.variance), (log_variance, self.log_variance)):
+        value, variance, log_variance = (
+            np.zeros(len(places)),
+            np.zeros(len(places)),
+            np.full(len(places), np.nan),
+        )
+        for chosen, own in (
+            (value, self.value),
+            (variance, self.variance),
+            (log_variance, self.log_variance),
+        ):
             chosen[has] = own[places[has]]
         return Estimates(value, variance, log_variance, self.blocks)
 
 
 @dataclass(slots=True)
 class Change:
-    """What became of each row from a to b. `error` is half the width of the interval, NaN without repeated steps.
+    """What became of each row from a to b. `error` is half the width of the interval, NaN without
+    repeated steps.
 
-    Where `is_ratio` is true, interval and variances are those of the logarithm of b / a, else those of b - a.
+    Where `is_ratio` is true, interval and variances are those of the logarithm of b / a, else those
+    of b - a.
     """
 
     a: Floats
@@ -96,14 +110,19 @@ class Change:
         """Whether b is more than `limit` (a fraction) above a, with the whole interval."""
         widened = self.t * np.sqrt((1 + limit) ** 2 * self.a_variance + self.b_variance)
         sure: Bools = np.where(
-            self.is_ratio, self._distance() - math.log1p(limit) > self.error, self.b - (1 + limit) * self.a > widened
+            self.is_ratio,
+            self._distance() - math.log1p(limit) > self.error,
+            self.b - (1 + limit) * self.a > widened,
         )
         return sure
 
     def relative_limits(self) -> tuple[Floats, Floats]:
         """Between what the relative change lies; NaN where no ratio is known, or no limit."""
         medians = [np.exp(limit) - 1 for limit in self._log_limits()]
-        low, high = (np.where(self.is_ratio, *limits) for limits in zip(medians, self._fieller(), strict=True))
+        low, high = (
+            np.where(self.is_ratio, *limits)
+            for limits in zip(medians, self._fieller(), strict=True)
+        )
         # What never varies is known exactly, rounding or not.
         exact = (self.error == 0) & (self.a > 0)
         low, high = (np.where(exact, self.relative(), limit) for limit in (low, high))
@@ -124,7 +143,9 @@ class Change:
         For a ratio, a and b are thought to be equally wrong: their product stays as it is.
         """
         middle = np.sqrt(self.a * self.b)
-        ratios = [np.where(np.abs(limit) < math.log(_FAR), limit, np.nan) for limit in self._log_limits()]
+        ratios = [
+            np.where(np.abs(limit) < math.log(_FAR), limit, np.nan) for limit in self._log_limits()
+        ]
         low, high = (2 * middle * np.sinh(ratio / 2) for ratio in ratios)
         error = np.where(self.is_ratio, np.nan, self.error)
         return np.where(self.is_ratio, low, self.difference - error), np.where(
@@ -139,17 +160,23 @@ class Change:
     def _log_limits(self) -> tuple[Floats, Floats]:
         center = np.where(self.is_ratio, self._distance(), np.nan)
         # Further away than this is no limit to anybody, and no number to exp.
-        low, high = (np.clip(limit, -500.0, 500.0) for limit in (center - self.error, center + self.error))
+        low, high = (
+            np.clip(limit, -500.0, 500.0) for limit in (center - self.error, center + self.error)
+        )
         return low, high
 
 
 def compare(a: Estimates, b: Estimates, level: float) -> Change:
-    """The change of every row from `a` to `b`, with intervals that all hold together with probability `level`."""
+    """The change of every row from `a` to `b`, with intervals that all hold together with
+    probability `level`.
+    """
     if not a.blocks or not b.blocks:
         unknown = np.full(len(a.value), np.nan)
         return Change(a.value, b.value, np.zeros(len(unknown), np.bool_), unknown, unknown, unknown)
     is_ratio = ~np.isnan(a.log_variance) & ~np.isnan(b.log_variance)
-    a_variance, b_variance = (np.where(is_ratio, side.log_variance, side.variance) for side in (a, b))
+    a_variance, b_variance = (
+        np.where(is_ratio, side.log_variance, side.variance) for side in (a, b)
+    )
     # Each row may be wrong with an equal part of the probability (Bonferroni).
     tail = (1 - level) / 2 / max(1, len(a.value))
     freedom = _freedom(a_variance, b_variance, a.blocks - 1, b.blocks - 1)
@@ -158,7 +185,9 @@ def compare(a: Estimates, b: Estimates, level: float) -> Change:
 
 
 def estimate(values: Floats, statistic: str) -> Estimates:
-    """Mean or median over the steps (columns) of each row, and how well it is known from blocks of steps."""
+    """Mean or median over the steps (columns) of each row, and how well it is known from blocks of
+    steps.
+    """
     steps = values.shape[1]
     count = block_count(steps)
     value = values.mean(axis=1) if statistic == MEAN else np.median(values, axis=1)
@@ -197,9 +226,12 @@ def block_count(steps: int) -> int:
 
 @cache
 def t_quantile(tail: float, freedom: int) -> float:
-    """The value that Student's t with `freedom` degrees of freedom exceeds with probability `tail`."""
-    # With t = sqrt(freedom) * tan(angle) the density is cos(angle) ** (freedom - 1) on a bounded range. The grid is
-    # finer towards the right angle, where the tail of a small number of degrees of freedom lies.
+    """The value that Student's t with `freedom` degrees of freedom exceeds with probability
+    `tail`.
+    """
+    # With t = sqrt(freedom) * tan(angle) the density is cos(angle) ** (freedom - 1) on a bounded
+    # range. The grid is finer towards the right angle, where the tail of a small number of degrees
+    # of freedom lies.
     grid = 1 - (1 - np.linspace(0.0, 1.0, _ANGLES)) ** 2
     angle = grid * (math.pi / 2)
     density = np.cos(angle) ** (freedom - 1)
@@ -207,9 +239,13 @@ def t_quantile(tail: float, freedom: int) -> float:
     return math.sqrt(freedom) * math.tan(float(np.interp(1 - 2 * tail, area / area[-1], angle)))
 
 
-def _freedom(a_variance: Floats, b_variance: Floats, a_freedom: int, b_freedom: int) -> NDArray[np.int64]:
+def _freedom(
+    a_variance: Floats, b_variance: Floats, a_freedom: int, b_freedom: int
+) -> NDArray[np.int64]:
     """Degrees of freedom of the difference (Welch and Satterthwaite), rounded down."""
     squares = a_variance**2 / a_freedom + b_variance**2 / b_freedom
     exact = (a_variance + b_variance) ** 2 / np.where(squares > 0, squares, 1.0)
-    freedom: NDArray[np.int64] = np.where(squares > 0, exact + 1e-9, a_freedom + b_freedom).astype(np.int64)
+    freedom: NDArray[np.int64] = np.where(squares > 0, exact + 1e-9, a_freedom + b_freedom).astype(
+        np.int64
+    )
     return np.maximum(freedom, 1)

@@ -1,8 +1,9 @@
-"""What one side of a comparison says: the time of its steps, phases, operators and modules, step by step.
+"""What one side of a comparison says: the time of its steps, phases, operators and modules, step by
+step.
 
-Where several processes have steps, only those by the strongest rule are compared, and a step is the mean over the
-processes that have at least half as many as the one with the most: the ranks of a distributed program. What is not in a
-step, or in a warm-up step, is not in it.
+Where several processes have steps, only those by the strongest rule are compared, and a step is the
+mean over the processes that have at least half as many as the one with the most: the ranks of a
+distributed program. What is not in a step, or in a warm-up step, is not in it.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ MEASURED = f"""
     ruled AS (SELECT *, nullif(list_position({list(RULES)}, rule), 0) AS place_of_rule FROM steps),
     counted AS (
         SELECT process, count(*) AS number FROM ruled
-        WHERE NOT warmup AND place_of_rule IS NOT DISTINCT FROM (SELECT min(place_of_rule) FROM ruled)
+        WHERE NOT warmup AND place_of_rule IS NOT DISTINCT FROM (SELECT min(place_of_rule)
+        FROM ruled)
         GROUP BY process
     ),
     measured AS (
-        SELECT steps.*, dense_rank() OVER (ORDER BY step) - 1 AS place, 1.0 / count(*) OVER (PARTITION BY step) AS share
+        SELECT steps.*, dense_rank() OVER (ORDER BY step) - 1 AS place, 1.0 / count(*)
+          OVER (PARTITION BY step) AS share
         FROM steps JOIN counted USING (process)
         -- Of a run that was thinned, the steps whose spans are still there.
         WHERE NOT warmup AND weight > 0 AND 2 * number >= (SELECT max(number) FROM counted)
@@ -49,13 +52,15 @@ _CALLS_OF_STEPS = """
     )"""
 _CALLS_OF_RUN = """
     calls AS (
-        SELECT name, layer, module, 0 AS place, (self_ns * weight)::DOUBLE AS value, weight::DOUBLE AS calls
+        SELECT name, layer, module, 0 AS place, (self_ns * weight)::DOUBLE AS value, weight::DOUBLE
+          AS calls
         FROM spans WHERE layer IN ('operators', 'modules')
     )"""
 _OPERATORS = """
     SELECT name, place, sum(value) AS value, sum(calls) AS calls
     FROM calls WHERE layer = 'operators' GROUP BY name, place"""
-# The time of a module without that of the modules in it. The span of its call is called by its path.
+# The time of a module without that of the modules in it. The span of its call is called by its
+# path.
 _MODULES = """,
     found AS (
         SELECT path AS name, place, value, 0.0 AS calls
@@ -67,7 +72,7 @@ _MODULES = """,
 
 
 @dataclass(slots=True)
-class Steps:
+class ComparedSteps:
     """The steps of one side that are compared, and how many are not."""
 
     measured: int
@@ -79,24 +84,27 @@ class Steps:
 
 @dataclass(slots=True)
 class Quantities:
-    """One kind of quantity of one side: names, their time, and how often they are called in a step."""
+    """One kind of quantity of one side: names, their time, and how often they are called in a
+    step.
+    """
 
     names: NDArray[Any]
     estimates: Estimates
     calls: Floats
 
 
-def find_steps(reader: Reader) -> Steps:
+def find_steps(reader: Reader) -> ComparedSteps:
     """The steps of a recording."""
     rows = reader.connection().sql(
         f"""WITH {MEASURED}
         SELECT (SELECT count(DISTINCT step) FROM measured),
                (SELECT count(DISTINCT step) FROM steps JOIN counted USING (process) WHERE warmup),
-               (SELECT count(DISTINCT process) FROM measured), (SELECT count(DISTINCT process) FROM steps),
+               (SELECT count(DISTINCT process) FROM measured), (SELECT count(DISTINCT process)
+               FROM steps),
                (SELECT list(DISTINCT rule ORDER BY rule) FROM measured)"""
     )
     measured, warmup, processes, all_processes, rules = rows.fetchall()[0]
-    return Steps(measured, warmup, processes, all_processes - processes, tuple(rules or ()))
+    return ComparedSteps(measured, warmup, processes, all_processes - processes, tuple(rules or ()))
 
 
 def step_times(reader: Reader, statistic: str) -> dict[str, Quantities]:
@@ -114,7 +122,9 @@ def step_times(reader: Reader, statistic: str) -> dict[str, Quantities]:
 
 def run_time(reader: Reader) -> dict[str, Quantities]:
     """The duration of the whole program; NaN where its end was not seen."""
-    return {RUN: _quantities([RUN], np.array([[reader.run.info.program.wall_ns or np.nan]]), "mean")}
+    return {
+        RUN: _quantities([RUN], np.array([[reader.run.info.program.wall_ns or np.nan]]), "mean")
+    }
 
 
 def by_name(reader: Reader, what: str, steps: int, statistic: str) -> Quantities:
@@ -123,8 +133,13 @@ def by_name(reader: Reader, what: str, steps: int, statistic: str) -> Quantities
     query = f"WITH {source} {_OPERATORS if what == OPERATOR else _MODULES}"
     answer = reader.connection().sql(query).to_arrow_table()
     column = answer["name"].combine_chunks()
-    coded = (column if isinstance(column, pa.Array) else pa.array([], pa.string())).dictionary_encode()
-    names, code = coded.dictionary.to_numpy(zero_copy_only=False), coded.indices.to_numpy(zero_copy_only=False)
+    coded = (
+        column if isinstance(column, pa.Array) else pa.array([], pa.string())
+    ).dictionary_encode()
+    names, code = (
+        coded.dictionary.to_numpy(zero_copy_only=False),
+        coded.indices.to_numpy(zero_copy_only=False),
+    )
     if what == MODULE:
         tree = _tree(reader, names)
         names, code = np.array(tree.names, object), tree.row_of[code]
@@ -136,11 +151,17 @@ def by_name(reader: Reader, what: str, steps: int, statistic: str) -> Quantities
         parts = _with_held(parts, tree.around)
     estimates = joined([estimate(part, statistic) for part in parts], columns)
     counted = answer["calls"].to_numpy(zero_copy_only=False).astype(np.float64)
-    return Quantities(names, estimates, np.bincount(code, weights=counted, minlength=len(names)) / columns)
+    return Quantities(
+        names, estimates, np.bincount(code, weights=counted, minlength=len(names)) / columns
+    )
 
 
-def _dense(code: NDArray[Any], place: NDArray[Any], value: Floats, names: int, columns: int) -> Iterator[Floats]:
-    """Rows of names and columns of steps, some names at a time; a step without a name has zero of it."""
+def _dense(
+    code: NDArray[Any], place: NDArray[Any], value: Floats, names: int, columns: int
+) -> Iterator[Floats]:
+    """Rows of names and columns of steps, some names at a time; a step without a name has zero of
+    it.
+    """
     together = max(1, _CELLS // columns)
     for first in range(0, names, together):
         last = min(first + together, names)
@@ -152,7 +173,8 @@ def _dense(code: NDArray[Any], place: NDArray[Any], value: Floats, names: int, c
 
 @dataclass(slots=True)
 class _Tree:
-    """Modules by path, each behind all that it holds. `around`: the row of the one that holds each, -1 for none.
+    """Modules by path, each behind all that it holds. `around`: the row of the one that holds each,
+    -1 for none.
 
     `row_of` has the row of each of the names that it was made of.
     """
@@ -167,7 +189,8 @@ def _tree(reader: Reader, names: NDArray[Any]) -> _Tree:
     table = reader.arrays("modules", ["module", "parent", "path"])
     path_of = dict(zip(table["module"].tolist(), table["path"].tolist(), strict=True))
     holder = {
-        path_of[module]: path_of.get(parent) for module, parent in zip(path_of, table["parent"].tolist(), strict=True)
+        path_of[module]: path_of.get(parent)
+        for module, parent in zip(path_of, table["parent"].tolist(), strict=True)
     }
     found = set(names.tolist())
     for name in names.tolist():
@@ -198,4 +221,6 @@ def _with_held(parts: Iterator[Floats], around: list[int]) -> Iterator[Floats]:
 
 
 def _quantities(names: list[str], values: Floats, statistic: str) -> Quantities:
-    return Quantities(np.array(names, object), estimate(values, statistic), np.full(len(names), np.nan))
+    return Quantities(
+        np.array(names, object), estimate(values, statistic), np.full(len(names), np.nan)
+    )

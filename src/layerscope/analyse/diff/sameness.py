@@ -1,4 +1,6 @@
-"""What must be said beside a comparison: what was compared, and what is not the same but should be."""
+"""What must be said beside a comparison: what was compared, and what is not the same but should
+be.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from layerscope.analyse.diff.intervals import FEWEST_STEPS, MEAN, MEDIAN, MOST_BLOCKS
-from layerscope.analyse.diff.quantities import MEASURED, Steps
+from layerscope.analyse.diff.quantities import MEASURED, ComparedSteps
 from layerscope.model.secrets import MASK
 from layerscope.recording.run import RunInfo
 
@@ -34,32 +36,48 @@ _UNEVEN = 1.25
 
 
 def sentences(
-    labels: tuple[str, str], steps: Sequence[Steps], per_step: bool, statistic: str, a: RunInfo, b: RunInfo
+    labels: tuple[str, str],
+    steps: Sequence[ComparedSteps],
+    per_step: bool,
+    statistic: str,
+    a: RunInfo,
+    b: RunInfo,
 ) -> list[str]:
     """What A and B are, what of them is compared, and each thing that differs between them."""
-    said = [f"{letter} is {label}{_counted(found)}." for letter, label, found in zip(SIDES, labels, steps, strict=True)]
+    said = [
+        f"{letter} is {label}{_counted(found)}."
+        for letter, label, found in zip(SIDES, labels, steps, strict=True)
+    ]
     said.append(_compared(steps, per_step, statistic))
     if per_step and any(found.measured < FEWEST_STEPS for found in steps):
-        said.append(f"There are no intervals: they need at least {FEWEST_STEPS} steps on each side.")
-    said += [f"Not the same: {what}: {left} in A, {right} in B." for what, left, right in _different(steps, a, b)]
+        said.append(
+            f"There are no intervals: they need at least {FEWEST_STEPS} steps on each side."
+        )
+    said += [
+        f"Not the same: {what}: {left} in A, {right} in B."
+        for what, left, right in _different(steps, a, b)
+    ]
     return said
 
 
 def uneven(readers: Sequence[Reader], statistic: str) -> list[str]:
-    """The sides of which a few steps took much longer than the others: mean and median tell different stories."""
+    """The sides of which a few steps took much longer than the others: mean and median tell
+    different stories.
+    """
     query = f"WITH {MEASURED} SELECT avg(dur_ns), median(dur_ns) FROM measured"
     said = []
     for letter, reader in zip(SIDES, readers, strict=True):
         mean, median = reader.connection().sql(query).fetchall()[0]
         if median and mean > _UNEVEN * median:
             said.append(
-                f"The steps of {letter} are uneven: their mean is {mean / median:.1f} times their median. "
+                f"The steps of {letter} are uneven: their mean is {mean / median:.1f} times their "
+                "median. "
                 f"{_OTHER_STATISTIC[statistic]}"
             )
     return said
 
 
-def _counted(found: Steps) -> str:
+def _counted(found: ComparedSteps) -> str:
     if not found.measured:
         return ", without steps"
     warmup = f" after {found.warmup:,} of warm-up" if found.warmup else ""
@@ -69,22 +87,27 @@ def _counted(found: Steps) -> str:
     return f": {found.measured:,} {'step' if found.measured == 1 else 'steps'}{warmup}{where}{few}"
 
 
-def _compared(steps: Sequence[Steps], per_step: bool, statistic: str) -> str:
+def _compared(steps: Sequence[ComparedSteps], per_step: bool, statistic: str) -> str:
     if per_step:
         return (
-            f"Compared is the {statistic} of the steps; operators by their self time, modules by that of the operators "
-            f"in them, forward and backward. Intervals: 95 % for all rows of a kind, from up to {MOST_BLOCKS} blocks "
+            f"Compared is the {statistic} of the steps; operators by their self time, modules by "
+            "that of the operators "
+            "in them, forward and backward. Intervals: 95 % for all rows of a kind, from up to "
+            f"{MOST_BLOCKS} blocks "
             "of steps."
         )
     without = [letter for letter, found in zip(SIDES, steps, strict=True) if not found.measured]
     verb = "has" if len(without) == 1 else "have"
     return (
-        f"Compared is the whole run, because {' and '.join(without)} {verb} no steps: there are no intervals, "
+        f"Compared is the whole run, because {' and '.join(without)} {verb} no steps: there are no "
+        "intervals, "
         "and whether a change is more than noise is unknown."
     )
 
 
-def _different(steps: Sequence[Steps], a: RunInfo, b: RunInfo) -> list[tuple[str, str, str]]:
+def _different(
+    steps: Sequence[ComparedSteps], a: RunInfo, b: RunInfo
+) -> list[tuple[str, str, str]]:
     rules = [" and ".join(found.rules) or "none" for found in steps]
     pairs: list[tuple[str, Any, Any]] = [("what a step is", rules[0], rules[1])]
     if all(found.processes for found in steps):
@@ -93,7 +116,9 @@ def _different(steps: Sequence[Steps], a: RunInfo, b: RunInfo) -> list[tuple[str
     pairs += _values(a.versions, b.versions)
     pairs += [(word, a.host_fact(*names), b.host_fact(*names)) for names, word in _HOST.items()]
     pairs += _values(a.environment, b.environment, missing="not set")
-    left_layers, right_layers = ({f"layer {layer.name}": layer.state for layer in info.layers} for info in (a, b))
+    left_layers, right_layers = (
+        {f"layer {layer.name}": layer.state for layer in info.layers} for info in (a, b)
+    )
     pairs += _values(left_layers, right_layers, missing="not there")
     # What is not known, or was taken out before the recording was shared, is not a difference.
     unknown = ("", None, MASK)
@@ -108,5 +133,7 @@ def _said(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _values(a: Mapping[str, str], b: Mapping[str, str], missing: str = "") -> list[tuple[str, Any, Any]]:
+def _values(
+    a: Mapping[str, str], b: Mapping[str, str], missing: str = ""
+) -> list[tuple[str, Any, Any]]:
     return [(name, a.get(name, missing), b.get(name, missing)) for name in sorted({*a, *b})]

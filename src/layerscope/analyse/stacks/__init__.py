@@ -1,4 +1,5 @@
-"""Stacks of samples and trees of spans, merged into flame graphs and into tables of functions, lines and symbols.
+"""Stacks of samples and trees of spans, merged into flame graphs and into tables of functions,
+lines and symbols.
 
 tree      stacks as arrays: merge, invert, add up
 frames    which frames are the same, and what they are called

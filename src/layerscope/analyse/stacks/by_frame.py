@@ -1,8 +1,9 @@
-"""Tables of functions, lines and symbols: the CPU time of each from samples, with the error of sampling.
+"""Tables of functions, lines and symbols: the CPU time of each from samples, with the error of
+sampling.
 
-A time from n samples is known to about one part in the root of n. The interval of a share is Wilson's for 95 %, with as
-many samples as would say as much if all weighed alike (Kish). It takes each sample for a draw of its own; of samples at
-a fixed rate it is too wide rather than too narrow.
+A time from n samples is known to about one part in the root of n. The interval of a share is
+Wilson's for 95 %, with as many samples as would say as much if all weighed alike (Kish). It takes
+each sample for a draw of its own; of samples at a fixed rate it is too wide rather than too narrow.
 """
 
 from __future__ import annotations
@@ -16,13 +17,28 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of_arrow
-from layerscope.analyse.stacks.frames import KERNEL, NATIVE, NO_LINE, OTHER, PYTHON, Frame, Frames
+from layerscope.analyse.stacks.frames import (
+    KERNEL,
+    NATIVE,
+    NO_LINE,
+    OTHER,
+    PYTHON,
+    FrameTable,
+    StackFrame,
+)
 from layerscope.analyse.stacks.innermost import innermost, is_seen, of_program
-from layerscope.analyse.stacks.sample_reader import WALL, Choice, Samples, Stacks, read_samples, read_stacks
+from layerscope.analyse.stacks.sample_reader import (
+    WALL,
+    Choice,
+    SampleColumns,
+    StackColumns,
+    read_samples,
+    read_stacks,
+)
 from layerscope.analyse.stacks.tree import (
     NONE,
+    FrameTree,
     Ints,
-    Tree,
     by_level,
     grouped,
     merged,
@@ -43,22 +59,26 @@ UNKNOWN = "not known"
 NO_OPERATOR = "outside any operator"
 BY = ("thread", "module", "operator", "step")
 _OUTSIDE = {
-    FUNCTIONS: Frame(OTHER, "outside Python"),
-    LINES: Frame(OTHER, "outside Python"),
-    SYMBOLS: Frame(OTHER, "outside native code"),
-    OBJECTS: Frame(OTHER, "", "outside native code"),
+    FUNCTIONS: StackFrame(OTHER, "outside Python"),
+    LINES: StackFrame(OTHER, "outside Python"),
+    SYMBOLS: StackFrame(OTHER, "outside native code"),
+    OBJECTS: StackFrame(OTHER, "", "outside native code"),
 }
-_OTHERS = Frame(OTHER, "outside the program's own files")
-_UNKNOWN = Frame(OTHER, UNKNOWN)
+_OTHERS = StackFrame(OTHER, "outside the program's own files")
+_UNKNOWN = StackFrame(OTHER, UNKNOWN)
 # 95 % of a normal distribution.
 _SURE = 1.96
 TIMES = (
     ResultColumn("self_ns", "int64", NS, "CPU time in it and in nothing that it called"),
-    ResultColumn("self_share", "float64", SHARE, "self_ns as a fraction of all CPU time of the recording"),
+    ResultColumn(
+        "self_share", "float64", SHARE, "self_ns as a fraction of all CPU time of the recording"
+    ),
     ResultColumn("self_share_low", "float64", SHARE, "self_share lies with 95 % between this"),
     ResultColumn("self_share_high", "float64", SHARE, "and this"),
     ResultColumn("total_ns", "int64", NS, "CPU time in it and in what it called"),
-    ResultColumn("total_share", "float64", SHARE, "total_ns as a fraction of all CPU time of the recording"),
+    ResultColumn(
+        "total_share", "float64", SHARE, "total_ns as a fraction of all CPU time of the recording"
+    ),
     ResultColumn("wait_ns", "int64", NS, "time it waited off the CPU, in nothing that it called"),
     ResultColumn("samples", "int64", COUNT, "samples of self_ns"),
 )
@@ -72,16 +92,22 @@ BY_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Rows: their group, their frame, and weights (CPU time, samples, waiting) of their own and in total."""
+    """Rows: their group, their frame, and weights (CPU time, samples, waiting) of their own and in
+    total.
+    """
 
     group: Ints
-    frame: list[Frame]
+    frame: list[StackFrame]
     own: Ints
     totals: Ints
 
 
-def interval(share: NDArray[np.float64], samples: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Between what shares lie with 95 % that were found among so many samples: Wilson's interval."""
+def interval(
+    share: NDArray[np.float64], samples: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Between what shares lie with 95 % that were found among so many samples: Wilson's
+    interval.
+    """
     if not samples:
         return np.zeros_like(share), np.ones_like(share)
     more = _SURE**2 / samples
@@ -97,7 +123,7 @@ def effective_samples(weight: Ints) -> float:
     return float(weights.sum()) ** 2 / squares if squares else 0.0
 
 
-def _whole_samples(samples: Samples) -> Ints:
+def _whole_samples(samples: SampleColumns) -> Ints:
     """The CPU time of each sample: that in the kernel may have a row of its own."""
     is_cpu = ~samples.is_wait
     is_last = samples.is_counted[is_cpu]
@@ -105,14 +131,20 @@ def _whole_samples(samples: Samples) -> Ints:
 
 
 def build(
-    reader: Reader, what: str, columns: tuple[ResultColumn, ...], by: str | None, is_mine: bool = False
+    reader: Reader,
+    what: str,
+    columns: tuple[ResultColumn, ...],
+    by: str | None,
+    is_mine: bool = False,
 ) -> Result:
-    """One row for each function, line, symbol or object, or for each of them and `by`; most time of its own first.
+    """One row for each function, line, symbol or object, or for each of them and `by`; most time of
+    its own first.
 
-    `columns`: those before the times. They are called after fields of the frame: name, file, line, function, object.
-    `is_mine`: only what lies in files of the program; what it calls in libraries counts for the line that called it.
+    `columns`: those before the times. They are called after fields of the frame: name, file, line,
+    function, object. `is_mine`: only what lies in files of the program; what it calls in libraries
+    counts for the line that called it.
     """
-    frames = Frames()
+    frames = FrameTable()
     stacks = read_stacks(reader, frames)
     samples = read_samples(reader, stacks, frames, WALL, Choice(), with_place=True)
     group, texts = _groups(reader, stacks, samples, frames, by)
@@ -122,10 +154,15 @@ def build(
     share = counted.own[:, 0] / whole
     low, high = interval(share, effective_samples(_whole_samples(samples)))
     values: dict[str, Any] = {
-        "self_ns": counted.own[:, 0], "self_share": share, "self_share_low": low, "self_share_high": high,
-        "total_ns": counted.totals[:, 0], "total_share": counted.totals[:, 0] / whole,
-        "wait_ns": counted.own[:, 2], "samples": counted.own[:, 1],
-    }  # fmt: skip
+        "self_ns": counted.own[:, 0],
+        "self_share": share,
+        "self_share_low": low,
+        "self_share_high": high,
+        "total_ns": counted.totals[:, 0],
+        "total_share": counted.totals[:, 0] / whole,
+        "wait_ns": counted.own[:, 2],
+        "samples": counted.own[:, 1],
+    }
     for column in columns:
         values[column.name] = [_ABOUT[column.name](frame) for frame in counted.frame]
     if by is not None:
@@ -133,19 +170,24 @@ def build(
         columns = (BY_COLUMNS[by], *columns)
     columns = (*columns, *TIMES)
     order = np.lexsort((-counted.totals[:, 0], -counted.own[:, 2], -counted.own[:, 0]))
-    data = pa.table([pa.array(values[c.name], pa.type_for_alias(c.type)).take(order) for c in columns],
-                    names=[c.name for c in columns])  # fmt: skip
+    data = pa.table(
+        [pa.array(values[c.name], pa.type_for_alias(c.type)).take(order) for c in columns],
+        names=[c.name for c in columns],
+    )
     return of_arrow(what, columns, data, notes=notes(samples))
 
 
-def notes(samples: Samples) -> tuple[str, ...]:
+def notes(samples: SampleColumns) -> tuple[str, ...]:
     """What must be said of samples."""
     if not samples.idle_weight:
         return ()
-    return (f"{duration(samples.idle_weight)} that threads of pools waited without work are not in wait_ns.",)
+    return (
+        f"{duration(samples.idle_weight)} that threads of pools waited without work are not in "
+        "wait_ns.",
+    )
 
 
-_ABOUT: dict[str, Callable[[Frame], str | None]] = {
+_ABOUT: dict[str, Callable[[StackFrame], str | None]] = {
     "name": lambda frame: frame.name,
     "file": lambda frame: frame.file or None,
     "line": lambda frame: frame.place or frame.name,
@@ -154,15 +196,24 @@ _ABOUT: dict[str, Callable[[Frame], str | None]] = {
 }
 
 
-def _identity(what: str, frame: Frame) -> Frame:
+def _identity(what: str, frame: StackFrame) -> StackFrame:
     """What a frame is counted as."""
     if what == OBJECTS:
-        return Frame(NATIVE, "", frame.file) if frame.layer == NATIVE else Frame(KERNEL, "", "kernel")
+        return (
+            StackFrame(NATIVE, "", frame.file)
+            if frame.layer == NATIVE
+            else StackFrame(KERNEL, "", "kernel")
+        )
     return frame if what == LINES else frame._replace(line=NO_LINE)
 
 
 def _counted(
-    what: str, stacks: Stacks, samples: Samples, frames: Frames, group: Ints, is_mine: bool = False
+    what: str,
+    stacks: StackColumns,
+    samples: SampleColumns,
+    frames: FrameTable,
+    group: Ints,
+    is_mine: bool = False,
 ) -> _Counted:
     """Weights by group and by what frames are counted as."""
     layers = (PYTHON,) if what in (FUNCTIONS, LINES) else (NATIVE, KERNEL)
@@ -171,13 +222,15 @@ def _counted(
         wanted &= of_program(frames)[stacks.frame]
     levels = by_level(stacks.up)
     every = frames.all()
-    own_frames = Frames()
+    own_frames = FrameTable()
     outside = own_frames.number(_OTHERS if is_mine else _OUTSIDE[what])
-    unknown = own_frames.number(_UNKNOWN if what != OBJECTS else Frame(OTHER, "", UNKNOWN))
-    code = own_frames.numbers(_identity(what, frame) if frame.layer in layers else _OUTSIDE[what] for frame in every)
+    unknown = own_frames.number(_UNKNOWN if what != OBJECTS else StackFrame(OTHER, "", UNKNOWN))
+    code = own_frames.numbers(
+        _identity(what, frame) if frame.layer in layers else _OUTSIDE[what] for frame in every
+    )
     size = len(stacks.up)
-    # Behind the stacks: one that is outside, one of which no function is known, and for symbols one in each stack that
-    # ends outside native code.
+    # Behind the stacks: one that is outside, one of which no function is known, and for symbols one
+    # in each stack that ends outside native code.
     up = np.where(wanted, without(stacks.up, wanted, levels), NONE)
     frame = code[stacks.frame] if size else stacks.frame
     up, frame = np.append(up, (NONE, NONE)), np.append(frame, (outside, unknown))
@@ -194,24 +247,30 @@ def _counted(
     is_cpu = ~samples.is_wait
     # A sample in the kernel and before counts in both, if they are not counted as one thing.
     is_sample = is_cpu & (samples.is_counted | np.append(node[:-1] != node[1:], True)[: len(node)])
-    weights = np.stack([samples.weight * is_cpu, is_sample, samples.weight * samples.is_wait], axis=1).astype(np.int64)
+    weights = np.stack(
+        [samples.weight * is_cpu, is_sample, samples.weight * samples.is_wait], axis=1
+    ).astype(np.int64)
     tree, place = merged(up, frame, summed(len(up), node, weights), len(own_frames))
     has_weight = np.asarray(weights.any(axis=1))
-    return _of_groups(tree, place[node[has_weight]], group[has_weight], weights[has_weight], own_frames)
+    return _of_groups(
+        tree, place[node[has_weight]], group[has_weight], weights[has_weight], own_frames
+    )
 
 
-def _of_groups(tree: Tree, node: Ints, group: Ints, weights: Ints, frames: Frames) -> _Counted:
+def _of_groups(
+    tree: FrameTree, node: Ints, group: Ints, weights: Ints, frames: FrameTable
+) -> _Counted:
     known, at = np.unique(group, return_inverse=True)
     forest, of_node = grouped(tree, node, at, weights, len(known))
     pairs, code = np.unique(of_node * len(frames) + forest.frame, return_inverse=True)
-    own, totals = of_frames(Tree(forest.parent, code, forest.own, forest.levels), len(pairs))
+    own, totals = of_frames(FrameTree(forest.parent, code, forest.own, forest.levels), len(pairs))
     every = frames.all()
     found = [every[number] for number in (pairs % len(frames)).tolist()]
     return _Counted(known[pairs // len(frames)] if len(pairs) else pairs, found, own, totals)
 
 
 def _groups(
-    reader: Reader, stacks: Stacks, samples: Samples, frames: Frames, by: str | None
+    reader: Reader, stacks: StackColumns, samples: SampleColumns, frames: FrameTable, by: str | None
 ) -> tuple[Ints, dict[int, Any]]:
     """The group of each sample, and what groups are called."""
     if by is None:
@@ -219,11 +278,15 @@ def _groups(
     if by == "thread":
         return samples.track, thread_names(reader)
     if by == "step":
-        return samples.step, {step: None if step < 0 else step for step in np.unique(samples.step).tolist()}
+        return samples.step, {
+            step: None if step < 0 else step for step in np.unique(samples.step).tolist()
+        }
     numbers = innermost(stacks, frames).of(by, samples.stack)
     every = frames.all()
     none = OUTSIDE if by == "module" else NO_OPERATOR
-    return numbers, {number: none if number < 0 else every[number].name for number in np.unique(numbers).tolist()}
+    return numbers, {
+        number: none if number < 0 else every[number].name for number in np.unique(numbers).tolist()
+    }
 
 
 def thread_names(reader: Reader) -> dict[int, str]:

@@ -1,7 +1,8 @@
-"""Which frames of a flame graph are drawn and where: siblings beside each other, the heaviest first.
+"""Which frames of a flame graph are drawn and where: siblings beside each other, the heaviest
+first.
 
-What is too thin to be seen is left out, and counted. A picture has at most `MOST_DRAWN` frames, so that a browser can
-show it however many stacks there are.
+What is too thin to be seen is left out, and counted. A picture has at most `MOST_DRAWN` frames, so
+that a browser can show it however many stacks there are.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn, of
 from layerscope.analyse.stacks.frames import LAYERS
 from layerscope.analyse.stacks.graphs import Graph
 from layerscope.analyse.stacks.groups import STEP
-from layerscope.analyse.stacks.tree import NONE, Bools, Ints, Tree, of_frames, offsets
+from layerscope.analyse.stacks.tree import NONE, Bools, FrameTree, Ints, of_frames, offsets
 
 WIDTH_PX = 1200
 THINNEST_PX = 0.1
@@ -31,13 +32,14 @@ _MOST_ROWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The frames that are drawn, a parent before its children. Weights are in the unit of the graph.
+    """The frames that are drawn, a parent before its children. Weights are in the unit of the
+    graph.
 
-    node: place in the tree of the graph. parent: place among the drawn, NONE. start: where it begins, 0 to `whole`.
-    count: number of samples. left_out: frames in drawn ones that are not drawn themselves, nor what they hold; each is
-    thinner than `thinnest_px` of WIDTH_PX.
-    change, sure: where two recordings are compared, change of the weight per step (or second), and whether it is more
-    than chance; else empty.
+    node: place in the tree of the graph. parent: place among the drawn, NONE. start: where it
+    begins, 0 to `whole`. count: number of samples. left_out: frames in drawn ones that are not
+    drawn themselves, nor what they hold; each is thinner than `thinnest_px` of WIDTH_PX. change,
+    sure: where two recordings are compared, change of the weight per step (or second), and whether
+    it is more than chance; else empty.
     """
 
     node: Ints
@@ -57,7 +59,9 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Vanished:
-    """A frame that only the recording before has: what led to it, and its weight there per step (or second)."""
+    """A frame that only the recording before has: what led to it, and its weight there per step (or
+    second).
+    """
 
     path: list[int]
     weight: float
@@ -77,25 +81,38 @@ def draw(graph: Graph) -> Drawn:
     place[kept] = np.arange(len(kept))
     parent = place[tree.parent[kept]]
     levels = np.searchsorted(kept, tree.levels).tolist()
-    small = Tree(parent, tree.frame[kept], tree.own[kept], levels)
+    small = FrameTree(parent, tree.frame[kept], tree.own[kept], levels)
     heaviest = -weight[kept]
     if graph.by == STEP and not graph.is_inverted:
         heaviest[parent == NONE] = 0  # steps follow each other as they ran
     start = offsets(small, weight[kept], np.lexsort((tree.frame[kept], heaviest, parent)))
     change, sure = _changes(graph, totals[kept])
     return Drawn(
-        kept, parent, small.depth(), small.frame, start, weight[kept], tree.own[kept, 0], totals[kept, 1], whole,
-        _left_out(tree, weight, weight >= least), max(THINNEST_PX, least * WIDTH_PX / max(whole, 1)), change, sure,
-    )  # fmt: skip
+        kept,
+        parent,
+        small.depth(),
+        small.frame,
+        start,
+        weight[kept],
+        tree.own[kept, 0],
+        totals[kept, 1],
+        whole,
+        _left_out(tree, weight, weight >= least),
+        max(THINNEST_PX, least * WIDTH_PX / max(whole, 1)),
+        change,
+        sure,
+    )
 
 
-def _left_out(tree: Tree, weight: Ints, kept: Bools) -> int:
+def _left_out(tree: FrameTree, weight: Ints, kept: Bools) -> int:
     outside = (weight > 0) & ~kept
     return int(np.count_nonzero(outside & np.where(tree.parent >= 0, kept[tree.parent], True)))
 
 
 def _changes(graph: Graph, totals: Ints) -> tuple[NDArray[np.float64], Bools]:
-    """By how much the weight of each changed per unit, and whether that is more than sampling alone explains."""
+    """By how much the weight of each changed per unit, and whether that is more than sampling alone
+    explains.
+    """
     if graph.compared is None:
         return np.zeros(0), np.zeros(0, np.bool_)
     now, before = totals[:, 0] / graph.compared.units, totals[:, 2] / graph.compared.units_before
@@ -103,7 +120,9 @@ def _changes(graph: Graph, totals: Ints) -> tuple[NDArray[np.float64], Bools]:
     if not graph.is_sampled:
         return change, change != 0
     # So many samples give the weight to within one part in their root.
-    error = np.hypot(now / np.sqrt(np.maximum(totals[:, 1], 1)), before / np.sqrt(np.maximum(totals[:, 3], 1)))
+    error = np.hypot(
+        now / np.sqrt(np.maximum(totals[:, 1], 1)), before / np.sqrt(np.maximum(totals[:, 3], 1))
+    )
     return change, np.abs(change) > _SURE * error
 
 
@@ -122,13 +141,19 @@ def vanished(graph: Graph) -> list[Vanished]:
         while place >= 0:
             path.append(int(tree.frame[place]))
             place = int(tree.parent[place])
-        found.append(Vanished(path[::-1], float(totals[node, 2] / graph.compared.units_before), graph.compared.per))
+        found.append(
+            Vanished(
+                path[::-1], float(totals[node, 2] / graph.compared.units_before), graph.compared.per
+            )
+        )
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Heavy:
-    """A frame wherever it is: its own and total weight, and by how much its own changed per step (or second)."""
+    """A frame wherever it is: its own and total weight, and by how much its own changed per step
+    (or second).
+    """
 
     frame: int
     own: int
@@ -138,44 +163,85 @@ class Heavy:
 
 
 def heaviest(graph: Graph) -> list[Heavy]:
-    """The frames with most weight of their own, of a comparison those that changed most; recursion counts once."""
+    """The frames with most weight of their own, of a comparison those that changed most; recursion
+    counts once.
+    """
     own, totals = of_frames(graph.upright, len(graph.frames))
     change, sure = (
-        _changes(graph, own) if graph.compared is not None else (np.zeros(len(own)), np.zeros(len(own), bool))
+        _changes(graph, own)
+        if graph.compared is not None
+        else (np.zeros(len(own)), np.zeros(len(own), bool))
     )
     order = np.lexsort((-totals[:, 0], -own[:, 0], -np.abs(change)))[:_MOST_ROWS]
     return [
-        Heavy(int(frame), int(own[frame, 0]), int(totals[frame, 0]), float(change[frame]), bool(sure[frame]))
+        Heavy(
+            int(frame),
+            int(own[frame, 0]),
+            int(totals[frame, 0]),
+            float(change[frame]),
+            bool(sure[frame]),
+        )
         for frame in order[totals[order].any(axis=1)]
     ]
 
 
 def table(graph: Graph) -> Result:
-    """Every frame of the tree as a row, a parent before its children; of a comparison also what was before."""
+    """Every frame of the tree as a row, a parent before its children; of a comparison also what was
+    before.
+    """
     tree, totals = graph.tree, graph.tree.totals()
     suffix = "_ns" if graph.unit == NS else ""
     whole = max(graph.whole, 1)
     frames = [graph.frames[number] for number in tree.frame.tolist()]
     given: list[tuple[ResultColumn, Any]] = [
         (ResultColumn("node", "int64", "", "key of the frame in this tree"), np.arange(len(tree))),
-        (ResultColumn("parent", "int64", "", "the frame it lies in"), pa.array(tree.parent, mask=tree.parent < 0)),
+        (
+            ResultColumn("parent", "int64", "", "the frame it lies in"),
+            pa.array(tree.parent, mask=tree.parent < 0),
+        ),
         (ResultColumn("depth", "int64", "", "frames around it"), tree.depth()),
-        (ResultColumn("layer", "string", "", "its layer"), [LAYERS[frame.layer] for frame in frames]),
+        (
+            ResultColumn("layer", "string", "", "its layer"),
+            [LAYERS[frame.layer] for frame in frames],
+        ),
         (ResultColumn("name", "string", "", "its name"), [frame.name for frame in frames]),
-        (ResultColumn("file", "string", "", "its source file or library"), [frame.file or None for frame in frames]),
-        (ResultColumn("line", "int64", "", "its line"), [frame.line if frame.line >= 0 else None for frame in frames]),
-        (ResultColumn(f"own{suffix}", "int64", graph.unit, "weight that lies in no frame in it"), tree.own[:, 0]),
+        (
+            ResultColumn("file", "string", "", "its source file or library"),
+            [frame.file or None for frame in frames],
+        ),
+        (
+            ResultColumn("line", "int64", "", "its line"),
+            [frame.line if frame.line >= 0 else None for frame in frames],
+        ),
+        (
+            ResultColumn(f"own{suffix}", "int64", graph.unit, "weight that lies in no frame in it"),
+            tree.own[:, 0],
+        ),
         (ResultColumn(f"total{suffix}", "int64", graph.unit, "its weight"), totals[:, 0]),
-        (ResultColumn("total_share", "float64", SHARE, "its weight as a fraction of the whole"), totals[:, 0] / whole),
+        (
+            ResultColumn("total_share", "float64", SHARE, "its weight as a fraction of the whole"),
+            totals[:, 0] / whole,
+        ),
         (ResultColumn("count", "int64", COUNT, "samples or spans in it"), totals[:, 1]),
     ]
     if graph.compared is not None:
         change, sure = _changes(graph, totals)
         per = graph.compared.per
         given += [
-            (ResultColumn(f"total_before{suffix}", "int64", graph.unit, "its weight before"), totals[:, 2]),
-            (ResultColumn("count_before", "int64", COUNT, "samples or spans in it before"), totals[:, 3]),
-            (ResultColumn(f"change{suffix}", "float64", graph.unit, f"change per {per}", signed=True), change),
+            (
+                ResultColumn(f"total_before{suffix}", "int64", graph.unit, "its weight before"),
+                totals[:, 2],
+            ),
+            (
+                ResultColumn("count_before", "int64", COUNT, "samples or spans in it before"),
+                totals[:, 3],
+            ),
+            (
+                ResultColumn(
+                    f"change{suffix}", "float64", graph.unit, f"change per {per}", signed=True
+                ),
+                change,
+            ),
             (ResultColumn("sure", "bool", "", "whether the change is more than chance"), sure),
         ]
     columns = tuple(column for column, _ in given)

@@ -1,24 +1,43 @@
-"""Which frames of a stack are shown. The weight of those that are not belongs to the nearest one around them that is.
+"""Which frames of a stack are shown. The weight of those that are not belongs to the nearest one
+around them that is.
 
-Unless layers are named, all are shown but two kinds. Of native code only what lies inside of the innermost frame of
-another layer is: what PyTorch runs for an operator, not the interpreter's own functions between two lines of Python.
-The two functions through which PyTorch calls every module are left out too, and those of Python's import system, as
-they are in its tracebacks.
+Unless layers are named, all are shown but two kinds. Of native code only what lies inside of the
+innermost frame of another layer is: what PyTorch runs for an operator, not the interpreter's own
+functions between two lines of Python. The two functions through which PyTorch calls every module
+are left out too, and those of Python's import system, as they are in its tracebacks.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from layerscope.analyse.stacks.frames import KERNEL, LAYERS, NATIVE, OTHER, PYTHON, WAITS, Frame, Frames
-from layerscope.analyse.stacks.tree import NONE, Bools, Ints, by_level, extended, nearest, summed, without
+from layerscope.analyse.stacks.frames import (
+    KERNEL,
+    LAYERS,
+    NATIVE,
+    OTHER,
+    PYTHON,
+    WAITS,
+    FrameTable,
+    StackFrame,
+)
+from layerscope.analyse.stacks.tree import (
+    NONE,
+    Bools,
+    Ints,
+    by_level,
+    extended,
+    nearest,
+    summed,
+    without,
+)
 from layerscope.model.errors import UsageError
 
 ALL = "all"
 # `Module._wrapped_call_impl` and `Module._call_impl`; the module itself is a frame of its own.
 _CALLS = ("_call_impl", "torch/nn/modules/module.py")
 _IMPORTS = "<frozen importlib."
-NO_FRAME = Frame(OTHER, "no frame of these layers")
+NO_FRAME = StackFrame(OTHER, "no frame of these layers")
 
 
 def layers_called(words: str | None) -> tuple[int, ...] | None:
@@ -29,14 +48,22 @@ def layers_called(words: str | None) -> tuple[int, ...] | None:
     names = [word.strip() for word in words.split(",")]
     wrong = [name for name in names if name not in (*known, ALL)]
     if wrong:
-        raise UsageError(f"there is no layer of frames {wrong[0]!r}. They are {', '.join(known)} and {ALL}")
+        raise UsageError(
+            f"there is no layer of frames {wrong[0]!r}. They are {', '.join(known)} and {ALL}"
+        )
     return tuple(range(OTHER)) if ALL in names else tuple(known.index(name) for name in names)
 
 
 def folded(
-    up: Ints, frame: Ints, own: Ints, frames: Frames, layers: tuple[int, ...] | None, levels: list[Ints]
+    up: Ints,
+    frame: Ints,
+    own: Ints,
+    frames: FrameTable,
+    layers: tuple[int, ...] | None,
+    levels: list[Ints],
 ) -> tuple[Ints, Ints, Ints]:
-    """(up, frame, own) with the frames that are not shown passed over: they have no weight and nothing above them.
+    """(up, frame, own) with the frames that are not shown passed over: they have no weight and
+    nothing above them.
 
     `levels`: the nodes by `tree.by_level`.
     """
@@ -54,20 +81,24 @@ def folded(
         frame = extended(frame, frames.number(NO_FRAME))
         layer = extended(layer, OTHER)
         levels = by_level(up)
-    # Native frames keep the one above them, and so does what they ask of the kernel or wait for. Every other frame
-    # leads past native ones, so that these have the weight of stacks alone that end in native code.
+    # Native frames keep the one above them, and so does what they ask of the kernel or wait for.
+    # Every other frame leads past native ones, so that these have the weight of stacks alone that
+    # end in native code.
     if layers is None:
         leads_past = ~np.isin(layer, (NATIVE, KERNEL, WAITS))
         up = np.where(leads_past, without(up, layer != NATIVE, levels), up)
     return up, frame, own
 
 
-def _is_machinery(frames: Frames) -> Bools:
+def _is_machinery(frames: FrameTable) -> Bools:
     every = frames.all()
     name, file = _CALLS
     found = (
         frame.layer == PYTHON
-        and (frame.file.startswith(_IMPORTS) or (frame.name.endswith(name) and frame.file.endswith(file)))
+        and (
+            frame.file.startswith(_IMPORTS)
+            or (frame.name.endswith(name) and frame.file.endswith(file))
+        )
         for frame in every
     )
     return np.fromiter(found, np.bool_, len(every))

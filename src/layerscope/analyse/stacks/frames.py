@@ -1,7 +1,7 @@
 """Which frames of stacks are drawn as one, and what they are called.
 
-A frame of Python is its function, or with `by_line` a line of it; one of native code is its function and the library it
-lies in, whatever the address.
+A frame of Python is its function, or with `by_line` a line of it; one of native code is its
+function and the library it lies in, whatever the address.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from layerscope.model.layers import FRAME_LAYERS
 
 Ints = NDArray[Any]
 PYTHON, MODULES, OPERATORS, RANGES, PRIMITIVES, NATIVE, KERNEL, WAITS, OTHER = range(9)
-# Codes of layers: those of the table `frames`, then what a thread waits for, then what stands for frames nobody knows.
+# Codes of layers: those of the table `frames`, then what a thread waits for, then what stands for
+# frames nobody knows.
 LAYERS = (*FRAME_LAYERS, "waits", "other")
 NO_LINE = -1
 
 
-class Frame(NamedTuple):
-    """What is drawn as one. `file`: of Python its source, of native code its library; empty where nobody knows.
+class StackFrame(NamedTuple):
+    """What is drawn as one. `file`: of Python its source, of native code its library; empty where
+    nobody knows.
 
-    `short_file`: the end of `file` that tells it from others, where that is more than its last part.
+    `short_file`: the end of `file` that tells it from others, where that is more than its last
+    part.
     """
 
     layer: int
@@ -48,17 +51,26 @@ class Frame(NamedTuple):
         return f"{self.file}:{self.line}" if self.line >= 0 else self.file
 
 
-def told_apart(frames: list[Frame]) -> list[Frame]:
-    """`frames`, where files with the same last part of their path get the shortest end of it that differs."""
+def told_apart(frames: list[StackFrame]) -> list[StackFrame]:
+    """`frames`, where files with the same last part of their path get the shortest end of it that
+    differs.
+    """
     called: dict[str, set[str]] = {}
     for frame in frames:
         called.setdefault(frame.file.rpartition("/")[2], set()).add(frame.file)
-    short = {file: _shortest(file, files) for files in called.values() if len(files) > 1 for file in files}
+    short = {
+        file: _shortest(file, files)
+        for files in called.values()
+        if len(files) > 1
+        for file in files
+    }
     return [frame._replace(short_file=short.get(frame.file, "")) for frame in frames]
 
 
 def _shortest(file: str, files: set[str]) -> str:
-    """The last parts of the path `file`, as many as it takes for no other of `files` to have them."""
+    """The last parts of the path `file`, as many as it takes for no other of `files` to have
+    them.
+    """
     parts = file.split("/")
     for count in range(2, len(parts) + 1):
         end = "/".join(parts[-count:])
@@ -68,20 +80,20 @@ def _shortest(file: str, files: set[str]) -> str:
 
 
 @dataclass(slots=True)
-class Frames:
+class FrameTable:
     """Frames by number, each once: the same in two recordings that are compared."""
 
-    _numbers: dict[Frame, int] = field(default_factory=dict)
+    _numbers: dict[StackFrame, int] = field(default_factory=dict)
 
-    def number(self, frame: Frame) -> int:
+    def number(self, frame: StackFrame) -> int:
         """The number of `frame`, which becomes known if it is not yet."""
         return self._numbers.setdefault(frame, len(self._numbers))
 
-    def numbers(self, frames: Iterable[Frame]) -> Ints:
+    def numbers(self, frames: Iterable[StackFrame]) -> Ints:
         """Those of several."""
         return np.fromiter((self.number(frame) for frame in frames), np.int64)
 
-    def all(self) -> list[Frame]:
+    def all(self) -> list[StackFrame]:
         """Every frame, by its number."""
         return list(self._numbers)
 

@@ -1,6 +1,8 @@
-"""A flame graph of a recording, or of two that are compared: a tree of frames whose weights add up to the whole.
+"""A flame graph of a recording, or of two that are compared: a tree of frames whose weights add up
+to the whole.
 
-Kinds: cpu, offcpu, wall and pagefaults are made of samples; operators and primitives of spans, which are exact.
+Kinds: cpu, offcpu, wall and pagefaults are made of samples; operators and primitives of spans,
+which are exact.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from layerscope.analyse import thinned
 from layerscope.analyse.result import COUNT, NS
 from layerscope.analyse.stacks import sample_reader, spans
 from layerscope.analyse.stacks.frame_filter import folded
-from layerscope.analyse.stacks.frames import NO_LINE, PYTHON, Frame, Frames, told_apart
+from layerscope.analyse.stacks.frames import NO_LINE, PYTHON, FrameTable, StackFrame, told_apart
 from layerscope.analyse.stacks.groups import STEP, Groups
 from layerscope.analyse.stacks.sample_reader import CPU, OFFCPU, PAGEFAULTS, WALL, Choice
 from layerscope.analyse.stacks.tree import (
     NONE,
     Bools,
+    FrameTree,
     Ints,
-    Tree,
     added_up,
     apart,
     by_level,
@@ -54,14 +56,17 @@ _LINES = 3
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What is asked for. layers: numbers of the layers of frames that are shown, None: the default (`shown`)."""
+    """What is asked for. layers: numbers of the layers of frames that are shown, None: the default
+    (`shown`).
+    """
 
     kind: str = CPU
     choice: Choice = field(default_factory=Choice)
     layers: tuple[int, ...] | None = None
     by_line: bool = False
     is_inverted: bool = False
-    # Frames with less of the whole are not looked into when the stacks are inverted: nobody would see them.
+    # Frames with less of the whole are not looked into when the stacks are inverted: nobody would
+    # see them.
     least: float = 0.0
     # A frame around all for each of these: `groups.BY`.
     by: str | None = None
@@ -69,7 +74,9 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How two recordings are compared: their weights for each `per`; `units` are so many of these, here and before."""
+    """How two recordings are compared: their weights for each `per`; `units` are so many of these,
+    here and before.
+    """
 
     per: str
     units: float
@@ -78,17 +85,17 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Columns of `tree.own`: weight in `unit` (NS or COUNT) and number of samples or spans; of two recordings then the
-    same of the one before. upright: the tree with the outermost frames first, `tree` itself unless it is inverted.
-    lines: of functions of Python the lines with most weight, each with its share of the function. by: what the frames
-    around all are.
+    """Columns of `tree.own`: weight in `unit` (NS or COUNT) and number of samples or spans; of two
+    recordings then the same of the one before. upright: the tree with the outermost frames first,
+    `tree` itself unless it is inverted. lines: of functions of Python the lines with most weight,
+    each with its share of the function. by: what the frames around all are.
     """
 
     kind: str
     unit: str
-    frames: list[Frame]
-    tree: Tree
-    upright: Tree
+    frames: list[StackFrame]
+    tree: FrameTree
+    upright: FrameTree
     is_inverted: bool
     lines: dict[int, list[tuple[int, float]]]
     notes: tuple[str, ...]
@@ -108,7 +115,9 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Nodes:
-    """Stacks of one recording before anything is merged, and what must be said of them. depth: frames around each."""
+    """Stacks of one recording before anything is merged, and what must be said of them. depth:
+    frames around each.
+    """
 
     up: Ints
     frame: Ints
@@ -119,15 +128,17 @@ class _Nodes:
 
 def build(reader: Reader, look: Look) -> Graph:
     """The flame graph of a recording. UsageError when there is nothing to make it of."""
-    frames = Frames()
+    frames = FrameTable()
     return _graph(frames, _nodes(reader, frames, look), look)
 
 
 def compare(reader: Reader, before: Reader, look: Look) -> Graph:
-    """The flame graph of a recording, with the weights of the one `before`: of measured steps where both have some."""
+    """The flame graph of a recording, with the weights of the one `before`: of measured steps where
+    both have some.
+    """
     if look.by == STEP:
         raise UsageError("--diff compares the average of steps with another. Leave out --by step")
-    frames = Frames()
+    frames = FrameTable()
     steps = MeasuredSteps(reader), MeasuredSteps(before)
     by_step = look.choice.steps is not None or all(of.measured.any() for of in steps)
     compared = _compared(look, (reader, before), steps if by_step else None)
@@ -139,14 +150,18 @@ def compare(reader: Reader, before: Reader, look: Look) -> Graph:
     joined = _Nodes(
         np.concatenate((new.up, np.where(old.up >= 0, old.up + len(new.up), NONE))),
         np.concatenate((new.frame, old.frame)),
-        np.concatenate((np.hstack((new.own, nothing(new.own))), np.hstack((nothing(old.own), old.own)))),
+        np.concatenate(
+            (np.hstack((new.own, nothing(new.own))), np.hstack((nothing(old.own), old.own)))
+        ),
         np.concatenate((new.depth, old.depth)),
         tuple(dict.fromkeys((*new.notes, *old.notes))),
     )
     return _graph(frames, joined, look, compared)
 
 
-def _graph(frames: Frames, nodes: _Nodes, look: Look, compared: Compared | None = None) -> Graph:
+def _graph(
+    frames: FrameTable, nodes: _Nodes, look: Look, compared: Compared | None = None
+) -> Graph:
     up, frame, own, notes = nodes.up, nodes.frame, nodes.own, nodes.notes
     if not own.any():
         raise UsageError(f"nothing of kind {look.kind} is left to show. {_nothing(look)}")
@@ -163,7 +178,16 @@ def _graph(frames: Frames, nodes: _Nodes, look: Look, compared: Compared | None 
     tree = inverted(upright, len(frames), look.least) if look.is_inverted else upright
     unit = COUNT if look.kind == PAGEFAULTS else NS
     return Graph(
-        look.kind, unit, told_apart(frames.all()), tree, upright, look.is_inverted, lines, notes, compared, look.by
+        look.kind,
+        unit,
+        told_apart(frames.all()),
+        tree,
+        upright,
+        look.is_inverted,
+        lines,
+        notes,
+        compared,
+        look.by,
     )
 
 
@@ -174,7 +198,11 @@ def _nothing(look: Look) -> str:
 
 
 def _nodes(
-    reader: Reader, frames: Frames, look: Look, steps: MeasuredSteps | None = None, is_compared: bool = False
+    reader: Reader,
+    frames: FrameTable,
+    look: Look,
+    steps: MeasuredSteps | None = None,
+    is_compared: bool = False,
 ) -> _Nodes:
     groups = Groups(reader, look.by, is_compared) if look.by is not None else None
     if look.kind in spans.KINDS:
@@ -183,23 +211,35 @@ def _nodes(
     stacks = sample_reader.read_stacks(reader, frames)
     with_place = steps is not None or groups is not None
     weights, idle_weight = Weights(len(stacks.up)), 0
-    for samples in sample_reader.pieces_of_samples(reader, stacks, frames, look.kind, look.choice, with_place):
-        counted = None if steps is None else _is_measured(reader, steps, samples.track, samples.step)
+    for samples in sample_reader.pieces_of_samples(
+        reader, stacks, frames, look.kind, look.choice, with_place
+    ):
+        counted = (
+            None if steps is None else _is_measured(reader, steps, samples.track, samples.step)
+        )
         weights.add(samples, counted, groups.of(samples.track, samples.step) if groups else None)
         idle_weight += samples.idle_weight
     notes: tuple[str, ...] = ()
     if idle_weight:
         time = duration(idle_weight)
-        notes = (f"{time} that threads of pools waited without work are left out; --idle shows them.",)
+        notes = (
+            f"{time} that threads of pools waited without work are left out; --idle shows them.",
+        )
     up, frame, own, depth = weights.nodes(stacks, frames, groups.frames(frames) if groups else None)
     return _Nodes(up, frame, own, depth, notes)
 
 
 def _span_nodes(
-    reader: Reader, frames: Frames, look: Look, steps: MeasuredSteps | None, groups: Groups | None
+    reader: Reader,
+    frames: FrameTable,
+    look: Look,
+    steps: MeasuredSteps | None,
+    groups: Groups | None,
 ) -> _Nodes:
     if not reader.has("spans"):
-        raise UsageError(f"{reader.run.path.name} has no {look.kind}. Record them: layerscope run ...")
+        raise UsageError(
+            f"{reader.run.path.name} has no {look.kind}. Record them: layerscope run ..."
+        )
     found = spans.read_spans(reader, frames, look.kind, look.choice)
     up, frame, own, depth = found.up, found.frame, found.own, depths(found.up)
     if steps is not None:
@@ -207,25 +247,32 @@ def _span_nodes(
     if groups is not None:
         rows = np.flatnonzero(own.any(axis=1))
         group = groups.of(found.track[rows], found.step[rows])
-        up, frame, own, depth = apart(up, frame, depth, (rows, group, own[rows]), groups.frames(frames))
+        up, frame, own, depth = apart(
+            up, frame, depth, (rows, group, own[rows]), groups.frames(frames)
+        )
     return _Nodes(up, frame, own, depth, thinned.notes(reader))
 
 
-def _functions(frames: Frames) -> Ints:
+def _functions(frames: FrameTable) -> Ints:
     """The frame of the function of each frame of Python; of others the frame itself."""
     return frames.numbers(
-        Frame(PYTHON, frame.name, frame.file) if frame.layer == PYTHON else frame for frame in frames.all()
+        StackFrame(PYTHON, frame.name, frame.file) if frame.layer == PYTHON else frame
+        for frame in frames.all()
     )
 
 
-def _hot_lines(frames: Frames, function: Ints, frame: Ints, totals: Ints) -> dict[int, list[tuple[int, float]]]:
+def _hot_lines(
+    frames: FrameTable, function: Ints, frame: Ints, totals: Ints
+) -> dict[int, list[tuple[int, float]]]:
     """By function of Python its lines with most weight; a line that calls itself counts twice."""
     by_line = summed(len(frames), frame, totals[:, None])[:, 0]
     every = frames.all()
     found: dict[int, list[tuple[int, float]]] = {}
     for number in np.flatnonzero(by_line).tolist():
         if every[number].layer == PYTHON and every[number].line != NO_LINE:
-            found.setdefault(int(function[number]), []).append((every[number].line, float(by_line[number])))
+            found.setdefault(int(function[number]), []).append(
+                (every[number].line, float(by_line[number]))
+            )
     for number, lines in found.items():
         whole = sum(weight for _, weight in lines)
         lines.sort(key=lambda line: (-line[1], line[0]))
@@ -239,8 +286,12 @@ def _is_measured(reader: Reader, steps: MeasuredSteps, track: Ints, step: Ints) 
     return steps.of_spans({"track": track, "step": step}, process_of)[0]
 
 
-def _compared(look: Look, sides: tuple[Reader, Reader], steps: tuple[MeasuredSteps, MeasuredSteps] | None) -> Compared:
-    """So many steps, or so much time, as `look` leaves of each of the two. UsageError when one has nothing there."""
+def _compared(
+    look: Look, sides: tuple[Reader, Reader], steps: tuple[MeasuredSteps, MeasuredSteps] | None
+) -> Compared:
+    """So many steps, or so much time, as `look` leaves of each of the two. UsageError when one has
+    nothing there.
+    """
     if steps is not None:
         units = [_steps_in(look.choice, side, of) for side, of in zip(sides, steps, strict=True)]
         return Compared("step", *units)
@@ -254,7 +305,9 @@ def _steps_in(choice: Choice, reader: Reader, steps: MeasuredSteps) -> float:
     name = reader.run.name
     step = steps.columns["step"][steps.measured]
     if not len(step):
-        raise UsageError(f"with --step measured steps are compared, and {name} has none. Leave out --step")
+        raise UsageError(
+            f"with --step measured steps are compared, and {name} has none. Leave out --step"
+        )
     begin_ns = steps.columns["start_ns"][steps.measured] - reader.run.info.start_ns
     parts = np.ones(len(step))
     if choice.steps is not None:
@@ -266,7 +319,8 @@ def _steps_in(choice: Choice, reader: Reader, steps: MeasuredSteps) -> float:
         ends = f"from {duration(steps.begin_ns - reader.run.info.start_ns)} to "
         ends += duration(steps.end_ns - reader.run.info.start_ns)
         raise UsageError(
-            f"{name} has no measured step in what is chosen: its measured steps are {step.min()} to {step.max()}, "
+            f"{name} has no measured step in what is chosen: its measured steps are {step.min()} "
+            f"to {step.max()}, "
             f"{ends}. Choose steps (--step, --time) that both recordings have"
         )
     return float(parts.sum())
@@ -280,13 +334,16 @@ def _seconds_in(choice: Choice, reader: Reader) -> float:
     inside_ns = float(_overlap_ns(choice.seconds, np.zeros(1), np.full(1, wall_ns))[0])
     if not inside_ns:
         raise UsageError(
-            f"{reader.run.name} has nothing in the time that is chosen: it ran {duration(wall_ns)}. "
+            f"{reader.run.name} has nothing in the time that is chosen: it ran "
+            f"{duration(wall_ns)}. "
             "Choose a time (--time) that both recordings have"
         )
     return inside_ns / 1e9
 
 
-def _overlap_ns(seconds: tuple[float, float], begin_ns: NDArray[Any], end_ns: NDArray[Any]) -> NDArray[np.float64]:
+def _overlap_ns(
+    seconds: tuple[float, float], begin_ns: NDArray[Any], end_ns: NDArray[Any]
+) -> NDArray[np.float64]:
     """How much of each of these stretches of time lies between `seconds`."""
     first, last = (1e9 * at for at in seconds)
     inside: NDArray[np.float64] = np.minimum(end_ns, last) - np.maximum(begin_ns, first)

@@ -1,4 +1,6 @@
-"""What `--by` puts around the stacks of a flame graph: a frame for each thread, process, rank or step."""
+"""What `--by` puts around the stacks of a flame graph: a frame for each thread, process, rank or
+step.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from layerscope.analyse.stacks.frames import OTHER, Frame, Frames
+from layerscope.analyse.stacks.frames import OTHER, FrameTable, StackFrame
 from layerscope.analyse.stacks.tree import Ints
 from layerscope.analyse.tables.threads import THREAD_NAMES
 
@@ -19,7 +21,9 @@ _UNKNOWN = {THREAD: "no thread", PROCESS: "no process", RANK: "no rank"}
 
 
 class Groups:
-    """The groups of one recording. `are_plain`: without the ids that differ from one run to the next."""
+    """The groups of one recording. `are_plain`: without the ids that differ from one run to the
+    next.
+    """
 
     def __init__(self, reader: Reader, by: str, are_plain: bool = False) -> None:
         self._is_step = by == STEP
@@ -39,12 +43,14 @@ class Groups:
             return self._of_track[np.where((track >= 0) & (track < len(self._of_track)), track, -1)]
         first = len(self._labels)
         most = int(step.max(initial=-1))
-        self._labels += [_NO_STEP if place == 0 else f"step {place - 1}" for place in range(first, most + 2)]
+        self._labels += [
+            _NO_STEP if place == 0 else f"step {place - 1}" for place in range(first, most + 2)
+        ]
         return step.astype(np.int64) + 1
 
-    def frames(self, frames: Frames) -> Ints:
+    def frames(self, frames: FrameTable) -> Ints:
         """The numbers of the frames around each group."""
-        return frames.numbers(Frame(OTHER, label) for label in self._labels)
+        return frames.numbers(StackFrame(OTHER, label) for label in self._labels)
 
 
 def _labels(reader: Reader, by: str, are_plain: bool) -> dict[int, str]:
@@ -53,7 +59,10 @@ def _labels(reader: Reader, by: str, are_plain: bool) -> dict[int, str]:
     tracks, process_of = columns["track"].tolist(), columns["process"].tolist()
     if by == THREAD:
         if are_plain:
-            return {track: name or _UNKNOWN[by] for track, name in zip(tracks, columns["name"].tolist(), strict=True)}
+            return {
+                track: name or _UNKNOWN[by]
+                for track, name in zip(tracks, columns["name"].tolist(), strict=True)
+            }
         return dict(reader.connection().sql(THREAD_NAMES).fetchall())
     rows = reader.arrays("processes", ["process", "pid", "rank", "argv"])
     called = {}
@@ -61,5 +70,12 @@ def _labels(reader: Reader, by: str, are_plain: bool) -> dict[int, str]:
         # Where the interpreter lies says little, and its path leaves no room for the rest.
         program, blank, rest = argv.partition(" ")
         command = f"{'' if are_plain else pid} {program.rpartition('/')[2]}{blank}{rest}".strip()
-        called[process] = (f"rank {rank}" if rank >= 0 else _UNKNOWN[RANK]) if by == RANK else command or _UNKNOWN[by]
-    return {track: called.get(process, _UNKNOWN[by]) for track, process in zip(tracks, process_of, strict=True)}
+        called[process] = (
+            (f"rank {rank}" if rank >= 0 else _UNKNOWN[RANK])
+            if by == RANK
+            else command or _UNKNOWN[by]
+        )
+    return {
+        track: called.get(process, _UNKNOWN[by])
+        for track, process in zip(tracks, process_of, strict=True)
+    }

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from layerscope.analyse.stacks.frames import MODULES, NATIVE, NO_LINE, PYTHON, Frame, Frames
+from layerscope.analyse.stacks.frames import (
+    MODULES,
+    NATIVE,
+    NO_LINE,
+    PYTHON,
+    FrameTable,
+    StackFrame,
+)
 from layerscope.analyse.stacks.tree import NONE, Bools, Ints, has_above
 from layerscope.model.errors import UsageError
 from layerscope.model.layers import FRAME_LAYERS, PHASES, STACKS
@@ -21,22 +28,34 @@ CPU, OFFCPU, WALL, PAGEFAULTS = "cpu", "offcpu", "wall", "pagefaults"
 # The kinds of samples (`samples.kind`) that a kind of picture is made of.
 SAMPLES_OF = {CPU: ("cpu",), OFFCPU: ("offcpu",), WALL: ("cpu", "offcpu"), PAGEFAULTS: ("fault",)}
 NO_SAMPLES = "no stacks were recorded"
-REMEDY = "they are recorded without `--without stacks`; a program that ends within a tenth of a second may have none"
+REMEDY = (
+    "they are recorded without `--without stacks`; a program that ends within a tenth of a "
+    "second may have none"
+)
 EMPTY = f"No stacks were recorded. {REMEDY[:1].upper()}{REMEDY[1:]}"
 _LISTED = 12
-# Columns that are read piece by piece. Whole, they are as short as they can be: there may be millions.
+# Columns that are read piece by piece. Whole, they are as short as they can be: there may be
+# millions.
 _STACK_TYPES = {"stack": np.int32, "parent": np.int32, "frame": np.int32, "depth": np.int32}
 _SAMPLE_TYPES = {
-    "stack": np.int32, "weight": np.int64, "state": np.int8, "is_wait": np.bool_, "track": np.int32, "step": np.int32,
-    "idle": np.bool_, "is_counted": np.bool_,
-}  # fmt: skip
+    "stack": np.int32,
+    "weight": np.int64,
+    "state": np.int8,
+    "is_wait": np.bool_,
+    "track": np.int32,
+    "step": np.int32,
+    "idle": np.bool_,
+    "is_counted": np.bool_,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which samples or spans count; None: all. `steps` is half-open, times are seconds since the start of the run.
+    """Which samples or spans count; None: all. `steps` is half-open, times are seconds since the
+    start of the run.
 
-    module: a path, which stands for all modules in it too. idle: waits of idle threads of pools count too.
+    module: a path, which stands for all modules in it too. idle: waits of idle threads of pools
+    count too.
     """
 
     thread: str | None = None
@@ -48,8 +67,9 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Stacks:
-    """The table `stacks` with places for keys: `up` the parent's, `frame` the number of the frame, by line.
+class StackColumns:
+    """The table `stacks` with places for keys: `up` the parent's, `frame` the number of the frame,
+    by line.
 
     depth: how many frames are around each.
     """
@@ -61,30 +81,38 @@ class Stacks:
     depth: Ints
 
     def place(self, keys: Ints) -> Ints:
-        """Where the stacks called `keys` are; NONE stays, and so become those that are in no table."""
+        """Where the stacks called `keys` are; NONE stays, and so become those that are in no
+        table.
+        """
         return places_of(self.key, keys)
 
 
-def read_stacks(reader: Reader, frames: Frames) -> Stacks:
+def read_stacks(reader: Reader, frames: FrameTable) -> StackColumns:
     """The stacks of a recording; frames that are new become known to `frames`."""
-    columns = _filled(reader.pieces("stacks", list(_STACK_TYPES)), _STACK_TYPES, reader.rows("stacks"))
+    columns = _filled(
+        reader.pieces("stacks", list(_STACK_TYPES)), _STACK_TYPES, reader.rows("stacks")
+    )
     rows = reader.arrays("frames", ["frame", "layer", "name", "file", "line", "object"])
     layer_of = np.array([FRAME_LAYERS.index(str(name)) for name in rows["layer.names"]], np.int64)
     layer = layer_of[rows["layer"]] if len(rows["layer"]) else np.zeros(0, np.int64)
     numbers = frames.numbers(
-        Frame(code, name, _file(code, file, library), line if code == PYTHON else NO_LINE)
+        StackFrame(code, name, _file(code, file, library), line if code == PYTHON else NO_LINE)
         for code, name, file, library, line in zip(
-            layer.tolist(), rows["name"].tolist(), rows["file"].tolist(), rows["object"].tolist(),
-            rows["line"].tolist(), strict=True,
+            layer.tolist(),
+            rows["name"].tolist(),
+            rows["file"].tolist(),
+            rows["object"].tolist(),
+            rows["line"].tolist(),
+            strict=True,
         )
-    )  # fmt: skip
+    )
     key = columns.pop("stack")
     if (key[1:] <= key[:-1]).any():
         order = np.argsort(key)
         key, columns = key[order], {name: values[order] for name, values in columns.items()}
     frame = numbers.astype(np.int32)[places_of(rows["frame"], columns["frame"])]
     up = places_of(key, columns["parent"]).astype(np.int32, copy=False)
-    return Stacks(up, frame, frames.layers().astype(np.int8)[frame], key, columns["depth"])
+    return StackColumns(up, frame, frames.layers().astype(np.int8)[frame], key, columns["depth"])
 
 
 def places_of(known: Ints, keys: Ints) -> Ints:
@@ -92,7 +120,9 @@ def places_of(known: Ints, keys: Ints) -> Ints:
     if not len(known):
         return np.full(len(keys), NONE)
     if known[0] == 0 and known[-1] == len(known) - 1 and (known[1:] > known[:-1]).all():
-        return keys if keys.max(initial=NONE) < len(known) else np.where(keys < len(known), keys, NONE)
+        return (
+            keys if keys.max(initial=NONE) < len(known) else np.where(keys < len(known), keys, NONE)
+        )
     order = np.argsort(known, kind="stable")
     found = order[np.searchsorted(known[order], keys).clip(max=len(known) - 1)]
     places: Ints = np.where(known[found] == keys, found, NONE)
@@ -104,12 +134,13 @@ def _file(layer: int, file: str | None, library: str | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
-    """Chosen rows of the table `samples`: their stack (a place, NONE: not known), weight and what they say besides.
+class SampleColumns:
+    """Chosen rows of the table `samples`: their stack (a place, NONE: not known), weight and what
+    they say besides.
 
-    weight: ns, of page faults their number. state: as an index into `states`, of waits alone. track, step: only if they
-    were asked for. is_counted: of what is one sample together, the last row. idle_weight: what was left out because it
-    is a wait of an idle thread.
+    weight: ns, of page faults their number. state: as an index into `states`, of waits alone.
+    track, step: only if they were asked for. is_counted: of what is one sample together, the last
+    row. idle_weight: what was left out because it is a wait of an idle thread.
     """
 
     stack: Ints
@@ -128,15 +159,26 @@ def check_recorded(reader: Reader) -> None:
     """UsageError with the reason and the remedy when there are no samples at all."""
     if reader.has("samples"):
         return
-    rows = reader.query("SELECT what, remedy FROM problems WHERE layer = ? LIMIT 1", [STACKS]).to_pylist()
+    rows = reader.query(
+        "SELECT what, remedy FROM problems WHERE layer = ? LIMIT 1", [STACKS]
+    ).to_pylist()
     what, remedy = (rows[0]["what"], rows[0]["remedy"]) if rows else (NO_SAMPLES, REMEDY)
-    raise UsageError(f"{reader.run.path.name} has no samples: {what}. {remedy[:1].upper()}{remedy[1:]}")
+    raise UsageError(
+        f"{reader.run.path.name} has no samples: {what}. {remedy[:1].upper()}{remedy[1:]}"
+    )
 
 
 def read_samples(
-    reader: Reader, stacks: Stacks, frames: Frames, kind: str, choice: Choice, with_place: bool = False
-) -> Samples:
-    """The samples of a kind of picture that `choice` leaves; `with_place`: with their tracks and steps."""
+    reader: Reader,
+    stacks: StackColumns,
+    frames: FrameTable,
+    kind: str,
+    choice: Choice,
+    with_place: bool = False,
+) -> SampleColumns:
+    """The samples of a kind of picture that `choice` leaves; `with_place`: with their tracks and
+    steps.
+    """
     idle_weight, states = 0, list[str]()
 
     def columns() -> Iterator[dict[str, NDArray[Any]]]:
@@ -145,36 +187,72 @@ def read_samples(
             idle_weight, states = idle_weight + piece.idle_weight, piece.states
             yield {name: getattr(piece, name) for name in _SAMPLE_TYPES}
 
-    return Samples(**_filled(columns(), _SAMPLE_TYPES, reader.rows("samples")), states=states, idle_weight=idle_weight)
+    return SampleColumns(
+        **_filled(columns(), _SAMPLE_TYPES, reader.rows("samples")),
+        states=states,
+        idle_weight=idle_weight,
+    )
 
 
 def pieces_of_samples(
-    reader: Reader, stacks: Stacks, frames: Frames, kind: str, choice: Choice, with_place: bool = False
-) -> Iterator[Samples]:
-    """The same piece by piece, so that memory does not grow with their number. States mean the same in all of them."""
+    reader: Reader,
+    stacks: StackColumns,
+    frames: FrameTable,
+    kind: str,
+    choice: Choice,
+    with_place: bool = False,
+) -> Iterator[SampleColumns]:
+    """The same piece by piece, so that memory does not grow with their number. States mean the same
+    in all of them.
+    """
     weighed = "count" if kind == PAGEFAULTS else "weight_ns"
     names = list(dict.fromkeys(("stack", weighed, "count", "kind", "state", "idle")))
-    wanted_for = {"track": choice.thread, "step": choice.steps, "phase": choice.phase, "at_ns": choice.seconds}
-    names += [name for name, of in wanted_for.items() if of is not None or (with_place and name in ("track", "step"))]
-    below = None if choice.module is None else has_above(stacks.up, _module_frames(stacks, frames, choice.module))
+    wanted_for = {
+        "track": choice.thread,
+        "step": choice.steps,
+        "phase": choice.phase,
+        "at_ns": choice.seconds,
+    }
+    names += [
+        name
+        for name, of in wanted_for.items()
+        if of is not None or (with_place and name in ("track", "step"))
+    ]
+    below = (
+        None
+        if choice.module is None
+        else has_above(stacks.up, _module_frames(stacks, frames, choice.module))
+    )
     nothing = np.zeros(0, np.int32)
     for columns in reader.pieces("samples", names):
         is_chosen, waits = _chosen(reader, stacks, columns, kind, choice, below)
         idle = columns["idle"].astype(np.bool_)
         left_out = is_chosen & idle & (not choice.idle)
         rows = np.flatnonzero(is_chosen & ~left_out)
-        yield Samples(
-            stacks.place(columns["stack"][rows]), columns[weighed][rows], columns["state"][rows],
-            [str(name) for name in columns["state.names"]], waits[rows],
-            columns["track"][rows] if with_place else nothing, columns["step"][rows] if with_place else nothing,
-            idle[rows], columns["count"][rows] > 0, int(columns[weighed][left_out].sum()),
-        )  # fmt: skip
+        yield SampleColumns(
+            stacks.place(columns["stack"][rows]),
+            columns[weighed][rows],
+            columns["state"][rows],
+            [str(name) for name in columns["state.names"]],
+            waits[rows],
+            columns["track"][rows] if with_place else nothing,
+            columns["step"][rows] if with_place else nothing,
+            idle[rows],
+            columns["count"][rows] > 0,
+            int(columns[weighed][left_out].sum()),
+        )
 
 
 def _chosen(
-    reader: Reader, stacks: Stacks, columns: dict[str, NDArray[Any]], kind: str, choice: Choice, below: Bools | None
+    reader: Reader,
+    stacks: StackColumns,
+    columns: dict[str, NDArray[Any]],
+    kind: str,
+    choice: Choice,
+    below: Bools | None,
 ) -> tuple[Bools, Bools]:
-    """Which samples a kind of picture is made of and `choice` leaves, idle ones too; and which are waits.
+    """Which samples a kind of picture is made of and `choice` leaves, idle ones too; and which are
+    waits.
 
     below: of each stack whether it is in the module that was chosen.
     """
@@ -182,14 +260,18 @@ def _chosen(
     names = columns["kind.names"]
     if not len(names):
         return np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
-    chosen = np.isin(names, SAMPLES_OF[kind])[columns["kind"]] & chosen_rows(reader, columns, choice, rows)
+    chosen = np.isin(names, SAMPLES_OF[kind])[columns["kind"]] & chosen_rows(
+        reader, columns, choice, rows
+    )
     if below is not None:
         place = stacks.place(columns["stack"])
         chosen &= np.where(place >= 0, below[place], False) if len(below) else False
     return chosen, (names == "offcpu")[columns["kind"]]
 
 
-def _filled(pieces: Iterable[dict[str, NDArray[Any]]], types: Mapping[str, type], most: int) -> dict[str, Any]:
+def _filled(
+    pieces: Iterable[dict[str, NDArray[Any]]], types: Mapping[str, type], most: int
+) -> dict[str, Any]:
     """The columns of all pieces, which have `most` rows or fewer."""
     whole: dict[str, NDArray[Any]] = {name: np.empty(most, kind) for name, kind in types.items()}
     rows = dict.fromkeys(types, 0)
@@ -200,7 +282,9 @@ def _filled(pieces: Iterable[dict[str, NDArray[Any]]], types: Mapping[str, type]
     return {name: values[: rows[name]] for name, values in whole.items()}
 
 
-def chosen_rows(reader: Reader, columns: dict[str, NDArray[Any]], choice: Choice, rows: int) -> Bools:
+def chosen_rows(
+    reader: Reader, columns: dict[str, NDArray[Any]], choice: Choice, rows: int
+) -> Bools:
     """Which of so many rows of samples or spans thread, step, phase and time leave.
 
     `columns` has what `choice` looks at, times in `at_ns`.
@@ -212,33 +296,42 @@ def chosen_rows(reader: Reader, columns: dict[str, NDArray[Any]], choice: Choice
         chosen &= (columns["step"] >= choice.steps.start) & (columns["step"] < choice.steps.stop)
     if choice.phase is not None:
         if choice.phase not in PHASES:
-            raise UsageError(f"there is no phase {choice.phase!r}. The phases are {', '.join(PHASES)}")
+            raise UsageError(
+                f"there is no phase {choice.phase!r}. The phases are {', '.join(PHASES)}"
+            )
         chosen &= (columns["phase"] >= 0) & np.isin(
             columns["phase"], np.flatnonzero(columns["phase.names"] == choice.phase)
         )
     if choice.seconds is not None:
         since = columns["at_ns"] - reader.run.info.start_ns
-        chosen &= (since >= round(choice.seconds[0] * 1e9)) & (since < min(choice.seconds[1] * 1e9, 2**63 - 1))
+        chosen &= (since >= round(choice.seconds[0] * 1e9)) & (
+            since < min(choice.seconds[1] * 1e9, 2**63 - 1)
+        )
     return chosen
 
 
 def tracks_called(reader: Reader, called: str) -> Ints:
     """The threads with this name or id; UsageError that lists the threads when there is none."""
     columns = reader.arrays("tracks", ["track", "tid", "name", "kind"])
-    is_thread = (columns["kind.names"] == "thread")[columns["kind"]] if len(columns["kind"]) else columns["kind"] > 0
+    is_thread = (
+        (columns["kind.names"] == "thread")[columns["kind"]]
+        if len(columns["kind"])
+        else columns["kind"] > 0
+    )
     names = columns["name"][is_thread].tolist()
     ids = columns["tid"][is_thread].tolist()
     found = [
-        track for track, name, tid in zip(columns["track"][is_thread].tolist(), names, ids, strict=True)
+        track
+        for track, name, tid in zip(columns["track"][is_thread].tolist(), names, ids, strict=True)
         if called in (name, str(tid), f"{name} {tid}".strip())
-    ]  # fmt: skip
+    ]
     if not found:
         known = sorted({f"{name} {tid}".strip() for name, tid in zip(names, ids, strict=True)})
         raise UsageError(f"there is no thread {called!r}. The threads are {listed(known)}")
     return np.array(found, np.int64)
 
 
-def _module_frames(stacks: Stacks, frames: Frames, path: str) -> Bools:
+def _module_frames(stacks: StackColumns, frames: FrameTable, path: str) -> Bools:
     """The stacks that end in a module, or in one that it holds."""
     every = frames.all()
     numbers = np.unique(stacks.frame[stacks.layer == MODULES]).tolist()
@@ -253,7 +346,8 @@ def _module_frames(stacks: Stacks, frames: Frames, path: str) -> Bools:
 def is_inside(path: str, module: str) -> bool:
     """Whether the module at `path` is `module` or one that it holds, as the summary calls them too.
 
-    `module` may leave out the name of the network itself, and have * for any one name: blocks.*.attention.
+    `module` may leave out the name of the network itself, and have * for any one name:
+    blocks.*.attention.
     """
     names, wanted = path.split("."), module.split(".")
     return any(
@@ -265,7 +359,11 @@ def is_inside(path: str, module: str) -> bool:
 
 def no_module(path: str, known: list[str]) -> str:
     """The sentence about a module that is not there."""
-    there = f"The modules are {listed(known)}" if known else "No modules were recorded with these stacks"
+    there = (
+        f"The modules are {listed(known)}"
+        if known
+        else "No modules were recorded with these stacks"
+    )
     return f"there is no module {path!r}. {there}"
 
 

@@ -1,8 +1,10 @@
-"""The tree of operators and primitives by name, as they lie in each other: exact, from spans instead of samples.
+"""The tree of operators and primitives by name, as they lie in each other: exact, from spans
+instead of samples.
 
-Of operators the weight is their self time, so that the whole is the self time of the table `operators`; the primitives
-that an operator asked for on its own thread are shown inside of it, as parts of that time. Of primitives it is the self
-time of primitives alone. Where a long run was thinned, a span counts as often as its weight says.
+Of operators the weight is their self time, so that the whole is the self time of the table
+`operators`; the primitives that an operator asked for on its own thread are shown inside of it, as
+parts of that time. Of primitives it is the self time of primitives alone. Where a long run was
+thinned, a span counts as often as its weight says.
 """
 
 from __future__ import annotations
@@ -14,8 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layerscope.analyse.stacks import frames as layers
-from layerscope.analyse.stacks.frames import Frame, Frames
-from layerscope.analyse.stacks.sample_reader import Choice, chosen_rows, is_inside, no_module, places_of
+from layerscope.analyse.stacks.frames import FrameTable, StackFrame
+from layerscope.analyse.stacks.sample_reader import (
+    Choice,
+    chosen_rows,
+    is_inside,
+    no_module,
+    places_of,
+)
 from layerscope.analyse.stacks.tree import Bools, Ints
 from layerscope.model.errors import UsageError
 from layerscope.model.layers import OPERATORS, PRIMITIVES
@@ -29,7 +37,8 @@ _SHARE = "share"
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Spans as nodes: `up` the one around each, `frame` its name, `own` (spans, 2): time in ns and number of spans.
+    """Spans as nodes: `up` the one around each, `frame` its name, `own` (spans, 2): time in ns and
+    number of spans.
 
     track, step: where and when, for those who group them.
     """
@@ -41,12 +50,14 @@ class Spans:
     step: Ints
 
 
-def read_spans(reader: Reader, frames: Frames, kind: str, choice: Choice) -> Spans:
+def read_spans(reader: Reader, frames: FrameTable, kind: str, choice: Choice) -> Spans:
     """The spans of a recording with the weights of `kind`, as far as `choice` leaves them."""
     names = ["span", "parent", "track", "layer", "kind", "name", "self_ns", "weight", "step"]
     names += ["phase"] if choice.phase is not None else []
     names += ["module"] if choice.module is not None else []
-    columns = reader.arrays("spans", [*names, *(["start_ns"] if choice.seconds is not None else [])])
+    columns = reader.arrays(
+        "spans", [*names, *(["start_ns"] if choice.seconds is not None else [])]
+    )
     if "start_ns" in columns:
         columns["at_ns"] = columns["start_ns"]
     chosen = chosen_rows(reader, columns, choice, len(columns["span"]))
@@ -54,7 +65,10 @@ def read_spans(reader: Reader, frames: Frames, kind: str, choice: Choice) -> Spa
         chosen &= np.isin(columns["module"], _modules(reader, choice.module))
     span = columns["span"]
     order = np.argsort(span, kind="stable")
-    columns = {name: values if name.endswith(".names") else values[order] for name, values in columns.items()}
+    columns = {
+        name: values if name.endswith(".names") else values[order]
+        for name, values in columns.items()
+    }
     span, chosen = columns["span"], chosen[order]
     frame = _frames(columns, frames)
     weights = columns["self_ns"] * columns["weight"]
@@ -66,19 +80,30 @@ def read_spans(reader: Reader, frames: Frames, kind: str, choice: Choice) -> Spa
     else:
         operator = _is(columns, "layer", OPERATORS) & chosen
         time = np.where(operator, weights, 0)
-        inside = _inside_operators(reader, span, columns["track"], primitive, operator, weights, time)
+        inside = _inside_operators(
+            reader, span, columns["track"], primitive, operator, weights, time
+        )
         counted = operator | inside
     own = np.stack([time, np.where(counted, columns["weight"], 0)], axis=1).astype(np.int64)
     up = places_of(span, columns["parent"]) if len(span) else span
-    return Spans(up, frame, own, columns["track"].astype(np.int64), columns["step"].astype(np.int64))
+    return Spans(
+        up, frame, own, columns["track"].astype(np.int64), columns["step"].astype(np.int64)
+    )
 
 
 def _inside_operators(
-    reader: Reader, span: Ints, track: Ints, primitive: Bools, operator: Bools, weights: Ints, time: Ints
+    reader: Reader,
+    span: Ints,
+    track: Ints,
+    primitive: Bools,
+    operator: Bools,
+    weights: Ints,
+    time: Ints,
 ) -> Bools:
     """Give primitives their time and take it from the operator that asked for them on its thread.
 
-    An operator whose self time is shorter than that of its primitives keeps it: the whole stays what it was.
+    An operator whose self time is shorter than that of its primitives keeps it: the whole stays
+    what it was.
     """
     rows = reader.arrays("primitives", ["span", "operator"])
     own, asking = places_of(span, rows["span"]), places_of(span, rows["operator"])
@@ -97,13 +122,15 @@ def _inside_operators(
     return found
 
 
-def _frames(columns: dict[str, NDArray[Any]], frames: Frames) -> Ints:
+def _frames(columns: dict[str, NDArray[Any]], frames: FrameTable) -> Ints:
     """The number of the frame of each span: its name within its layer."""
     layer_names, names = columns["layer.names"], columns["name.names"]
     pair = columns["layer"].astype(np.int64) * max(len(names), 1) + columns["name"]
     known, at = np.unique(pair, return_inverse=True)
     numbers = frames.numbers(
-        Frame(layers.LAYERS.index(str(layer_names[code // len(names)])), str(names[code % len(names)]))
+        StackFrame(
+            layers.LAYERS.index(str(layer_names[code // len(names)])), str(names[code % len(names)])
+        )
         for code in known.tolist()
     )
     return numbers[at] if len(pair) else np.zeros(0, np.int64)
@@ -111,7 +138,9 @@ def _frames(columns: dict[str, NDArray[Any]], frames: Frames) -> Ints:
 
 def _is(columns: dict[str, NDArray[Any]], name: str, wanted: str) -> Bools:
     found = np.flatnonzero(columns[f"{name}.names"] == wanted)
-    is_wanted: Bools = np.isin(columns[name], found) if len(found) else np.zeros(len(columns[name]), np.bool_)
+    is_wanted: Bools = (
+        np.isin(columns[name], found) if len(found) else np.zeros(len(columns[name]), np.bool_)
+    )
     return is_wanted
 
 
@@ -119,7 +148,11 @@ def _modules(reader: Reader, path: str) -> Ints:
     """Keys of the module at `path` and of those it holds; UsageError that lists the modules."""
     columns = reader.arrays("modules", ["module", "path"])
     paths = [str(text) for text in columns["path"]]
-    found = [key for key, text in zip(columns["module"].tolist(), paths, strict=True) if is_inside(text, path)]
+    found = [
+        key
+        for key, text in zip(columns["module"].tolist(), paths, strict=True)
+        if is_inside(text, path)
+    ]
     if not found:
         raise UsageError(no_module(path, sorted(paths)))
     return np.array(found, np.int64)

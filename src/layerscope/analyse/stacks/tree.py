@@ -1,7 +1,8 @@
-"""Stacks as a tree of arrays: merged, turned round, added up. Loops run over its levels, never over stacks or samples.
+"""Stacks as a tree of arrays: merged, turned round, added up. Loops run over its levels, never over
+stacks or samples.
 
-A node is a stack; its parent is the stack without the innermost frame. Weights are integers in columns (time and number
-of samples, or those of two recordings), so that sums are exact.
+A node is a stack; its parent is the stack without the innermost frame. Weights are integers in
+columns (time and number of samples, or those of two recordings), so that sums are exact.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ NONE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
-    """Nodes level by level, each level in the order of (parent, frame), no two children of a node with one frame.
+class FrameTree:
+    """Nodes level by level, each level in the order of (parent, frame), no two children of a node
+    with one frame.
 
-    parent: place of the parent, NONE of the outermost. frame: number of the frame. own: (nodes, columns), weights of
-    the stacks that end here. levels: place of the first node of each level, and the number of nodes.
+    parent: place of the parent, NONE of the outermost. frame: number of the frame. own: (nodes,
+    columns), weights of the stacks that end here. levels: place of the first node of each level,
+    and the number of nodes.
     """
 
     parent: Ints
@@ -73,17 +76,25 @@ def depths(up: Ints) -> Ints:
 
 
 def by_level(up: Ints, depth: Ints | None = None) -> list[Ints]:
-    """The nodes of each level, the outermost first. `depth`: how many are above each, if that is known."""
+    """The nodes of each level, the outermost first. `depth`: how many are above each, if that is
+    known.
+    """
     depth = depths(up) if depth is None else depth
     most = int(depth.max(initial=-1))
     # NumPy sorts short integers by radix.
-    order = np.argsort(depth.astype(np.uint16) if most < 1 << 16 else depth, kind="stable").astype(up.dtype)
-    return np.split(order, np.searchsorted(depth[order], np.arange(1, most + 1))) if most >= 0 else []
+    order = np.argsort(depth.astype(np.uint16) if most < 1 << 16 else depth, kind="stable").astype(
+        up.dtype
+    )
+    return (
+        np.split(order, np.searchsorted(depth[order], np.arange(1, most + 1))) if most >= 0 else []
+    )
 
 
 def extended(values: Ints, *more: Ints | int) -> Ints:
     """`values` with `more` behind them, in the type of `values`."""
-    return np.concatenate((values, *(np.atleast_1d(np.asarray(part, values.dtype)) for part in more)))
+    return np.concatenate(
+        (values, *(np.atleast_1d(np.asarray(part, values.dtype)) for part in more))
+    )
 
 
 def summed(rows: int, places: Ints, weights: Ints) -> Ints:
@@ -104,7 +115,9 @@ def added_up(up: Ints, own: Ints, levels: list[Any]) -> Ints:
 
 
 def nearest(up: Ints, chosen: Bools, levels: list[Ints]) -> Ints:
-    """Of each node the nearest one of those `chosen`, itself or above it; NONE where there is none."""
+    """Of each node the nearest one of those `chosen`, itself or above it; NONE where there is
+    none.
+    """
     found = np.where(chosen, np.arange(len(up), dtype=np.int32), np.int32(NONE))
     for nodes in levels[1:]:
         missing = nodes[found[nodes] < 0]
@@ -117,9 +130,10 @@ def has_above(up: Ints, chosen: Bools) -> Bools:
     return nearest(up, chosen, by_level(up)) >= 0
 
 
-def merged(up: Ints, frame: Ints, own: Ints, frames: int) -> tuple[Tree, Ints]:
-    """The nodes as a tree in which children with the same frame are one; `frame` < `frames`. What has no weight is left
-    out. Also the place of each given node in the tree, NONE of those left out.
+def merged(up: Ints, frame: Ints, own: Ints, frames: int) -> tuple[FrameTree, Ints]:
+    """The nodes as a tree in which children with the same frame are one; `frame` < `frames`. What
+    has no weight is left out. Also the place of each given node in the tree, NONE of those left
+    out.
     """
     given = by_level(up)
     weighty = _has_weight(own)
@@ -134,14 +148,17 @@ def merged(up: Ints, frame: Ints, own: Ints, frames: int) -> tuple[Tree, Ints]:
         known, at = np.unique(code, return_inverse=True)
         place[nodes] = levels[-1] + at
         levels.append(levels[-1] + len(known))
-        parent[levels[-2] : levels[-1]], frame_of[levels[-2] : levels[-1]] = known // frames - 1, known % frames
+        parent[levels[-2] : levels[-1]], frame_of[levels[-2] : levels[-1]] = (
+            known // frames - 1,
+            known % frames,
+        )
     del given, alive, weighty
     # So far most of it is holes, where it is the C library that keeps them (`let_arrow_give_back`).
     pa.default_memory_pool().release_unused()
     place, size = place[:-1], levels[-1]
     # Where there is no place there is no weight either, and nothing is added to the last one.
     weights = summed(size, place, own) if size else own[:0]
-    return Tree(parent[:size], frame_of[:size], weights, levels), place
+    return FrameTree(parent[:size], frame_of[:size], weights, levels), place
 
 
 def without(up: Ints, chosen: Bools, levels: list[Ints]) -> Ints:
@@ -150,8 +167,12 @@ def without(up: Ints, chosen: Bools, levels: list[Ints]) -> Ints:
     return np.where(up >= 0, above[up], NONE)
 
 
-def grouped(tree: Tree, node: Ints, group: Ints, weights: Ints, groups: int) -> tuple[Tree, Ints]:
-    """The tree once for each group: of weights of `group` at `node`. Also the group of each node of it."""
+def grouped(
+    tree: FrameTree, node: Ints, group: Ints, weights: Ints, groups: int
+) -> tuple[FrameTree, Ints]:
+    """The tree once for each group: of weights of `group` at `node`. Also the group of each node of
+    it.
+    """
     size = len(tree)
     levels = []
     pairs, at = np.unique(group * size + node, return_inverse=True)
@@ -167,7 +188,9 @@ def grouped(tree: Tree, node: Ints, group: Ints, weights: Ints, groups: int) -> 
     return _of_pairs(tree, levels[::-1], pairs, own)
 
 
-def _of_pairs(tree: Tree, levels: list[Ints], pairs: Ints, own: Ints) -> tuple[Tree, Ints]:
+def _of_pairs(
+    tree: FrameTree, levels: list[Ints], pairs: Ints, own: Ints
+) -> tuple[FrameTree, Ints]:
     """The tree whose nodes are (group, node), level by level."""
     size = max(len(tree), 1)
     every = _joined(levels)
@@ -175,16 +198,19 @@ def _of_pairs(tree: Tree, levels: list[Ints], pairs: Ints, own: Ints) -> tuple[T
     order = np.argsort(every)
     above = tree.parent[every % size]
     wanted = every // size * size + above
-    parent = np.where(above >= 0, order[np.searchsorted(every[order], wanted).clip(max=len(every) - 1)], NONE)
+    parent = np.where(
+        above >= 0, order[np.searchsorted(every[order], wanted).clip(max=len(every) - 1)], NONE
+    )
     weights = np.zeros((len(every), own.shape[1]), np.int64)
     weights[order[np.searchsorted(every[order], pairs)]] = own
-    return Tree(parent, tree.frame[every % size], weights, starts), every // size
+    return FrameTree(parent, tree.frame[every % size], weights, starts), every // size
 
 
 def apart(
     up: Ints, frame: Ints, depth: Ints, weighed: tuple[Ints, Ints, Ints], roots: Ints
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """(up, frame, own, depth) of the nodes once for each group that has weight in them, below a node of the group.
+    """(up, frame, own, depth) of the nodes once for each group that has weight in them, below a
+    node of the group.
 
     weighed: nodes, groups and weights. roots: the frame of each group.
     """
@@ -209,11 +235,11 @@ def apart(
     return new_up, np.append(roots, frame[every % size]), own, new_depth
 
 
-def inverted(tree: Tree, frames: int, least: float = 0.0) -> Tree:
+def inverted(tree: FrameTree, frames: int, least: float = 0.0) -> FrameTree:
     """The stacks with the innermost frame first: what lies below a frame called it.
 
-    Where a frame has less than `least` of the whole in every even column, what called it is not looked for: its weight
-    ends there.
+    Where a frame has less than `least` of the whole in every even column, what called it is not
+    looked for: its weight ends there.
     """
     node = np.flatnonzero(_has_weight(tree.own))
     origin, at = node, np.full(len(node), NONE)
@@ -232,14 +258,15 @@ def inverted(tree: Tree, frames: int, least: float = 0.0) -> Tree:
         node, origin = tree.parent[node[goes_on]], origin[goes_on]
         levels.append(levels[-1] + len(known))
     own = np.concatenate(owns) if owns else tree.own[:0]
-    return Tree(_joined(parents), _joined(codes), own, levels)
+    return FrameTree(_joined(parents), _joined(codes), own, levels)
 
 
-def outermost(tree: Tree) -> Bools:
+def outermost(tree: FrameTree) -> Bools:
     """The nodes with no node of their frame above them: what recursion counts once."""
     enter, leave = _visits(tree)
     order = np.lexsort((enter, tree.frame))
-    # Visits of a frame come behind those of the frame before. The furthest end so far tells what is inside of another.
+    # Visits of a frame come behind those of the frame before. The furthest end so far tells what is
+    # inside of another.
     shift = tree.frame[order].astype(np.int64) * (2 * len(tree) + 2)
     ends = np.maximum.accumulate(leave[order] + shift)
     first = np.ones(len(tree), np.bool_)
@@ -247,20 +274,26 @@ def outermost(tree: Tree) -> Bools:
     return first
 
 
-def of_frames(tree: Tree, frames: int) -> tuple[Ints, Ints]:
-    """By frame: the weights of the stacks that end in it, and of those that it is in: (frames, columns) each."""
+def of_frames(tree: FrameTree, frames: int) -> tuple[Ints, Ints]:
+    """By frame: the weights of the stacks that end in it, and of those that it is in: (frames,
+    columns) each.
+    """
     once = outermost(tree)
-    return summed(frames, tree.frame, tree.own), summed(frames, tree.frame[once], tree.totals()[once])
+    return summed(frames, tree.frame, tree.own), summed(
+        frames, tree.frame[once], tree.totals()[once]
+    )
 
 
-def offsets(tree: Tree, sizes: Ints, order: Ints) -> Ints:
+def offsets(tree: FrameTree, sizes: Ints, order: Ints) -> Ints:
     """Where each node begins when its children stand beside each other from its own beginning on.
 
     `order` has the nodes so that siblings follow each other.
     """
     parent = tree.parent[order]
     before = np.cumsum(sizes[order]) - sizes[order]
-    starts = np.flatnonzero(np.concatenate(([True], parent[1:] != parent[:-1]))) if len(order) else order
+    starts = (
+        np.flatnonzero(np.concatenate(([True], parent[1:] != parent[:-1]))) if len(order) else order
+    )
     first = np.repeat(before[starts], np.diff(np.append(starts, len(order))))
     place = np.empty(len(order), np.int64)
     place[order] = before - first
@@ -269,12 +302,14 @@ def offsets(tree: Tree, sizes: Ints, order: Ints) -> Ints:
     return place
 
 
-def walk(tree: Tree) -> Ints:
-    """The nodes in the order of a walk: each before what lies below it, and that before its next sibling."""
+def walk(tree: FrameTree) -> Ints:
+    """The nodes in the order of a walk: each before what lies below it, and that before its next
+    sibling.
+    """
     return np.argsort(_visits(tree)[0])
 
 
-def _visits(tree: Tree) -> tuple[Ints, Ints]:
+def _visits(tree: FrameTree) -> tuple[Ints, Ints]:
     """When a walk enters each node, and when it leaves the last one below."""
     sizes = added_up(tree.parent, np.ones((len(tree), 1), np.int64), _slices(tree.levels))[:, 0]
     # Behind its parent: one step for the node itself.

@@ -1,4 +1,6 @@
-"""The weights of samples on stacks, piece after piece of a recording: memory follows the stacks, not the samples."""
+"""The weights of samples on stacks, piece after piece of a recording: memory follows the stacks,
+not the samples.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,30 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from layerscope.analyse.stacks.frames import OTHER, WAITS, Frame, Frames
-from layerscope.analyse.stacks.sample_reader import Samples, Stacks
+from layerscope.analyse.stacks.frames import OTHER, WAITS, FrameTable, StackFrame
+from layerscope.analyse.stacks.sample_reader import SampleColumns, StackColumns
 from layerscope.analyse.stacks.tree import NONE, Bools, Ints, apart, extended, summed
 
-UNKNOWN_STACK = Frame(OTHER, "stack not known")
+UNKNOWN_STACK = StackFrame(OTHER, "stack not known")
 IDLE = " (idle)"
 # `samples.state` of waits, in words.
 _WAITS = {
-    "gil": "waits for the GIL", "lock": "waits for a lock", "barrier": "waits at a barrier", "pool": "waits for work",
-    "sleep": "sleeps", "yield": "yields the CPU", "pipe": "waits for a pipe", "socket": "waits for a socket",
-    "file": "waits for a file", "event": "waits for events", "page_fault": "waits for a page",
-    "preempted": "preempted: no CPU was free", "child": "waits for a child",
-    "thread": "waits for a thread to end", "unknown": "waits: not seen for what",
-}  # fmt: skip
+    "gil": "waits for the GIL",
+    "lock": "waits for a lock",
+    "barrier": "waits at a barrier",
+    "pool": "waits for work",
+    "sleep": "sleeps",
+    "yield": "yields the CPU",
+    "pipe": "waits for a pipe",
+    "socket": "waits for a socket",
+    "file": "waits for a file",
+    "event": "waits for events",
+    "page_fault": "waits for a page",
+    "preempted": "preempted: no CPU was free",
+    "child": "waits for a child",
+    "thread": "waits for a thread to end",
+    "unknown": "waits: not seen for what",
+}
 _WAITS_OTHERWISE = "waits"
 # What a thread waits for: so many states, each idle or not; the last one is no wait.
 _CODES = 1 << 8
@@ -30,8 +42,8 @@ _NO_WAIT = _CODES - 1
 class Weights:
     """The weights of samples on so many stacks: time or page faults, and number of samples.
 
-    A wait is at a frame more, which says for what. Samples whose stack is not known have a stack of their own, behind
-    the others.
+    A wait is at a frame more, which says for what. Samples whose stack is not known have a stack of
+    their own, behind the others.
     """
 
     stacks: int
@@ -43,11 +55,15 @@ class Weights:
     def __post_init__(self) -> None:
         self._own = np.zeros((self.stacks + 1, 2), np.int64)
 
-    def add(self, samples: Samples, counted: Bools | None, group: Ints | None) -> None:
-        """Add the samples, of those `counted` if that is given; `group`: what is kept apart, for all pieces or none."""
+    def add(self, samples: SampleColumns, counted: Bools | None, group: Ints | None) -> None:
+        """Add the samples, of those `counted` if that is given; `group`: what is kept apart, for
+        all pieces or none.
+        """
         self._states = samples.states
         stack = np.where(samples.stack >= 0, samples.stack, np.int32(self.stacks))
-        weights = np.stack([samples.weight, samples.is_counted.astype(samples.weight.dtype)], axis=1)
+        weights = np.stack(
+            [samples.weight, samples.is_counted.astype(samples.weight.dtype)], axis=1
+        )
         if counted is not None:
             weights *= counted[:, None]
         coded = np.arange(len(stack)) if group is not None else np.flatnonzero(samples.is_wait)
@@ -55,7 +71,9 @@ class Weights:
             rows = np.flatnonzero(~samples.is_wait)
             for column in range(2):
                 np.add.at(self._own[:, column], stack[rows], weights[rows, column])
-        wait = np.where(samples.is_wait, samples.state * 2 + samples.idle, _NO_WAIT)[coded].astype(np.int64)
+        wait = np.where(samples.is_wait, samples.state * 2 + samples.idle, _NO_WAIT)[coded].astype(
+            np.int64
+        )
         code = stack[coded] * np.int64(_CODES) + wait
         if group is not None:
             code += group.astype(np.int64) * (_CODES * (self.stacks + 1))
@@ -63,20 +81,28 @@ class Weights:
         self._codes.append(known)
         self._of_codes.append(summed(len(known), at, weights[coded]))
 
-    def nodes(self, stacks: Stacks, frames: Frames, roots: Ints | None) -> tuple[Ints, Ints, Ints, Ints]:
+    def nodes(
+        self, stacks: StackColumns, frames: FrameTable, roots: Ints | None
+    ) -> tuple[Ints, Ints, Ints, Ints]:
         """(up, frame, own, depth) of the stacks and of what is behind and below them.
 
         roots: the frame around each group. Without groups None.
         """
-        codes, at = np.unique(np.concatenate([np.zeros(0, np.int64), *self._codes]), return_inverse=True)
+        codes, at = np.unique(
+            np.concatenate([np.zeros(0, np.int64), *self._codes]), return_inverse=True
+        )
         weights = np.concatenate([np.zeros((0, 2), np.int64), *self._of_codes])
         group, pair = np.divmod(codes, _CODES * (self.stacks + 1))
         is_wait = pair % _CODES != _NO_WAIT
         pairs, place = np.unique(pair[is_wait], return_inverse=True)
-        numbers = frames.numbers(_wait(state, is_idle) for state in self._states for is_idle in (False, True))
+        numbers = frames.numbers(
+            _wait(state, is_idle) for state in self._states for is_idle in (False, True)
+        )
         below, what = np.divmod(pairs, _CODES)
         up = extended(stacks.up, NONE, below)
-        frame = extended(stacks.frame, frames.number(UNKNOWN_STACK), numbers[what] if len(pairs) else pairs)
+        frame = extended(
+            stacks.frame, frames.number(UNKNOWN_STACK), numbers[what] if len(pairs) else pairs
+        )
         depth = extended(stacks.depth, 0)
         depth = extended(depth, depth[below] + 1)
         if not len(codes):
@@ -89,5 +115,5 @@ class Weights:
         return apart(up, frame, depth, (node, group, own), roots)
 
 
-def _wait(state: str, is_idle: bool) -> Frame:
-    return Frame(WAITS, _WAITS.get(state, _WAITS_OTHERWISE) + (IDLE if is_idle else ""))
+def _wait(state: str, is_idle: bool) -> StackFrame:
+    return StackFrame(WAITS, _WAITS.get(state, _WAITS_OTHERWISE) + (IDLE if is_idle else ""))

@@ -43,20 +43,25 @@ class TableModule(Protocol):
 
 def names() -> list[str]:
     """The names of the tables."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    return sorted(
+        module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")
+    )
 
 
 def load(name: str) -> TableModule:
     """The module of the table `name`; UsageError that lists the tables when there is none."""
     if name not in names():
         raise UsageError(
-            f"there is no table {name!r}.{did_you_mean(name, names())} The tables are {', '.join(names())}"
+            f"there is no table {name!r}.{did_you_mean(name, names())} The tables are "
+            f"{', '.join(names())}"
         )
     return cast(TableModule, importlib.import_module(f"{__name__}.{name}"))
 
 
 def build(reader: Reader, name: str, by: str | None = None, is_mine: bool = False) -> Result:
-    """The table `name`, with what the recording lacks beside it. `is_mine`: of the program's own files alone."""
+    """The table `name`, with what the recording lacks beside it. `is_mine`: of the program's own
+    files alone.
+    """
     import duckdb
 
     module = load(name)
@@ -69,11 +74,17 @@ def build(reader: Reader, name: str, by: str | None = None, is_mine: bool = Fals
         result = build_it(reader, by)
     except duckdb.Error as error:
         raise unreadable(reader.run.path, error) from error
-    return replace(result, empty=module.EMPTY, problems=problems(reader), origin_ns=reader.run.info.start_ns)
+    return replace(
+        result, empty=module.EMPTY, problems=problems(reader), origin_ns=reader.run.info.start_ns
+    )
 
 
 def _refusal(name: str, module: TableModule, by: str) -> str:
-    possible = f"Possible here: --by {', --by '.join(module.BY)}" if module.BY else "This table has no --by"
+    possible = (
+        f"Possible here: --by {', --by '.join(module.BY)}"
+        if module.BY
+        else "This table has no --by"
+    )
     if by in module.REFUSED:
         return f"{name} cannot be shown by {by}: {module.REFUSED[by]}. {possible}"
     return f"{name} cannot be shown by {by!r}.{did_you_mean(by, module.BY)} {possible}"

@@ -1,34 +1,34 @@
-"""Counters: what was read from the system about each process while it ran, and what the program counted.
+"""Counters: what the system says about each process, and what the program counted.
 
-process           key of the process
-domain            process for what was read about it, cgroup for what was read about its control group, else the domain
+process           key of the process domain            process for what was read about it, cgroup
+for what was read about its control group, else the domain
                   of the program's own counter
-name              what was read
-readings          how often
-first, last       the first and the last reading, in `unit`
-min, max          the smallest and the largest
-rate_per_s        growth a second between the first and the last reading; only for counters that only grow (CPU time,
-                  page faults, switches, bytes): a rate of cpu_ns of 2,000,000,000 is two CPUs that were always busy
+name              what was read readings          how often first, last       the first and the last
+reading, in `unit` min, max          the smallest and the largest rate_per_s        growth a second
+between the first and the last reading; only for counters that only grow (CPU time,
+                  page faults, switches, bytes): a rate of cpu_ns of 2,000,000,000 is two CPUs that
+                  were always busy
 unit              unit of first, last, min, max: ns, bytes or count
 
---by process, --by thread and --by step have one row for each of these, with what `perf stat` tells of a program:
+--by process, --by thread and --by step have one row for each of these, with what `perf stat` tells
+of a program:
 
-tid, name         of a thread
-dur_ns            how long the step took, or the thread lived since it was first seen
-cpu_ns            CPU time. Of a process the last reading; of a step from samples: wrong by less than a period
+tid, name         of a thread dur_ns            how long the step took, or the thread lived since it
+was first seen cpu_ns            CPU time. Of a process the last reading; of a step from samples:
+wrong by less than a period
                   of the sampling (10 ms) for each thread that was busy when it began or ended
-cpus_used         cpu_ns divided by the duration: 2 is two CPUs that were always busy
-delay_ns          time in which threads could run and had no CPU, added up
-switches, forced  how often threads left a CPU, and how often because others wanted it
-migrations        how often they came onto another CPU than before
-faults, major     page faults, and those of them that read from disk
-peak_bytes        the most memory the process held
-read_bytes,       what it read from and wrote to storage. What was read before is in memory: rchar_bytes and wchar_bytes
-write_bytes       among the counters count that too. Those of children count once they have been waited for
+cpus_used         cpu_ns divided by the duration: 2 is two CPUs that were always busy delay_ns
+time in which threads could run and had no CPU, added up switches, forced  how often threads left a
+CPU, and how often because others wanted it migrations        how often they came onto another CPU
+than before faults, major     page faults, and those of them that read from disk peak_bytes
+the most memory the process held read_bytes,       what it read from and wrote to storage. What was
+read before is in memory: rchar_bytes and wchar_bytes write_bytes       among the counters count
+that too. Those of children count once they have been waited for
 
-None is what nobody told. delay_ns, switches and migrations are known where stacks are recorded, about once a second,
-and of threads that live for less than that only cpu_ns. What is read from the system is known of a step that is at
-least as long as the time between two readings, and follows a straight line between them.
+None is what nobody told. delay_ns, switches and migrations are known where stacks are recorded,
+about once a second, and of threads that live for less than that only cpu_ns. What is read from the
+system is known of a step that is at least as long as the time between two readings, and follows a
+straight line between them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from layerscope.analyse.by_step import UNKNOWN, cpu_ns_within, grown_within, system_readings
-from layerscope.analyse.result import BY_ROW, BY_ROW_PER_S, BYTES, COUNT, NS, RATIO, Result, ResultColumn
+from layerscope.analyse.result import (
+    BY_ROW,
+    BY_ROW_PER_S,
+    BYTES,
+    COUNT,
+    NS,
+    RATIO,
+    Result,
+    ResultColumn,
+)
 from layerscope.model.layers import CUMULATIVE, PROCESS_COUNTERS, SYSTEM_COUNTERS
 
 if TYPE_CHECKING:
@@ -56,7 +65,9 @@ COLUMNS = (
     ResultColumn("last", "int64", BY_ROW, "the last reading"),
     ResultColumn("min", "int64", BY_ROW, "the smallest reading"),
     ResultColumn("max", "int64", BY_ROW, "the largest reading"),
-    ResultColumn("rate_per_s", "float64", BY_ROW_PER_S, "growth a second, of counters that only grow"),
+    ResultColumn(
+        "rate_per_s", "float64", BY_ROW_PER_S, "growth a second, of counters that only grow"
+    ),
     ResultColumn("unit", "string", "", "unit of first, last, min and max"),
 )
 _DURATION = ResultColumn("dur_ns", "int64", NS, "how long it took or lived")
@@ -75,25 +86,41 @@ _STORAGE = (
     ResultColumn("write_bytes", "int64", BYTES, "written to storage"),
 )
 _COLUMNS_BY = {
-    "process": (_PROCESS, *_COUNTED, _MAJOR, ResultColumn("peak_bytes", "int64", BYTES, "most memory held"), *_STORAGE),
-    "thread": (
-        _PROCESS, ResultColumn("tid", "int32", "", "id of the thread"),
-        ResultColumn("name", "string", "", "name of the thread"), _DURATION, *_COUNTED, _MAJOR,
-    ),
-    "step": (
-        _PROCESS, ResultColumn("step", "int32", "", "number of the step in its process"), _DURATION, *_COUNTED,
+    "process": (
+        _PROCESS,
+        *_COUNTED,
+        _MAJOR,
+        ResultColumn("peak_bytes", "int64", BYTES, "most memory held"),
         *_STORAGE,
     ),
-}  # fmt: skip
+    "thread": (
+        _PROCESS,
+        ResultColumn("tid", "int32", "", "id of the thread"),
+        ResultColumn("name", "string", "", "name of the thread"),
+        _DURATION,
+        *_COUNTED,
+        _MAJOR,
+    ),
+    "step": (
+        _PROCESS,
+        ResultColumn("step", "int32", "", "number of the step in its process"),
+        _DURATION,
+        *_COUNTED,
+        *_STORAGE,
+    ),
+}
 TOP = 0
 EMPTY = "No counters were recorded."
 NEXT = "layerscope table counters --by thread"
 
 _QUERY = f"""
-    SELECT process, track, tracks.name AS domain, counters.name, any_value(unit) AS unit, count(*) AS readings,
-           arg_min(value, at_ns) AS first, arg_max(value, at_ns) AS last, min(value) AS min, max(value) AS max,
+    SELECT process, track, tracks.name AS domain, counters.name, any_value(unit) AS unit, count(*)
+      AS readings,
+           arg_min(value, at_ns) AS first, arg_max(value, at_ns) AS last, min(value) AS min,
+             max(value) AS max,
            CASE WHEN tracks.name IN {SYSTEM_COUNTERS} AND counters.name IN {CUMULATIVE}
-                THEN (arg_max(value, at_ns) - arg_min(value, at_ns)) * 1e9 / nullif(max(at_ns) - min(at_ns), 0)
+                THEN (arg_max(value, at_ns) - arg_min(value,
+                  at_ns)) * 1e9 / nullif(max(at_ns) - min(at_ns), 0)
            END AS rate_per_s
     FROM counters JOIN tracks USING (track)
     GROUP BY process, track, tracks.name, counters.name"""
@@ -101,15 +128,19 @@ _QUERY = f"""
 _BY_PROCESS = f"""
     WITH last AS (
         SELECT process, counters.name, max(value) AS value, max(at_ns) AS at_ns
-        FROM counters JOIN tracks USING (track) WHERE tracks.name = '{PROCESS_COUNTERS}' GROUP BY ALL
+        FROM counters JOIN tracks USING (track) WHERE tracks.name = '{PROCESS_COUNTERS}'
+        GROUP BY ALL
     ),
     pivoted AS (
-        PIVOT last ON name IN ('cpu_ns', 'delay_ns', 'switches_voluntary', 'switches_forced', 'migrations',
+        PIVOT last ON name IN ('cpu_ns', 'delay_ns', 'switches_voluntary', 'switches_forced',
+          'migrations',
             'faults_minor', 'faults_major', 'rss_peak_bytes', 'rss_bytes', 'storage_read_bytes',
             'storage_written_bytes') USING max(value) GROUP BY process
     ),
-    lived AS (SELECT process, max(at_ns) AS seen_ns FROM last WHERE name = 'cpu_ns' GROUP BY process)
-    SELECT process, cpu_ns, cpu_ns / nullif(coalesce(end_ns, seen_ns) - start_ns, 0) AS cpus_used, delay_ns,
+    lived AS (SELECT process, max(at_ns) AS seen_ns FROM last WHERE name = 'cpu_ns'
+    GROUP BY process)
+    SELECT process, cpu_ns, cpu_ns / nullif(coalesce(end_ns, seen_ns) - start_ns, 0) AS cpus_used,
+      delay_ns,
            switches_voluntary + switches_forced AS switches, switches_forced AS forced, migrations,
            faults_minor + faults_major AS faults, faults_major AS major,
            coalesce(rss_peak_bytes, rss_bytes) AS peak_bytes, storage_read_bytes AS read_bytes,
@@ -128,12 +159,16 @@ _BY_THREAD = """
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each process and counter, or for each process, thread or step."""
     if by is None:
-        return Result("counters", COLUMNS, reader.connection().sql(_QUERY), order="process, track, name")
+        return Result(
+            "counters", COLUMNS, reader.connection().sql(_QUERY), order="process, track, name"
+        )
     if by == "step":
         reader.connection().register("counted_by_step", _by_step(reader))
         relation = reader.connection().sql("SELECT * FROM counted_by_step")
         return Result("counters", _COLUMNS_BY[by], relation, order="start_ns, process, step")
-    query, order = (_BY_PROCESS, "process") if by == "process" else (_BY_THREAD, "cpu_ns DESC, track")
+    query, order = (
+        (_BY_PROCESS, "process") if by == "process" else (_BY_THREAD, "cpu_ns DESC, track")
+    )
     return Result("counters", _COLUMNS_BY[by], reader.connection().sql(query), order=order)
 
 
@@ -160,11 +195,15 @@ def _by_step(reader: Reader) -> Any:
     cpu_ns = np.where(sampled >= 0, sampled, grown("cpu_ns"))
     forced = grown("switches_forced")
     columns = steps | {
-        "cpu_ns": cpu_ns, "delay_ns": grown("delay_ns"), "switches": both(grown("switches_voluntary"), forced),
-        "forced": forced, "migrations": grown("migrations"),
-        "faults": both(grown("faults_minor"), grown("faults_major")), "read_bytes": grown("storage_read_bytes"),
+        "cpu_ns": cpu_ns,
+        "delay_ns": grown("delay_ns"),
+        "switches": both(grown("switches_voluntary"), forced),
+        "forced": forced,
+        "migrations": grown("migrations"),
+        "faults": both(grown("faults_minor"), grown("faults_major")),
+        "read_bytes": grown("storage_read_bytes"),
         "write_bytes": grown("storage_written_bytes"),
-    }  # fmt: skip
+    }
     arrow = {name: pa.array(values, mask=values < 0) for name, values in columns.items()}
     used = np.where(cpu_ns < 0, 0, cpu_ns) / np.maximum(steps["dur_ns"], 1)
     return pa.table({**arrow, "cpus_used": pa.array(used, mask=cpu_ns < 0)})

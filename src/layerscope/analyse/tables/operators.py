@@ -10,17 +10,17 @@ avg_ns, min_ns, p50_ns, p99_ns, max_ns
              duration of one call, of those that ended; a percentile is the shortest duration that
              this many of the calls do not exceed, so it is one that really occurred
 
---by kind tells functions, backward functions, ranges, optimizer steps and loader waits apart,
---by module the modules of the network they belong to, --by thread the threads they ran on, --by line
-the line of the program that they were called from, --by shape the dtypes and shapes of the tensors they
-were called with (of a recording made with --shapes), --by primitive what they asked of oneDNN and MKL,
-with a column of its own: own_ns is self_ns without the primitives that the operator asked for on its own
-thread. How long each primitive took is in the table primitives. Where a long run was thinned, every
-number but min_ns and max_ns counts a kept call as often as its weight says.
+--by kind tells functions, backward functions, ranges, optimizer steps and loader waits apart, --by
+module the modules of the network they belong to, --by thread the threads they ran on, --by line the
+line of the program that they were called from, --by shape the dtypes and shapes of the tensors they
+were called with (of a recording made with --shapes), --by primitive what they asked of oneDNN and
+MKL, with a column of its own: own_ns is self_ns without the primitives that the operator asked for
+on its own thread. How long each primitive took is in the table primitives. Where a long run was
+thinned, every number but min_ns and max_ns counts a kept call as often as its weight says.
 
-The line of a range is the one that opened it. Of an operator it is the one that most of its samples in
-the same module were called from; where there are none, the one that first called the module, and outside
-of modules the one of its samples elsewhere.
+The line of a range is the one that opened it. Of an operator it is the one that most of its samples
+in the same module were called from; where there are none, the one that first called the module, and
+outside of modules the one of its samples elsewhere.
 """
 
 from __future__ import annotations
@@ -51,8 +51,12 @@ COLUMNS = (
     ResultColumn("count", "int64", COUNT, "calls"),
     ResultColumn("total_ns", "int64", NS, "time from start to end, added up"),
     ResultColumn("self_ns", "int64", NS, "time in which none of their own operators ran"),
-    ResultColumn("self_share", "float64", SHARE, "self_ns as a fraction of the self_ns of all operators"),
-    ResultColumn("total_share", "float64", SHARE, "total_ns as a fraction of the self_ns of all operators"),
+    ResultColumn(
+        "self_share", "float64", SHARE, "self_ns as a fraction of the self_ns of all operators"
+    ),
+    ResultColumn(
+        "total_share", "float64", SHARE, "total_ns as a fraction of the self_ns of all operators"
+    ),
     ResultColumn("avg_ns", "int64", NS, "mean duration of the calls that ended"),
     ResultColumn("min_ns", "int64", NS, "shortest call"),
     ResultColumn("p50_ns", "int64", NS, "half of the calls took no longer"),
@@ -64,7 +68,9 @@ BY_COLUMNS = {
     "module": ResultColumn("module", "string", "", "path of the module it belongs to"),
     "line": ResultColumn("line", "string", "", "file and line that it was called from"),
     "thread": ResultColumn("thread", "string", "", "name and id of the thread"),
-    "shape": ResultColumn("shape", "string", "", "dtypes and shapes of the tensors it was called with"),
+    "shape": ResultColumn(
+        "shape", "string", "", "dtypes and shapes of the tensors it was called with"
+    ),
     "primitive": ResultColumn("primitive", "string", "", "the primitives that it asked for"),
 }
 OWN = ResultColumn("own_ns", "int64", NS, "self_ns without the primitives that it asked for")
@@ -77,59 +83,77 @@ NEXT = "layerscope table spans"
 
 # A module's number and a track make a key; their texts may be the same.
 _KEYS = {
-    None: "name", "kind": "kind, name", "module": "module_key, name", "line": "line, name", "thread": "track, name",
-    "shape": "shape, name", "primitive": "asked, name",
-}  # fmt: skip
+    None: "name",
+    "kind": "kind, name",
+    "module": "module_key, name",
+    "line": "line, name",
+    "thread": "track, name",
+    "shape": "shape, name",
+    "primitive": "asked, name",
+}
 _JOINS = {
     "module": f"""JOIN (SELECT module AS module_key, path AS module FROM modules
                         UNION ALL SELECT -1, '{OUTSIDE}') USING (module_key)""",
     "thread": f"LEFT JOIN ({THREAD_NAMES}) USING (track)",
     "primitive": """LEFT JOIN (
             SELECT asked, string_agg(what, ', ' ORDER BY code) AS known
-            FROM (SELECT DISTINCT asked FROM sums) JOIN bits ON asked & (1::UHUGEINT << code) <> 0::UHUGEINT
+            FROM (SELECT DISTINCT asked FROM sums)
+              JOIN bits ON asked & (1::UHUGEINT << code) <> 0::UHUGEINT
             GROUP BY asked) USING (asked)""",
 }
-# The line that calls come from, by name and module. `sampled_lines` are those of `lines_of_operators`.
+# The line that calls come from, by name and module. `sampled_lines` are those of
+# `lines_of_operators`.
 _LINES = f"""known_lines AS MATERIALIZED (
         SELECT pairs.*, coalesce(here.line, modules.line, anywhere.line) AS known_line
         FROM (
-            SELECT name, coalesce(module, -1) AS module_key, line AS opened_by, sum(self_ns * weight) AS spent_ns
+            SELECT name, coalesce(module, -1) AS module_key, line AS opened_by,
+              sum(self_ns * weight) AS spent_ns
             FROM spans WHERE layer = 'operators' GROUP BY ALL
         ) pairs
         LEFT JOIN modules ON module = module_key
-        LEFT JOIN sampled_lines here ON here.called = name AND here.path = coalesce(modules.path, '{OUTSIDE_MODULES}')
+        LEFT JOIN sampled_lines here ON here.called = name AND here.path = coalesce(modules.path,
+          '{OUTSIDE_MODULES}')
         LEFT JOIN sampled_lines anywhere ON anywhere.called = name AND anywhere.path = '{ANYWHERE}'
     )"""
 _OF_CALL = """LEFT JOIN (SELECT DISTINCT name, module_key, known_line FROM known_lines) known
             ON known.name = spans.name AND known.module_key = coalesce(spans.module, -1)"""
 _MOST_LINES = f"""WITH {_LINES}
     SELECT name AS called, arg_max(line, (line_ns, line)) AS mostly FROM (
-        SELECT name, coalesce(opened_by, known_line) AS line, sum(spent_ns) AS line_ns FROM known_lines GROUP BY ALL
+        SELECT name, coalesce(opened_by, known_line) AS line, sum(spent_ns) AS line_ns
+        FROM known_lines GROUP BY ALL
     ) WHERE line IS NOT NULL GROUP BY name"""
 _SHAPES = "LEFT JOIN shape_texts USING (args)"
-# What an operator asked for is a set of bits, one for each kind and implementation; beyond so many they share the last.
+# What an operator asked for is a set of bits, one for each kind and implementation; beyond so many
+# they share the last.
 _MOST_BITS = 127
-# What lies within another primitive is part of that one: self times add up to the time of the outermost ones.
+# What lies within another primitive is part of that one: self times add up to the time of the
+# outermost ones.
 _BELOW = f"""whats AS MATERIALIZED (
         SELECT least(row_number() OVER (ORDER BY what) - 1, {_MOST_BITS})::UHUGEINT AS code, what
         FROM (SELECT DISTINCT primitive_kind || ' ' || {IMPLEMENTATION} AS what FROM primitives)
     ),
     bits AS (
-        SELECT code, CASE count(*) WHEN 1 THEN any_value(what) ELSE 'others' END AS what FROM whats GROUP BY code
+        SELECT code, CASE count(*) WHEN 1 THEN any_value(what) ELSE 'others' END AS what FROM whats
+        GROUP BY code
     ),
     below AS MATERIALIZED (
         SELECT primitives.operator AS span, track, sum(self_ns) AS below_ns,
                bit_or(CASE WHEN kind = 'execute' THEN 1::UHUGEINT << code ELSE 0 END) AS asked
-        FROM primitives JOIN spans USING (span) JOIN whats ON what = primitive_kind || ' ' || {IMPLEMENTATION}
-        WHERE layer = 'primitives' AND primitives.operator IS NOT NULL GROUP BY primitives.operator, track
+        FROM primitives JOIN spans USING (span)
+          JOIN whats ON what = primitive_kind || ' ' || {IMPLEMENTATION}
+        WHERE layer = 'primitives' AND primitives.operator IS NOT NULL
+        GROUP BY primitives.operator, track
     ),"""
 # Only what ran on the operator's own thread is a part of its time.
 _PRIMITIVES = "LEFT JOIN below USING (span, track)"
 # What the exact sums of a thinned run tell apart, and what is said of them and of the others.
 _EXACT = (None, "kind", "module")
-_EXACT_NOTE = "The run was thinned: p50_ns and p99_ns are within 0.5 %, everything else here is exact."
+_EXACT_NOTE = (
+    "The run was thinned: p50_ns and p99_ns are within 0.5 %, everything else here is exact."
+)
 _LOSSY_NOTE = (
-    "The run was thinned: p50_ns and p99_ns are within 0.5 %. What was lost is in count and total_ns, outside any "
+    "The run was thinned: p50_ns and p99_ns are within 0.5 %. What was lost is in count and "
+    "total_ns, outside any "
     "module, and not in self_ns."
 )
 _QUERY = """
@@ -140,9 +164,12 @@ _QUERY = """
     ),
     percentiles AS ({percentiles}),
     sums AS (
-        SELECT {keys}, sum(weight) AS count, sum(dur_ns * weight) AS total_ns, sum(self_ns * weight) AS self_ns,
-               sum(dur_ns * weight) FILTER (NOT unfinished) / sum(weight) FILTER (NOT unfinished) AS mean_ns,
-               min(dur_ns) FILTER (NOT unfinished) AS min_ns, max(dur_ns) FILTER (NOT unfinished) AS max_ns {sums}
+        SELECT {keys}, sum(weight) AS count, sum(dur_ns * weight) AS total_ns,
+          sum(self_ns * weight) AS self_ns,
+               sum(dur_ns * weight) FILTER (NOT unfinished) / sum(weight) FILTER (NOT unfinished)
+                 AS mean_ns,
+               min(dur_ns) FILTER (NOT unfinished) AS min_ns, max(dur_ns) FILTER (NOT unfinished)
+                 AS max_ns {sums}
         FROM calls GROUP BY {keys}
     )
     SELECT * {words}, round(mean_ns) AS avg_ns,
@@ -157,12 +184,20 @@ def build(reader: Reader, by: str | None = None) -> Result:
     notes = note_of_open("call", unfinished)
     if by in _EXACT and thinned.is_thinned(reader):
         query = thinned.QUERY.format(keys=_KEYS[by], join=_JOINS.get(by or "", ""))
-        lost = reader.connection().sql("SELECT 1 FROM gaps WHERE reason = 'max_size' LIMIT 1").fetchall()
+        lost = (
+            reader.connection()
+            .sql("SELECT 1 FROM gaps WHERE reason = 'max_size' LIMIT 1")
+            .fetchall()
+        )
         return _result(reader, by, query, (*notes, _LOSSY_NOTE if lost else _EXACT_NOTE))
     column, sums, texts, before, line = "", "", "", "", "spans.line"
     if by == "line":
         _register_lines(reader)
-        before, texts, line = f"{_LINES},", _OF_CALL, f"coalesce(spans.line, known_line, '{NO_LINE}')"
+        before, texts, line = (
+            f"{_LINES},",
+            _OF_CALL,
+            f"coalesce(spans.line, known_line, '{NO_LINE}')",
+        )
     elif by == "shape":
         column, texts = f", coalesce(shape, '{NO_TENSORS}') AS shape", _SHAPES
         reader.connection().register("shape_texts", shape_texts(reader))
@@ -171,10 +206,16 @@ def build(reader: Reader, by: str | None = None) -> Result:
         column = ", coalesce(asked, 0) AS asked, self_ns - coalesce(below_ns, 0) AS own_ns"
         sums, texts, before = ", sum(own_ns * weight) AS own_ns", _PRIMITIVES, _BELOW
     query = _QUERY.format(
-        keys=_KEYS[by], join=_JOINS.get(by or "", ""), line=line, percentiles=percentiles(_KEYS[by], weight),
-        column=column, sums=sums, texts=texts, before=before,
+        keys=_KEYS[by],
+        join=_JOINS.get(by or "", ""),
+        line=line,
+        percentiles=percentiles(_KEYS[by], weight),
+        column=column,
+        sums=sums,
+        texts=texts,
+        before=before,
         words=f", coalesce(known, '{NO_PRIMITIVE}') AS primitive" if by == "primitive" else "",
-    )  # fmt: skip
+    )
     return _result(reader, by, query, (*notes, *thinned.notes(reader)))
 
 
@@ -184,7 +225,10 @@ def _result(reader: Reader, by: str | None, query: str, notes: tuple[str, ...]) 
         place = 1 + next(place for place, column in enumerate(columns) if column.name == "self_ns")
         columns = (*columns[:place], OWN, *columns[place:])
     if by in (None, "kind") and _register_lines(reader):
-        query = f"SELECT sums.*, mostly AS line FROM ({query}) sums LEFT JOIN ({_MOST_LINES}) ON called = name"
+        query = (
+            f"SELECT sums.*, mostly AS line FROM ({query}) sums LEFT JOIN ({_MOST_LINES}) ON "
+            "called = name"
+        )
         place = next(place for place, column in enumerate(columns) if column.name == "avg_ns")
         columns = (*columns[:place], LINE, *columns[place:])
     relation = reader.connection().sql(query)
@@ -196,8 +240,10 @@ def _register_lines(reader: Reader) -> bool:
     lines = lines_of_operators(reader)
     called, path = [operator for operator, _ in lines], [path for _, path in lines]
     text = pa.string()
-    known = pa.table([pa.array(column, text) for column in (called, path, list(lines.values()))],
-                     names=["called", "path", "line"])  # fmt: skip
+    known = pa.table(
+        [pa.array(column, text) for column in (called, path, list(lines.values()))],
+        names=["called", "path", "line"],
+    )
     reader.connection().register("sampled_lines", known)
     return bool(lines)
 
@@ -205,7 +251,8 @@ def _register_lines(reader: Reader) -> bool:
 def _extremes(reader: Reader) -> tuple[int, int]:
     """How many calls had not ended, and how many calls one of them stands for at most."""
     rows = reader.connection().sql(
-        """SELECT count(*) FILTER (unfinished), coalesce(max(weight), 1) FROM spans WHERE layer = 'operators'"""
+        """SELECT count(*) FILTER (unfinished), coalesce(max(weight), 1) FROM spans
+        WHERE layer = 'operators'"""
     )
     unfinished, weight = rows.fetchall()[0]
     return unfinished, weight
@@ -215,6 +262,12 @@ def _check_primitives(reader: Reader) -> None:
     """UsageError with the reason when there are none."""
     if reader.has("primitives"):
         return
-    rows = reader.query("SELECT what, remedy FROM problems WHERE layer = 'primitives' LIMIT 1").to_pylist()
-    why = f"{rows[0]['what']}. {rows[0]['remedy'][:1].upper()}{rows[0]['remedy'][1:]}" if rows else NONE_RECORDED
+    rows = reader.query(
+        "SELECT what, remedy FROM problems WHERE layer = 'primitives' LIMIT 1"
+    ).to_pylist()
+    why = (
+        f"{rows[0]['what']}. {rows[0]['remedy'][:1].upper()}{rows[0]['remedy'][1:]}"
+        if rows
+        else NONE_RECORDED
+    )
     raise UsageError(f"operators cannot be shown by primitive: {why}")

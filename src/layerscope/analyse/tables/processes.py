@@ -65,28 +65,33 @@ _QUERY = f"""
         SELECT process,
                max(value) FILTER (counters.name = 'cpu_ns') AS cpu_ns,
                max(value) FILTER (counters.name = 'system_ns') AS system_ns,
-               max(value) FILTER (counters.name IN ('rss_bytes', 'rss_peak_bytes')) AS rss_peak_bytes,
+               max(value) FILTER (counters.name IN ('rss_bytes', 'rss_peak_bytes'))
+                 AS rss_peak_bytes,
                max(value) FILTER (counters.name = 'faults_minor') AS faults_minor,
                max(value) FILTER (counters.name = 'faults_major') AS faults_major
-        FROM counters JOIN tracks USING (track) WHERE tracks.name = '{PROCESS_COUNTERS}' GROUP BY process
+        FROM counters JOIN tracks USING (track) WHERE tracks.name = '{PROCESS_COUNTERS}'
+        GROUP BY process
     ),
     losses AS (
         SELECT coalesce(gaps.process, tracks.process) AS process, true AS has_lost,
                CASE WHEN bool_or(lost IS NULL) THEN NULL ELSE sum(lost) END AS lost
         FROM gaps LEFT JOIN tracks USING (track) WHERE reason <> 'no_sampler' GROUP BY ALL
     ),
-    -- A worker that lives for milliseconds ends before anybody has read the name that it gave its thread.
+    -- A worker that lives for milliseconds ends before the name of its thread is read.
     named AS (
-        SELECT DISTINCT process, name LIKE 'pt_data_worker%' AS loads FROM tracks WHERE kind = 'thread' AND name <> ''
+        SELECT DISTINCT process, name LIKE 'pt_data_worker%' AS loads FROM tracks
+        WHERE kind = 'thread' AND name <> ''
     ),
     loading AS (
         SELECT DISTINCT process FROM spans JOIN tracks USING (track)
         WHERE spans.kind = 'loader' AND spans.name LIKE '%MultiProcessing%'
     ),
-    -- Process ids are used again: of several, the parent is the one that started last before the child.
+    -- Process ids are used again: of several,
+      the parent is the one that started last before the child.
     parents AS (
         SELECT child.process AS child, arg_max(parent.process, parent.start_ns) AS process
-        FROM processes AS child JOIN processes AS parent ON parent.pid = child.ppid AND parent.host = child.host
+        FROM processes AS child JOIN processes AS parent ON parent.pid = child.ppid
+          AND parent.host = child.host
             AND parent.process <> child.process AND parent.start_ns <= child.start_ns
         GROUP BY child.process
     ),
@@ -95,16 +100,20 @@ _QUERY = f"""
             WHEN child.process IN (SELECT process FROM named WHERE loads) THEN 'loader worker'
             WHEN child.argv = parent.argv AND child.process NOT IN (SELECT process FROM named)
                 AND parent.process IN (FROM loading) THEN 'loader worker'
-            WHEN contains(child.argv, 'from multiprocessing.') AND parent.process IS NULL THEN 'worker'
+            WHEN contains(child.argv, 'from multiprocessing.') AND parent.process IS NULL
+              THEN 'worker'
             WHEN child.rank IS NOT NULL AND parent.rank IS DISTINCT FROM child.rank THEN 'rank'
-            WHEN contains(child.argv, 'from multiprocessing.') OR child.argv = parent.argv THEN 'worker'
+            WHEN contains(child.argv, 'from multiprocessing.') OR child.argv = parent.argv
+              THEN 'worker'
             WHEN parent.process IS NOT NULL THEN 'child'
             ELSE 'program' END AS role
         FROM processes AS child LEFT JOIN parents ON parents.child = child.process
         LEFT JOIN processes AS parent ON parent.process = parents.process
     )
-    SELECT processes.*, role, processes.end_ns - processes.start_ns AS dur_ns, coalesce(threads, 0) AS threads,
-           coalesce(spans, 0) AS spans, cpu_ns, system_ns, rss_peak_bytes, faults_minor, faults_major,
+    SELECT processes.*, role, processes.end_ns - processes.start_ns AS dur_ns, coalesce(threads, 0)
+      AS threads,
+           coalesce(spans, 0) AS spans, cpu_ns, system_ns, rss_peak_bytes, faults_minor,
+             faults_major,
            CASE WHEN has_lost THEN lost ELSE 0 END AS lost
     FROM processes
     LEFT JOIN worked USING (process) LEFT JOIN used USING (process) LEFT JOIN losses USING (process)
@@ -113,4 +122,10 @@ _QUERY = f"""
 
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each process, in the order they started."""
-    return Result("processes", COLUMNS, reader.connection().sql(_QUERY), order="start_ns, process", notes=notes(reader))
+    return Result(
+        "processes",
+        COLUMNS,
+        reader.connection().sql(_QUERY),
+        order="start_ns, process",
+        notes=notes(reader),
+    )

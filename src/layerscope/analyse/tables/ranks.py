@@ -1,11 +1,9 @@
 """Ranks: the processes of a distributed job side by side, and which of them holds the others up.
 
-rank       its number in the job
-host       the machine it ran on
-processes  its processes: its own and those that load its data
-steps      its steps, warm-up included; the times are means over the others
-mean_ns    how long a step took
-wait_ns    the part of it in which it waited in a collective for ranks that came later; none where the calls of
+rank       its number in the job host       the machine it ran on processes  its processes: its own
+and those that load its data steps      its steps, warm-up included; the times are means over the
+others mean_ns    how long a step took wait_ns    the part of it in which it waited in a collective
+for ranks that came later; none where the calls of
            the ranks do not match, and on a GPU, where only launching them is seen
 work_ns    the rest: the rank with the most is the one that the others wait for
 of_median  work_ns divided by the median of all ranks
@@ -46,5 +44,10 @@ def build(reader: Reader, by: str | None = None) -> Result:
 
     rows = [{**asdict(times), "work_ns": times.work_ns} for times in rank_times(reader)]
     types = pa.schema([(column.name, pa.type_for_alias(column.type)) for column in COLUMNS])
-    table = pa.table({name: pa.array([row[name] for row in rows], types.field(name).type) for name in types.names})
+    table = pa.table(
+        {
+            name: pa.array([row[name] for row in rows], types.field(name).type)
+            for name in types.names
+        }
+    )
     return Result("ranks", COLUMNS, reader.connection().from_arrow(table), order="rank")

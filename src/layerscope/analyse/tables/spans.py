@@ -1,12 +1,13 @@
 """Spans: single calls, the slowest first.
 
-name, kind   what ran: a function, a backward function, a range, an optimizer step, a loader wait; the call of a
-             module; a task, frame or event; the execution or creation of a primitive, or a share of one
-thread       name and id of the thread it ran on
-step         the step of the training loop it started in; none outside the steps
-start_ns     when it started, on the run's clock; printed in seconds since the run began
-dur_ns       time from its start to its end
-self_ns      time in which nothing of the same layer ran inside: for an operator no other operator, for a module
+name, kind   what ran: a function, a backward function, a range, an optimizer step, a loader wait;
+the call of a
+             module; a task, frame or event; the execution or creation of a primitive, or a share of
+             one
+thread       name and id of the thread it ran on step         the step of the training loop it
+started in; none outside the steps start_ns     when it started, on the run's clock; printed in
+seconds since the run began dur_ns       time from its start to its end self_ns      time in which
+nothing of the same layer ran inside: for an operator no other operator, for a module
              no other module
 total_share  dur_ns as a fraction of the self_ns of all spans of its layer
 self_share   self_ns as a fraction of the same sum
@@ -34,15 +35,20 @@ COLUMNS = (
         "kind",
         "string",
         "",
-        "function, backward, range, optimizer, loader; module; task, frame, event; execute, create, share",
+        "function, backward, range, optimizer, loader; module; task, frame, event; execute, "
+        "create, share",
     ),
     ResultColumn("thread", "string", "", "name and id of the thread"),
     ResultColumn("step", "int32", "", "the step it started in"),
     ResultColumn("start_ns", "int64", NS, "when it started", instant=True),
     ResultColumn("dur_ns", "int64", NS, "duration"),
     ResultColumn("self_ns", "int64", NS, "time in which nothing of the same layer ran inside"),
-    ResultColumn("total_share", "float64", SHARE, "dur_ns as a fraction of the self_ns of its layer"),
-    ResultColumn("self_share", "float64", SHARE, "self_ns as a fraction of the self_ns of its layer"),
+    ResultColumn(
+        "total_share", "float64", SHARE, "dur_ns as a fraction of the self_ns of its layer"
+    ),
+    ResultColumn(
+        "self_share", "float64", SHARE, "self_ns as a fraction of the self_ns of its layer"
+    ),
     ResultColumn("module", "string", "", "path of the module it belongs to"),
     ResultColumn("line", "string", "", "file and line that opened it"),
 )
@@ -55,10 +61,12 @@ _QUERY = f"""
            dur_ns / whole_ns AS total_share, self_ns / whole_ns AS self_share, path AS module,
            CASE WHEN layer = 'modules' THEN modules.line ELSE spans.line END AS line
     FROM spans LEFT JOIN ({THREAD_NAMES}) USING (track) LEFT JOIN modules USING (module)
-         JOIN (SELECT layer, greatest(sum(self_ns * weight), 1)::DOUBLE AS whole_ns FROM spans GROUP BY layer)
+         JOIN (SELECT layer, greatest(sum(self_ns * weight), 1)::DOUBLE AS whole_ns FROM spans
+         GROUP BY layer)
          USING (layer)"""
 _TOTALS = """
-    SELECT coalesce(sum(weight), 0)::BIGINT, coalesce(sum(self_ns * weight), 0)::BIGINT, count(DISTINCT layer),
+    SELECT coalesce(sum(weight), 0)::BIGINT, coalesce(sum(self_ns * weight), 0)::BIGINT,
+      count(DISTINCT layer),
            count(*) FILTER (unfinished), coalesce(max(weight), 1) FROM spans"""
 
 

@@ -1,18 +1,16 @@
-"""Steps: the iterations of the training loop or the requests served, and where the time of each went.
+"""Steps: the iterations of the training loop or the requests served, and their phases.
 
-process, step  number of the step in its process, from 0
-rule           what a step was taken to be: what was marked, one optimizer step, one batch of the loader, or one
+process, step  number of the step in its process, from 0 rule           what a step was taken to be:
+what was marked, one optimizer step, one batch of the loader, or one
                request (a call of the outermost module, where nothing is trained)
-start_ns       when it started, on the run's clock; printed in seconds since the run began
-dur_ns         its duration, which is the sum of the five phases:
-load_ns        waiting for the data loader
-forward_ns     the forward pass
-backward_ns    the backward pass
-optimizer_ns   the optimizer
-other_ns       the rest
-cpus_used      CPU time of all threads of its process in it divided by dur_ns: 2 is two CPUs that were always busy.
-               Known where stacks are recorded; the CPU time is wrong by less than the period of samples (10 ms) for
-               each thread that was busy when the step began or ended. layerscope table counters --by step has more
+start_ns       when it started, on the run's clock; printed in seconds since the run began dur_ns
+its duration, which is the sum of the five phases: load_ns        waiting for the data loader
+forward_ns     the forward pass backward_ns    the backward pass optimizer_ns   the optimizer
+other_ns       the rest cpus_used      CPU time of all threads of its process in it divided by
+dur_ns: 2 is two CPUs that were always busy.
+               Known where stacks are recorded; the CPU time is wrong by less than the period of
+               samples (10 ms) for each thread that was busy when the step began or ended.
+               layerscope table counters --by step has more
 of_median      dur_ns divided by the median of the steps of its process that are not warm-up:
                2 is a step that took twice as long as usual
 warmup         left out of the averages, because the first steps set things up
@@ -51,7 +49,10 @@ COLUMNS = (
     ResultColumn("raised", "string", "", "the exception that ended it"),
 )
 TOP = 0
-EMPTY = "No steps were found: nothing was marked, no optimizer stepped, no data loader was read, no module was called."
+EMPTY = (
+    "No steps were found: nothing was marked, no optimizer stepped, no data loader was read, "
+    "no module was called."
+)
 NEXT = "layerscope table steps --sort dur_ns"
 
 _QUERY = """
@@ -59,7 +60,8 @@ _QUERY = """
         SELECT process, coalesce(median(dur_ns) FILTER (NOT warmup), median(dur_ns)) AS median_ns
         FROM steps GROUP BY process
     )
-    SELECT steps.*, raised, used_ns / nullif(dur_ns, 0) AS cpus_used, dur_ns / nullif(median_ns, 0) AS of_median
+    SELECT steps.*, raised, used_ns / nullif(dur_ns, 0) AS cpus_used, dur_ns / nullif(median_ns, 0)
+      AS of_median
     FROM steps JOIN typical USING (process) JOIN used_by_step USING (process, step)"""
 
 
@@ -71,9 +73,19 @@ def build(reader: Reader, by: str | None = None) -> Result:
     tracks = reader.arrays("tracks", ["track", "process", "name"])
     start_ns, end_ns = steps["start_ns"], steps["start_ns"] + steps["dur_ns"]
     used_ns = cpu_ns_within(reader, tracks, steps["process"], start_ns, end_ns)
-    used = {"process": steps["process"], "step": steps["step"], "used_ns": pa.array(used_ns, mask=used_ns < 0)}
+    used = {
+        "process": steps["process"],
+        "step": steps["step"],
+        "used_ns": pa.array(used_ns, mask=used_ns < 0),
+    }
     raised = raised_marks(reader)
-    ending = np.where(steps["rule.names"][steps["rule"]] == "request", raised.ending(end_ns, steps["process"]), -1)
-    used["raised"] = pa.array([raised.exception[at] if at >= 0 else None for at in ending.tolist()], pa.string())
+    ending = np.where(
+        steps["rule.names"][steps["rule"]] == "request", raised.ending(end_ns, steps["process"]), -1
+    )
+    used["raised"] = pa.array(
+        [raised.exception[at] if at >= 0 else None for at in ending.tolist()], pa.string()
+    )
     reader.connection().register("used_by_step", pa.table(used))
-    return Result("steps", COLUMNS, reader.connection().sql(_QUERY), order="start_ns, process, step")
+    return Result(
+        "steps", COLUMNS, reader.connection().sql(_QUERY), order="start_ns, process, step"
+    )

@@ -1,24 +1,25 @@
 """Waits: what threads waited for, off the CPU: for what, where, how often and how long.
 
-state        gil, lock, barrier (of OpenMP), pool (for work), sleep, yield, pipe, socket, file, event, page_fault,
-             preempted (it could have run, but no CPU was free), child (for a process), thread (for one to end), other,
-             unknown (most waits of less than 10 ms: nobody saw what for)
-thread       name and id of the thread
-line         innermost line of Python of the program's own, of a library if there is none
-symbol       the native function that it waited in
-count        number of waits that were seen
-total_ns     how long they took, added up
-share        total_ns as a fraction of all waits that are not idle; none for those that are
-avg_ns       mean of those that were measured from end to end
-max_ns       the longest of these
-exact_share  the part of total_ns that was measured from end to end. The rest is from waits that were seen by chance and
+state        gil, lock, barrier (of OpenMP), pool (for work), sleep, yield, pipe, socket, file,
+event, page_fault,
+             preempted (it could have run, but no CPU was free), child (for a process), thread (for
+             one to end), other, unknown (most waits of less than 10 ms: nobody saw what for)
+thread       name and id of the thread line         innermost line of Python of the program's own,
+of a library if there is none symbol       the native function that it waited in count        number
+of waits that were seen total_ns     how long they took, added up share        total_ns as a
+fraction of all waits that are not idle; none for those that are avg_ns       mean of those that
+were measured from end to end max_ns       the longest of these exact_share  the part of total_ns
+that was measured from end to end. The rest is from waits that were seen by chance and
              stand for others
-waker        the thread that ended most of total_ns, as far as that is known; none where a timer or a device did. Known
+waker        the thread that ended most of total_ns, as far as that is known; none where a timer or
+a device did. Known
              in recordings of root, or of users with CAP_PERFMON
-waker_line   innermost line of Python, or else native function, of the waker's nearest sample, up to 20 ms away
+waker_line   innermost line of Python, or else native function, of the waker's nearest sample, up to
+20 ms away
 
-Idle waits, in which a thread of a pool has no work, are one row "idle"; --by idle shows them as the others. --by state,
-thread, line, symbol, module, operator, phase, step and waker make one row for each of these and each state.
+Idle waits, in which a thread of a pool has no work, are one row "idle"; --by idle shows them as the
+others. --by state, thread, line, symbol, module, operator, phase, step and waker make one row for
+each of these and each state.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import pyarrow as pa
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
 from layerscope.analyse.stacks import sample_reader
 from layerscope.analyse.stacks.by_frame import BY_COLUMNS, NO_OPERATOR, UNKNOWN, thread_names
-from layerscope.analyse.stacks.frames import Frame, Frames
+from layerscope.analyse.stacks.frames import FrameTable, StackFrame
 from layerscope.analyse.stacks.innermost import Innermost, innermost, named
 from layerscope.analyse.stacks.tree import Ints
 from layerscope.analyse.stacks.wakers import stacks_of_wakers
@@ -51,10 +52,14 @@ _WHERE = (
 _TIMES = (
     ResultColumn("count", "int64", COUNT, "number of waits that were seen"),
     ResultColumn("total_ns", "int64", NS, "how long they took"),
-    ResultColumn("share", "float64", SHARE, "total_ns as a fraction of all waits that are not idle"),
+    ResultColumn(
+        "share", "float64", SHARE, "total_ns as a fraction of all waits that are not idle"
+    ),
     ResultColumn("avg_ns", "int64", NS, "mean duration of those measured from end to end"),
     ResultColumn("max_ns", "int64", NS, "the longest of these"),
-    ResultColumn("exact_share", "float64", SHARE, "the part of total_ns that was measured from end to end"),
+    ResultColumn(
+        "exact_share", "float64", SHARE, "the part of total_ns that was measured from end to end"
+    ),
 )
 _WAKERS = (
     ResultColumn("waker", "string", "", "the thread that ended most of it"),
@@ -64,9 +69,13 @@ COLUMNS = (_STATE, *_WHERE, *_TIMES, *_WAKERS)
 _MORE = {
     **BY_COLUMNS,
     **{column.name: column for column in _WHERE},
-    "phase": ResultColumn("phase", "string", "", "loading, forward, backward, optimizer, other; none outside steps"),
+    "phase": ResultColumn(
+        "phase", "string", "", "loading, forward, backward, optimizer, other; none outside steps"
+    ),
     "idle": ResultColumn("idle", "bool", "", "whether it waited for work as a thread of a pool"),
-    "waker": ResultColumn("waker", "string", "", "the thread that ended the waits; none if that is not known"),
+    "waker": ResultColumn(
+        "waker", "string", "", "the thread that ended the waits; none if that is not known"
+    ),
 }
 TOP = 30
 EMPTY = "No waits were recorded. " + sample_reader.EMPTY.partition(". ")[2]
@@ -83,11 +92,13 @@ _QUERY = """
         WHERE ended_by IS NOT NULL GROUP BY ALL
     ), mostly AS (
         SELECT * FROM ended
-        QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY ended_ns DESC, ended_by, ended_at) = 1
+        QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY ended_ns DESC, ended_by,
+          ended_at) = 1
     ), summed AS (
         SELECT {keys}, sum(count) AS count, sum(weight_ns) AS total_ns,
             CASE WHEN NOT bool_or(is_idle)
-                 THEN sum(weight_ns) / greatest((SELECT sum(weight_ns) FROM folded WHERE NOT is_idle), 1) END AS share,
+                 THEN sum(weight_ns) / greatest((SELECT sum(weight_ns) FROM folded
+                 WHERE NOT is_idle), 1) END AS share,
             round(avg(weight_ns) FILTER (exact)) AS avg_ns, max(weight_ns) FILTER (exact) AS max_ns,
             coalesce(sum(weight_ns) FILTER (exact), 0) / greatest(sum(weight_ns), 1) AS exact_share,
             bool_or(is_idle) AS last
@@ -97,7 +108,9 @@ _QUERY = """
 
 
 def build(reader: Reader, by: str | None = None) -> Result:
-    """One row for each state, thread, line and symbol, or for each `by` and state; most time first, idle ones last."""
+    """One row for each state, thread, line and symbol, or for each `by` and state; most time first,
+    idle ones last.
+    """
     if by is None or by == "idle":
         columns = (*((_MORE["idle"],) if by else ()), _STATE, *_WHERE)
     else:
@@ -106,13 +119,20 @@ def build(reader: Reader, by: str | None = None) -> Result:
     reader.connection().register("waits_found", _waits(reader, names))
     of_wakers = _WAKERS[1:] if by == "waker" else _WAKERS
     query = _QUERY.format(
-        columns=", ".join(_folded(name, by) for name in names), keys=", ".join(names),
+        columns=", ".join(_folded(name, by) for name in names),
+        keys=", ".join(names),
         ended=", ".join(_folded(name, by) for name in ("ended_by", "ended_at")),
         wakers=", ".join(f"mostly.{_ENDED[column.name]} AS {column.name}" for column in of_wakers),
         same=" AND ".join(f"summed.{name} IS NOT DISTINCT FROM mostly.{name}" for name in names),
-    )  # fmt: skip
+    )
     order = f"last, total_ns DESC, {', '.join(names)}"
-    return Result("waits", (*columns, *_TIMES, *of_wakers), reader.connection().sql(query), order=order, notes=())
+    return Result(
+        "waits",
+        (*columns, *_TIMES, *of_wakers),
+        reader.connection().sql(query),
+        order=order,
+        notes=(),
+    )
 
 
 def _folded(name: str, by: str | None) -> str:
@@ -126,17 +146,38 @@ def _folded(name: str, by: str | None) -> str:
 
 def _waits(reader: Reader, names: list[str]) -> pa.Table:
     """Every wait with the columns `names`, and what is added up."""
-    frames = Frames()
+    frames = FrameTable()
     stacks = sample_reader.read_stacks(reader, frames)
     columns = reader.arrays(
         "samples",
-        ["at_ns", "track", "stack", "weight_ns", "count", "kind", "state", "idle", "exact", "step", "phase", "waker"],
+        [
+            "at_ns",
+            "track",
+            "stack",
+            "weight_ns",
+            "count",
+            "kind",
+            "state",
+            "idle",
+            "exact",
+            "step",
+            "phase",
+            "waker",
+        ],
     )
-    is_wait = (columns["kind.names"] == "offcpu")[columns["kind"]] if len(columns["kind"]) else columns["kind"] > 0
+    is_wait = (
+        (columns["kind.names"] == "offcpu")[columns["kind"]]
+        if len(columns["kind"])
+        else columns["kind"] > 0
+    )
     places = stacks.place(columns["stack"].astype(np.int64))
     dur_ns = np.where(is_wait, columns["weight_ns"], 0)
-    of_waker = stacks_of_wakers(columns["track"], columns["at_ns"], dur_ns, places, is_wait, columns["waker"])[is_wait]
-    rows = {name: values[is_wait] for name, values in columns.items() if not name.endswith(".names")}
+    of_waker = stacks_of_wakers(
+        columns["track"], columns["at_ns"], dur_ns, places, is_wait, columns["waker"]
+    )[is_wait]
+    rows = {
+        name: values[is_wait] for name, values in columns.items() if not name.endswith(".names")
+    }
     stack = places[is_wait]
     inner, every = innermost(stacks, frames), frames.all()
     made: dict[str, Any] = {name: rows[name] for name in ("weight_ns", "count", "exact", "idle")}
@@ -149,23 +190,34 @@ def _waits(reader: Reader, names: list[str]) -> pa.Table:
         made["phase"] = _dictionary(rows["phase"], [str(name) for name in columns["phase.names"]])
     if "step" in names:
         made["step"] = pa.array(rows["step"].astype(np.int64), mask=rows["step"] < 0)
-    for name, none in (("line", NO_LINE), ("symbol", None), ("module", OUTSIDE), ("operator", NO_OPERATOR)):
+    for name, none in (
+        ("line", NO_LINE),
+        ("symbol", None),
+        ("module", OUTSIDE),
+        ("operator", NO_OPERATOR),
+    ):
         if name in names:
             numbers = inner.of(name, stack)
             numbers[~inner.seen(stack) if name == "line" else stack < 0] = -2
             found, at = np.unique(numbers, return_inverse=True)
             texts = named(every, found, none or UNKNOWN)
-            made[name] = _dictionary(at, [UNKNOWN if n == -2 else text for n, text in zip(found, texts, strict=True)])
+            made[name] = _dictionary(
+                at, [UNKNOWN if n == -2 else text for n, text in zip(found, texts, strict=True)]
+            )
     return pa.table(made)
 
 
 def _threads(known: dict[int, str], tracks: Ints) -> pa.DictionaryArray:
     found, at = np.unique(tracks, return_inverse=True)
-    return _dictionary(np.where(tracks < 0, -1, at), [known.get(track, f"#{track}") for track in found.tolist()])
+    return _dictionary(
+        np.where(tracks < 0, -1, at), [known.get(track, f"#{track}") for track in found.tolist()]
+    )
 
 
-def _wheres(inner: Innermost, every: list[Frame], stack: Ints) -> pa.DictionaryArray:
-    """The innermost line of the program's own of each stack, else of a library, else its native leaf, else none."""
+def _wheres(inner: Innermost, every: list[StackFrame], stack: Ints) -> pa.DictionaryArray:
+    """The innermost line of the program's own of each stack, else of a library, else its native
+    leaf, else none.
+    """
     numbers = inner.of("line", stack)
     numbers = np.where(numbers < 0, inner.of("symbol", stack), numbers)
     found, at = np.unique(numbers, return_inverse=True)

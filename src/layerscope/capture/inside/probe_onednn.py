@@ -1,4 +1,5 @@
-"""Run by the program's own Python in a throw-away process: oneDNN prints who it is when it is first used.
+"""Run by the program's own Python in a throw-away process: oneDNN prints who it is when it is first
+used.
 
 usage: probe_onednn.py SITE_PACKAGES, with ONEDNN_VERBOSE=1
 """

@@ -51,7 +51,9 @@ def record():
 
 
 def added(work):
-    """CPU time that recording adds to one call of `work`, in ns: with and without in turns, the median."""
+    """CPU time that recording adds to one call of `work`, in ns: with and without in turns, the
+    median.
+    """
     record()
     work()
     differences = []
@@ -99,14 +101,20 @@ def costs():
     _, others = spans(operators)
     operator_ns = max(added(operators) / others, 0.0)
     backwards, others = spans(backward)
-    return operator_ns, max((added(backward) - others * operator_ns) / max(backwards, 1), operator_ns)
+    return operator_ns, max(
+        (added(backward) - others * operator_ns) / max(backwards, 1), operator_ns
+    )
 
 
 CALLS, ROUNDS = 40, 31
 torch.set_num_threads(1)
 operator_ns, backward_ns = costs()
 mkl = re.search(r"Math Kernel Library Version ([0-9.]+)", torch.__config__.show())
-answer = {"operator_cost_ns": operator_ns, "backward_cost_ns": backward_ns, "forward_thread_offset": -1}
+answer = {
+    "operator_cost_ns": operator_ns,
+    "backward_cost_ns": backward_ns,
+    "forward_thread_offset": -1,
+}
 answer["mkl"] = mkl.group(1) if mkl else ""
 if agent.ls_probe_keep(LIB) == 0:
     found = candidates()

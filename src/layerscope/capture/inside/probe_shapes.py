@@ -1,7 +1,9 @@
-"""Run by the program's own Python in a throw-away process: does what was compiled read the inputs of operators rightly?
+"""Run by the program's own Python in a throw-away process: does what was compiled read the inputs
+of operators rightly?
 
-Known tensors go through operators, and what is recorded must be what Python says of them. Prints one line of JSON:
-`why` it may not be used (empty: it may), and `cost_ns`, the CPU time that shapes add to one operator.
+Known tensors go through operators, and what is recorded must be what Python says of them. Prints
+one line of JSON: `why` it may not be used (empty: it may), and `cost_ns`, the CPU time that shapes
+add to one operator.
 
 usage: probe_shapes.py AGENT LIBTORCH_CPU SITE_PACKAGES SHAPES
 """
@@ -76,7 +78,12 @@ def cases():
     """(what is called, what must be among what is recorded)."""
     x, y = torch.ones(2, 3), torch.ones(3, dtype=torch.float64)
     yield lambda: x.mul(y), described(x, y)
-    for tensor in (torch.ones(()), torch.ones(0, 4), torch.ones(1, 2, 3, 4, 5, 6, 7), torch.ones(1).expand(1 << 40)):
+    for tensor in (
+        torch.ones(()),
+        torch.ones(0, 4),
+        torch.ones(1, 2, 3, 4, 5, 6, 7),
+        torch.ones(1).expand(1 << 40),
+    ):
         yield tensor.detach, described(tensor)
     several = [x, torch.ones(1, 3), x]
     yield lambda: torch.cat(several, 0), described(several, 0)
@@ -85,7 +92,10 @@ def cases():
     yield lambda: torch.sum(x, dim=[0], keepdim=True), described(x, None, True, None)
     index = torch.tensor([1, 0])
     yield lambda: torch.ops.aten.index(x, [None, index]), described(x, [None, index])
-    yield lambda: torch.nn.functional.linear(x, torch.ones(5, 3)), described(x, torch.ones(5, 3), None)
+    yield (
+        lambda: torch.nn.functional.linear(x, torch.ones(5, 3)),
+        described(x, torch.ones(5, 3), None),
+    )
     sparse = torch.ones(2, 2).to_sparse()
     yield sparse.neg, described(sparse)
     if hasattr(torch, "nested"):
@@ -110,7 +120,9 @@ def first_wrong():
 
 
 def cost_ns():
-    """CPU time that shapes add to one operator of two small tensors, torch's own work for them included."""
+    """CPU time that shapes add to one operator of two small tensors, torch's own work for them
+    included.
+    """
     x, y = torch.rand(8), torch.rand(8)
     times = {True: [], False: []}
     for i in range(2 * ROUNDS):

@@ -7,7 +7,14 @@ import sys
 import time
 
 MARK_PROBLEM = 4  # native/layout.h
-state = {"agent": None, "optimizers": 0, "hook": None, "modules": None, "lines": None, "rank_is_known": False}
+state = {
+    "agent": None,
+    "optimizers": 0,
+    "hook": None,
+    "modules": None,
+    "lines": None,
+    "rank_is_known": False,
+}
 state["generate"] = None
 state["shapes"] = None  # True: they are read; False: they cannot be
 state["mkl"] = False
@@ -18,7 +25,9 @@ state["may_have_windows"] = False
 
 
 def prepare(module):
-    """Before torch is executed: tell the session which library is about to come, so that it can probe it."""
+    """Before torch is executed: tell the session which library is about to come, so that it can
+    probe it.
+    """
     import os
 
     begin = time.process_time_ns()
@@ -54,7 +63,9 @@ def prepare(module):
 
 
 def tell_refusal(agent):
-    """Nobody else hears of a process that can hand nothing over. By a link: it takes no descriptor and no space."""
+    """Nobody else hears of a process that can hand nothing over. By a link: it takes no descriptor
+    and no space.
+    """
     if "refusals" not in settings:  # noqa: F821
         return
     import contextlib
@@ -91,7 +102,9 @@ def start():
 
 
 def use_shapes(agent):
-    """Have the agent read the shapes of inputs by what was compiled for this build of torch, if they are wanted."""
+    """Have the agent read the shapes of inputs by what was compiled for this build of torch, if
+    they are wanted.
+    """
     wanted = settings.get("shapes")  # noqa: F821
     if not wanted or state["shapes"] is not None:
         return
@@ -101,8 +114,16 @@ def use_shapes(agent):
     fits = os.path.realpath(library) == wanted["library"]
     state["shapes"] = fits and agent.ls_shapes_use(os.fsencode(wanted["path"])) == 0
     if not state["shapes"]:
-        why = b"does not load in this process" if fits else b"is for another PyTorch than this process has"
-        agent.ls_mark(b"shapes_refused\nwhat was compiled to read the shapes of inputs " + why, MARK_PROBLEM, 0)
+        why = (
+            b"does not load in this process"
+            if fits
+            else b"is for another PyTorch than this process has"
+        )
+        agent.ls_mark(
+            b"shapes_refused\nwhat was compiled to read the shapes of inputs " + why,
+            MARK_PROBLEM,
+            0,
+        )
 
 
 def part_of(name):
@@ -115,7 +136,9 @@ def part_of(name):
 
 
 def watch_modules():
-    """Record the calls of nn.Module. Once started it stays, so that compiled code never sees a change."""
+    """Record the calls of nn.Module. Once started it stays, so that compiled code never sees a
+    change.
+    """
     if state["modules"] is None and settings.get("modules", True):  # noqa: F821
         part = part_of("pytorch_modules")
         state["modules"] = part["watch"](settings["library"], sys.modules["torch"])  # noqa: F821
@@ -124,7 +147,9 @@ def watch_modules():
 
 
 def watch_generate():
-    """Record what generates text as one call; its passes are parts of it. Called whenever it may have come."""
+    """Record what generates text as one call; its passes are parts of it. Called whenever it may
+    have come.
+    """
     if state["modules"] is not None and state["generate"] is None:
         state["generate"] = state["watch_generate"](state["modules"])
 
@@ -144,7 +169,11 @@ def watch_windows():
     if state["may_have_windows"] and "torch" in sys.modules:
         state["may_have_windows"] = False
         mask = part_of("../../model/secrets")["mask"]  # needs nothing but the standard library
-        state["windows"] = part_of("pytorch_windows")["watch"](settings["raw"], sys.modules["torch"], mask)  # noqa: F821
+        state["windows"] = part_of("pytorch_windows")["watch"](
+            settings["raw"],  # noqa: F821
+            sys.modules["torch"],
+            mask,
+        )
 
 
 def watch_steps(agent):
@@ -170,7 +199,9 @@ def watch_ranges():
         try:
             code = sys._getframe(1).f_code
             # A line of torch's own, or of a decorator, opens the ranges of many others.
-            if not code.co_filename.startswith(own_folder) and not code.co_filename.endswith("/contextlib.py"):
+            if not code.co_filename.startswith(own_folder) and not code.co_filename.endswith(
+                "/contextlib.py"
+            ):
                 line = f"{code.co_filename}:{sys._getframe(1).f_lineno}"
                 coded = line.encode("utf-8", "backslashreplace")[-200:]
                 agent.ls_line_learn(coded.decode("utf-8", "ignore").encode())
@@ -182,7 +213,9 @@ def watch_ranges():
 
 
 def note_rank(agent):
-    """The rank that the program gave itself after the start, as a process started by torch.multiprocessing does."""
+    """The rank that the program gave itself after the start, as a process started by
+    torch.multiprocessing does.
+    """
     if state["rank_is_known"]:
         return
     distributed = getattr(sys.modules["torch"], "distributed", None)
@@ -192,11 +225,15 @@ def note_rank(agent):
 
 
 def watch_optimizers(agent):
-    """Number the optimizer instances: two Adams have the same name, a step belongs to one of them."""
+    """Number the optimizer instances: two Adams have the same name, a step belongs to one of
+    them.
+    """
     import weakref
 
     torch = sys.modules["torch"]
-    register = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
+    register = getattr(
+        sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None
+    )
     is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)
     if register is None or state["hook"] is not None:
         return
@@ -216,7 +253,8 @@ def watch_optimizers(agent):
             note_rank(agent)
             if state["steps"] is not None and not state["may_mark_steps"]:
                 state["may_mark_steps"] = state["steps"]["look_for_marks"](agent)
-        # It is the program's step that would fail. What else comes is from a signal handler of its own.
+        # It is the program's step that would fail. What else comes is from a signal handler of its
+        # own.
         except (AttributeError, RuntimeError, TypeError, ValueError):
             pass
 

@@ -1,8 +1,9 @@
 """Inside the program, run by path beside pytorch.py: which module of the network a call belongs to.
 
-The agent sees every call of a module (native/agent/modules.c) and asks `resolve` about a module that it does not
-know. The path of a module is that of the first call: the module that the program calls is called by its class, with
-a number if several of them live; what it holds follows as `named_modules` has it. Standard library only.
+The agent sees every call of a module (native/agent/modules.c) and asks `resolve` about a module
+that it does not know. The path of a module is that of the first call: the module that the program
+calls is called by its class, with a number if several of them live; what it holds follows as
+`named_modules` has it. Standard library only.
 """
 
 import functools
@@ -12,12 +13,15 @@ import weakref
 
 MOST_BYTES = 700  # of a path; a name takes 1 KiB, and class and line follow
 MOST_FRAMES = 50
-GENERATE = 8  # native/agent/modules.c: a module's method `generate` is known by the module's address and this
+# native/agent/modules.c: a module's method `generate` is known by the module's address and this.
+GENERATE = 8
 MOST_MESSAGE = 300  # bytes of what an exception says
 MOST_SEARCHES = 8  # of a module's whole tree for one that was put there after its first call
 MARK_PROBLEM = 4  # native/layout.h
 # What Python itself knows of an object: no code of the program's runs, whatever its classes say.
-dict_of_class, name_of_class, bases_of = (type.__dict__[name].__get__ for name in ("__dict__", "__name__", "__mro__"))
+dict_of_class, name_of_class, bases_of = (
+    type.__dict__[name].__get__ for name in ("__dict__", "__name__", "__mro__")
+)
 arguments_of_exception = BaseException.__dict__["args"].__get__
 SWEEP_AT = 1000  # modules known before those that are gone are looked for the first time
 
@@ -55,10 +59,11 @@ class Numbers:
 
 
 class Paths:
-    """Learns the modules of this process; `learn(address, text)`, `forget(address, reference)` and `raised(text)` are
-    the agent's.
+    """Learns the modules of this process; `learn(address, text)`, `forget(address, reference)` and
+    `raised(text)` are the agent's.
 
-    When a module goes, C forgets it at once: no Python code of ours runs in the program's garbage collection.
+    When a module goes, C forgets it at once: no Python code of ours runs in the program's garbage
+    collection.
     """
 
     def __init__(self, learn, forget, raised, own_folder):
@@ -73,13 +78,16 @@ class Paths:
         self.sweep_at = SWEEP_AT
 
     def resolve(self, module, outer=None):
-        """Learn `module`, which is called for the first time; `outer` is the module whose call it runs in.
+        """Learn `module`, which is called for the first time; `outer` is the module whose call it
+        runs in.
 
         What a signal handler of the program raises meanwhile comes through.
         """
         try:
             path = self.path(module) or self.find(module, outer)
-            text = "\n".join((cut(path, MOST_BYTES), class_name(module), self.line(sys._getframe(1))))
+            text = "\n".join(
+                (cut(path, MOST_BYTES), class_name(module), self.line(sys._getframe(1)))
+            )
             self.learn(id(module), text.encode("utf-8", "backslashreplace"))
         except RecursionError:
             pass
@@ -88,10 +96,18 @@ class Paths:
                 raise
 
     def resolve_generate(self, module, outer=None):
-        """Learn the method `generate` of `module`, as `resolve` learns its calls: they are parts of it."""
+        """Learn the method `generate` of `module`, as `resolve` learns its calls: they are parts of
+        it.
+        """
         try:
             path = self.path(module) or self.find(module, outer)
-            text = "\n".join((cut(path, MOST_BYTES) + ".generate", class_name(module), self.line(sys._getframe(1))))
+            text = "\n".join(
+                (
+                    cut(path, MOST_BYTES) + ".generate",
+                    class_name(module),
+                    self.line(sys._getframe(1)),
+                )
+            )
             self.learn(id(module) + GENERATE, text.encode("utf-8", "backslashreplace"))
         except RecursionError:
             pass
@@ -100,7 +116,9 @@ class Paths:
                 raise
 
     def tell_error(self, kind, value=None):
-        """Give the agent what an exception says that ends a call of the program's; `value` may be a text still."""
+        """Give the agent what an exception says that ends a call of the program's; `value` may be a
+        text still.
+        """
         try:
             said = (value,) if isinstance(value, str) else value
             if isinstance(value, BaseException):
@@ -116,7 +134,9 @@ class Paths:
                 raise
 
     def is_of_program(self, error):
-        """Whether `error` was raised by code that is neither PyTorch's nor ours, though we call no other."""
+        """Whether `error` was raised by code that is neither PyTorch's nor ours, though we call no
+        other.
+        """
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename.startswith(self.own_files):
             trace = trace.tb_next
@@ -138,7 +158,9 @@ class Paths:
         return path
 
     def below(self, outer, around, module):
-        """The path of `module` if it is somewhere in the tree of `outer`, which is at `around`, by now."""
+        """The path of `module` if it is somewhere in the tree of `outer`, which is at `around`, by
+        now.
+        """
         for name, child in children(outer):
             if child is module:
                 return f"{around}.{name}"
@@ -149,7 +171,9 @@ class Paths:
         return self.path(module)
 
     def add_tree(self, module, path):
-        """Give `module` and all it holds their paths; a module that was a root of its own gets a place here."""
+        """Give `module` and all it holds their paths; a module that was a root of its own gets a
+        place here.
+        """
         waiting = [(path, module, None)]  # the last: the path it had while its parent had another
         while waiting:
             path, module, before = waiting.pop()
@@ -164,7 +188,8 @@ class Paths:
                 self.add(module, path)
             elif known != path:
                 continue  # shared: it keeps its first path, and so does what it holds
-            # The last one goes in first: a module that is held twice gets its first path, as named_modules has it.
+            # The last one goes in first: a module that is held twice gets its first path, as
+            # named_modules has it.
             for name, child in reversed(children(module)):
                 waiting.append((f"{path}.{name}", child, f"{known}.{name}" if moves else None))
 
@@ -178,12 +203,18 @@ class Paths:
 
     def sweep(self):
         """Leave out the modules that are gone."""
-        self.known = {address: known for address, known in list(self.known.items()) if known[0]() is not None}
-        self.searches = {address: n for address, n in list(self.searches.items()) if address in self.known}
+        self.known = {
+            address: known for address, known in list(self.known.items()) if known[0]() is not None
+        }
+        self.searches = {
+            address: n for address, n in list(self.searches.items()) if address in self.known
+        }
         self.sweep_at = max(SWEEP_AT, 2 * len(self.known))
 
     def root_name(self, module):
-        """The class, and a number if other modules of that class are roots too. Those that are gone leave theirs."""
+        """The class, and a number if other modules of that class are roots too. Those that are gone
+        leave theirs.
+        """
         name = class_name(module)
         number = self.roots.setdefault(name, Numbers()).take(module)
         return name if number == 1 else f"{name}#{number}"
@@ -241,14 +272,20 @@ def watch(library, torch):
     agent.ls_module_raised.argtypes = [ctypes.c_char_p]
     agent.ls_modules_tell_errors.argtypes = [ctypes.py_object]
     agent.ls_module_raised.restype = agent.ls_modules_tell_errors.restype = None
-    for taking_two in (agent.ls_modules_start, agent.ls_generations_start, agent.ls_python_set_compiler):
+    for taking_two in (
+        agent.ls_modules_start,
+        agent.ls_generations_start,
+        agent.ls_python_set_compiler,
+    ):
         taking_two.argtypes = [ctypes.py_object, ctypes.py_object]
     agent.ls_python_set_compiler.restype = None
     function = torch.nn.Module.__dict__.get("__call__")
     reason = why_not(function)
     if not reason:
         own_folder = torch.__file__.rpartition("/")[0] + "/"
-        paths = Paths(agent.ls_module_learn, agent.ls_module_forget, agent.ls_module_raised, own_folder)
+        paths = Paths(
+            agent.ls_module_learn, agent.ls_module_forget, agent.ls_module_raised, own_folder
+        )
         resolve = paths.resolve
         if agent.ls_modules_start(function, resolve) == 0:
             agent.ls_modules_tell_errors(paths.tell_error)
@@ -263,10 +300,11 @@ def watch(library, torch):
 
 
 def watch_generate(modules):
-    """Have the agent record `generate` of transformers, if the program has it and modules are recorded.
+    """Have the agent record `generate` of transformers, if the program has it and modules are
+    recorded.
 
-    None: there is none yet. What decorates it calls it in a way that reaches the agent, as the program itself does not
-    under Python 3.11.
+    None: there is none yet. What decorates it calls it in a way that reaches the agent, as the
+    program itself does not under Python 3.11.
     """
     agent, _, resolve = modules
     mixin = getattr(sys.modules.get("transformers.generation.utils"), "GenerationMixin", None)

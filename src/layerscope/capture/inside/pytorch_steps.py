@@ -1,21 +1,35 @@
-"""Inside the program, run by path beside pytorch.py where only a window is recorded (native/agent/windows.c): tells the
-agent which, and shows it what it cannot see by itself. Standard library only.
+"""Inside the program, run by path beside pytorch.py where only a window is recorded
+(native/agent/windows.c): tells the agent which, and shows it what it cannot see by itself. Standard
+library only.
 """
 
 import os
 import sys
 
 MARK_PROBLEM = 4  # native/layout.h
-LATE = b"window_late\nPyTorch was recorded only some time after its import: steps before that are not counted"
+LATE = (
+    b"window_late\nPyTorch was recorded only some time after its import: steps before that are "
+    b"not counted"
+)
 
 
 def ask(agent, window):
-    """Record only `window`, as `layerscope.rawfile.windows.Window.told` gives it. Before recording starts."""
+    """Record only `window`, as `layerscope.rawfile.windows.Window.told` gives it. Before recording
+    starts.
+    """
     import ctypes
 
     first, last, every, by_time, mark = window
-    agent.ls_window_set.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int, ctypes.c_char_p]
-    agent.ls_window_set.restype = agent.ls_window_forks.restype = agent.ls_window_forked.restype = None
+    agent.ls_window_set.argtypes = [
+        ctypes.c_int64,
+        ctypes.c_int64,
+        ctypes.c_int64,
+        ctypes.c_int,
+        ctypes.c_char_p,
+    ]
+    agent.ls_window_set.restype = agent.ls_window_forks.restype = agent.ls_window_forked.restype = (
+        None
+    )
     agent.ls_window_expect_marks.restype = None
     agent.ls_window_set(first, last, every, by_time, mark.encode("utf-8", "surrogateescape"))
     if hasattr(os, "register_at_fork") and agent.ls_window_watch_forks():
@@ -41,7 +55,9 @@ def watch(agent, library, is_late):
 
 
 def look_for_marks(agent):
-    """Whether the program may mark its steps itself: it has our library. Asked at the steps of its optimizers."""
+    """Whether the program may mark its steps itself: it has our library. Asked at the steps of its
+    optimizers.
+    """
     if "layerscope" not in sys.modules:
         return False
     agent.ls_window_expect_marks()

@@ -1,9 +1,11 @@
-"""Inside the program, run by path beside pytorch.py where the agent cannot record: windows of PyTorch's own profiler.
+"""Inside the program, run by path beside pytorch.py where the agent cannot record: windows of
+PyTorch's own profiler.
 
-A window is short because the profiler keeps every operator in memory, and its end stops the program while the
-profiler makes a trace of them. The trace stays as the profiler writes it, beside a line of windows.jsonl that says
-when it was recorded. A profiler of the program's own comes first: at its first use the windows are over, and it finds
-what it would find without us. Children that the program forks are left alone. Standard library only.
+A window is short because the profiler keeps every operator in memory, and its end stops the program
+while the profiler makes a trace of them. The trace stays as the profiler writes it, beside a line
+of windows.jsonl that says when it was recorded. A profiler of the program's own comes first: at its
+first use the windows are over, and it finds what it would find without us. Children that the
+program forks are left alone. Standard library only.
 """
 
 import _thread
@@ -15,28 +17,47 @@ import sys
 import time
 
 WINDOW_S = 5.0
-# Operators that are held take about 200 bytes each. Whatever else the program allocates ends a window too.
+# Operators that are held take about 200 bytes each. Whatever else the program allocates ends a
+# window too.
 GROWTH_BYTES = 40 << 20
-# A window begins when this many times the seconds have passed that had passed at the end of the last one, and this
-# many times the seconds that its end took: many at the start of a run, few later on.
+# A window begins when this many times the seconds have passed that had passed at the end of the
+# last one, and this many times the seconds that its end took: many at the start of a run, few later
+# on.
 SPACING, PRICE = 1.5, 20.0
 MOST_BYTES = 512 << 20  # of all traces of the recording
 TRACE = "kineto-"
 POLL_S, LONGEST_WAIT_S = 0.05, 60.0
-# libkineto's messages: above all levels, where PyTorch leaves the level, and what chooses it at the first use.
+# libkineto's messages: above all levels, where PyTorch leaves the level, and what chooses it at the
+# first use.
 SILENT, AS_USUAL = 100, 4
 OLD = "old_profiler"
 LEVEL = "KINETO_LOG_LEVEL"
 LEVEL_SYMBOL = "_ZN9libkineto6Logger14severityLevel_E"
 # What starts a profiler, and where it is called from.
-NAMESPACES = ("torch._C._autograd", "torch.autograd", "torch.autograd.profiler", "torch.autograd.profiler_legacy")
+NAMESPACES = (
+    "torch._C._autograd",
+    "torch.autograd",
+    "torch.autograd.profiler",
+    "torch.autograd.profiler_legacy",
+)
 STARTS = ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy")
-FAULTS = (ArithmeticError, AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+FAULTS = (
+    ArithmeticError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 # What a build of torch is for, the device that shows such a GPU, the module of torch that uses it.
 GPUS = (
-    ("cuda", "/dev/nvidiactl", "cuda"), ("cuda", "/dev/dxg", "cuda"), ("hip", "/dev/kfd", "cuda"),
+    ("cuda", "/dev/nvidiactl", "cuda"),
+    ("cuda", "/dev/dxg", "cuda"),
+    ("hip", "/dev/kfd", "cuda"),
     ("xpu", "/dev/dri/renderD128", "xpu"),
-)  # fmt: skip
+)
 
 
 def reading():
@@ -54,12 +75,19 @@ def resident_bytes():
 
 def trace_bytes(raw):
     """What the traces of all processes take."""
-    found = ((folder, name) for folder, _, names in os.walk(raw) for name in names if name.startswith(TRACE))
+    found = (
+        (folder, name)
+        for folder, _, names in os.walk(raw)
+        for name in names
+        if name.startswith(TRACE)
+    )
     return sum(os.path.getsize(os.path.join(*file)) for file in found)
 
 
 class Messages:
-    """Those of libkineto on the program's stderr: none while we use it, as many as without us before and after."""
+    """Those of libkineto on the program's stderr: none while we use it, as many as without us
+    before and after.
+    """
 
     def __init__(self, library):
         import ctypes
@@ -89,12 +117,18 @@ class Messages:
 
 
 class Profiler:
-    """PyTorch's, by the functions that its own classes call: those would say to the program that one is active."""
+    """PyTorch's, by the functions that its own classes call: those would say to the program that
+    one is active.
+    """
 
     def __init__(self, torch):
         self.torch = torch
-        self.messages = Messages(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
-        self.functions = {name: getattr(torch.autograd, name) for name in (*STARTS, "_disable_profiler")}
+        self.messages = Messages(
+            os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
+        )
+        self.functions = {
+            name: getattr(torch.autograd, name) for name in (*STARTS, "_disable_profiler")
+        }
         known = torch._C._profiler
         self.activities = {known.ProfilerActivity.CPU}
         # TypeError: an older one.
@@ -119,8 +153,8 @@ class Profiler:
         self.messages.without(result.save, path)
 
     def is_usable(self):
-        """False while a GPU is here that the program does not use yet: a profiler would begin it, and then children
-        that the program forks could not use it.
+        """False while a GPU is here that the program does not use yet: a profiler would begin it,
+        and then children that the program forks could not use it.
         """
         return all(
             not getattr(self.torch.version, build, None)
@@ -149,10 +183,13 @@ class Windows:
         self.begun_s = self.next_s = time.monotonic()
         self.limit_bytes = 0
         self.about = {
-            "pid": os.getpid(), "ppid": os.getppid(), "tid": _thread.get_native_id(), "start_ns": begun,
+            "pid": os.getpid(),
+            "ppid": os.getppid(),
+            "tid": _thread.get_native_id(),
+            "start_ns": begun,
             "argv": mask(getattr(sys, "orig_argv", sys.argv)),
             "torch": str(torch.__version__),
-        }  # fmt: skip
+        }
 
     # -- one window --------------------------------------------------------------------------------
 
@@ -176,7 +213,9 @@ class Windows:
         self.opened = opened
 
     def end(self, why):
-        """Close the window that is open, and write it; `why`: exit, fork, memory, profiler or time."""
+        """Close the window that is open, and write it; `why`: exit, fork, memory, profiler or
+        time.
+        """
         if not self.opened:
             return
         opened, self.opened = self.opened, None
@@ -189,11 +228,24 @@ class Windows:
         done_s = time.monotonic()
         took_s = done_s - closed[0] / 1e9
         self.next_s = max(self.begun_s + SPACING * (done_s - self.begun_s), done_s + PRICE * took_s)
-        self.note({"file": name, "opened": opened, "closed": closed, "why": why, "cost_ns": round(took_s * 1e9)})
+        self.note(
+            {
+                "file": name,
+                "opened": opened,
+                "closed": closed,
+                "why": why,
+                "cost_ns": round(took_s * 1e9),
+            }
+        )
 
     def note(self, line):
         """One more line about this process; nothing stays open."""
-        with open(os.path.join(self.folder, "windows.jsonl"), "a", encoding="utf-8", errors="backslashreplace") as file:
+        with open(
+            os.path.join(self.folder, "windows.jsonl"),
+            "a",
+            encoding="utf-8",
+            errors="backslashreplace",
+        ) as file:
             file.write(json.dumps(line) + "\n")
 
     # -- when --------------------------------------------------------------------------------------
@@ -247,7 +299,9 @@ class Windows:
         self.watches.release()
 
     def stop_watching(self):
-        """The thread that watches is gone: a profiler that records stacks looks into every thread."""
+        """The thread that watches is gone: a profiler that records stacks looks into every
+        thread.
+        """
         if not self.over or not self.watches.locked():
             return
         with contextlib.suppress(RuntimeError):  # another thread has woken it
@@ -273,8 +327,8 @@ class Windows:
     # -- what tells us -----------------------------------------------------------------------------
 
     def mind_profilers(self):
-        """Have the first start of a profiler go through us. It is prepared through us and enabled without, so that a
-        profiler that records stacks never sees one of ours.
+        """Have the first start of a profiler go through us. It is prepared through us and enabled
+        without, so that a profiler that records stacks never sees one of ours.
         """
 
         def through_us(original):
@@ -330,8 +384,8 @@ def watch(raw, torch, mask):
     try:
         windows.profiler = Profiler(torch)
     except TypeError:
-        # It sees one thread, and only that one can stop it: never, while it waits for a thread of the program that
-        # starts a profiler of its own. With both active PyTorch 2.5 crashes.
+        # It sees one thread, and only that one can stop it: never, while it waits for a thread of
+        # the program that starts a profiler of its own. With both active PyTorch 2.5 crashes.
         windows.note({"over": OLD})
         return None
     windows.mind_profilers()

@@ -1,12 +1,14 @@
-"""Run by the program's own Python in a throw-away process: what its numeric libraries choose and reach on this machine.
+"""Run by the program's own Python in a throw-away process: what its numeric libraries choose and
+reach on this machine.
 
-usage: measure.py JSON
-with seconds, threads (a list of how many), array_bytes (of one of two arrays that are copied; 0: not), matrix_bytes (of
-all matrices of one product), skip (names of things not to be done) and only (names of packages; empty: all).
+usage: measure.py JSON with seconds, threads (a list of how many), array_bytes (of one of two arrays
+that are copied; 0: not), matrix_bytes (of all matrices of one product), skip (names of things not
+to be done) and only (names of packages; empty: all).
 
-Each thing found is a line of standard output: the word `layerscope` and JSON. Between them are the lines that oneDNN
-and MKL print about themselves; who started this reads both. Python 3.8 or later, standard library only but for the
-packages that are looked at; whatever one of them does wrong becomes a sentence.
+Each thing found is a line of standard output: the word `layerscope` and JSON. Between them are the
+lines that oneDNN and MKL print about themselves; who started this reads both. Python 3.8 or later,
+standard library only but for the packages that are looked at; whatever one of them does wrong
+becomes a sentence.
 """
 
 import ctypes
@@ -24,7 +26,8 @@ sys.path.pop(0)  # the folder of this script is not for others to import from
 
 LIBC = ctypes.CDLL(None)
 NAMES = {"numpy": "NumPy", "scipy": "SciPy", "torch": "PyTorch"}
-# Of all seconds; what importing leaves is for products, in so many rounds, no longer than this for each.
+# Of all seconds; what importing leaves is for products, in so many rounds, no longer than this for
+# each.
 MEMORY_SHARE, ROUNDS, PRODUCT_S = 0.15, 6, 0.25
 
 
@@ -40,7 +43,7 @@ def problem(what, error):
     tell(problem=f"{what}: {type(error).__name__} {lines[0][:200]}".rstrip())
 
 
-class Asked:
+class MeasureTask:
     """The task, and how much of its time is left."""
 
     def __init__(self, text):
@@ -76,7 +79,9 @@ def copy_memory(asked):
 
 
 def imported(asked, name):
-    """The package; None when it is not there or does not work, which is told where it is of interest."""
+    """The package; None when it is not there or does not work, which is told where it is of
+    interest.
+    """
     if (asked.only and name not in asked.only) or not asked.begins("import " + name):
         return None
     try:
@@ -86,16 +91,24 @@ def imported(asked, name):
         if not (isinstance(error, ModuleNotFoundError) and error.name == name.partition(".")[0]):
             problem(f"{name} cannot be imported", error)
         elif name in NAMES:
-            tell(problem=f"{NAMES[name]} is not installed in this Python: nothing of it was measured")
+            tell(
+                problem=f"{NAMES[name]} is not installed in this Python: nothing of it was measured"
+            )
     except Exception as error:  # a broken package may raise anything
         problem(f"{name} cannot be imported", error)
     return None
 
 
 def found_cases(asked):
-    """Import one package after the other; each is asked what it uses, and the products that it can do are returned."""
+    """Import one package after the other; each is asked what it uses, and the products that it can
+    do are returned.
+    """
     cases, known = [], set()
-    for name, about in (("numpy", libraries.numpy), ("scipy.linalg.blas", libraries.scipy), ("torch", libraries.torch)):
+    for name, about in (
+        ("numpy", libraries.numpy),
+        ("scipy.linalg.blas", libraries.scipy),
+        ("torch", libraries.torch),
+    ):
         package = imported(asked, name)
         if package is None or not asked.begins("asking " + name):
             continue
@@ -116,7 +129,8 @@ def found_cases(asked):
 
 
 def do_products(asked, cases):
-    """Every product several times, some time apart: who disturbs one round may not be there in the next.
+    """Every product several times, some time apart: who disturbs one round may not be there in the
+    next.
 
     Every other round is in the opposite order: what is compared has the same neighbours.
     """
@@ -140,7 +154,7 @@ def do_products(asked, cases):
 
 def main():
     """All of it."""
-    asked = Asked(sys.argv[1])
+    asked = MeasureTask(sys.argv[1])
     copy_memory(asked)
     do_products(asked, found_cases(asked))
     tell(end=True)

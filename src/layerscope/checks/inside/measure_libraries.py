@@ -1,6 +1,8 @@
-"""What numeric libraries say about themselves: versions, what they chose on this machine, their threads.
+"""What numeric libraries say about themselves: versions, what they chose on this machine, their
+threads.
 
-Asked through their own functions by ctypes, because no package that asks them need be there. Python 3.8.
+Asked through their own functions by ctypes, because no package that asks them need be there. Python
+3.8.
 """
 
 import ctypes
@@ -28,15 +30,28 @@ def mapped():
 def row(name, version="", chose="", threads=None, path="", runtime=""):
     """A library as it is told."""
     return {
-        "name": name, "version": version, "chose": chose, "threads": threads, "path": path, "runtime": runtime,
-    }  # fmt: skip
+        "name": name,
+        "version": version,
+        "chose": chose,
+        "threads": threads,
+        "path": path,
+        "runtime": runtime,
+    }
 
 
 class Blas:
-    """A BLAS that is mapped. `kind`: OpenBLAS, BLIS, MKL or BLAS for one that tells nothing and has no threads."""
+    """A BLAS that is mapped. `kind`: OpenBLAS, BLIS, MKL or BLAS for one that tells nothing and has
+    no threads.
+    """
 
     def __init__(self, path, kind="BLAS", version="", chose="", runtime=""):
-        self.path, self.kind, self.version, self.chose, self.runtime = path, kind, version, chose, runtime
+        self.path, self.kind, self.version, self.chose, self.runtime = (
+            path,
+            kind,
+            version,
+            chose,
+            runtime,
+        )
         self.get_threads = self.set_threads = None
 
     def row(self, owner):
@@ -73,23 +88,26 @@ def blas_mapped():
     return found
 
 
-class Place(ctypes.Structure):
+class DlInfo(ctypes.Structure):
     """Dl_info of dladdr(3)."""
 
     _fields_ = (
-        ("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("address", ctypes.c_void_p),
-    )  # fmt: skip
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
 
 
 def function(library, path, name, result=ctypes.c_int, *arguments):
-    """The function of that name in the file `path`; None when there is none: a library shows those of all that it
-    needs as its own.
+    """The function of that name in the file `path`; None when there is none: a library shows those
+    of all that it needs as its own.
     """
     try:
         found = library[name]
     except AttributeError:
         return None
-    place = Place()
+    place = DlInfo()
     ctypes.CDLL(None).dladdr(ctypes.cast(found, ctypes.c_void_p), ctypes.byref(place))
     if os.path.realpath(os.fsdecode(place.file or b"")) != os.path.realpath(path):
         return None
@@ -98,7 +116,9 @@ def function(library, path, name, result=ctypes.c_int, *arguments):
 
 
 def _openblas(library, path):
-    """By the functions that it exports, with the additions that those who build it make to their names."""
+    """By the functions that it exports, with the additions that those who build it make to their
+    names.
+    """
     for prefix in ("", "scipy_"):
         for suffix in ("", "64_", "_64", "64"):
 
@@ -112,8 +132,13 @@ def _openblas(library, path):
             words = config().decode("utf-8", "replace").split()
             version = next((word for word in words if re.match(r"\d+\.\d", word)), "")
             chose = core().decode("utf-8", "replace") if core else ""
-            blas = Blas(path, "OpenBLAS", version, chose, _RUNTIMES.get(parallel(), "") if parallel else "")
-            blas.get_threads, blas.set_threads = named("get_num_threads"), named("set_num_threads", None, ctypes.c_int)
+            blas = Blas(
+                path, "OpenBLAS", version, chose, _RUNTIMES.get(parallel(), "") if parallel else ""
+            )
+            blas.get_threads, blas.set_threads = (
+                named("get_num_threads"),
+                named("set_num_threads", None, ctypes.c_int),
+            )
             return blas
     return None
 
@@ -154,7 +179,12 @@ def numpy(package):
     features = getattr(loops, "__cpu_features__", {})
     compiled = [*getattr(loops, "__cpu_baseline__", []), *getattr(loops, "__cpu_dispatch__", [])]
     chosen = [name for name in compiled if features.get(name)]
-    yield row("NumPy", package.__version__, chosen[-1] if chosen else "", path=os.path.dirname(package.__file__))
+    yield row(
+        "NumPy",
+        package.__version__,
+        chosen[-1] if chosen else "",
+        path=os.path.dirname(package.__file__),
+    )
 
 
 def scipy(package):
@@ -169,10 +199,21 @@ def torch(package):
     path = os.path.dirname(package.__file__)
     library = os.path.join(path, "lib", _TORCH_FILE)
     config = package.__config__.show()
-    yield row("PyTorch", str(package.__version__), "", package.get_num_threads(), path, runtime(package))
+    yield row(
+        "PyTorch", str(package.__version__), "", package.get_num_threads(), path, runtime(package)
+    )
     told = re.search(r"CPU capability usage: (\w+)", config)
-    ask = getattr(package.backends.cpu, "get_cpu_capability", None) if hasattr(package.backends, "cpu") else None
-    yield row("ATen", str(package.__version__), ask() if ask else told.group(1) if told else "", path=library)
+    ask = (
+        getattr(package.backends.cpu, "get_cpu_capability", None)
+        if hasattr(package.backends, "cpu")
+        else None
+    )
+    yield row(
+        "ATen",
+        str(package.__version__),
+        ask() if ask else told.group(1) if told else "",
+        path=library,
+    )
     if package.backends.mkldnn.is_available():
         version = re.search(r"(?:MKL-DNN|oneDNN|OneDNN) v([\w.]+)", config)
         yield row("oneDNN", version.group(1) if version else "", path=library)

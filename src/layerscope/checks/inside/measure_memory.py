@@ -1,4 +1,6 @@
-"""How fast memory is copied, by the C library's memmove, which every program has. Standard library, Python 3.8."""
+"""How fast memory is copied, by the C library's memmove, which every program has. Standard library,
+Python 3.8.
+"""
 
 import ctypes
 import mmap
@@ -49,7 +51,10 @@ class Copy:
 
     def work(self, number):
         """What thread `number` does until the end."""
-        source, target = self.source.address + number * self.slice, self.target.address + number * self.slice
+        source, target = (
+            self.source.address + number * self.slice,
+            self.target.address + number * self.slice,
+        )
         try:
             while True:
                 self.barrier.wait()
@@ -81,7 +86,9 @@ class Copy:
 
 
 def bandwidth(threads, size, seconds):
-    """Two arrays of `size` bytes each: GB/s read and written, best of the runs that fit into `seconds`."""
+    """Two arrays of `size` bytes each: GB/s read and written, best of the runs that fit into
+    `seconds`.
+    """
     copy = Copy(threads, size)
     try:
         copy.start()
@@ -97,6 +104,8 @@ def bandwidth(threads, size, seconds):
     times.sort()
     half = times[: max(1, (len(times) + 1) // 2)]
     return {
-        "threads": threads, "gbyte_per_s": 2e-9 * copy.slice * threads / times[0], "runs": len(times),
+        "threads": threads,
+        "gbyte_per_s": 2e-9 * copy.slice * threads / times[0],
+        "runs": len(times),
         "spread": half[-1] / half[0] - 1,
-    }  # fmt: skip
+    }

@@ -4,7 +4,8 @@ import ctypes
 import os
 import time
 
-# Rows and columns to choose from: the largest whose product is done in PRODUCT_S, judged by the smallest.
+# Rows and columns to choose from: the largest whose product is done in PRODUCT_S, judged by the
+# smallest.
 SIZES = (256, 512, 768, 1024, 1536, 2048, 3072, 4096)
 PRODUCT_S = 0.012
 FEWEST, MOST = 3, 500
@@ -19,16 +20,27 @@ ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "int8": 1
 
 
 class Case:
-    """One product of one library. `make(size)` returns what does it once; `use(threads)` sets the threads of the
-    library; in the context `listening()` the library tells who does it; `like`: the same with one thread; `as_large`:
-    one that it is compared with, whose size it takes.
+    """One product of one library. `make(size)` returns what does it once; `use(threads)` sets the
+    threads of the library; in the context `listening()` the library tells who does it; `like`: the
+    same with one thread; `as_large`: one that it is compared with, whose size it takes.
 
-    With one thread it is CPU time of that thread that counts: who takes the CPU away in between makes nothing slower.
+    With one thread it is CPU time of that thread that counts: who takes the CPU away in between
+    makes nothing slower.
     """
 
     def __init__(
-        self, what, owner, dtype, threads, make, use, listening=None, like=None, is_expected=True, as_large=None
-    ):  # fmt: skip
+        self,
+        what,
+        owner,
+        dtype,
+        threads,
+        make,
+        use,
+        listening=None,
+        like=None,
+        is_expected=True,
+        as_large=None,
+    ):
         self.name = f"{what}, {dtype}, {threads} threads"
         self.owner, self.dtype, self.threads = owner, dtype, threads
         self.make, self.use, self.listening, self.is_expected = make, use, listening, is_expected
@@ -61,20 +73,26 @@ class Case:
         self.rounds.append(times)
 
     def fitting(self, work, limit_bytes):
-        """The largest size that is done in time: with several threads, by what one of them reached undisturbed."""
+        """The largest size that is done in time: with several threads, by what one of them reached
+        undisturbed.
+        """
         if self.as_large and self.as_large.size:
             return self.as_large.size
         if self.like and self.like.rounds:
-            second = (SIZES[0] / self.like.size) ** 3 * min(map(min, self.like.rounds)) / self.threads
+            second = (
+                (SIZES[0] / self.like.size) ** 3 * min(map(min, self.like.rounds)) / self.threads
+            )
         else:
             second = fastest_of(work, self.clock)
         # Products of int8 are added up in four bytes.
         item = ITEM_BYTES[self.dtype]
         bytes_each = 3 * item if item > 1 else 6
         good = [
-            size for size in SIZES
-            if second * (size / SIZES[0]) ** 3 <= PRODUCT_S and size * size * bytes_each <= limit_bytes
-        ]  # fmt: skip
+            size
+            for size in SIZES
+            if second * (size / SIZES[0]) ** 3 <= PRODUCT_S
+            and size * size * bytes_each <= limit_bytes
+        ]
         return good[-1] if good else SIZES[0]
 
     def is_settled(self):
@@ -86,10 +104,16 @@ class Case:
         """As it is told: `case` is its name, `owner` who does it unless somebody else was heard."""
         times = [one for times in self.rounds for one in times]
         return {
-            "case": self.name, "library": self.owner, "dtype": self.dtype, "threads": self.threads, "size": self.size,
-            "gflop_per_s": self.rate(times), "runs": len(times), "spread": spread(times),
+            "case": self.name,
+            "library": self.owner,
+            "dtype": self.dtype,
+            "threads": self.threads,
+            "size": self.size,
+            "gflop_per_s": self.rate(times),
+            "runs": len(times),
+            "spread": spread(times),
             "rounds": list(map(self.rate, self.rounds)),
-        }  # fmt: skip
+        }
 
     def rate(self, times):
         """GFLOP/s of the best."""
@@ -97,7 +121,9 @@ class Case:
 
 
 def unsettled(cases):
-    """Those that go on. Those with one thread are compared, round by round, so they go on together."""
+    """Those that go on. Those with one thread are compared, round by round, so they go on
+    together.
+    """
     alone = [case for case in cases if case.threads == 1]
     go_on = any(not case.is_settled() for case in alone)
     return [case for case in cases if (go_on if case.threads == 1 else not case.is_settled())]
@@ -120,7 +146,9 @@ def spread(times):
 
 
 def cases(package, module, brought, counts, title):
-    """The products of one package, whose BLAS are `brought`, with each of these numbers of threads, one first."""
+    """The products of one package, whose BLAS are `brought`, with each of these numbers of threads,
+    one first.
+    """
     if package == "torch":
         return list(torch_cases(module, brought, counts))
     blas = brought[0] if brought else None
@@ -163,7 +191,7 @@ def scipy_product(blas, dtype):
         random = numpy.random.RandomState(1)
         left, right, into = (
             numpy.asfortranarray(random.standard_normal((size, size)), dtype) for _ in range(3)
-        )  # fmt: skip
+        )
         function = blas.sgemm if dtype == "float32" else blas.dgemm
         return lambda: function(1.0, left, right, 0.0, into, overwrite_c=1)
 
@@ -171,9 +199,14 @@ def scipy_product(blas, dtype):
 
 
 def torch_cases(torch, brought, counts):
-    """Plain products, of which the library is heard; and float32 by oneDNN, which plain products may not use."""
+    """Plain products, of which the library is heard; and float32 by oneDNN, which plain products
+    may not use.
+    """
     torch.set_grad_enabled(False)
-    kinds = [(dtype, f"a product of {TORCH}", torch_product(torch, dtype), dtype in PLAIN) for dtype in BY_MM]
+    kinds = [
+        (dtype, f"a product of {TORCH}", torch_product(torch, dtype), dtype in PLAIN)
+        for dtype in BY_MM
+    ]
     if hasattr(torch, "_int_mm"):
         kinds.append(("int8", f"a product of {TORCH}", int8_product(torch), False))
     if torch.backends.mkldnn.is_available():
@@ -186,9 +219,17 @@ def torch_cases(torch, brought, counts):
         like = None
         for count in counts:
             like = Case(
-                what, owner, dtype, count, make, torch.set_num_threads, lambda: Listening(torch, brought), like,
-                is_expected, products.get((dtype, count)),
-            )  # fmt: skip
+                what,
+                owner,
+                dtype,
+                count,
+                make,
+                torch.set_num_threads,
+                lambda: Listening(torch, brought),
+                like,
+                is_expected,
+                products.get((dtype, count)),
+            )
             products.setdefault((dtype, count), like)
             yield like
 

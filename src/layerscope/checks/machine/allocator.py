@@ -12,8 +12,12 @@ from layerscope.host import runtimes
 
 ORDER = 100
 
-# Otherwise jemalloc gives freed memory back within 10 s: tensors of each step are made of new pages.
-_KEEP = "export MALLOC_CONF=background_thread:true,metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"
+# Otherwise jemalloc gives freed memory back within 10 s: tensors of each step are made of new
+# pages.
+_KEEP = (
+    "export MALLOC_CONF=background_thread:true,metadata_thp:auto,"
+    "dirty_decay_ms:-1,muzzy_decay_ms:-1"
+)
 
 
 def check(seen: Seen) -> Iterator[Check]:
@@ -22,26 +26,41 @@ def check(seen: Seen) -> Iterator[Check]:
     if process is None:
         return
     if not process.libraries:
-        yield Check("allocator", "allocator", UNSEEN, _unread(process.unread), "", rights.see_process())
+        yield Check(
+            "allocator", "allocator", UNSEEN, _unread(process.unread), "", rights.see_process()
+        )
         return
     missing = _not_loaded(seen.variables.get("LD_PRELOAD", ""), process.libraries)
     found = replacements(process.libraries)
     if missing:
         yield Check(
-            "preload", "LD_PRELOAD", WARNING, f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} not loaded",
-            "The loader says so once and goes on without: the path is wrong, or of another architecture.",
+            "preload",
+            "LD_PRELOAD",
+            WARNING,
+            f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} not loaded",
+            "The loader says so once and goes on without: the path is wrong, or of another "
+            "architecture.",
             f"ls -lL {' '.join(missing)}",
-        )  # fmt: skip
+        )
     if len(found) > 1:
         yield Check(
-            "allocator", "allocator", WARNING, f"{listed(found)} are loaded at the same time",
-            "Only the first serves the program; the others keep memory and threads of their own.", "unset LD_PRELOAD",
-        )  # fmt: skip
+            "allocator",
+            "allocator",
+            WARNING,
+            f"{listed(found)} are loaded at the same time",
+            "Only the first serves the program; the others keep memory and threads of their own.",
+            "unset LD_PRELOAD",
+        )
     elif found == ["jemalloc"] and "MALLOC_CONF" not in seen.variables:
         yield Check(
-            "allocator", "allocator", NOTE, "jemalloc with its defaults",
-            "It gives freed memory back to the kernel soon: tensors of the next step cost page faults again.", _KEEP,
-        )  # fmt: skip
+            "allocator",
+            "allocator",
+            NOTE,
+            "jemalloc with its defaults",
+            "It gives freed memory back to the kernel soon: tensors of the next step cost page "
+            "faults again.",
+            _KEEP,
+        )
     else:
         yield Check("allocator", "allocator", OK, found[0] if found else "malloc of the C library")
 
@@ -50,18 +69,26 @@ def replacements(libraries: Iterable[str]) -> list[str]:
     """Names of the allocators that stand in for malloc of the C library."""
     told = runtimes.of_kind(runtimes.told_apart(libraries), runtimes.ALLOCATOR)
     # Of oneTBB's two libraries one only serves who asks it.
-    return sorted({
-        one.name for one in told
-        if one.name not in ("glibc", "musl") and (one.name != "tbbmalloc" or "proxy" in one.path)
-    })  # fmt: skip
+    return sorted(
+        {
+            one.name
+            for one in told
+            if one.name not in ("glibc", "musl")
+            and (one.name != "tbbmalloc" or "proxy" in one.path)
+        }
+    )
 
 
 def _unread(unread: tuple[str, ...]) -> str:
-    return next((reason for reason in unread if reason.startswith("maps")), "its libraries are not told")
+    return next(
+        (reason for reason in unread if reason.startswith("maps")), "its libraries are not told"
+    )
 
 
 def _not_loaded(preload: str, libraries: tuple[str, ...]) -> list[str]:
-    """Words of LD_PRELOAD of which no version is loaded (a name without one is often a link to one with it)."""
+    """Words of LD_PRELOAD of which no version is loaded (a name without one is often a link to one
+    with it).
+    """
     loaded = {_stem(path) for path in libraries}
     return [word for word in preload.replace(":", " ").split() if _stem(word) not in loaded]
 

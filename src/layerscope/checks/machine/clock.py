@@ -19,9 +19,13 @@ def check(seen: Seen) -> Iterator[Check]:
         yield Check("clock", "clock", UNSEEN, "the kernel does not tell")
     elif source in _SLOW:
         yield Check(
-            "clock", "clock", WARNING, f"the kernel's is {source}",
-            "Each look at the clock is a system call of a microsecond: profilers and frameworks look often.",
+            "clock",
+            "clock",
+            WARNING,
+            f"the kernel's is {source}",
+            "Each look at the clock is a system call of a microsecond: profilers and frameworks "
+            "look often.",
             "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource",
-        )  # fmt: skip
+        )
     else:
         yield Check("clock", "clock", OK, f"the kernel's is {source}")

@@ -9,8 +9,9 @@ from layerscope.checks.phrases import counted, cpu_list, threads_granted, thread
 
 ORDER = 50
 
-# A slow core does about 0.6 of what a fast one does. Equal shares on all of them are then done as soon as the fast ones
-# alone would have done all where there are 0.7 slow ones for each fast one; with more of them it is for a trial to say.
+# A slow core does about 0.6 of what a fast one does. Equal shares on all of them are then done as
+# soon as the fast ones alone would have done all where there are 0.7 slow ones for each fast one;
+# with more of them it is for a trial to say.
 _CLEARLY_FEWER = 0.7
 
 
@@ -44,10 +45,13 @@ def _smt(seen: Seen) -> Check:
     if told and told <= cores:
         return Check("smt", "SMT", OK, f"{what}; OMP_NUM_THREADS is {told}")
     return Check(
-        "smt", "SMT", NOTE, what,
+        "smt",
+        "SMT",
+        NOTE,
+        what,
         "Two threads of a core share its arithmetic: matrix products are rarely faster with both.",
         f"export OMP_NUM_THREADS={cores}",
-    )  # fmt: skip
+    )
 
 
 def _kinds(seen: Seen) -> Check:
@@ -65,7 +69,10 @@ def _kinds(seen: Seen) -> Check:
     if cores[1] >= _CLEARLY_FEWER * cores[0]:
         remedy = "layerscope tune -- python train.py"
     return Check(
-        "cores", "kinds of core", NOTE, f"{len(faster)} faster CPUs ({cpu_list(faster)}) and {len(slower)} slower",
+        "cores",
+        "kinds of core",
+        NOTE,
+        f"{len(faster)} faster CPUs ({cpu_list(faster)}) and {len(slower)} slower",
         "OpenMP gives all threads the same share: the fast cores wait for the slow ones.",
         remedy,
-    )  # fmt: skip
+    )

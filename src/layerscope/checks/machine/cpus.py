@@ -20,29 +20,53 @@ def check(seen: Seen) -> Iterator[Check]:
     if not cpu.allowed or not cpu.online:
         yield Check("cpus", "CPUs", UNSEEN, "the kernel does not tell how many there are")
         return
-    what = f"{counted(len(cpu.online), 'CPU')} online, {len(cpu.allowed)} allowed, {cpu.granted:.3g} granted"
+    what = (
+        f"{counted(len(cpu.online), 'CPU')} online, {len(cpu.allowed)} allowed, "
+        f"{cpu.granted:.3g} granted"
+    )
     what += f"; offline: {cpu_list(cpu.offline)}" if cpu.offline else ""
-    what += f"; of those allowed {cpu_list(_isolated(seen))} are isolated" if _isolated(seen) else ""
+    what += (
+        f"; of those allowed {cpu_list(_isolated(seen))} are isolated" if _isolated(seen) else ""
+    )
     if len(_isolated(seen)) == len(cpu.allowed) > 1:
         yield Check(
-            "cpus", "CPUs", WARNING, what,
-            "The kernel moves no thread between isolated CPUs: all threads of a program may stay on one of them.",
+            "cpus",
+            "CPUs",
+            WARNING,
+            what,
+            "The kernel moves no thread between isolated CPUs: all threads of a program may stay "
+            "on one of them.",
             "export OMP_PROC_BIND=close OMP_PLACES=threads",
-        )  # fmt: skip
+        )
     elif cpu.granted < _LESS:
-        yield Check("cpus", "CPUs", WARNING, what, "Even one thread is held back part of the time.", _MORE_CPUS)
+        yield Check(
+            "cpus",
+            "CPUs",
+            WARNING,
+            what,
+            "Even one thread is held back part of the time.",
+            _MORE_CPUS,
+        )
     elif cpu.granted < _LESS * len(cpu.allowed):
         yield Check(
-            "cpus", "CPUs", NOTE, what,
-            f"Programs that count CPUs count {len(cpu.allowed)} and do not see the limit: give threads and loader "
+            "cpus",
+            "CPUs",
+            NOTE,
+            what,
+            f"Programs that count CPUs count {len(cpu.allowed)} and do not see the limit: give "
+            "threads and loader "
             "workers as numbers.",
-        )  # fmt: skip
+        )
     elif len(cpu.allowed) < len(cpu.online):
         yield Check(
-            "cpus", "CPUs", NOTE, what,
-            f"os.cpu_count() says {len(cpu.online)}: loader workers and pools that follow it are too many.",
+            "cpus",
+            "CPUs",
+            NOTE,
+            what,
+            f"os.cpu_count() says {len(cpu.online)}: loader workers and pools that follow it are "
+            "too many.",
             "in Python: len(os.sched_getaffinity(0))",
-        )  # fmt: skip
+        )
     else:
         yield Check("cpus", "CPUs", OK, what)
 

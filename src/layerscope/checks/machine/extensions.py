@@ -1,4 +1,4 @@
-"""The vector extensions of x86, each by itself: the CPU has it, the kernel allows it, and oneDNN uses it."""
+"""The vector extensions of x86: the CPU has it, the kernel allows it, oneDNN uses it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from layerscope.model.measured import ONEDNN, Measured
 
 ORDER = 41
 
-# The parts of AVX-512 that kernels of libraries need together (Skylake-SP and later, Zen 4 and later).
+# The parts of AVX-512 that kernels of libraries need together (Skylake-SP and later, Zen 4 and
+# later).
 _NEEDED = {flag: flag.removeprefix("avx512").upper() for flag in AVX512}
 _VIRTUAL = "let the hypervisor pass the CPU on as it is (libvirt: cpu mode='host-passthrough')"
 _NO_TILES = {
@@ -30,8 +31,8 @@ _HELD_BACK = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 
 @dataclass(frozen=True, slots=True)
 class _Extension:
-    """`words`: one of them is in what oneDNN says it uses, where it uses this; `without`: what follows if it is not
-    there.
+    """`words`: one of them is in what oneDNN says it uses, where it uses this; `without`: what
+    follows if it is not there.
     """
 
     code: str
@@ -42,32 +43,49 @@ class _Extension:
 
 
 _AVX2 = _Extension(
-    "avx2", "AVX2", ("avx2", "fma"), ("AVX2", "AVX-512", "AVX512", "AVX10"),
+    "avx2",
+    "AVX2",
+    ("avx2", "fma"),
+    ("AVX2", "AVX-512", "AVX512", "AVX10"),
     "Fast kernels need AVX2 and FMA: what runs in their place is several times slower.",
-)  # fmt: skip
+)
 _AVX512 = _Extension("avx512", "AVX-512", AVX512, ("AVX-512", "AVX512", "AVX10"), "")
 _MORE = (
     _Extension(
-        "avx512.vnni", "AVX-512 VNNI", ("avx512_vnni",), ("DL Boost", "AVX10"),
+        "avx512.vnni",
+        "AVX-512 VNNI",
+        ("avx512_vnni",),
+        ("DL Boost", "AVX10"),
         "Products in int8 take other instructions, which do half as much or less.",
     ),
     _Extension(
-        "avx512.bf16", "AVX-512 BF16", ("avx512_bf16",), ("bfloat16", "AVX10"),
+        "avx512.bf16",
+        "AVX-512 BF16",
+        ("avx512_bf16",),
+        ("bfloat16", "AVX10"),
         "Outside of AMX, products in bfloat16 are computed by way of float32.",
     ),
     _Extension(
-        "avx512.fp16", "AVX-512 FP16", ("avx512_fp16",), ("float16, ", "AVX10"),
+        "avx512.fp16",
+        "AVX-512 FP16",
+        ("avx512_fp16",),
+        ("float16, ", "AVX10"),
         "Products in float16 are computed by way of float32.",
     ),
-)  # fmt: skip
+)
 _AMX = _Extension(
-    "amx", "AMX", ("amx_tile", "amx_bf16", "amx_int8"), ("AMX",),
+    "amx",
+    "AMX",
+    ("amx_tile", "amx_bf16", "amx_int8"),
+    ("AMX",),
     "Products in bfloat16 and int8 run on vectors, which do a fraction of what tiles do.",
-)  # fmt: skip
+)
 
 
 def check(seen: Seen) -> Iterator[Check]:
-    """One judgement for each; none where the kernel lists no instructions, or on other architectures."""
+    """One judgement for each; none where the kernel lists no instructions, or on other
+    architectures.
+    """
     isa = seen.machine.isa
     if not isa.flags or isa.architecture not in X86:
         return
@@ -86,12 +104,22 @@ def _judged(extension: _Extension, seen: Seen) -> Check:
 
 
 def _absent(extension: _Extension, seen: Seen) -> Check:
-    """Neither the processor nor its hypervisor offers it, as far as the kernel lists what they do."""
+    """Neither the processor nor its hypervisor offers it, as far as the kernel lists what they
+    do.
+    """
     code, name = extension.code, extension.name
     if seen.machine.cpu.is_virtual:
         what = "absent: the hypervisor of this virtual machine does not offer it"
-        return Check(code, name, NOTE, what, extension.without, f"if the CPU of the host has it, {_VIRTUAL}")
-    return Check(code, name, NOTE, "absent: the CPU does not have it, or it is switched off", extension.without)
+        return Check(
+            code, name, NOTE, what, extension.without, f"if the CPU of the host has it, {_VIRTUAL}"
+        )
+    return Check(
+        code,
+        name,
+        NOTE,
+        "absent: the CPU does not have it, or it is switched off",
+        extension.without,
+    )
 
 
 def _there(extension: _Extension, seen: Seen, what: str) -> Check:
@@ -103,9 +131,14 @@ def _there(extension: _Extension, seen: Seen, what: str) -> Check:
     if any(word in chosen for word in extension.words):
         return Check(code, name, OK, f"{what}; oneDNN uses it")
     caps = [cap for cap in _HELD_BACK if cap in seen.measured.variables]
-    held = f", held back by {listed(f'{cap}={seen.measured.variables[cap]}' for cap in caps)}" * bool(caps)
+    held = (
+        f", held back by {listed(f'{cap}={seen.measured.variables[cap]}' for cap in caps)}"
+        * bool(caps)
+    )
     remedy = f"unset {' '.join(caps)}" if caps else "a newer PyTorch may have kernels for it"
-    lost = "Convolutions, and products in bfloat16 and int8, run in kernels for narrower instructions."
+    lost = (
+        "Convolutions, and products in bfloat16 and int8, run in kernels for narrower instructions."
+    )
     return Check(code, name, NOTE, f"{what}; oneDNN does not use it{held}", lost, remedy)
 
 
@@ -122,14 +155,19 @@ def _avx512(seen: Seen) -> Check:
     missing = [_NEEDED[flag] for flag in isa.lacks(AVX512)]
     if not there:
         found = _absent(_AVX512, seen)
-        return Check(found.code, found.subject, found.state, found.evidence, _narrower(isa), found.remedy)
+        return Check(
+            found.code, found.subject, found.state, found.evidence, _narrower(isa), found.remedy
+        )
     if missing:
         are = "is" if len(missing) == 1 else "are"
         return Check(
-            "avx512", "AVX-512", WARNING, f"only {listed(there)}: {listed(missing)} {are} missing",
+            "avx512",
+            "AVX-512",
+            WARNING,
+            f"only {listed(there)}: {listed(missing)} {are} missing",
             f"Libraries need {listed(_NEEDED.values())} together and fall back to AVX2.",
             _VIRTUAL if seen.machine.cpu.is_virtual else "",
-        )  # fmt: skip
+        )
     return _there(_AVX512, seen, f"the CPU has {listed(there)} and the kernel allows it")
 
 
@@ -145,6 +183,8 @@ def _amx(seen: Seen) -> Check:
     if state == USABLE:
         return _there(_AMX, seen, "the CPU has it and the kernel gives programs its tiles")
     if state == AMX_UNSEEN:
-        return Check("amx", "AMX", UNSEEN, "whether the system gives programs its tiles is not told")
+        return Check(
+            "amx", "AMX", UNSEEN, "whether the system gives programs its tiles is not told"
+        )
     what, remedy = _NO_TILES.get(state, (f"the CPU has it, but: {state}", ""))
     return Check("amx", "AMX", WARNING, what, _LOST_TILES, remedy)

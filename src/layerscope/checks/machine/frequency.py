@@ -30,18 +30,35 @@ def _governor(seen: Seen) -> Check:
         return Check("governor", "governor", UNSEEN, why)
     what = " and ".join(names) + (f", at most {cpu.most_mhz:,} MHz" if cpu.most_mhz else "")
     if any(name in _FIXED for name in names):
-        return Check("governor", "governor", WARNING, what, "The clock stays where somebody has set it.", _FASTEST)
+        return Check(
+            "governor",
+            "governor",
+            WARNING,
+            what,
+            "The clock stays where somebody has set it.",
+            _FASTEST,
+        )
     if any(name in _DEPENDS for name in names):
         return Check(
-            "governor", "governor", NOTE, what,
-            "With the drivers intel_pstate and amd-pstate it raises the clock under load, only later than performance "
-            "does; with others the clock stays at its lowest.", _FASTEST,
-        )  # fmt: skip
+            "governor",
+            "governor",
+            NOTE,
+            what,
+            "With the drivers intel_pstate and amd-pstate it raises the clock under load, only "
+            "later than performance "
+            "does; with others the clock stays at its lowest.",
+            _FASTEST,
+        )
     if any(name in _DYNAMIC for name in names):
         return Check(
-            "governor", "governor", NOTE, what, "The clock rises some milliseconds after work comes: short requests "
-            "are slower, and times vary.", _FASTEST,
-        )  # fmt: skip
+            "governor",
+            "governor",
+            NOTE,
+            what,
+            "The clock rises some milliseconds after work comes: short requests "
+            "are slower, and times vary.",
+            _FASTEST,
+        )
     return Check("governor", "governor", OK, what)
 
 
@@ -52,8 +69,16 @@ def _boost(seen: Seen) -> Check:
         return Check("boost", "boost", UNSEEN, why)
     if cpu.boost:
         return Check("boost", "boost", OK, "on")
-    remedy = f"echo {_ON[cpu.boost_file]} > /sys/devices/system/cpu/{cpu.boost_file}" if cpu.boost_file in _ON else ""
+    remedy = (
+        f"echo {_ON[cpu.boost_file]} > /sys/devices/system/cpu/{cpu.boost_file}"
+        if cpu.boost_file in _ON
+        else ""
+    )
     return Check(
-        "boost", "boost", WARNING, "off",
-        "The clock stays at the base frequency or below: slower, but times vary less.", remedy,
-    )  # fmt: skip
+        "boost",
+        "boost",
+        WARNING,
+        "off",
+        "The clock stays at the base frequency or below: slower, but times vary less.",
+        remedy,
+    )

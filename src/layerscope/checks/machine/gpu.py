@@ -12,12 +12,14 @@ from layerscope.model.measured import CUDA
 ORDER = 140
 
 _ANYBODY = (
-    "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nvidia-profiling.conf "
+    "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee "
+    "/etc/modprobe.d/nvidia-profiling.conf "
     "&& sudo update-initramfs -u"
 )
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _IDLE = "idle"
-# What keeps a clock down that the user can do nothing about in the program; others are somebody's setting.
+# What keeps a clock down that the user can do nothing about in the program; others are somebody's
+# setting.
 _COOLING = ("heat", "heat (hardware)")
 _POWER = ("power cap", "power brake", "hardware slowdown")
 _SET = ("application clocks", "sync boost", "display clocks")
@@ -38,7 +40,10 @@ def check(seen: Seen) -> Iterator[Check]:
     elif not gpus.devices:
         return
     else:
-        versions = [f"driver {gpus.driver}" * bool(gpus.driver), f"CUDA up to {gpus.cuda}" * bool(gpus.cuda)]
+        versions = [
+            f"driver {gpus.driver}" * bool(gpus.driver),
+            f"CUDA up to {gpus.cuda}" * bool(gpus.cuda),
+        ]
         what = ", ".join(filter(None, [_counted(gpus.devices), *versions, left]))
         yield Check("gpu", "GPU", OK, what)
         yield from _cuda(seen)
@@ -49,17 +54,24 @@ def check(seen: Seen) -> Iterator[Check]:
     yield from _near(seen, judged, used is not None)
     if gpus.counters_need_root:
         yield Check(
-            "gpu.counters", "GPU", NOTE, "the driver lets only administrators read hardware counters",
-            "Profilers that read them (CUPTI, Nsight Compute) end with ERR_NVGPUCTRPERM; others time kernels still. "
-            "What opens them (on Red Hat with dracut -f in place of update-initramfs -u) counts from the next boot.",
+            "gpu.counters",
+            "GPU",
+            NOTE,
+            "the driver lets only administrators read hardware counters",
+            "Profilers that read them (CUPTI, Nsight Compute) end with ERR_NVGPUCTRPERM; others "
+            "time kernels still. "
+            "What opens them (on Red Hat with dracut -f in place of update-initramfs -u) counts "
+            "from the next boot.",
             _ANYBODY,
-        )  # fmt: skip
+        )
 
 
 def _used(devices: tuple[Gpu, ...], variables: Mapping[str, str]) -> tuple[Gpu, ...] | None:
-    """Those that CUDA_VISIBLE_DEVICES leaves the program, by CUDA's rules; None: it may use all, or it cannot be told.
+    """Those that CUDA_VISIBLE_DEVICES leaves the program, by CUDA's rules; None: it may use all, or
+    it cannot be told.
 
-    Numbers are those of the bus only where CUDA_DEVICE_ORDER says so: else the fastest is 0, and others have any.
+    Numbers are those of the bus only where CUDA_DEVICE_ORDER says so: else the fastest is 0, and
+    others have any.
     """
     if _VISIBLE not in variables or not devices:
         return None
@@ -67,12 +79,16 @@ def _used(devices: tuple[Gpu, ...], variables: Mapping[str, str]) -> tuple[Gpu, 
     has_order = variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
     found: list[Gpu] = []
     for word in map(str.strip, variables[_VISIBLE].split(",")):
-        if word.startswith("MIG-") or (word.startswith("GPU-") and not all(one.uuid for one in devices)):
+        if word.startswith("MIG-") or (
+            word.startswith("GPU-") and not all(one.uuid for one in devices)
+        ):
             return None
         if word.isdecimal():
             fitting = by_bus[int(word) : int(word) + 1]
         else:
-            fitting = [one for one in devices if word.startswith("GPU-") and one.uuid.startswith(word)]
+            fitting = [
+                one for one in devices if word.startswith("GPU-") and one.uuid.startswith(word)
+            ]
         if len(fitting) != 1:  # CUDA takes what stands in front of a word that is wrong
             break
         if word.isdecimal() and not has_order and len(devices) > 1:
@@ -84,7 +100,9 @@ def _used(devices: tuple[Gpu, ...], variables: Mapping[str, str]) -> tuple[Gpu, 
 def _counted(devices: tuple[Gpu, ...]) -> str:
     """Names, with how many there are of each."""
     names = [_name(device) for device in devices]
-    return listed(f"{names.count(name)} x {name}" if len(names) > 1 else name for name in dict.fromkeys(names))
+    return listed(
+        f"{names.count(name)} x {name}" if len(names) > 1 else name for name in dict.fromkeys(names)
+    )
 
 
 def _name(device: Gpu) -> str:
@@ -101,11 +119,16 @@ def _link(device: Gpu) -> Iterator[Check]:
     code = f"gpu.{device.index}.link"
     if device.link_width and device.link_width_most and device.link_width < device.link_width_most:
         yield Check(
-            code, "GPU", WARNING,
-            f"{_which(device)}: {device.link_width} of {device.link_width_most} lanes of PCI Express are in use",
-            f"Copies to and from it reach {device.link_width / device.link_width_most:.0%} of what they could.",
-            "put it firmly into a slot with all lanes, and look into the firmware's settings of that slot",
-        )  # fmt: skip
+            code,
+            "GPU",
+            WARNING,
+            f"{_which(device)}: {device.link_width} of {device.link_width_most} lanes of PCI "
+            "Express are in use",
+            f"Copies to and from it reach {device.link_width / device.link_width_most:.0%} of what "
+            "they could.",
+            "put it firmly into a slot with all lanes, and look into the firmware's settings of "
+            "that slot",
+        )
     now, most = device.link_generation, device.link_generation_most
     if not now or not most or now >= most:
         return
@@ -116,9 +139,14 @@ def _link(device: Gpu) -> Iterator[Check]:
         yield Check(code, "GPU", UNSEEN, f"{what}; whether it only saves power is not told")
     else:
         yield Check(
-            code, "GPU", WARNING, what, f"Copies to and from it take {2 ** (most - now)} times as long as they could.",
-            "look into the firmware's settings of the slot (link speed: auto), and at risers and cables",
-        )  # fmt: skip
+            code,
+            "GPU",
+            WARNING,
+            what,
+            f"Copies to and from it take {2 ** (most - now)} times as long as they could.",
+            "look into the firmware's settings of the slot (link speed: auto), and at risers and "
+            "cables",
+        )
 
 
 def _clocks(device: Gpu) -> Iterator[Check]:
@@ -131,11 +159,27 @@ def _clocks(device: Gpu) -> Iterator[Check]:
     code = f"gpu.{device.index}.clocks"
     if any(reason in _COOLING for reason in reasons):
         lost = "It would be damaged otherwise: kernels take longer, and times vary."
-        yield Check(code, "GPU", WARNING, what, lost, "look at fans and air, then: nvidia-smi -q -d TEMPERATURE")
+        yield Check(
+            code,
+            "GPU",
+            WARNING,
+            what,
+            lost,
+            "look at fans and air, then: nvidia-smi -q -d TEMPERATURE",
+        )
     elif any(reason in _POWER for reason in reasons):
         state = NOTE if reasons == ["power cap"] else WARNING
-        lost = "Its limit of power keeps clocks low: under full load that is normal for many devices."
-        yield Check(code, "GPU", state, what, lost, "nvidia-smi -q -d POWER shows the limit and its largest value")
+        lost = (
+            "Its limit of power keeps clocks low: under full load that is normal for many devices."
+        )
+        yield Check(
+            code,
+            "GPU",
+            state,
+            what,
+            lost,
+            "nvidia-smi -q -d POWER shows the limit and its largest value",
+        )
     elif any(reason in _SET for reason in reasons):
         lost = "Somebody has set its clocks lower than it could."
         yield Check(code, "GPU", NOTE, what, lost, "sudo nvidia-smi -rac; sudo nvidia-smi -rgc")
@@ -144,22 +188,28 @@ def _clocks(device: Gpu) -> Iterator[Check]:
 def _persistence(device: Gpu) -> Iterator[Check]:
     if device.persistence is False:
         yield Check(
-            f"gpu.{device.index}.persistence", "GPU", NOTE, f"{_which(device)}: persistence is off",
-            "The driver sets the device up anew for a program that comes when no other uses it: seconds at its start. "
+            f"gpu.{device.index}.persistence",
+            "GPU",
+            NOTE,
+            f"{_which(device)}: persistence is off",
+            "The driver sets the device up anew for a program that comes when no other uses it: "
+            "seconds at its start. "
             "Without the service nvidia-smi -pm 1 keeps it up until the next boot.",
             "sudo systemctl enable --now nvidia-persistenced",
-        )  # fmt: skip
+        )
 
 
 def _near(seen: Seen, devices: tuple[Gpu, ...], are_used: bool) -> Iterator[Check]:
-    """Whether CPUs that may be used are on the same memory node. Of GPUs that only may be used one that is near is
-    enough: the program may well be meant for that.
+    """Whether CPUs that may be used are on the same memory node. Of GPUs that only may be used one
+    that is near is enough: the program may well be meant for that.
     """
     allowed = set(seen.machine.cpu.allowed)
     cpus = {node.number: set(node.cpus) for node in seen.machine.numa}
     if len(cpus) < 2 or not allowed:
         return
-    near = {one.index: cpus.get(one.node, set()) if one.node is not None else set() for one in devices}
+    near = {
+        one.index: cpus.get(one.node, set()) if one.node is not None else set() for one in devices
+    }
     is_note = not are_used and any(close & allowed for close in near.values())
     for device in devices:
         close = near[device.index]
@@ -168,15 +218,20 @@ def _near(seen: Seen, devices: tuple[Gpu, ...], are_used: bool) -> Iterator[Chec
         lost = "Every copy and every launch crosses the link between processors"
         lost += " if the program uses this GPU" * is_note
         yield Check(
-            f"gpu.{device.index}.node", "GPU", NOTE if is_note else WARNING,
-            f"{_which(device)} is at memory node {device.node}; none of the allowed CPUs ({cpu_list(allowed)}) is",
+            f"gpu.{device.index}.node",
+            "GPU",
+            NOTE if is_note else WARNING,
+            f"{_which(device)} is at memory node {device.node}; none of the allowed CPUs "
+            f"({cpu_list(allowed)}) is",
             f"{lost}. CPUs {cpu_list(close)} are near it, where they may be used.",
             f"numactl --cpunodebind={device.node} --membind={device.node} python train.py",
-        )  # fmt: skip
+        )
 
 
 def _cuda(seen: Seen) -> Iterator[Check]:
-    """The program's torch against the driver; a newer minor version runs too, with limits (CUDA compatibility)."""
+    """The program's torch against the driver; a newer minor version runs too, with limits (CUDA
+    compatibility).
+    """
     libraries = seen.measured.libraries if seen.measured else ()
     built = next((library.version for library in libraries if library.name == CUDA), "")
     runs = seen.machine.gpus.cuda
@@ -187,14 +242,22 @@ def _cuda(seen: Seen) -> Iterator[Check]:
         yield Check("gpu.cuda", "GPU", OK, what)
     elif _major_minor(built)[0] == _major_minor(runs)[0]:
         yield Check(
-            "gpu.cuda", "GPU", NOTE, what, "It runs, but code that is compiled at run time (PTX) may be refused.",
+            "gpu.cuda",
+            "GPU",
+            NOTE,
+            what,
+            "It runs, but code that is compiled at run time (PTX) may be refused.",
             "install a newer driver",
-        )  # fmt: skip
+        )
     else:
         yield Check(
-            "gpu.cuda", "GPU", ERROR, what, "PyTorch says that CUDA is not available, and computes on the CPU.",
+            "gpu.cuda",
+            "GPU",
+            ERROR,
+            what,
+            "PyTorch says that CUDA is not available, and computes on the CPU.",
             f"install a newer driver, or a PyTorch for CUDA {runs} or older",
-        )  # fmt: skip
+        )
 
 
 def _major_minor(version: str) -> tuple[int, ...]:

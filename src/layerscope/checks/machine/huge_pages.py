@@ -16,7 +16,8 @@ _ENABLED = "/sys/kernel/mm/transparent_hugepage/enabled"
 # A fault on 4 kB takes the kernel about a microsecond: so many are 0.1 and 5 % of a CPU.
 _FEW_FAULTS_PER_S, _MANY_FAULTS_PER_S = 1_000, 50_000
 _COST = (
-    "Tensors lie in pages of 4 kB, and each new one is a page fault: with malloc's huge pages (glibc 2.35 or newer) a "
+    "Tensors lie in pages of 4 kB, and each new one is a page fault: with malloc's huge pages "
+    "(glibc 2.35 or newer) a "
     "training step has hundreds of times fewer."
 )
 _COST_OF_OTHERS = "Tensors lie in pages of 4 kB, and each new one is a page fault."
@@ -33,7 +34,9 @@ def check(seen: Seen) -> Iterator[Check]:
     told = seen.variables.get("GLIBC_TUNABLES", "")
     # Another allocator serves: it asks for huge pages or does not, whatever glibc is told.
     other = listed(replacements(process.libraries)) if process is not None else ""
-    asked = not other and any(_is_ours(part) and part[-2:] in ("=1", "=2") for part in told.split(":"))
+    asked = not other and any(
+        _is_ours(part) and part[-2:] in ("=1", "=2") for part in told.split(":")
+    )
     what += f"; GLIBC_TUNABLES={told}" if asked else ""
     what += "" if rate is None else f"; {counted(round(rate), 'page fault')} a second"
     is_rare = rate is not None and rate < _FEW_FAULTS_PER_S
@@ -46,7 +49,9 @@ def check(seen: Seen) -> Iterator[Check]:
         if rate is None and setting != "never":
             yield Check("thp", "huge pages", UNSEEN, f"{what}, and page faults were not counted")
         else:
-            yield Check("thp", "huge pages", state, what, _COST_OF_OTHERS, f"echo always > {_ENABLED}")
+            yield Check(
+                "thp", "huge pages", state, what, _COST_OF_OTHERS, f"echo always > {_ENABLED}"
+            )
         return
     lines = [f"echo madvise > {_ENABLED}"] * (setting == "never") + [_line(told)] * (not asked)
     yield Check("thp", "huge pages", state, what, _COST, "; ".join(lines))

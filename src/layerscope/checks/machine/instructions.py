@@ -13,7 +13,8 @@ X86 = ("x86_64", "i686", "amd64")
 # What speed rests on first.
 _DTYPES = ("float32", "bfloat16", "float16", "int8", "float64")
 _SLOW = {
-    "bfloat16": "Autocast to bfloat16 saves memory but no arithmetic: it may be slower than float32.",
+    "bfloat16": "Autocast to bfloat16 saves memory but no arithmetic: it may be slower than "
+    "float32.",
     "float16": "Slower than float32 on this CPU: bfloat16 or float32 is the better choice.",
     "int8": "Quantized models gain less than their four times smaller weights promise.",
     "float32": "Fast kernels need AVX2 and FMA: what runs in their place is several times slower.",
@@ -31,7 +32,10 @@ def check(seen: Seen) -> Iterator[Check]:
         yield Check("instructions", "instructions", UNSEEN, f"the kernel does not list them{where}")
         return
     given = {support.dtype: support for support in isa.support}
-    for name in (*(name for name in _DTYPES if name in given), *(name for name in given if name not in _DTYPES)):
+    for name in (
+        *(name for name in _DTYPES if name in given),
+        *(name for name in given if name not in _DTYPES),
+    ):
         yield _dtype(given[name], isa)
 
 
@@ -39,7 +43,9 @@ def _dtype(support: Support, isa: Isa) -> Check:
     code, name = f"dtype.{support.dtype}", support.dtype
     bits = f", {support.width_bits} bits at a time" if support.width_bits else ""
     if support.how == ABSENT:
-        return Check(code, name, WARNING if name == "float32" else NOTE, "absent", _SLOW.get(name, ""))
+        return Check(
+            code, name, WARNING if name == "float32" else NOTE, "absent", _SLOW.get(name, "")
+        )
     if support.how == EMULATED:
         return Check(code, name, NOTE, f"emulated: {support.by}{bits}", _SLOW.get(name, ""))
     if name == "float32" and isa.architecture in X86 and isa.lacks(_FAST):

@@ -10,11 +10,13 @@ from layerscope.model import units
 
 ORDER = 120
 
-# Of what there is: below the first a program that grows is ended soon, below the second it is about to be.
+# Of what there is: below the first a program that grows is ended soon, below the second it is about
+# to be.
 _LITTLE, _ALMOST_NONE = 0.10, 0.02
 # Of the swap: what is there may be of programs that sleep.
 _MUCH_SWAP = 0.10
-# The kernel's default is 60; from 100 on it would rather write out memory of programs than forget cached files.
+# The kernel's default is 60; from 100 on it would rather write out memory of programs than forget
+# cached files.
 _EAGER = 100
 
 
@@ -29,8 +31,14 @@ def _memory(seen: Seen) -> Check:
     if memory.available_bytes is None or not memory.total_bytes:
         return Check("memory", "memory", UNSEEN, "the kernel does not tell how much is left")
     left, of, whose = memory.available_bytes, memory.total_bytes, "of this machine"
-    if group.memory_limit_bytes is not None and group.memory_limit_bytes - group.memory_used_bytes < left:
-        left, of = max(0, group.memory_limit_bytes - group.memory_used_bytes), group.memory_limit_bytes
+    if (
+        group.memory_limit_bytes is not None
+        and group.memory_limit_bytes - group.memory_used_bytes < left
+    ):
+        left, of = (
+            max(0, group.memory_limit_bytes - group.memory_used_bytes),
+            group.memory_limit_bytes,
+        )
         whose = "that the control group may use"
     what = f"{units.size(left)} are left of the {units.size(of)} {whose}"
     what += f"; process {process.pid} has {units.size(process.memory_bytes)}" if process else ""
@@ -38,11 +46,19 @@ def _memory(seen: Seen) -> Check:
         return Check("memory", "memory", OK, what)
     remedy = "smaller batches, fewer loader workers"
     if group.memory_limit_bytes == of:
-        remedy += ", or a larger limit: docker update --memory=N CONTAINER, in Kubernetes resources.limits.memory"
+        remedy += (
+            ", or a larger limit: docker update --memory=N CONTAINER, in Kubernetes "
+            "resources.limits.memory"
+        )
     return Check(
-        "memory", "memory", ERROR if left < _ALMOST_NONE * of else WARNING, f"{what} ({percent(left / of)})",
-        "When it is used up the kernel kills the program (its exit status is 137), or others wait for it.", remedy,
-    )  # fmt: skip
+        "memory",
+        "memory",
+        ERROR if left < _ALMOST_NONE * of else WARNING,
+        f"{what} ({percent(left / of)})",
+        "When it is used up the kernel kills the program (its exit status is 137), or others wait "
+        "for it.",
+        remedy,
+    )
 
 
 def _swap(seen: Seen) -> Check:
@@ -56,13 +72,20 @@ def _swap(seen: Seen) -> Check:
     what += "" if memory.swappiness is None else f"; swappiness {memory.swappiness}"
     if used > _MUCH_SWAP * memory.swap_bytes:
         return Check(
-            "swap", "swap", NOTE, what,
+            "swap",
+            "swap",
+            NOTE,
+            what,
             "Memory of programs lies on disk: touching it again takes a thousand times longer.",
             "free memory, then as root: swapoff -a && swapon -a",
-        )  # fmt: skip
+        )
     if memory.swappiness is not None and memory.swappiness >= _EAGER:
         return Check(
-            "swap", "swap", NOTE, what, "Memory of programs is written out rather than cached files are forgotten.",
+            "swap",
+            "swap",
+            NOTE,
+            what,
+            "Memory of programs is written out rather than cached files are forgotten.",
             "sysctl vm.swappiness=10",
-        )  # fmt: skip
+        )
     return Check("swap", "swap", OK, what)

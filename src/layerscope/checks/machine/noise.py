@@ -9,7 +9,10 @@ from layerscope.checks.phrases import counted, percent
 
 ORDER = 80
 
-_TIMES_VARY = "Times vary with what others do: compare by many interleaved runs (layerscope tune does), or by CPU time."
+_TIMES_VARY = (
+    "Times vary with what others do: compare by many interleaved runs (layerscope tune "
+    "does), or by CPU time."
+)
 # Per cent of the last 10 s in which some task waited (the kernel's "some avg10").
 _PRESSED = {"CPU": (10.0, 40.0), "memory": (1.0, 10.0), "disk": (10.0, 40.0)}
 _WAITING = {
@@ -38,7 +41,10 @@ def _others(seen: Seen) -> Check | None:
     # Workers and ranks that the process started are no others.
     ours = watched.process_cpus if watched.family_cpus is None else watched.family_cpus
     others = max(0.0, watched.busy_share * online - ours)
-    what = f"other programs used {counted(round(others, 1), 'CPU')} of {online} in {watched.seconds:.3g} s"
+    what = (
+        f"other programs used {counted(round(others, 1), 'CPU')} of {online} in "
+        f"{watched.seconds:.3g} s"
+    )
     state = _state(others / online, _OTHERS)
     return Check("load", "load", state, what, _TIMES_VARY if state != OK else "")
 
@@ -47,7 +53,10 @@ def _load(seen: Seen) -> Check:
     load, online = seen.machine.noise.load, len(seen.machine.cpu.online)
     if load is None or not online:
         return Check("load", "load", UNSEEN, "the kernel does not tell")
-    what = f"{load[0]:.3g} tasks wanted a CPU or a disk in the last minute, on {counted(online, 'CPU')}"
+    what = (
+        f"{load[0]:.3g} tasks wanted a CPU or a disk in the last minute, on "
+        f"{counted(online, 'CPU')}"
+    )
     if load[0] > online:
         return Check("load", "load", WARNING, what, _TIMES_VARY, "top -o %CPU")
     # Something runs here besides us, and there are CPUs left for it.
@@ -60,14 +69,18 @@ def _pressure(seen: Seen) -> Check:
     told = {"CPU": noise.pressure_cpu, "memory": noise.pressure_memory, "disk": noise.pressure_io}
     known = {name: value for name, value in told.items() if value is not None}
     if not known:
-        return Check("pressure", "pressure", UNSEEN, "the kernel does not tell (CONFIG_PSI, Linux 4.20)")
+        return Check(
+            "pressure", "pressure", UNSEEN, "the kernel does not tell (CONFIG_PSI, Linux 4.20)"
+        )
     parts = ", ".join(f"{name} {value:.3g} %" for name, value in known.items())
     what = f"some thread waited, of the last 10 s: {parts}"
     states = {name: _state(value, _PRESSED[name]) for name, value in known.items()}
     worst = next((state for state in (WARNING, NOTE) if state in states.values()), OK)
     pressed = [name for name, state in states.items() if state == worst != OK]
     lost = " ".join(_WAITING[name] for name in pressed)
-    return Check("pressure", "pressure", worst, what, lost, _REMEDIES[pressed[-1]] if pressed else "")
+    return Check(
+        "pressure", "pressure", worst, what, lost, _REMEDIES[pressed[-1]] if pressed else ""
+    )
 
 
 def _steal(seen: Seen) -> Check:

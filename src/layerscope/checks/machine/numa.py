@@ -25,37 +25,58 @@ def check(seen: Seen) -> Iterator[Check]:
     used = [node for node in with_cpus if {*node.cpus} & {*seen.machine.cpu.allowed}]
     if len(with_cpus) < 2:
         more = len(nodes) - len(with_cpus)
-        yield Check("numa", "NUMA", OK, "one node" + (f", and {more} of memory alone" if more else ""))
+        yield Check(
+            "numa", "NUMA", OK, "one node" + (f", and {more} of memory alone" if more else "")
+        )
     elif len(used) < 2:
         yield _bound(used, len(with_cpus))
     else:
-        what = f"{counted(len(with_cpus), 'node')}, no binding: the CPUs of {len(used)} of them may be used"
+        what = (
+            f"{counted(len(with_cpus), 'node')}, no binding: the CPUs of {len(used)} of them "
+            "may be used"
+        )
         farthest = _farthest(used, [node.number for node in nodes])
-        what += f", the farthest memory {farthest / _NEAR:.2g} times as far" if farthest > _NEAR else ""
+        what += (
+            f", the farthest memory {farthest / _NEAR:.2g} times as far" if farthest > _NEAR else ""
+        )
         what += f"; without memory: {', '.join(map(str, without_memory))}" if without_memory else ""
         best = max(used, key=lambda node: (node.free_bytes, -node.number)).number
         yield Check(
-            "numa", "NUMA", WARNING if seen.machine.process else NOTE, what,
-            "Threads read memory of other nodes, which is slower, and how much of it differs from run to run. One "
+            "numa",
+            "NUMA",
+            WARNING if seen.machine.process else NOTE,
+            what,
+            "Threads read memory of other nodes, which is slower, and how much of it differs from "
+            "run to run. One "
             "process for each node is usually fastest.",
             f"numactl --cpunodebind={best} --membind={best} python train.py",
-        )  # fmt: skip
+        )
 
 
 def _bound(used: list[Node], of: int) -> Check:
     if not used:
-        return Check("numa", "NUMA", UNSEEN, f"{of} nodes; which of them has the allowed CPUs is not told")
+        return Check(
+            "numa", "NUMA", UNSEEN, f"{of} nodes; which of them has the allowed CPUs is not told"
+        )
     node = used[0]
     return Check(
-        "numa", "NUMA", OK,
-        f"the allowed CPUs are those of node {node.number} of {of}, which has {units.size(node.free_bytes)} free",
-    )  # fmt: skip
+        "numa",
+        "NUMA",
+        OK,
+        f"the allowed CPUs are those of node {node.number} of {of}, which has "
+        f"{units.size(node.free_bytes)} free",
+    )
 
 
 def _farthest(used: list[Node], numbers: list[int]) -> int:
-    """The largest distance between two nodes in use; of what is not told, the distance of a node to itself."""
+    """The largest distance between two nodes in use; of what is not told, the distance of a node to
+    itself.
+    """
     wanted = {node.number for node in used}
     told = [
-        distance for node in used for number, distance in zip(numbers, node.distances, strict=False) if number in wanted
+        distance
+        for node in used
+        for number, distance in zip(numbers, node.distances, strict=False)
+        if number in wanted
     ]
     return max(told, default=_NEAR)

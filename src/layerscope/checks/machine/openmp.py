@@ -1,4 +1,4 @@
-"""The OpenMP runtimes and BLAS libraries that the process has loaded: each has a pool of threads of its own."""
+"""The OpenMP runtimes and BLAS libraries that the process has loaded, each with its threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _FIRST = ("libiomp5", "libomp", "libgomp")
 # These have the functions of each other.
 _SERVING = ("libiomp5", "libomp")
 _POOLS = (
-    "Each starts threads for all CPUs and spins on its own: together they are more than the CPUs. A second libgomp "
+    "Each starts threads for all CPUs and spins on its own: together they are more than the CPUs. "
+    "A second libgomp "
     "made one PyTorch program 3 times slower (pytorch issue 98836)."
 )
 
@@ -30,9 +31,18 @@ def check(seen: Seen) -> Iterator[Check]:
     if process is None:
         return
     if not process.libraries:
-        reason = next((word for word in process.unread if word.startswith("maps")), "no library is loaded")
+        reason = next(
+            (word for word in process.unread if word.startswith("maps")), "no library is loaded"
+        )
         remedy = rights.see_process() if process.unread else ""
-        yield Check("openmp", "OpenMP", UNSEEN, f"the libraries of process {process.pid}: {reason}", "", remedy)
+        yield Check(
+            "openmp",
+            "OpenMP",
+            UNSEEN,
+            f"the libraries of process {process.pid}: {reason}",
+            "",
+            remedy,
+        )
         return
     found = runtimes.told_apart(process.libraries)
     yield _openmp(runtimes.of_kind(found, OPENMP), seen.variables.get("LD_PRELOAD", ""))
@@ -43,20 +53,31 @@ def check(seen: Seen) -> Iterator[Check]:
 
 def _openmp(found: tuple[Runtime, ...], preload: str) -> Check:
     if len(found) < 2:
-        return Check("openmp", "OpenMP", OK, found[0].path if found else "none is loaded as a library of its own")
+        return Check(
+            "openmp",
+            "OpenMP",
+            OK,
+            found[0].path if found else "none is loaded as a library of its own",
+        )
     best = min(found, key=_preference)
     what = f"{len(found)} runtimes: {listed(one.path for one in found)}"
     words = preload.replace(":", " ").split()
     # By name: the word is often a link to what is loaded.
     first = next((one.name for one in runtimes.of_kind(runtimes.told_apart(words), OPENMP)), "")
     if first == best.name or (first in _SERVING and best.name in _SERVING):
-        return Check("openmp", "OpenMP", OK, f"{what}; LD_PRELOAD has {first} serve in place of all")
+        return Check(
+            "openmp", "OpenMP", OK, f"{what}; LD_PRELOAD has {first} serve in place of all"
+        )
     line = ":".join([best.path, *words])
-    return Check("openmp", "OpenMP", WARNING, what, _POOLS, f"export LD_PRELOAD={shlex.quote(line)}")
+    return Check(
+        "openmp", "OpenMP", WARNING, what, _POOLS, f"export LD_PRELOAD={shlex.quote(line)}"
+    )
 
 
 def _preference(runtime: Runtime) -> tuple[int, int, str]:
-    """Of copies with and without a hash in their names the plain one comes with what is the larger program."""
+    """Of copies with and without a hash in their names the plain one comes with what is the larger
+    program.
+    """
     place = _FIRST.index(runtime.name) if runtime.name in _FIRST else len(_FIRST)
     return place, len(os.path.basename(runtime.path)), runtime.path
 
@@ -67,6 +88,9 @@ def _blas(found: tuple[Runtime, ...]) -> Check:
     if len(copies) < 2:
         return Check("blas", "BLAS", OK, next(iter(copies)))
     return Check(
-        "blas", "BLAS", NOTE, f"{len(copies)} libraries: {listed(sorted(map(os.path.basename, copies)))}",
+        "blas",
+        "BLAS",
+        NOTE,
+        f"{len(copies)} libraries: {listed(sorted(map(os.path.basename, copies)))}",
         "Each has a pool of threads of its own.",
-    )  # fmt: skip
+    )

@@ -13,17 +13,21 @@ from layerscope.model.units import three_digits
 ORDER = 44
 
 _PLAIN = "float32"
-# Narrower types that are meant to be faster than float32, and how much of it makes them worth a word.
+# Narrower types that are meant to be faster than float32, and how much of it makes them worth a
+# word.
 _NARROW = ("bfloat16", "float16", "int8")
 _SLOWER, _FASTER = 0.9, 1.1
-# Of so many threads, at least this share of the sum of single ones; products of this size scale better than that.
+# Of so many threads, at least this share of the sum of single ones; products of this size scale
+# better than that.
 _SCALES, _SCALES_BADLY = 0.7, 0.5
 # Runs of the better half lie this close together where nobody disturbs.
 _UNSTEADY = 0.15
 
 
 def check(seen: Seen) -> Iterator[Check]:
-    """One judgement a data type, then how threads scale, and memory; none where nothing was measured."""
+    """One judgement a data type, then how threads scale, and memory; none where nothing was
+    measured.
+    """
     measured = seen.measured
     if measured is None:
         return
@@ -58,24 +62,36 @@ def _of_type(measured: Measured, dtype: str, counts: Iterable[int]) -> Check | N
     if times is None:
         return Check(code, subject, OK, what)  # it varies by more than it differs
     if times < _SLOWER:
-        how = f"{three_digits(1 / times)} times slower" if times < 0.5 else f"{percent(1 - times)} slower"
+        how = (
+            f"{three_digits(1 / times)} times slower"
+            if times < 0.5
+            else f"{percent(1 - times)} slower"
+        )
         return Check(
-            code, subject, NOTE, what,
-            f"Products in {dtype} are {how} than in float32 here: a narrower type saves memory, not time.",
-            f"measure before you cast to {dtype}" if dtype != "float16" else "bfloat16 or float32 on this CPU",
-        )  # fmt: skip
+            code,
+            subject,
+            NOTE,
+            what,
+            f"Products in {dtype} are {how} than in float32 here: a narrower type saves memory, "
+            "not time.",
+            f"measure before you cast to {dtype}"
+            if dtype != "float16"
+            else "bfloat16 or float32 on this CPU",
+        )
     if times < _FASTER:
         return Check(code, subject, OK, f"{what}; as fast as float32")
     return Check(code, subject, OK, f"{what}; {times:.1f} times as fast as float32")
 
 
 def _scaling(measured: Measured, cores: int, most: int) -> Check:
-    """Judged with one thread on each of the `cores`: a second one in a core adds next to nothing to products, on the
-    best of machines. Without such a point all there are stand for them.
+    """Judged with one thread on each of the `cores`: a second one in a core adds next to nothing to
+    products, on the best of machines. Without such a point all there are stand for them.
     """
     gain = _gain(measured, cores)
     if gain is None:
-        return Check("speed.threads", "scaling", UNSEEN, f"nothing was measured with {cores} threads")
+        return Check(
+            "speed.threads", "scaling", UNSEEN, f"nothing was measured with {cores} threads"
+        )
     times, dtype = gain
     what = f"{cores} threads give {times:.1f} times the products of one ({dtype})"
     if most > cores and (all_threads := _gain(measured, most)):
@@ -85,17 +101,27 @@ def _scaling(measured: Measured, cores: int, most: int) -> Check:
     state = WARNING if times < _SCALES_BADLY * cores else NOTE
     shared = "" if most > cores else "threads share a core, "
     return Check(
-        "speed.threads", "scaling", state, what,
-        f"Other programs use the cores, {shared}or the clock falls when all work: fewer threads may do as much for "
+        "speed.threads",
+        "scaling",
+        state,
+        what,
+        f"Other programs use the cores, {shared}or the clock falls when all work: fewer threads "
+        "may do as much for "
         "less CPU time. Which number is best layerscope tune finds out.",
         f"export OMP_NUM_THREADS={max(1, cores // 2)}",
-    )  # fmt: skip
+    )
 
 
 def _gain(measured: Measured, threads: int) -> tuple[float, str] | None:
-    """The best that so many give of any data type, and which: others may be too small a product for so many."""
-    pairs = ((dtype, fastest(measured, dtype, 1), fastest(measured, dtype, threads)) for dtype in DTYPES)
-    gains = ((many.gflop_per_s / one.gflop_per_s, dtype) for dtype, one, many in pairs if one and many)
+    """The best that so many give of any data type, and which: others may be too small a product for
+    so many.
+    """
+    pairs = (
+        (dtype, fastest(measured, dtype, 1), fastest(measured, dtype, threads)) for dtype in DTYPES
+    )
+    gains = (
+        (many.gflop_per_s / one.gflop_per_s, dtype) for dtype, one, many in pairs if one and many
+    )
     return max(gains, default=None)
 
 
@@ -105,7 +131,7 @@ def _memory(measured: Measured) -> Iterator[Check]:
     told = [
         f"{three_digits(one.gbyte_per_s)} GB/s with {counted(one.threads, 'thread')}"
         for one in sorted(measured.bandwidths, key=lambda one: one.threads)
-    ]  # fmt: skip
+    ]
     yield Check("speed.memory", "copying", OK, ", ".join(told) + ", read and written")
 
 
@@ -114,7 +140,11 @@ def _steadiness(measured: Measured) -> Iterator[Check]:
     if len(unsteady) * 3 > len(measured.rates):
         worst = max(rate.spread for rate in unsteady)
         yield Check(
-            "speed.steadiness", "steadiness", NOTE,
-            f"the better runs of {len(unsteady)} of {len(measured.rates)} products differ by up to {percent(worst)}",
-            "Somebody else uses the machine: the figures are lower bounds.", "measure again when it is quiet",
-        )  # fmt: skip
+            "speed.steadiness",
+            "steadiness",
+            NOTE,
+            f"the better runs of {len(unsteady)} of {len(measured.rates)} products differ by up to "
+            f"{percent(worst)}",
+            "Somebody else uses the machine: the figures are lower bounds.",
+            "measure again when it is quiet",
+        )

@@ -10,16 +10,24 @@ from layerscope.model import units
 
 ORDER = 20
 
-# Of the periods in which a limit was looked at: what is held back in half of them gets no more CPUs than the limit.
+# Of the periods in which a limit was looked at: what is held back in half of them gets no more CPUs
+# than the limit.
 _OFTEN, _SOMETIMES = 0.5, 0.02
-_BACK = "All threads stand still until the period (usually 0.1 s) ends, those that hold locks too: times vary and grow."
+_BACK = (
+    "All threads stand still until the period (usually 0.1 s) ends, those that hold locks too: "
+    "times vary and grow."
+)
 
 
 def check(seen: Seen) -> Iterator[Check]:
     """One judgement: of what was watched, else of the time since the group was made."""
     group, watched = seen.machine.cgroup, seen.watched
     if not group.version or (group.cpus is None and group.is_hidden):
-        what = "the files of its control group are not visible here" if group.is_hidden else "there is no control group"
+        what = (
+            "the files of its control group are not visible here"
+            if group.is_hidden
+            else "there is no control group"
+        )
         yield Check("throttling", "throttling", UNSEEN, what)
         return
     if group.cpus is None:
@@ -29,12 +37,25 @@ def check(seen: Seen) -> Iterator[Check]:
     before = _times(group.throttled, group.periods, group.throttled_ns)
     if watched is not None and watched.throttled is not None:
         share = _share(watched.throttled, watched.periods)
-        what = f"{limit}: {_times(watched.throttled, watched.periods, watched.throttled_ns)} in {watched.seconds:.3g} s"
-        what += f" ({percent(_share(group.throttled, group.periods))} since the group was made)" * bool(group.periods)
+        what = (
+            f"{limit}: {_times(watched.throttled, watched.periods, watched.throttled_ns)} in "
+            f"{watched.seconds:.3g} s"
+        )
+        what += (
+            f" ({percent(_share(group.throttled, group.periods))} since the group was made)"
+            * bool(group.periods)
+        )
         if not watched.throttled:
-            what = f"{limit}: not once in {watched.seconds:.3g} s; since the group was made {before}"
+            what = (
+                f"{limit}: not once in {watched.seconds:.3g} s; since the group was made {before}"
+            )
     elif group.throttled is None:
-        yield Check("throttling", "throttling", UNSEEN, f"{limit}; the kernel does not count how often it held back")
+        yield Check(
+            "throttling",
+            "throttling",
+            UNSEEN,
+            f"{limit}; the kernel does not count how often it held back",
+        )
         return
     else:
         share = _share(group.throttled, group.periods)
@@ -44,7 +65,9 @@ def check(seen: Seen) -> Iterator[Check]:
 
 def _judged(seen: Seen, what: str, share: float) -> Check:
     if share < _SOMETIMES:
-        return Check("throttling", "throttling", OK if not share else NOTE, what, _BACK if share else "")
+        return Check(
+            "throttling", "throttling", OK if not share else NOTE, what, _BACK if share else ""
+        )
     state = ERROR if share >= _OFTEN else WARNING
     threads = threads_granted(seen.machine.cpu)
     remedy = f"export OMP_NUM_THREADS={threads}"

@@ -1,4 +1,4 @@
-"""How threads of OpenMP wait: they spin, which is right on CPUs of one's own and wrong on CPUs that others want."""
+"""How OpenMP threads wait: spinning is right on CPUs of their own and wrong on shared ones."""
 
 from __future__ import annotations
 
@@ -17,22 +17,30 @@ _WANTED = 10.0
 def check(seen: Seen) -> Iterator[Check]:
     """One judgement, of a process with OpenMP or of what will be started."""
     process = seen.machine.process
-    if process is not None and not runtimes.of_kind(runtimes.told_apart(process.libraries), runtimes.OPENMP):
+    if process is not None and not runtimes.of_kind(
+        runtimes.told_apart(process.libraries), runtimes.OPENMP
+    ):
         return
     told = seen.variables.get("OMP_WAIT_POLICY", "").strip()
     if told.lower() == "passive":
         yield Check("wait_policy", "waiting", OK, f"OMP_WAIT_POLICY is {told}")
         return
-    what = "threads of OpenMP spin while they wait for work" + (f" (OMP_WAIT_POLICY is {told})" if told else "")
+    what = "threads of OpenMP spin while they wait for work" + (
+        f" (OMP_WAIT_POLICY is {told})" if told else ""
+    )
     if threads_granted(seen.machine.cpu) == 1 == len(seen.machine.cpu.allowed):
         yield Check("wait_policy", "waiting", OK, what)
     elif wanted := _wanted(seen):
         yield Check(
-            "wait_policy", "waiting", NOTE, f"{what}, and {wanted}",
-            "Spinning takes CPUs from threads that have work: a step may take several times as long as without it. On "
+            "wait_policy",
+            "waiting",
+            NOTE,
+            f"{what}, and {wanted}",
+            "Spinning takes CPUs from threads that have work: a step may take several times as "
+            "long as without it. On "
             "CPUs of one's own it makes short operators faster.",
             "export OMP_WAIT_POLICY=passive",
-        )  # fmt: skip
+        )
     else:
         yield Check("wait_policy", "waiting", OK, f"{what}: right while nobody else wants the CPUs")
 

@@ -1,1 +1,3 @@
-"""The rules by which the steps of a process are found, one file each; `layerscope.ingest.steps` picks one."""
+"""The rules by which the steps of a process are found, one file each; `layerscope.ingest.steps`
+picks one.
+"""

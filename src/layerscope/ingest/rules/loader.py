@@ -1,18 +1,18 @@
 """Rule `loader`: a step is one batch of the loader.
 
-Without an optimizer a step is one loader wait, on the track of the first one. It lasts until the next wait begins, the
-last one until the last span of the track (ranges and modules not counted) ends. The empty wait that ends an epoch is no
-step, but ends one.
+Without an optimizer a step is one loader wait, on the track of the first one. It lasts until the
+next wait begins, the last one until the last span of the track (ranges and modules not counted)
+ends. The empty wait that ends an epoch is no step, but ends one.
 
-A wait is *empty* if no batch was made in it (it has no spans, or only those of a sampler drawing the next order), and
-one of these holds; if that were true of all waits, none is empty.
+A wait is *empty* if no batch was made in it (it has no spans, or only those of a sampler drawing
+the next order), and one of these holds; if that were true of all waits, none is empty.
 
-- At least half of the waits of its name do make batches, and it is the last one on the track or a new iterator is made
-  after it (`aten::random_` draws its seed). Batches of worker processes that arrive out of order leave waits without
-  spans too, but the loop goes on after these.
+- At least half of the waits of its name do make batches, and it is the last one on the track or a
+  new iterator is made after it (`aten::random_` draws its seed). Batches of worker processes that
+  arrive out of order leave waits without spans too, but the loop goes on after these.
 - Fewer than half as many operators follow it before the next wait as follow a wait in the median.
-- Nothing follows a wait in the median, as in a loop that does nothing but load: it is the last one, or any operator
-  follows.
+- Nothing follows a wait in the median, as in a loop that does nothing but load: it is the last one,
+  or any operator follows.
 """
 
 from __future__ import annotations
@@ -80,6 +80,8 @@ def empty_waits(spans: SpanColumns, line: Line, scopes: Scopes) -> Bools:
         is_renewed = np.searchsorted(seeds, waits) < np.searchsorted(seeds, gap_end)
         over = (2 * follow < usual) | ((is_last | is_renewed) & makes_batches[code])
     else:
-        over = is_last | (np.searchsorted(scopes.free, waits) < np.searchsorted(scopes.free, gap_end))
+        over = is_last | (
+            np.searchsorted(scopes.free, waits) < np.searchsorted(scopes.free, gap_end)
+        )
     empty: Bools = idle & over
     return empty if not empty.all() else np.zeros(len(waits), np.bool_)

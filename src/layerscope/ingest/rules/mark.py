@@ -2,26 +2,36 @@
 
 **By name** (`--step-mark NAME`). What the spans of that name are decides what they say.
 
-- A range, a task, a frame, an event or a call of a module is a step from its start to its end, on every thread. One
-  inside another one of that name does not count.
-- A call of an optimizer ends a step, and everything is as by the rule `optimizer` for the first optimizer of that name.
-- A wait for a loader begins a step, and everything is as by the rule `loader`, for the thread of the first one.
-- Any other operator begins a step on the thread that first ran it, which lasts until the next one begins, the last one
-  until the last span of the thread (ranges and modules not counted) ends.
+- A range, a task, a frame, an event or a call of a module is a step from its start to its end, on
+  every thread. One inside another one of that name does not count.
+- A call of an optimizer ends a step, and everything is as by the rule `optimizer` for the first
+  optimizer of that name.
+- A wait for a loader begins a step, and everything is as by the rule `loader`, for the thread of
+  the first one.
+- Any other operator begins a step on the thread that first ran it, which lasts until the next one
+  begins, the last one until the last span of the thread (ranges and modules not counted) ends.
 
 If there is no span of that name the next rule is taken.
 
-**By marks** (`layerscope.step()`). A step ends at each mark on the track of the first one, and begins where the
-previous one ended; evaluation is not cut off, because the program has said what a step is. Step 0 begins as by the
-rule `optimizer`, of a program without operators at its first task, frame or event; if nothing ran on the track before
-the first mark, it begins at that mark.
+**By marks** (`layerscope.step()`). A step ends at each mark on the track of the first one, and
+begins where the previous one ended; evaluation is not cut off, because the program has said what a
+step is. Step 0 begins as by the rule `optimizer`, of a program without operators at its first task,
+frame or event; if nothing ran on the track before the first mark, it begins at that mark.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from layerscope.ingest.lines import Found, SpanColumns, code_of, last_end, line_of, lines_of, make_lane
+from layerscope.ingest.lines import (
+    Found,
+    SpanColumns,
+    code_of,
+    last_end,
+    line_of,
+    lines_of,
+    make_lane,
+)
 from layerscope.ingest.phases import (
     BACKWARD,
     FUNCTION,
@@ -57,7 +67,9 @@ def _named(spans: SpanColumns, workers: Bools, named: Positions) -> Found:
         return _begun(spans, workers, named)
     tracks = np.unique(spans.track[named])
     workers[tracks] = False
-    lines = [line_of(spans, int(tracks[0]), workers)] if len(tracks) == 1 else lines_of(spans, tracks)
+    lines = (
+        [line_of(spans, int(tracks[0]), workers)] if len(tracks) == 1 else lines_of(spans, tracks)
+    )
     lanes = []
     for track, line in zip(tracks.tolist(), lines, strict=True):
         steps = outermost(line, np.flatnonzero(np.isin(line.source, named)))

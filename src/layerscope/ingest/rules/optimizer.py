@@ -1,33 +1,43 @@
 """Rule `optimizer`: a step is one call of the first optimizer.
 
-A step is one call of `Optimizer.step#` of the first optimizer instance seen (of the first name, if no instance is
-known); a GAN with two optimizers has as many steps as its first one makes. A call inside a call of the same optimizer
-does not count. The track it runs on is the step track; if that is an autograd worker track, the step track is the one
-with the most spans that is not.
+A step is one call of `Optimizer.step#` of the first optimizer instance seen (of the first name, if
+no instance is known); a GAN with two optimizers has as many steps as its first one makes. A call
+inside a call of the same optimizer does not count. The track it runs on is the step track; if that
+is an autograd worker track, the step track is the one with the most spans that is not.
 
-- A step ends where the call ends, or, if the call runs inside the backward pass, where that backward pass ends. It
-  begins where the previous one ended.
-- Step 0 begins at the first loader wait before its end. Without a loader it has as many outermost spans (operators,
-  optimizer) as the other steps have in the median, so that making the parameters is not part of it; an only step
-  without a loader begins at the first span.
-- What a loader feeds without a backward pass is evaluation and in no step. The stretch between two ends is cut at the
-  loader waits into segments, waits without an operator between them being one. A segment with operators but without a
-  backward pass, other than the one that ends the step, is evaluation, and the step begins after the last of them. The
-  end of an epoch is cut off in this way too, because a new iterator of a `DataLoader` draws its seed with operators.
-  Where at least half of the steps call modules, only calls of modules outside of the waits and the seed count as
-  operators here: a loop that loads ahead moves batches to a device between two waits.
-  Where most steps have such a segment without a later empty wait, the loop has several loaders, and only what comes
-  before an empty wait is cut off.
+- A step ends where the call ends, or, if the call runs inside the backward pass, where that
+  backward pass ends. It begins where the previous one ended.
+- Step 0 begins at the first loader wait before its end. Without a loader it has as many outermost
+  spans (operators, optimizer) as the other steps have in the median, so that making the parameters
+  is not part of it; an only step without a loader begins at the first span.
+- What a loader feeds without a backward pass is evaluation and in no step. The stretch between two
+  ends is cut at the loader waits into segments, waits without an operator between them being one. A
+  segment with operators but without a backward pass, other than the one that ends the step, is
+  evaluation, and the step begins after the last of them. The end of an epoch is cut off in this way
+  too, because a new iterator of a `DataLoader` draws its seed with operators. Where at least half
+  of the steps call modules, only calls of modules outside of the waits and the seed count as
+  operators here: a loop that loads ahead moves batches to a device between two waits. Where most
+  steps have such a segment without a later empty wait, the loop has several loaders, and only what
+  comes before an empty wait is cut off.
 
-So gradient accumulation is one step, a step that mixed precision skipped is part of the next one, and time may belong
-to no step. Evaluation without a loader cannot be told from training and counts as forward.
+So gradient accumulation is one step, a step that mixed precision skipped is part of the next one,
+and time may belong to no step. Evaluation without a loader cannot be told from training and counts
+as forward.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from layerscope.ingest.lines import STEP_PREFIX, Found, SpanColumns, code_of, line_of, make_lane, with_name_part
+from layerscope.ingest.lines import (
+    STEP_PREFIX,
+    Found,
+    SpanColumns,
+    code_of,
+    line_of,
+    make_lane,
+    with_name_part,
+)
 from layerscope.ingest.phases import (
     MODULE,
     OPTIMIZER,
@@ -54,11 +64,15 @@ def find(spans: SpanColumns, workers: Bools) -> Found | None:
     return steps_of(spans, workers, calls) if len(calls) else None
 
 
-def steps_of(spans: SpanColumns, workers: Bools, calls: Positions, rule: str = "optimizer") -> Found:
+def steps_of(
+    spans: SpanColumns, workers: Bools, calls: Positions, rule: str = "optimizer"
+) -> Found:
     """The steps that these calls of optimizers end."""
     known = calls[spans.optimizer[calls] >= 0]
     calls = known if len(known) else calls
-    mine = calls[spans.optimizer[calls] == spans.ending] if len(known) and spans.ending >= 0 else calls
+    mine = (
+        calls[spans.optimizer[calls] == spans.ending] if len(known) and spans.ending >= 0 else calls
+    )
     mine = mine if len(mine) else calls
     first = mine[np.argmin(spans.start_ns[mine])]
     if len(known):
@@ -101,7 +115,9 @@ def _ends(line: Line, scopes: Scopes, calls: Positions) -> Int64s:
 
 
 def begin_of_first(line: Line, waits: Positions, end: Int64s) -> Int64s:
-    """Where step 0 begins, for steps that end at these times; some span starts before the first end."""
+    """Where step 0 begins, for steps that end at these times; some span starts before the first
+    end.
+    """
     stops = np.searchsorted(line.start, end)
     if len(waits) and waits[0] < stops[0]:
         return line.start[waits[:1]]
@@ -126,7 +142,9 @@ def _without_evaluation(
     stop = np.where(last, stops[of_step], np.append(waits_opening[1:], 0))
     telling = _telling(spans, line, scopes, stops)
     has_operators = np.searchsorted(telling, stop) > np.searchsorted(telling, waits_opening)
-    has_backward = np.searchsorted(scopes.backward, stop) > np.searchsorted(scopes.backward, waits_opening)
+    has_backward = np.searchsorted(scopes.backward, stop) > np.searchsorted(
+        scopes.backward, waits_opening
+    )
     evaluation = np.flatnonzero(has_operators & ~has_backward & ~last)
     if not len(evaluation):
         return begin
@@ -134,12 +152,16 @@ def _without_evaluation(
     before_empty = waits_opening[evaluation] <= last_before(empty, stops[of_step[evaluation]])
     if 2 * len(np.unique(of_step[evaluation[~before_empty]])) > len(end):
         evaluation = evaluation[before_empty]
-    begin[of_step[evaluation]] = line.start[waits_opening[evaluation + 1]]  # of several in a step the last one wins
+    begin[of_step[evaluation]] = line.start[
+        waits_opening[evaluation + 1]
+    ]  # of several in a step the last one wins
     return begin
 
 
 def _telling(spans: SpanColumns, line: Line, scopes: Scopes, stops: Positions) -> Positions:
-    """What tells, where no backward pass follows, that a segment is evaluation or the end of an epoch."""
+    """What tells, where no backward pass follows, that a segment is evaluation or the end of an
+    epoch.
+    """
     modules = np.flatnonzero(spans.kind[line.source] == MODULE)
     modules = modules[~inside(line, modules, scopes.loader)]
     of_step = np.unique(np.searchsorted(stops, modules, side="right"))

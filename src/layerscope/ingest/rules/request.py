@@ -1,32 +1,36 @@
 """Rule `request`: a step is one pass through the modules that the program calls.
 
-Without an optimizer and a loader the outermost calls of modules are taken for requests: `model(x)` in a loop, in a
-server, in the loop of a generator of text (then each token is one). Calls inside other calls and on threads of the
-autograd engine do not count.
+Without an optimizer and a loader the outermost calls of modules are taken for requests: `model(x)`
+in a loop, in a server, in the loop of a generator of text (then each token is one). Calls inside
+other calls and on threads of the autograd engine do not count.
 
-- A program may call several modules for one request: an encoder, a decoder twenty times, a loss. So requests begin with
-  the calls of one module, the *leader*: the first one seen that is called more than once (the first one seen, if none
-  is). A request belongs to one thread and lasts from a call of the leader to the end of the last call, before the next
-  one of the leader on that thread, of a module that belongs to it. A module belongs to the requests of all threads if
-  it follows in at least nine of ten cases on all of them together. In a server whose threads have a head of their own
-  each it belongs to those of the threads on which it follows in at least half of the cases, if it is nine of ten on
-  these together; threads with a single call of the leader, of which half would say nothing, all count there.
-- What is left over, because it follows no leader or follows one only now and then (a metric, a second model that the
-  program serves), is looked at again in the same way, and so on. Requests that take less than a twentieth of the time
-  in all calls are none. A request that begins inside another one of its thread is part of it.
-- Several threads may make requests at the same time, each on a lane of its own. A span then belongs to the request of
-  its own thread; with requests on one thread only, to the request of its moment.
+- A program may call several modules for one request: an encoder, a decoder twenty times, a loss. So
+  requests begin with the calls of one module, the *leader*: the first one seen that is called more
+  than once (the first one seen, if none is). A request belongs to one thread and lasts from a call
+  of the leader to the end of the last call, before the next one of the leader on that thread, of a
+  module that belongs to it. A module belongs to the requests of all threads if it follows in at
+  least nine of ten cases on all of them together. In a server whose threads have a head of their
+  own each it belongs to those of the threads on which it follows in at least half of the cases, if
+  it is nine of ten on these together; threads with a single call of the leader, of which half would
+  say nothing, all count there.
+- What is left over, because it follows no leader or follows one only now and then (a metric, a
+  second model that the program serves), is looked at again in the same way, and so on. Requests
+  that take less than a twentieth of the time in all calls are none. A request that begins inside
+  another one of its thread is part of it.
+- Several threads may make requests at the same time, each on a lane of its own. A span then belongs
+  to the request of its own thread; with requests on one thread only, to the request of its moment.
 - The time in the calls is forward, the time between them other.
-- A window of steps opens with a call of the leader, and holds the requests of that one alone, as they were counted when
-  the program ran. What other threads had under way when it opened is in no request. It closes when a request begins
-  behind its last one, and no call of the leader in it goes on: what then follows that call on another thread is missing
-  in its request. Of a window of step 0 alone the first module is the leader, of others from step 0 on the one that it
-  would be in the whole run. In windows a thread with a single call of the leader is judged by this one: there may be
-  no more.
+- A window of steps opens with a call of the leader, and holds the requests of that one alone, as
+  they were counted when the program ran. What other threads had under way when it opened is in no
+  request. It closes when a request begins behind its last one, and no call of the leader in it goes
+  on: what then follows that call on another thread is missing in its request. Of a window of step 0
+  alone the first module is the leader, of others from step 0 on the one that it would be in the
+  whole run. In windows a thread with a single call of the leader is judged by this one: there may
+  be no more.
 
-Where a backward pass follows at least half of the requests the program trains without an optimizer of PyTorch: each
-lasts until the next one on its thread begins, the last one until the last span of the thread (ranges and modules not
-counted) ends, and their phases are those of any step.
+Where a backward pass follows at least half of the requests the program trains without an optimizer
+of PyTorch: each lasts until the next one on its thread begins, the last one until the last span of
+the thread (ranges and modules not counted) ends, and their phases are those of any step.
 """
 
 from __future__ import annotations
@@ -67,22 +71,32 @@ def find(spans: SpanColumns, workers: Bools) -> Found | None:
         leader = int(spans.name[calls[np.argmin(start)]])
         first, last = _of_leader(leader, np.arange(len(calls)), track, spans.name[calls], 1)
     else:
-        first, last = _requests(track, spans.name[calls], start, end, 1 if spans.window else FEWEST_ON_A_THREAD)
+        first, last = _requests(
+            track, spans.name[calls], start, end, 1 if spans.window else FEWEST_ON_A_THREAD
+        )
     tracks, bounds = np.unique(track[first], return_index=True)
     lanes = []
-    for number, begin, stop in zip(tracks.tolist(), bounds, np.append(bounds[1:], len(first)), strict=True):
+    for number, begin, stop in zip(
+        tracks.tolist(), bounds, np.append(bounds[1:], len(first)), strict=True
+    ):
         mine = slice(first[begin], last[stop - 1] + 1)
         begins, ends = start[first[begin:stop]], end[last[begin:stop]]
         timeline, spent_ns = forward_timeline(start[mine], end[mine], begins, ends)
         lanes.append(Lane(number, begins, ends, timeline, spent_ns))
     if (spans.kind == BACKWARD).any():
-        lines = [line_of(spans, lanes[0].track, workers)] if len(lanes) == 1 else lines_of(spans, tracks)
+        lines = (
+            [line_of(spans, lanes[0].track, workers)]
+            if len(lanes) == 1
+            else lines_of(spans, tracks)
+        )
         lanes = [_with_training(spans, line, lane) for line, lane in zip(lines, lanes, strict=True)]
     return Found("request", lanes)
 
 
 def _outermost(spans: SpanColumns, calls: Positions) -> Positions:
-    """The calls, sorted by track and start, that do not begin inside an earlier one of their track."""
+    """The calls, sorted by track and start, that do not begin inside an earlier one of their
+    track.
+    """
     start, track = spans.start_ns[calls], spans.track[calls]
     end = start + np.maximum(spans.dur_ns[calls], 0)
     overlaps = (track[1:] == track[:-1]) & (start[1:] < end[:-1])
@@ -95,8 +109,12 @@ def _outermost(spans: SpanColumns, calls: Positions) -> Positions:
     return calls[is_outer]
 
 
-def _requests(track: Int32s, name: Int32s, start: Int64s, end: Int64s, fewest: int) -> tuple[Positions, Positions]:
-    """The first and the last call of each request, by track and start; `fewest`: see `_of_leader`."""
+def _requests(
+    track: Int32s, name: Int32s, start: Int64s, end: Int64s, fewest: int
+) -> tuple[Positions, Positions]:
+    """The first and the last call of each request, by track and start; `fewest`: see
+    `_of_leader`.
+    """
     until = np.append(0, np.cumsum(end - start))
     left = np.arange(len(track))
     kinds: list[tuple[int, Positions, Positions]] = []
@@ -120,7 +138,9 @@ def _leader(name: Int32s, start: Int64s) -> int:
     return int(name[candidates[np.argmin(start[candidates])]])
 
 
-def _of_leader(leader: int, left: Positions, track: Int32s, name: Int32s, fewest: int) -> tuple[Positions, Positions]:
+def _of_leader(
+    leader: int, left: Positions, track: Int32s, name: Int32s, fewest: int
+) -> tuple[Positions, Positions]:
     """The first and the last call of the requests of the leader among the calls that are left over.
 
     A thread with less than `fewest` calls of the leader does not tell what follows there.
@@ -136,13 +156,16 @@ def _of_leader(leader: int, left: Positions, track: Int32s, name: Int32s, fewest
     threads, thread = np.unique(track[left], return_inverse=True)
     thread_of = thread[begins]
     counts_by_thread = np.bincount(
-        thread_of[pairs // len(codes)] * len(codes) + pairs % len(codes), minlength=len(threads) * len(codes)
+        thread_of[pairs // len(codes)] * len(codes) + pairs % len(codes),
+        minlength=len(threads) * len(codes),
     ).reshape(len(threads), len(codes))
     led = np.bincount(thread[leads], minlength=len(threads))[:, None]
     follows = counts_by_thread.sum(axis=0) >= FOLLOWS * led.sum()
     mostly = counts_by_thread >= MOSTLY * led
     telling = mostly | (led < fewest)
-    follows_there = (counts_by_thread * telling).sum(axis=0) >= FOLLOWS * (led * telling).sum(axis=0)
+    follows_there = (counts_by_thread * telling).sum(axis=0) >= FOLLOWS * (led * telling).sum(
+        axis=0
+    )
     members = np.flatnonzero(in_request & (follows | (mostly & follows_there))[thread, inverse])
     changes = np.diff(group[members]) != 0
     return left[members[np.append(True, changes)]], left[members[np.append(changes, True)]]

@@ -1,4 +1,5 @@
-"""The formats of `layerscope export`: one file each, found by this folder; the file's extension chooses.
+"""The formats of `layerscope export`: one file each, found by this folder; the file's extension
+chooses.
 
 A format is a module with a docstring (its first line says what the file is) that defines
 
@@ -30,14 +31,16 @@ GZIP_LEVEL = 1
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written: spans, how many of them on tracks of their own because they cross others, and remarks."""
+    """What was written: spans, how many of them on tracks of their own because they cross others,
+    and remarks.
+    """
 
     spans: int
     crossing: int = 0
     notes: tuple[str, ...] = ()
 
 
-class Format(Protocol):
+class ExportFormat(Protocol):
     """What a file of this folder provides."""
 
     __doc__: str | None
@@ -48,22 +51,26 @@ class Format(Protocol):
         """Write the recording, or the spans of some of its steps, into `stream`."""
 
 
-def formats() -> dict[str, Format]:
+def formats() -> dict[str, ExportFormat]:
     """The formats by the end of the file's name."""
-    found: dict[str, Format] = {}
+    found: dict[str, ExportFormat] = {}
     for entry in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{entry.name}")
         if hasattr(module, "SUFFIXES"):
-            found |= dict.fromkeys(module.SUFFIXES, cast(Format, module))
+            found |= dict.fromkeys(module.SUFFIXES, cast(ExportFormat, module))
     return found
 
 
-def format_of(path: Path) -> Format:
-    """The format that the name of `path` asks for; UsageError that lists the formats when there is none."""
+def format_of(path: Path) -> ExportFormat:
+    """The format that the name of `path` asks for; UsageError that lists the formats when there is
+    none.
+    """
     known = formats()
     fitting = [suffix for suffix in known if path.name.endswith(suffix)]
     if not fitting or path.name in known:
-        raise UsageError(f"{path.name!r} names no format. The extension chooses it: {', '.join(sorted(known))}")
+        raise UsageError(
+            f"{path.name!r} names no format. The extension chooses it: {', '.join(sorted(known))}"
+        )
     return known[max(fitting, key=len)]
 
 
@@ -79,7 +86,9 @@ def export(reader: Reader, path: Path, steps: range | None = None) -> Exported:
 
 @contextlib.contextmanager
 def whole_or_nothing(path: Path) -> Iterator[IO[bytes]]:
-    """A file beside `path` that takes its name at the end, or goes away if there is no end; RunError in words then."""
+    """A file beside `path` that takes its name at the end, or goes away if there is no end;
+    RunError in words then.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     done = False
     try:
@@ -89,7 +98,8 @@ def whole_or_nothing(path: Path) -> Iterator[IO[bytes]]:
         done = True
     except OSError as error:
         raise RunError(
-            f"{path} was not written: {error.strerror or error}. Nothing else was changed; free some space, or "
+            f"{path} was not written: {error.strerror or error}. Nothing else was changed; free "
+            "some space, or "
             "name a file in another folder"
         ) from error
     finally:

@@ -1,7 +1,8 @@
-"""Trace events as JSON for Perfetto, chrome://tracing and what reads traces of the PyTorch profiler.
+"""Trace events as JSON, for Perfetto, chrome://tracing and readers of PyTorch traces.
 
-Times are microseconds with three decimals after `baseTimeNanoseconds` (CLOCK_REALTIME), as Kineto writes them, so
-that traces of several tools can be laid on one axis. Texts are built column by column with Arrow.
+Times are microseconds with three decimals after `baseTimeNanoseconds` (CLOCK_REALTIME), as Kineto
+writes them, so that traces of several tools can be laid on one axis. Texts are built column by
+column with Arrow.
 """
 
 from __future__ import annotations
@@ -16,8 +17,15 @@ import pyarrow.compute as pc
 
 from layerscope.analyse.losses import problems
 from layerscope.show.exports import Exported
-from layerscope.show.exports.trace_columns import Columns, Trace
-from layerscope.show.exports.trace_moments import FlowEnds, Flows, arguments, counters, modules, moments
+from layerscope.show.exports.trace_columns import Columns, TraceColumns
+from layerscope.show.exports.trace_moments import (
+    FlowEnds,
+    Flows,
+    arguments,
+    counters,
+    modules,
+    moments,
+)
 
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
@@ -29,15 +37,28 @@ OPEN = "open it in https://ui.perfetto.dev or chrome://tracing (the file stays o
 _ROWS = 1 << 16
 _PHASE_COLUMNS = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
 _COLUMNS = (
-    "start_ns", "dur_ns", "self_ns", "layer", "kind", "name", "module", "step", "phase", "correlation", "seq", "args",
-    "line", "weight", "unfinished",
-)  # fmt: skip
+    "start_ns",
+    "dur_ns",
+    "self_ns",
+    "layer",
+    "kind",
+    "name",
+    "module",
+    "step",
+    "phase",
+    "correlation",
+    "seq",
+    "args",
+    "line",
+    "weight",
+    "unfinished",
+)
 
 
 def write(reader: Reader, stream: IO[bytes], steps: range | None = None) -> Exported:
     """Write the recording as one JSON object."""
-    trace = Trace(reader, steps)
-    writer = _Writer(trace, stream)
+    trace = TraceColumns(reader, steps)
+    writer = _JsonWriter(trace, stream)
     stream.write(_head(trace))
     writer.processes()
     writer.spans()
@@ -49,7 +70,7 @@ def write(reader: Reader, stream: IO[bytes], steps: range | None = None) -> Expo
     return Exported(trace.spans, trace.crossing, trace.notes)
 
 
-def _head(trace: Trace) -> bytes:
+def _head(trace: TraceColumns) -> bytes:
     """Everything before the events."""
     info = trace.reader.run.info
     about = {
@@ -70,10 +91,10 @@ def _head(trace: Trace) -> bytes:
     return _json(about)[:-1] + b',\n"traceEvents":[\n'
 
 
-class _Writer:
+class _JsonWriter:
     """Writes the events of one trace, each on a line of its own."""
 
-    def __init__(self, trace: Trace, stream: IO[bytes]) -> None:
+    def __init__(self, trace: TraceColumns, stream: IO[bytes]) -> None:
         self.trace = trace
         self.stream = stream
         self._flows = Flows.of(trace)
@@ -93,13 +114,26 @@ class _Writer:
         return msgspec.Raw(f"{us}.{ns:03d}".encode())
 
     def processes(self) -> None:
-        """What the processes are called, and their order: the first events, and there is always one."""
+        """What the processes are called, and their order: the first events, and there is always
+        one.
+        """
         events = []
         for process in self.trace.processes.values():
-            about = (("name", process.name), ("labels", process.labels), ("sort_index", process.order))
+            about = (
+                ("name", process.name),
+                ("labels", process.labels),
+                ("sort_index", process.order),
+            )
             for what, value in about:
                 if value != "":
-                    events.append({"ph": "M", "name": f"process_{what}", "pid": process.pid, "args": {what: value}})
+                    events.append(
+                        {
+                            "ph": "M",
+                            "name": f"process_{what}",
+                            "pid": process.pid,
+                            "args": {what: value},
+                        }
+                    )
         self.stream.write(b",\n".join(map(_json, events)))
 
     # -- spans -------------------------------------------------------------------------------------
@@ -108,14 +142,21 @@ class _Writer:
         """Every span, and right after it the flows that begin or end with it."""
         for piece in self.trace.pieces(_COLUMNS):
             names = piece.columns["name.names"]
-            self._names += [f',\n{{"ph":"X","name":{_text(name)}' for name in names[len(self._names) :].tolist()]
+            self._names += [
+                f',\n{{"ph":"X","name":{_text(name)}' for name in names[len(self._names) :].tolist()
+            ]
             name_texts = pa.array(self._names)
             flows = self._flows.ends_in(piece.span)
             for first in range(0, len(piece.span), _ROWS):
                 rows = slice(first, first + _ROWS)
                 part = piece.part(rows)
                 flow_texts = self._flow_texts(part, [ends.within(rows) for ends in flows])
-                _write(self.stream, _joined([name_texts.take(pa.array(part["name"])), *self._span(part), *flow_texts]))
+                _write(
+                    self.stream,
+                    _joined(
+                        [name_texts.take(pa.array(part["name"])), *self._span(part), *flow_texts]
+                    ),
+                )
 
     def _span(self, part: Columns) -> list[Any]:
         """What follows the name of each span."""
@@ -125,37 +166,53 @@ class _Writer:
         categories = [f',"cat":{_text(f"{layer},{kind}")}' for layer in layers for kind in kinds]
         category = part["layer"] * len(kinds) + part["kind"]
         return [
-            _chosen(categories, category), _chosen(places, part["thread"]),
+            _chosen(categories, category),
+            _chosen(places, part["thread"]),
             *_decimal(part["start_ns"] - self.trace.origin_ns, ',"dur":'),
-            *_decimal(part["dur_ns"], ',"args":{"self_ns":'), _digits(part["self_ns"]),
+            *_decimal(part["dur_ns"], ',"args":{"self_ns":'),
+            _digits(part["self_ns"]),
             *_optional("step", part["step"]),
-            _chosen([f',"phase":{_text(phase)}' for phase in part["phase.names"].tolist()], part["phase"]),
+            _chosen(
+                [f',"phase":{_text(phase)}' for phase in part["phase.names"].tolist()],
+                part["phase"],
+            ),
             self._module_texts.take(_places(self._modules.places(part["module"]))),
-            _chosen([f',"line":{_text(line)}' for line in part["line.names"].tolist()], part["line"]),
-            *_optional("seq", part["seq"]), *_optional("correlation", part["correlation"]),
+            _chosen(
+                [f',"line":{_text(line)}' for line in part["line.names"].tolist()], part["line"]
+            ),
+            *_optional("seq", part["seq"]),
+            *_optional("correlation", part["correlation"]),
             self._argument_texts.take(_places(self._arguments.places(part["args"]))),
             *_optional("weight", part["weight"], part["weight"] > 1),
-            _chosen([',"unfinished":true'], np.where(part["unfinished"], 0, -1)), "}}",
-        ]  # fmt: skip
+            _chosen([',"unfinished":true'], np.where(part["unfinished"], 0, -1)),
+            "}}",
+        ]
 
     def _flow_texts(self, part: Columns, flows: list[FlowEnds]) -> list[Any]:
-        """For every row the events of its flows, one behind the other. Nothing where there are none."""
+        """For every row the events of its flows, one behind the other. Nothing where there are
+        none.
+        """
         texts = []
         for ends, phase in zip(flows, ("s", "f"), strict=True):
             if not len(ends.row):
                 continue
             binding = ',"bp":"e"' if phase == "f" else ""
             heads = [
-                f',\n{{"ph":"{phase}"{binding},"cat":{_text(k)},"name":{_text(k)},"id":' for k in self._flows.kinds
+                f',\n{{"ph":"{phase}"{binding},"cat":{_text(k)},"name":{_text(k)},"id":'
+                for k in self._flows.kinds
             ]
-            places = [f',"pid":{thread.pid},"tid":{thread.tid},"ts":' for thread in self.trace.threads]
+            places = [
+                f',"pid":{thread.pid},"tid":{thread.tid},"ts":' for thread in self.trace.threads
+            ]
             at_ns = part["start_ns"][ends.row] - self.trace.origin_ns
             lines = _joined(
                 [
-                    _chosen(heads, ends.kind), _digits(ends.flow), _chosen(places, part["thread"][ends.row]),
+                    _chosen(heads, ends.kind),
+                    _digits(ends.flow),
+                    _chosen(places, part["thread"][ends.row]),
                     *_decimal(at_ns, "}"),
                 ]
-            )  # fmt: skip
+            )
             borders = np.searchsorted(ends.row, np.arange(len(part["span"]) + 1)).astype(np.int32)
             texts.append(pc.binary_join(pa.ListArray.from_arrays(pa.array(borders), lines), ""))
         return texts
@@ -170,9 +227,17 @@ class _Writer:
             about = {name: row[name] for name in ("step", "rule", *_PHASE_COLUMNS, "warmup")}
             dur = msgspec.Raw(f"{row['dur_ns'] // 1000}.{row['dur_ns'] % 1000:03d}".encode())
             events.append(
-                {"ph": "X", "name": f"step {row['step']}", "cat": "steps", "pid": thread.pid, "tid": thread.tid,
-                 "ts": self.at(row["start_ns"]), "dur": dur, "args": about}
-            )  # fmt: skip
+                {
+                    "ph": "X",
+                    "name": f"step {row['step']}",
+                    "cat": "steps",
+                    "pid": thread.pid,
+                    "tid": thread.tid,
+                    "ts": self.at(row["start_ns"]),
+                    "dur": dur,
+                    "args": about,
+                }
+            )
         self.events(events)
 
     def counters(self) -> None:
@@ -180,17 +245,23 @@ class _Writer:
         columns = counters(self.trace)
         if not len(columns["at_ns"]):
             return
-        heads = [f',\n{{"ph":"C","name":{_text(name)},"pid":' for name in columns["name.names"].tolist()]
+        heads = [
+            f',\n{{"ph":"C","name":{_text(name)},"pid":' for name in columns["name.names"].tolist()
+        ]
         _write(
             self.stream,
             _joined(
                 [
-                    _chosen(heads, columns["name"]), _digits(columns["pid"]),
-                    *_decimal(columns["at_ns"] - self.trace.origin_ns, ',"args":{"value":', ',"ts":'),
-                    _digits(columns["value"]), "}}",
+                    _chosen(heads, columns["name"]),
+                    _digits(columns["pid"]),
+                    *_decimal(
+                        columns["at_ns"] - self.trace.origin_ns, ',"args":{"value":', ',"ts":'
+                    ),
+                    _digits(columns["value"]),
+                    "}}",
                 ]
             ),
-        )  # fmt: skip
+        )
 
     def moments(self) -> None:
         """Marks and losses."""
@@ -199,15 +270,24 @@ class _Writer:
             about: dict[str, Any] = dict(moment.arguments)
             if "args" in about:
                 about["args"] = msgspec.Raw(about["args"].encode())
-            event = {"ph": "i", "s": "p", "name": moment.name, "cat": moment.category, "pid": moment.pid,
-                     "ts": self.at(moment.at_ns), "args": about}  # fmt: skip
+            event = {
+                "ph": "i",
+                "s": "p",
+                "name": moment.name,
+                "cat": moment.category,
+                "pid": moment.pid,
+                "ts": self.at(moment.at_ns),
+                "args": about,
+            }
             if moment.thread is not None:
                 event |= {"s": "t", "tid": self.trace.threads[moment.thread].tid}
             events.append(event)
         self.events(events)
 
     def threads(self) -> None:
-        """What the threads are called, and their order. At the end: only then is it known which of them cross."""
+        """What the threads are called, and their order. At the end: only then is it known which of
+        them cross.
+        """
         events = []
         for thread in self.trace.threads:
             for what, value in (("name", thread.name), ("sort_index", thread.order)):
@@ -267,5 +347,7 @@ def _joined(texts: list[Any]) -> Any:
 
 def _write(stream: IO[bytes], texts: Any) -> None:
     """All texts, one behind the other: they lie so in memory."""
-    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)[
+        texts.offset : texts.offset + len(texts) + 1
+    ]
     stream.write(memoryview(texts.buffers()[2])[int(offsets[0]) : int(offsets[-1])])

@@ -1,4 +1,4 @@
-"""One line of comma-separated values for each span, with readable names, times in whole nanoseconds."""
+"""One line of comma-separated values for each span, times in whole nanoseconds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Spans, flows and counters for Perfetto in Fuchsia trace format, the quickest to write and a quarter of JSON.
+"""Fuchsia trace format for Perfetto: the quickest to write, a quarter of the size of JSON.
 
-Little-endian words of 64 bits. A record begins with a word that holds its type in bits 0 to 3 and its size in words
-in bits 4 to 15. Strings and threads are defined once and then named by small numbers; when the numbers run out,
-they are given anew, and a block of spans that needs more than there are is cut in two. Times are CLOCK_REALTIME.
+Little-endian words of 64 bits. A record begins with a word that holds its type in bits 0 to 3 and
+its size in words in bits 4 to 15. Strings and threads are defined once and then named by small
+numbers; when the numbers run out, they are given anew, and a block of spans that needs more than
+there are is cut in two. Times are CLOCK_REALTIME.
 """
 
 from __future__ import annotations
@@ -16,8 +17,16 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from layerscope.show.exports import Exported
-from layerscope.show.exports.trace_columns import Columns, Piece, Trace, TraceThread
-from layerscope.show.exports.trace_moments import FlowEnds, Flows, Moment, arguments, counters, modules, moments
+from layerscope.show.exports.trace_columns import Columns, Piece, TraceColumns, TraceThread
+from layerscope.show.exports.trace_moments import (
+    FlowEnds,
+    Flows,
+    Moment,
+    arguments,
+    counters,
+    modules,
+    moments,
+)
 
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
@@ -44,9 +53,21 @@ _FLOW_ROOM = 1 << 17
 # Spans whose words are made at once: they stay in the cache of the processor.
 _ROWS = 1 << 15
 _COLUMNS = (
-    "start_ns", "dur_ns", "layer", "kind", "name", "module", "step", "phase", "correlation", "seq", "args", "line",
-    "weight", "unfinished",
-)  # fmt: skip
+    "start_ns",
+    "dur_ns",
+    "layer",
+    "kind",
+    "name",
+    "module",
+    "step",
+    "phase",
+    "correlation",
+    "seq",
+    "args",
+    "line",
+    "weight",
+    "unfinished",
+)
 _PHASE_COLUMNS = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
 
 # Lists that are looked through from end to end for members without a number.
@@ -57,8 +78,8 @@ U64 = np.uint64
 
 def write(reader: Reader, stream: IO[bytes], steps: range | None = None) -> Exported:
     """Write the recording as one trace."""
-    trace = Trace(reader, steps)
-    writer = _Writer(trace, stream)
+    trace = TraceColumns(reader, steps)
+    writer = _FxtWriter(trace, stream)
     stream.write(struct.pack("<QQQ", _MAGIC, _header(_INITIALIZATION, 2), _TICKS_PER_SECOND))
     writer.spans()
     writer.steps()
@@ -91,7 +112,9 @@ class _Numbers:
         return np.unique(unknown) if len(unknown) else unknown
 
     def words(self, codes: np.ndarray, shift: int, more: int | np.uint64 = 0) -> np.ndarray:
-        """The number of every code as a part of a word, of all codes if they are one. Where it has none, anything."""
+        """The number of every code as a part of a word, of all codes if they are one. Where it has
+        none, anything.
+        """
         return (self.of << U64(shift) | U64(more)).take(_short(codes), mode="clip")
 
 
@@ -110,7 +133,8 @@ class _Argument:
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """The ends of flows in a block by row: the number of the flow, the event, and how many stand before it in the row.
+    """The ends of flows in a block by row: the number of the flow, the event, and how many stand
+    before it in the row.
 
     `most`: how many a row has at most.
     """
@@ -124,7 +148,9 @@ class _Ends:
     @classmethod
     def of(cls, flows: list[FlowEnds]) -> _Ends:
         """Begins and ends together; of one row the begins first."""
-        row, flow = (np.concatenate([getattr(ends, name) for ends in flows]) for name in ("row", "flow"))
+        row, flow = (
+            np.concatenate([getattr(ends, name) for ends in flows]) for name in ("row", "flow")
+        )
         events = [_EVENT | kind << 16 | _FLOW_WORDS << 4 for kind in (_FLOW_BEGIN, _FLOW_END)]
         event = np.repeat(np.array(events, U64), [len(ends.row) for ends in flows])
         order = np.argsort(row, kind="stable")
@@ -133,10 +159,10 @@ class _Ends:
         return cls(row, flow[order], event[order], rank, int(rank.max(initial=-1)) + 1)
 
 
-class _Writer:
+class _FxtWriter:
     """Writes the records of one trace."""
 
-    def __init__(self, trace: Trace, stream: IO[bytes]) -> None:
+    def __init__(self, trace: TraceColumns, stream: IO[bytes]) -> None:
         self.trace = trace
         self.stream = stream
         self._origin_ns = trace.origin_ns
@@ -183,25 +209,36 @@ class _Writer:
         if number is None:
             number = self._threads[place] = len(self._threads) + 1
             thread = self.trace.threads[place]
-            self.stream.write(struct.pack("<QQQ", _header(_THREAD, 3, number << 16), thread.pid, thread.tid))
+            self.stream.write(
+                struct.pack("<QQQ", _header(_THREAD, 3, number << 16), thread.pid, thread.tid)
+            )
         return number
 
     def _numbered(self, part: Columns, lists: dict[str, Sequence[str]]) -> bool:
-        """Give numbers to all strings and threads that a block needs. False: it needs more than there are."""
+        """Give numbers to all strings and threads that a block needs. False: it needs more than
+        there are.
+        """
         for again in (False, True):
             if again:
                 self._make_room(STRING_NUMBERS + 1)
                 self._threads.clear()
                 self._thread_numbers = _Numbers()
-            wanting = {name: self._lists[name].wanting(part[name], len(texts)) for name, texts in lists.items()}
+            wanting = {
+                name: self._lists[name].wanting(part[name], len(texts))
+                for name, texts in lists.items()
+            }
             unknown = self._thread_numbers.wanting(part["thread"], len(self.trace.threads))
-            fits = len(self._strings) + sum(map(len, wanting.values())) + _ARGUMENTS <= STRING_NUMBERS
+            fits = (
+                len(self._strings) + sum(map(len, wanting.values())) + _ARGUMENTS <= STRING_NUMBERS
+            )
             if fits and len(self._threads) + len(unknown) <= THREAD_NUMBERS:
                 break
         else:
             return False
         for name, places in wanting.items():
-            self._lists[name].of[places] = [self._string(lists[name][place]) for place in places.tolist()]
+            self._lists[name].of[places] = [
+                self._string(lists[name][place]) for place in places.tolist()
+            ]
         self._thread_numbers.of[unknown] = [self._thread(place) for place in unknown.tolist()]
         return True
 
@@ -211,25 +248,47 @@ class _Writer:
         """Every span, and right after it the flows that begin or end with it."""
         for piece in self.trace.pieces(_COLUMNS):
             flows = self._flows.ends_in(piece.span)
-            lists = {name: piece.columns[f"{name}.names"].tolist() for name in ("name", "phase", "line")}
-            lists |= {"category": self._categories(piece), "module": self._modules.texts, "args": self.arguments.texts}
+            lists = {
+                name: piece.columns[f"{name}.names"].tolist() for name in ("name", "phase", "line")
+            }
+            lists |= {
+                "category": self._categories(piece),
+                "module": self._modules.texts,
+                "args": self.arguments.texts,
+            }
             for first in range(0, len(piece.span), _ROWS):
                 self._block(piece, slice(first, min(first + _ROWS, len(piece.span))), lists, flows)
 
     def _categories(self, piece: Piece) -> list[str]:
-        """The categories so far. `_category_of` says which one a layer and a kind of this piece are."""
-        pairs = [f"{layer},{kind}" for layer in piece.columns["layer.names"] for kind in piece.columns["kind.names"]]
-        self._category_of = np.array([self._known.setdefault(pair, len(self._known)) for pair in pairs], np.int32)
+        """The categories so far. `_category_of` says which one a layer and a kind of this piece
+        are.
+        """
+        pairs = [
+            f"{layer},{kind}"
+            for layer in piece.columns["layer.names"]
+            for kind in piece.columns["kind.names"]
+        ]
+        self._category_of = np.array(
+            [self._known.setdefault(pair, len(self._known)) for pair in pairs], np.int32
+        )
         return list(self._known)
 
     def _block(
-        self, piece: Piece, rows: slice, lists: dict[str, Sequence[str]], flows: tuple[FlowEnds, FlowEnds]
+        self,
+        piece: Piece,
+        rows: slice,
+        lists: dict[str, Sequence[str]],
+        flows: tuple[FlowEnds, FlowEnds],
     ) -> None:
-        """The records of some rows; of half of them at a time when they need too many numbers or too much room."""
+        """The records of some rows; of half of them at a time when they need too many numbers or
+        too much room.
+        """
         part = piece.part(rows)
         part["module"] = self._modules.places(part["module"])
         part["args"] = self.arguments.places(part["args"])
-        part["category"] = self._category_of.take(part["layer"] * len(part["kind.names"]) + part["kind"])
+        part["category"] = self._category_of.take(
+            part["layer"] * len(part["kind.names"]) + part["kind"]
+        )
         count = rows.stop - rows.start
         ends = _Ends.of([ends.within(rows) for ends in flows])
         if (count == 1 or ends.most * count <= _FLOW_ROOM) and self._numbered(part, lists):
@@ -242,8 +301,8 @@ class _Writer:
     def _records(self, part: Columns, ends: _Ends) -> Any:
         """The words of all spans of a block and their flows.
 
-        A table with a row for each span and a column for each word that some span has; what is there of it, row by
-        row, are the records.
+        A table with a row for each span and a column for each word that some span has; what is
+        there of it, row by row, are the records.
         """
         given = list(self._span_arguments(part))
         width = 3 + sum(len(argument.words) for argument in given)
@@ -274,7 +333,9 @@ class _Writer:
         return words.data if there.all() else words.take(np.flatnonzero(there)).data
 
     def _room(self, rows: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """A table of words and one of booleans, in the same memory each time: fresh memory costs more than the work."""
+        """A table of words and one of booleans, in the same memory each time: fresh memory costs
+        more than the work.
+        """
         size = rows * width
         if len(self._words) < size:
             self._words, self._booleans = np.empty(size, U64), np.empty(size, bool)
@@ -292,16 +353,24 @@ class _Writer:
         for name in ("module", "line", "phase", "args"):
             has = part[name] >= 0
             if has.any():
-                yield _Argument(has, [self._lists[name].words(part[name], 32, self._head(name, _ARG_STRING))])
+                yield _Argument(
+                    has, [self._lists[name].words(part[name], 32, self._head(name, _ARG_STRING))]
+                )
         for name, least in (("step", 0), ("seq", 0), ("weight", 2)):
             has = part[name] >= least
             if has.any():
-                yield _Argument(has, [self._head(name, _ARG_INT32) | part[name].astype(U64) << U64(32)])
+                yield _Argument(
+                    has, [self._head(name, _ARG_INT32) | part[name].astype(U64) << U64(32)]
+                )
         if part["unfinished"].any():
-            yield _Argument(part["unfinished"], [self._head("unfinished", _ARG_BOOL) | U64(1 << 32)])
+            yield _Argument(
+                part["unfinished"], [self._head("unfinished", _ARG_BOOL) | U64(1 << 32)]
+            )
         launched = part["correlation"]
         if (launched >= 0).any():
-            yield _Argument(launched >= 0, [self._head("correlation", _ARG_INT64, 2), launched.astype(U64)])
+            yield _Argument(
+                launched >= 0, [self._head("correlation", _ARG_INT64, 2), launched.astype(U64)]
+            )
 
     def _head(self, name: str, kind: int, words: int = 1) -> np.uint64:
         """The first word of an argument without its value."""
@@ -319,13 +388,18 @@ class _Writer:
         names = np.array([self._string(f"step {row['step']}") for row in rows], U64)
         rules = np.array([self._string(row["rule"]) for row in rows], U64)
         threads = [self.trace.threads[self.trace.steps_thread(row["process"])] for row in rows]
-        start, dur = (np.array([row[name] for row in rows], np.int64) for name in ("start_ns", "dur_ns"))
+        start, dur = (
+            np.array([row[name] for row in rows], np.int64) for name in ("start_ns", "dur_ns")
+        )
         numbers = ("step", *_PHASE_COLUMNS)
         words = np.empty((len(rows), 6 + 2 * len(numbers)), U64)
         more = _COMPLETE << 16 | (1 + len(numbers)) << 20 | self._string("steps") << 32
         words[:, 0] = names << U64(48) | U64(_header(_EVENT, words.shape[1], more))
         words[:, 1], words[:, -1] = self.at(start), self.at(start + dur)
-        words[:, 2], words[:, 3] = [thread.pid for thread in threads], [thread.tid for thread in threads]
+        words[:, 2], words[:, 3] = (
+            [thread.pid for thread in threads],
+            [thread.tid for thread in threads],
+        )
         words[:, 4] = self._head("rule", _ARG_STRING) | rules << U64(32)
         for column, name in enumerate(numbers):
             words[:, 5 + 2 * column] = self._head(name, _ARG_INT64, 2)
@@ -339,9 +413,16 @@ class _Writer:
         thread = main if moment.thread is None else self.trace.threads[moment.thread]
         given = [(key, value) for key, value in moment.arguments.items() if value is not None]
         arguments = b"".join(self._argument(key, value) for key, value in given)
-        more = _INSTANT << 16 | len(given) << 20 | self._string(moment.category) << 32 | self._string(moment.name) << 48
+        more = (
+            _INSTANT << 16
+            | len(given) << 20
+            | self._string(moment.category) << 32
+            | self._string(moment.name) << 48
+        )
         head = _header(_EVENT, (4 * 8 + len(arguments)) // 8, more)
-        self.stream.write(struct.pack("<4Q", head, self.at(moment.at_ns), thread.pid, thread.tid) + arguments)
+        self.stream.write(
+            struct.pack("<4Q", head, self.at(moment.at_ns), thread.pid, thread.tid) + arguments
+        )
 
     def _argument(self, name: str, value: int | str) -> bytes:
         if isinstance(value, str):
@@ -379,4 +460,6 @@ class _Writer:
         if process is not None:
             of = struct.pack("<QQ", int(self._head("process", _ARG_KOID, 2)), process)
         more = kind << 16 | self._string(name) << 24 | (process is not None) << 40
-        self.stream.write(struct.pack("<QQ", _header(_KERNEL_OBJECT, 2 + len(of) // 8, more), number) + of)
+        self.stream.write(
+            struct.pack("<QQ", _header(_KERNEL_OBJECT, 2 + len(of) // 8, more), number) + of
+        )

@@ -19,10 +19,14 @@ OPEN = "read it with any tool that reads Parquet"
 
 def write(reader: Reader, stream: IO[bytes], steps: range | None = None) -> Exported:
     """Write the spans as one table."""
-    integers = {field.name: "DELTA_BINARY_PACKED" for field in SCHEMA if pa.types.is_integer(field.type)}
+    integers = {
+        field.name: "DELTA_BINARY_PACKED" for field in SCHEMA if pa.types.is_integer(field.type)
+    }
     texts = [field.name for field in SCHEMA if pa.types.is_string(field.type)]
     rows = 0
-    with pq.ParquetWriter(stream, SCHEMA, compression="zstd", use_dictionary=texts, column_encoding=integers) as writer:
+    with pq.ParquetWriter(
+        stream, SCHEMA, compression="zstd", use_dictionary=texts, column_encoding=integers
+    ) as writer:
         for batch in batches(reader, steps):
             writer.write_batch(batch)
             rows += batch.num_rows

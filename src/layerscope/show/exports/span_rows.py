@@ -1,4 +1,5 @@
-"""The spans as one flat table with readable names, for the formats that are tables: `COLUMNS`, and `batches` of rows.
+"""The spans as one flat table with readable names, for the formats that are tables: `COLUMNS`, and
+`batches` of rows.
 
 Rows stand as they do in the recording: by thread and start, block of spans by block of spans.
 """
@@ -28,8 +29,16 @@ COLUMNS = {
     "tid": ("tid", pa.int32(), "thread id"),
     "thread": ("tracks.name", pa.string(), "name of its thread"),
     "depth": ("depth", pa.int32(), "number of spans that were open on the thread when it started"),
-    "start_ns": ("spans.start_ns", pa.int64(), "start on the clock of the recording (CLOCK_MONOTONIC)"),
-    "start_realtime_ns": ("spans.start_ns + {shift}", pa.int64(), "start on CLOCK_REALTIME, since 1970"),
+    "start_ns": (
+        "spans.start_ns",
+        pa.int64(),
+        "start on the clock of the recording (CLOCK_MONOTONIC)",
+    ),
+    "start_realtime_ns": (
+        "spans.start_ns + {shift}",
+        pa.int64(),
+        "start on CLOCK_REALTIME, since 1970",
+    ),
     "dur_ns": ("dur_ns", pa.int64(), "duration"),
     "self_ns": ("self_ns", pa.int64(), "duration without the children of the same layer"),
     "layer": ("layer", pa.string(), "layer of the stack"),
@@ -43,7 +52,11 @@ COLUMNS = {
     "seq": ("seq", pa.int32(), "autograd sequence number"),
     "args": ("args.json", pa.string(), "arguments, a JSON object"),
     "weight": ("weight", pa.int32(), "how many spans it stands for"),
-    "unfinished": ("unfinished", pa.bool_(), "it was still open when the recording of its process ended"),
+    "unfinished": (
+        "unfinished",
+        pa.bool_(),
+        "it was still open when the recording of its process ended",
+    ),
 }
 SCHEMA = pa.schema([(name, kind) for name, (_, kind, _) in COLUMNS.items()])
 
@@ -55,20 +68,26 @@ _QUERY = """
 
 
 def batches(reader: Reader, steps: range | None) -> Iterator[pa.RecordBatch]:
-    """The rows, a batch at a time: memory does not grow with their number. UsageError when no span is in `steps`."""
+    """The rows, a batch at a time: memory does not grow with their number. UsageError when no span
+    is in `steps`.
+    """
     import duckdb
 
     shift, _ = realtime_of(reader, 0)
     columns = ", ".join(f"{expression} AS {name}" for name, (expression, _, _) in COLUMNS.items())
     where = f"step >= {steps.start} AND step < {steps.stop}" if steps is not None else "true"
-    question = _QUERY.format(columns=columns, where=where).format(shift="NULL" if shift is None else shift)
+    question = _QUERY.format(columns=columns, where=where).format(
+        shift="NULL" if shift is None else shift
+    )
     rows = 0
     try:
         for batch in reader.connection().sql(question).to_arrow_reader(_ROWS):
             rows += batch.num_rows
             yield pa.Table.from_batches([batch]).cast(SCHEMA).combine_chunks().to_batches()[0]
     except duckdb.Error as error:
-        raise ReadError(f"{reader.run.path} cannot be read: {str(error).splitlines()[0]}") from error
+        raise ReadError(
+            f"{reader.run.path} cannot be read: {str(error).splitlines()[0]}"
+        ) from error
     if steps is not None and not rows:
         raise UsageError(f"--steps {steps.start}:{steps.stop} holds no span of the recording")
 

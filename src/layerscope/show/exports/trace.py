@@ -1,4 +1,6 @@
-"""A Chrome trace of a window of a recording: what `layerscope export` writes, of what started in the window."""
+"""A Chrome trace of a window of a recording: what `layerscope export` writes, of what started in
+the window.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
 
 # The column of the time in every table that has one and that may be long.
-_MOMENTS = {"spans": "start_ns", "steps": "start_ns", "gaps": "start_ns", "counters": "at_ns", "marks": "at_ns"}
+_MOMENTS = {
+    "spans": "start_ns",
+    "steps": "start_ns",
+    "gaps": "start_ns",
+    "counters": "at_ns",
+    "marks": "at_ns",
+}
 _LAST_NS = 2**63 - 1
 
 
@@ -26,10 +34,16 @@ class Windowed(Reader):
 
     def arrays(self, table: str, columns: list[str]) -> dict[str, np.ndarray]:
         """As `Reader.arrays`."""
-        return self._within(table, super().arrays(table, self._with_moment(table, columns)), columns)
+        return self._within(
+            table, super().arrays(table, self._with_moment(table, columns)), columns
+        )
 
     def pieces(
-        self, table: str, columns: list[str], newest_first: bool = False, files: Iterable[Path] | None = None
+        self,
+        table: str,
+        columns: list[str],
+        newest_first: bool = False,
+        files: Iterable[Path] | None = None,
     ) -> Iterator[dict[str, np.ndarray]]:
         """As `Reader.pieces`."""
         for piece in super().pieces(table, self._with_moment(table, columns), newest_first, files):
@@ -53,14 +67,21 @@ class Windowed(Reader):
         moment = _MOMENTS.get(table)
         return columns if moment is None or moment in columns else [*columns, moment]
 
-    def _within(self, table: str, found: dict[str, np.ndarray], columns: list[str]) -> dict[str, np.ndarray]:
+    def _within(
+        self, table: str, found: dict[str, np.ndarray], columns: list[str]
+    ) -> dict[str, np.ndarray]:
         moment = _MOMENTS.get(table)
         if moment is None:
             return found
         at_ns = found[moment]
         rows = np.flatnonzero((at_ns >= self.since_ns) & (at_ns < self.until_ns))
-        wanted = {name: values for name, values in found.items() if name.removesuffix(".names") in columns}
-        return {name: values if name.endswith(".names") else values[rows] for name, values in wanted.items()}
+        wanted = {
+            name: values for name, values in found.items() if name.removesuffix(".names") in columns
+        }
+        return {
+            name: values if name.endswith(".names") else values[rows]
+            for name, values in wanted.items()
+        }
 
 
 def write(run: Run, file: Path, since_ns: int, until_ns: int | None) -> None:

@@ -1,8 +1,10 @@
-"""A recording as the viewers of traces want it: processes and threads with unique numbers, spans that nest, moments.
+"""A recording as the viewers of traces want it: processes and threads with unique numbers, spans
+that nest, moments.
 
-Shared by the formats that are traces. Everything that comes by the million is a column; the few processes, threads
-and steps are objects. Times stay on the run's clock; `Trace.origin_ns` is what a file may take as its zero, and
-`Trace.realtime_ns` is that same moment on CLOCK_REALTIME.
+Shared by the formats that are traces. Everything that comes by the million is a column; the few
+processes, threads and steps are objects. Times stay on the run's clock; `TraceColumns.origin_ns` is
+what a file may take as its zero, and `TraceColumns.realtime_ns` is that same moment on
+CLOCK_REALTIME.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ Columns = dict[str, np.ndarray]
 # Numbers that the operating system gives to no process and no thread (it stops at 4,194,304).
 FIRST_MADE_UP = 10_000_000
 STEPS = "steps"
-# Depth takes this many bits of the key that spans are sorted by; deeper ones are equal. 52 days fit into the others.
+# Depth takes this many bits of the key that spans are sorted by; deeper ones are equal. 52 days fit
+# into the others.
 _DEPTH_BITS = 10
 _KEY_NS = 1 << 62 - _DEPTH_BITS
 # Rows.
@@ -37,7 +40,9 @@ _PLACE = ["span", "track", "depth", "start_ns", "dur_ns", "step"]
 
 @dataclass(frozen=True, slots=True)
 class TraceProcess:
-    """A process: `pid` is its own unless another process of the recording has it too. `order` is its place."""
+    """A process: `pid` is its own unless another process of the recording has it too. `order` is
+    its place.
+    """
 
     pid: int
     name: str
@@ -57,7 +62,9 @@ class TraceThread:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Spans, sorted by track and start, outer ones before inner ones; `order` are their rows in `columns`."""
+    """Spans, sorted by track and start, outer ones before inner ones; `order` are their rows in
+    `columns`.
+    """
 
     columns: Columns
     order: np.ndarray | None
@@ -71,13 +78,18 @@ class Piece:
             where = self.order[rows]
             if (where[1:] - where[:-1] == 1).all():
                 where = slice(int(where[0]), int(where[-1]) + 1)
-        part = {name: values if name.endswith(".names") else values[where] for name, values in self.columns.items()}
+        part = {
+            name: values if name.endswith(".names") else values[where]
+            for name, values in self.columns.items()
+        }
         return part | {"thread": self.thread[rows]}
 
 
 @dataclass(slots=True)
-class Window:
-    """Which part of the run is wanted: some steps, and the time they take in each process. None: all of it."""
+class TraceRange:
+    """Which part of the run is wanted: some steps, and the time they take in each process. None:
+    all of it.
+    """
 
     steps: range | None = None
     process_ns: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -90,12 +102,12 @@ class Window:
         return first_ns <= at_ns < end_ns
 
 
-class Trace:
+class TraceColumns:
     """One recording. `threads` grows while `pieces` meets spans that cross others."""
 
     def __init__(self, reader: Reader, steps: range | None = None) -> None:
         self.reader = reader
-        self.window = Window(steps)
+        self.window = TraceRange(steps)
         self.processes = _processes(reader)
         self.threads: list[TraceThread] = []
         self.spans = 0
@@ -119,11 +131,20 @@ class Trace:
             return rows
         chosen = [row for row in rows if row["step"] in wanted]
         if not chosen:
-            has = f"it has the steps 0 to {max(row['step'] for row in rows)}" if rows else "it has no steps"
-            raise UsageError(f"--steps {wanted.start}:{wanted.stop} holds no step of the recording: {has}")
+            has = (
+                f"it has the steps 0 to {max(row['step'] for row in rows)}"
+                if rows
+                else "it has no steps"
+            )
+            raise UsageError(
+                f"--steps {wanted.start}:{wanted.stop} holds no step of the recording: {has}"
+            )
         for row in chosen:
             first_ns, end_ns = self.window.process_ns.get(row["process"], (row["start_ns"], 0))
-            self.window.process_ns[row["process"]] = (first_ns, max(end_ns, row["start_ns"] + row["dur_ns"]))
+            self.window.process_ns[row["process"]] = (
+                first_ns,
+                max(end_ns, row["start_ns"] + row["dur_ns"]),
+            )
         return chosen
 
     # -- threads -----------------------------------------------------------------------------------
@@ -136,12 +157,16 @@ class Trace:
             if row["kind"] != "counter":
                 self.thread_of(row["track"])
 
-    def _add_thread(self, process: int, tid: int | None, name: str, order: int | None = None) -> int:
+    def _add_thread(
+        self, process: int, tid: int | None, name: str, order: int | None = None
+    ) -> int:
         pid = self.pid(process)
         if not tid or (pid, tid) in self._used:
             tid = FIRST_MADE_UP + len(self.threads)
         self._used.add((pid, tid))
-        self.threads.append(TraceThread(pid, tid, name, len(self.threads) if order is None else order))
+        self.threads.append(
+            TraceThread(pid, tid, name, len(self.threads) if order is None else order)
+        )
         return len(self.threads) - 1
 
     def thread_of(self, track: int, lane: int = 0) -> int:
@@ -153,7 +178,9 @@ class Trace:
         if lane:
             main = self.threads[self.thread_of(track)]
             number = f" {lane}" if lane > 1 else ""
-            made = self._add_thread(row["process"], None, f"{main.name} (crossing{number})", main.order)
+            made = self._add_thread(
+                row["process"], None, f"{main.name} (crossing{number})", main.order
+            )
         else:
             made = self._add_thread(row["process"], row["tid"], row["name"] or "thread")
         self._lane_thread[track, lane] = made
@@ -177,13 +204,17 @@ class Trace:
         """The wanted spans with these columns, newest piece first."""
         lanes: dict[int, TrackLanes] = {}
         number = len(self._ends)
-        for piece in self.reader.pieces("spans", list(dict.fromkeys([*_PLACE, *columns])), newest_first=True):
+        for piece in self.reader.pieces(
+            "spans", list(dict.fromkeys([*_PLACE, *columns])), newest_first=True
+        ):
             number -= 1
             order = _order(piece, self.window.steps)
             if not len(piece["span"] if order is None else order):
                 continue
             span, track, depth, start, dur = (
-                piece[name] if order is None else piece[name][order] for name in _PLACE if name != "step"
+                piece[name] if order is None else piece[name][order]
+                for name in _PLACE
+                if name != "step"
             )
             older = self._ends[number - 1][1] if number else {}
             thread = self._threads_of(track, start, start + dur, depth, lanes, older)
@@ -191,9 +222,14 @@ class Trace:
             yield Piece(piece, order, span, thread)
 
     def _threads_of(
-        self, track: np.ndarray, start: np.ndarray, end: np.ndarray, depth: np.ndarray, lanes: dict[int, TrackLanes],
+        self,
+        track: np.ndarray,
+        start: np.ndarray,
+        end: np.ndarray,
+        depth: np.ndarray,
+        lanes: dict[int, TrackLanes],
         older: dict[int, int],
-    ) -> np.ndarray:  # fmt: skip
+    ) -> np.ndarray:
         """The thread of every span; spans that cross others go to a lane of their own.
 
         `older`: by track, when the last span of the pieces that are still to come ends.
@@ -226,24 +262,34 @@ def _processes(reader: Reader) -> dict[int, TraceProcess]:
     used: set[int] = set()
     hosts = {row["host"] for row in rows}
     for order, row in enumerate(rows):
-        pid = row["pid"] if row["pid"] and row["pid"] not in used else FIRST_MADE_UP + row["process"]
+        pid = (
+            row["pid"] if row["pid"] and row["pid"] not in used else FIRST_MADE_UP + row["process"]
+        )
         used.add(pid)
         labels = [f"rank {row['rank']}"] if row["rank"] is not None else []
         labels += [row["host"]] if len(hosts) > 1 else []
         labels += [f"pid {row['pid']}"] if pid != row["pid"] else []
-        name = ": ".join([*labels[:1], row["argv"] or "process"]) if row["rank"] is not None else row["argv"]
+        name = (
+            ": ".join([*labels[:1], row["argv"] or "process"])
+            if row["rank"] is not None
+            else row["argv"]
+        )
         found[row["process"]] = TraceProcess(pid, name or "process", ", ".join(labels), order)
     return found or {0: TraceProcess(FIRST_MADE_UP, "process", "", 0)}
 
 
 def _ends_by_piece(reader: Reader) -> list[tuple[int, dict[int, int]]]:
-    """For each piece: its earliest start, and by track the latest end in this piece and all older ones."""
+    """For each piece: its earliest start, and by track the latest end in this piece and all older
+    ones.
+    """
     found: list[tuple[int, dict[int, int]]] = []
     latest: dict[int, int] = {}
     for piece in reader.pieces("spans", ["track", "start_ns", "dur_ns"]):
         start, dur, track = piece["start_ns"], piece["dur_ns"], piece["track"]
         # The spans of a track stand together: a run of equal tracks is looked at as one.
-        firsts = np.flatnonzero(np.append(True, track[1:] != track[:-1])).tolist() if len(track) else []
+        firsts = (
+            np.flatnonzero(np.append(True, track[1:] != track[:-1])).tolist() if len(track) else []
+        )
         for first, behind in zip(firsts, [*firsts[1:], len(track)], strict=False):
             key, last_ns = int(track[first]), _latest_end(start[first:behind], dur[first:behind])
             latest[key] = max(last_ns, latest.get(key, last_ns))
@@ -258,7 +304,9 @@ def _latest_end(start: np.ndarray, dur: np.ndarray) -> int:
 
 
 def _order(piece: Columns, steps: range | None) -> np.ndarray | None:
-    """The wanted rows of a piece by track, start and depth. None: all as they stand, which most recordings allow."""
+    """The wanted rows of a piece by track, start and depth. None: all as they stand, which most
+    recordings allow.
+    """
     wanted: np.ndarray | None = None
     track, start, depth = piece["track"], piece["start_ns"], piece["depth"]
     if steps is not None:
@@ -272,7 +320,8 @@ def _order(piece: Columns, steps: range | None) -> np.ndarray | None:
         order = np.lexsort((depth, start, track))
     else:
         key = ((start - start.min()) << _DEPTH_BITS) | np.minimum(depth, (1 << _DEPTH_BITS) - 1)
-        # One track: the spans come by their end, which is nearly their order by start, and that sorts fast.
+        # One track: the spans come by their end, which is nearly their order by start, and that
+        # sorts fast.
         order = np.argsort(key, kind="stable") if one_track else np.lexsort((key, track))
     return order if wanted is None else wanted[order]
 
@@ -282,7 +331,9 @@ def _sorted(track: np.ndarray, later: np.ndarray) -> bool:
 
 
 def rows_of(reader: Reader, table: str, *by: str) -> list[dict[str, Any]]:
-    """The rows of a small table, sorted by some of its columns, without the database: loading that takes longer."""
+    """The rows of a small table, sorted by some of its columns, without the database: loading that
+    takes longer.
+    """
     columns = {column.name: column for column in TABLES[table].columns}
     arrays = reader.arrays(table, list(columns))
     lists = {}

@@ -1,11 +1,12 @@
 """Which spans of a thread can share one track of a viewer, and which need another one beside it.
 
-A viewer draws a track as a stack: of two spans that overlap, one must lie in the other. Ranges that end out of
-order, or on another thread, cross others; Perfetto drops such a span. Here they get a lane of their own: lane 0
-holds all that nest, lane 1 those that cross a span of lane 0, and so on.
+A viewer draws a track as a stack: of two spans that overlap, one must lie in the other. Ranges that
+end out of order, or on another thread, cross others; Perfetto drops such a span. Here they get a
+lane of their own: lane 0 holds all that nest, lane 1 those that cross a span of lane 0, and so on.
 
-A recording comes in pieces, newest first, because a span lies in the piece in which it ended: what is open over
-the border between two pieces is met before what lies in it, and is kept here until no older span can meet it.
+A recording comes in pieces, newest first, because a span lies in the piece in which it ended: what
+is open over the border between two pieces is met before what lies in it, and is kept here until no
+older span can meet it.
 """
 
 from __future__ import annotations
@@ -27,12 +28,17 @@ class TrackLanes:
     _open: list[np.ndarray] = field(default_factory=list)  # by lane: rows of (start, end)
 
     def assign(
-        self, start_ns: np.ndarray, end_ns: np.ndarray, older_end_ns: int, depth: np.ndarray | None = None
+        self,
+        start_ns: np.ndarray,
+        end_ns: np.ndarray,
+        older_end_ns: int,
+        depth: np.ndarray | None = None,
     ) -> np.ndarray:
         """The lanes of the spans of one piece, which are sorted by start, outer spans first.
 
-        `older_end_ns`: when the last span of the older pieces of this track ends. `depth`: in how many spans each
-        lies, as far as is known; where it is right, and nothing crosses, this takes a third of the time.
+        `older_end_ns`: when the last span of the older pieces of this track ends. `depth`: in how
+        many spans each lies, as far as is known; where it is right, and nothing crosses, this takes
+        a third of the time.
         """
         lanes = np.zeros(len(start_ns), np.int32)
         rows: np.ndarray | None = None  # None: all of them
@@ -58,8 +64,11 @@ class TrackLanes:
         self._open[lane] = met[met[:, 0] < older_end_ns]
 
 
-def _crossing(start: np.ndarray, end: np.ndarray, others: np.ndarray, depth: np.ndarray | None) -> np.ndarray:
-    """The rows of the spans that cross one of `others` (rows of start and end), or an earlier span that stays.
+def _crossing(
+    start: np.ndarray, end: np.ndarray, others: np.ndarray, depth: np.ndarray | None
+) -> np.ndarray:
+    """The rows of the spans that cross one of `others` (rows of start and end), or an earlier span
+    that stays.
 
     Some rows at a time, after those of the earlier rows that stay and are still open.
     """
@@ -76,7 +85,9 @@ def _crossing(start: np.ndarray, end: np.ndarray, others: np.ndarray, depth: np.
             crossing = _crossing_within(block[0], block[1], crossing)
         found.append(crossing + (first - before))
         if behind < len(start):
-            reaching = np.setdiff1d(np.flatnonzero(block[1] > start[behind]), crossing, assume_unique=True)
+            reaching = np.setdiff1d(
+                np.flatnonzero(block[1] > start[behind]), crossing, assume_unique=True
+            )
             still_open = [column[reaching] for column in block]
     return np.concatenate(found)
 
@@ -84,8 +95,8 @@ def _crossing(start: np.ndarray, end: np.ndarray, others: np.ndarray, depth: np.
 def _nest(start: np.ndarray, end: np.ndarray, depth: np.ndarray) -> bool:
     """Whether the spans nest, and just as `depth` says. No: they may nest all the same.
 
-    They do if the spans of a level lie one behind the other, and each in its parent: that is the span right before
-    it, one level up, or else the parent of the one before it on its own level.
+    They do if the spans of a level lie one behind the other, and each in its parent: that is the
+    span right before it, one level up, or else the parent of the one before it on its own level.
     """
     if (start[1:] >= end[:-1]).all():
         return True
@@ -96,7 +107,8 @@ def _nest(start: np.ndarray, end: np.ndarray, depth: np.ndarray) -> bool:
     if not ((starts[1:] >= ends[:-1]) | new_level).all():
         return False
     first_child = np.append(False, level[1:] == level[:-1] + 1).take(by_level)
-    # Without a parent for the first span of a level, or of a step over levels: the parent lies in another piece.
+    # Without a parent for the first span of a level, or of a step over levels: the parent lies in
+    # another piece.
     if not first_child[1:][new_level].all() or (level[1:] > level[:-1] + 1).any():
         return False
     # All but the outermost level.
@@ -107,7 +119,9 @@ def _nest(start: np.ndarray, end: np.ndarray, depth: np.ndarray) -> bool:
 
 
 def _crossing_within(start: np.ndarray, end: np.ndarray, left_out: np.ndarray) -> np.ndarray:
-    """Level by level from the outermost: the spans of a level lie one behind the other. `left_out` cross others."""
+    """Level by level from the outermost: the spans of a level lie one behind the other. `left_out`
+    cross others.
+    """
     found = [left_out]
     rows: np.ndarray | None = None
     if len(left_out):
@@ -145,6 +159,8 @@ def _crossing_others(start: np.ndarray, end: np.ndarray, others: np.ndarray) -> 
 
 
 def _reached(end: np.ndarray) -> np.ndarray:
-    """For each span, the latest end of those up to it. In Arrow, which takes two thirds of the time of NumPy."""
+    """For each span, the latest end of those up to it. In Arrow, which takes two thirds of the time
+    of NumPy.
+    """
     reached: np.ndarray = pc.cumulative_max(pa.array(end)).to_numpy()
     return reached

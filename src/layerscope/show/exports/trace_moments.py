@@ -1,4 +1,6 @@
-"""What a trace holds beside its spans: flows between spans, counters, marks, losses, arguments and module paths."""
+"""What a trace holds beside its spans: flows between spans, counters, marks, losses, arguments and
+module paths.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,19 @@ from layerscope.show.exports.trace_columns import rows_of
 
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
-    from layerscope.show.exports.trace_columns import Columns, Trace
+    from layerscope.show.exports.trace_columns import Columns, TraceColumns
 
-# Keys of a piece may be this many times sparser than the piece is long before they are looked up by sorting.
+# Keys of a piece may be this many times sparser than the piece is long before they are looked up by
+# sorting.
 _SPARSE = 16
 # The kind of link that is seen without an arrow.
 _NESTED = "operator_primitive"
 # What is told of a primitive, by the arguments of its span: a few for each problem.
 _PRIMITIVES = """
-    SELECT args, any_value(implementation) AS implementation, any_value(problem) AS problem, any_value(dtype) AS dtype,
-           any_value(formats) AS formats, any_value(prop_kind) AS prop_kind, any_value(algorithm) AS algorithm,
+    SELECT args, any_value(implementation) AS implementation, any_value(problem) AS problem,
+      any_value(dtype) AS dtype,
+           any_value(formats) AS formats, any_value(prop_kind) AS prop_kind, any_value(algorithm)
+             AS algorithm,
            any_value(attributes) AS attributes, any_value(flop) AS flop, any_value(bytes) AS bytes
     FROM primitives JOIN spans USING (span) WHERE args IS NOT NULL GROUP BY args"""
 # Rows whose keys are looked at together: what is computed from them stays in the cache.
@@ -30,7 +35,9 @@ _AT_ONCE = 1 << 15
 
 
 class FlowEnds(NamedTuple):
-    """One end of the flows that touch a piece: rows of the piece in order, the number and the kind of the flow."""
+    """One end of the flows that touch a piece: rows of the piece in order, the number and the kind
+    of the flow.
+    """
 
     row: np.ndarray
     flow: np.ndarray
@@ -39,7 +46,9 @@ class FlowEnds(NamedTuple):
     def within(self, rows: slice) -> FlowEnds:
         """The ends in some rows of the piece, counted from the first of these."""
         first, behind = np.searchsorted(self.row, (rows.start, rows.stop)).tolist()
-        return FlowEnds(self.row[first:behind] - rows.start, self.flow[first:behind], self.kind[first:behind])
+        return FlowEnds(
+            self.row[first:behind] - rows.start, self.flow[first:behind], self.kind[first:behind]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +61,32 @@ class Flows:
     kinds: list[str]
 
     @classmethod
-    def of(cls, trace: Trace) -> Flows:
-        """The links whose two spans are both wanted. A primitive lies within its operator: that needs no arrow."""
+    def of(cls, trace: TraceColumns) -> Flows:
+        """The links whose two spans are both wanted. A primitive lies within its operator: that
+        needs no arrow.
+        """
         wanted = trace.window.steps
         if wanted is None:
             links = trace.reader.arrays("links", ["from_span", "to_span", "kind"])
-            drawn = links["kind"] != np.append(np.flatnonzero(links["kind.names"] == _NESTED), -1)[0]
+            drawn = (
+                links["kind"] != np.append(np.flatnonzero(links["kind.names"] == _NESTED), -1)[0]
+            )
             cause, effect, kind = (links[name][drawn] for name in ("from_span", "to_span", "kind"))
             return cls(cause, effect, kind, [str(k) for k in links["kind.names"]])
         chosen = trace.reader.query(
             "SELECT from_span, to_span, links.kind AS kind FROM links "
             "JOIN spans cause ON cause.span = from_span JOIN spans effect ON effect.span = to_span "
-            "WHERE cause.step >= ? AND cause.step < ? AND effect.step >= ? AND effect.step < ? AND links.kind <> ?",
+            "WHERE cause.step >= ? AND cause.step < ? AND effect.step >= ? AND effect.step < ? AND "
+            "links.kind <> ?",
             [*[wanted.start, wanted.stop] * 2, _NESTED],
         )
         kind = chosen["kind"].combine_chunks().dictionary_encode()
         return cls(
-            chosen["from_span"].to_numpy(), chosen["to_span"].to_numpy(),
-            kind.indices.to_numpy(zero_copy_only=False), kind.dictionary.to_pylist(),
-        )  # fmt: skip
+            chosen["from_span"].to_numpy(),
+            chosen["to_span"].to_numpy(),
+            kind.indices.to_numpy(zero_copy_only=False),
+            kind.dictionary.to_pylist(),
+        )
 
     def ends_in(self, span: np.ndarray) -> tuple[FlowEnds, FlowEnds]:
         """Where the flows begin and end among the spans of a piece, given by their keys."""
@@ -79,10 +95,14 @@ class Flows:
             return FlowEnds(none, none, none), FlowEnds(none, none, none)
         low, high = int(span.min()), int(span.max())
         where = _row_by_key(span, low, high)
-        begins, finishes = (self._ends(keys, where, span, low, high) for keys in (self.cause, self.effect))
+        begins, finishes = (
+            self._ends(keys, where, span, low, high) for keys in (self.cause, self.effect)
+        )
         return begins, finishes
 
-    def _ends(self, keys: np.ndarray, where: np.ndarray | None, span: np.ndarray, low: int, high: int) -> FlowEnds:
+    def _ends(
+        self, keys: np.ndarray, where: np.ndarray | None, span: np.ndarray, low: int, high: int
+    ) -> FlowEnds:
         flow = np.flatnonzero((keys >= low) & (keys <= high))
         if where is not None:
             row = where[keys[flow] - low]
@@ -96,7 +116,9 @@ class Flows:
 
 
 def _row_by_key(span: np.ndarray, low: int, high: int) -> np.ndarray | None:
-    """The row of every key from `low` to `high`, -1 where there is none; None: the keys are too sparse for that."""
+    """The row of every key from `low` to `high`, -1 where there is none; None: the keys are too
+    sparse for that.
+    """
     if high - low > _SPARSE * len(span):
         return None
     where = np.full(high - low + 1, -1, np.int32)
@@ -107,7 +129,7 @@ def _row_by_key(span: np.ndarray, low: int, high: int) -> np.ndarray | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class ArgumentTexts:
     """Texts by their key in the recording; the place of a key is where its text lies in `texts`.
 
     `numbered`: the keys are the places, as they are in what we recorded ourselves.
@@ -118,7 +140,7 @@ class Texts:
     numbered: bool
 
     @classmethod
-    def of(cls, keys: np.ndarray, texts: list[str]) -> Texts:
+    def of(cls, keys: np.ndarray, texts: list[str]) -> ArgumentTexts:
         """The texts of `keys`, which are in any order."""
         order = np.argsort(keys)
         in_order = keys[order]
@@ -130,20 +152,30 @@ class Texts:
         if not len(self.keys):
             return np.broadcast_to(np.int32(-1), len(keys))
         if self.numbered:
-            return keys if keys.max(initial=-1) < len(self.keys) else np.where(keys < len(self.keys), keys, -1)
+            return (
+                keys
+                if keys.max(initial=-1) < len(self.keys)
+                else np.where(keys < len(self.keys), keys, -1)
+            )
         found = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[found] == keys, found, -1).astype(np.int32)
 
 
-def arguments(reader: Reader) -> Texts:
+def arguments(reader: Reader) -> ArgumentTexts:
     """The arguments of spans and marks: each a JSON value, a text where what was recorded is none.
 
     Those of primitives have what their call says beside it.
     """
     columns = reader.arrays("args", ["args", "json"])
-    told = {row.pop("args"): row for row in reader.query(_PRIMITIVES).to_pylist()} if reader.has("primitives") else {}
+    told = (
+        {row.pop("args"): row for row in reader.query(_PRIMITIVES).to_pylist()}
+        if reader.has("primitives")
+        else {}
+    )
     pairs = zip(columns["args"].tolist(), columns["json"].tolist(), strict=True)
-    return Texts.of(columns["args"], [_valid_json(text, told.get(key)) for key, text in pairs])
+    return ArgumentTexts.of(
+        columns["args"], [_valid_json(text, told.get(key)) for key, text in pairs]
+    )
 
 
 def _valid_json(text: str, more: dict[str, Any] | None = None) -> str:
@@ -151,25 +183,29 @@ def _valid_json(text: str, more: dict[str, Any] | None = None) -> str:
     try:
         value = msgspec.json.decode(text)
         if more and isinstance(value, dict):
-            value |= {name: one for name, one in more.items() if one is not None and name not in value}
+            value |= {
+                name: one for name, one in more.items() if one is not None and name not in value
+            }
         return msgspec.json.encode(value).decode()
     except (msgspec.DecodeError, RecursionError):
         return msgspec.json.encode(text).decode()
 
 
-def modules(reader: Reader) -> Texts:
+def modules(reader: Reader) -> ArgumentTexts:
     """The paths of the modules."""
     columns = reader.arrays("modules", ["module", "path"])
-    return Texts.of(columns["module"], columns["path"].tolist())
+    return ArgumentTexts.of(columns["module"], columns["path"].tolist())
 
 
-def counters(trace: Trace) -> Columns:
+def counters(trace: TraceColumns) -> Columns:
     """The readings of the counters: `pid`, at_ns, name (a code into name.names), value.
 
-    Of those of the system that only grow, which would be slopes, how fast they did: CPUs as percent of one that is
-    always busy, the others a second; none of those that never did.
+    Of those of the system that only grow, which would be slopes, how fast they did: CPUs as percent
+    of one that is always busy, the others a second; none of those that never did.
     """
-    columns = _as_rates(trace.reader.arrays("counters", ["track", "at_ns", "name", "value"]), trace.reader)
+    columns = _as_rates(
+        trace.reader.arrays("counters", ["track", "at_ns", "name", "value"]), trace.reader
+    )
     columns["pid"] = np.zeros(len(columns["track"]), np.int64)
     kept = np.ones(len(columns["track"]), bool)
     for track in np.unique(columns["track"]).tolist():
@@ -179,36 +215,56 @@ def counters(trace: Trace) -> Columns:
         if trace.window.steps is not None:
             first_ns, end_ns = trace.window.process_ns.get(process, (0, 0))
             kept[rows] = (columns["at_ns"][rows] >= first_ns) & (columns["at_ns"][rows] < end_ns)
-    return {name: values if name.endswith(".names") else values[kept] for name, values in columns.items()}
+    return {
+        name: values if name.endswith(".names") else values[kept]
+        for name, values in columns.items()
+    }
 
 
 def _as_rates(columns: Columns, reader: Reader) -> Columns:
-    """Every reading but the last of a counter that only grows becomes its growth a second until the next one."""
+    """Every reading but the last of a counter that only grows becomes its growth a second until the
+    next one.
+    """
     tracks = reader.arrays("tracks", ["track", "name"])
     of_system = np.isin(columns["track"], tracks["track"][np.isin(tracks["name"], SYSTEM_COUNTERS)])
     names = columns["name.names"].tolist()
-    grows = of_system & np.isin(columns["name"], [code for code, name in enumerate(names) if name in CUMULATIVE])
+    grows = of_system & np.isin(
+        columns["name"], [code for code, name in enumerate(names) if name in CUMULATIVE]
+    )
     rows = np.flatnonzero(grows)
-    order = rows[np.lexsort((columns["at_ns"][rows], columns["name"][rows], columns["track"][rows]))]
+    order = rows[
+        np.lexsort((columns["at_ns"][rows], columns["name"][rows], columns["track"][rows]))
+    ]
     track, name, at_ns, value = (columns[key][order] for key in ("track", "name", "at_ns", "value"))
     passed_ns = np.diff(at_ns)
     has_next = (np.diff(track) == 0) & (np.diff(name) == 0) & (passed_ns > 0)
     first = np.flatnonzero(has_next)
     per_s = np.diff(value)[first] * (1e9 / passed_ns[first])
     is_time = np.array([text.endswith("_ns") for text in names], np.bool_)[name[first]]
-    rate = np.rint(np.where(is_time, per_s / 1e7, per_s)).astype(np.int64)  # 1e9 ns a second are 100 %
-    as_rate = [f"{text[:-3]}_percent" if text.endswith("_ns") else f"{text}_per_s" for text in names]
+    rate = np.rint(np.where(is_time, per_s / 1e7, per_s)).astype(
+        np.int64
+    )  # 1e9 ns a second are 100 %
+    as_rate = [
+        f"{text[:-3]}_percent" if text.endswith("_ns") else f"{text}_per_s" for text in names
+    ]
     series = track[first].astype(np.int64) * len(names) + name[first]
     grew = np.isin(series, series[rate != 0])
     first, rate = first[grew], rate[grew]
-    added = {"track": track[first], "at_ns": at_ns[first], "name": name[first] + len(names), "value": rate}
+    added = {
+        "track": track[first],
+        "at_ns": at_ns[first],
+        "name": name[first] + len(names),
+        "value": rate,
+    }
     found = {key: np.append(columns[key][~grows], values) for key, values in added.items()}
     return {**found, "name.names": np.array([*names, *as_rate], object)}
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A mark of the program, or a loss. `thread` is a place in the trace's threads; None: the process as a whole."""
+    """A mark of the program, or a loss. `thread` is a place in the trace's threads; None: the
+    process as a whole.
+    """
 
     pid: int
     thread: int | None
@@ -218,7 +274,7 @@ class Moment:
     arguments: dict[str, int | str | None]
 
 
-def moments(trace: Trace, texts: Texts) -> list[Moment]:
+def moments(trace: TraceColumns, texts: ArgumentTexts) -> list[Moment]:
     """The marks, and where records were lost. `texts`: the arguments."""
     found = []
     for row in rows_of(trace.reader, "marks", "at_ns"):
@@ -228,7 +284,9 @@ def moments(trace: Trace, texts: Texts) -> list[Moment]:
         if trace.window.holds(process, row["at_ns"]):
             category = f"marks,{row['kind']}"
             thread = trace.thread_of(row["track"])
-            found.append(Moment(trace.pid(process), thread, row["at_ns"], category, row["name"], about))
+            found.append(
+                Moment(trace.pid(process), thread, row["at_ns"], category, row["name"], about)
+            )
     for row in rows_of(trace.reader, "gaps", "start_ns"):
         track, process = row["track"], row["process"]
         if process is None:
@@ -236,7 +294,11 @@ def moments(trace: Trace, texts: Texts) -> list[Moment]:
         if trace.window.holds(process, row["start_ns"]):
             number = "an unknown number of" if row["lost"] is None else f"{row['lost']:,}"
             name = f"{number} record{'' if row['lost'] == 1 else 's'} lost"
-            about = {"reason": row["reason"], "lost": row["lost"], "lasted_ns": row["end_ns"] - row["start_ns"]}
+            about = {
+                "reason": row["reason"],
+                "lost": row["lost"],
+                "lasted_ns": row["end_ns"] - row["start_ns"],
+            }
             place_of = trace.thread_of(track) if track is not None else None
             found.append(Moment(trace.pid(process), place_of, row["start_ns"], "gaps", name, about))
     return found

@@ -1,4 +1,6 @@
-"""What the wall clock (CLOCK_REALTIME) said at a moment of the run: traces of other tools use it."""
+"""What the wall clock (CLOCK_REALTIME) said at a moment of the run: traces of other tools use
+it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ def realtime_of(reader: Reader, run_ns: int) -> tuple[int | None, tuple[str, ...
     """
     readings = reader.arrays("clock_readings", ["clock", "its", "run_ns", "error_ns"])
     names = readings["clock.names"].tolist()
-    rows = np.flatnonzero(readings["clock"] == names.index("realtime")) if "realtime" in names else np.zeros(0, np.intp)
+    rows = (
+        np.flatnonzero(readings["clock"] == names.index("realtime"))
+        if "realtime" in names
+        else np.zeros(0, np.intp)
+    )
     if not len(rows):
         return None, (_UNKNOWN,)
     best = rows[np.argmin(readings["error_ns"][rows])]
@@ -33,5 +39,8 @@ def realtime_of(reader: Reader, run_ns: int) -> tuple[int | None, tuple[str, ...
     set_by_ns = int(np.ptp(readings["its"][rows] - readings["run_ns"][rows]))
     notes: tuple[str, ...] = ()
     if set_by_ns > _SET_NS:
-        notes = (f"The wall clock was set by {duration(set_by_ns)} while the program ran: times follow one reading.",)
+        notes = (
+            f"The wall clock was set by {duration(set_by_ns)} while the program ran: times follow "
+            "one reading.",
+        )
     return int(clock.to_run(np.array([run_ns], np.int64))[0]), notes

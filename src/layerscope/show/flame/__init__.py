@@ -1,4 +1,5 @@
-"""Flame graphs as files: one file for each format, found by this folder; the end of the file's name chooses.
+"""Flame graphs as files: one file for each format, found by this folder; the end of the file's name
+chooses.
 
 A format is a module with a docstring (its first line says what the file is) that defines
 
@@ -7,8 +8,8 @@ A format is a module with a docstring (its first line says what the file is) tha
     IS_CUT   whether it shows no more than can be seen
     write    (picture, stream) -> Written
 
-Beside them: `viewer.js` and `viewer.css` are what SVG and HTML have inside, `markup` puts them together, `palette` has
-the colours, `terminal_tree` prints without a file.
+Beside them: `viewer.js` and `viewer.css` are what SVG and HTML have inside, `markup` puts them
+together, `palette` has the colours, `terminal_tree` prints without a file.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A flame graph with what is written around it: its title, the program, what was chosen, and what is missing."""
+    """A flame graph with what is written around it: its title, the program, what was chosen, and
+    what is missing.
+    """
 
     graph: Graph
     title: str
@@ -38,13 +41,15 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a file holds: frames, and frames that were too thin for it (those inside of them are not counted)."""
+    """What a file holds: frames, and frames that were too thin for it (those inside of them are not
+    counted).
+    """
 
     frames: int
     left_out: int = 0
 
 
-class Format(Protocol):
+class FlameFormat(Protocol):
     """What a file of this folder provides."""
 
     __doc__: str | None
@@ -56,20 +61,24 @@ class Format(Protocol):
         """Write the picture into `stream`."""
 
 
-def formats() -> dict[str, Format]:
+def formats() -> dict[str, FlameFormat]:
     """The formats by the end of the file's name."""
-    found: dict[str, Format] = {}
+    found: dict[str, FlameFormat] = {}
     for entry in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{entry.name}")
         if hasattr(module, "SUFFIX"):
-            found[module.SUFFIX] = cast(Format, module)
+            found[module.SUFFIX] = cast(FlameFormat, module)
     return found
 
 
-def format_of(path: Path) -> Format:
-    """The format that the name of `path` asks for; UsageError that lists the formats when there is none."""
+def format_of(path: Path) -> FlameFormat:
+    """The format that the name of `path` asks for; UsageError that lists the formats when there is
+    none.
+    """
     known = formats()
     for suffix, module in known.items():
         if path.name.endswith(suffix) and path.name != suffix:
             return module
-    raise UsageError(f"{path.name!r} names no format. The extension chooses it: {', '.join(sorted(known))}")
+    raise UsageError(
+        f"{path.name!r} names no format. The extension chooses it: {', '.join(sorted(known))}"
+    )

@@ -1,7 +1,7 @@
 """Text with a line for each stack, `a;b;c 1204`, which most tools for flame graphs read.
 
-The weight is in ns, of page faults their number. A semicolon in a name becomes a comma, a line break a space.
-Of a comparison the lines have two weights: before, and now.
+The weight is in ns, of page faults their number. A semicolon in a name becomes a comma, a line
+break a space. Of a comparison the lines have two weights: before, and now.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _PIECE = 1 << 14
 
 
 def write(picture: Picture, stream: IO[bytes]) -> Written:
-    """Write the stacks, however many they are: no text is kept but that of the way to one of them."""
+    """Write the stacks, however many they are: no text is kept but that of the way to one of
+    them.
+    """
     graph, tree = picture.graph, picture.graph.tree
     names = [_name(frame.label) for frame in graph.frames]
     weights = tree.own[:, [2, 0] if graph.compared is not None else [0]]
@@ -28,7 +30,10 @@ def write(picture: Picture, stream: IO[bytes]) -> Written:
         nodes = order[first : first + _PIECE]
         lines = []
         for depth, frame, weight in zip(
-            tree.depth_of(nodes).tolist(), tree.frame[nodes].tolist(), weights[nodes].tolist(), strict=True
+            tree.depth_of(nodes).tolist(),
+            tree.frame[nodes].tolist(),
+            weights[nodes].tolist(),
+            strict=True,
         ):
             path[depth] = f"{path[depth - 1]};{names[frame]}" if depth else names[frame]
             if any(weight):

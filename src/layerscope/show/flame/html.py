@@ -38,7 +38,9 @@ _PAGE = """<!DOCTYPE html>
 <h2>{heading}</h2>
 <table id="heaviest">
 <thead><tr>
-<th>frame</th><th data-by="own"><button>own</button></th><th data-by="{third}"><button>{third}</button></th>
+<th>frame</th>
+<th data-by="own"><button>own</button></th>
+<th data-by="{third}"><button>{third}</button></th>
 </tr></thead>
 <tbody></tbody>
 </table>
@@ -83,14 +85,20 @@ def _rows(graph: Graph) -> list[dict[str, Any]]:
     for one in heaviest(graph):
         frame = graph.frames[one.frame]
         row: dict[str, Any] = {
-            "label": printable(frame.label), "place": printable(frame.place), "layer": LAYERS[frame.layer],
-            "own": one.own, "own_text": amount(graph, one.own),
-        }  # fmt: skip
+            "label": printable(frame.label),
+            "place": printable(frame.place),
+            "layer": LAYERS[frame.layer],
+            "own": one.own,
+            "own_text": amount(graph, one.own),
+        }
         if graph.compared is None:
             row |= {"total": one.total, "total_text": amount(graph, one.total)}
         else:
             sign = "+" if one.change > 0 else ""
-            row |= {"change": abs(one.change) if one.sure else 0, "change_text": sign + amount(graph, one.change)}
+            row |= {
+                "change": abs(one.change) if one.sure else 0,
+                "change_text": sign + amount(graph, one.change),
+            }
             row["sure"] = one.sure
         made.append(row)
     return made

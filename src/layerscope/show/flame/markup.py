@@ -1,6 +1,8 @@
-"""A flame graph as SVG: what can be seen without its script, and the data and the script that make it answer.
+"""A flame graph as SVG: what can be seen without its script, and the data and the script that make
+it answer.
 
-The outermost frames are at the top. The script (`viewer.js`) lays the frames out again for the width of the window.
+The outermost frames are at the top. The script (`viewer.js`) lays the frames out again for the
+width of the window.
 """
 
 from __future__ import annotations
@@ -36,9 +38,13 @@ ALL = "all"
 _ALL = {"label": ALL, "place": "", "layer": "everything"}
 # What the whole is, and what it was counted in.
 _WHOLE = {
-    CPU: ("of CPU time", "sample"), OFFCPU: ("of waiting", "wait"), WALL: ("on the CPU and waiting", "sample"),
-    PAGEFAULTS: ("page faults", "sample"), OPERATORS: ("in operators", "span"), PRIMITIVES: ("in primitives", "span"),
-}  # fmt: skip
+    CPU: ("of CPU time", "sample"),
+    OFFCPU: ("of waiting", "wait"),
+    WALL: ("on the CPU and waiting", "sample"),
+    PAGEFAULTS: ("page faults", "sample"),
+    OPERATORS: ("in operators", "span"),
+    PRIMITIVES: ("in primitives", "span"),
+}
 
 
 def amount(graph: Graph, weight: float) -> str:
@@ -58,10 +64,16 @@ def sentences(picture: Picture, drawn: Drawn) -> list[str]:
     graph, said = picture.graph, []
     if drawn.left_out:
         frames = "1 frame" if drawn.left_out == 1 else f"{drawn.left_out:,} frames"
-        said.append(f"{frames} thinner than {drawn.thinnest_px:.2g} px of {WIDTH_PX}, and what they hold, not drawn.")
+        said.append(
+            f"{frames} thinner than {drawn.thinnest_px:.2g} px of {WIDTH_PX}, and what they hold, "
+            "not drawn."
+        )
     if graph.compared is not None:
         per = graph.compared.per
-        said.append(f"Red grew, blue shrank per {per}; grey: no change, or none beyond the chance of sampling.")
+        said.append(
+            f"Red grew, blue shrank per {per}; grey: no change, or none beyond the chance of "
+            "sampling."
+        )
     return [*said, *what_is_gone(graph), *picture.notes]
 
 
@@ -84,7 +96,8 @@ def figure(picture: Picture, drawn: Drawn, is_file: bool) -> str:
     height = TOP_PX + rows * ROW_PX + 14 + _NOTE_PX * len(said)
     title = _text(picture.title)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" id="layerscope-flame" width="{WIDTH_PX}" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" id="layerscope-flame" width="{WIDTH_PX}" '
+        f'height="{height}" '
         f'viewBox="0 0 {WIDTH_PX} {height}" role="group" aria-label="{title}">',
         f"<title>{title}</title>",
         f"<desc>{_text(_about(picture))}</desc>",
@@ -92,14 +105,17 @@ def figure(picture: Picture, drawn: Drawn, is_file: bool) -> str:
         '<rect class="page" width="100%" height="100%"/>',
         f'<text class="title" x="10" y="26">{title}</text>',
         f'<text class="about" x="10" y="45">{_text(_about(picture))}</text>',
-        f'<foreignObject id="tools" x="10" y="54" width="{WIDTH_PX - 20}" height="30"></foreignObject>',
+        f'<foreignObject id="tools" x="10" y="54" width="{WIDTH_PX - 20}" '
+        'height="30"></foreignObject>',
         _key(picture.graph, drawn),
         *_frames(picture.graph, drawn),
         *(
-            f'<text class="about" x="10" y="{TOP_PX + rows * ROW_PX + 20 + _NOTE_PX * place}">{_text(note)}</text>'
+            '<text class="about" x="10" '
+            f'y="{TOP_PX + rows * ROW_PX + 20 + _NOTE_PX * place}">{_text(note)}</text>'
             for place, note in enumerate(said)
         ),
-        f'<script id="flame-data" type="application/json">{data(picture.graph, drawn, height)}</script>',
+        '<script id="flame-data" '
+        f'type="application/json">{data(picture.graph, drawn, height)}</script>',
         f"<script><![CDATA[\n{read('viewer.js')}]]></script>" if is_file else "",
         "</svg>",
     ]
@@ -131,10 +147,16 @@ def data(graph: Graph, drawn: Drawn, height: int) -> str:
         "depth": [0, *(drawn.depth + 1).tolist()],
     }
     made = {
-        "unit": graph.unit, "whole": drawn.whole, "sampled": graph.is_sampled, "width": WIDTH_PX, "height": height,
-        "row": ROW_PX, "top": TOP_PX, "nodes": nodes,
+        "unit": graph.unit,
+        "whole": drawn.whole,
+        "sampled": graph.is_sampled,
+        "width": WIDTH_PX,
+        "height": height,
+        "row": ROW_PX,
+        "top": TOP_PX,
+        "nodes": nodes,
         "frames": [_ALL, *(_frame(graph, frame) for frame in used.tolist())],
-    }  # fmt: skip
+    }
     if graph.compared is not None:
         of_all = graph.tree.whole()
         change = of_all[0] / graph.compared.units - of_all[2] / graph.compared.units_before
@@ -159,8 +181,10 @@ def colour_class(graph: Graph, drawn: Drawn, place: int) -> str:
 def _frame(graph: Graph, number: int) -> dict[str, Any]:
     frame = graph.frames[number]
     made: dict[str, Any] = {
-        "label": printable(frame.label), "place": printable(frame.place), "layer": LAYERS[frame.layer],
-    }  # fmt: skip
+        "label": printable(frame.label),
+        "place": printable(frame.place),
+        "layer": LAYERS[frame.layer],
+    }
     if hot := graph.lines.get(number):
         made["hot"] = [[line, round(share, 4)] for line, share in hot]
     return made
@@ -182,19 +206,31 @@ def _frames(graph: Graph, drawn: Drawn) -> list[str]:
     texts = [f'<text x="4" y="{TOP_PX + ROW_PX - 5}">{ALL}</text>']
     for place, (x, px, depth, frame) in enumerate(
         zip(
-            (drawn.start * scale).tolist(), (drawn.total * scale).tolist(), drawn.depth.tolist(),
-            drawn.frame.tolist(), strict=True,
+            (drawn.start * scale).tolist(),
+            (drawn.total * scale).tolist(),
+            drawn.depth.tolist(),
+            drawn.frame.tolist(),
+            strict=True,
         )
-    ):  # fmt: skip
+    ):
         y = TOP_PX + (depth + 1) * ROW_PX
         name = colour_class(graph, drawn, place)
-        rects.append(f'<rect class="{name}" x="{x:.2f}" y="{y}" width="{px:.2f}" height="{ROW_PX}"/>')
+        rects.append(
+            f'<rect class="{name}" x="{x:.2f}" y="{y}" width="{px:.2f}" height="{ROW_PX}"/>'
+        )
         room = int((px - 6) / _LETTER_PX)
         if room >= _FEWEST_LETTERS:
             label = printable(graph.frames[frame].label)
             words = label if len(label) <= room else f"{label[: room - 1]}…"
             texts.append(f'<text x="{x + 4:.2f}" y="{y + ROW_PX - 5}">{_text(words)}</text>')
-    return ['<g id="frames" role="tree" aria-label="frames">', *rects, "</g>", '<g id="labels">', *texts, "</g>"]
+    return [
+        '<g id="frames" role="tree" aria-label="frames">',
+        *rects,
+        "</g>",
+        '<g id="labels">',
+        *texts,
+        "</g>",
+    ]
 
 
 def _key(graph: Graph, drawn: Drawn) -> str:
@@ -203,7 +239,13 @@ def _key(graph: Graph, drawn: Drawn) -> str:
         used = sorted({graph.frames[frame].layer for frame in np.unique(drawn.frame).tolist()})
         named = [(LAYERS[layer], LAYERS[layer]) for layer in used]
     else:
-        named = [("shrank4", "shrank"), ("shrank2", ""), ("same", "no change"), ("grew2", ""), ("grew4", "grew")]
+        named = [
+            ("shrank4", "shrank"),
+            ("shrank2", ""),
+            ("same", "no change"),
+            ("grew2", ""),
+            ("grew4", "grew"),
+        ]
     parts, x = [], 10
     for name, words in named:
         parts.append(f'<rect class="{name}" x="{x}" y="92" width="13" height="13" rx="2"/>')

@@ -1,7 +1,8 @@
 """The colours of flame graphs, for light and dark screens, as CSS.
 
-Text stands on them with a contrast of 4.5 or more (WCAG AA), and any two layers differ by 10 or more (CIE76) for people
-who see no red or no green too; a test holds them to that. What a frame is can also be read in its tooltip.
+Text stands on them with a contrast of 4.5 or more (WCAG AA), and any two layers differ by 10 or
+more (CIE76) for people who see no red or no green too; a test holds them to that. What a frame is
+can also be read in its tooltip.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Colours of the page, of the text on frames, of the layers, and of what grew and shrank, from little to much."""
+    """Colours of the page, of the text on frames, of the layers, and of what grew and shrank, from
+    little to much.
+    """
 
     page: str
     text: str
@@ -34,23 +37,47 @@ class Theme:
 
 
 LIGHT = Theme(
-    page="#ffffff", text="#1b1b1b", faint="#5c6370", line="#d0d4da", on_frames="#1b1b1b",
+    page="#ffffff",
+    text="#1b1b1b",
+    faint="#5c6370",
+    line="#d0d4da",
+    on_frames="#1b1b1b",
     layers={
-        "python": "#7bd6ff", "modules": "#f5e27a", "operators": "#f0a040", "ranges": "#d0a2d4", "primitives": "#52b893",
-        "native": "#cbc2c6", "kernel": "#dd6b4d", "waits": "#9a94e6", "other": "#eceef1",
+        "python": "#7bd6ff",
+        "modules": "#f5e27a",
+        "operators": "#f0a040",
+        "ranges": "#d0a2d4",
+        "primitives": "#52b893",
+        "native": "#cbc2c6",
+        "kernel": "#dd6b4d",
+        "waits": "#9a94e6",
+        "other": "#eceef1",
     },
-    grew=("#fbdcd3", "#f6b5a3", "#ee8a72", "#e4644a"), shrank=("#d8e6f7", "#adcbef", "#7fb0e6", "#569adb"),
+    grew=("#fbdcd3", "#f6b5a3", "#ee8a72", "#e4644a"),
+    shrank=("#d8e6f7", "#adcbef", "#7fb0e6", "#569adb"),
     same="#e6e8eb",
-)  # fmt: skip
+)
 DARK = Theme(
-    page="#16181d", text="#e8eaed", faint="#a4abb6", line="#3a3f48", on_frames="#ffffff",
+    page="#16181d",
+    text="#e8eaed",
+    faint="#a4abb6",
+    line="#3a3f48",
+    on_frames="#ffffff",
     layers={
-        "python": "#2871ae", "modules": "#6e5c29", "operators": "#b64a10", "ranges": "#7e4384", "primitives": "#0e6b4c",
-        "native": "#565d69", "kernel": "#922204", "waits": "#4a44a6", "other": "#33383f",
+        "python": "#2871ae",
+        "modules": "#6e5c29",
+        "operators": "#b64a10",
+        "ranges": "#7e4384",
+        "primitives": "#0e6b4c",
+        "native": "#565d69",
+        "kernel": "#922204",
+        "waits": "#4a44a6",
+        "other": "#33383f",
     },
-    grew=("#5b3a34", "#7c3d31", "#9b3e2c", "#b73a22"), shrank=("#33435a", "#2f5079", "#2a5c98", "#2367b8"),
+    grew=("#5b3a34", "#7c3d31", "#9b3e2c", "#b73a22"),
+    shrank=("#33435a", "#2f5079", "#2a5c98", "#2367b8"),
     same="#41464e",
-)  # fmt: skip
+)
 
 
 def css() -> str:
@@ -58,7 +85,9 @@ def css() -> str:
     names = ("page", "text", "faint", "line", "on_frames")
     rules = [_variables(":root", LIGHT, names), "@media (prefers-color-scheme: dark) {"]
     rules += [_variables(":root", DARK, names), "}"]
-    rules += [f".{name} {{ fill: var(--{name}); background: var(--{name}); }}" for name in LIGHT.fills()]
+    rules += [
+        f".{name} {{ fill: var(--{name}); background: var(--{name}); }}" for name in LIGHT.fills()
+    ]
     return "\n".join(rules)
 
 

@@ -1,7 +1,8 @@
-"""A sampled profile for speedscope.app: one weight for each stack, largest first in its left-heavy view.
+"""A sampled profile for speedscope.app: one weight for each stack, the largest first.
 
-Its format, https://www.speedscope.app/file-format-schema.json: `shared.frames` with name, file and line, and a profile
-of type `sampled` with `samples` (stacks as indices of frames, the outermost first) and `weights` in `unit`.
+Its format, https://www.speedscope.app/file-format-schema.json: `shared.frames` with name, file and
+line, and a profile of type `sampled` with `samples` (stacks as indices of frames, the outermost
+first) and `weights` in `unit`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from layerscope.analyse.result import NS
-from layerscope.analyse.stacks.frames import Frame
+from layerscope.analyse.stacks.frames import StackFrame
 from layerscope.show.flame import Picture, Written
 
 SUFFIX = ".speedscope.json"
@@ -23,7 +24,9 @@ _PIECE = 4096
 
 
 def write(picture: Picture, stream: IO[bytes]) -> Written:
-    """Write the stacks of the picture, of a comparison those of the newer recording, piece by piece."""
+    """Write the stacks of the picture, of a comparison those of the newer recording, piece by
+    piece.
+    """
     graph, tree = picture.graph, picture.graph.tree
     weights = tree.own[:, 0]
     nodes = np.flatnonzero(weights)
@@ -41,16 +44,21 @@ def write(picture: Picture, stream: IO[bytes]) -> Written:
         "startValue": 0,
         "endValue": graph.whole,
     }
-    stream.write(f'{json.dumps(head)[:-1]}, "profiles": [{json.dumps(profile)[:-1]}, "samples": ['.encode())
+    stream.write(
+        f'{json.dumps(head)[:-1]}, "profiles": [{json.dumps(profile)[:-1]}, "samples": ['.encode()
+    )
     parent, frame = tree.parent.tolist(), tree.frame.tolist()
     for first in range(0, len(nodes), _PIECE):
-        stacks = ",\n".join(json.dumps(_stack(node, parent, frame)) for node in nodes[first : first + _PIECE].tolist())
+        stacks = ",\n".join(
+            json.dumps(_stack(node, parent, frame))
+            for node in nodes[first : first + _PIECE].tolist()
+        )
         stream.write(f"{',' if first else ''}\n{stacks}".encode())
     stream.write(f'], "weights": {json.dumps(weights[nodes].tolist())}}}]}}\n'.encode())
     return Written(len(tree))
 
 
-def _frame(frame: Frame) -> dict[str, Any]:
+def _frame(frame: StackFrame) -> dict[str, Any]:
     made: dict[str, Any] = {"name": frame.label}
     if frame.file:
         made["file"] = frame.file

@@ -1,4 +1,4 @@
-"""A picture in one file: zoom, search and tooltips in any browser, and still a picture where scripts do not run."""
+"""A picture with zoom, search and tooltips in any browser; a plain picture without scripts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A flame graph as a tree of text: the heaviest branches, with the share of the whole that each frame has.
+"""A flame graph as a tree of text: the heaviest branches, with their share of the whole.
 
-Frames of which each has nearly all its weight in the next stand in one line, `main > train > loop`: what is deeper is
-shown further in only where the weight parts.
+Frames of which each has nearly all its weight in the next stand in one line, `main > train > loop`:
+what is deeper is shown further in only where the weight parts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def text(picture: Picture, drawn: Drawn, width: int | None = None) -> str:
     about += [f"change per {graph.compared.per}"] if graph.compared else []
     lines = [printable(picture.title), printable("; ".join(about))]
     compared = f"{'change':>9}  " if graph.compared else ""
-    lines.append(f"{'total':>7} {'own':>7} {'time' if graph.unit == NS else 'count':>10}  {compared}frame")
+    lines.append(
+        f"{'total':>7} {'own':>7} {'time' if graph.unit == NS else 'count':>10}  {compared}frame"
+    )
     below: dict[int, list[int]] = {}
     for place, parent in enumerate(drawn.parent.tolist()):
         if drawn.total[place] >= LEAST_SHARE * drawn.whole:
@@ -38,13 +40,17 @@ def text(picture: Picture, drawn: Drawn, width: int | None = None) -> str:
     while waiting and len(lines) < _MOST_LINES:
         place, depth = waiting.pop()
         chain = [place]
-        while len(inside := below.get(chain[-1], [])) == 1 and _is_nearly_all(drawn, place, inside[0]):
+        while len(inside := below.get(chain[-1], [])) == 1 and _is_nearly_all(
+            drawn, place, inside[0]
+        ):
             chain += inside
         lines.append(_line(graph, drawn, chain, depth, width))
         waiting += [(child, depth + 1) for child in reversed(inside)]
     if waiting:
         lines.append(f"{len(waiting):,} more branches; a file has all: -o flame.svg.")
-    return "".join(f"{line}\n" for line in [*lines, *map(printable, (*what_is_gone(graph), *picture.notes))])
+    return "".join(
+        f"{line}\n" for line in [*lines, *map(printable, (*what_is_gone(graph), *picture.notes))]
+    )
 
 
 def _is_nearly_all(drawn: Drawn, place: int, child: int) -> bool:
@@ -53,10 +59,17 @@ def _is_nearly_all(drawn: Drawn, place: int, child: int) -> bool:
 
 def _line(graph: Graph, drawn: Drawn, chain: list[int], depth: int, width: int | None) -> str:
     total, own = int(drawn.total[chain[0]]), int(drawn.own[chain].sum())
-    numbers = f"{100 * total / drawn.whole:5.1f} % {100 * own / drawn.whole:5.1f} % {amount(graph, total):>10}  "
+    numbers = (
+        f"{100 * total / drawn.whole:5.1f} % {100 * own / drawn.whole:5.1f} % "
+        f"{amount(graph, total):>10}  "
+    )
     if graph.compared is not None:
         change = float(drawn.change[chain[0]])
-        numbers += f"{('+' if change > 0 else '') + amount(graph, change) if drawn.sure[chain[0]] else '-':>9}  "
+        sign = "+" if change > 0 else ""
+        shown = sign + amount(graph, change) if drawn.sure[chain[0]] else "-"
+        numbers += f"{shown:>9}  "
     name = " > ".join(printable(graph.frames[int(drawn.frame[place])].label) for place in chain)
     numbers += "  " * depth
-    return numbers + (name if width is None else shortened(name, max(width - len(numbers), _NARROWEST)))
+    return numbers + (
+        name if width is None else shortened(name, max(width - len(numbers), _NARROWEST))
+    )

@@ -1,7 +1,7 @@
 """Operators, backward functions, ranges, optimizer steps and loader waits, from the agent's rings.
 
-Clock: the TSC or CLOCK_MONOTONIC, as the process says. `Decoder` turns the chunks of one process's raw
-file into batches of columns; a batch holds every span that ended before its last clock reading.
+Clock: the TSC or CLOCK_MONOTONIC, as the process says. `Decoder` turns the chunks of one process's
+raw file into batches of columns; a batch holds every span that ended before its last clock reading.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from layerscope.model.clocks import Conversion, Elsewhere, Identity
 from layerscope.model.layers import KINDS
 from layerscope.rawfile import counters, layout, raw_file
-from layerscope.rawfile.sums import Totals, rows_of
+from layerscope.rawfile.sums import RawTotals, rows_of
 from layerscope.sources.raw.marks import MarkList, Marks
 from layerscope.sources.raw.ticks import Ticks, uneven
 
@@ -46,7 +46,7 @@ _SPAN = np.dtype(
 
 
 @dataclass(slots=True)
-class Track:
+class RawTrack:
     """A thread of the process; times in ticks until the end of reading."""
 
     number: int
@@ -79,14 +79,16 @@ class Decoder:
     shift_ns: int = 0
     about: dict[str, Any] = field(default_factory=dict)
     names: list[str] = field(default_factory=lambda: ["(other names)"])
-    tracks: dict[int, Track] = field(default_factory=dict)
+    tracks: dict[int, RawTrack] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
     counters: list[np.ndarray] = field(default_factory=list)  # `counters.SAMPLE` rows, by chunk
     readings: list[tuple[int, int, int, int]] = field(default_factory=list)
     clock: Conversion = field(default_factory=Identity)
     final: dict[str, Any] = field(default_factory=dict)
     totals: np.ndarray = field(default_factory=lambda: np.zeros((0, 4), np.int64))
-    unseen: np.ndarray = field(default_factory=lambda: np.zeros((0, 4), np.int64))  # the same of `stripped` spans
+    unseen: np.ndarray = field(
+        default_factory=lambda: np.zeros((0, 4), np.int64)
+    )  # the same of `stripped` spans
     ended: bool = False
     ticks: Ticks = field(default_factory=Ticks)
     records: int = 0
@@ -103,7 +105,7 @@ class Decoder:
     _is_complete: bool = False  # nothing more will come
     waiting: int = 0  # number of spans that the next batches would look at
     _waiting: dict[int, list[np.ndarray]] = field(default_factory=dict)
-    _seen: Totals = field(default_factory=Totals)
+    _seen: RawTotals = field(default_factory=RawTotals)
     _since_reading: list[np.ndarray] = field(default_factory=list)
     _open: dict[int, np.ndarray] = field(default_factory=dict)
 
@@ -137,11 +139,16 @@ class Decoder:
             self.ended = True
 
     def batches(self, last: bool = False) -> Iterator[tuple[int, np.ndarray]]:
-        """By track, the spans that ended before the newest clock reading: `_SPAN` rows, times in ns of the run.
+        """By track, the spans that ended before the newest clock reading: `_SPAN` rows, times in ns
+        of the run.
 
         With `last`, everything that is left, and the spans that never ended.
         """
-        if not last and self._highest_name >= len(self.names) and self.waiting < _WAIT_FOR_NAMES_SPANS:
+        if (
+            not last
+            and self._highest_name >= len(self.names)
+            and self.waiting < _WAIT_FOR_NAMES_SPANS
+        ):
             return
         parts, self._waiting, self.waiting = self._waiting, {}, 0
         self._is_complete = last
@@ -155,7 +162,11 @@ class Decoder:
             if last:
                 spans = _without_twins(spans, self._ring_last.values())
                 # Whatever is still open has outlived all that has ended.
-                latest = max(self.clock.last, int(spans["end"].max(initial=0)), int(spans["start"].max(initial=0)))
+                latest = max(
+                    self.clock.last,
+                    int(spans["end"].max(initial=0)),
+                    int(spans["start"].max(initial=0)),
+                )
                 spans["end"][spans["unfinished"] > 0] = latest
             elif late.any():
                 self._wait(track, spans[late])
@@ -170,7 +181,9 @@ class Decoder:
         self.waiting += len(spans)
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """What the program counted and marked: tracks, and records whose `start` is in ns of the run, in that order."""
+        """What the program counted and marked: tracks, and records whose `start` is in ns of the
+        run, in that order.
+        """
         if not self._moments:
             return np.zeros(0, np.int32), np.zeros(0, layout.RECORD)
         track, records = (np.concatenate(column) for column in zip(*self._moments, strict=True))
@@ -180,7 +193,9 @@ class Decoder:
         return track, records
 
     def step_marks(self) -> Marks:
-        """Where the program marked the end of a step: tracks, and records whose `start` is in ns of the run."""
+        """Where the program marked the end of a step: tracks, and records whose `start` is in ns of
+        the run.
+        """
         return self._step_marks.known(self.clock, self._is_complete)
 
     def window_marks(self) -> Marks:
@@ -205,7 +220,9 @@ class Decoder:
             return f"was set back {self.ticks.set_backs} time{'s' * (self.ticks.set_backs > 1)}"
         its, run_ns, _, error_ns = np.array(self.readings or np.zeros((0, 4)), np.int64).T
         stretches = uneven(its, run_ns, error_ns)
-        return f"did not keep its rate between {stretches} of {len(its)} readings" if stretches else ""
+        return (
+            f"did not keep its rate between {stretches} of {len(its)} readings" if stretches else ""
+        )
 
     def to_run(self, ticks: int) -> int:
         """One moment in ns of the run."""
@@ -225,7 +242,11 @@ class Decoder:
         if "start_ns" in about:
             self.about["start_ns"] = about["start_ns"] + self.shift_ns
         ahead_ns = self.about.get("ahead_ns", 0)
-        if ahead_ns and self.about.get("clock") == "monotonic" and type(self.clock) in (Identity, Elsewhere):
+        if (
+            ahead_ns
+            and self.about.get("clock") == "monotonic"
+            and type(self.clock) in (Identity, Elsewhere)
+        ):
             self.clock = Elsewhere(self.shift_ns - ahead_ns)
             for _, run_ns, _, _ in self.readings:
                 self.clock.add(run_ns, run_ns)
@@ -260,15 +281,21 @@ class Decoder:
     def _add_records(self, chunk: raw_file.Chunk) -> None:
         records = np.frombuffer(chunk.payload, layout.RECORD)
         overlap = self._ring_next.get(chunk.key, 0) - chunk.first
-        if overlap > 0:  # written twice: by a drainer that died before it could say so, and by the next
+        if (
+            overlap > 0
+        ):  # written twice: by a drainer that died before it could say so, and by the next
             records = records[overlap:]
         self._seen.add(records)
         records = self.ticks.mended(records)
-        self._ring_next[chunk.key] = max(chunk.first + chunk.count, self._ring_next.get(chunk.key, 0))
+        self._ring_next[chunk.key] = max(
+            chunk.first + chunk.count, self._ring_next.get(chunk.key, 0)
+        )
         kinds = records["kind"]
         special = kinds >= layout.FIRST_SPECIAL
         track = np.full(len(records), self._ring_track.get(chunk.key, 0), np.int32)
-        for at in np.flatnonzero(special & (kinds > layout.MARK) & (kinds != layout.EXTRA)).tolist():
+        for at in np.flatnonzero(
+            special & (kinds > layout.MARK) & (kinds != layout.EXTRA)
+        ).tolist():
             self._ring_event(chunk.key, records[at], at, track)
         moments = np.flatnonzero(special & (kinds <= layout.MARK))
         if len(moments):
@@ -292,13 +319,18 @@ class Decoder:
         self._since_reading.append(spans)
         tracks = spans["track"]
         newest = spans[-1]
-        self._ring_last[chunk.key] = (int(newest["track"]), int(newest["depth"]), int(newest["start"]))
+        self._ring_last[chunk.key] = (
+            int(newest["track"]),
+            int(newest["depth"]),
+            int(newest["start"]),
+        )
         self._highest_name = max(self._highest_name, int(spans["name"].max()))
         first = int(tracks[0])
         if (tracks == first).all():
             self._wait(first, spans)
             return
-        # Those of several threads are copies, so each is looked at by itself when the next reading comes.
+        # Those of several threads are copies, so each is looked at by itself when the next reading
+        # comes.
         self._since_reading.pop()
         for number in np.unique(tracks).tolist():
             of_track = spans[tracks == number]
@@ -310,7 +342,9 @@ class Decoder:
         went, records = raw_file.of_stripped(chunk.payload)
         if chunk.first < self._ring_next.get(chunk.key, 0):
             return  # another drainer wrote them before
-        self._add_records(raw_file.Chunk(raw_file.RECORDS, chunk.key, chunk.count, chunk.first, records.tobytes()))
+        self._add_records(
+            raw_file.Chunk(raw_file.RECORDS, chunk.key, chunk.count, chunk.first, records.tobytes())
+        )
         if not went:
             return
         self.stripped += went
@@ -333,12 +367,22 @@ class Decoder:
             if int(record["module"]) in self.tracks:
                 self.tracks[int(record["module"])].end = start
         else:
-            self._lost(int(track[at]), start, int(record["end"]), int(record["name"]), int(record["module"]))
+            self._lost(
+                int(track[at]),
+                start,
+                int(record["end"]),
+                int(record["name"]),
+                int(record["module"]),
+            )
 
     def _track(self, number: int, tid: int, framework_thread: int, start: int) -> None:
-        self.tracks[number] = Track(number, tid, framework_thread, start, name=self._thread_names.get(str(tid), ""))
+        self.tracks[number] = RawTrack(
+            number, tid, framework_thread, start, name=self._thread_names.get(str(tid), "")
+        )
 
-    def _lost(self, track: int, start: int, end: int, full: int, deep: int, final: bool = False) -> None:
+    def _lost(
+        self, track: int, start: int, end: int, full: int, deep: int, final: bool = False
+    ) -> None:
         for lost, reason in ((full, "ring_full"), (deep, "too_deep")):
             if lost:
                 self.losses.append(Loss(track, start, end, lost, reason, final))
@@ -360,7 +404,9 @@ class Decoder:
         spans["module"] = np.where(innermost >= 0, spans["name"][innermost], 0)
         spans["unfinished"] = 1
         if not len(spans):
-            self._open.pop(chunk.key, None)  # of a program that records itself: what it said before has ended
+            self._open.pop(
+                chunk.key, None
+            )  # of a program that records itself: what it said before has ended
             return
         self._open[chunk.key] = spans
         if track not in self.tracks:  # of a thread that has finished nothing yet
@@ -372,22 +418,31 @@ class Decoder:
             track.name = names.get(str(track.tid), track.name)
 
     def _account(self, final: dict[str, Any]) -> None:
-        """The drainer's last word: what was lost and never got into a record. A full disk makes it say it again."""
+        """The drainer's last word: what was lost and never got into a record. A full disk makes it
+        say it again.
+        """
         self.final = final
         self.losses = [loss for loss in self.losses if not loss.final]
         now = self.clock.last
-        full_disk = [[since + self.shift_ns, to + self.shift_ns] for since, to in final.get("disk_full_ns", [])]
+        full_disk = [
+            [since + self.shift_ns, to + self.shift_ns]
+            for since, to in final.get("disk_full_ns", [])
+        ]
         for ring, left, full, deep, first, last in final["losses"]:
             track = self._ring_track.get(ring, 0)
             self._lost(track, first, last, full, deep, final=True)
             if left:
-                self.losses.append(Loss(track, now, now, left, "disk_full" if full_disk else "after_end", True))
+                self.losses.append(
+                    Loss(track, now, now, left, "disk_full" if full_disk else "after_end", True)
+                )
         if final.get("lost_without_ring"):
             first, last = final["lost_without_ring_first"], final["lost_without_ring_last"]
             self.losses.append(Loss(0, first, last, final["lost_without_ring"], "no_ring", True))
         for loss in self.losses:
             start_ns, end_ns = self.to_run(loss.start), self.to_run(loss.end)
-            if loss.reason == "ring_full" and any(start_ns <= to and end_ns >= since for since, to in full_disk):
+            if loss.reason == "ring_full" and any(
+                start_ns <= to and end_ns >= since for since, to in full_disk
+            ):
                 loss.reason = "disk_full"  # the ring was full because nothing could be written
 
 
@@ -410,7 +465,8 @@ def _attach(spans: np.ndarray, main: np.ndarray, records: np.ndarray, extras: np
 def _without_twins(spans: np.ndarray, newest: Iterable[tuple[int, int, int]]) -> np.ndarray:
     """Drop an open span that has also ended: the program died between the record and the pop.
 
-    `newest`: the last record of every ring, as (track, depth, start); it may have gone with an earlier batch.
+    `newest`: the last record of every ring, as (track, depth, start); it may have gone with an
+    earlier batch.
     """
     left = np.flatnonzero(spans["unfinished"])
     if not len(left):

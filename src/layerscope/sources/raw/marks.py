@@ -1,4 +1,6 @@
-"""Moments that a program marked, by when they were read; their times are put on the run's clock once."""
+"""Moments that a program marked, by when they were read; their times are put on the run's clock
+once.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class MarkList:
     _count: int = 0
     _track: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     _records: np.ndarray = field(default_factory=lambda: np.zeros(0, layout.RECORD))
-    _waiting: list[Marks] = field(default_factory=list)  # ticks, which a later reading of the clock may place better
+    _waiting: list[Marks] = field(
+        default_factory=list
+    )  # ticks, which a later reading of the clock may place better
 
     def __bool__(self) -> bool:
         return bool(self._count or self._waiting)
@@ -30,7 +34,9 @@ class MarkList:
             self._waiting.append((track, records))
 
     def known(self, clock: Conversion, last: bool) -> Marks:
-        """Tracks and records, with times in ns of the run, up to the newest reading of the clock; with `last`, all."""
+        """Tracks and records, with times in ns of the run, up to the newest reading of the clock;
+        with `last`, all.
+        """
         if self._waiting:
             track, records = (np.concatenate(column) for column in zip(*self._waiting, strict=True))
             is_final = (records["start"].astype(np.int64) <= clock.last) | last
@@ -44,6 +50,9 @@ class MarkList:
     def _append(self, track: np.ndarray, records: np.ndarray) -> None:
         count = self._count + len(records)
         if count > len(self._records):
-            self._track, self._records = np.resize(self._track, 2 * count), np.resize(self._records, 2 * count)
+            self._track, self._records = (
+                np.resize(self._track, 2 * count),
+                np.resize(self._records, 2 * count),
+            )
         self._track[self._count : count], self._records[self._count : count] = track, records
         self._count = count

@@ -1,7 +1,7 @@
 """Stacks of threads, on a CPU and waiting, from the sampler's raw file.
 
-Clock: CLOCK_MONOTONIC. The sampler (`native/sampler`) has unwound and interned the stacks; `SampledFile` gives what is
-new in its file as columns, in which the numbers are the sampler's own.
+Clock: CLOCK_MONOTONIC. The sampler (`native/sampler`) has unwound and interned the stacks;
+`SampledFile` gives what is new in its file as columns, in which the numbers are the sampler's own.
 """
 
 from __future__ import annotations
@@ -54,16 +54,21 @@ class Code:
 class SampledFile:
     """What the raw file `path` holds; `advance` reads on. A file that is not there holds nothing.
 
-    Where the sampler took the place of another, what only that one's file has is taken from there: names of code
-    objects, and how much of a thread's CPU time before is told already. `ended`: nothing more will come.
+    Where the sampler took the place of another, what only that one's file has is taken from there:
+    names of code objects, and how much of a thread's CPU time before is told already. `ended`:
+    nothing more will come.
     """
 
     path: Path
     settings: dict[str, Any] = field(default_factory=dict)
     objects: list[ObjectFile] = field(default_factory=list)
     codes: list[Code] = field(default_factory=list)
-    made: list[str] = field(default_factory=list)  # names of code that was made while the program ran
-    processes: dict[int, np.void] = field(default_factory=dict)  # rows of `sampled.PROCESS` by number, the newest
+    made: list[str] = field(
+        default_factory=list
+    )  # names of code that was made while the program ran
+    processes: dict[int, np.void] = field(
+        default_factory=dict
+    )  # rows of `sampled.PROCESS` by number, the newest
     threads: dict[int, np.void] = field(default_factory=dict)  # of `sampled.THREAD`
     quality: np.void = field(default_factory=lambda: np.zeros(1, sampler_file.QUALITY_OF)[0])
     problems: list[dict[str, Any]] = field(default_factory=list)
@@ -71,7 +76,9 @@ class SampledFile:
     ended: bool = False
     _reader: raw_file.SpoolReader | None = None
     _before: _Predecessor | None = None
-    _known_as: dict[tuple[int, int], int] = field(default_factory=dict)  # (process, what it calls a code) -> the code
+    _known_as: dict[tuple[int, int], int] = field(
+        default_factory=dict
+    )  # (process, what it calls a code) -> the code
     _fresh: dict[int, list[np.ndarray]] = field(default_factory=dict)
 
     def advance(self) -> None:
@@ -88,7 +95,9 @@ class SampledFile:
 
     @property
     def gap_ns(self) -> tuple[int, int] | None:
-        """From when until when there was no sampler, before the one that wrote this; None: it was the first."""
+        """From when until when there was no sampler, before the one that wrote this; None: it was
+        the first.
+        """
         before = self._predecessor()
         if before is None or "began_ns" not in self.settings:
             return None
@@ -96,7 +105,9 @@ class SampledFile:
         return min(max(before.until_ns, before.last_ns), began_ns), began_ns
 
     def take(self, kind: int) -> np.ndarray:
-        """The rows of chunks of this kind (FRAMES, STACKS, SAMPLES or ACCOUNTS) that have come since the last call."""
+        """The rows of chunks of this kind (FRAMES, STACKS, SAMPLES or ACCOUNTS) that have come
+        since the last call.
+        """
         parts = self._fresh.pop(kind, [])
         return np.concatenate(parts) if parts else np.zeros(0, _ROWS[kind])
 
@@ -171,9 +182,13 @@ class SampledFile:
             if int(head["code"]) < len(self.codes):  # it has one more name
                 continue
             code = Code(
-                process, name.decode("utf-8", "replace"), file.decode("utf-8", "replace"), int(head["first_line"]),
-                int(head["python"]), lines,
-            )  # fmt: skip
+                process,
+                name.decode("utf-8", "replace"),
+                file.decode("utf-8", "replace"),
+                int(head["first_line"]),
+                int(head["python"]),
+                lines,
+            )
             self.codes.append(code if any(lengths) else self._earlier_code(code, known_as))
 
     # -- the file of the sampler before ------------------------------------------------------------
@@ -192,11 +207,17 @@ class SampledFile:
 
     def _earlier_code(self, code: Code, known_as: int) -> Code:
         before, row = self._predecessor(), self.processes.get(code.process)
-        found = before.code_of(int(row["pid"]), known_as) if before is not None and row is not None else None
+        found = (
+            before.code_of(int(row["pid"]), known_as)
+            if before is not None and row is not None
+            else None
+        )
         return code if found is None else dataclasses.replace(found, process=code.process)
 
     def _without_earlier(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of samples: what a thread has used before is less what an earlier file tells of that."""
+        """Rows of samples: what a thread has used before is less what an earlier file tells of
+        that.
+        """
         whole = np.flatnonzero(rows["flags"] & sampler_file.BEFORE)
         before = self._predecessor() if len(whole) else None
         if before is None:
@@ -209,7 +230,9 @@ class SampledFile:
 
 
 class _Predecessor(SampledFile):
-    """A file whose sampler was replaced: read in one go, and of its samples nothing but sums by thread is kept."""
+    """A file whose sampler was replaced: read in one go, and of its samples nothing but sums by
+    thread is kept.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -230,7 +253,11 @@ class _Predecessor(SampledFile):
         """CPU time of the thread that had this number at the end, in all programs that it was."""
         total, next_start_ns = 0, 0
         for number, row in sorted(self.threads.items(), reverse=True):
-            if int(row["tid"]) == tid and int(row["end_ns"]) == next_start_ns and number < len(self._cpu_ns):
+            if (
+                int(row["tid"]) == tid
+                and int(row["end_ns"]) == next_start_ns
+                and number < len(self._cpu_ns)
+            ):
                 total += int(self._cpu_ns[number])
                 next_start_ns = int(row["start_ns"])
         return total

@@ -1,7 +1,8 @@
-"""A time stamp counter that goes wrong: set back, as when a virtual machine moves, it goes on where it was.
+"""A time stamp counter that goes wrong: set back, as when a virtual machine moves, it goes on where
+it was.
 
-Used by `operators.Decoder`. What was recorded since the last good reading is put right when a reading shows that the
-counter was set back; what comes later, as it comes.
+Used by `operators.Decoder`. What was recorded since the last good reading is put right when a
+reading shows that the counter was set back; what comes later, as it comes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Ticks:
         self._first = self._last = (0, 0)
 
     def read(self, tsc: int, run_ns: int, since_last: Iterable[np.ndarray]) -> int:
-        """A reading with the ticks that the counter would have; `since_last`: spans that came since the last one."""
+        """A reading with the ticks that the counter would have; `since_last`: spans that came since
+        the last one.
+        """
         tsc += self._missing
         if self._last == (0, 0):
             self._first = self._last = (tsc, run_ns)
@@ -61,12 +64,16 @@ class Ticks:
         return records
 
     def moment(self, start: int) -> int:
-        """The ticks of a span that is still open: they may be from before the counter was set back."""
+        """The ticks of a span that is still open: they may be from before the counter was set
+        back.
+        """
         return start + self._missing if start + self._missing <= self._last[0] else start
 
 
 def _add(spans: np.ndarray, ticks: int, chosen: np.ndarray) -> None:
-    """Move the `chosen` spans; one that seems to begin after its end began before the counter was set back."""
+    """Move the `chosen` spans; one that seems to begin after its end began before the counter was
+    set back.
+    """
     kind = spans["end"].dtype.type
     spans["start"][chosen & (spans["start"] <= spans["end"])] += kind(ticks)
     spans["end"][chosen] += kind(ticks)

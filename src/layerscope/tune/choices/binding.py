@@ -1,23 +1,25 @@
-"""On which CPUs threads stay: bound to cores, kept off the second hardware threads, on the fast cores only."""
+"""On which CPUs threads stay: bound to cores, on fast cores only, without hyperthreads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from layerscope.tune import libraries
-from layerscope.tune.setting import Place, Setting
+from layerscope.tune.setting import Setting, TuneContext
 
 ORDER, STAGE = 40, 2
 # Who has set one of these has bound the threads, and two ways of binding fight each other.
 _BOUND = ("KMP_AFFINITY", "GOMP_CPU_AFFINITY")
 
 
-def choices(place: Place) -> Iterator[Setting]:
+def choices(place: TuneContext) -> Iterator[Setting]:
     """None where there is one CPU."""
     cpu = place.machine.cpu
     if len(cpu.allowed) < 2:
         return
-    if libraries.has_openmp(place) is not False and not any(name in place.environment for name in _BOUND):
+    if libraries.has_openmp(place) is not False and not any(
+        name in place.environment for name in _BOUND
+    ):
         yield from _bound(place)
     kinds = {
         "fast": (cpu.faster, "a slow core holds up all that wait for it"),
@@ -29,7 +31,7 @@ def choices(place: Place) -> Iterator[Setting]:
             yield Setting(f"cpus={name}", prefix=("taskset", "-c", listed(chosen)), because=because)
 
 
-def _bound(place: Place) -> Iterator[Setting]:
+def _bound(place: TuneContext) -> Iterator[Setting]:
     now = place.environment.get("OMP_PROC_BIND", "").lower()
     far = (place.machine.cpu.sockets or 1) > 1 or len(place.machine.numa) > 1
     told = {"close": "a thread finds what it left in its cache"}
@@ -37,7 +39,9 @@ def _bound(place: Place) -> Iterator[Setting]:
         told["spread"] = "threads share the caches and the memory of all sockets"
     for value, because in told.items():
         if value != now:
-            yield Setting(f"bind={value}", {"OMP_PROC_BIND": value, "OMP_PLACES": "cores"}, because=because)
+            yield Setting(
+                f"bind={value}", {"OMP_PROC_BIND": value, "OMP_PLACES": "cores"}, because=because
+            )
 
 
 def listed(cpus: tuple[int, ...]) -> str:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from layerscope.host.numa import Node
 from layerscope.tune import libraries
 from layerscope.tune.choices.binding import listed
-from layerscope.tune.setting import Place, Setting
+from layerscope.tune.setting import Setting, TuneContext
 
 ORDER, STAGE = 50, 2
 # Nodes are much alike: more of them would be tried in vain.
 _MOST = 2
 
 
-def choices(place: Place) -> Iterator[Setting]:
+def choices(place: TuneContext) -> Iterator[Setting]:
     """One node alone, for the first of them, and memory dealt out over all."""
     nodes = own_nodes(place)
     if len(nodes) < 2:
@@ -26,23 +26,26 @@ def choices(place: Place) -> Iterator[Setting]:
             yield Setting(f"node={node.number}", prefix=numactl(node.number), because=because)
         elif libraries.command(place, "taskset"):
             cpus = tuple(sorted(set(node.cpus) & set(place.machine.cpu.allowed)))
-            yield Setting(f"node={node.number}", prefix=("taskset", "-c", listed(cpus)), because=because)
+            yield Setting(
+                f"node={node.number}", prefix=("taskset", "-c", listed(cpus)), because=because
+            )
     if has_numactl:
         because = "all memory controllers work"
         yield Setting("memory=interleaved", prefix=("numactl", "--interleave=all"), because=because)
 
 
-def notes(place: Place) -> Iterator[str]:
+def notes(place: TuneContext) -> Iterator[str]:
     """What numactl would be needed for."""
     nodes = own_nodes(place)
     if len(nodes) > 1 and libraries.command(place, "numactl") is None:
         yield (
-            f"there are {len(nodes)} memory nodes and no numactl: on which of them memory lies was not tried; install "
+            f"there are {len(nodes)} memory nodes and no numactl: on which of them memory lies was "
+            "not tried; install "
             "numactl (the package has the same name)"
         )
 
 
-def own_nodes(place: Place) -> list[Node]:
+def own_nodes(place: TuneContext) -> list[Node]:
     """Those with memory whose CPUs the program may use."""
     allowed = set(place.machine.cpu.allowed)
     return [node for node in place.machine.numa if allowed & set(node.cpus) and node.memory_bytes]

@@ -1,18 +1,21 @@
-"""The door of layerscope into a Python program: found on PYTHONPATH, run by `site` before the program.
+"""The door of layerscope into a Python program: found on PYTHONPATH, run by `site` before the
+program.
 
-Parses under Python 2.7 and 3.x. It prints nothing, raises nothing of its own, leaves sys.path as it was
-without it, and runs the program's own sitecustomize if there is one.
+Parses under Python 2.7 and 3.x. It prints nothing, raises nothing of its own, leaves sys.path as it
+was without it, and runs the program's own sitecustomize if there is one.
 """
 
 import sys
 
 SETTINGS = {}
-# What is looked at when it has been imported, beside torch, and the function in pytorch.py that does.
+# What is looked at when it has been imported, beside torch, and the function in pytorch.py that
+# does.
 LATER = {"transformers.generation.utils": "watch_generate"}
 
 
 def _as_machinery(function):
-    # Frames of the import machinery are left out of tracebacks and passed over by warnings; so are these.
+    # Frames of the import machinery are left out of tracebacks and passed over by warnings; so are
+    # these.
     if sys.version_info >= (3, 8):
         function.__code__ = function.__code__.replace(co_filename="<frozen importlib._bootstrap>")
     return function
@@ -63,7 +66,9 @@ class _Finder(object):
         return None
 
     def watch(self, name, loader):
-        """Have one call of this loader's exec_module go through us. The program sees its own loader."""
+        """Have one call of this loader's exec_module go through us. The program sees its own
+        loader.
+        """
         if isinstance(loader, type) or not hasattr(loader, "exec_module"):
             return
 
@@ -91,7 +96,9 @@ class _Finder(object):
             pass
 
     def is_chosen(self):
-        """Whether this process is of a rank that is recorded; one that is not known to be any rank is."""
+        """Whether this process is of a rank that is recorded; one that is not known to be any rank
+        is.
+        """
         from os import environ
 
         chosen = SETTINGS.get("ranks")
@@ -143,8 +150,9 @@ class _Finder(object):
 
 
 class _Library(object):
-    """Serves `layerscope` and `layerscope.profiler` to a program whose environment lacks them, and nothing else of
-    ours: what reads recordings needs libraries that the program's environment need not have.
+    """Serves `layerscope` and `layerscope.profiler` to a program whose environment lacks them, and
+    nothing else of ours: what reads recordings needs libraries that the program's environment need
+    not have.
     """
 
     def find_spec(self, name, path=None, target=None):
@@ -176,8 +184,13 @@ def _install():
 
 
 def _start_sampling():
-    # The agent says that it is no module, after it has done what LAYERSCOPE_AGENT says (native/agent/door.c).
-    if "stacks" in SETTINGS and sys.implementation.name == "cpython" and sys.version_info >= (3, 11):
+    # The agent says that it is no module, after it has done what LAYERSCOPE_AGENT says
+    # (native/agent/door.c).
+    if (
+        "stacks" in SETTINGS
+        and sys.implementation.name == "cpython"
+        and sys.version_info >= (3, 11)
+    ):
         from _imp import create_dynamic
 
         spec = type(sys.__spec__)("layerscope_agent", None, origin=SETTINGS["library"])
@@ -204,6 +217,7 @@ if __name__ == "sitecustomize":
     except Exception:
         pass
 
-    # The program's own sitecustomize takes this one's place; where there is none, `site` is told so.
+    # The program's own sitecustomize takes this one's place; where there is none, `site` is told
+    # so.
     sys.modules.pop("sitecustomize", None)
     import sitecustomize  # noqa: F401

@@ -1,0 +1,94 @@
+"""Which kind of work an operator is, by its name and by the primitives below it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from layerscope.analyse.kind_names import (
+    _CONVOLUTION,
+    _ONEDNN_PRODUCT,
+    _OTHER_MKL,
+    _OTHER_ONEDNN,
+    _REORDER,
+    MKL_PRODUCT,
+)
+
+# Operators that leave their work to a BLAS unless they ask for a primitive.
+PRODUCTS = frozenset(
+    "aten::" + name
+    for name in (
+        "mm",
+        "addmm",
+        "_addmm_activation",
+        "bmm",
+        "baddbmm",
+        "addbmm",
+        "mv",
+        "addmv",
+        "dot",
+        "vdot",
+    )
+)
+# Operators that oneDNN has primitives for, and that PyTorch nevertheless often does itself.
+_IN_ONEDNN = re.compile(r"conv|pool|batch_norm|layer_norm|softmax|relu|gelu|lstm|gru")
+# What these are called for others do, which are operators too.
+_ONLY_CALLS = re.compile(
+    r"aten::(conv\dd|conv_transpose\dd|_?convolution|batch_norm|layer_norm|softmax|log_softmax)$"
+)
+_CONVOLUTIONS = ("convolution", "deconvolution")
+_MATRIX_PRODUCTS = ("matmul", "inner_product", "gemm", "gemm_api", "brgemm", "sparse_gemm")
+
+
+def worker_of(name: str, blas: str) -> str:
+    """Who does the work of an operator that asked for no primitive; empty where its name does not
+    say.
+    """
+    if name in PRODUCTS:
+        return blas
+    if not name.startswith("aten::"):
+        return ""
+    is_work_of_onednn = _IN_ONEDNN.search(name) and not _ONLY_CALLS.match(name)
+    return "ATen (oneDNN not used)" if is_work_of_onednn else "ATen"
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """What a primitive is; `implementation` is empty where it is not told."""
+
+    library: str
+    kind: str
+    implementation: str
+    is_creation: bool
+
+    @property
+    def work(self) -> int:
+        """The kind of work."""
+        if self.library == "MKL":
+            return MKL_PRODUCT if self.kind in _MATRIX_PRODUCTS else _OTHER_MKL
+        if self.is_creation:
+            return _OTHER_ONEDNN
+        if self.kind == "reorder":
+            return _REORDER
+        if self.kind in _CONVOLUTIONS:
+            return _CONVOLUTION
+        return _ONEDNN_PRODUCT if self.kind in _MATRIX_PRODUCTS else _OTHER_ONEDNN
+
+    @property
+    def what(self) -> str:
+        """How it is called below an operator."""
+        if self.is_creation:
+            return "creation"
+        if self.work == _REORDER:
+            return "reorders"
+        return f"{self.library} {self.implementation}".rstrip()
+
+    @property
+    def text(self) -> str:
+        """How it is called by itself."""
+        creation = "creation of " if self.is_creation else ""
+        implementation = "MKL" if self.library == "MKL" else self.implementation
+        return f"{creation}{self.kind} {implementation}".rstrip()
+
+
+UNKNOWN = Primitive("oneDNN", "primitive", "", False)

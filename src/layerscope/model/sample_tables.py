@@ -1,0 +1,98 @@
+"""The tables of stacks: frames, stacks and samples."""
+
+from __future__ import annotations
+
+from layerscope.model.table import Column, Table
+
+FRAMES = Table(
+    "frames",
+    "What stacks are made of: functions and lines of Python, modules, operators, primitives, "
+    "native functions, the "
+    "kernel.",
+    (
+        Column("frame", "int32", "key of the frame"),
+        Column("layer", "name", "python, modules, operators, ranges, primitives, native or kernel"),
+        Column(
+            "name", "string", "function without parameters, operator, ...; of a module its path"
+        ),
+        Column("signature", "string", "the whole name, where that says more", nullable=True),
+        Column("file", "string", "its source file, as far as it is known", nullable=True),
+        Column("line", "int32", "line in that file", nullable=True),
+        Column(
+            "object",
+            "string",
+            "the library or program its code lies in; [jit]: in none",
+            nullable=True,
+        ),
+        Column("build_id", "string", "the build of that, in hexadecimal digits", nullable=True),
+        Column("address", "int64", "where in the object, as its symbols count", nullable=True),
+    ),
+)
+STACKS = Table(
+    "stacks",
+    "Every stack that was seen, as a tree: each is the stack of its parent with one frame more.",
+    (
+        Column("stack", "int32", "key of the stack; a parent's is smaller"),
+        Column(
+            "parent",
+            "int32",
+            "the stack without its innermost frame; null for the outermost",
+            nullable=True,
+        ),
+        Column("frame", "int32", "its innermost frame"),
+        Column("depth", "int32", "number of frames around that one"),
+    ),
+)
+SAMPLES = Table(
+    "samples",
+    "What threads were seen doing: on a CPU, at a fixed rate of CPU time; off the CPU, from when "
+    "they began to wait.",
+    (
+        Column("at_ns", "int64", "when; of a wait when it began", "ns"),
+        Column("track", "int32", "the thread"),
+        Column("stack", "int32", "its stack; null where only the time is known", nullable=True),
+        Column(
+            "weight_ns",
+            "int64",
+            "cpu: the CPU time it stands for; offcpu: how long; fault: 0",
+            "ns",
+        ),
+        Column(
+            "count",
+            "int64",
+            "fault: how many page faults it stands for; cpu: 0 where the next row is the rest of "
+            "the sample, its time "
+            "in the kernel; else 1",
+        ),
+        Column("kind", "name", "cpu, offcpu or fault"),
+        Column(
+            "state",
+            "name",
+            "cpu: user, kernel; offcpu: gil, lock, barrier, pool, sleep, yield, pipe, socket, "
+            "file, event, "
+            "page_fault, preempted, child, thread, other, unknown; fault: user",
+        ),
+        Column(
+            "idle", "bool", "a wait for work of a thread of a pool: folded away unless asked for"
+        ),
+        Column(
+            "exact",
+            "bool",
+            "weight_ns was measured from end to end; else it stands for more than was seen",
+        ),
+        Column(
+            "span",
+            "int64",
+            "the innermost span that was open on the thread, or that it worked for",
+            nullable=True,
+        ),
+        Column("step", "int32", "the step it began in", nullable=True),
+        Column(
+            "phase",
+            "name",
+            "loading, forward, backward, optimizer, other; null outside steps",
+            nullable=True,
+        ),
+        Column("waker", "int32", "offcpu: the track that ended the wait", nullable=True),
+    ),
+)

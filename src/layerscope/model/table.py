@@ -1,0 +1,32 @@
+"""What a table of a recording is: columns with types and meanings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. `type` is int64, int32, float64, bool, string or name (a dictionary string)."""
+
+    name: str
+    type: str
+    meaning: str
+    unit: str = ""
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: a folder of Parquet parts named after it."""
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+
+    def column(self, name: str) -> Column:
+        """The column called `name`; KeyError when there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)

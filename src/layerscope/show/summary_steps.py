@@ -1,0 +1,166 @@
+"""The lines of the summary about steps: length, phases, kinds of work, and how steady they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from layerscope.analyse.generation import Generation
+from layerscope.analyse.module_times import ModuleTimes
+from layerscope.analyse.step_times import StepTimes
+from layerscope.analyse.summary import OperatorTimes
+from layerscope.model import units
+from layerscope.show.screen import printable
+from layerscope.show.summary_words import (
+    LEAST_SHOWN,
+    MODULE,
+    WIDTH,
+    percent,
+    plural,
+    scale,
+    step_noun,
+)
+from layerscope.show.terminal import shortened
+
+_BAR = 12
+# Of the bars by kind of work, so that the facts fit beside them.
+_KINDS_WIDTH = 42
+_RULES = {
+    "mark": "what was marked as one",
+    "optimizer": "one call of the optimizer",
+    "loader": "one batch of the data loader",
+    "request": "one pass through the modules",
+}
+_METHOD = 40
+# A median further than this from the mean is worth saying, and so is self time outside the steps.
+_SKEWED = 0.1
+
+
+def step_and_phases(steps: StepTimes) -> list[str]:
+    """How long a step takes and its phases in one line, or in two where that is too long."""
+    if not _has_phases(steps):
+        return [step_line(steps)]
+    divisor, _ = scale(steps.mean_ns)
+    phases = "  ".join(
+        f"{phase} {units.three_digits(spent_ns / divisor)}"
+        for phase, spent_ns in steps.phases_ns.items()
+        if spent_ns >= LEAST_SHOWN * divisor
+    )
+    line = step_line(steps)
+    if len(line) + 3 + len(phases) <= WIDTH:
+        return [f"{line}   {phases}"]
+    return [line, f"  {phases}"]
+
+
+def kind_lines(times: OperatorTimes | None) -> list[str]:
+    """A bar for each kind of work; nothing where no primitives were recorded."""
+    if times is None or not times.kinds:
+        return []
+    name = max(len(kind.name) for kind in times.kinds)
+    bar = _KINDS_WIDTH - name - 10
+    return [
+        f"  {kind.name:<{name}}  {percent(kind.share):>4}  {'#' * round(bar * kind.share):<{bar}}"
+        for kind in times.kinds
+    ]
+
+
+def what_a_step_is(
+    steps: StepTimes, modules: ModuleTimes | None, generation: Generation | None = None
+) -> Iterator[str]:
+    """Sentences that say what was taken for a step."""
+    if steps.rule not in _RULES:
+        return
+    what = _RULES[steps.rule]
+    if steps.rule == "request" and modules and modules.root:
+        what = f"one call of {shortened(printable(modules.root), MODULE)}"
+    if generation and generation.requests == steps.measured:
+        what = f"one call of {shortened(printable(generation.method), _METHOD)}"
+    yield f"a {step_noun(steps)} is {what}"
+    if step_noun(steps) == "request":
+        typical = (
+            f", half of them within {units.duration(steps.p50_ns)}" if _is_skewed(steps) else ""
+        )
+        at_once = f", up to {steps.at_once} at a time" if steps.at_once > 1 else ""
+        yield f"{units.three_digits(steps.per_second)} requests a second{at_once}{typical}"
+    if generation:
+        yield from _tokens(generation)
+
+
+def _tokens(generation: Generation) -> Iterator[str]:
+    """How fast a model generates; a pass of it is a token of each sequence."""
+    passes = units.amount(generation.passes)
+    yield (
+        f"{passes} {plural('token', generation.passes)} a request, "
+        f"{units.amount(generation.per_second)} a second"
+    )
+    further = (
+        f", each further one {units.duration(generation.further_ns)}"
+        if generation.further_ns
+        else ""
+    )
+    yield f"the first token takes {units.duration(generation.first_ns)}{further}"
+
+
+def step_line(steps: StepTimes) -> str:
+    """How long a step takes."""
+    divisor, unit = scale(steps.mean_ns)
+    also = [f"p95 {units.three_digits(steps.p95_ns / divisor)}"]
+    if step_noun(steps) == "request":
+        also.append(f"p99 {units.three_digits(steps.p99_ns / divisor)}")
+    elif _is_skewed(steps):
+        also.insert(0, f"p50 {units.three_digits(steps.p50_ns / divisor)}")
+    return (
+        f"A {step_noun(steps)} takes {units.three_digits(steps.mean_ns / divisor)} {unit} "
+        f"({', '.join(also)})"
+    )
+
+
+def _is_skewed(steps: StepTimes) -> bool:
+    return abs(steps.p50_ns - steps.mean_ns) > _SKEWED * steps.mean_ns
+
+
+def _has_phases(steps: StepTimes) -> bool:
+    """A program without operators has the phase `other` alone, which says nothing."""
+    return any(spent_ns for phase, spent_ns in steps.phases_ns.items() if phase != "other")
+
+
+def phase_lines(steps: StepTimes) -> list[str]:
+    """A line for each phase of a step."""
+    if not _has_phases(steps):
+        return []
+    divisor, unit = scale(steps.mean_ns)
+    lines = []
+    for phase, spent_ns in steps.phases_ns.items():
+        if step_noun(steps) == "request" and not spent_ns:
+            continue  # a request has no loader and no optimizer
+        share = spent_ns / max(steps.mean_ns, 1)
+        bar = "#" * round(_BAR * share)
+        lines.append(
+            f"  {phase:<9}  {units.three_digits(spent_ns / divisor):>5} {unit}  "
+            f"{percent(share):>5}  {bar:<{_BAR}}"
+        )
+    return lines
+
+
+def steady(steps: StepTimes | None) -> str:
+    """Whether the steps drift, and how many are slow."""
+    if steps is None:
+        return ""
+    if steps.drift is None:
+        return f"too few {step_noun(steps)}s to say whether they are steady"
+    noun, measured = step_noun(steps), steps.measured
+    trend = (
+        f"{noun}s are {percent(abs(steps.drift - 1))} {'slower' if steps.drift > 1 else 'faster'}"
+    )
+    drifts = abs(steps.drift - 1) > _SKEWED
+    if not steps.outliers:
+        return (
+            f"{trend} in the last third, no outliers"
+            if drifts
+            else f"{noun}s are steady: no drift, no outliers"
+        )
+    counted = f"{steps.outliers:,} of {measured:,}"
+    if drifts:
+        return f"{trend} in the last third, {counted} above 2x the median"
+    # Of requests the 99th percentile is said.
+    slowest = f", up to {units.duration(steps.slowest_ns)}" if noun == "step" else ""
+    return f"no drift; {counted} {plural(noun, measured)} above 2x the median{slowest}"
