@@ -192,7 +192,7 @@ def test_what_is_measured_is_shown_and_kept_in_json(
 def written(path: Path, other: Machine) -> str:
     """A file of --json that was made on `other`."""
     checks = document.Seen(other)
-    rows = [document.row(check) for check in document.checking.judged(checks)]
+    rows = [document.row(check) for check in document.judge.judged(checks)]
     columns = [{"name": name, "type": "string", "unit": ""} for name in document.COLUMNS]
     path.write_bytes(
         msgspec.json.encode({"columns": columns, "rows": rows, **document.facts(checks)})

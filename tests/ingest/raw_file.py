@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.capture import counters
-from layerscope.rawfile import layout, raw_file
+from layerscope.rawfile import counters, layout, raw_file
 
 FUNCTION, BACKWARD, RANGE, OPTIMIZER, LOADER, MODULE, TASK, FRAME, EVENT, EXECUTE, CREATE = range(
     11

@@ -87,7 +87,7 @@ _QUERY = f"""
         WHERE spans.kind = 'loader' AND spans.name LIKE '%MultiProcessing%'
     ),
     -- Process ids are used again: of several,
-      the parent is the one that started last before the child.
+    -- the parent is the one that started last before the child.
     parents AS (
         SELECT child.process AS child, arg_max(parent.process, parent.start_ns) AS process
         FROM processes AS child JOIN processes AS parent ON parent.pid = child.ppid
