@@ -13,19 +13,20 @@ from pathlib import Path
 import numpy as np
 
 from layerscope.capture import counters
+from layerscope.rawfile import counters as counter_file
 
 
 def values(pid: int) -> dict[str, int]:
-    return {name: value for _, name, value, _ in counters.read(counters.sample(pid))}
+    return {name: value for _, name, value, _ in counter_file.read(counters.sample(pid))}
 
 
 def test_a_sample_has_every_counter_of_a_process_with_its_unit_at_one_moment() -> None:
     before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    rows = list(counters.read(counters.sample(os.getpid())))
+    rows = list(counter_file.read(counters.sample(os.getpid())))
     after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
-    told = list(zip(counters.NAMES, counters.UNITS, strict=True))
-    assert [(name, unit) for _, name, _, unit in rows] == told[: counters.FIRST_OF_GROUP]
+    told = list(zip(counter_file.NAMES, counter_file.UNITS, strict=True))
+    assert [(name, unit) for _, name, _, unit in rows] == told[: counter_file.FIRST_OF_GROUP]
     assert len({at_ns for at_ns, *_ in rows}) == 1
     assert before <= rows[0][0] <= after
 
@@ -100,7 +101,7 @@ def test_what_may_not_be_read_is_absent_and_told() -> None:
             os.setresgid(65534, 65534, 65534)
             os.setresuid(65534, 65534, 65534)
         source = counters.CounterSource(process.pid if os.getuid() == 65534 else 1)
-        names = {name for _, name, _, _ in counters.read(source.sample())}
+        names = {name for _, name, _, _ in counter_file.read(source.sample())}
         os.write(question, json.dumps([sorted(names), source.unread]).encode())
         os._exit(0)
     try:
@@ -132,7 +133,7 @@ def test_throttling_counts_from_the_first_sample_in_whatever_group_the_process_i
 
     def read() -> dict[str, int]:
         source.look()
-        return {name: value for _, name, value, _ in counters.read(source.sample())}
+        return {name: value for _, name, value, _ in counter_file.read(source.sample())}
 
     source = counters.GroupSource(7, tmp_path, slow_ns=0)
     memory = {"group_memory_bytes": 500, "group_memory_limit_bytes": 64000}
@@ -159,10 +160,14 @@ def test_without_a_control_group_nothing_is_told(tmp_path: Path) -> None:
 
 def test_what_changes_slowly_is_read_less_often() -> None:
     source = counters.CounterSource(os.getpid())
-    first, second = ({name for _, name, _, _ in counters.read(source.sample())} for _ in range(2))
+    first, second = (
+        {name for _, name, _, _ in counter_file.read(source.sample())} for _ in range(2)
+    )
     always = {
         name
-        for _, name, _, _ in counters.read(counters.CounterSource(os.getpid(), slow_ns=0).sample())
+        for _, name, _, _ in counter_file.read(
+            counters.CounterSource(os.getpid(), slow_ns=0).sample()
+        )
     }
 
     assert first == always
@@ -189,7 +194,7 @@ def test_no_process_gives_no_sample() -> None:
 
 
 def test_counters_of_a_later_version_are_left_out() -> None:
-    rows = np.zeros(3, counters.SAMPLE)
-    rows["counter"] = [0, len(counters.NAMES), -1]
+    rows = np.zeros(3, counter_file.SAMPLE)
+    rows["counter"] = [0, len(counter_file.NAMES), -1]
 
-    assert [name for _, name, _, _ in counters.read(rows.tobytes())] == ["cpu_ns"]
+    assert [name for _, name, _, _ in counter_file.read(rows.tobytes())] == ["cpu_ns"]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.capture import counters
-from layerscope.rawfile import raw_file
+from layerscope.rawfile import counters, raw_file
 from tests.ingest.raw_file import BACKWARD, EVENT, MODULE, OPTIMIZER, RANGE, TASK, RawFile
 from tests.ingest.test_convert import STEP, Converted
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.capture import counters
-from layerscope.rawfile import layout, raw_file
+from layerscope.rawfile import counters, layout, raw_file
 from layerscope.tune import counting, guard
 
 MS = 1_000_000
