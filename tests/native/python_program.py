@@ -1,6 +1,5 @@
-# Runs inside a sampled Python, in front of a test's own lines: a sample is taken at each `tick()`,
-# and what the frames are at that moment is printed at the end. AGENT and SOCKET are set in front of
-# this text.
+# Runs inside a sampled Python, in front of a test's own lines: a sample is taken at each `tick()`, and what the frames
+# are at that moment is printed at the end. AGENT and SOCKET are set in front of this text.
 import ctypes
 import json
 import os
@@ -14,9 +13,7 @@ assert agent.ls_sampling_start(99, 0) == 0
 libc = ctypes.CDLL(None)
 syscall, getpid = libc.syscall, os.getpid
 RT_TGSIGQUEUEINFO, SIGURG, POLL_IN = 297, 23, 1
-information = ctypes.create_string_buffer(
-    struct.pack("<iiiiqi", SIGURG, 0, POLL_IN, 0, 0, 77) + bytes(100)
-)
+information = ctypes.create_string_buffer(struct.pack("<iiiiqi", SIGURG, 0, POLL_IN, 0, 0, 77) + bytes(100))
 ticks = []
 
 
@@ -35,9 +32,7 @@ def send(tid=0):
 
 
 def evaluations():
-    """How many C frames of the interpreter are open on this thread, as the C library unwinds
-    them.
-    """
+    """How many C frames of the interpreter are open on this thread, as the C library unwinds them."""
     addresses = (ctypes.c_void_p * 4000)()
     count = libc.backtrace(addresses, 4000)
     assert count < 4000
@@ -54,14 +49,7 @@ EVALUATE = ctypes.cast(ctypes.pythonapi._PyEval_EvalFrameDefault, ctypes.c_void_
 def tick():
     """Take a sample, in the line that says what must be in it."""
     tid, count = threading.get_native_id(), evaluations()
-    ticks.append(
-        (
-            tid,
-            count,
-            walk(sys._getframe()),
-            syscall(RT_TGSIGQUEUEINFO, getpid(), tid, SIGURG, information),
-        )
-    )
+    ticks.append((tid, count, walk(sys._getframe()), syscall(RT_TGSIGQUEUEINFO, getpid(), tid, SIGURG, information)))
 
 
 def done():

@@ -1,6 +1,4 @@
-"""Operators without end on two threads, in nested ranges; says when it has begun. Ends at a line on
-stdin.
-"""
+"""Operators without end on two threads, in nested ranges; says when it has begun. Ends at a line on stdin."""
 
 import sys
 import threading

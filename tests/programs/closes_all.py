@@ -12,9 +12,7 @@ numbers = []
 with open("own.bin", "wb") as file:
     numbers.append(file.fileno())
     for i in range(50):
-        thread = threading.Thread(
-            target=work, args=(10,)
-        )  # a new thread: a new ring, if it has none to reuse
+        thread = threading.Thread(target=work, args=(10,))  # a new thread: a new ring, if it has none to reuse
         thread.start()
         file.write(bytes([i]) * 1000)
         thread.join()

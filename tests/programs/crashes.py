@@ -1,6 +1,4 @@
-"""A segmentation fault on a second thread, in a custom function under two ranges; others are inside
-theirs.
-"""
+"""A segmentation fault on a second thread, in a custom function under two ranges; others are inside theirs."""
 
 import ctypes
 import sys

@@ -1,6 +1,4 @@
-"""Leaves a process behind that goes on for a while after the program has ended, in a session of its
-own.
-"""
+"""Leaves a process behind that goes on for a while after the program has ended, in a session of its own."""
 
 import os
 import time

@@ -5,8 +5,7 @@ import os
 
 KEEP_CAPABILITIES, READ_ALL_FILES = 8, 1 << 2
 
-# This Python may lie where only its owner can read: the new user keeps the right to read, and no
-# other.
+# This Python may lie where only its owner can read: the new user keeps the right to read, and no other.
 libc = ctypes.CDLL(None)
 libc.prctl(KEEP_CAPABILITIES, 1, 0, 0, 0)
 os.setgid(65534)

@@ -1,9 +1,7 @@
-"""Prints what a program can see of itself, as JSON: run with and without the recorder, it must be
-the same.
+"""Prints what a program can see of itself, as JSON: run with and without the recorder, it must be the same.
 
-Left out is what differs between any two runs (ids, times), and what docs/recording.md says that
-differs: the variables by which layerscope comes in, its two entries of sys.meta_path, the parent
-process, and that SIGURG is handled.
+Left out is what differs between any two runs (ids, times), and what docs/recording.md says that differs: the variables
+by which layerscope comes in, its two entries of sys.meta_path, the parent process, and that SIGURG is handled.
 """
 
 import atexit
@@ -25,28 +23,8 @@ import threading
 import warnings
 
 LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
-STATUS = (
-    "Umask",
-    "SigBlk",
-    "SigIgn",
-    "SigCgt",
-    "NoNewPrivs",
-    "Seccomp",
-    "CapEff",
-    "CapInh",
-    "Cpus_allowed",
-    "Threads",
-)
-PROC = (
-    "oom_score_adj",
-    "coredump_filter",
-    "personality",
-    "cgroup",
-    "timerslack_ns",
-    "loginuid",
-    "comm",
-    "cmdline",
-)
+STATUS = ("Umask", "SigBlk", "SigIgn", "SigCgt", "NoNewPrivs", "Seccomp", "CapEff", "CapInh", "Cpus_allowed", "Threads")
+PROC = ("oom_score_adj", "coredump_filter", "personality", "cgroup", "timerslack_ns", "loginuid", "comm", "cmdline")
 
 
 def descriptors():
@@ -114,11 +92,7 @@ def signal_facts():
     handlers = {int(number): str(signal.getsignal(number)) for number in signal.valid_signals()}
     handlers = {number: re.sub(" at 0x[0-9a-f]+", "", text) for number, text in handlers.items()}
     mask = sorted(int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, []))
-    return {
-        "handlers": handlers,
-        "mask": mask,
-        "timers": [signal.getitimer(which) for which in range(3)],
-    }
+    return {"handlers": handlers, "mask": mask, "timers": [signal.getitimer(which) for which in range(3)]}
 
 
 def is_ours(finder):
@@ -138,25 +112,11 @@ def python_facts():
         "path hooks": len(sys.path_hooks),
         "importer cache": sorted(sys.path_importer_cache),
         "builtins": sorted(set(dir(builtins)) - {"_"}),
-        "streams": [
-            [s.encoding, s.errors, s.line_buffering, s.name]
-            for s in (sys.stdin, sys.stdout, sys.stderr)
-            if s
-        ],
+        "streams": [[s.encoding, s.errors, s.line_buffering, s.name] for s in (sys.stdin, sys.stdout, sys.stderr) if s],
         "threads": [thread.name for thread in threading.enumerate()],
         "warnings": [str(entry) for entry in warnings.filters],
-        "limits": [
-            sys.getrecursionlimit(),
-            sys.getswitchinterval(),
-            gc.get_threshold(),
-            gc.isenabled(),
-        ],
-        "hooks": [
-            str(sys.gettrace()),
-            str(sys.getprofile()),
-            sys.excepthook.__name__,
-            sys.displayhook.__name__,
-        ],
+        "limits": [sys.getrecursionlimit(), sys.getswitchinterval(), gc.get_threshold(), gc.isenabled()],
+        "hooks": [str(sys.gettrace()), str(sys.getprofile()), sys.excepthook.__name__, sys.displayhook.__name__],
         "exit functions": atexit._ncallbacks(),
         "faulthandler": faulthandler.is_enabled(),
         "locale": locale.setlocale(locale.LC_ALL),
@@ -183,11 +143,7 @@ def torch_facts():
     if not torch:
         return None
     return {
-        "loader": [
-            type(torch.__loader__).__name__,
-            torch.__loader__ is torch.__spec__.loader,
-            vars(torch.__loader__),
-        ],
+        "loader": [type(torch.__loader__).__name__, torch.__loader__ is torch.__spec__.loader, vars(torch.__loader__)],
         "profiler": torch.autograd._profiler_enabled(),
         "threads": torch.get_num_threads(),
         "grad": torch.is_grad_enabled(),
@@ -195,28 +151,16 @@ def torch_facts():
     }
 
 
-OURS = (
-    "PYTHONPATH",
-    "INTEL_LIBITTNOTIFY64",
-    "INTEL_JIT_PROFILER64",
-    "NVTX_INJECTION64_PATH",
-    "LAYERSCOPE_AGENT",
-)
+OURS = ("PYTHONPATH", "INTEL_LIBITTNOTIFY64", "INTEL_JIT_PROFILER64", "NVTX_INJECTION64_PATH", "LAYERSCOPE_AGENT")
 OURS_IN_BYTES = tuple(f"{name}=".encode() for name in OURS)
 
 
 def children_facts():
     """The environment of a child, and what it inherits."""
-    env = subprocess.run(["/usr/bin/env", "-0"], capture_output=True, check=True).stdout.split(
-        b"\0"
-    )
-    ls = subprocess.run(
-        ["/bin/sh", "-c", "ls /proc/self/fd; umask; ulimit -a"], capture_output=True, check=True
-    )
+    env = subprocess.run(["/usr/bin/env", "-0"], capture_output=True, check=True).stdout.split(b"\0")
+    ls = subprocess.run(["/bin/sh", "-c", "ls /proc/self/fd; umask; ulimit -a"], capture_output=True, check=True)
     return {
-        "environment": sorted(
-            os.fsdecode(entry) for entry in env if entry and not entry.startswith(OURS_IN_BYTES)
-        ),
+        "environment": sorted(os.fsdecode(entry) for entry in env if entry and not entry.startswith(OURS_IN_BYTES)),
         "own environment": sorted(name for name in os.environ if name not in OURS),
         "shell": ls.stdout.decode(),
     }

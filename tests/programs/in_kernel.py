@@ -1,6 +1,4 @@
-"""What it asks of the kernel is known: usage: in_kernel.py kernel | queue. It prints what it
-measured, as JSON.
-"""
+"""What it asks of the kernel is known: usage: in_kernel.py kernel | queue. It prints what it measured, as JSON."""
 
 import json
 import mmap
@@ -29,9 +27,7 @@ def fault(until):
 
 
 def in_kernel():
-    """Each function has a second; they take turns, so that what runs next says little of what
-    ran.
-    """
+    """Each function has a second; they take turns, so that what runs next says little of what ran."""
     used = {random_bytes.__name__: 0.0, fault.__name__: 0.0}
     for _ in range(10):
         for function in (random_bytes, fault):
@@ -73,11 +69,7 @@ def waits():
             pass
         is_over.set()
     holder.join()
-    return {
-        "main": threading.main_thread().native_id,
-        "producer": producer.native_id,
-        "holder": holder.native_id,
-    }
+    return {"main": threading.main_thread().native_id, "producer": producer.native_id, "holder": holder.native_id}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
-"""A shell with job control, as far as a test needs one: runs a job in the foreground of its
-terminal, continues it half a second after it was stopped, and says what happened to it on
-descriptor 3.
+"""A shell with job control, as far as a test needs one: runs a job in the foreground of its terminal,
+continues it half a second after it was stopped, and says what happened to it on descriptor 3.
 """
 
 import os

@@ -1,5 +1,4 @@
-"""Starts copies of a command as srun or mpirun do: one for each rank, which the environment tells
-them.
+"""Starts copies of a command as srun or mpirun do: one for each rank, which the environment tells them.
 
 usage: launches.py [--without RANK] [--job ID] slurm|openmpi|mpi|bare COUNT COMMAND ...
 Ends with the worst exit status.
@@ -27,11 +26,7 @@ def variables(rank):
             "SLURM_PROCID": rank,
         }  # fmt: skip
     if options.launcher == "openmpi":
-        return {
-            "OMPI_COMM_WORLD_RANK": rank,
-            "OMPI_COMM_WORLD_SIZE": count,
-            "PMIX_NAMESPACE": options.job,
-        }
+        return {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": count, "PMIX_NAMESPACE": options.job}
     if options.launcher == "mpi":
         return {"PMI_RANK": rank, "PMI_SIZE": count}
     return {"RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}

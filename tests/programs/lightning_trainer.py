@@ -1,5 +1,4 @@
-"""Trains a small network with Lightning: 16 batches, N to a step; `evaluate`: validates before and
-after each epoch.
+"""Trains a small network with Lightning: 16 batches, N to a step; `evaluate`: validates before and after each epoch.
 
 Prints the number of steps last.
 """

@@ -1,6 +1,4 @@
-"""A loop of one kind, named by the first argument, of which a test knows the steps. The second: how
-many threads.
-"""
+"""A loop of one kind, named by the first argument, of which a test knows the steps. The second: how many threads."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from torch import nn
 from torch.profiler import record_function
 
 # Optimizers import PyTorch's compiler, a second of CPU time that no test of this program is about.
-compiler = types.SimpleNamespace(
-    graph_break=lambda: None, disable=lambda function, *_, **__: function
-)
+compiler = types.SimpleNamespace(graph_break=lambda: None, disable=lambda function, *_, **__: function)
 torch._dynamo = sys.modules["torch._dynamo"] = compiler
 
 torch.manual_seed(0)
@@ -56,9 +52,7 @@ def gan() -> None:
     for _ in range(12):
         real, noise = torch.randn(16, 8), torch.randn(16, 4)
         opt_d.zero_grad()
-        (
-            score(d(real), torch.ones(16, 1)) + score(d(g(noise).detach()), torch.zeros(16, 1))
-        ).backward()
+        (score(d(real), torch.ones(16, 1)) + score(d(g(noise).detach()), torch.zeros(16, 1))).backward()
         opt_d.step()
         for _ in range(2):
             opt_g.zero_grad()
@@ -123,9 +117,7 @@ def inference() -> None:
                 model(x).argmax()
 
 
-def requests(
-    mine: threading.Semaphore | None = None, others: threading.Semaphore | None = None
-) -> None:
+def requests(mine: threading.Semaphore | None = None, others: threading.Semaphore | None = None) -> None:
     """30 requests of two modules each, by turns with those of another thread if there is one."""
     mine, others = mine or threading.Semaphore(30), others or threading.Semaphore()
     head = nn.Softmax(dim=-1)
@@ -137,9 +129,7 @@ def requests(
 
 
 def generation() -> None:
-    """12 requests of an encoder and a decoder, which is called several times before the encoder is
-    called again.
-    """
+    """12 requests of an encoder and a decoder, which is called several times before the encoder is called again."""
     decoder = nn.Linear(8, 8)
     with torch.no_grad():
         for number in range(12):
@@ -149,9 +139,7 @@ def generation() -> None:
 
 
 def threads() -> None:
-    """30 requests on each of two threads, which take turns, so that it is the same ones in every
-    run.
-    """
+    """30 requests on each of two threads, which take turns, so that it is the same ones in every run."""
     turns = threading.Semaphore(1), threading.Semaphore(0)
     running = [threading.Thread(target=requests, args=pair) for pair in (turns, turns[::-1])]
     for thread in running:

@@ -73,9 +73,7 @@ def compiled(backend):
     print(fast(x).sum().item())
     fast = torch.compile(hooked, backend=count)
     print([fast(x).sum().item() for _ in range(3)])
-    inside = torch.compile(
-        lambda x: Block()(x) if x.shape[0] < 0 else hooked(whole(x)), backend=count
-    )
+    inside = torch.compile(lambda x: Block()(x) if x.shape[0] < 0 else hooked(whole(x)), backend=count)
     print(inside(x).sum().item())
     new = [nn.Tanh() for _ in range(4)]
 

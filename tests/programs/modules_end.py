@@ -115,11 +115,5 @@ if __name__ == "__main__":
     word = sys.argv[1]
     if word in ("exit", "os._exit"):
         Ends(lambda: sys.exit(7) if word == "exit" else os._exit(8))(x)
-    {
-        "fork": fork,
-        "shutdown": shutdown,
-        "threads": threads,
-        "replaced": replaced,
-        "interrupted": interrupted,
-    }[word]()
+    {"fork": fork, "shutdown": shutdown, "threads": threads, "replaced": replaced, "interrupted": interrupted}[word]()
     torch.hypot(x, x)

@@ -1,6 +1,4 @@
-"""All that a program can see of how its modules are called: the function, tracebacks, tracers,
-depth, odd classes.
-"""
+"""All that a program can see of how its modules are called: the function, tracebacks, tracers, depth, odd classes."""
 
 import copy
 import cProfile
@@ -47,23 +45,11 @@ class Outer(nn.Module):
 def function():
     """The function that is called for every module."""
     call = nn.Module.__call__
-    print(
-        call is nn.Module.__dict__["__call__"],
-        call is nn.Module._wrapped_call_impl,
-        type(call),
-        call.__name__,
-    )
+    print(call is nn.Module.__dict__["__call__"], call is nn.Module._wrapped_call_impl, type(call), call.__name__)
     print(inspect.signature(call), hashlib.sha256(inspect.getsource(call).encode()).hexdigest())
     code = call.__code__
-    print(
-        hashlib.sha256(code.co_code).hexdigest(),
-        code.co_names,
-        code.co_filename,
-        code.co_firstlineno,
-    )
-    print(
-        sorted(vars(call)), call.__defaults__, call.__closure__, call.__module__, call.__qualname__
-    )
+    print(hashlib.sha256(code.co_code).hexdigest(), code.co_names, code.co_filename, code.co_firstlineno)
+    print(sorted(vars(call)), call.__defaults__, call.__closure__, call.__module__, call.__qualname__)
     print(type(nn.Module().__call__), Outer.__call__ is call, callable(Outer))
 
 
@@ -74,13 +60,7 @@ def errors():
     def refuse(*_):
         raise LookupError("hook")
 
-    for error in (
-        ValueError("e"),
-        KeyboardInterrupt("k"),
-        GeneratorExit("g"),
-        SystemExit(3),
-        StopIteration("s"),
-    ):
+    for error in (ValueError("e"), KeyboardInterrupt("k"), GeneratorExit("g"), SystemExit(3), StopIteration("s")):
         model.second[0].error = error
         try:
             model(x)
@@ -114,9 +94,7 @@ def errors():
 
 
 def tracers():
-    """What sys.setprofile, sys.settrace and cProfile see, for modules that are new and for known
-    ones.
-    """
+    """What sys.setprofile, sys.settrace and cProfile see, for modules that are new and for known ones."""
     for watch in (sys.setprofile, sys.settrace):
         seen = []
 
@@ -247,9 +225,7 @@ def odd():
 
 
 if __name__ == "__main__":
-    {"function": function, "errors": errors, "tracers": tracers, "depth": depth, "odd": odd}[
-        sys.argv[1]
-    ]()
+    {"function": function, "errors": errors, "tracers": tracers, "depth": depth, "odd": odd}[sys.argv[1]]()
     nn.Identity()(x)
     if sys.argv[1] == "function":
         Outer()(x)

@@ -1,6 +1,4 @@
-"""A pool of two processes, which is terminated as soon as it has answered. usage: pool.py
-fork|spawn|forkserver
-"""
+"""A pool of two processes, which is terminated as soon as it has answered. usage: pool.py fork|spawn|forkserver"""
 
 import multiprocessing
 import sys

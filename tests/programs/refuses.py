@@ -1,5 +1,4 @@
-"""Becomes a command for which the kernel refuses some system calls, as a container's seccomp
-profile does.
+"""Becomes a command for which the kernel refuses some system calls, as a container's seccomp profile does.
 
 refuses.py NUMBER[,NUMBER...] ERRNO COMMAND...
 """

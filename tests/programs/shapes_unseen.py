@@ -14,9 +14,7 @@ torch.set_num_threads(1)
 
 def digest(*tensors):
     """Of all bits."""
-    return hashlib.sha256(
-        b"".join(t.detach().contiguous().numpy().tobytes() for t in tensors)
-    ).hexdigest()[:16]
+    return hashlib.sha256(b"".join(t.detach().contiguous().numpy().tobytes() for t in tensors)).hexdigest()[:16]
 
 
 def train():
@@ -68,9 +66,7 @@ class Sized(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner):
-        made = torch.Tensor._make_wrapper_subclass(
-            cls, inner.shape, dispatch_sizes_strides_policy="sizes"
-        )
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dispatch_sizes_strides_policy="sizes")
         made.inner = inner
         return made
 
@@ -91,10 +87,7 @@ def subclass():
 
 def errors():
     """Operators that fail."""
-    for work in (
-        lambda: torch.ones(2, 3).mm(torch.ones(2)),
-        lambda: torch.cat([torch.ones(2), torch.ones(1, 1)]),
-    ):
+    for work in (lambda: torch.ones(2, 3).mm(torch.ones(2)), lambda: torch.cat([torch.ones(2), torch.ones(1, 1)])):
         try:
             work()
         except RuntimeError as error:
@@ -144,11 +137,7 @@ def own_profiler():
         with profile(activities=[ProfilerActivity.CPU], record_shapes=shapes) as own:
             torch.ones(3, 4).mul(2).sum()
         events = own.events()
-        print(
-            "profiled",
-            len(events),
-            [event.input_shapes for event in events if event.name == "aten::mul"],
-        )
+        print("profiled", len(events), [event.input_shapes for event in events if event.name == "aten::mul"])
 
 
 for part in (train, memory, subclass, errors, compiled, threads, own_profiler):

@@ -1,6 +1,4 @@
-"""Many kinds of inputs, seen by torch.profiler at the same time. usage: shapes_witnessed.py
-TRACE
-"""
+"""Many kinds of inputs, seen by torch.profiler at the same time. usage: shapes_witnessed.py TRACE"""
 
 import sys
 import warnings
@@ -17,12 +15,7 @@ torch.set_num_threads(1)
 def cnn():
     """Training steps of a small convolutional network."""
     model = nn.Sequential(
-        nn.Conv2d(1, 4, 3),
-        nn.BatchNorm2d(4),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(676, 5),
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(676, 5)
     )
     train(
         model,
@@ -91,10 +84,7 @@ def odd():
     torch.func.grad(lambda v: v.square().sum())(x)
 
 
-with (
-    profile(activities=[ProfilerActivity.CPU], record_shapes=True) as witness,
-    record_function("witnessed"),
-):
+with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as witness, record_function("witnessed"):
     for part in (cnn, lstm, transformer, odd):
         part()
 witness.export_chrome_trace(sys.argv[1])

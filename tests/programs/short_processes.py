@@ -1,6 +1,4 @@
-"""Forks many children that live for some milliseconds each. usage: short_processes.py COUNT
-OPERATORS
-"""
+"""Forks many children that live for some milliseconds each. usage: short_processes.py COUNT OPERATORS"""
 
 import os
 import sys

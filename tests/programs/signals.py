@@ -1,6 +1,4 @@
-"""Counts the signals it gets; ends at SIGTERM after half a second of quiet, so that a second one
-would be seen.
-"""
+"""Counts the signals it gets; ends at SIGTERM after half a second of quiet, so that a second one would be seen."""
 
 import os
 import signal
@@ -18,18 +16,7 @@ def count(number, frame):
     os.write(1, f"got {name}\n".encode())  # a handler may interrupt a print
 
 
-wanted = [
-    "SIGHUP",
-    "SIGINT",
-    "SIGQUIT",
-    "SIGTERM",
-    "SIGUSR1",
-    "SIGUSR2",
-    "SIGALRM",
-    "SIGWINCH",
-    "SIGCONT",
-    "SIGTSTP",
-]
+wanted = ["SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGWINCH", "SIGCONT", "SIGTSTP"]
 for name in wanted:
     if name not in sys.argv:  # an argument names a signal that keeps its default
         signal.signal(getattr(signal, name), count)

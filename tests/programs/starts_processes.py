@@ -15,9 +15,7 @@ if __name__ == "__main__":
     work(100)
     if sys.argv[1] == "subprocess":
         code = "from facts import work; work(11); print('child')"
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=sys.path[0], capture_output=True, check=False
-        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=sys.path[0], capture_output=True, check=False)
         print(done)
     else:
         context = multiprocessing.get_context(sys.argv[1])

@@ -1,6 +1,4 @@
-"""As many threads as its argument says, alive at the same time, one operator each; begins at a line
-on stdin.
-"""
+"""As many threads as its argument says, alive at the same time, one operator each; begins at a line on stdin."""
 
 import sys
 import threading

@@ -1,5 +1,4 @@
-"""Trains a tiny language model with the Trainer of transformers: 8 steps of 2 batches; `evaluate`:
-evaluates between.
+"""Trains a tiny language model with the Trainer of transformers: 8 steps of 2 batches; `evaluate`: evaluates between.
 
 Prints the number of steps last.
 """
@@ -35,15 +34,7 @@ class Count(TrainerCallback):
 torch.set_num_threads(1)
 counter = Count()
 model = GPT2LMHeadModel(
-    GPT2Config(
-        vocab_size=64,
-        n_positions=32,
-        n_embd=32,
-        n_layer=2,
-        n_head=2,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
+    GPT2Config(vocab_size=64, n_positions=32, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)
 )
 arguments = TrainingArguments(
     output_dir="out",
@@ -58,7 +49,5 @@ arguments = TrainingArguments(
     use_cpu=True,
     disable_tqdm=True,
 )
-Trainer(
-    model, arguments, train_dataset=Words(32), eval_dataset=Words(8), callbacks=[counter]
-).train()
+Trainer(model, arguments, train_dataset=Words(32), eval_dataset=Words(8), callbacks=[counter]).train()
 print(counter.steps)

@@ -1,6 +1,4 @@
-"""Work of Python and torch that the recorder of the tests interrupts: recorder, file, number of
-samples.
-"""
+"""Work of Python and torch that the recorder of the tests interrupts: recorder, file, number of samples."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ def python_only(depth: int) -> int:
 def main() -> None:
     """Works until the recorder has what it wants."""
     recorder = ctypes.CDLL(sys.argv[1])
-    model = nn.Sequential(
-        nn.Conv2d(1, 8, 5), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 24 * 24, 64), nn.Linear(64, 10)
-    )
+    model = nn.Sequential(nn.Conv2d(1, 8, 5), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 24 * 24, 64), nn.Linear(64, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     train(model, optimizer)
     recorder.recorder_start(sys.argv[2].encode(), int(sys.argv[3]))

@@ -1,8 +1,7 @@
-"""`python3 dev.py golden`: records the programs beside this file again; their raw files are what
-tests replay.
+"""`python3 dev.py golden`: records the programs beside this file again; their raw files are what tests replay.
 
-The program runs where nothing has a path or a name of this machine: in namespaces of its own, its
-Python in /srv/python, its packages in /srv/packages, its folder /srv/work. That needs root.
+The program runs where nothing has a path or a name of this machine: in namespaces of its own, its Python in
+/srv/python, its packages in /srv/packages, its folder /srv/work. That needs root.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 OPTIONS = {"train": ["--without", "stacks"], "threads": []}
-# What a reader needs of a recording: the raw files, but not the door into the program or the logs
-# of our processes.
+# What a reader needs of a recording: the raw files, but not the door into the program or the logs of our processes.
 NEEDLESS = ("door", "converter.log", "drainer.log")
 SCRIPT = """
 set -e
@@ -38,9 +36,7 @@ exec env -i PATH=/srv/python/bin:/usr/bin:/bin HOME=/srv/work LANG=C.UTF-8 PYTHO
 def ask(python: str, expression: str) -> str:
     """What an expression of Python is in another Python."""
     code = f"import sys, sysconfig; print({expression})"
-    return subprocess.run(
-        [python, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def record(name: str, python: str) -> None:
@@ -62,9 +58,7 @@ def record(name: str, python: str) -> None:
         shutil.copytree(recording / "raw", target / "raw", ignore=shutil.ignore_patterns(*NEEDLESS))
         info = json.loads((recording / "run.json").read_text(encoding="utf-8"))
     (target / "run.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
-    print(
-        f"{name}: {sum(file.stat().st_size for file in target.rglob('*') if file.is_file()) / 1000:.0f} kB"
-    )
+    print(f"{name}: {sum(file.stat().st_size for file in target.rglob('*') if file.is_file()) / 1000:.0f} kB")
 
 
 def main() -> None:

@@ -39,8 +39,6 @@ MODES = {
     "abort_in_thread": lambda: in_thread(os.abort),
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "terminate": lambda: os.kill(os.getpid(), signal.SIGTERM),
-    "urgent_at_exit": lambda: atexit.register(
-        lambda: [os.kill(os.getpid(), signal.SIGURG) for _ in range(100)]
-    ),
+    "urgent_at_exit": lambda: atexit.register(lambda: [os.kill(os.getpid(), signal.SIGURG) for _ in range(100)]),
 }
 MODES[MODE]()

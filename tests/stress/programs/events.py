@@ -32,16 +32,12 @@ async def main():
     loop.add_signal_handler(signal.SIGURG, seen.append, 1)
     server = await asyncio.start_server(echoes, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    print(
-        await asyncio.gather(*[asks(port, chosen.randrange(1, rounds(20) + 2)) for _ in range(8)])
-    )
+    print(await asyncio.gather(*[asks(port, chosen.randrange(1, rounds(20) + 2)) for _ in range(8)]))
     for number in range(rounds(20)):
         os.kill(os.getpid(), signal.SIGURG)
         while len(seen) <= number:
             await asyncio.sleep(0.001)
-    process = await asyncio.create_subprocess_exec(
-        "sh", "-c", "echo out; exit 4", stdout=asyncio.subprocess.PIPE
-    )
+    process = await asyncio.create_subprocess_exec("sh", "-c", "echo out; exit 4", stdout=asyncio.subprocess.PIPE)
     print(await process.communicate(), process.returncode)
     server.close()
     loop.remove_signal_handler(signal.SIGURG)

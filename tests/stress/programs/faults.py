@@ -17,8 +17,7 @@ def inner(how):
 
 
 def later():
-    # It reads the frames of a thread that goes on: where functions of Python come and go meanwhile
-    # it may crash alone.
+    # It reads the frames of a thread that goes on: where functions of Python come and go meanwhile it may crash alone.
     faulthandler.dump_traceback_later(0.05, repeat=True)
     ends = time.monotonic() + 0.6
     while time.monotonic() < ends:

@@ -1,6 +1,4 @@
-"""Forks, from the main thread and from others, while threads of a pool work; each child works, and
-some fork again.
-"""
+"""Forks, from the main thread and from others, while threads of a pool work; each child works, and some fork again."""
 
 import os
 import threading
@@ -36,10 +34,7 @@ planned = [[chosen.randrange(100) for _ in range(count)] for _ in found]
 with ThreadPoolExecutor(3) as pool:
     work = [pool.submit(burn, 0.2 * count / 10) for _ in range(6)]
     if MODE == "threads":
-        threads = [
-            threading.Thread(target=fork_and_wait, args=one)
-            for one in zip(planned, found, strict=True)
-        ]
+        threads = [threading.Thread(target=fork_and_wait, args=one) for one in zip(planned, found, strict=True)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -1,6 +1,4 @@
-"""What each hard program is given: a seed, and for how long it shall work. What it prints follows
-from both alone.
-"""
+"""What each hard program is given: a seed, and for how long it shall work. What it prints follows from both alone."""
 
 import os
 import random

@@ -13,9 +13,7 @@ LIBRARY = os.environ["STRESS_LIBRARY"]
 def use(times, steps, into):
     for count in steps[:times]:
         handle = _ctypes.dlopen(LIBRARY, os.RTLD_NOW)
-        function = ctypes.CFUNCTYPE(ctypes.c_ulong, ctypes.c_ulong)(
-            _ctypes.dlsym(handle, "stress_work")
-        )
+        function = ctypes.CFUNCTYPE(ctypes.c_ulong, ctypes.c_ulong)(_ctypes.dlsym(handle, "stress_work"))
         into.append(function(count))
         del function
         _ctypes.dlclose(handle)

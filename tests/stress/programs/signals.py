@@ -1,6 +1,5 @@
-"""Signals at random from another process, each counted by a handler of the program's. The next one
-is sent when the last was seen: none may be lost, and none come twice.
-"""
+"""Signals at random from another process, each counted by a handler of the program's. The next one is sent when the
+last was seen: none may be lost, and none come twice."""
 
 import collections
 import os
@@ -43,8 +42,4 @@ while sender.poll() is None:
         time.sleep(0.001)
 busy.end()
 os.close(reading), os.close(answers)
-print(
-    sorted((int(number), times) for number, times in seen.items()),
-    sum(seen.values()) == times,
-    descriptors(),
-)
+print(sorted((int(number), times) for number, times in seen.items()), sum(seen.values()) == times, descriptors())

@@ -30,10 +30,7 @@ def spawn(codes, into):
 
 busy = Busy(2)
 found = [[] for _ in range(3)]
-threads = [
-    threading.Thread(target=spawn, args=(CODES[number::3], into))
-    for number, into in enumerate(found)
-]
+threads = [threading.Thread(target=spawn, args=(CODES[number::3], into)) for number, into in enumerate(found)]
 for thread in threads:
     thread.start()
 for thread in threads:

@@ -19,11 +19,5 @@ def looked_at(*words):
 for options in ([], ["--nonblocking"], ["--native"]):
     text = looked_at("dump", *options)
     print(options, "looked_at" in text, "burn" in text, text.count("Thread "))
-print(
-    bool(
-        looked_at(
-            "record", "--duration", "1", "--format", "raw", "--output", os.devnull, "--rate", "200"
-        )
-    )
-)
+print(bool(looked_at("record", "--duration", "1", "--format", "raw", "--output", os.devnull, "--rate", "200")))
 busy.end()

@@ -96,10 +96,7 @@ def generators():
         print(sum(counted(chosen.randrange(100, 200))))
 
 
-MODES = {
-    function.__name__: function
-    for function in (deep, deep_in_c, endless, greenlets, subinterpreters, generators)
-}
+MODES = {function.__name__: function for function in (deep, deep_in_c, endless, greenlets, subinterpreters, generators)}
 busy = Busy(0 if MODE == "subinterpreters" else 1)
 MODES[MODE]()
 busy.end()

@@ -1,6 +1,4 @@
-"""Threads that are sent signals all the time, by signal.pthread_kill; descriptors that are closed
-under everybody.
-"""
+"""Threads that are sent signals all the time, by signal.pthread_kill; descriptors that are closed under everybody."""
 
 import os
 import signal

@@ -1,6 +1,4 @@
-"""The signal by which samples come belongs to the program: those that it is sent arrive, and no
-others.
-"""
+"""The signal by which samples come belongs to the program: those that it is sent arrive, and no others."""
 
 import ctypes
 import fcntl

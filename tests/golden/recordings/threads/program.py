@@ -1,6 +1,4 @@
-"""Two threads for stacks of all kinds: one computes in Python and in a matrix product, one waits
-for a lock.
-"""
+"""Two threads for stacks of all kinds: one computes in Python and in a matrix product, one waits for a lock."""
 
 import threading
 import time

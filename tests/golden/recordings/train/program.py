@@ -1,6 +1,4 @@
-"""Trains a small network for eight steps: loader, modules, primitives of oneDNN, backward
-functions, a range.
-"""
+"""Trains a small network for eight steps: loader, modules, primitives of oneDNN, backward functions, a range."""
 
 import torch
 from torch import nn
