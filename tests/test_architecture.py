@@ -74,6 +74,71 @@ def test_no_import_points_back(arrows: dict[str, set[str] | None]) -> None:
     assert list(wrong_imports(arrows)) == []
 
 
+def modules() -> dict[str, Path]:
+    """Every module of ours by its full name, but for the scripts that run in the program's Python."""
+    found = {}
+    for file in sorted(SOURCE.rglob("*.py")):
+        parts = ("layerscope", *file.relative_to(SOURCE).with_suffix("").parts)
+        if "inside" not in parts:
+            found[".".join(parts).removesuffix(".__init__")] = file
+    return found
+
+
+def imported_at_start(file: Path) -> Iterator[str]:
+    """What a module imports when it is imported itself: not in functions, not for types alone."""
+    statements: list[ast.stmt] = [*ast.parse(file.read_text()).body]
+    while statements:
+        node = statements.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
+            statements += [*node.body, *node.orelse]
+        elif isinstance(node, ast.Try):
+            statements += node.body
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    known = modules()
+    left: dict[str, set[str]] = {}
+    for name, file in known.items():
+        wanted = {
+            full if full in known else full.rpartition(".")[0] for full in imported_at_start(file)
+        }
+        left[name] = (wanted & set(known)) - {name}
+    while left:
+        free = [name for name, wanted in left.items() if not wanted & set(left)]
+        assert free, f"a circle among {sorted(left)}"
+        for name in free:
+            del left[name]
+
+
+def test_private_files_are_used_in_their_own_folder_alone() -> None:
+    for name, file in modules().items():
+        folder = name if file.name == "__init__.py" else name.rpartition(".")[0]
+        for _, full in imported(file):
+            parts = full.split(".")
+            private = [
+                i for i, part in enumerate(parts) if part.startswith("_") and "__" not in part
+            ]
+            if (
+                parts[0] == "layerscope"
+                and private
+                and ".".join(parts[: private[0] + 1]) in modules()
+            ):
+                assert ".".join(parts[: private[0]]) == folder, f"{name} imports {full}"
+
+
+def test_a_class_name_means_one_thing() -> None:
+    places: dict[str, list[str]] = {}
+    for file in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(file.relative_to(SOURCE).as_posix())
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
 def test_every_package_is_in_the_table(arrows: dict[str, set[str] | None]) -> None:
     packages = {file.parent.name for file in SOURCE.glob("*/*.py")}
     assert packages == set(arrows)

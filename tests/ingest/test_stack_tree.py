@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.ingest.stack_tree import NONE, Fusion, StackTree, chains_of, innermost
+from layerscope.ingest.stack_tree import NONE, Fusion, StackNodes, chains_of, innermost
 
 
 @st.composite
@@ -54,7 +54,7 @@ def test_the_innermost_open_span_is_open_and_has_no_open_child(
 
 @given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), max_size=12))
 def test_a_tree_gives_each_stack_once_and_its_frames_back(stacks: list[list[int]]) -> None:
-    tree, number = StackTree(), {}
+    tree, number = StackNodes(), {}
     for frames in stacks:
         stack = NONE
         for frame in frames:
@@ -138,7 +138,7 @@ def test_without_an_outer_frame_the_spans_are_outermost() -> None:
 
 
 def test_chains_leave_out_what_has_no_frame() -> None:
-    chains = StackTree()
+    chains = StackNodes()
     parent = np.array([NONE, 0, 1, 1])
     frames = {0: [100], 1: [], 2: [99, 102], 3: [103]}
 

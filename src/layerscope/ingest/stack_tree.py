@@ -22,7 +22,7 @@ Int64s = np.ndarray
 
 
 @dataclass(slots=True)
-class StackTree:
+class StackNodes:
     """Stacks by number: `parent` (NONE: outermost), `frame` and `depth` of each."""
 
     parent: list[int] = field(default_factory=list)
@@ -62,9 +62,9 @@ class Fusion:
     together have the same number.
     """
 
-    sampled: StackTree = field(default_factory=StackTree)
-    chains: StackTree = field(default_factory=StackTree)
-    fused: StackTree = field(default_factory=StackTree)
+    sampled: StackNodes = field(default_factory=StackNodes)
+    chains: StackNodes = field(default_factory=StackNodes)
+    fused: StackNodes = field(default_factory=StackNodes)
     outer: list[int] = field(default_factory=list)
     anchors: dict[int, int] = field(default_factory=dict)
     _fused: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -131,7 +131,7 @@ def innermost(start_ns: Int64s, end_ns: Int64s, parent: Int64s, at_ns: Int64s) -
 
 
 def chains_of(
-    rows: Int64s, parent: Int64s, frames_of: Callable[[int], Sequence[int]], chains: StackTree
+    rows: Int64s, parent: Int64s, frames_of: Callable[[int], Sequence[int]], chains: StackNodes
 ) -> Int64s:
     """The chain (in `chains`) of each of these rows of spans: the frames of the spans around it and
     its own.
