@@ -30,7 +30,7 @@ def test_the_summary_of_a_recording_is_printed_again(
     assert cli.main(["summary"]) == 0
     newest = capsys.readouterr().out
     assert "8 steps" in newest
-    assert "\nRecording cost " in newest
+    assert "\nOverhead: " in newest
     assert newest.endswith("\nNext: layerscope table operators\n")
     assert cli.main(["summary", "train"]) == 0
     assert capsys.readouterr().out == newest.replace(
@@ -49,7 +49,7 @@ def test_files_of_other_programs_have_a_summary(
     assert printed.startswith("layerscope: stacks.txt.\n")
     assert "\nFunction (self time)" in printed
     assert "not recorded" not in printed.lower()
-    assert "Recording cost" not in printed
+    assert "Overhead:" not in printed
     assert "Next: layerscope table stacks.txt symbols\n" in printed
 
 

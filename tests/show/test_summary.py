@@ -49,7 +49,7 @@ def training() -> Recording:
 
 def test_a_training_run_from_the_header_to_the_next_command() -> None:
     assert text_of(training()) == (
-        "layerscope: examples/train.py, exit 0, 2.00 s. 12 steps, the first 2 left out as warm-up.\n"
+        "layerscope: examples/train.py, exit 0, 2.00 s. 12 steps, the first 2 excluded (warm-up).\n"
         "Python 3.11.7, torch 2.13.0+cpu\n"
         "\n"
         "A step takes 11.1 ms (p50 9.10, p95 29.1)    a step is one call of the optimizer\n"
@@ -65,8 +65,8 @@ def test_a_training_run_from_the_header_to_the_next_command() -> None:
         "aten::relu                       0.40    4 %        4\n"
         "no operator running: Python      6.70   60 %\n"
         "\n"
-        "Recording cost 1.0 % of the program's CPU inside it (estimated) and 2.7 % beside it (drainer 1.5 %,\n"
-        "  converter 1.0 %, session 0.2 %); 6.40 MB in x.layerscope\n"
+        "Overhead: 1.0 % in the program (estimated), 2.7 % in layerscope's processes (drainer 1.5 %, converter 1.0 %,\n"
+        "  session 0.2 %); 6.40 MB in x.layerscope\n"
         "Next: layerscope table operators\n"
     )
 
@@ -98,14 +98,14 @@ def test_what_the_scheduler_the_disk_and_a_limit_had_to_do_with_it_is_said() -> 
     assert facts[2:] == [
         "CPU 22.2 ms a step: 2.0 of 4 CPUs busy, 5.55 ms in the kernel",
         "switches 33.3 a step, 11.1 forced, 2.2 to another CPU",
-        "threads waited 5.55 ms a step for a CPU, added up",
+        "waiting for a CPU 5.55 ms a step, all threads (contention)",
         "throttled 12 times, 640 ms: its control group has too few CPUs",
         "page faults 333 a step, none from disk",
         "memory 351 MB at the end, not growing, at most 900 MB",
         "disk: read 12.0 MB in the whole run",
     ]
     assert (
-        "Thread of the steps: 54 % on a CPU; waiting 36 % for pipes (loader workers); 10 % not seen"
+        "Training thread: 54 % running, 36 % waiting for pipes (loader workers), 10 % not sampled"
         in lines
     )
 
@@ -117,7 +117,7 @@ def test_a_main_thread_that_hardly_waited_is_not_worth_a_line() -> None:
 
     assert "Main thread" not in text_of(recording)
     recording.add_sample(None, 10 * MS, kind="offcpu", state="sleep")
-    assert "Main thread: 90 % on a CPU; waiting 10 % in a sleep\n" in text_of(recording)
+    assert "Main thread: 90 % running, 10 % sleeping\n" in text_of(recording)
 
 
 def test_a_run_without_steps_says_so_and_shows_totals() -> None:
@@ -201,7 +201,7 @@ def test_an_unknown_cost_is_not_called_free() -> None:
     )
 
     assert (
-        "Recording cost an unknown part of the program's CPU inside it; 1.00 MB in x.layerscope\n"
+        "Overhead: not measured in the program; 1.00 MB in x.layerscope\n"
         in printed
     )
 
@@ -213,7 +213,7 @@ def test_the_warm_up_of_several_processes_is_not_called_the_first_steps() -> Non
         recording.add_step(number, S + number * 10 * MS, (0, 9 * MS, 0, 0, 0), warmup=number < 1)
 
     assert (
-        "24 steps in 2 processes, 3 of them, the first of each process, left out as warm-up."
+        "24 steps in 2 processes, the first of each process, 3 in all, excluded (warm-up)."
         in text_of(recording)
     )
 
@@ -222,7 +222,7 @@ def test_beside_a_short_program_our_processes_are_counted_in_time() -> None:
     printed = text_of(training(), program=ProgramState(S, 40 * MS, 10 * MS))
 
     assert (
-        "and 54.0 ms of CPU beside it (drainer 30.0 ms, converter 20.0 ms, session 4.00 ms)"
+        "54.0 ms of CPU in layerscope's processes (drainer 30.0 ms, converter 20.0 ms, session 4.00 ms)"
         in " ".join(printed.split())
     )
 
@@ -289,7 +289,7 @@ def test_operators_outside_the_steps_are_not_passed_over() -> None:
     recording = training()
     recording.add_span("setup", 0, 80 * MS)
 
-    assert "Not in it: 60 % of all operator time: between and around the steps" in text_of(
+    assert "Not included: 60 % of all operator time: between and around the steps" in text_of(
         recording
     )
 
@@ -370,7 +370,7 @@ def test_requests_that_an_exception_ended_are_not_measured_and_say_what_failed()
 
     text = text_of(recording)
 
-    assert "12 requests, the first left out as warm-up; 3 failed and left out." in text
+    assert "12 requests, the first excluded (warm-up); 3 failed and excluded." in text
     assert "A request takes 12.0 ms (p95 12.0, p99 12.0)" in text
     assert f"Failed: 2 requests in aten::addmm: {said}\n" in text
     assert "Failed: 1 request, in no operator: ValueError\n" in text
@@ -390,7 +390,7 @@ def test_if_every_request_fails_they_are_measured() -> None:
         for step in recording.rows["steps"]
     ]
 
-    assert "12 requests, the first left out as warm-up; 11 failed." in text_of(recording)
+    assert "12 requests, the first excluded (warm-up); 11 failed." in text_of(recording)
 
 
 def test_a_request_that_generates_says_how_fast_its_tokens_come() -> None:
@@ -422,7 +422,7 @@ def test_a_request_that_generates_says_how_fast_its_tokens_come() -> None:
 def test_requests_are_called_requests() -> None:
     lines = text_of(served()).splitlines()
 
-    assert lines[0].endswith("12 requests, the first left out as warm-up.")
+    assert lines[0].endswith("12 requests, the first excluded (warm-up).")
     assert lines[3:10] == [
         "A request takes 12.0 ms (p95 12.0, p99 12.0)   a request is one pass through the modules",
         "  forward     11.0 ms   92 %  ###########      98.2 requests a second, up to 2 at a time",
@@ -446,7 +446,7 @@ def test_a_request_of_one_network_names_it() -> None:
 def test_who_trains_by_hand_makes_steps() -> None:
     printed = text_of(served(backward_ns=2 * MS))
 
-    assert "12 steps, the first left out as warm-up." in printed
+    assert "12 steps, the first excluded (warm-up)." in printed
     assert "A step takes 12.0 ms (p95 12.0)" in printed
     assert "a step is one pass through the modules" in printed
     assert "requests" not in printed

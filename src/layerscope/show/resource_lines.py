@@ -18,24 +18,24 @@ _LEAST_BYTES = 1_000_000
 _LEAST_DELAY = 0.1
 # A peak this much above what is held at the end is worth saying.
 _HIGH = 1.1
-# What a thread waits for, as the end of a sentence; see `analyse.waiting`.
+# The states of a thread that waits, see `ingest.waiting`.
 _WAITS = {
-    "preempted": "for a CPU that others had",
-    "gil": "for the GIL",
-    "lock": "for locks",
-    "barrier": "for OpenMP threads",
-    "pool": "for work (pool)",
-    "sleep": "in a sleep",
+    "preempted": "runnable but waiting for a CPU (contention)",
+    "gil": "waiting for the GIL",
+    "lock": "waiting for locks",
+    "barrier": "waiting for OpenMP threads",
+    "pool": "waiting for work (thread pool)",
+    "sleep": "sleeping",
     "yield": "in sched_yield",
-    "pipe": "for pipes (loader workers)",
-    "socket": "for sockets",
-    "file": "for files",
-    "event": "for events",
-    "page_fault": "for pages from disk",
-    "child": "for child processes",
-    "thread": "for threads to end",
-    "other": "for other things",
-    "unknown": "too shortly to see for what",
+    "pipe": "waiting for pipes (loader workers)",
+    "socket": "waiting for sockets",
+    "file": "waiting for files",
+    "event": "waiting for events",
+    "page_fault": "waiting for page faults from disk",
+    "child": "waiting for child processes",
+    "thread": "waiting for threads to end",
+    "other": "waiting for other reasons",
+    "unknown": "waiting, too short to see why",
 }
 
 
@@ -68,8 +68,8 @@ def resource_facts(summary: Summary, noun: str) -> Iterator[str]:
             and (switches.delay_ns or 0) > _LEAST_DELAY * resources.cpu_ns
         ):
             yield (
-                f"threads waited {units.duration(switches.delay_ns or 0)}{per_switch} for a CPU, "
-                "added up"
+                f"waiting for a CPU {units.duration(switches.delay_ns or 0)}{per_switch}, "
+                "all threads (contention)"
             )
     if summary.limits.throttled:
         yield _throttled(summary.limits)
@@ -133,16 +133,15 @@ def thread_line(summary: Summary, noun: str) -> str:
         return ""
     whose = "Main thread"
     if times.per_step:
-        whose = (
-            f"Thread of the {noun}s"
-            if times.threads == 1
-            else f"{times.threads} threads of the {noun}s"
-        )
+        kind = "training" if noun == "step" else noun
+        whose = f"{kind} thread".capitalize()
+        if times.threads > 1:
+            whose = f"{times.threads} {kind} threads"
     waits = [
         f"{share:.0%} {_WAITS.get(state, state)}"
         for state, share in times.waits
         if share >= _LEAST_SHARE
     ]
     untold = 1 - times.cpu - sum(share for _, share in times.waits)
-    rest = f"; {untold:.0%} not seen" if untold >= _LEAST_WAITING else ""
-    return f"{whose}: {times.cpu:.0%} on a CPU; waiting {', '.join(waits)}{rest}".replace("%", " %")
+    rest = f", {untold:.0%} not sampled" if untold >= _LEAST_WAITING else ""
+    return f"{whose}: {times.cpu:.0%} running, {', '.join(waits)}{rest}".replace("%", " %")

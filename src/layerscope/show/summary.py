@@ -128,11 +128,11 @@ def _warmup(steps: StepTimes) -> str:
     if not steps.warmup:
         return ""
     if steps.processes > 1:
-        return f", {steps.warmup} of them, the first of each process, left out as warm-up"
+        return f", the first of each process, {steps.warmup} in all, excluded (warm-up)"
     return (
-        ", the first left out as warm-up"
+        ", the first excluded (warm-up)"
         if steps.warmup == 1
-        else f", the first {steps.warmup} left out as warm-up"
+        else f", the first {steps.warmup} excluded (warm-up)"
     )
 
 
@@ -140,7 +140,7 @@ def _failed(steps: StepTimes) -> str:
     """A request that an exception ended is none that was served."""
     if not steps.failed:
         return ""
-    return f"; {steps.failed:,} failed{' and left out' if steps.left_out else ''}"
+    return f"; {steps.failed:,} failed{' and excluded' if steps.left_out else ''}"
 
 
 def _failures(failures: list[Failure]) -> list[str]:
@@ -343,7 +343,7 @@ def _remarks(times: OperatorTimes, rows: list[OperatorRow]) -> Iterator[str]:
         )
     if times.outside_share > _WORTH_SAYING:
         outside = f"{percent(times.outside_share)} of all operator time"
-        yield f"Not in it: {outside}: between and around the steps, or in other processes."
+        yield f"Not included: {outside}: between and around the steps, or in other processes."
 
 
 def _losses(summary: Summary) -> list[str]:
@@ -378,7 +378,7 @@ def _closing(summary: Summary, run: str) -> list[str]:
     cost = (
         []
         if summary.info.imported_from
-        else _wrapped(f"Recording cost {_cost(summary.cost)}; {size}")
+        else _wrapped(f"Overhead: {_cost(summary.cost)}; {size}")
     )
     if run:
         following = following.replace("table ", f"table {shlex.quote(run)} ", 1)
@@ -402,9 +402,9 @@ def _kept(thinned: Thinned, is_lossy: bool, by_weight: bool = False) -> str:
 
 
 def _cost(cost: Cost) -> str:
-    inside = "an unknown part of the program's CPU inside it"
+    inside = "not measured in the program"
     if cost.inside is not None:
-        inside = f"{_cost_percent(cost.inside)} of the program's CPU inside it (estimated)"
+        inside = f"{_cost_percent(cost.inside)} in the program (estimated)"
     if not cost.beside_ns:
         return inside
     # A short program costs less than starting our processes: a percentage would only alarm.
@@ -415,7 +415,7 @@ def _cost(cost: Cost) -> str:
         total = f"{units.duration(sum(cost.beside_ns.values()))} of CPU"
         parts = {name: units.duration(cpu_ns) for name, cpu_ns in cost.beside_ns.items()}
     return (
-        f"{inside} and {total} beside it "
+        f"{inside}, {total} in layerscope's processes "
         f"({', '.join(f'{name} {spent}' for name, spent in parts.items())})"
     )
 

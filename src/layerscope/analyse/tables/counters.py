@@ -1,29 +1,34 @@
 """Counters: what the system says about each process, and what the program counted.
 
-process           key of the process domain            process for what was read about it, cgroup
-for what was read about its control group, else the domain
-                  of the program's own counter
-name              what was read readings          how often first, last       the first and the last
-reading, in `unit` min, max          the smallest and the largest rate_per_s        growth a second
-between the first and the last reading; only for counters that only grow (CPU time,
-                  page faults, switches, bytes): a rate of cpu_ns of 2,000,000,000 is two CPUs that
-                  were always busy
+process           key of the process
+domain            process for what was read about it, cgroup for what was read about its control
+                  group, else the domain of the program's own counter
+name              what was read
+readings          how often
+first, last       the first and the last reading, in `unit`
+min, max          the smallest and the largest
+rate_per_s        growth a second between the first and the last reading; only for counters that
+                  only grow (CPU time, page faults, switches, bytes): a rate of cpu_ns of
+                  2,000,000,000 is two CPUs that were always busy
 unit              unit of first, last, min, max: ns, bytes or count
 
 --by process, --by thread and --by step have one row for each of these, with what `perf stat` tells
 of a program:
 
-tid, name         of a thread dur_ns            how long the step took, or the thread lived since it
-was first seen cpu_ns            CPU time. Of a process the last reading; of a step from samples:
-wrong by less than a period
-                  of the sampling (10 ms) for each thread that was busy when it began or ended
-cpus_used         cpu_ns divided by the duration: 2 is two CPUs that were always busy delay_ns
-time in which threads could run and had no CPU, added up switches, forced  how often threads left a
-CPU, and how often because others wanted it migrations        how often they came onto another CPU
-than before faults, major     page faults, and those of them that read from disk peak_bytes
-the most memory the process held read_bytes,       what it read from and wrote to storage. What was
-read before is in memory: rchar_bytes and wchar_bytes write_bytes       among the counters count
-that too. Those of children count once they have been waited for
+tid, name         of a thread
+dur_ns            how long the step took, or the thread lived since it was first seen
+cpu_ns            CPU time. Of a process the last reading; of a step from samples: wrong by less
+                  than a period of the sampling (10 ms) for each thread that was busy when it began
+                  or ended
+cpus_used         cpu_ns divided by the duration: 2 is two CPUs that were always busy
+delay_ns          time in which threads could run and had no CPU, added up
+switches, forced  how often threads left a CPU, and how often because others wanted it
+migrations        how often they came onto another CPU than before
+faults, major     page faults, and those of them that read from disk
+peak_bytes        the most memory the process held
+read_bytes,       what it read from and wrote to storage. What was read before is in memory:
+write_bytes       rchar_bytes and wchar_bytes among the counters count that too. Those of children
+                  count once they have been waited for
 
 None is what nobody told. delay_ns, switches and migrations are known where stacks are recorded,
 about once a second, and of threads that live for less than that only cpu_ns. What is read from the

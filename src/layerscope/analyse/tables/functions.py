@@ -1,16 +1,18 @@
 """Functions: the functions of Python, with the CPU time that samples found them in.
 
-name         qualified name of the function file         its source file self_ns      CPU time in it
-and in no other function of Python that it called: what PyTorch and other native code did
-             for it is a part of that
+name         qualified name of the function
+file         its source file
+self_ns      CPU time in it and in no other function of Python that it called: what PyTorch and
+             other native code did for it is a part of that
 self_share   self_ns as a fraction of all CPU time of the recording
 self_share_low, self_share_high
              self_share lies between these with 95 %: it was sampled. 100 samples know a time to 20
              %, 10,000 to 2 %
 total_ns     CPU time in it and in what it called; a function that calls itself counts once
-total_share  total_ns as a fraction of all CPU time of the recording wait_ns      time it waited off
-the CPU, in no other function of Python; without idle waits of threads of pools samples      number
-of samples of self_ns
+total_share  total_ns as a fraction of all CPU time of the recording
+wait_ns      time it waited off the CPU, in no other function of Python; without idle waits of
+             threads of pools
+samples      number of samples of self_ns
 
 The row "outside Python" is threads without Python: those of OpenMP and of the backward pass. "not
 known" is time of which no stack was taken: before the sampler reached the program, and in wait_ns

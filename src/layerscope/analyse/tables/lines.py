@@ -1,16 +1,18 @@
 """Lines: the lines of Python, with the CPU time that samples found them in.
 
-line         file and line function     qualified name of its function self_ns      CPU time in it
-and in no other line of Python that it called: what PyTorch and other native code did for it
-             is a part of that
+line         file and line
+function     qualified name of its function
+self_ns      CPU time in it and in no other line of Python that it called: what PyTorch and other
+             native code did for it is a part of that
 self_share   self_ns as a fraction of all CPU time of the recording
 self_share_low, self_share_high
              self_share lies between these with 95 %: it was sampled. 100 samples know a time to 20
              %, 10,000 to 2 %
-total_ns     CPU time in it and in what it called; a line that calls itself counts once total_share
-total_ns as a fraction of all CPU time of the recording wait_ns      time it waited off the CPU, in
-no other line of Python; without idle waits of threads of pools samples      number of samples of
-self_ns
+total_ns     CPU time in it and in what it called; a line that calls itself counts once
+total_share  total_ns as a fraction of all CPU time of the recording
+wait_ns      time it waited off the CPU, in no other line of Python; without idle waits of threads
+             of pools
+samples      number of samples of self_ns
 
 The rows "outside Python" and "not known" are everything else, as in the table functions. self_ns
 adds up to all CPU time that was sampled. --by thread, module, operator and step make one row for

@@ -1,14 +1,18 @@
 """Modules: the parts of the network, with the time of the operators that belong to them.
 
 path         from the outermost module, which is called by its class; a second living one of the
-same class is #2.
-             A module in parentheses is held by nobody: it was made where it was called
-class        its class calls        how often it was called self_ns      time of the operators that
-ran in its calls and in no module inside, and of their backward pass self_share   self_ns as a
-fraction of the time of all operators of the recording total_ns     self_ns of the module and of all
-modules below it total_share  total_ns as a fraction of the same sum backward_ns  the part of
-total_ns in the backward phase of steps; none where the run has no steps avg_ns       mean time of
-one call, Python included line         file and line of its first call
+             same class is #2. A module in parentheses is held by nobody: it was made where it was
+             called
+class        its class
+calls        how often it was called
+self_ns      time of the operators that ran in its calls and in no module inside, and of their
+             backward pass
+self_share   self_ns as a fraction of the time of all operators of the recording
+total_ns     self_ns of the module and of all modules below it
+total_share  total_ns as a fraction of the same sum
+backward_ns  the part of total_ns in the backward phase of steps; none where the run has no steps
+avg_ns       mean time of one call, Python included
+line         file and line of its first call
 
 The row "outside any module" is everything else: loading, the optimizer, functions of the loss. An
 operator of the backward pass belongs to the module of the operator whose gradient it computes;

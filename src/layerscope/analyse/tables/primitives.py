@@ -1,22 +1,23 @@
 """Primitives: calls of oneDNN and MKL below the operators, with their time and speed.
 
 name           kind of primitive: convolution, matmul, reorder, ...; of MKL gemm, fft, lapack or
-other kind           execute; create: the library prepares one, or finds it in its cache
-implementation the code that ran, as the library calls it; MKL for calls of MKL count
-calls, those included that had not ended when the recording of their process did total_ns       time
-from start to end on the thread that asked, added up share          its part of the time of all
-executions and creations of the recording; what lies inside another
-               primitive counts as the inner one, so the shares add up to 1
+               other
+kind           execute; create: the library prepares one, or finds it in its cache
+implementation the code that ran, as the library calls it; MKL for calls of MKL
+count          calls, those included that had not ended when the recording of their process did
+total_ns       time from start to end on the thread that asked, added up
+share          its part of the time of all executions and creations of the recording; what lies
+               inside another primitive counts as the inner one, so the shares add up to 1
 operator_share total_ns of those that an operator asked for, as a fraction of the durations of these
-operators gflop_per_s    floating-point operations a second of the executions whose problem has a
-formula gb_per_s       bytes a second of the executions whose sizes are known: each source and
-destination counts once,
-               whatever the caches do
+operators
+gflop_per_s    floating-point operations a second of the executions whose problem has a formula
+gb_per_s       bytes a second of the executions whose sizes are known: each source and destination
+               counts once, whatever the caches do
 threads        the most threads that took part in one of them, as far as seen; none in logs, which
-do not say others_busy    how many threads beside the one that asked worked on it, as a mean over
-its time: 0.98 of one other
-               thread is good, 0.02 means that it waited or did not take part; none where no share
-               was seen
+               do not say
+others_busy    how many threads beside the one that asked worked on it, as a mean over its time:
+               0.98 of one other thread is good, 0.02 means that it waited or did not take part;
+               none where no share was seen
 cache_hits     creations of what the library had already; none where it does not tell
 cache_misses   creations of something new
 avg_ns, min_ns, p50_ns, p99_ns, max_ns

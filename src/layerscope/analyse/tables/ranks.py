@@ -1,10 +1,12 @@
 """Ranks: the processes of a distributed job side by side, and which of them holds the others up.
 
-rank       its number in the job host       the machine it ran on processes  its processes: its own
-and those that load its data steps      its steps, warm-up included; the times are means over the
-others mean_ns    how long a step took wait_ns    the part of it in which it waited in a collective
-for ranks that came later; none where the calls of
-           the ranks do not match, and on a GPU, where only launching them is seen
+rank       its number in the job
+host       the machine it ran on
+processes  its processes: its own and those that load its data
+steps      its steps, warm-up included; the times are means over the others
+mean_ns    how long a step took
+wait_ns    the part of it in which it waited in a collective for ranks that came later; none where
+           the calls of the ranks do not match, and on a GPU, where only launching them is seen
 work_ns    the rest: the rank with the most is the one that the others wait for
 of_median  work_ns divided by the median of all ranks
 """

@@ -1,14 +1,14 @@
 """Spans: single calls, the slowest first.
 
 name, kind   what ran: a function, a backward function, a range, an optimizer step, a loader wait;
-the call of a
-             module; a task, frame or event; the execution or creation of a primitive, or a share of
-             one
-thread       name and id of the thread it ran on step         the step of the training loop it
-started in; none outside the steps start_ns     when it started, on the run's clock; printed in
-seconds since the run began dur_ns       time from its start to its end self_ns      time in which
-nothing of the same layer ran inside: for an operator no other operator, for a module
-             no other module
+             the call of a module; a task, frame or event; the execution or creation of a primitive,
+             or a share of one
+thread       name and id of the thread it ran on
+step         the step of the training loop it started in; none outside the steps
+start_ns     when it started, on the run's clock; printed in seconds since the run began
+dur_ns       time from its start to its end
+self_ns      time in which nothing of the same layer ran inside: for an operator no other operator,
+             for a module no other module
 total_share  dur_ns as a fraction of the self_ns of all spans of its layer
 self_share   self_ns as a fraction of the same sum
 module       the innermost module whose call it ran in, or whose backward pass

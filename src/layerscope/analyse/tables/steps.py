@@ -1,16 +1,19 @@
 """Steps: the iterations of the training loop or the requests served, and their phases.
 
-process, step  number of the step in its process, from 0 rule           what a step was taken to be:
-what was marked, one optimizer step, one batch of the loader, or one
-               request (a call of the outermost module, where nothing is trained)
-start_ns       when it started, on the run's clock; printed in seconds since the run began dur_ns
-its duration, which is the sum of the five phases: load_ns        waiting for the data loader
-forward_ns     the forward pass backward_ns    the backward pass optimizer_ns   the optimizer
-other_ns       the rest cpus_used      CPU time of all threads of its process in it divided by
-dur_ns: 2 is two CPUs that were always busy.
-               Known where stacks are recorded; the CPU time is wrong by less than the period of
-               samples (10 ms) for each thread that was busy when the step began or ended.
-               layerscope table counters --by step has more
+process, step  number of the step in its process, from 0
+rule           what a step was taken to be: what was marked, one optimizer step, one batch of the
+               loader, or one request (a call of the outermost module, where nothing is trained)
+start_ns       when it started, on the run's clock; printed in seconds since the run began
+dur_ns         its duration, which is the sum of the five phases:
+load_ns        waiting for the data loader
+forward_ns     the forward pass
+backward_ns    the backward pass
+optimizer_ns   the optimizer
+other_ns       the rest
+cpus_used      CPU time of all threads of its process in it divided by dur_ns: 2 is two CPUs that
+               were always busy. Known where stacks are recorded; the CPU time is wrong by less than
+               the period of samples (10 ms) for each thread that was busy when the step began or
+               ended. layerscope table counters --by step has more
 of_median      dur_ns divided by the median of the steps of its process that are not warm-up:
                2 is a step that took twice as long as usual
 warmup         left out of the averages, because the first steps set things up

@@ -8,9 +8,11 @@ self_share_low, self_share_high
              self_share lies between these with 95 %: it was sampled. 100 samples know a time to 20
              %, 10,000 to 2 %
 total_ns     CPU time in it and in what it called, Python too; a function that calls itself counts
-once total_share  total_ns as a fraction of all CPU time of the recording wait_ns      time it
-waited off the CPU, in no function that it called; without idle waits of threads of pools samples
-number of samples of self_ns
+             once
+total_share  total_ns as a fraction of all CPU time of the recording
+wait_ns      time it waited off the CPU, in no function that it called; without idle waits of
+             threads of pools
+samples      number of samples of self_ns
 
 The row "outside native code" is time in the interpreter itself, "not known" time of which no stack
 was taken. self_ns adds up to all CPU time that was sampled. --by object adds up the functions of a

@@ -1,16 +1,19 @@
 """Threads: what each thread of the program did.
 
-process   key of the process tid       id of the thread; ids are reused by the system, rows are not
-name      name of the thread spans     operators, ranges and waits that started on it busy_ns   time
-in which at least one of them was open: where outermost spans overlap, it counts once first_ns
-start of its first span, on the run's clock; printed in seconds since the run began last_ns   end of
-its last span cpu_ns    CPU time of the thread. This and what follows is known where stacks were
-recorded; of a thread that ended
-          before it was looked at, within about a second, nothing but this
-delay_ns  time in which it could run and had no CPU switches  how often it left a CPU: to wait, or
-because others wanted it faults    its page faults, those included that read from disk. layerscope
-table counters --by thread has more lost      records of this thread that were lost; none where
-nobody could count them
+process   key of the process
+tid       id of the thread; ids are reused by the system, rows are not
+name      name of the thread
+spans     operators, ranges and waits that started on it
+busy_ns   time in which at least one of them was open: where outermost spans overlap, it counts once
+first_ns  start of its first span, on the run's clock; printed in seconds since the run began
+last_ns   end of its last span
+cpu_ns    CPU time of the thread. This and what follows is known where stacks were recorded; of a
+          thread that ended before it was looked at, within about a second, nothing but this
+delay_ns  time in which it could run and had no CPU
+switches  how often it left a CPU: to wait, or because others wanted it
+faults    its page faults, those included that read from disk. layerscope table counters --by thread
+          has more
+lost      records of this thread that were lost; none where nobody could count them
 """
 
 from __future__ import annotations

@@ -1,21 +1,23 @@
 """Waits: what threads waited for, off the CPU: for what, where, how often and how long.
 
 state        gil, lock, barrier (of OpenMP), pool (for work), sleep, yield, pipe, socket, file,
-event, page_fault,
-             preempted (it could have run, but no CPU was free), child (for a process), thread (for
-             one to end), other, unknown (most waits of less than 10 ms: nobody saw what for)
-thread       name and id of the thread line         innermost line of Python of the program's own,
-of a library if there is none symbol       the native function that it waited in count        number
-of waits that were seen total_ns     how long they took, added up share        total_ns as a
-fraction of all waits that are not idle; none for those that are avg_ns       mean of those that
-were measured from end to end max_ns       the longest of these exact_share  the part of total_ns
-that was measured from end to end. The rest is from waits that were seen by chance and
-             stand for others
+             event, page_fault, preempted (it could have run, but no CPU was free), child (for a
+             process), thread (for one to end), other, unknown (most waits of less than 10 ms:
+             nobody saw what for)
+thread       name and id of the thread
+line         innermost line of Python of the program's own, of a library if there is none
+symbol       the native function that it waited in
+count        number of waits that were seen
+total_ns     how long they took, added up
+share        total_ns as a fraction of all waits that are not idle; none for those that are
+avg_ns       mean of those that were measured from end to end
+max_ns       the longest of these
+exact_share  the part of total_ns that was measured from end to end. The rest is from waits that
+             were seen by chance and stand for others
 waker        the thread that ended most of total_ns, as far as that is known; none where a timer or
-a device did. Known
-             in recordings of root, or of users with CAP_PERFMON
+             a device did. Known in recordings of root, or of users with CAP_PERFMON
 waker_line   innermost line of Python, or else native function, of the waker's nearest sample, up to
-20 ms away
+             20 ms away
 
 Idle waits, in which a thread of a pool has no work, are one row "idle"; --by idle shows them as the
 others. --by state, thread, line, symbol, module, operator, phase, step and waker make one row for
