@@ -200,10 +200,7 @@ def test_an_unknown_cost_is_not_called_free() -> None:
         cost=RecordingCost(raw_bytes=1_000_000),
     )
 
-    assert (
-        "Overhead: not measured in the program; 1.00 MB in x.layerscope\n"
-        in printed
-    )
+    assert "Overhead: not measured in the program; 1.00 MB in x.layerscope\n" in printed
 
 
 def test_the_warm_up_of_several_processes_is_not_called_the_first_steps() -> None:

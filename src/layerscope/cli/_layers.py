@@ -29,8 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rate",
         metavar="HZ",
-        help="how many samples of its stack are taken in a second that a thread is on a CPU "
-        f"(default {HZ})",
+        help=f"stack samples per second of CPU time of a thread (default {HZ})",
     )
 
 

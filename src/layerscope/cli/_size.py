@@ -20,12 +20,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-size",
         metavar="SIZE",
-        help="what the recording may take, such as 500MB (default 2GB): of a longer run some steps "
-        "stand for all",
+        help="maximum size of the recording, such as 500MB (default 2GB); longer runs are thinned",
     )
-    parser.add_argument(
-        "--full", action="store_true", help="keep every span, whatever the recording takes"
-    )
+    parser.add_argument("--full", action="store_true", help="keep every span, whatever the size")
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -23,10 +23,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="record only the steps A to B-1, counted from 0; also A: and :B",
     )
     parser.add_argument(
-        "--after", metavar="S", help="record from S seconds after the program's start on"
+        "--after", metavar="S", help="start recording S seconds after the program's start"
     )
     parser.add_argument(
-        "--for", metavar="S", dest="for_", help="end the window S seconds after its beginning"
+        "--for", metavar="S", dest="for_", help="stop recording S seconds after the window began"
     )
     parser.add_argument(
         "--every",

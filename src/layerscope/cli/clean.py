@@ -1,10 +1,10 @@
 """Remove caches and leftovers, or the recordings that are named.
 
-Without a name: raw files outside of recordings that are gone or have their own, tables in the cache
-of recordings that are gone, unpacked recordings whose file is gone, what is known of builds of
-torch that are gone, and every cache that was not used for 30 days (--all: used lately too). All of
-it is made again when needed. A recording is removed only when it is named, never while it runs, and
-with what belongs to it elsewhere. docs/clean.md has the list of places.
+Without a name it removes what is no longer in use: raw files outside of recordings, cached tables
+of recordings that were deleted, unpacked archives, results for builds of torch that were removed,
+and every cache that was not used for 30 days (--all: recently used ones too). All of it is made
+again when needed. A recording is removed only if it is named, never while it is being recorded.
+docs/clean.md lists the folders.
 
     layerscope clean --dry-run
     layerscope clean train train-2
@@ -37,9 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "recordings", metavar="RUN", nargs="*", help="remove these recordings, and nothing else"
     )
     parser.add_argument("--dry-run", action="store_true", help="only print what would be removed")
-    parser.add_argument(
-        "--all", action="store_true", help="remove caches that were used lately too"
-    )
+    parser.add_argument("--all", action="store_true", help="remove recently used caches too")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 

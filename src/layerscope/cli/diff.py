@@ -1,14 +1,14 @@
 """Compare two recordings: what became slower or faster, what was added and what is gone.
 
-A and B are recordings; a view, if one is named, is shown instead of the overview. The median of the
-steps is compared when both have steps, without those of warm-up, else what the whole run takes.
-With repeated steps every change has a 95 % interval. It knows how the steps of each recording vary,
-not how one run of a program differs from the next.
+A and B are recordings; VIEW shows one table instead of the overview. If both have steps, their
+medians are compared, without warm-up steps; otherwise the duration of the whole run. With repeated
+steps every change has a 95 % confidence interval. The interval covers the variation between steps
+of one run, not between runs.
 
---fail-if makes it a check: CONDITION is step>5%, phase.backward>10%, operator:aten::mm>20% or
-module:Net.conv1>10%, and fails when B is surely slower by more than that, with the whole interval.
-The exit status is 1 when a condition failed, 0 when none did (one without an interval never fails),
-and 125 when the comparison itself could not be made.
+--fail-if turns the comparison into a test. CONDITION is for example step>5%, phase.backward>10%,
+operator:aten::mm>20% or module:Net.conv1>10%. It fails only if the entire 95 % confidence interval
+lies above the threshold; a change without an interval never fails. The exit status is 1 if a
+condition failed, 0 if none did, and 125 if the recordings could not be compared.
 
     layerscope diff before after
     layerscope diff before after operators --where "verdict = 'slower'"

@@ -1,12 +1,11 @@
-"""Say what can be recorded here, what not, why, and the remedy.
+"""Check what can be recorded on this machine, and say how to enable the rest.
 
-PROGRAM is what would be given to `layerscope run`, or a Python; left out, it is the Python of the
-active environment. The program is not run: its Python is asked where its PyTorch is, and that build
-of PyTorch is tried out, which measures what recording an operator costs. Nothing is changed but the
-cache of such answers.
+PROGRAM is a command line as for `layerscope run`, or a Python; default: the Python of the active
+environment. The program is not run: doctor finds the PyTorch of its Python and tests the agent with
+it, which also measures the overhead per operator. Only the cache of test results is written.
 
-The exit status is 0 when operators can be recorded, with limits too, 1 when they cannot, and 125
-when doctor itself fails. docs/doctor.md explains the lines.
+The exit status is 0 if operators can be recorded, 1 if they cannot, and 125 if doctor itself fails.
+docs/doctor.md explains the lines.
 
     layerscope doctor
     layerscope doctor -- torchrun train.py

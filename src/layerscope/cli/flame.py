@@ -3,10 +3,9 @@
 RUN is a recording made by `layerscope run`; left out, it is the newest one here. Without -o a tree
 of the heaviest branches is printed; the extension of FILE chooses another format.
 
---kind says what is added up: cpu (samples of CPU time), offcpu (waits), wall (both), pagefaults;
-operators and primitives are no samples, but every one that was recorded. What lies inside of a
-frame is what it called; its width is its share. Idle waits of threads of pools are left out unless
---idle is given.
+--kind chooses the metric: cpu (samples of CPU time), offcpu (waits), wall (both), pagefaults, or
+the measured durations of operators or primitives. The width of a frame is its share of the total;
+the frames in it are what it called. Waits of idle pool threads are hidden unless --idle is given.
 
     layerscope flame                                  the newest recording, in the terminal
     layerscope flame train -o train.svg               a picture for the browser

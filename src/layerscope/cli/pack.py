@@ -6,10 +6,10 @@ NAME.layerscope.zip operators` reads it on any machine. --drop-raw leaves out th
 which the tables could be made again: the file is a third smaller. The recording itself stays as it
 is.
 
---redact takes out what could tell whose recording it is: folders, arguments, values of the
-environment, host and thread names, the names of the program's own ranges, arguments of spans, lines
-of the source, and the raw files. What stays are the names of operators and modules, times,
-versions, and the program's name. docs/pack.md has the list.
+--redact removes what could identify the owner: folders, arguments, values of environment variables,
+names of hosts and threads, names of user-defined ranges, arguments of spans, source lines, and the
+raw files. Names of operators and modules, times, versions and the name of the program stay.
+docs/pack.md has the list.
 
     layerscope pack train --redact -o question
 """
@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", help="the file (default: NAME.layerscope.zip)"
     )
     parser.add_argument(
-        "--redact", action="store_true", help="leave out what could tell whose recording it is"
+        "--redact", action="store_true", help="remove what could identify the owner"
     )
     parser.add_argument("--drop-raw", action="store_true", help="leave out the raw files")
     parser.add_argument("--force", action="store_true", help="overwrite the file if there is one")

@@ -1,13 +1,13 @@
 """Check the machine: what slows programs down here, how it was found, and how to change it.
 
-Nothing is run and nothing is changed: /proc, /sys and the files of control groups are read. --pid
-looks at a process that runs, from outside: its threads against the CPUs that it is granted, its
-libraries, its variables; it is watched for 5 seconds. --measure runs matrix products and copies of
-memory in the Python of the active environment, up to 20 s.
+No program is run and no setting is changed: /proc, /sys and the files of control groups are read.
+--pid inspects a running process from outside for 5 seconds: its threads, the CPUs that it may use,
+its libraries and its variables. --measure runs matrix products and memory copies in the Python of
+the active environment, for up to 20 s.
 
-Each line is error, warning, note, ok, or unseen: the machine does not tell, which is not the same
-as well. The exit status is 0, with --fail-on 1 when a check is as bad or worse, and 125 when
-layerscope itself fails. docs/platform.md explains the checks.
+Each line is an error, a warning, a note, ok, or unseen if the machine does not report it. The exit
+status is 0; with --fail-on 1 if a check has that level or a worse one; 125 if layerscope itself
+fails. docs/platform.md explains the checks.
 
     layerscope platform
     layerscope platform --pid 4711

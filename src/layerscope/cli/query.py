@@ -1,12 +1,12 @@
-"""Ask a recording in SQL.
+"""Run an SQL query on a recording.
 
 SQL is one SELECT (or WITH, FROM, DESCRIBE, SUMMARIZE) of DuckDB over the tables in docs/tables.md;
 `-` reads it from standard input. RUN is a folder made by `layerscope run`, with or without its
 suffix; left out, it is the newest one here. Without SQL the tables are listed with their columns.
 
-The question sees this recording and nothing else: it reads and writes no other file and loads no
-extension. A number whose name ends in _ns, _bytes or _share is printed with that unit; in --csv and
---json times are integer nanoseconds.
+A query can read this recording only: no other file, no network, no extension. Numbers whose names
+end in _ns, _bytes or _share are printed with their unit; --csv and --json print integer
+nanoseconds.
 
     layerscope query "SELECT name, sum(self_ns) AS self_ns FROM spans WHERE layer = 'operators'
                       GROUP BY name ORDER BY 2 DESC"

@@ -73,7 +73,7 @@ def _configure_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--step-mark",
         metavar="WHAT",
-        help="what one step is: the name of a range, a module (Net.encoder) or an operator, or "
+        help="what a step is: the name of a range, a module (Net.encoder) or an operator, or "
         "FILE:LINE of a range",
     )
     _layers.configure(parser)

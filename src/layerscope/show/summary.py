@@ -376,9 +376,7 @@ def _closing(summary: Summary, run: str) -> list[str]:
     by_weight = summary.operators is not None and summary.operators.layer == RANGES
     kept = _wrapped(_kept(summary.thinned, is_lossy, by_weight)) if summary.thinned else []
     cost = (
-        []
-        if summary.info.imported_from
-        else _wrapped(f"Overhead: {_cost(summary.cost)}; {size}")
+        [] if summary.info.imported_from else _wrapped(f"Overhead: {_cost(summary.cost)}; {size}")
     )
     if run:
         following = following.replace("table ", f"table {shlex.quote(run)} ", 1)
