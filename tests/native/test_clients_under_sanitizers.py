@@ -13,6 +13,7 @@ from tests.native.building import build_sanitized
 from tests.native.clients import Clients, build_with_agent
 from tests.native.driven import Drive
 from tests.native.test_agent_under_sanitizers import OPTIONS
+from tests.repeated import also
 
 
 def chaos(record: Clients, program: Path, threads: int, count: int, seed: int) -> None:
@@ -40,8 +41,14 @@ def test_chaos_of_nvtx_is_recorded_or_counted(record: Clients, nvtx_client: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
-@pytest.mark.parametrize("name", ["itt_client", "nvtx_client"])
+@pytest.mark.parametrize(
+    ("name", "sanitizer"),
+    [
+        ("itt_client", "address,undefined"),
+        ("nvtx_client", "thread"),
+        *also([("itt_client", "thread"), ("nvtx_client", "address,undefined")]),
+    ],
+)
 def test_chaos_under_a_sanitizer(
     native_agent: Path, tmp_path: Path, name: str, sanitizer: str
 ) -> None:

@@ -197,7 +197,7 @@ def test_a_session_that_is_killed_leaves_the_program_and_its_whole_recording(bus
     """What the program prints and how it ends can no longer be seen by us; the drainer and the
     converter go on.
     """
-    time.sleep(0.7)
+    time.sleep(0.3)
     pid = busy.program()
     ours = [child for child in children(busy.process.pid) if child != pid]
     busy.process.kill()
