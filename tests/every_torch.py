@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 import dev  # noqa: E402
 
 TESTS = (
-    "capture/test_probe.py", "sources/test_kineto.py", "session/test_stock_windows.py", "truth/test_operators.py",
+    "capture/test_probe.py", "sources/test_kineto.py", "sources/test_stock_windows.py", "truth/test_operators.py",
     "truth/test_modules.py", "truth/test_lines.py", "truth/test_against_torch_profiler.py",
 )  # fmt: skip
 TRIES_NUMPY = "import torch; torch.ones(1).numpy()"

@@ -15,6 +15,7 @@ from layerscope.rawfile import raw_file
 from layerscope.rawfile.json_files import read_session
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
+from layerscope.sources.raw.folder import RawRecording
 from tests.ingest.raw_file import (
     BACKWARD,
     LOADER,
@@ -43,7 +44,7 @@ class Converted:
     def __init__(self, raw: Path, session: dict[str, Any] | None = None) -> None:
         folder = raw.parent / "converted.layerscope"
         self.run = Run.create(folder, run_info())
-        self.conversion = RunConversion(raw, folder)
+        self.conversion = RunConversion(RawRecording(raw), folder)
         self.conversion.finish(SESSION if session is None else session)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:

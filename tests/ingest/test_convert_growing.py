@@ -19,6 +19,7 @@ from layerscope.ingest.conversion import RunConversion
 from layerscope.ingest.limits import IngestLimits
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
+from layerscope.sources.raw.folder import RawRecording
 from tests.ingest.raw_file import RawFile
 from tests.ingest.threads import Span, threads
 from tests.recordings import run_info
@@ -108,7 +109,7 @@ def without_steps(made: list[Any]) -> list[Any]:
 
 def convert(raw: Path, folder: Path) -> list[Any]:
     run = Run.create(folder, run_info())
-    RunConversion(raw, run.tables_path).finish({})
+    RunConversion(RawRecording(raw), run.tables_path).finish({})
     return tables(run)
 
 
@@ -117,7 +118,7 @@ def convert_while_it_grows(whole: Path, folder: Path, pieces: list[tuple[int, in
     between.
     """
     run = Run.create(folder, run_info())
-    conversion = RunConversion(run.raw, run.tables_path)
+    conversion = RunConversion(RawRecording(run.raw), run.tables_path)
     files = sorted(whole.glob("*/spool"))
     for which, size in [*pieces, *((number, 1 << 30) for number in range(len(files)))]:
         source = files[which % len(files)]

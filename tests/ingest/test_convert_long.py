@@ -21,6 +21,7 @@ from layerscope.ingest.limits import NEVER, IngestLimits
 from layerscope.rawfile import raw_file
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
+from layerscope.sources.raw.folder import RawRecording
 from tests.ingest import long_run
 from tests.ingest.raw_file import RawFile
 from tests.recorded import ask
@@ -47,7 +48,7 @@ def converted(raw: Path, folder: Path, limits: IngestLimits | None = None) -> Ru
         patch.object(conversion_module, "limits_of", lambda *_: limits or whole),
         patch.object(conversion_module, "BATCH_RECORDS", 100),
     ):
-        RunConversion(raw, run.tables_path).finish({})
+        RunConversion(RawRecording(raw), run.tables_path).finish({})
     return run
 
 
@@ -361,7 +362,7 @@ def test_raw_files_of_processes_that_have_ended_make_room(tmp_path: Path) -> Non
     with patch.object(
         conversion_module, "limits_of", lambda *_: IngestLimits(NEVER, NEVER, NEVER, NEVER, most)
     ):
-        conversion = RunConversion(raw, run.tables_path)
+        conversion = RunConversion(RawRecording(raw), run.tables_path)
         conversion.advance()
         conversion.keep_within_size()
         assert 0 < raw_file.raw_bytes(raw) < before
@@ -438,7 +439,7 @@ def test_what_is_stripped_while_it_is_read_is_read_to_the_end(tmp_path: Path) ->
     full = converted(tmp_path / "raw", tmp_path / "full")
     run = Run.create(tmp_path / "run", run_info())
     with patch.object(conversion_module, "BATCH_RECORDS", 100):
-        conversion = RunConversion(tmp_path / "raw", run.tables_path)
+        conversion = RunConversion(RawRecording(tmp_path / "raw"), run.tables_path)
         take, left = conversion._take, iter(range(5))
 
         def stripping(process: Any, last: bool = False) -> None:

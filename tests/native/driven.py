@@ -15,6 +15,7 @@ from typing import Any
 from layerscope.ingest.conversion import RunConversion
 from layerscope.rawfile import json_files
 from layerscope.recording.run import Run
+from layerscope.sources.raw.folder import RawRecording
 from tests.native.door import Door
 from tests.recorded import ask
 from tests.recordings import run_info
@@ -94,5 +95,5 @@ class Drive:
         door.close()
         (door.raw / json_files.OPTIONS).write_text(json.dumps(self.options))
         run = Run.create(self.folder / "driven.layerscope", run_info())
-        RunConversion(door.raw, run.tables_path).finish({"pid": pid})
+        RunConversion(RawRecording(door.raw), run.tables_path).finish({"pid": pid})
         return Driven(door, run, pid, status, stdout, stderr)

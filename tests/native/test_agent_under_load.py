@@ -18,6 +18,7 @@ from layerscope.ingest.conversion import RunConversion
 from layerscope.rawfile import layout, raw_file
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
+from layerscope.sources.raw.folder import RawRecording
 from tests.native.door import Door
 from tests.recordings import run_info
 from tests.repeated import also
@@ -41,7 +42,7 @@ def start(
 
 def converted(door: Door, folder: Path) -> Run:
     run = Run.create(folder / "load.layerscope", run_info())
-    RunConversion(door.raw, run.tables_path).finish({})
+    RunConversion(RawRecording(door.raw), run.tables_path).finish({})
     return run
 
 

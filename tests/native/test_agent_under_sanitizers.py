@@ -13,6 +13,7 @@ import pytest
 from layerscope.ingest.conversion import RunConversion
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
+from layerscope.sources.raw.folder import RawRecording
 from tests.native.building import build_sanitized
 from tests.native.door import Door
 from tests.recordings import run_info
@@ -44,7 +45,7 @@ def chaos(
     begun, ended = [int(word) for word in stdout.splitlines()[1].split()]
     assert begun == ended
     run = Run.create(folder / "chaos.layerscope", run_info())
-    RunConversion(door.raw, run.tables_path).finish({})
+    RunConversion(RawRecording(door.raw), run.tables_path).finish({})
     with Reader(run) as reader:
         (row,) = reader.query(
             "SELECT (SELECT count(*) FROM spans JOIN tracks USING (track) JOIN processes USING (process) "

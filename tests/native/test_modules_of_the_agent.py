@@ -15,6 +15,7 @@ import pytest
 
 from layerscope.ingest.conversion import RunConversion
 from layerscope.recording.run import Run
+from layerscope.sources.raw.folder import RawRecording
 from tests.native.building import MODULES_DRIVER, build_driver, build_sanitized
 from tests.native.door import Door
 from tests.native.driven import Drive, Driven
@@ -85,7 +86,7 @@ def chaos(driver: Path, folder: Path, threads: int, count: int, seed: int) -> No
     assert (process.returncode, stderr[:6000]) == (0, "")
     calls, operators = [int(word) for word in stdout.split()]
     run = Run.create(folder / "chaos.layerscope", run_info())
-    RunConversion(door.raw, run.tables_path).finish({})
+    RunConversion(RawRecording(door.raw), run.tables_path).finish({})
     mine = f"track IN (SELECT track FROM tracks JOIN processes USING (process) WHERE pid = {process.pid})"
     (row,) = ask(
         run,

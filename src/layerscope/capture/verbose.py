@@ -34,8 +34,8 @@ from layerscope.capture.verbose_tap import (
 )
 from layerscope.model.events import Problem
 from layerscope.model.layers import PRIMITIVES
+from layerscope.rawfile.log_files import ONEDNN_LOG
 
-LOG = "verbose.gz"
 _STDOUT, _STDERR = 1, 2
 # The names of all versions: each library reads its own and those before it.
 _VARIABLES = ("ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKLDNN_VERBOSE")
@@ -150,7 +150,7 @@ class VerboseTap:
         ours, theirs = socket.socketpair()
         fds = [source, _STDOUT, theirs.fileno()]
         mode = KEEP if self._keeps else TAKE
-        words = [kind, *map(str, fds), str((self._raw / LOG).absolute()), mode, *more]
+        words = [kind, *map(str, fds), str((self._raw / ONEDNN_LOG).absolute()), mode, *more]
         command = own_command("layerscope.capture.verbose_tap", *words)
         log = open_log(self._raw, "verbose_tap")
         try:

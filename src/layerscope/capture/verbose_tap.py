@@ -32,6 +32,8 @@ import time
 import zlib
 from pathlib import Path
 
+from layerscope.rawfile.log_files import arrivals_of
+
 TERMINAL, PIPE, FILE = "terminal", "pipe", "file"
 # What becomes of a line of the log: it is taken out, or it stays because the user asked for it
 # himself.
@@ -188,11 +190,6 @@ class Log:
 
     def _fail(self, error: OSError) -> None:
         self.error = error.strerror or str(error)
-
-
-def arrivals_of(log: Path) -> Path:
-    """The file that says when the lines of `log` arrived."""
-    return log.with_name("verbose.arrivals")
 
 
 class OutputSource:

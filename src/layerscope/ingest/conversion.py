@@ -1,12 +1,12 @@
-"""From the raw files of a recording to its tables, while the files still grow or long after.
+"""From a source to the tables of a recording, while the source still grows or long after.
 
 Reads through `sources` and writes through `parts`. The same code converts beside a running program,
-after it, and an old recording again.
+after it, an old recording again, and a file of another program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from heapq import heapify, heappop, heappush
@@ -21,24 +21,25 @@ from layerscope.ingest.limits import limits_of
 from layerscope.ingest.parents import Keys, TrackNesting
 from layerscope.ingest.parts import Parts
 from layerscope.ingest.process import IngestedProcess, TrackKeys
+from layerscope.ingest.ranks import problems_of_ranks
 from layerscope.ingest.small_tables import SmallTables
 from layerscope.ingest.spans import BACKWARD, EXECUTE, LAYERS, MODULE
 from layerscope.ingest.stacks import StackIngest
 from layerscope.ingest.string_table import ProcessStrings, StringTable
 from layerscope.ingest.totals import SpanTotals
 from layerscope.ingest.windows import problems as missed_windows
-from layerscope.model.clocks import Elsewhere, Identity
 from layerscope.model.layers import KINDS, LAYER_OF_KIND, OPERATORS, SPAN_LAYERS
-from layerscope.rawfile import json_files, raw_file, windows
+from layerscope.rawfile import windows
 from layerscope.recording.writer import write_columns, write_rows
-from layerscope.sources.raw.decoder import Decoder
+from layerscope.sources.process import SourceProcess
+from layerscope.sources.source import Source
 
 # Below this a batch costs more in overhead than in work.
 BATCH_RECORDS = 50_000
 # What many processes together may let wait is bounded, so with them there are smaller ones.
 LEAST_BATCH_RECORDS = 2_000
-# Of a process that does little: two minutes.
-BATCH_CHUNKS = 1_000
+# Of a process that does little: some minutes.
+BATCH_PIECES = 1_000
 # Raw files are kept open until they are read: the converter beside a program may take spans out of
 # them meanwhile.
 MOST_OPEN_FILES = 256
@@ -49,75 +50,61 @@ FIRST_SCOPE = KINDS.index("optimizer")
 
 
 class RunConversion:
-    """Converts the recording whose raw files are in `raw` into Parquet below `tables`.
+    """Converts a source into Parquet below `tables`.
 
-    Of several ranks, `raw` is the folder of their recordings, and `shifts_ns` puts each on the
-    run's clock. `memory_bytes`: what this process may take, None for plenty.
+    `memory_bytes`: what this process may take, None for plenty.
     """
 
-    def __init__(
-        self,
-        raw: Path,
-        tables: Path,
-        shifts_ns: Mapping[str, int] | None = None,
-        memory_bytes: int | None = None,
-    ) -> None:
-        self.raw = raw
+    def __init__(self, source: Source, tables: Path, memory_bytes: int | None = None) -> None:
+        self.source = source
         self.tables = tables
-        self._shifts_ns = shifts_ns or {}
-        self.processes: dict[Path, IngestedProcess] = {}
+        self.processes: list[IngestedProcess] = []
         self.rows: dict[str, int] = {}
         self._keys = Keys()
         self._tracks = TrackKeys()
         self._texts = StringTable()
         self._totals = SpanTotals()
-        options = json_files.read_options(raw)
-        self._window = windows.of_options(options)
-        self._limits = limits = limits_of(options, memory_bytes)
+        self._window = windows.of_options(source.options)
+        self._limits = limits = limits_of(source.options, memory_bytes)
         self._stripped: set[Path] = set()
         self.parts = Parts(tables, self._texts, self._totals, limits)
-        self.stacks = StackIngest(raw, tables, self._tracks, self._texts, self._shifts_ns)
-        step_mark = options.get("step_mark", "")
+        self.stacks = StackIngest(source, tables, self._tracks, self._texts)
+        step_mark = source.options.get("step_mark", "")
         self._epochs = Epochs(self._texts, self._totals, self.parts, self.stacks, limits, step_mark)
 
     def advance(self, most: float = float("inf")) -> int:
-        """Read what is new in the raw files, `most` records or a few more of each; returns how many
-        were read.
+        """Read what is new in the source, `most` spans or a few more of each process; returns how
+        many were read.
         """
-        for path in raw_file.spools(self.raw):
-            if path not in self.processes:
-                self.processes[path] = self._process(path)
+        self._add_processes(self.source.new_processes())
         self.stacks.advance()
-        processes = list(self.processes.values())
-        before = [process.decoder.records for process in processes]
+        processes = self.processes
+        before = [process.events.records for process in processes]
         # What is furthest behind goes on, so that the parts of all processes are in the order of
         # time.
-        behind = [(process.read_until_ns, process.number) for process in processes]
+        behind = [(process.events.read_until_ns, process.number) for process in processes]
         heapify(behind)
-        streams: dict[int, Iterator[raw_file.Chunk]] = {}
+        streams: dict[int, Iterator[None]] = {}
         while behind:
             _, number = heappop(behind)
             process = processes[number]
-            chunks = streams.get(number) or process.reader.chunks()
+            pieces = streams.get(number) or process.source.pieces()
             if len(streams) < MOST_OPEN_FILES:
-                streams[number] = chunks
-            if self._read_some(process, chunks) and process.decoder.records < before[number] + most:
-                heappush(behind, (process.read_until_ns, number))
-        return sum(process.decoder.records for process in processes) - sum(before)
+                streams[number] = pieces
+            if self._read_some(process, pieces) and process.events.records < before[number] + most:
+                heappush(behind, (process.events.read_until_ns, number))
+        return sum(process.events.records for process in processes) - sum(before)
 
-    def _read_some(self, process: IngestedProcess, chunks: Iterator[raw_file.Chunk]) -> bool:
-        """Read on in the raw file of a process, about a batch. False: there is no more."""
+    def _read_some(self, process: IngestedProcess, pieces: Iterator[None]) -> bool:
+        """Read on in the files of a process, about a batch. False: there is no more."""
         share = LEAST_BATCH_RECORDS + 2 * self._limits.epoch_spans // len(self.processes)
-        for count, chunk in enumerate(chunks):
-            process.decoder.add(chunk)
-            if chunk.kind != raw_file.POLL:
-                continue
-            if process.decoder.waiting >= min(BATCH_RECORDS, self._limits.epoch_spans, share):
+        for count, _ in enumerate(pieces):
+            if process.events.waiting >= min(BATCH_RECORDS, self._limits.epoch_spans, share):
                 self._take(process)
                 if self._epochs.is_full:
                     self._close_epoch()
                 return True
-            if count >= BATCH_CHUNKS:
+            if count >= BATCH_PIECES:
                 return True
         return False
 
@@ -125,11 +112,7 @@ class RunConversion:
         """How much of the raw files is still to be read, as a share of what the recording may
         take.
         """
-        files = [(path, self.processes.get(path)) for path in raw_file.spools(self.raw)]
-        left_bytes = sum(
-            known.reader.left_bytes if known else raw_file.size_bytes(path) for path, known in files
-        )
-        return left_bytes / self._limits.most_bytes
+        return self.source.left_bytes() / self._limits.most_bytes
 
     def keep_within_size(self) -> None:
         """Take the spans out of raw files that were read, the oldest first, while the recording is
@@ -138,57 +121,43 @@ class RunConversion:
         The first file of each process stays as long as there are others.
         """
         most_bytes = KEEP_SHARE * self._limits.most_bytes
-        size_bytes = raw_file.raw_bytes(self.raw) + sum(
-            part.size_bytes for part in self.parts.parts
-        )
-        size_bytes += self.stacks.size_bytes
+        size_bytes = self.source.size_bytes() + self.stacks.size_bytes
+        size_bytes += sum(part.size_bytes for part in self.parts.parts)
         if size_bytes <= most_bytes:
             return
-        read = [
-            (process, file) for process in self.processes.values() for file in process.read_files()
-        ]
-        read = [(process, file) for process, file in read if file not in self._stripped]
-        read.sort(key=lambda one: (one[1] == one[0].reader.path, one[1].stat().st_mtime_ns))
-        for process, file in read:
+        sources = [process.source for process in self.processes]
+        read = [(source, file) for source in sources for file in source.read_files()]
+        read = [(source, file) for source, file in read if file not in self._stripped]
+        read.sort(key=lambda one: (one[0].is_first(one[1]), one[1].stat().st_mtime_ns))
+        for source, file in read:
             if size_bytes <= most_bytes:
                 return
             with suppress(OSError):  # it needs some space itself
-                size_bytes -= process.strip(file)
+                size_bytes -= source.strip(file)
                 self._stripped.add(file)
 
-    def _process(self, path: Path) -> IngestedProcess:
-        """The process whose raw file is at `path`."""
-        folder = path.parent
-        rank = folder.parent.parent.name if folder.parent != self.raw else ""
-        shift_ns = self._shifts_ns.get(rank, 0)
-        clock = Elsewhere(shift_ns) if shift_ns else Identity()
-        host = folder.name.rsplit("-", 2)[0]
-        decoder = Decoder(shift_ns=shift_ns, clock=clock)
-        texts = ProcessStrings(self._texts, decoder.names)
-        process = IngestedProcess(
-            len(self.processes),
-            host,
-            raw_file.SpoolReader(path),
-            texts,
-            decoder,
-            self._tracks,
-            rank,
-        )
-        process.windows.asked = self._window
-        return process
+    def _add_processes(self, sources: Sequence[SourceProcess]) -> None:
+        for source in sources:
+            texts = ProcessStrings(self._texts, source.events.names)
+            process = IngestedProcess(len(self.processes), source, texts, self._tracks)
+            process.windows.asked = self._window
+            for track in source.events.tracks:  # those that are known before anything was read
+                process.track_key(track)
+            self.processes.append(process)
 
     def finish(self, session: dict[str, Any], keeps_within_size: bool = False) -> None:
         """Write everything that is left, and the tables that only the end knows."""
+        self._add_processes(self.source.finish(session))
         self.advance()
-        for process in self.processes.values():
+        for process in self.processes:
             self._take(process, last=True)
             for nesting in process.nesting.values():
                 nesting.finish()
         self._close_epoch(last=True)
-        self.stacks.finish(list(self.processes.values()))
+        self.stacks.finish(self.processes)
         lost = [
             key
-            for process in self.processes.values()
+            for process in self.processes
             for n in process.nesting.values()
             for key in n.never_came
         ]
@@ -208,17 +177,17 @@ class RunConversion:
         self._write_small(session)
 
     def _close_epoch(self, last: bool = False) -> None:
-        self._epochs.close(self.processes.values(), np.array(self._tracks.owners, np.int32), last)
+        self._epochs.close(self.processes, np.array(self._tracks.owners, np.int32), last)
 
     # -- spans -------------------------------------------------------------------------------------
 
     def _take(self, process: IngestedProcess, last: bool = False) -> None:
         """Give the spans that can be judged now keys, parents and self times, and pass them on."""
-        for track, rows in process.decoder.batches(last):
+        for track, rows in process.events.batches(last):
             self._take_track(process, track, rows)
 
     def _take_track(self, process: IngestedProcess, track: int, rows: np.ndarray) -> None:
-        window = process.windows.known(process.decoder.window_marks)
+        window = process.windows.known(process.events.window_marks)
         if window.known:
             rows = rows[window.holds(rows["start"])]
             if not len(rows):
@@ -229,7 +198,7 @@ class RunConversion:
         kind = rows["kind"]
         nested = nesting.add(start, end, rows["depth"], LAYERS[kind])
         codes, args = self._codes(process, rows)
-        of_track = process.decoder.tracks.get(track)
+        of_track = process.events.tracks.get(track)
         own = of_track.framework_thread if of_track else -1
         thread = np.full(len(rows), own, np.int32)
         is_backward = kind == BACKWARD
@@ -282,7 +251,7 @@ class RunConversion:
 
     def _write_steps(self) -> None:
         parts = []
-        for process in self.processes.values():
+        for process in self.processes:
             stepping = process.stepping
             if not stepping.count:
                 continue
@@ -318,8 +287,8 @@ class RunConversion:
     def _write_totals(self) -> None:
         columns: dict[str, Any] = self._totals.columns()
         known = len(columns["total"])
-        for process in self.processes.values():
-            if process.decoder.stripped:
+        for process in self.processes:
+            if process.events.stripped:
                 unseen = self._unseen(process)
                 columns = {
                     name: np.concatenate([values, unseen[name]]) for name, values in columns.items()
@@ -347,8 +316,8 @@ class RunConversion:
         """Rows of totals for the spans that were taken out of the raw files: the drainer's sums
         less what was read.
         """
-        kind, number, count, ticks = process.decoder.unseen.T
-        readings = process.decoder.clock.readings
+        kind, number, count, ticks = process.events.unseen.T
+        readings = process.events.clock.readings
         (its, run_ns), (last_its, last_ns) = (
             (readings[0], readings[-1]) if len(readings) > 1 else ((0, 0), (1, 1))
         )
@@ -378,7 +347,7 @@ class RunConversion:
     def _unmatched(self) -> list[dict[str, Any]]:
         """The problem that what the user called a step never came."""
         mark = self._epochs.step_mark
-        if not mark or any(process.stepping.rule == "mark" for process in self.processes.values()):
+        if not mark or any(process.stepping.rule == "mark" for process in self.processes):
             return []
         what = f"--step-mark {mark}: nothing was recorded by that name or line"
         remedy = (
@@ -399,16 +368,21 @@ class RunConversion:
         """The problems of the windows that were asked for."""
         about = [
             (
-                one.decoder.about.get("pid", 0),
-                one.windows.known(one.decoder.window_marks),
+                one.events.about.get("pid", 0),
+                one.windows.known(one.events.window_marks),
                 one.stepping.starts(),
             )
-            for one in self.processes.values()
+            for one in self.processes
         ]
-        begun = max(
-            (one.decoder.final.get("window_steps", 0) for one in self.processes.values()), default=0
-        )
+        begun = max((one.events.final.get("window_steps", 0) for one in self.processes), default=0)
         return missed_windows(self._window, about, self.parts.rows > 0, begun)
+
+    def _of_source(self) -> list[dict[str, str]]:
+        """What has to be said about the source itself."""
+        problems = self.source.problems()
+        return problems_of_ranks(
+            {rank: [asdict(one) for one in found] for rank, found in problems.items()}
+        )
 
     def _not_kept(self) -> list[dict[str, Any]]:
         """What is not there any more so that the recording stays within its size."""
@@ -427,10 +401,10 @@ class RunConversion:
     def _write_small(self, session: dict[str, Any]) -> None:
         """All that is not made of spans."""
         small = SmallTables(self._texts, len(self._tracks.owners))
-        for process in self.processes.values():
+        for process in self.processes:
             small.add_process(process, session)
         small.rows["processes"].extend(
-            self.stacks.process_rows((one.rank, one.host) for one in self.processes.values())
+            self.stacks.process_rows((one.source.rank, one.source.host) for one in self.processes)
         )
         small.rows["tracks"].extend(
             self.stacks.track_rows({row["track"] for row in small.rows["tracks"]})
@@ -441,7 +415,7 @@ class RunConversion:
         small.rows["problems"].extend(
             [*session.get("problems", []), *self._unmatched(), *self._windows_missed()]
         )
-        small.rows["problems"].extend(asdict(problem) for problem in json_files.damage(self.raw))
+        small.rows["problems"].extend(self._of_source())
         small.rows["problems"].extend([*self._not_kept(), *self.stacks.problems()])
-        small.add_problems(list(self.processes.values()))
+        small.add_problems(self.processes)
         self.rows.update(small.write(self.tables))

@@ -107,60 +107,26 @@ class Epochs:
             return
         columns, held = self._held_back(joined(self._waiting), last)
         self._waiting = [held]
-        if not len(columns["span"]):
-            self._close_at = self._count + self._limits.epoch_spans
-            return
-        known = {process.number: process for process in processes}
-        groups = dict(by_process(process_of[columns["track"]]))
-        outer = without_inner_operators(columns)
-        most = self._most_waiting(len(columns["span"]), len(groups)) if not last else 0
-        found = {
-            number: self._stretch(known[number], columns, rows, outer, most)
-            for number, rows in groups.items()
-        }
-        for number, stretch in found.items():
-            if stretch is not None and stretch.forgets:
-                self._forget_steps(number)
-        self._drop_side_requests(known, found)
-        done = np.zeros(len(columns["span"]), np.bool_)
-        columns["step"] = np.full(len(done), -1, np.int32)
-        columns["phase"] = np.full(len(done), -1, np.int8)
-        main_tracks = {process.main_track for process in known.values()}
-        units: dict[int, Units] = {}
-        until: Until = {}
-        for number, stretch in found.items():
-            rows = groups[number]
-            mine = (
-                rows[columns["start_ns"][rows] < stretch.cut_ns]
-                if stretch is not None
-                else rows[:0]
-            )
-            if stretch is None or not len(mine):
-                continue
-            if not (
-                last or len(stretch.found.start_ns)
-            ):  # it was cut anywhere, not between two steps
-                left = unsettled(columns, mine, main_tracks, known[number].cut_ns)
-                mine = (
-                    np.setdiff1d(mine, left, assume_unique=True) if len(left) < len(mine) else mine
-                )
-            step, columns["phase"][mine] = stretch.assign(
-                columns["start_ns"][mine], columns["track"][mine]
-            )
-            columns["step"][mine] = known[number].numbers(step)
-            units[number] = _units(known[number], stretch, columns["start_ns"][mine])
-            until[number] = known[number], stretch.cut_ns, stretch.assign
-            done[mine] = True
-        complete, left = np.flatnonzero(done), np.flatnonzero(~done)
-        waiting = taken({name: columns[name] for name in columns if name not in OF_THE_END}, left)
-        self._waiting = [waiting, held]
-        if len(complete):
-            columns = taken(columns, in_order(columns, complete))
-            self._write(columns, units, until, process_of, main_tracks)
-        self._count = len(left) + len(held["span"])
-        del columns
-        self._parts.make_room()
+        self._count = len(held["span"])
+        if len(columns["span"]):
+            epoch = _Epoch(columns, {one.number: one for one in processes}, process_of)
+            self._complete(epoch, last)
+            del columns
+            self._parts.make_room()
         self._close_at = self._count + self._limits.epoch_spans
+
+    def _complete(self, epoch: _Epoch, last: bool) -> None:
+        """Write what is complete of an epoch; the rest waits."""
+        for number, stretch in self._stretches(epoch, last).items():
+            if stretch is not None:
+                epoch.take(number, stretch, last)
+        complete, left = np.flatnonzero(epoch.done), np.flatnonzero(~epoch.done)
+        recorded = {name: of for name, of in epoch.columns.items() if name not in OF_THE_END}
+        self._waiting.insert(0, taken(recorded, left))
+        self._count += len(left)
+        if len(complete):
+            epoch.columns = taken(epoch.columns, in_order(epoch.columns, complete))
+            self._write(epoch)
 
     def _held_back(self, columns: Columns, last: bool) -> tuple[Columns, Columns]:
         """The spans for which all samples are known, and those that wait for more; not too many of
@@ -175,6 +141,21 @@ class Epochs:
 
     # -- steps -------------------------------------------------------------------------------------
 
+    def _stretches(self, epoch: _Epoch, last: bool) -> dict[int, Stretch | None]:
+        """By process, what is complete of it. None: nothing is."""
+        outer = without_inner_operators(epoch.columns)
+        spans = len(epoch.columns["span"])
+        most = self._most_waiting(spans, len(epoch.groups)) if not last else 0
+        found = {
+            number: self._stretch(epoch.processes[number], epoch.columns, rows, outer, most)
+            for number, rows in epoch.groups.items()
+        }
+        for number, stretch in found.items():
+            if stretch is not None and stretch.forgets:
+                self._forget_steps(number)
+        self._drop_side_requests(epoch.processes, found)
+        return found
+
     def _stretch(
         self,
         process: IngestedProcess,
@@ -188,8 +169,8 @@ class Epochs:
         `most`: how many spans of it may wait; 0: nothing more will come.
         """
         last = not most
-        end_ns = _EVER if last else min(process.decoder.clock_end_ns, self._until_ns)
-        has_marks = bool(self.step_mark) or process.decoder.has_step_marks
+        end_ns = _EVER if last else min(process.events.clock_end_ns, self._until_ns)
+        has_marks = bool(self.step_mark) or process.events.has_step_marks
         if process.is_side or not (process.has_scopes or has_marks):
             return Stretch(end_ns, NO_STEPS)
         is_mine = np.zeros(len(columns["span"]), np.bool_)
@@ -212,7 +193,7 @@ class Epochs:
     def _marked_alone(self, processes: Iterable[IngestedProcess]) -> None:
         """The steps of processes that marked them and recorded no span."""
         for process in processes:
-            if process.decoder.has_step_marks and not process.has_spans and not process.is_side:
+            if process.events.has_step_marks and not process.has_spans and not process.is_side:
                 self._stretch(process, _NO_SPANS, _NO_ROWS, _NO_ROWS, 0)
 
     def _most_waiting(self, spans: int, processes: int) -> int:
@@ -227,7 +208,7 @@ class Epochs:
     ) -> SpanColumns:
         lines = taken(lines, np.lexsort((lines["depth"], lines["start_ns"], lines["track"])))
         self._name_lines(lines)
-        track, records = process.decoder.step_marks()
+        track, records = process.events.step_marks()
         marks = np.flatnonzero((records["start"] >= from_ns) & (records["start"] < end_ns))
         return SpanColumns(
             track=lines["track"],
@@ -244,7 +225,7 @@ class Epochs:
             ),
             step_mark=self.step_mark,
             ending=-1 if process.stepping.optimizer is None else process.stepping.optimizer,
-            windows=tuple(process.windows.known(process.decoder.window_marks).known),
+            windows=tuple(process.windows.known(process.events.window_marks).known),
         )
 
     def _name_lines(self, lines: Columns) -> None:
@@ -288,45 +269,51 @@ class Epochs:
 
     # -- parts -------------------------------------------------------------------------------------
 
-    def _write(
-        self,
-        columns: Columns,
-        units: dict[int, Units],
-        until: Until,
-        process_of: np.ndarray,
-        main_tracks: set[int],
-    ) -> None:
-        start_ns, kind = columns["start_ns"], columns["kind_code"]
-        end_ns = start_ns + columns["dur_ns"]
-        backward = np.flatnonzero(kind == BACKWARD)
-        numbered = (columns["seq"] >= 0) & (columns["thread"] >= 0)
-        forward = np.flatnonzero((kind == FUNCTION) & numbered)
-        made = np.full(len(backward), -1, np.intp)
-        if len(backward):
-            known = np.flatnonzero(numbered[backward])
-            rows = backward[known]
-            # torch numbers the threads of each process anew.
-            thread = (process_of[columns["track"]].astype(np.int64) << THREAD_BITS) + columns[
-                "thread"
-            ]
-            key = key_of(thread, columns["seq"])
-            place = link(
-                key[forward], start_ns[forward], end_ns[forward], key[rows], start_ns[rows]
-            )
-            made[known] = np.where(place >= 0, forward[place], -1) if len(forward) else -1
-            if self._texts.modules:
-                sums = self._adds_gradients(columns["name_code"][backward])
-                inherit(columns["track"], start_ns, end_ns, columns["module"], backward, made, sums)
-        linked = made >= 0
-        span = columns["span"]
-        links = [links_of(span[made[linked]], span[backward[linked]], FORWARD_BACKWARD)]
-        links += link_primitives(columns, process_of, main_tracks)
-        self._stacks.fuse(columns, process_of, links[-1], until)
+    def _write(self, epoch: _Epoch) -> None:
+        columns, process_of = epoch.columns, epoch.process_of
+        links = [self._link_backward(columns, process_of)]
+        links += link_primitives(columns, process_of, epoch.with_shares, epoch.main_tracks)
+        self._stacks.fuse(columns, process_of, links[-1], epoch.until)
         self._add_totals(columns, process_of)
         for name in OF_LINKING:
             del columns[name]
         self._parts.process_of = process_of
-        self._parts.add(columns, joined(links), units)
+        self._parts.add(columns, joined(links), epoch.units)
+
+    def _link_backward(self, columns: Columns, process_of: np.ndarray) -> Columns:
+        """Links of backward functions with the operators whose gradients they compute; they get the
+        modules of those.
+        """
+        start_ns, kind, span = columns["start_ns"], columns["kind_code"], columns["span"]
+        backward = np.flatnonzero(kind == BACKWARD)
+        operator = np.full(len(backward), -1, np.intp)  # the row of each one's
+        if len(backward):
+            operator = self._operators_of(columns, process_of, backward)
+            if self._texts.modules:
+                end_ns, module = start_ns + columns["dur_ns"], columns["module"]
+                sums = self._adds_gradients(columns["name_code"][backward])
+                inherit(columns["track"], start_ns, end_ns, module, backward, operator, sums)
+        linked = operator >= 0
+        return links_of(span[operator[linked]], span[backward[linked]], FORWARD_BACKWARD)
+
+    def _operators_of(
+        self, columns: Columns, process_of: np.ndarray, backward: np.ndarray
+    ) -> np.ndarray:
+        """The rows of the operators of `backward`, rows of backward functions; -1: not known."""
+        start_ns = columns["start_ns"]
+        end_ns = start_ns + columns["dur_ns"]
+        numbered = (columns["seq"] >= 0) & (columns["thread"] >= 0)
+        forward = np.flatnonzero((columns["kind_code"] == FUNCTION) & numbered)
+        known = np.flatnonzero(numbered[backward])
+        rows = backward[known]
+        # torch numbers the threads of each process anew.
+        process = process_of[columns["track"]].astype(np.int64)
+        key = key_of((process << THREAD_BITS) + columns["thread"], columns["seq"])
+        place = link(key[forward], start_ns[forward], end_ns[forward], key[rows], start_ns[rows])
+        found = np.full(len(backward), -1, np.intp)
+        if len(forward):
+            found[known] = np.where(place >= 0, forward[place], -1)
+        return found
 
     def _add_totals(self, columns: Columns, process_of: np.ndarray) -> None:
         done = ~columns["unfinished"]
@@ -344,6 +331,55 @@ class Epochs:
         names = list(self._texts.names)
         found, inverse = np.unique(codes, return_inverse=True)
         return np.array([GRADIENT_SUM in names[code] for code in found.tolist()], np.bool_)[inverse]
+
+
+class _Epoch:
+    """The spans that are looked at together. `columns` get a step and a phase; `done`: the rows
+    that are complete.
+
+    `groups`: by process, the rows of its spans. `units` and `until`: as of `Parts.add` and
+    `StackIngest.fuse`.
+    """
+
+    def __init__(
+        self, columns: Columns, processes: dict[int, IngestedProcess], process_of: np.ndarray
+    ) -> None:
+        self.columns = columns
+        self.processes = processes
+        self.process_of = process_of
+        self.groups = dict(by_process(process_of[columns["track"]]))
+        self.main_tracks = {process.main_track for process in processes.values()}
+        with_shares = (one.number for one in processes.values() if one.source.has_shares)
+        self.with_shares = frozenset(with_shares)
+        self.units: dict[int, Units] = {}
+        self.until: Until = {}
+        count = len(columns["span"])
+        self.done = np.zeros(count, np.bool_)
+        columns["step"] = np.full(count, -1, np.int32)
+        columns["phase"] = np.full(count, -1, np.int8)
+
+    def take(self, number: int, stretch: Stretch, last: bool) -> None:
+        """What `stretch` says of a process: its spans before the cut are complete."""
+        columns, process, rows = self.columns, self.processes[number], self.groups[number]
+        mine = rows[columns["start_ns"][rows] < stretch.cut_ns]
+        if not len(mine):
+            return
+        is_cut_anywhere = not (last or len(stretch.found.start_ns))  # not between two steps
+        if is_cut_anywhere and number in self.with_shares:
+            mine = self._without_unsettled(mine, process.cut_ns)
+        start_ns = columns["start_ns"][mine]
+        step, columns["phase"][mine] = stretch.assign(start_ns, columns["track"][mine])
+        columns["step"][mine] = process.numbers(step)
+        self.units[number] = _units(process, stretch, start_ns)
+        self.until[number] = process, stretch.cut_ns, stretch.assign
+        self.done[mine] = True
+
+    def _without_unsettled(self, mine: np.ndarray, since_ns: int) -> np.ndarray:
+        """The rows without executions that may turn out to be shares, unless that is all of
+        them.
+        """
+        left = unsettled(self.columns, mine, self.main_tracks, since_ns)
+        return np.setdiff1d(mine, left, assume_unique=True) if len(left) < len(mine) else mine
 
 
 def _units(process: IngestedProcess, stretch: Stretch, start_ns: np.ndarray) -> Units:

@@ -1,24 +1,24 @@
-"""Stacks of a file of another program as the tables `frames`, `stacks` and `samples`. Used by
-`foreign`.
+"""Samples of a file of another program on their way into the tables: their stacks have names
+already. Used by `stacks`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from layerscope.ingest import waiting
+from layerscope.ingest.process import IngestedProcess
+from layerscope.ingest.sample_source import EVER, MOST_ROWS, SampledStacks, SampleSource
+from layerscope.ingest.spans import Columns
+from layerscope.ingest.stack_tree import NONE
 from layerscope.model.layers import SAMPLE_KINDS, SAMPLE_STATES, WAITS
-from layerscope.recording.writer import TableWriter, codes_to_names, write_columns
 from layerscope.sources.imported import ImportedStacks
 
-# Rows that are made ready for Parquet at a time.
-_PART_ROWS = 1 << 17
+# Columns of samples that are taken over.
+_AS_THEY_ARE = ("at_ns", "weight_ns", "count")
 # Nobody numbers the system call of a wait here, but functions of the kernel and of libc are called
 # like it. The numbers are those of x86-64, which `analyse.waiting` takes
 # (arch/x86/entry/syscalls/syscall_64.tbl).
@@ -74,77 +74,84 @@ _FILES = (
 )
 
 
-def write_stacks(folder: Path, content: ImportedStacks) -> dict[str, int]:
-    """Write the three tables below `folder`; returns their numbers of rows."""
-    frames = content.frames
-    count = len(frames["name"])
-    rows = {
-        "frames": write_columns(
-            folder, "frames", {"frame": np.arange(count, dtype=np.int32), **frames}
+class NamedSamples(SampleSource):
+    """The samples of a file. Its tracks are the numbers that its processes have for them."""
+
+    def __init__(self, content: ImportedStacks, stacks: SampledStacks) -> None:
+        self._samples = content.samples
+        self._left = np.arange(len(content.samples["at_ns"]))
+        self._owner: dict[int, int] = {}  # by track
+        self._states = self._samples["state"].astype(np.int32)
+        self._is_idle = self._samples["idle"].astype(np.bool_)
+        self._find_states(content)
+        self._keys = self._push(content, stacks)
+
+    def _push(self, content: ImportedStacks, stacks: SampledStacks) -> np.ndarray:
+        """The key of each stack of the file, whose parents come before it; behind them NONE."""
+        frames = stacks.frames.add_named(content.frames)
+        parent, frame = content.stacks["parent"].tolist(), content.stacks["frame"].tolist()
+        keys: list[int] = []
+        for around, number in zip(parent, frame, strict=True):
+            outer = keys[around] if around >= 0 else NONE
+            keys.append(stacks.push(outer, frames[number], False, 0))
+        return np.array([*keys, NONE], np.int64)
+
+    def _find_states(self, content: ImportedStacks) -> None:
+        """Waits get the state that the functions on their stacks tell."""
+        waits = np.flatnonzero(self._samples["kind"] == SAMPLE_KINDS.index("offcpu"))
+        if not len(waits):
+            return
+        stack = self._samples["stack"][waits]
+        system_call, file, evidence = (
+            np.append(of_stack, none)[stack]
+            for of_stack, none in zip(_of_stacks(content), (_UNKNOWN, 0, 0), strict=True)
         )
-    }
-    rows["stacks"] = _written(
-        folder, "stacks", len(content.stacks["frame"]), lambda part: _stacks(content, part)
-    )
-    state, idle = _states(content)
-    rows["samples"] = _written(
-        folder, "samples", len(idle), lambda part: _samples(content, state, idle, part)
-    )
-    return rows
+        is_preempted = self._states[waits] == SAMPLE_STATES.index("preempted")
+        found, is_idle = waiting.states(system_call, file, is_preempted, evidence)
+        self._states[waits] = SAMPLE_STATES.index(WAITS[0]) + found
+        self._is_idle[waits] |= is_idle
 
+    def advance(self) -> None:
+        """All of them are there from the beginning."""
 
-def _written(
-    folder: Path, name: str, count: int, columns: Callable[[slice], dict[str, Any]]
-) -> int:
-    """Write so many rows of a table in parts, so that memory does not hold all of them twice."""
-    if count <= _PART_ROWS:
-        return write_columns(folder, name, columns(slice(0, count)))
-    writer = TableWriter(folder, name)
-    for first in range(0, count, _PART_ROWS):
-        writer.add(columns(slice(first, min(first + _PART_ROWS, count))))
-    return writer.rows
+    def known_until_ns(self) -> int:
+        """No more will come."""
+        return EVER
 
+    def find_processes(self, processes: Sequence[IngestedProcess]) -> None:
+        """Its processes are those of the recording."""
+        self._owner = {
+            track: process.number for process in processes for track in process.events.tracks
+        }
 
-def _stacks(content: ImportedStacks, part: slice) -> dict[str, Any]:
-    parent = content.stacks["parent"][part]
-    return {
-        "stack": np.arange(part.start, part.stop, dtype=np.int32),
-        "parent": pa.array(parent, mask=parent < 0),
-        "frame": content.stacks["frame"][part],
-        "depth": content.stacks["depth"][part],
-    }
+    def take(self, until_ns: dict[int, int]) -> Iterator[tuple[int, np.ndarray]]:
+        """By process its samples from before a time, as places among those of the file."""
+        of_track = np.full(max(self._owner, default=-1) + 1, NONE)
+        of_track[list(self._owner)] = list(self._owner.values())
+        left, self._left = self._left, self._left[:0]
+        owner, at_ns = of_track[self._samples["track"][left]], self._samples["at_ns"][left]
+        stays = np.ones(len(left), np.bool_)
+        for process, cut_ns in until_ns.items():
+            mine = np.flatnonzero((owner == process) & (at_ns < cut_ns))
+            stays[mine] = False
+            for first in range(0, len(mine), MOST_ROWS):
+                yield process, left[mine[first : first + MOST_ROWS]]
+        self._left = left[stays]
 
-
-def _samples(
-    content: ImportedStacks, state: np.ndarray, idle: np.ndarray, part: slice
-) -> dict[str, Any]:
-    columns: dict[str, Any] = {name: values[part] for name, values in content.samples.items()}
-    columns["kind"] = codes_to_names(columns["kind"].astype(np.int32), pa.array(SAMPLE_KINDS))
-    columns["state"] = codes_to_names(state[part].astype(np.int32), pa.array(SAMPLE_STATES))
-    columns["idle"] = idle[part]
-    for name in ("stack", "waker"):
-        columns[name] = pa.array(columns[name], mask=columns[name] < 0)
-    return columns
-
-
-def _states(content: ImportedStacks) -> tuple[np.ndarray, np.ndarray]:
-    """The state (index into SAMPLE_STATES) of each sample, of waits by names on its stack, and
-    whether it is idle.
-    """
-    samples = content.samples
-    state, idle = samples["state"].copy(), samples["idle"].copy()
-    waits = np.flatnonzero(samples["kind"] == SAMPLE_KINDS.index("offcpu"))
-    if not len(waits):
-        return state, idle
-    system_call, file, evidence = (
-        np.append(of_stack, none)[samples["stack"][waits]]
-        for of_stack, none in zip(_of_stacks(content), (_UNKNOWN, 0, 0), strict=True)
-    )
-    is_preempted = state[waits] == SAMPLE_STATES.index("preempted")
-    found, is_idle = waiting.states(system_call, file, is_preempted, evidence)
-    state[waits] = SAMPLE_STATES.index(WAITS[0]) + found
-    idle[waits] |= is_idle
-    return state, idle
+    def columns(self, rows: np.ndarray, process: IngestedProcess) -> Columns:
+        """The columns of such samples."""
+        columns = {name: self._samples[name][rows].astype(np.int64) for name in _AS_THEY_ARE}
+        count = max(process.tracks, default=-1) + 2
+        keys = np.full(count, NONE, np.int32)  # the last place is for NONE
+        keys[list(process.tracks)] = list(process.tracks.values())
+        for name in ("track", "waker"):
+            columns[name] = keys[self._samples[name][rows]]
+        columns["stack"] = self._keys[self._samples["stack"][rows]]
+        columns["kind"] = self._samples["kind"][rows].astype(np.int32)
+        columns["state"], columns["idle"] = self._states[rows], self._is_idle[rows]
+        columns["exact"] = self._samples["exact"][rows].astype(np.bool_)
+        columns["kernel_ns"] = columns["evidence"] = np.zeros(len(rows), np.int64)
+        return columns
 
 
 def _of_stacks(content: ImportedStacks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -112,13 +112,30 @@ class FrameNames:
             values.append(more.get(column))
         self._rows["layer"][-1], self._rows["name"][-1] = layer, name
         key = len(self._rows["name"]) - 1
-        for number, (of_function, function, of_span, span) in enumerate(_ANCHORS):
-            if (layer == of_function and function.match(name)) or (
-                layer == of_span and span.match(name)
-            ):
-                self.anchors[key] = number
-                break
+        self._find_anchor(key, layer, name)
         return key
+
+    def _find_anchor(self, key: int, layer: int, name: str) -> None:
+        for number, (of_function, function, of_span, span) in enumerate(_ANCHORS):
+            is_function = layer == of_function and function.match(name)
+            if is_function or (layer == of_span and span.match(name)):
+                self.anchors[key] = number
+                return
+
+    def add_named(self, columns: dict[str, Any]) -> list[int]:
+        """The keys of the frames of another program's file: columns of the table `frames` but
+        `frame`.
+        """
+        first, count = len(self._rows["name"]), len(columns["name"])
+        layers = [FRAME_LAYERS.index(layer) for layer in columns["layer"]]
+        for column, values in self._rows.items():
+            values.extend(columns.get(column, [None] * count))
+        self._rows["layer"][first:] = layers
+        for key, layer, name in zip(
+            range(first, first + count), layers, columns["name"], strict=True
+        ):
+            self._find_anchor(key, layer, name)
+        return list(range(first, first + count))
 
     def once(self, layer: int, name: str, place: str, **more: Any) -> int:
         """The key of a line of a function: calls at several addresses are one frame, with the

@@ -25,7 +25,7 @@ from layerscope.model.errors import ReadError
 from layerscope.model.layers import OPERATORS
 from layerscope.model.schema import SCHEMA_VERSION
 from layerscope.rawfile.json_files import read_session
-from layerscope.rawfile.raw_file import raw_bytes, spools
+from layerscope.rawfile.raw_file import has_raw_files, raw_bytes
 from layerscope.recording.complete import COMPLETE, TablesState, read_state, write_state
 from layerscope.recording.packed import is_packed, unpacked
 from layerscope.recording.reader import all_files, check_tables
@@ -75,7 +75,7 @@ def _opened(path: Path) -> Run:
         if folder != run.path:
             cache.remember(folder, run.path)
         return run
-    if not spools(run.raw):
+    if not has_raw_files(run.raw):
         _refuse(run, damage)
     run.tables_path = convert(run, damage)
     return run
@@ -161,11 +161,11 @@ def _session(run: Run) -> dict[str, Any]:
 def convert_into(raw: Path, folder: Path, session: dict[str, Any]) -> Any:
     """Convert `raw` into `folder`, replacing what an earlier conversion left there."""
     from layerscope.ingest.conversion import RunConversion
+    from layerscope.sources.raw.folder import RawRecording
 
     remove_tables(folder)
-    conversion = RunConversion(
-        raw, folder, session.get("shifts_ns"), cgroup.facts().memory_most_bytes
-    )
+    source = RawRecording(raw, session.get("shifts_ns"))
+    conversion = RunConversion(source, folder, cgroup.facts().memory_most_bytes)
     conversion.finish(session)
     mark_complete(folder, raw, conversion.rows)
     return conversion
@@ -183,7 +183,7 @@ def _current(folder: Path, raw: Path) -> TablesState | None:
     state = read_state(folder)
     if state is None or state.schema != SCHEMA_VERSION:
         return None
-    return state if state.raw_bytes == raw_bytes(raw) or not spools(raw) else None
+    return state if state.raw_bytes == raw_bytes(raw) or not has_raw_files(raw) else None
 
 
 def _schema_of(folder: Path) -> int:
@@ -220,7 +220,7 @@ def open_folder(path: Path) -> Run:
     except ReadError:
         with contextlib.suppress(OSError):
             refuse_newer(path, (path / "run.json").read_bytes())
-        if not spools(path / "raw"):
+        if not has_raw_files(path / "raw"):
             raise
     info = RunInfo(
         schema=SCHEMA_VERSION,

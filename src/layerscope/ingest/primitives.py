@@ -45,13 +45,14 @@ _MOST_KNOWN = 50_000
 
 
 def link_primitives(
-    columns: Columns, process_of: np.ndarray, main_tracks: set[int]
+    columns: Columns, process_of: np.ndarray, with_shares: frozenset[int], main_tracks: set[int]
 ) -> list[Columns]:
     """Links of primitives with their operators and their shares; what is a share becomes one, in
     place.
 
     A share has the module of the primitive that it is a part of. `process_of`: the process of each
-    track. `main_tracks`: those of the first threads of processes.
+    track. `with_shares`: the processes of which shares are recorded. `main_tracks`: those
+    of the first threads of processes.
     """
     layer = LAYERS[columns["kind_code"]]
     mine = np.flatnonzero(layer == _PRIMITIVES)
@@ -60,7 +61,7 @@ def link_primitives(
     executed = mine[columns["kind_code"][mine] == EXECUTE]
     primary = np.full(len(executed), -1, np.int64)
     process = process_of[columns["track"][executed]]
-    for number in np.unique(process).tolist():
+    for number in with_shares.intersection(np.unique(process).tolist()):
         rows = np.flatnonzero(process == number)
         found = find_primaries(_executions(columns, executed[rows], main_tracks))
         primary[rows] = np.where(found >= 0, rows[found], -1)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -14,8 +13,7 @@ from layerscope.ingest.phases import Int32s
 from layerscope.ingest.stepping import Stepping
 from layerscope.ingest.string_table import ProcessStrings
 from layerscope.ingest.windows import ProcessWindows
-from layerscope.rawfile import raw_file
-from layerscope.sources.raw.decoder import Decoder
+from layerscope.sources.process import ProcessEvents, SourceProcess
 
 # A thread may be sampled a little before it says that it has begun, and the other way round.
 SLACK_NS = 50_000_000
@@ -60,15 +58,12 @@ class TrackKeys:
 
 @dataclass(slots=True)
 class IngestedProcess:
-    """One raw file on its way into the tables."""
+    """One process of a source on its way into the tables."""
 
     number: int
-    host: str
-    reader: raw_file.SpoolReader
+    source: SourceProcess
     texts: ProcessStrings
-    decoder: Decoder
     keys: TrackKeys
-    rank: str = ""  # the folder of its rank, where several recordings are read as one
     tracks: dict[int, int] = field(
         default_factory=dict
     )  # its own number of a track -> the key in the recording
@@ -83,13 +78,18 @@ class IngestedProcess:
     backward: int = 0  # number of its backward functions
     cut_ns: int = -1  # spans that start before this are in parts already
 
+    @property
+    def events(self) -> ProcessEvents:
+        """What was read of it."""
+        return self.source.events
+
     def numbers(self, step: np.ndarray) -> Int32s:
         """The numbers of the steps of the process, given as the first one that was recorded, the
         second, ...; -1: none.
 
         They differ where only windows were recorded.
         """
-        windows = self.windows.known(self.decoder.window_marks)
+        windows = self.windows.known(self.events.window_marks)
         if not windows.known:
             return step
         numbers = np.append(
@@ -98,42 +98,20 @@ class IngestedProcess:
         known: Int32s = numbers[step]
         return known
 
-    @property
-    def read_until_ns(self) -> int:
-        """The newest reading of the clocks that was read."""
-        return self.decoder.readings[-1][1] if self.decoder.readings else -1
-
     def track_key(self, number: int) -> int:
         """The key of the track that the process itself gave this number."""
         if number not in self.tracks:
-            track = self.decoder.tracks.get(number)
-            key = (
-                self.keys.known(self.number, track.tid, self.decoder.to_run(track.start))
-                if track
-                else -1
-            )
+            track = self.events.tracks.get(number)
+            key = -1
+            if track is not None and track.tid is not None:
+                start_ns = self.events.to_run(track.start)
+                key = self.keys.known(self.number, track.tid, start_ns)
             self.tracks[number] = key if key >= 0 else self.keys.take(self.number)
         return self.tracks[number]
 
     @property
     def main_track(self) -> int:
         """The key of the track of its first thread; -1 where nothing of it was recorded."""
-        pid = self.decoder.about.get("pid")
-        of_pid = [number for number, track in self.decoder.tracks.items() if track.tid == pid]
+        pid = self.events.about.get("pid")
+        of_pid = [number for number, track in self.events.tracks.items() if track.tid == pid]
         return self.track_key(min(of_pid)) if of_pid else -1
-
-    def read_files(self) -> list[Path]:
-        """The raw files of it that nobody writes to any more and that have been read to their
-        end.
-        """
-        files = raw_file.segments(self.reader.path)
-        is_over = self.decoder.ended and not self.reader.left_bytes
-        return files if is_over else files[: self.reader.segment]
-
-    def strip(self, file: Path) -> int:
-        """Take the spans out of one of `read_files`; returns how many bytes that frees."""
-        files = self.read_files()
-        freed = raw_file.strip(file, keeps_sums=file == files[-1])
-        if file == raw_file.segments(self.reader.path)[self.reader.segment]:
-            self.reader.offset -= freed
-        return freed

@@ -4,7 +4,7 @@ its end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -31,8 +31,9 @@ def joined_session(run: Run, is_alive: Callable[[Run], bool]) -> dict[str, Any]:
     for rank, session in sessions.items():
         if session.get("end_ns"):
             session["end_ns"] += shifts_ns.get(rank, 0)
+    named = {str(rank): session for rank, session in sessions.items()}
     return {
-        "ranks": {str(rank): session for rank, session in sessions.items()},
+        "ranks": named,
         "shifts_ns": {str(rank): shift_ns for rank, shift_ns in shifts_ns.items()},
         "problems": [
             *(
@@ -43,7 +44,7 @@ def joined_session(run: Run, is_alive: Callable[[Run], bool]) -> dict[str, Any]:
                     *problems,
                 ]
             ),
-            *_of_all(sessions),
+            *problems_of_ranks({rank: said.get("problems", []) for rank, said in named.items()}),
         ],
     }
 
@@ -89,7 +90,9 @@ def _missing(run: Run, parts: dict[int, Run]) -> list[Problem]:
             )
         )
     empty = [
-        rank for rank, part in parts.items() if rank not in away and not raw_file.spools(part.raw)
+        rank
+        for rank, part in parts.items()
+        if rank not in away and not raw_file.has_raw_files(part.raw)
     ]
     if empty:
         found.append(
@@ -125,22 +128,26 @@ def _killed(
     ]
 
 
-def _of_all(sessions: dict[int, dict[str, Any]]) -> list[dict[str, str]]:
-    """The problems of the ranks, each once, with the ranks that have it unless all have."""
-    who: dict[tuple[tuple[str, str], ...], list[int]] = {}
-    for rank, session in sessions.items():
-        for problem in session.get("problems", []):
+def problems_of_ranks(problems: Mapping[str, Sequence[dict[str, str]]]) -> list[dict[str, str]]:
+    """The problems of the ranks, each once, with the ranks that have it unless all have. Those of
+    rank "" are of the whole recording.
+    """
+    everyone = [rank for rank in problems if rank]
+    who: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for rank, of_rank in problems.items():
+        for problem in of_rank:
             who.setdefault(tuple(problem.items()), []).append(rank)
     found = []
     for items, those in who.items():
         problem = dict(items)
-        if len(those) < len(sessions):
-            problem["what"] += f" ({_named(those)})"
+        ranks = [rank for rank in those if rank]
+        if 0 < len(ranks) < len(everyone):
+            problem["what"] += f" ({_named(ranks)})"
         found.append(problem)
     return found
 
 
-def _named(those: list[int]) -> str:
+def _named(those: Sequence[int | str]) -> str:
     listed = ", ".join(map(str, those[:_MOST_NAMED])) + (
         ", ..." if len(those) > _MOST_NAMED else ""
     )

@@ -15,33 +15,22 @@ from typing import Any
 import numpy as np
 
 from layerscope.ingest import waiting
-from layerscope.ingest.frames import FileFrames, FrameNames
+from layerscope.ingest.frames import FileFrames
 from layerscope.ingest.process import SLACK_NS, IngestedProcess, TrackKeys
-from layerscope.ingest.stack_tree import NONE, Fusion
+from layerscope.ingest.sample_source import EVER, MOST_ROWS, SampledStacks, SampleSource
+from layerscope.ingest.spans import Columns
+from layerscope.ingest.stack_tree import NONE
+from layerscope.model.layers import SAMPLE_STATES, WAITS
 from layerscope.rawfile import sampler_file
 from layerscope.sources.raw.stacks import SampledFile
 
-EVER = np.iinfo(np.int64).max
-# Looked at in one go: 150 MB of memory.
-MOST_ROWS = 500_000
+_USER = SAMPLE_STATES.index("user")
+_FIRST_WAIT = SAMPLE_STATES.index(WAITS[0])
 _PROBLEM = ("code", "what", "remedy", "lost")
 
 
 @dataclass(slots=True)
-class SampledStacks:
-    """The sampled stacks of all files: how they are cut for spans, and by stack in `fusion.sampled`
-    its `evidence`.
-    """
-
-    fusion: Fusion
-    frames: FrameNames
-    evidence: list[int] = field(
-        default_factory=list
-    )  # what the functions of a stack tell of a wait
-
-
-@dataclass(slots=True)
-class Sampled:
+class Sampled(SampleSource):
     """What the file at `path` holds, of the rank in the folder `rank` (empty: there are none).
 
     Its times are its host's; with `shift_ns` they are the run's. `tracks` gives its threads keys.
@@ -92,20 +81,15 @@ class Sampled:
         return self.file.until_ns + self.shift_ns if is_growing else EVER
 
     def _add_stacks(self, rows: np.ndarray) -> None:
-        fusion, evidence = self.stacks.fusion, self.stacks.evidence
-        tree, outer, unnamed = fusion.sampled, fusion.outer, self.stacks.frames.kernel
+        tree, unnamed = self.stacks.fusion.sampled, self.stacks.frames.kernel
         for parent, frame in zip(rows["parent"].tolist(), rows["frame"].tolist(), strict=True):
             around = self._stack_of[parent] if parent != sampler_file.NONE else NONE
-            key = self._frames.key(frame)
+            key, outer = self._frames.key(frame), self._frames.is_outer(frame)
             # Functions of the kernel that have no names are one frame.
             is_repeated = key == unnamed and around >= 0 and tree.frame[around] == unnamed
-            stack = around if is_repeated else tree.push(around, key)
-            self._stack_of.append(stack)
-            if stack == len(outer):
-                inherited = outer[around] if around >= 0 else NONE
-                outer.append(stack if self._frames.is_outer(frame) else inherited)
-                of_around = evidence[around] if around >= 0 else 0
-                evidence.append(waiting.deeper(of_around, self._frames.evidence(frame)))
+            if not is_repeated:
+                around = self.stacks.push(around, key, outer, self._frames.evidence(frame))
+            self._stack_of.append(around)
 
     # -- whose -------------------------------------------------------------------------------------
 
@@ -117,9 +101,9 @@ class Sampled:
             begins_ns = int(row["start_ns"]) + self.shift_ns
             end_ns = int(row["end_ns"]) + self.shift_ns if row["end_ns"] else EVER
             for process in processes:
-                about = process.decoder.about
+                about = process.events.about
                 start_ns = int(about.get("start_ns", -1))
-                is_same = about.get("pid") == int(row["pid"]) and process.rank == self.rank
+                is_same = about.get("pid") == int(row["pid"]) and process.source.rank == self.rank
                 if is_same and begins_ns - SLACK_NS <= start_ns <= end_ns:
                     self.process_of[number] = process.number
                     break
@@ -148,9 +132,9 @@ class Sampled:
         start_ns = int(row["start_ns"]) + self.shift_ns
         known = [
             number
-            for number, track in process.decoder.tracks.items()
+            for number, track in process.events.tracks.items()
             if track.tid == tid
-            and start_ns - SLACK_NS <= process.decoder.to_run(track.start) <= end_ns
+            and start_ns - SLACK_NS <= process.events.to_run(track.start) <= end_ns
         ]
         if known:
             key = process.track_key(max(known))
@@ -189,14 +173,39 @@ class Sampled:
             if stays.any():
                 self._waiting.append(rows[stays])
 
-    def stacks_of(self, rows: np.ndarray) -> np.ndarray:
+    def columns(self, rows: np.ndarray, process: IngestedProcess) -> Columns:
+        """The columns of samples that were taken out."""
+        kind, flags, stack = rows["kind"].astype(np.int32), rows["flags"], self._stacks_of(rows)
+        evidence = np.array([*self.stacks.evidence, 0])[stack]
+        is_preempted = flags & sampler_file.PREEMPTED > 0
+        wait, is_idle = waiting.states(rows["system_call"], rows["file"], is_preempted, evidence)
+        is_wait, is_cpu = kind == sampler_file.OFFCPU, kind == sampler_file.CPU
+        kernel_ns = np.minimum(rows["kernel_ns"], rows["weight_ns"]).astype(np.int64)
+        threads, inverse = np.unique(rows["thread"], return_inverse=True)
+        tracks = [self.track_of(thread, process) for thread in threads.tolist()]
+        return {
+            "at_ns": rows["at_ns"].astype(np.int64),
+            "track": np.array(tracks, np.int32)[inverse],
+            "waker": self._wakers_of(rows, process),
+            "stack": stack,
+            "weight_ns": rows["weight_ns"].astype(np.int64),
+            "kernel_ns": kernel_ns * is_cpu,
+            "count": np.where(kind == sampler_file.FAULT, rows["count"], 1).astype(np.int64),
+            "kind": kind,
+            "state": np.where(is_wait, _FIRST_WAIT + wait, _USER).astype(np.int32),
+            "idle": is_wait & is_idle,
+            "exact": flags & sampler_file.EXACT > 0,
+            "evidence": evidence,
+        }
+
+    def _stacks_of(self, rows: np.ndarray) -> np.ndarray:
         """The stack of each sample in `fusion.sampled`, NONE where it is not known."""
         known = rows["stack"] != sampler_file.NONE
         stack = np.full(len(rows), NONE, np.int64)
         stack[known] = np.array(self._stack_of, np.int64)[rows["stack"][known]]
         return stack
 
-    def wakers_of(self, rows: np.ndarray, process: IngestedProcess) -> np.ndarray:
+    def _wakers_of(self, rows: np.ndarray, process: IngestedProcess) -> np.ndarray:
         """The keys of the tracks that ended these waits of `process`, NONE where nobody knows."""
         wakers, inverse = np.unique(rows["waker"], return_inverse=True)
         return np.array([self._waker(one, process) for one in wakers.tolist()], np.int32)[inverse]

@@ -27,7 +27,7 @@ from layerscope.model.layers import (
 from layerscope.model.secrets import mask
 from layerscope.rawfile import counters, layout
 from layerscope.recording.writer import write_columns, write_rows
-from layerscope.sources.raw.decoder import Decoder
+from layerscope.sources.process import ProcessEvents
 
 READING_EVERY_NS = 1_000_000_000
 TABLES = ("processes", "tracks", "clock_readings", "gaps", "problems", "modules", "args")
@@ -110,46 +110,45 @@ class SmallTables:
         """What is known of a process. `session`: what the recorder said at its end, or that of each
         rank in `ranks`.
         """
-        session = session.get("ranks", {}).get(process.rank, session)
-        decoder = process.decoder
-        about = decoder.about
+        session = session.get("ranks", {}).get(process.source.rank, session)
+        events = process.events
+        about = events.about
         is_main = about.get("pid") == session.get("pid")
-        last_ns = decoder.readings[-1][1] if decoder.readings else int(about.get("start_ns", 0))
-        start_ns = min(
-            [int(about.get("start_ns", last_ns))] + [reading[1] for reading in decoder.readings[:1]]
-        )
+        last_ns = events.readings[-1][1] if events.readings else int(about.get("start_ns", 0))
+        ended_ns = last_ns if events.ended else None
+        start_ns = int(about.get("start_ns", last_ns))
+        for ticks, run_ns, *_ in events.readings[:1]:
+            start_ns = min(start_ns, run_ns) if ticks >= 0 else start_ns
         self.rows["processes"].append(
             {
                 "process": process.number,
                 "pid": about.get("pid", 0),
                 "ppid": about.get("ppid"),
                 "rank": about.get("rank"),
-                "host": process.host,
+                "host": process.source.host,
                 "argv": " ".join(mask(about.get("argv", []))),
                 "start_ns": start_ns,
-                "end_ns": session.get("end_ns")
-                if is_main
-                else (last_ns if decoder.ended else None),
+                "end_ns": session.get("end_ns") if is_main else about.get("end_ns", ended_ns),
                 "exit": session.get("exit") if is_main else None,
             }
         )
         for number, key in process.tracks.items():
             self._add_thread(process, number, key, start_ns)
-        if decoder.counters:
-            self._add_read(process, np.concatenate(decoder.counters), start_ns)
+        if events.counters:
+            self._add_read(process, np.concatenate(events.counters), start_ns)
         self._add_moments(process, start_ns)
-        for loss in decoder.losses:
+        for loss in events.losses:
             self.rows["gaps"].append(
                 {
                     "track": process.tracks.get(loss.track),
                     "process": process.number,
-                    "start_ns": decoder.to_run(loss.start),
-                    "end_ns": decoder.to_run(loss.end),
+                    "start_ns": events.to_run(loss.start),
+                    "end_ns": events.to_run(loss.end),
                     "lost": loss.lost,
                     "reason": loss.reason,
                 }
             )
-        if process.reader.damaged or (process.reader.left_bytes and session):
+        if process.source.is_damaged or (process.source.left_bytes and session):
             self.rows["gaps"].append(
                 {
                     "process": process.number,
@@ -159,7 +158,7 @@ class SmallTables:
                     "reason": "damaged",
                 }
             )
-        self.rows["clock_readings"].extend(_readings(decoder))
+        self.rows["clock_readings"].extend(_readings(events))
 
     def _add_read(self, process: IngestedProcess, read: np.ndarray, start_ns: int) -> None:
         """What was read of a process, and of its control group, which the first process in it
@@ -181,8 +180,8 @@ class SmallTables:
             )
 
     def _add_thread(self, process: IngestedProcess, number: int, key: int, start_ns: int) -> None:
-        decoder = process.decoder
-        track = decoder.tracks.get(number)
+        events = process.events
+        track = events.tracks.get(number)
         self.rows["tracks"].append(
             {
                 "track": key,
@@ -190,8 +189,8 @@ class SmallTables:
                 "kind": "thread",
                 "tid": track.tid if track else None,
                 "name": track.name if track else "",
-                "start_ns": decoder.to_run(track.start) if track else start_ns,
-                "end_ns": decoder.to_run(track.end) if track and track.end is not None else None,
+                "start_ns": events.to_run(track.start) if track else start_ns,
+                "end_ns": events.to_run(track.end) if track and track.end is not None else None,
             }
         )
 
@@ -210,7 +209,7 @@ class SmallTables:
 
     def _add_moments(self, process: IngestedProcess, start_ns: int) -> None:
         """What the program counted, on a track for each domain, and what it marked."""
-        tracks, records = process.decoder.moments()
+        tracks, records = process.events.moments()
         counted = records["kind"] == layout.COUNTER
         refused = ~counted & (records["module"] == layout.MARK_PROBLEM)
         for number in np.unique(records["name"][refused]).tolist():
@@ -300,7 +299,7 @@ class SmallTables:
     def _add_refusal(self, process: IngestedProcess, code: str, reason: str = "") -> None:
         """What the part of ours inside the program could not record, in its own words."""
         remedy, lost = REFUSALS.get(code, ("", ""))
-        what = f"process {process.decoder.about.get('pid')}: {reason or code}"
+        what = f"process {process.events.about.get('pid')}: {reason or code}"
         layer = MODULES if code.startswith("modules") else OPERATORS
         self._add_problem(code, what, remedy, lost, layer)
 
@@ -329,22 +328,22 @@ class SmallTables:
         """What the raw files themselves show to be wrong."""
         unread: dict[tuple[str, str], list[str]] = {}
         for process in processes:
-            decoder = process.decoder
-            for what, why in decoder.final.get("unread", {}).items():
-                unread.setdefault((what, why), []).append(str(decoder.about.get("pid")))
-            who = f"process {decoder.about.get('pid')}"
-            counted = int(decoder.totals[:, 2].sum())
-            if decoder.ended and counted != decoder.records + decoder.stripped:
-                what = f"{who}: {decoder.records} records were read where {counted} were written"
+            events = process.events
+            for what, why in events.final.get("unread", {}).items():
+                unread.setdefault((what, why), []).append(str(events.about.get("pid")))
+            who = f"process {events.about.get('pid')}"
+            counted = int(events.totals[:, 2].sum())
+            if events.ended and counted != events.records + events.stripped:
+                what = f"{who}: {events.records} records were read where {counted} were written"
                 self._add_problem(
                     "totals_differ", what, "the raw files were changed or damaged: record again", ""
                 )
-            doubt = decoder.clock_doubt()
+            doubt = events.clock_doubt()
             if doubt:
                 what = f"{who}: the time stamp counter of its CPUs {doubt}"
                 remedy = "boot with tsc=unstable: the clock of the kernel is then used"
                 self._add_problem("clock_wrong", what, remedy, "exact times around these moments")
-            unnamed = decoder.final.get("lost_names", 0)
+            unnamed = events.final.get("lost_names", 0)
             if unnamed:
                 what = f"{who} had no room for a new name {unnamed} times"
                 remedy = "give ranges fewer different names (at most 1,048,576)"
@@ -369,19 +368,20 @@ class SmallTables:
 
 
 def _text(process: IngestedProcess, number: int, lost: str = "(name lost)") -> str:
-    known = process.decoder.names
+    known = process.events.names
     return known[number] if number < len(known) else lost
 
 
-def _readings(decoder: Decoder) -> list[Row]:
+def _readings(events: ProcessEvents) -> list[Row]:
     """The clock readings worth keeping: one a second, and the last."""
     rows = []
     next_ns = 0
-    for i, (tsc, run_ns, realtime_ns, error_ns) in enumerate(decoder.readings):
-        if run_ns < next_ns and i + 1 < len(decoder.readings):
+    for i, (tsc, run_ns, realtime_ns, error_ns) in enumerate(events.readings):
+        if run_ns < next_ns and i + 1 < len(events.readings):
             continue
         next_ns = run_ns + READING_EVERY_NS
-        rows.append({"clock": "tsc", "its": tsc, "run_ns": run_ns, "error_ns": error_ns})
+        if tsc >= 0:
+            rows.append({"clock": "tsc", "its": tsc, "run_ns": run_ns, "error_ns": error_ns})
         rows.append(
             {"clock": "realtime", "its": realtime_ns, "run_ns": run_ns, "error_ns": error_ns}
         )

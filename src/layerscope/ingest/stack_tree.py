@@ -73,6 +73,8 @@ class Fusion:
         """The fused stack of a sampled one (NONE: not known) with these spans open (NONE: none)."""
         key = (sampled, chain)
         found = self._fused.get(key)
+        if found is None and chain == NONE:
+            return self._alone(sampled)
         if found is None:
             found = NONE
             outer = self.outer[sampled] if sampled >= 0 else NONE
@@ -82,6 +84,17 @@ class Fusion:
             ):
                 found = self.fused.push(found, frame)
             self._fused[key] = found
+        return found
+
+    def _alone(self, sampled: int) -> int:
+        """The fused stack of a sampled one with no span open: it is the same."""
+        waiting = []
+        while sampled != NONE and (sampled, NONE) not in self._fused:
+            waiting.append(sampled)
+            sampled = self.sampled.parent[sampled]
+        found = self._fused[sampled, NONE] if sampled != NONE else NONE
+        for one in reversed(waiting):
+            found = self._fused[one, NONE] = self.fused.push(found, self.sampled.frame[one])
         return found
 
     def _interleaved(self, spans: list[int], frames: list[int], cut: int) -> list[int]:

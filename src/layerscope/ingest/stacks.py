@@ -7,8 +7,7 @@ the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,24 @@ import pyarrow as pa
 
 from layerscope.ingest import waiting
 from layerscope.ingest.accounts import counters_of_process, totals_of_threads, untold
+from layerscope.ingest.foreign_stacks import NamedSamples
 from layerscope.ingest.frames import FrameNames
 from layerscope.ingest.open_spans import OpenSpans
 from layerscope.ingest.process import IngestedProcess, TrackKeys
-from layerscope.ingest.sampler_files import EVER, Sampled, SampledStacks
+from layerscope.ingest.sample_source import EVER, SampledStacks, SampleSource
+from layerscope.ingest.sampler_files import Sampled
 from layerscope.ingest.small_tables import SmallTables
 from layerscope.ingest.spans import Columns
 from layerscope.ingest.stack_tree import NONE, Fusion, chains_of
 from layerscope.ingest.string_table import ProcessStrings, StringTable
-from layerscope.model.layers import PHASES, SAMPLE_KINDS, SAMPLE_STATES, STACKS, WAITS
-from layerscope.rawfile import raw_file, sampler_file
+from layerscope.model.layers import PHASES, SAMPLE_KINDS, SAMPLE_STATES, STACKS
 from layerscope.recording.writer import TableWriter, codes_to_names, write_columns
-from layerscope.sources.raw.decoder import Decoder
+from layerscope.sources.imported import ImportedStacks
+from layerscope.sources.process import ProcessEvents, SourceProcess
+from layerscope.sources.raw.folder import SamplerFile
+from layerscope.sources.source import Source
 
-_USER, _KERNEL = SAMPLE_STATES.index("user"), SAMPLE_STATES.index("kernel")
-_FIRST_WAIT = SAMPLE_STATES.index(WAITS[0])
+_KERNEL = SAMPLE_STATES.index("kernel")
 
 # Step and phase at times of tracks, -1 for none.
 Assign = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -39,40 +41,38 @@ Assign = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 Until = dict[int, tuple[IngestedProcess, int, Assign]]
 
 
-@dataclass(slots=True)
 class StackIngest:
-    """The samples of one conversion. `tracks` gives their threads keys; `shifts_ns`: as of
-    `RunConversion`.
-    """
+    """The samples of one conversion. `tracks` gives their threads keys; `rows`: of its tables."""
 
-    raw: Path
-    tables: Path
-    tracks: TrackKeys
-    texts: StringTable
-    shifts_ns: Mapping[str, int] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
-    _sources: dict[Path, Sampled] = field(default_factory=dict)
-    _alone: dict[int, tuple[IngestedProcess, Sampled, int]] = field(
-        default_factory=dict
-    )  # by key: its source and number there
-    _fusion: Fusion = field(default_factory=Fusion)
-    _frames: FrameNames = field(init=False)
-    _sampled: SampledStacks = field(init=False)
-    _writer: TableWriter = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._frames = FrameNames(self.texts, self._fusion.anchors)
+    def __init__(self, source: Source, tables: Path, tracks: TrackKeys, texts: StringTable) -> None:
+        self.tables = tables
+        self.tracks = tracks
+        self.texts = texts
+        self.rows: dict[str, int] = {}
+        self._source = source
+        self._sources: list[SampleSource] = []
+        # By number of a process of which nothing else is known: its file, and its number there.
+        self._alone: dict[int, tuple[IngestedProcess, Sampled, int]] = {}
+        self._fusion = Fusion()
+        self._frames = FrameNames(texts, self._fusion.anchors)
         self._sampled = SampledStacks(self._fusion, self._frames)
-        self._writer = TableWriter(self.tables, "samples")
+        self._writer = TableWriter(tables, "samples")
+
+    @property
+    def _files(self) -> list[Sampled]:
+        """Those of our own sampler."""
+        return [source for source in self._sources if isinstance(source, Sampled)]
 
     def advance(self) -> None:
-        """Read what is new in the files of the samplers."""
-        for path, rank in sampler_file.files(self.raw):
-            if path not in self._sources:
-                shift_ns = self.shifts_ns.get(rank, 0)
-                self._sources[path] = Sampled(path, rank, shift_ns, self._sampled, self.tracks)
-        for source in self._sources.values():
+        """Read what is new of the samples."""
+        self._sources += [self._opened(one) for one in self._source.new_samples()]
+        for source in self._sources:
             source.advance()
+
+    def _opened(self, samples: SamplerFile | ImportedStacks) -> SampleSource:
+        if isinstance(samples, ImportedStacks):
+            return NamedSamples(samples, self._sampled)
+        return Sampled(samples.path, samples.rank, samples.shift_ns, self._sampled, self.tracks)
 
     @property
     def size_bytes(self) -> int:
@@ -82,7 +82,7 @@ class StackIngest:
     def known_until_ns(self) -> int:
         """The time before which no more samples will come."""
         self.advance()
-        return min((source.known_until_ns() for source in self._sources.values()), default=EVER)
+        return min((source.known_until_ns() for source in self._sources), default=EVER)
 
     # -- fusion ------------------------------------------------------------------------------------
 
@@ -98,81 +98,46 @@ class StackIngest:
             OpenSpans(columns, process_of, links, self._frames) if len(columns["span"]) else None
         )
         until_ns = {number: cut_ns for number, (_, cut_ns, _) in until.items()}
-        for source in self._sources.values():
+        for source in self._sources:
             source.find_processes([process for process, _, _ in until.values()])
             for number, rows in source.take(until_ns):
                 process, _, assign = until[number]
-                self._write(source, rows, process, spans, assign)
+                self._write(source.columns(rows, process), process, spans, assign)
 
     def _write(
-        self,
-        source: Sampled,
-        rows: np.ndarray,
-        process: IngestedProcess,
-        spans: OpenSpans | None,
-        assign: Assign,
+        self, columns: Columns, process: IngestedProcess, spans: OpenSpans | None, assign: Assign
     ) -> None:
         """Write samples of one process."""
-        at_ns = rows["at_ns"].astype(np.int64)
-        threads, inverse = np.unique(rows["thread"], return_inverse=True)
-        track = np.array(
-            [source.track_of(thread, process) for thread in threads.tolist()], np.int32
-        )[inverse]
-        stack = source.stacks_of(rows)
-        span, chain = np.full(len(rows), NONE, np.int64), np.full(len(rows), NONE, np.int64)
-        evidence = np.array([*self._sampled.evidence, 0])[stack]
+        at_ns, track, stack = columns["at_ns"], columns["track"], columns["stack"]
+        is_worker = columns.pop("evidence") & waiting.TEAM > 0
+        span, chain = np.full(len(at_ns), NONE, np.int64), np.full(len(at_ns), NONE, np.int64)
         if spans is not None:
-            found = spans.at(track, at_ns, process.number, evidence & waiting.TEAM > 0)
+            found = spans.at(track, at_ns, process.number, is_worker)
             chain = chains_of(found, spans.parent, spans.frames_of, self._fusion.chains)
             span = np.append(spans.span, NONE)[found]
-        step, phase = assign(at_ns, track)
-        of: dict[str, np.ndarray] = {
-            "track": track,
-            "waker": source.wakers_of(rows, process),
-            "span": span,
-            "step": process.numbers(step),
-            "phase": phase,
-        }
-        self._write_rows(rows, self._fused(stack, chain), evidence, of)
+        step, columns["phase"] = assign(at_ns, track)
+        columns["span"], columns["step"] = span, process.numbers(step)
+        columns["stack"] = self._fused(stack, chain)
+        self._add(self._with_kernel(columns))
 
-    def _write_rows(
-        self, rows: np.ndarray, fused: np.ndarray, evidence: np.ndarray, of: dict[str, np.ndarray]
-    ) -> None:
-        kind, flags = rows["kind"].astype(np.int64), rows["flags"]
-        wait, is_idle = waiting.states(
-            rows["system_call"], rows["file"], flags & sampler_file.PREEMPTED > 0, evidence
-        )
-        is_wait = kind == sampler_file.OFFCPU
-        kernel_ns = np.minimum(rows["kernel_ns"], rows["weight_ns"]).astype(np.int64) * (
-            kind == sampler_file.CPU
-        )
-        columns: dict[str, np.ndarray] = {
-            "at_ns": rows["at_ns"].astype(np.int64),
-            "stack": fused,
-            "weight_ns": rows["weight_ns"].astype(np.int64) - kernel_ns,
-            "count": np.where(kind == sampler_file.FAULT, rows["count"], 1).astype(np.int64),
-            "kind": kind.astype(np.int32),
-            "state": np.where(is_wait, _FIRST_WAIT + wait, _USER).astype(np.int32),
-            "idle": is_wait & is_idle,
-            "exact": flags & sampler_file.EXACT > 0,
-            **of,
-        }
+    def _with_kernel(self, columns: Columns) -> Columns:
+        """Samples of which a part was in the kernel become two rows: that follows the rest."""
+        kernel_ns = columns.pop("kernel_ns")
         in_kernel = np.flatnonzero(kernel_ns)
-        if len(in_kernel):
-            more = {name: values[in_kernel] for name, values in columns.items()}
-            more["weight_ns"] = kernel_ns[in_kernel]
-            more["state"] = np.full(len(in_kernel), _KERNEL, np.int32)
-            more["stack"] = np.array([self._in_kernel(one) for one in fused[in_kernel].tolist()])
-            # Which function was in the kernel was not seen by itself: both rows are one sample.
-            columns["count"][in_kernel] = 0
-            kept = np.flatnonzero((kernel_ns == 0) | (columns["weight_ns"] > 0))
-            order = np.argsort(
-                np.append(kept, in_kernel), kind="stable"
-            )  # what was in the kernel follows its rest
-            columns = {
-                name: np.append(values[kept], more[name])[order] for name, values in columns.items()
-            }
-        self._add(columns)
+        if not len(in_kernel):
+            return columns
+        columns["weight_ns"] = columns["weight_ns"] - kernel_ns
+        more = {name: values[in_kernel] for name, values in columns.items()}
+        more["weight_ns"] = kernel_ns[in_kernel]
+        more["state"] = np.full(len(in_kernel), _KERNEL, np.int32)
+        more["stack"] = np.array([self._in_kernel(one) for one in more["stack"].tolist()])
+        # Which function was in the kernel was not seen by itself: both rows are one sample.
+        columns["count"][in_kernel] = 0
+        kept = np.flatnonzero((kernel_ns == 0) | (columns["weight_ns"] > 0))
+        order = np.argsort(np.append(kept, in_kernel), kind="stable")
+        return {
+            name: np.append(values[kept], more[name])[order] for name, values in columns.items()
+        }
 
     def _in_kernel(self, stack: int) -> int:
         """The stack of time in the kernel of which the sampler does not know more, or does
@@ -212,7 +177,7 @@ class StackIngest:
         """Write what is left, and the tables of frames and stacks."""
         self.advance()
         place = len(processes)
-        for source in self._sources.values():
+        for source in self._files:
             source.find_processes(
                 [*processes, *(process for process, _, _ in self._alone.values())]
             )
@@ -241,7 +206,7 @@ class StackIngest:
 
     def counts(self) -> dict[str, int]:
         """Samples that were lost, and the time that taking samples took inside the program."""
-        kept = [source.file.quality for source in self._sources.values()]
+        kept = [source.file.quality for source in self._files]
         return {
             name: sum(int(quality[name]) for quality in kept) for name in ("lost", "handler_ns")
         }
@@ -251,7 +216,7 @@ class StackIngest:
         `counters`.
         """
         of_track: dict[int, dict[str, int]] = {}
-        for source in self._sources.values():
+        for source in self._files:
             if not source.accounts:
                 continue
             accounts = np.concatenate(source.accounts)
@@ -273,22 +238,11 @@ class StackIngest:
         """A process of which nothing but samples were recorded: a child that ran nothing of a
         framework.
         """
-        decoder = Decoder(shift_ns=source.shift_ns)
         row = source.file.processes[number]
-        decoder.about |= {
-            "pid": int(row["pid"]),
-            "start_ns": int(row["start_ns"]) + source.shift_ns,
-        }
+        pid, start_ns = int(row["pid"]), int(row["start_ns"]) + source.shift_ns
+        events = ProcessEvents(about={"pid": pid, "start_ns": start_ns})
         texts = ProcessStrings(self.texts, [])
-        return IngestedProcess(
-            place,
-            "",
-            raw_file.SpoolReader(source.path.parent),
-            texts,
-            decoder,
-            self.tracks,
-            source.rank,
-        )
+        return IngestedProcess(place, SourceProcess(events, "", source.rank), texts, self.tracks)
 
     def process_rows(self, hosts: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
         """Rows of `processes` for those of which nothing else is known; `hosts`: by folder of the
@@ -303,7 +257,7 @@ class StackIngest:
     def track_rows(self, known: set[int]) -> list[dict[str, Any]]:
         """Rows of `tracks` for threads that were sampled and of which nothing else is `known`."""
         rows: dict[int, dict[str, Any]] = {}
-        for source in self._sources.values():
+        for source in self._files:
             for thread, key in sorted(source.threads.items()):
                 if key not in known:
                     row = {
@@ -317,13 +271,13 @@ class StackIngest:
 
     def gap_rows(self) -> list[dict[str, Any]]:
         """Rows of `gaps` for the time between one sampler and the next."""
-        return [row for source in self._sources.values() if (row := source.gap_row())]
+        return [row for source in self._files if (row := source.gap_row())]
 
     def problems(self) -> list[dict[str, Any]]:
         """What the samplers could not record, what their files show, and why something has no
         name.
         """
-        told = [problem for source in self._sources.values() for problem in source.problems()]
+        told = [problem for source in self._files for problem in source.problems()]
         told += [
             {key: getattr(one, key) for key in ("code", "what", "remedy", "lost")}
             for one in self._frames.problems()

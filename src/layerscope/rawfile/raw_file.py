@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from layerscope.rawfile import layout
+from layerscope.rawfile.log_files import has_windows
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -256,7 +257,12 @@ def spools(raw: Path) -> list[Path]:
     return sorted([*raw.glob("*/spool"), *raw.glob("*/raw/*/spool")])
 
 
-# In the file of options (`raw_json.Options`).
+def has_raw_files(raw: Path) -> bool:
+    """Whether there is anything below `raw` that tables can be made of."""
+    return bool(spools(raw)) or has_windows(raw)
+
+
+# In the file of options (`json_files.Options`).
 MAX_SIZE, FULL = "max_size", "full"
 # Some spans are known only after the program: nothing is converted before.
 LATE = "late"
@@ -290,7 +296,9 @@ class SpoolReader:
             self.segment, self.offset = self.segment + 1, 0
 
     def of_segment(self, path: Path, only: Container[int] = range(1 << 16)) -> Iterator[Chunk]:
-        """Every complete chunk of one segment from `offset` on."""
+        """Every complete chunk of one segment from `offset` on; none of one that is not there."""
+        if not path.exists():
+            return
         with path.open("rb") as file:
             file.seek(self.offset)
             while True:
@@ -323,6 +331,5 @@ class SpoolReader:
         """Bytes behind the last complete chunk that was read: nothing in a whole file, the torn
         part of a cut one.
         """
-        return (
-            sum(file.stat().st_size for file in segments(self.path)[self.segment :]) - self.offset
-        )
+        files = segments(self.path)[self.segment :]
+        return sum(file.stat().st_size for file in files if file.exists()) - self.offset

@@ -42,15 +42,15 @@ def convert_beside(raw: Path, tables: Path, run_id: str) -> int:
 
     with growing(raw):
         conversion = convert_while_growing(raw, tables, run_id)
-    decoders = [process.decoder for process in conversion.processes.values()]
+    events = [process.events for process in conversion.processes]
     answer = {
         "cpu_ns": time.process_time_ns(),
         "rows": conversion.rows,
         "tables": str(conversion.tables),
-        "records": sum(decoder.records for decoder in decoders),
-        "dropped": sum(loss.lost for decoder in decoders for loss in decoder.losses),
-        "agent_cpu_ns": sum(decoder.final.get("agent_cpu_ns", 0) for decoder in decoders),
-        "backward": sum(process.backward for process in conversion.processes.values()),
+        "records": sum(one.records for one in events),
+        "dropped": sum(loss.lost for one in events for loss in one.losses),
+        "agent_cpu_ns": sum(one.final.get("agent_cpu_ns", 0) for one in events),
+        "backward": sum(process.backward for process in conversion.processes),
         "thinned": conversion.parts.most_weight,
         "sampled": conversion.stacks.counts(),
     }
@@ -70,10 +70,11 @@ def convert_while_growing(raw: Path, tables: Path, run_id: str) -> RunConversion
     from layerscope.model import cache
     from layerscope.rawfile import raw_file
     from layerscope.rawfile.json_files import read_options
+    from layerscope.sources.raw.folder import RawRecording
 
     limits = cgroup.facts()
     session = None
-    conversion = RunConversion(raw, tables, memory_bytes=limits.memory_most_bytes)
+    conversion = RunConversion(RawRecording(raw), tables, limits.memory_most_bytes)
     try:
         if not is_small(limits) and not read_options(raw).get(raw_file.LATE):
             _follow(conversion)

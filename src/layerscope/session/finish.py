@@ -18,6 +18,7 @@ from layerscope.capture.recorder import Recorder
 from layerscope.model.errors import LayerscopeError
 from layerscope.model.layers import COUNTERS, OPERATORS, STACKS
 from layerscope.rawfile.json_files import SESSION
+from layerscope.rawfile.log_files import has_windows
 from layerscope.rawfile.sampler_file import FILE
 from layerscope.recording.run import (
     ExitState,
@@ -32,7 +33,6 @@ from layerscope.session.converter import why_not_converted
 from layerscope.session.create import now
 from layerscope.session.session import Ended
 from layerscope.session.spooling import bring_home
-from layerscope.session.stock_windows import NOT_AS_ASKED
 from layerscope.show.screen import notify
 
 
@@ -46,7 +46,7 @@ def finish(
     """Complete the recording: the last conversion, and the final `run.json`."""
     session.explain(command)
     info = recording.info
-    if any(problem.code == NOT_AS_ASKED for problem in session.problems):
+    if has_windows(recording.raw):
         info.window = ""
     about = {
         "pid": session.pid,

@@ -24,7 +24,7 @@ from layerscope.ingest.open import session_lives
 from layerscope.model import cache
 from layerscope.model.errors import ReadError
 from layerscope.model.stored_json import PathText, decoded
-from layerscope.rawfile.raw_file import spools
+from layerscope.rawfile.raw_file import has_raw_files
 from layerscope.recording.complete import COMPLETE
 from layerscope.recording.run import Run
 
@@ -167,7 +167,7 @@ def _raw_folder(folder: Path, told: cache.Origin, least_s: float) -> Iterator[Le
         return
     elif (recording / "raw").is_symlink() and (recording / "raw").readlink() == folder:
         yield Leftover(what, folder, "", f"the recording {recording} has no others")
-    elif spools(recording / "raw"):
+    elif has_raw_files(recording / "raw"):
         yield Leftover(what, folder, f"the recording {recording} has its own")
     else:
         yield Leftover(what, folder, "", f"the recording {recording} has lost its own")
@@ -189,8 +189,8 @@ def _tables(least_s: float) -> Iterator[Leftover]:
                 )
             elif _unused_s(told.used_s) >= least_s and not _is_live(recording):
                 if (
-                    spools(recording / "raw")
-                    or spools(recording / "ranks")
+                    has_raw_files(recording / "raw")
+                    or has_raw_files(recording / "ranks")
                     or (recording / COMPLETE).exists()
                 ):
                     yield Leftover("tables", folder, _unused(told.used_s))

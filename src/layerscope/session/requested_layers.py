@@ -76,9 +76,7 @@ class Requested:
         program.streams, program.on_resize = tap.streams, tap.resize
 
     def finish(self) -> None:
-        """The program has ended: what it printed is out, and what only logs tell is in the raw
-        files.
-        """
+        """The program has ended: what it printed is out."""
         problems = self._session.problems
         if self._perf is not None:
             with surviving(problems):
@@ -91,8 +89,3 @@ class Requested:
             with surviving(problems):
                 self._tap.finish()
                 problems += self._tap.problems
-        if self._layers & set(LATE):
-            from layerscope.session import late
-
-            with surviving(problems):
-                problems += late.take(self._session.raw, self._session.pid)

@@ -21,10 +21,9 @@ from pathlib import Path
 
 from layerscope.capture import agent, unreached
 from layerscope.capture.program import Program
-from layerscope.capture.recorder import EVERYTHING, Recorder, surviving
+from layerscope.capture.recorder import EVERYTHING, Recorder
 from layerscope.model.errors import RunError
 from layerscope.model.events import Problem
-from layerscope.session import stock_windows
 
 
 @dataclass(slots=True)
@@ -139,8 +138,6 @@ class Session(Recorder):
             preparation.start()
         program.wait(self.watch)
         self.end(time.clock_gettime_ns(time.CLOCK_MONOTONIC))
-        with surviving(self.problems):
-            self.problems += stock_windows.take(self.raw, self.window is not None)
         _, status, usage = os.wait4(self.pid, 0)
         if preparation.ident is not None:
             preparation.join()

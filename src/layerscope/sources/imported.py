@@ -24,6 +24,7 @@ class ImportedTrack:
     tid: int | None = None
     start_ns: int = 0
     end_ns: int | None = None
+    framework_thread: int = -1  # what PyTorch numbers it, for forward and backward
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ class Imported:
     `start_ns` of spans counts from the first one, at `realtime_ns` of CLOCK_REALTIME (None: the
     file does not tell times). `track`: index into `tracks`. `depth`: how many spans were open on
     the track when it started. `kind`: index into `model.layers.KINDS`. `name`: index into `names`.
-    `args`: index into `args_texts`, JSON texts; -1: none. `realtime_at_ns`: the moment on the
+    `args`: index into `args_texts`, JSON texts; -1: none. `more`:
+    further fields of `sources.process.SPAN`. `realtime_at_ns`: the moment on the
     file's own clock that was `realtime_ns`. `lost`: (when, how many) samples nobody has. `host`:
     the machine it was recorded on. `command`: the command line of the recorder. `versions` and
     `environment`: what the file says about its libraries and the machine.
@@ -82,6 +84,7 @@ class Imported:
     kind: np.ndarray = field(default_factory=_none)
     name: np.ndarray = field(default_factory=_none)
     args: np.ndarray = field(default_factory=_none)
+    more: dict[str, np.ndarray] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     args_texts: list[str] = field(default_factory=list)
     tracks: list[ImportedTrack] = field(default_factory=list)

@@ -17,7 +17,8 @@ from layerscope.model.clocks import Conversion, Elsewhere, Identity
 from layerscope.model.layers import KINDS
 from layerscope.rawfile import counters, layout, raw_file
 from layerscope.rawfile.sums import RawTotals, rows_of
-from layerscope.sources.raw.marks import MarkList, Marks
+from layerscope.sources.process import SPAN, Loss, Marks, ProcessEvents, SourceTrack
+from layerscope.sources.raw.marks import MarkList
 from layerscope.sources.raw.ticks import Ticks, uneven
 
 OPEN_HEAD_BYTES = 16
@@ -25,74 +26,17 @@ OPEN_HEAD_BYTES = 16
 _WAIT_FOR_NAMES_SPANS = 2_000_000
 _STEPS = (layout.MARK_STEP,)
 _WINDOWS = (layout.MARK_OPENED, layout.MARK_CLOSED, layout.MARK_BEGINS, layout.MARK_ENDS)
-_SPAN = np.dtype(
-    [
-        ("start", "<i8"),
-        ("end", "<i8"),
-        ("name", "<u4"),
-        ("module", "<u4"),
-        ("seq", "<i4"),
-        ("track", "<i4"),
-        ("depth", "<i4"),
-        ("forward_thread", "<i8"),
-        ("optimizer", "<i4"),
-        ("line", "<u4"),
-        ("args", "<u4"),
-        ("kind", "u1"),
-        ("flags", "u1"),
-        ("unfinished", "u1"),
-    ]
-)
 
 
 @dataclass(slots=True)
-class RawTrack:
-    """A thread of the process; times in ticks until the end of reading."""
-
-    number: int
-    tid: int
-    framework_thread: int
-    start: int
-    end: int | None = None
-    name: str = ""
-
-
-@dataclass(slots=True)
-class Loss:
-    """Records that were lost. Ticks; track 0: not known which."""
-
-    track: int
-    start: int
-    end: int
-    lost: int
-    reason: str
-    final: bool = False  # not told by a record but by the drainer's last word
-
-
-@dataclass(slots=True)
-class Decoder:
+class Decoder(ProcessEvents):
     """Reads the chunks of one process. Names are the process's own numbers into `names`.
 
     `shift_ns` puts the times of its host on the run's clock; `clock` is then an `Elsewhere`.
     """
 
     shift_ns: int = 0
-    about: dict[str, Any] = field(default_factory=dict)
-    names: list[str] = field(default_factory=lambda: ["(other names)"])
-    tracks: dict[int, RawTrack] = field(default_factory=dict)
-    losses: list[Loss] = field(default_factory=list)
-    counters: list[np.ndarray] = field(default_factory=list)  # `counters.SAMPLE` rows, by chunk
-    readings: list[tuple[int, int, int, int]] = field(default_factory=list)
-    clock: Conversion = field(default_factory=Identity)
-    final: dict[str, Any] = field(default_factory=dict)
-    totals: np.ndarray = field(default_factory=lambda: np.zeros((0, 4), np.int64))
-    unseen: np.ndarray = field(
-        default_factory=lambda: np.zeros((0, 4), np.int64)
-    )  # the same of `stripped` spans
-    ended: bool = False
     ticks: Ticks = field(default_factory=Ticks)
-    records: int = 0
-    stripped: int = 0  # spans that were taken out of the raw files
     _ring_track: dict[int, int] = field(default_factory=dict)
     _ring_next: dict[int, int] = field(default_factory=dict)
     _segment_next: dict[int, int] = field(default_factory=dict)
@@ -103,7 +47,6 @@ class Decoder:
     _step_marks: MarkList = field(default_factory=MarkList)
     _window_marks: MarkList = field(default_factory=MarkList)
     _is_complete: bool = False  # nothing more will come
-    waiting: int = 0  # number of spans that the next batches would look at
     _waiting: dict[int, list[np.ndarray]] = field(default_factory=dict)
     _seen: RawTotals = field(default_factory=RawTotals)
     _since_reading: list[np.ndarray] = field(default_factory=list)
@@ -139,7 +82,7 @@ class Decoder:
             self.ended = True
 
     def batches(self, last: bool = False) -> Iterator[tuple[int, np.ndarray]]:
-        """By track, the spans that ended before the newest clock reading: `_SPAN` rows, times in ns
+        """By track, the spans that ended before the newest clock reading: `SPAN` rows, times in ns
         of the run.
 
         With `last`, everything that is left, and the spans that never ended.
@@ -207,11 +150,6 @@ class Decoder:
         """Whether the program has marked the end of a step."""
         return bool(self._step_marks)
 
-    @property
-    def clock_end_ns(self) -> int:
-        """All that ended before this was given out by `batches`."""
-        return self.to_run(self.clock.last)
-
     def clock_doubt(self) -> str:
         """What was wrong with the time stamp counter; empty: nothing."""
         if self.about.get("clock") != "tsc":
@@ -223,10 +161,6 @@ class Decoder:
         return (
             f"did not keep its rate between {stretches} of {len(its)} readings" if stretches else ""
         )
-
-    def to_run(self, ticks: int) -> int:
-        """One moment in ns of the run."""
-        return int(self.clock.to_run(np.array([ticks], np.int64))[0])
 
     def to_ticks(self) -> Conversion:
         """From the run's clock back to that of the raw file."""
@@ -309,7 +243,7 @@ class Decoder:
         self.records += len(main)
         if not len(main):
             return
-        spans = np.zeros(len(main), _SPAN)
+        spans = np.zeros(len(main), SPAN)
         for name in ("start", "end", "name", "module", "seq", "depth", "kind", "flags"):
             spans[name] = records[name][main]
         spans["track"] = track[main]
@@ -376,7 +310,7 @@ class Decoder:
             )
 
     def _track(self, number: int, tid: int, framework_thread: int, start: int) -> None:
-        self.tracks[number] = RawTrack(
+        self.tracks[number] = SourceTrack(
             number, tid, framework_thread, start, name=self._thread_names.get(str(tid), "")
         )
 
@@ -391,7 +325,7 @@ class Decoder:
         track, tid = np.frombuffer(chunk.payload[:OPEN_HEAD_BYTES], "<u8").tolist()
         slots = np.frombuffer(chunk.payload[OPEN_HEAD_BYTES:], layout.OPEN)
         depth = np.flatnonzero(slots["state"] & 1 == 0)
-        spans = np.zeros(len(depth), _SPAN)
+        spans = np.zeros(len(depth), SPAN)
         for name in ("start", "name", "kind"):
             spans[name] = slots[name][depth]
         spans["start"] = [self.ticks.moment(start) for start in spans["start"].tolist()]

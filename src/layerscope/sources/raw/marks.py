@@ -10,8 +10,7 @@ import numpy as np
 
 from layerscope.model.clocks import Conversion
 from layerscope.rawfile import layout
-
-Marks = tuple[np.ndarray, np.ndarray]
+from layerscope.sources.process import Marks
 
 
 @dataclass(slots=True)

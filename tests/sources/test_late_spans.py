@@ -1,4 +1,4 @@
-"""Spans that are put into a raw file afterwards are read as if they had always been there."""
+"""Spans of logs are read as if the agent had recorded them with the others."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.capture import verbose
 from layerscope.rawfile import raw_file as raw_file_module
-from layerscope.session.around import owners, read_processes
-from layerscope.session.verbose import place
-from layerscope.session.weaving import OF_NO_THREAD, LateSpans, weave
+from layerscope.rawfile.log_files import ONEDNN_LOG
+from layerscope.sources.raw.folder import RawFolder
+from layerscope.sources.raw.late_spans import OF_NO_THREAD, LateChunks, LateSpans
+from layerscope.sources.raw.onednn_log import place
+from layerscope.sources.raw.open_operators import RecordedProcess, owners, read_processes
 from tests.ingest.raw_file import CREATE, EXECUTE, FUNCTION, TASK, RawFile
 
 SECOND_NS = 1_000_000_000
@@ -37,10 +38,32 @@ def raw_file(raw: Path, tsc: bool) -> Path:
     return file.path
 
 
+def recorded(raw: Path) -> list[RecordedProcess]:
+    """What the agent recorded, by process."""
+    return read_processes(RawFolder(raw).new_processes(), 1000) or []
+
+
+def merged(raw: Path, before: RecordedProcess, late: LateSpans) -> RecordedProcess:
+    """The one process below `raw`, read with `late` spans."""
+    (process,) = RawFolder(raw).new_processes()
+    process.late = LateChunks(before.decoder, late)
+    parts = []
+    for _ in process.pieces():
+        parts += [rows for _, rows in process.decoder.batches()]
+    parts += [rows for _, rows in process.decoder.batches(last=True)]
+    return RecordedProcess(process.decoder, np.concatenate(parts))
+
+
+def contents(path: Path) -> list[bytes]:
+    """The bytes of the segments of a raw file."""
+    return [file.read_bytes() for file in raw_file_module.segments(path)]
+
+
 @pytest.mark.parametrize("tsc", [True, False])
 def test_late_spans_are_read_between_the_others(tmp_path: Path, tsc: bool) -> None:
     path = raw_file(tmp_path, tsc)
-    (process,) = read_processes(tmp_path, 1000) or []
+    before = contents(path)
+    (process,) = recorded(tmp_path)
     start_ns = np.arange(10) * SECOND_NS + 120_000_000
     late = LateSpans(
         track=np.where(np.arange(10) < 9, 1, 5), start_ns=start_ns, end_ns=start_ns + 1_000, depth=np.full(10, 2),
@@ -48,17 +71,18 @@ def test_late_spans_are_read_between_the_others(tmp_path: Path, tsc: bool) -> No
         args=np.where(np.arange(10) == 3, -1, 1), texts=["convolution", '{"library": "oneDNN"}'],
     )  # fmt: skip
 
-    weave(path, process.decoder, late)
+    after = merged(tmp_path, process, late)
 
-    (after,) = read_processes(tmp_path, 1000) or []
-    assert len(raw_file_module.segments(path)) == 2
-    assert not list(path.parent.glob("woven*"))
+    assert contents(path) == before
     names = np.array(after.decoder.names)[after.spans["name"]]
     woven = after.spans[names == "convolution"]
     assert np.abs(np.sort(woven["start"]) - start_ns).max() <= 2
     assert sorted(np.unique(woven["kind"], return_counts=True)[1].tolist()) == [5, 5]
     assert len(after.spans) == len(process.spans) + 10
-    assert np.array_equal(np.sort(after.spans[names != "convolution"]), np.sort(process.spans))
+    others = after.spans[names != "convolution"][list(process.spans.dtype.names or ())]
+    assert np.array_equal(np.sort(others["start"]), np.sort(process.spans["start"]))
+    assert np.array_equal(np.sort(others["end"]), np.sort(process.spans["end"]))
+    assert int(after.decoder.totals[:, 2].sum()) == after.decoder.records
     assert after.decoder.tracks[5].name == OF_NO_THREAD
     assert after.decoder.tracks[1].tid == 70
     assert after.has_primitives
@@ -66,8 +90,8 @@ def test_late_spans_are_read_between_the_others(tmp_path: Path, tsc: bool) -> No
 
 
 def test_long_arguments_stay_whole_or_become_none(tmp_path: Path) -> None:
-    path = raw_file(tmp_path, tsc=True)
-    (process,) = read_processes(tmp_path, 1000) or []
+    raw_file(tmp_path, tsc=True)
+    (process,) = recorded(tmp_path)
     texts = [json.dumps({"call": "in0:8x3;" * count}) for count in (1_000, 100_000)]
     once = np.ones(3, int)
     late = LateSpans(
@@ -75,15 +99,14 @@ def test_long_arguments_stay_whole_or_become_none(tmp_path: Path) -> None:
         args=np.array([1, 2, -1]), texts=["n" * 2_000, *texts],
     )  # fmt: skip
 
-    weave(path, process.decoder, late)
+    after = merged(tmp_path, process, late)
 
-    (after,) = read_processes(tmp_path, 1000) or []
     assert after.decoder.names[-3:] == ["n" * 1_024, texts[0], '{"library":"oneDNN"}']
 
 
 def test_a_call_belongs_to_the_only_thread_with_an_operator(tmp_path: Path) -> None:
     raw_file(tmp_path, tsc=True)
-    processes = read_processes(tmp_path, 1000) or []
+    processes = recorded(tmp_path)
     start_ns = np.array([150_000_000, 300_000_000, 600_000_000, 99_999_000, 150_000_000])
 
     found = owners(
@@ -109,7 +132,7 @@ def test_a_call_within_operators_of_two_threads_belongs_to_none(tmp_path: Path) 
     start_ns = np.array([150_000_000, 300_000_000])
 
     found = owners(
-        read_processes(tmp_path, 1000) or [], start_ns, start_ns + 10, np.array([True, True]), 100
+        recorded(tmp_path), start_ns, start_ns + 10, np.array([True, True]), 100
     )
 
     assert found.process.tolist() == [-1, 0]
@@ -126,7 +149,7 @@ def test_a_call_of_a_program_without_operators_belongs_to_the_thread_with_a_rang
     start_ns = np.array([150_000_000, 600_000_000])
 
     found = owners(
-        read_processes(tmp_path, 1000) or [], start_ns, start_ns + 10, np.array([True, True]), 100
+        recorded(tmp_path), start_ns, start_ns + 10, np.array([True, True]), 100
     )
 
     assert (found.process.tolist(), found.depth.tolist()) == ([0, -1], [1, 0])
@@ -142,12 +165,12 @@ def test_a_library_that_tells_a_collector_kinds_alone_is_named(tmp_path: Path, t
     )
     file.poll(SECOND_NS)
     file.end(2 * SECOND_NS)
-    with gzip.open(tmp_path / verbose.LOG, "wb") as log:
+    with gzip.open(tmp_path / ONEDNN_LOG, "wb") as log:
         log.write(
             b"onednn_verbose,exec,cpu,reorder,jit:uni,undef,src_f32::blocked:ab:f0,,,4x4,0.5\n"
         )
 
-    late, problems = place(tmp_path, read_processes(tmp_path, 1000) or [], 0)
+    late, problems = place(tmp_path, recorded(tmp_path), 0)
 
     assert not late
     assert [problem.code for problem in problems] == ([] if text else ["kinds_alone"])
@@ -155,4 +178,4 @@ def test_a_library_that_tells_a_collector_kinds_alone_is_named(tmp_path: Path, t
 
 def test_too_many_spans_are_not_looked_at(tmp_path: Path) -> None:
     raw_file(tmp_path, tsc=True)
-    assert read_processes(tmp_path, 10) is None
+    assert read_processes(RawFolder(tmp_path).new_processes(), 10) is None

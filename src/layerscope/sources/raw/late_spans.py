@@ -1,18 +1,15 @@
-"""Spans that became known only after the program, put into its raw file between those that the
-agent recorded.
+"""Spans that only the log of a library has, merged with the chunks of a raw file while it is read.
 
-The file is written anew: before each reading of the clocks come the late spans that ended before
-it. So whoever reads it finds parents, steps and sums as if the agent had written them all.
+Before each reading of the clocks come the late spans that ended before it. So whoever reads finds
+parents, steps and sums as if the agent had recorded them all.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -55,34 +52,8 @@ class LateSpans:
         return len(self.track)
 
 
-def weave(path: Path, before: Decoder, late: LateSpans) -> None:
-    """Put `late` into the raw file at `path`, of which `before` has read everything. OSError: it is
-    as it was.
-    """
-    woven = _Woven(before, late)
-    files = raw_file.segments(path)
-    written: list[Path] = []
-    try:
-        for number, file in enumerate(files):
-            temporary = path.with_name(f"woven{number}")
-            written.append(temporary)
-            writer = raw_file.SpoolWriter(temporary)
-            try:
-                for chunk in woven.chunks(
-                    raw_file.SpoolReader(path).of_segment(file), number == len(files) - 1
-                ):
-                    writer.write(chunk.kind, chunk.payload, chunk.key, chunk.count, chunk.first)
-            finally:
-                writer.close()
-        for temporary, file in zip(written, files, strict=True):
-            os.replace(temporary, file)
-    finally:
-        for temporary in written:
-            temporary.unlink(missing_ok=True)
-
-
-class _Woven:
-    """The chunks of a raw file with late spans among them, segment after segment."""
+class LateChunks:
+    """The chunks of a raw file with late spans among them. `before`: what the raw file has."""
 
     def __init__(self, before: Decoder, late: LateSpans) -> None:
         self._before = before
@@ -97,27 +68,34 @@ class _Woven:
             number: _FIRST_RING + at for at, number in enumerate(np.unique(late.track).tolist())
         }
         self._ordinals = dict.fromkeys(self._rings, 0)
+        self._totals: raw_file.Chunk | None = None  # the newest that was recorded
 
-    def chunks(self, known: Iterator[raw_file.Chunk], is_last: bool) -> Iterator[raw_file.Chunk]:
-        """Those of one segment, `known`, and what belongs between them."""
-        for chunk in known:
+    def merged(self, recorded: Iterator[raw_file.Chunk]) -> Iterator[raw_file.Chunk]:
+        """The chunks that were `recorded`, and what belongs between them.
+
+        It may be called again for the chunks that follow.
+        """
+        for chunk in recorded:
             if chunk.kind == raw_file.POLL:
                 yield from self._until(struct.unpack_from("<qq", chunk.payload)[1])
             elif chunk.kind == raw_file.TOTALS:
-                yield from self._until(None)
-                chunk = raw_file.Chunk(
-                    chunk.kind, chunk.key, chunk.count, chunk.first, self._summed(chunk.payload)
-                )
+                self._totals = chunk
+                chunk = self._summed(chunk)
             yield chunk
             if not self._has_begun and chunk.kind == raw_file.PROCESS:
                 self._has_begun = True
                 yield from self._begin()
-        if is_last:
+        if self._at < len(self._end_ns):
             yield from self._until(None)
+            if self._totals is not None:
+                yield self._summed(self._totals)
 
     def _begin(self) -> Iterator[raw_file.Chunk]:
-        """The names, and which ring has the spans of which track."""
-        yield from _names(self._texts, len(self._before.names))
+        """The names, and which ring has the spans of which track.
+
+        The names of the raw file come along: a number below that of a known name is not waited for.
+        """
+        yield from name_chunks([*self._before.names, *self._texts], _SEGMENT)
         if set(self._rings) - set(self._before.tracks):
             yield raw_file.Chunk(
                 raw_file.THREADS, 0, 0, 0, json.dumps({"0": OF_NO_THREAD}).encode()
@@ -157,13 +135,13 @@ class _Woven:
         self._ordinals[number] += len(records)
         return raw_file.Chunk(raw_file.RECORDS, ring, len(records), first, records.tobytes())
 
-    def _summed(self, payload: bytes) -> bytes:
-        """The sums of all spans, with the late ones."""
+    def _summed(self, chunk: raw_file.Chunk) -> raw_file.Chunk:
+        """The sums of all spans so far, with the late ones."""
         totals = RawTotals()
-        if len(rows_of(payload)):
-            totals.restore(payload)
-        totals.add(self._records[:, 0])
-        return totals.packed()
+        if len(rows_of(chunk.payload)):
+            totals.restore(chunk.payload)
+        totals.add(self._records[: self._at, 0])
+        return raw_file.Chunk(chunk.kind, chunk.key, chunk.count, chunk.first, totals.packed())
 
 
 def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversion) -> np.ndarray:
@@ -184,18 +162,41 @@ def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversio
     return records
 
 
-def _names(texts: list[str], first: int) -> Iterator[raw_file.Chunk]:
-    """The texts as the agent's segments have them, numbered from `first`."""
+def name_chunks(texts: list[str], segment: int) -> Iterator[raw_file.Chunk]:
+    """The texts as the agent's segments have them, numbered from 0."""
     written, data = 0, bytearray()
-    for number, text in enumerate(texts, first):
+    for number, text in enumerate(texts):
         coded = text.encode("utf-8", "replace")
-        if not text.startswith("{"):
-            coded = coded[: layout.NAME_BYTES]
-        elif len(coded) > _MOST_ARGS_BYTES:
+        if len(coded) > _MOST_ARGS_BYTES:
             coded = b'{"library":"oneDNN"}'
+        elif not text.startswith("{"):
+            coded = coded[: layout.NAME_BYTES]
         data += struct.pack("<II", number, len(coded)) + coded + bytes(-len(coded) % 8 or 8)
         if len(data) >= _NAMES_BYTES:
-            yield raw_file.Chunk(raw_file.NAMES, _SEGMENT, 0, written, bytes(data))
+            yield raw_file.Chunk(raw_file.NAMES, segment, 0, written, bytes(data))
             written, data = written + len(data), bytearray()
     if data:
-        yield raw_file.Chunk(raw_file.NAMES, _SEGMENT, 0, written, bytes(data))
+        yield raw_file.Chunk(raw_file.NAMES, segment, 0, written, bytes(data))
+
+
+def joined_spans(parts: list[LateSpans], new_track: int) -> LateSpans:
+    """The spans of several logs; tracks that are none of the process, below 0, get numbers from
+    `new_track` on.
+    """
+    texts: list[str] = []
+    columns: dict[str, list[np.ndarray]] = {name: [] for name in _COLUMNS}
+    for part in parts:
+        own = np.unique(part.track[part.track < 0])
+        numbers = np.where(part.track < 0, new_track + np.searchsorted(own, part.track), part.track)
+        new_track += len(own)
+        args = np.where(part.args >= 0, part.args + len(texts), -1)
+        known = {"track": numbers, "name": part.name + len(texts), "args": args}
+        for name in _COLUMNS:
+            columns[name].append(known.get(name, getattr(part, name)))
+        texts += part.texts
+    return LateSpans(
+        **{name: np.concatenate(values) for name, values in columns.items()}, texts=texts
+    )
+
+
+_COLUMNS = ("track", "start_ns", "end_ns", "depth", "kind", "name", "args")

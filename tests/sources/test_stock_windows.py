@@ -17,7 +17,10 @@ import pytest
 
 from layerscope.capture import agent
 from layerscope.ingest.open import open_run
-from layerscope.session import stock_windows
+from layerscope.model.events import Problem
+from layerscope.rawfile.log_files import WINDOWS
+from layerscope.sources.raw import stock_windows
+from layerscope.sources.raw.folder import RawFolder
 from tests.differential import PROGRAMS, SOURCE, environment
 from tests.quick_torch import WITHOUT_COMPILER
 from tests.recorded import Recorded
@@ -201,7 +204,7 @@ class Door:
 
     def lines(self) -> list[dict[str, object]]:
         """What the windows said of themselves."""
-        found = sorted(self.raw.glob(f"*/{stock_windows.LINES}"))
+        found = sorted(self.raw.glob(f"*/{WINDOWS}"))
         return [json.loads(line) for path in found for line in path.read_text().splitlines()]
 
 
@@ -352,16 +355,26 @@ def test_a_gpu_that_the_program_does_not_use_yet_is_left_alone(tmp_path: Path) -
 # --- What is read ---
 
 
-def test_windows_are_taken_once_and_a_damaged_one_is_said(
+def problems(raw: Path) -> list[Problem]:
+    """What has to be said about the windows below `raw`."""
+    folder = RawFolder(raw)
+    folder.finish(None, is_windowed=False)
+    return folder.problems
+
+
+def codes(raw: Path) -> list[str]:
+    return [problem.code for problem in problems(raw)]
+
+
+def test_a_damaged_window_is_a_problem_each_time_that_it_is_read(
     has_windows: None, program_python: str, door: Door
 ) -> None:
     program = "import torch\nfor _ in range(20): torch.hypot(torch.ones(2), torch.ones(2))"
     assert door.run(program_python, "-c", program)[0] == 0
     (trace,) = door.raw.glob("*/kineto-0.json")
     trace.write_bytes(trace.read_bytes()[:-40])
-    first = stock_windows.take(door.raw)
-    assert [problem.code for problem in first] == ["window_damaged", "stock_windows"]
-    assert stock_windows.take(door.raw) == []
+    assert codes(door.raw) == ["window_damaged", "stock_windows"]
+    assert codes(door.raw) == ["window_damaged", "stock_windows"]
 
 
 def test_secrets_of_the_command_line_are_not_written(program_python: str, door: Door) -> None:
@@ -379,21 +392,19 @@ def test_a_profiler_that_is_too_old_is_a_sentence(tmp_path: Path) -> None:
     folder = tmp_path / "machine-4-17"
     folder.mkdir()
     about = {"pid": 4, "ppid": 1, "start_ns": 17, "argv": ["python"], "torch": "2.5.1", "tid": 4}
-    (folder / stock_windows.LINES).write_text(json.dumps(about) + '\n{"over": "old_profiler"}\n')
-    (problem,) = stock_windows.take(tmp_path)
+    (folder / WINDOWS).write_text(json.dumps(about) + '\n{"over": "old_profiler"}\n')
+    (problem,) = problems(tmp_path)
     assert (problem.code, "PyTorch 2.5.1" in problem.what) == ("no_stock_windows", True)
-    assert not (folder / "spool").exists()
 
 
 def test_what_a_killed_program_left_unfinished_is_passed_over(tmp_path: Path) -> None:
     folder = tmp_path / f"machine-{os.getpid()}-17"
     folder.mkdir()
     about = {"pid": 4, "ppid": 1, "start_ns": 17, "argv": ["python"], "torch": "2.13.0", "tid": 4}
-    (folder / stock_windows.LINES).write_text(json.dumps(about) + '\n{"file": "kine')
-    (problem,) = stock_windows.take(tmp_path)
+    (folder / WINDOWS).write_text(json.dumps(about) + '\n{"file": "kine')
+    (problem,) = problems(tmp_path)
     assert (problem.code, problem.lost) == ("no_stock_windows", stock_windows.EVERYTHING)
     assert problem.what == "no window of PyTorch's own profiler had ended when the program did"
-    assert (folder / stock_windows.TAKEN).exists()
 
 
 def test_a_window_that_was_asked_for_is_not_said_to_be_recorded(

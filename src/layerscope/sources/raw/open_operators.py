@@ -1,20 +1,22 @@
-"""What was open on the threads of a program at some moment, from its raw files: for calls that tell
-no thread.
+"""Which operators were open on the threads of a program at some moment: for calls in logs that do
+not name their thread.
 
-Used after the program, and only where the user asked for a layer that needs it: it holds every span
-in memory.
+Used only where the user asked for a layer that needs it: it holds every span in memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 from layerscope.model.layers import LAYER_OF_KIND, OPERATORS, PRIMITIVES, RANGES, SPAN_LAYERS
-from layerscope.rawfile import layout, raw_file
+from layerscope.rawfile import layout
+from layerscope.sources.imported import Imported
 from layerscope.sources.raw.decoder import Decoder
+from layerscope.sources.raw.late_spans import LateSpans
+from layerscope.sources.raw.process import RawProcess
 
 _SPAN = np.dtype(
     [
@@ -98,7 +100,6 @@ class Owners:
 class RecordedProcess:
     """One raw file, read to its end. `spans`: columns of all spans in it, in ns of the run."""
 
-    path: Path
     decoder: Decoder
     spans: np.ndarray
 
@@ -155,23 +156,24 @@ class RecordedProcess:
         return max(self.decoder.tracks, default=0) + 1
 
 
-def read_processes(raw: Path, most_spans: int) -> list[RecordedProcess] | None:
-    """All processes below `raw`; None where they have more spans than `most_spans`."""
-    processes = []
-    for path in raw_file.spools(raw):
-        decoder, parts = Decoder(), []
-        for chunk in raw_file.SpoolReader(path).chunks():
-            decoder.add(chunk)
-            if chunk.kind == raw_file.POLL:
-                parts += [_compact(rows) for _, rows in decoder.batches()]
-                if decoder.records > most_spans:
-                    return None
-        parts += [_compact(rows) for _, rows in decoder.batches(last=True)]
-        most_spans -= decoder.records
-        processes.append(
-            RecordedProcess(path, decoder, np.concatenate([np.zeros(0, _SPAN), *parts]))
-        )
-    return processes
+def read_processes(
+    processes: Sequence[RawProcess], most_spans: int
+) -> list[RecordedProcess] | None:
+    """All that these processes recorded, on the clock of their host; None where they have more
+    spans than `most_spans`.
+    """
+    recorded = []
+    for process in processes:
+        twin, parts = process.twin(), []
+        for _ in twin.pieces():
+            parts += [_compact(rows) for _, rows in twin.decoder.batches()]
+            if twin.decoder.records > most_spans:
+                return None
+        parts += [_compact(rows) for _, rows in twin.decoder.batches(last=True)]
+        most_spans -= twin.decoder.records
+        spans = np.concatenate([np.zeros(0, _SPAN), *parts])
+        recorded.append(RecordedProcess(twin.decoder, spans))
+    return recorded
 
 
 def _compact(rows: np.ndarray) -> np.ndarray:
@@ -214,3 +216,29 @@ def owners(
     found.start_ns = np.where(is_known, np.clip(start_ns, from_ns, until_ns), start_ns)
     found.end_ns = np.where(is_known, np.clip(end_ns, found.start_ns, until_ns), end_ns)
     return found
+
+
+def spans_by_process(imported: Imported, found: Owners, main: int) -> dict[int, LateSpans]:
+    """The calls of a log by process. Those of nobody get tracks of their own in `main`, as the log
+    has them.
+    """
+    is_known = found.process >= 0
+    process = np.where(is_known, found.process, main)
+    track = np.where(is_known, found.track, -1 - imported.track)
+    depth = np.where(is_known, found.depth, 0) + imported.depth
+    texts = [*imported.names, *imported.args_texts]
+    late = {}
+    for number in np.unique(process).tolist():
+        rows = np.flatnonzero(process == number)
+        args = imported.args[rows]
+        late[number] = LateSpans(
+            track=track[rows],
+            start_ns=found.start_ns[rows],
+            end_ns=found.end_ns[rows],
+            depth=depth[rows],
+            kind=imported.kind[rows],
+            name=imported.name[rows],
+            args=np.where(args >= 0, args + len(imported.names), -1),
+            texts=texts,
+        )
+    return late

@@ -13,19 +13,17 @@ from pathlib import Path
 
 import numpy as np
 
-from layerscope.capture.agent import clock_reading
-from layerscope.capture.verbose import LOG, WITHOUT
-from layerscope.capture.verbose_tap import arrivals_of
 from layerscope.model.clocks import Conversion
 from layerscope.model.events import Problem
 from layerscope.model.layers import PRIMITIVES
-from layerscope.session.around import RecordedProcess, owners
-from layerscope.session.late import late_spans
-from layerscope.session.weaving import LateSpans
+from layerscope.rawfile.log_files import ONEDNN_LOG, arrivals_of
 from layerscope.sources import onednn_verbose, verbose_spans
+from layerscope.sources.raw.late_spans import LateSpans
+from layerscope.sources.raw.open_operators import RecordedProcess, owners, spans_by_process
 
 # Lines have microseconds, of a clock that is read at another moment than ours.
 _ERROR_NS = 3_000
+THE_LOG = "the verbose log of oneDNN"
 
 
 def place(
@@ -37,7 +35,7 @@ def place(
     What belongs to no thread comes onto tracks of its own of that one. Nothing where libraries told
     of primitives by themselves: with their thread, and with times that are ten times as exact.
     """
-    log = raw / LOG
+    log = raw / ONEDNN_LOG
     if not log.exists():
         return {}, []
     if any(process.has_primitives for process in processes):
@@ -50,10 +48,11 @@ def place(
     if not len(columns["kind"]):
         return {}, [_nothing()]
     imported = verbose_spans.placed(calls, rejected, example)
-    is_timed = columns["start_ns"] >= 0
-    start_ns = np.where(
-        is_timed, _clock(processes).to_run(columns["start_ns"]), _by_arrival(log, columns)
-    )
+    clock = _clock(processes)
+    is_timed = (columns["start_ns"] >= 0) & (clock is not None)
+    start_ns = _by_arrival(log, columns)
+    if clock is not None:
+        start_ns = np.where(is_timed, clock.to_run(columns["start_ns"]), start_ns)
     found = owners(processes, start_ns, start_ns + columns["dur_ns"], is_timed, _ERROR_NS)
     problems = [problem for problem in imported.problems if problem.code != "no_times"]
     # What lies outside of windows is left out by whoever reads the raw files.
@@ -63,21 +62,18 @@ def place(
         problems.append(
             _unlinked(unknown, int(np.count_nonzero(kept & ~is_timed)), int(np.count_nonzero(kept)))
         )
-    return late_spans(imported, found, processes, main), problems
+    return spans_by_process(imported, found, main), problems
 
 
-def _clock(processes: list[RecordedProcess]) -> Conversion:
-    """From CLOCK_REALTIME to the run's clock, by what was read of both during the run, or else by
-    what they are now.
+def _clock(processes: list[RecordedProcess]) -> Conversion | None:
+    """From CLOCK_REALTIME to the run's clock, by what was read of both during the run. None where
+    nothing was.
     """
     clock = Conversion()
     readings = max((process.decoder.readings for process in processes), key=len, default=[])
     for _, run_ns, realtime_ns, _ in readings:
         clock.add(realtime_ns, run_ns)
-    if not readings:
-        _, run_ns, realtime_ns, _ = clock_reading()
-        clock.add(realtime_ns, run_ns)
-    return clock
+    return clock if readings else None
 
 
 def _by_arrival(log: Path, columns: dict[str, np.ndarray]) -> np.ndarray:
@@ -99,14 +95,14 @@ def _by_arrival(log: Path, columns: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def _nothing() -> Problem:
-    what = f"{WITHOUT} has no line: nothing of the program used oneDNN, or set its verbosity itself"
-    return Problem(PRIMITIVES, "no_verbose", what, "nothing to do if it uses no oneDNN", WITHOUT)
+    what = f"{THE_LOG} has no line: nothing of the program used oneDNN, or set its verbosity itself"
+    return Problem(PRIMITIVES, "no_verbose", what, "nothing to do if it uses no oneDNN", THE_LOG)
 
 
 def _kinds_alone() -> Problem:
     """The spans of the library stay as they are: nothing says which line is which of them."""
     what = (
-        f"oneDNN told ITT the kinds of its primitives alone, as before 3.12, and {WITHOUT} was "
+        f"oneDNN told ITT the kinds of its primitives alone, as before 3.12, and {THE_LOG} was "
         "left for that"
     )
     remedy = (
@@ -123,6 +119,6 @@ def _unlinked(unknown: int, untimed: int, count: int) -> Problem:
     why = "no operator or range was open around them, or those of several threads were"
     if untimed:
         why = f"{untimed:,} lines have no times, as before oneDNN 2.1"
-    what = f"{unknown:,} of {count:,} calls in {WITHOUT} could not be given to one: {why}"
+    what = f"{unknown:,} of {count:,} calls in {THE_LOG} could not be given to one: {why}"
     remedy = "use an oneDNN that tells ITT of its primitives (2.3 or later, not switched off)"
     return Problem(PRIMITIVES, "verbose_unlinked", what, remedy, "the operators of some primitives")

@@ -20,10 +20,15 @@ import numpy as np
 
 from layerscope.model.events import Problem
 from layerscope.model.layers import KINDS, PRIMITIVES
-from layerscope.session.around import MARGIN_NS, Owners, RecordedProcess
-from layerscope.session.late import late_spans
-from layerscope.session.weaving import LateSpans
+from layerscope.rawfile.log_files import MKL_LOGS
 from layerscope.sources import onednn_verbose, verbose_spans
+from layerscope.sources.raw.late_spans import LateSpans
+from layerscope.sources.raw.open_operators import (
+    MARGIN_NS,
+    Owners,
+    RecordedProcess,
+    spans_by_process,
+)
 
 # By class: the routines, and the operators that call one of them once.
 _CLASSES = (
@@ -49,7 +54,7 @@ def place(
     calls_of_nobody: Counter[str] = Counter()
     calls_of_any_time = 0
     pids = [process.decoder.about.get("pid") for process in processes]
-    for log in sorted(raw.glob("mkl-*.log")):
+    for log in sorted(raw.glob(MKL_LOGS)):
         named = _FILE.fullmatch(log.name)
         if named is None:
             continue
@@ -74,7 +79,7 @@ def place(
         calls_of_nobody.update(
             _routine(texts[code]) for code in columns["text"][found.process < 0].tolist()
         )
-        late |= late_spans(imported, found, processes, number)
+        late |= spans_by_process(imported, found, number)
     if calls_of_nobody:
         problems.append(_unlinked(calls_of_nobody))
     if calls_of_any_time:

@@ -1,0 +1,45 @@
+"""The files beside the raw files that the program's libraries wrote: their logs, and the windows of
+PyTorch's own profiler.
+
+They are merged with the spans of the agent when a recording is read (`sources.raw`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+# oneDNN's verbose log.
+ONEDNN_LOG = "verbose.gz"
+# Calls of MKL, by process.
+MKL_LOGS = "mkl-*.log"
+# What the stock profiler's windows of one process were; each has a trace beside it.
+WINDOWS = "windows.jsonl"
+
+
+def arrivals_of(log: Path) -> Path:
+    """The file that says when the lines of oneDNN's `log` arrived."""
+    return log.with_name("verbose.arrivals")
+
+
+def raw_file_of_windows(path: Path) -> Path:
+    """The raw file of the process whose windows are listed in `path`; where the drainer has begun
+    none, it is not there.
+    """
+    folder = path.parent
+    host_and_pid, _, begun_ns = folder.name.rpartition("-")
+    earlier: dict[int, Path] = {}
+    for known in folder.parent.glob(f"{host_and_pid}-*/spool"):
+        start = known.parent.name.rpartition("-")[2]
+        if start.isdigit() and int(start) <= int(begun_ns):
+            earlier[int(start)] = known
+    return earlier[max(earlier)] if earlier else folder / "spool"
+
+
+def has_logs(raw: Path) -> bool:
+    """Whether there are logs of libraries beside the raw files in `raw`."""
+    return (raw / ONEDNN_LOG).exists() or any(raw.glob(MKL_LOGS))
+
+
+def has_windows(raw: Path) -> bool:
+    """Whether PyTorch's own profiler recorded something of what is in `raw`."""
+    return any(raw.glob(f"*/{WINDOWS}")) or any(raw.glob(f"*/raw/*/{WINDOWS}"))

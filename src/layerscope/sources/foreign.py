@@ -1,0 +1,203 @@
+"""A file of another program as a source: the processes, spans and samples that its format found in
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from layerscope.model.events import Problem
+from layerscope.rawfile.raw_file import FULL
+from layerscope.sources.imported import (
+    Imported,
+    ImportedProcess,
+    ImportedStacks,
+    ImportedTrack,
+)
+from layerscope.sources.process import SPAN, Loss, ProcessEvents, SourceProcess, SourceTrack
+
+# Spans that are given out at a time.
+_PIECE_SPANS = 200_000
+# Of a reading of CLOCK_REALTIME that a file has.
+_CLOCK_ERROR_NS = 1_000
+# In the place of ticks: the file has one clock only.
+NO_TICKS = -1
+
+
+class ForeignFile:
+    """The content of one file as a source. Everything in it is kept: `options` sets no limit."""
+
+    def __init__(self, content: Imported) -> None:
+        self.content = content
+        self.options: dict[str, Any] = {FULL: True}
+        self.start_ns, self.end_ns = extent(content)
+        names = ["(other names)", *content.names, *content.args_texts]
+        spans = _spans(content)
+        owner = np.array([track.process for track in content.tracks], np.int64)
+        process = owner[content.track] if len(content.track) else np.zeros(0, np.int64)
+        self._processes = [
+            ForeignProcess(self, number, names, spans[process == number])
+            for number in range(len(content.processes))
+        ]
+        self._is_new = True
+        self._stacks = content.stacks
+
+    def new_processes(self) -> list[SourceProcess]:
+        """All processes of the file, once."""
+        found, self._is_new = self._is_new, False
+        return [*self._processes] if found else []
+
+    def new_samples(self) -> list[ImportedStacks]:
+        """The samples of the file, once."""
+        stacks, self._stacks = self._stacks, None
+        return [] if stacks is None else [stacks]
+
+    def finish(self, session: dict[str, Any]) -> list[SourceProcess]:
+        """There is nothing more."""
+        return self.new_processes()
+
+    def problems(self) -> dict[str, list[Problem]]:
+        """What the file could not tell; it has no ranks of its own recordings."""
+        return {"": self.content.problems}
+
+    def left_bytes(self) -> int:
+        """The file was read."""
+        return 0
+
+    def size_bytes(self) -> int:
+        """The file belongs to somebody else."""
+        return 0
+
+
+class ForeignProcess(SourceProcess):
+    """One process of the file, with these `spans`."""
+
+    __slots__ = ("_foreign",)
+
+    def __init__(self, file: ForeignFile, number: int, names: list[str], spans: np.ndarray) -> None:
+        self._foreign = ForeignEvents(spans)
+        super().__init__(self._foreign, file.content.host)
+        process = file.content.processes[number]
+        self._foreign.names = names
+        self._foreign.about = _about(process, file)
+        self._foreign.tracks = {
+            at: _track(at, track, file.start_ns)
+            for at, track in enumerate(file.content.tracks)
+            if track.process == number
+        }
+        if number == 0:
+            self._foreign.losses = [
+                Loss(0, at_ns, at_ns, count, "ring_full") for at_ns, count in file.content.lost
+            ]
+            self._foreign.readings = _readings(file.content)
+
+    def pieces(self) -> Iterator[None]:
+        """Some spans at a time, in the order of their ends."""
+        while self._foreign.advance():
+            yield
+
+
+class ForeignEvents(ProcessEvents):
+    """The events of one process; `spans`: `SPAN` rows. An outermost span is given out together with
+    all that lies in it.
+    """
+
+    def __init__(self, spans: np.ndarray) -> None:
+        super().__init__()
+        spans = spans[np.lexsort((spans["depth"], spans["start"], spans["track"]))]
+        outermost = np.where(spans["depth"] == 0, np.arange(len(spans)), 0)
+        outermost = np.maximum.accumulate(outermost)
+        order = np.lexsort((outermost, spans["end"][outermost]))
+        self._spans = spans[order]
+        is_last = np.diff(outermost[order], append=-1) != 0
+        self._cuts = np.flatnonzero(is_last) + 1  # behind the last of each outermost span
+        starts = self._spans["start"]
+        earliest = np.minimum.accumulate(starts[::-1])[::-1]
+        self._earliest_ns = np.append(
+            earliest, np.iinfo(np.int64).max
+        )  # start of all from there on
+        self._given = 0
+
+    def advance(self) -> bool:
+        """Make more spans ready for `batches`; False: there are no more."""
+        if self.records == len(self._spans):
+            return False
+        wanted = min(self.records + _PIECE_SPANS, len(self._spans))
+        self.records = int(self._cuts[np.searchsorted(self._cuts, wanted)])
+        self.waiting = self.records - self._given
+        return True
+
+    def batches(self, last: bool = False) -> Iterator[tuple[int, np.ndarray]]:
+        """By track, the spans that are ready."""
+        spans = self._spans[self._given : self.records]
+        self._given, self.waiting = self.records, 0
+        spans = spans[np.argsort(spans["track"], kind="stable")]
+        for rows in np.split(spans, np.flatnonzero(np.diff(spans["track"])) + 1):
+            if len(rows):
+                yield int(rows["track"][0]), rows
+
+    @property
+    def read_until_ns(self) -> int:
+        """The start of the first span that is not ready."""
+        return int(self._earliest_ns[self.records])
+
+    @property
+    def clock_end_ns(self) -> int:
+        """All that ended before this was given out."""
+        return self.read_until_ns
+
+
+def _spans(content: Imported) -> np.ndarray:
+    spans = np.zeros(len(content.start_ns), SPAN)
+    spans["start"], spans["end"] = content.start_ns, content.start_ns + content.dur_ns
+    spans["name"] = content.name + 1
+    spans["args"] = np.where(content.args >= 0, content.args + 1 + len(content.names), 0)
+    for name in ("track", "depth", "kind"):
+        spans[name] = getattr(content, name)
+    spans["seq"] = -1
+    for name, values in content.more.items():
+        spans[name] = values
+    return spans
+
+
+def _about(process: ImportedProcess, file: ForeignFile) -> dict[str, Any]:
+    return {
+        "pid": process.pid,
+        "ppid": process.ppid,
+        "rank": process.rank,
+        "argv": [process.name],
+        "start_ns": process.start_ns or file.start_ns,
+        "end_ns": file.end_ns if process.end_ns is None else process.end_ns,
+    }
+
+
+def _track(number: int, track: ImportedTrack, start_ns: int) -> SourceTrack:
+    thread = track.framework_thread
+    return SourceTrack(
+        number, track.tid, thread, track.start_ns or start_ns, track.end_ns, track.name
+    )
+
+
+def _readings(content: Imported) -> list[tuple[int, int, int, int]]:
+    if content.realtime_ns is None:
+        return []
+    return [(NO_TICKS, content.realtime_at_ns, content.realtime_ns, _CLOCK_ERROR_NS)]
+
+
+def extent(content: Imported) -> tuple[int, int]:
+    """When the first of all spans and samples began, or a thread before it, and when the last of
+    them ended.
+    """
+    start_ns, end_ns = content.start_ns, content.start_ns + content.dur_ns
+    if content.stacks is not None:
+        samples = content.stacks.samples
+        start_ns = np.append(start_ns, samples["at_ns"])
+        end_ns = np.append(end_ns, samples["at_ns"] + samples["weight_ns"] * samples["exact"])
+    if not len(start_ns):
+        return 0, 0
+    # Threads that were there before the file began have the time 0.
+    known = [one.start_ns for one in content.processes] + [one.start_ns for one in content.tracks]
+    return min([int(start_ns.min()), *filter(None, known)]), int(end_ns.max())

@@ -1,0 +1,177 @@
+"""One process of a source: what ingest asks of it, whatever file its events come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerscope.model.clocks import Conversion, Identity
+from layerscope.rawfile import layout
+
+# Tracks and records (`layout.RECORD`) with times in ns of the run.
+Marks = tuple[np.ndarray, np.ndarray]
+# A span on its way into the tables. Texts are numbers into `ProcessEvents.names`; 0: none.
+SPAN = np.dtype(
+    [
+        ("start", "<i8"),
+        ("end", "<i8"),
+        ("name", "<u4"),
+        ("module", "<u4"),
+        ("seq", "<i4"),
+        ("track", "<i4"),
+        ("depth", "<i4"),
+        ("forward_thread", "<i8"),
+        ("optimizer", "<i4"),
+        ("line", "<u4"),
+        ("args", "<u4"),
+        ("kind", "u1"),
+        ("flags", "u1"),
+        ("unfinished", "u1"),
+    ]
+)
+
+
+@dataclass(slots=True)
+class SourceTrack:
+    """A thread of a process; times are of the source's clock (`ProcessEvents.to_run`)."""
+
+    number: int
+    tid: int | None
+    framework_thread: int
+    start: int
+    end: int | None = None
+    name: str = ""
+
+
+@dataclass(slots=True)
+class Loss:
+    """Records that were lost, in times of the source's clock. Track 0: not known which."""
+
+    track: int
+    start: int
+    end: int
+    lost: int
+    reason: str
+    final: bool = False  # not told by a record but by the drainer's last word
+
+
+def _no_sums() -> np.ndarray:
+    return np.zeros((0, 4), np.int64)
+
+
+@dataclass(slots=True)
+class ProcessEvents:
+    """The events of one process, as far as they were read. What a source does not have stays empty.
+
+    `about`: pid, ppid, rank, argv, start_ns, end_ns. `names`: texts by number. `counters`: rows of
+    `rawfile.counters`. `readings`: (ticks, run_ns, realtime_ns, error_ns). `totals`: exact sums of
+    all spans, (kind, name, count, ticks); `unseen`: the same of spans that were taken out of the
+    source, which are `stripped`. `records`: number of spans so far. `waiting`: number of spans that
+    the next batches would look at. `ended`: no more will come.
+    """
+
+    about: dict[str, Any] = field(default_factory=dict)
+    names: list[str] = field(default_factory=lambda: ["(other names)"])
+    tracks: dict[int, SourceTrack] = field(default_factory=dict)
+    losses: list[Loss] = field(default_factory=list)
+    counters: list[np.ndarray] = field(default_factory=list)
+    readings: list[tuple[int, int, int, int]] = field(default_factory=list)
+    clock: Conversion = field(default_factory=Identity)
+    final: dict[str, Any] = field(default_factory=dict)
+    totals: np.ndarray = field(default_factory=_no_sums)
+    unseen: np.ndarray = field(default_factory=_no_sums)
+    ended: bool = False
+    records: int = 0
+    stripped: int = 0
+    waiting: int = 0
+
+    @property
+    def read_until_ns(self) -> int:
+        """All that ended before this was read."""
+        return self.readings[-1][1] if self.readings else -1
+
+    def batches(self, last: bool = False) -> Iterator[tuple[int, np.ndarray]]:
+        """By track, the spans that can be judged now: `SPAN` rows, times in ns of the run.
+
+        With `last`, everything that is left, and the spans that never ended.
+        """
+        yield from ()
+
+    def moments(self) -> Marks:
+        """What the program counted and marked, in the order of time."""
+        return _no_marks()
+
+    def step_marks(self) -> Marks:
+        """Where the program marked the end of a step."""
+        return _no_marks()
+
+    def window_marks(self) -> Marks:
+        """Where windows opened and closed."""
+        return _no_marks()
+
+    @property
+    def has_step_marks(self) -> bool:
+        """Whether the program has marked the end of a step."""
+        return bool(len(self.step_marks()[0]))
+
+    @property
+    def clock_end_ns(self) -> int:
+        """All that ended before this was given out by `batches`."""
+        return self.to_run(self.clock.last)
+
+    def clock_doubt(self) -> str:
+        """What was wrong with the clock of the source; empty: nothing."""
+        return ""
+
+    def to_run(self, ticks: int) -> int:
+        """One moment of the source's clock in ns of the run."""
+        return int(self.clock.to_run(np.array([ticks], np.int64))[0])
+
+
+def _no_marks() -> Marks:
+    return np.zeros(0, np.int32), np.zeros(0, layout.RECORD)
+
+
+@dataclass(slots=True)
+class SourceProcess:
+    """A process and how its events are read. Of one that has no file of its own there is nothing
+    to read.
+
+    `rank`: the folder of its rank, where several recordings are read as one. `has_shares`: a
+    primitive may be recorded once more on each thread that works for it.
+    """
+
+    events: ProcessEvents
+    host: str = ""
+    rank: str = ""
+    has_shares: bool = False
+
+    def pieces(self) -> Iterator[None]:
+        """Read on, and stop after each piece after which `batches` has more."""
+        yield from ()
+
+    @property
+    def left_bytes(self) -> int:
+        """How much is still to be read."""
+        return 0
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something in its file cannot be read."""
+        return False
+
+    def read_files(self) -> list[Path]:
+        """The files of it that were read to their end and that nobody writes to any more."""
+        return []
+
+    def is_first(self, file: Path) -> bool:
+        """Whether `file` is the one that its recording begins with."""
+        return True
+
+    def strip(self, file: Path) -> int:
+        """Take the spans out of one of `read_files`; returns how many bytes that frees."""
+        return 0

@@ -1,0 +1,51 @@
+"""The logs of oneDNN and MKL that lie beside the raw files of a recording: their calls become spans
+of the processes.
+
+Each log says how long its calls took; `onednn_log` and `mkl_log` find the threads that they belong
+to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from layerscope.model.events import Problem
+from layerscope.model.layers import PRIMITIVES
+from layerscope.rawfile.log_files import MKL_LOGS, ONEDNN_LOG
+from layerscope.sources.raw import mkl_log, onednn_log
+from layerscope.sources.raw.late_spans import LateChunks, LateSpans, joined_spans
+from layerscope.sources.raw.open_operators import read_processes
+from layerscope.sources.raw.process import RawProcess
+
+# Every span of the run is in memory while they are placed: 33 bytes each.
+_MOST_SPANS = 20_000_000
+
+
+def merge_logs(raw: Path, processes: Sequence[RawProcess], main_pid: int | None) -> list[Problem]:
+    """Have `processes` read the logs below `raw` too; what has to be said about them.
+
+    `main_pid`: the program's.
+    """
+    if not (raw / ONEDNN_LOG).exists() and not any(raw.glob(MKL_LOGS)):
+        return []
+    recorded = read_processes(processes, _MOST_SPANS)
+    if not recorded:
+        what = "the recording has no process, or is too long, to give the lines of logs to threads"
+        remedy = "record a window of the run (--steps, --for)"
+        lost = "primitives in the logs of oneDNN and MKL"
+        return [Problem(PRIMITIVES, "logs_unread", what, remedy, lost)]
+    pids = [process.decoder.about.get("pid") for process in recorded]
+    main = pids.index(main_pid) if main_pid in pids else 0
+    problems: list[Problem] = []
+    of_processes: dict[int, list[LateSpans]] = {}
+    for place in (onednn_log.place, mkl_log.place):
+        late, said = place(raw, recorded, main)
+        problems += said
+        for number, spans in late.items():
+            of_processes.setdefault(number, []).append(spans)
+    for number, parts in of_processes.items():
+        before = recorded[number]
+        spans = joined_spans(parts, before.new_track)
+        processes[number].late = LateChunks(before.decoder, spans)
+    return problems

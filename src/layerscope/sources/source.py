@@ -1,0 +1,42 @@
+"""What ingest asks of a source: whatever yields the events of one recording."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from layerscope.model.events import Problem
+from layerscope.sources.imported import ImportedStacks
+from layerscope.sources.process import SourceProcess
+from layerscope.sources.raw.folder import SamplerFile
+
+
+class Source(Protocol):
+    """Raw files of our own, or a file of another program.
+
+    `options`: what the user asked for when it was recorded (`rawfile.json_files.Options`).
+    """
+
+    options: dict[str, Any]
+
+    def new_processes(self) -> Sequence[SourceProcess]:
+        """Processes that were not there at the last call."""
+
+    def new_samples(self) -> Sequence[SamplerFile | ImportedStacks]:
+        """Samples of stacks that were not there at the last call."""
+
+    def finish(self, session: dict[str, Any]) -> Sequence[SourceProcess]:
+        """The recording is over: what only its end adds is read from now on. More new processes.
+
+        `session`: what the recorder left at its end (`rawfile.json_files.SessionState`), or that of
+        each rank in `ranks`.
+        """
+
+    def problems(self) -> dict[str, list[Problem]]:
+        """What has to be said about it, by rank."""
+
+    def left_bytes(self) -> int:
+        """How much is still to be read."""
+
+    def size_bytes(self) -> int:
+        """What its files take of the size that the recording may have."""
