@@ -131,9 +131,7 @@ def test_a_call_within_operators_of_two_threads_belongs_to_none(tmp_path: Path) 
     other.end(2 * SECOND_NS)
     start_ns = np.array([150_000_000, 300_000_000])
 
-    found = owners(
-        recorded(tmp_path), start_ns, start_ns + 10, np.array([True, True]), 100
-    )
+    found = owners(recorded(tmp_path), start_ns, start_ns + 10, np.array([True, True]), 100)
 
     assert found.process.tolist() == [-1, 0]
 
@@ -148,9 +146,7 @@ def test_a_call_of_a_program_without_operators_belongs_to_the_thread_with_a_rang
     file.end(2 * SECOND_NS)
     start_ns = np.array([150_000_000, 600_000_000])
 
-    found = owners(
-        recorded(tmp_path), start_ns, start_ns + 10, np.array([True, True]), 100
-    )
+    found = owners(recorded(tmp_path), start_ns, start_ns + 10, np.array([True, True]), 100)
 
     assert (found.process.tolist(), found.depth.tolist()) == ([0, -1], [1, 0])
 

@@ -55,6 +55,15 @@ def test_endings_tell_where_a_function_is(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_many_different_stacks(tmp_path: Path) -> None:
+    """More in one piece of the file than there was room for before it."""
+    path = tmp_path / "stacks.folded"
+    path.write_text("".join(f"a;{number:x} {number}\n" for number in range(1, 300_000)))
+    content = folded.read(path)
+    assert content.stacks is not None
+    assert int(content.stacks.samples["weight_ns"].sum()) == sum(range(1, 300_000))
+
+
 def test_what_is_no_stack_is_counted(tmp_path: Path) -> None:
     content = read(tmp_path, "a;b 1\nno number\n// said by a tool\na;c 2\n")
     assert sums(content) == {("a", "b"): 1, ("a", "c"): 2}

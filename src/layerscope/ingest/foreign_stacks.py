@@ -84,17 +84,9 @@ class NamedSamples(SampleSource):
         self._states = self._samples["state"].astype(np.int32)
         self._is_idle = self._samples["idle"].astype(np.bool_)
         self._find_states(content)
-        self._keys = self._push(content, stacks)
-
-    def _push(self, content: ImportedStacks, stacks: SampledStacks) -> np.ndarray:
-        """The key of each stack of the file, whose parents come before it; behind them NONE."""
-        frames = stacks.frames.add_named(content.frames)
-        parent, frame = content.stacks["parent"].tolist(), content.stacks["frame"].tolist()
-        keys: list[int] = []
-        for around, number in zip(parent, frame, strict=True):
-            outer = keys[around] if around >= 0 else NONE
-            keys.append(stacks.push(outer, frames[number], False, 0))
-        return np.array([*keys, NONE], np.int64)
+        frames = np.array(stacks.frames.add_named(content.frames), np.int32)
+        of = content.stacks
+        stacks.adopt(of["parent"], frames[of["frame"]], of["depth"])
 
     def _find_states(self, content: ImportedStacks) -> None:
         """Waits get the state that the functions on their stacks tell."""
@@ -146,7 +138,7 @@ class NamedSamples(SampleSource):
         keys[list(process.tracks)] = list(process.tracks.values())
         for name in ("track", "waker"):
             columns[name] = keys[self._samples[name][rows]]
-        columns["stack"] = self._keys[self._samples["stack"][rows]]
+        columns["stack"] = self._samples["stack"][rows].astype(np.int64)
         columns["kind"] = self._samples["kind"][rows].astype(np.int32)
         columns["state"], columns["idle"] = self._states[rows], self._is_idle[rows]
         columns["exact"] = self._samples["exact"][rows].astype(np.bool_)

@@ -8,6 +8,7 @@ NONE: not known.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -33,7 +34,12 @@ class SampledStacks:
 
     fusion: Fusion
     frames: FrameNames
-    evidence: list[int] = field(default_factory=list)
+    evidence: array[int] = field(default_factory=lambda: array("h"))
+
+    def adopt(self, parent: np.ndarray, frame: np.ndarray, depth: np.ndarray) -> None:
+        """Begin with a whole tree of stacks, whose parents come before them."""
+        self.fusion.adopt(parent, frame, depth)
+        self.evidence.frombytes(bytes(2 * len(parent)))
 
     def push(self, around: int, frame: int, is_outer: bool, evidence: int) -> int:
         """The stack `around` with one frame more. `is_outer`: spans lie inside of the frame.

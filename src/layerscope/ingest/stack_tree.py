@@ -12,6 +12,7 @@ Stacks are given out in the order in which they are first seen, so a parent's nu
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -21,13 +22,17 @@ NONE = -1
 Int64s = np.ndarray
 
 
+def _int32s() -> array[int]:
+    return array("i")
+
+
 @dataclass(slots=True)
 class StackNodes:
-    """Stacks by number: `parent` (NONE: outermost), `frame` and `depth` of each."""
+    """Stacks by number: `parent` (NONE: outermost), `frame` and `depth` of each, int32."""
 
-    parent: list[int] = field(default_factory=list)
-    frame: list[int] = field(default_factory=list)
-    depth: list[int] = field(default_factory=list)
+    parent: array[int] = field(default_factory=_int32s)
+    frame: array[int] = field(default_factory=_int32s)
+    depth: array[int] = field(default_factory=_int32s)
     _known: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def push(self, stack: int, frame: int) -> int:
@@ -40,6 +45,13 @@ class StackNodes:
             self.frame.append(frame)
             self.depth.append(self.depth[stack] + 1 if stack >= 0 else 0)
         return found
+
+    def adopt(self, parent: Int64s, frame: Int64s, depth: Int64s) -> None:
+        """Take over a whole tree, whose numbers become those of these stacks; there are none so
+        far. `push` does not find them again.
+        """
+        for column, values in ((self.parent, parent), (self.frame, frame), (self.depth, depth)):
+            column.frombytes(values.astype(np.int32).tobytes())
 
     def frames(self, stack: int, until: int = NONE) -> list[int]:
         """The frames of a stack from the outside in, without those of the stack `until` that it
@@ -65,9 +77,17 @@ class Fusion:
     sampled: StackNodes = field(default_factory=StackNodes)
     chains: StackNodes = field(default_factory=StackNodes)
     fused: StackNodes = field(default_factory=StackNodes)
-    outer: list[int] = field(default_factory=list)
+    outer: array[int] = field(default_factory=_int32s)
     anchors: dict[int, int] = field(default_factory=dict)
+    adopted: int = 0  # so many stacks of `sampled` are the same in `fused`
     _fused: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def adopt(self, parent: Int64s, frame: Int64s, depth: Int64s) -> None:
+        """Begin with a whole tree of sampled stacks (`StackNodes.adopt`)."""
+        for tree in (self.sampled, self.fused):
+            tree.adopt(parent, frame, depth)
+        self.adopted = len(parent)
+        self.outer.frombytes(np.full(self.adopted, NONE, np.int32).tobytes())
 
     def stack(self, sampled: int, chain: int) -> int:
         """The fused stack of a sampled one (NONE: not known) with these spans open (NONE: none)."""
@@ -89,10 +109,10 @@ class Fusion:
     def _alone(self, sampled: int) -> int:
         """The fused stack of a sampled one with no span open: it is the same."""
         waiting = []
-        while sampled != NONE and (sampled, NONE) not in self._fused:
+        while sampled >= self.adopted and (sampled, NONE) not in self._fused:
             waiting.append(sampled)
             sampled = self.sampled.parent[sampled]
-        found = self._fused[sampled, NONE] if sampled != NONE else NONE
+        found = sampled if sampled < self.adopted else self._fused[sampled, NONE]
         for one in reversed(waiting):
             found = self._fused[one, NONE] = self.fused.push(found, self.sampled.frame[one])
         return found

@@ -149,9 +149,12 @@ class StackIngest:
         return fused.push(stack, self._frames.kernel)
 
     def _fused(self, stack: np.ndarray, chain: np.ndarray) -> np.ndarray:
-        pairs, inverse = np.unique(np.stack([stack, chain]), axis=1, return_inverse=True)
+        found = stack.copy()
+        rows = np.flatnonzero((chain != NONE) | (stack >= self._fusion.adopted))
+        pairs = np.stack([stack[rows], chain[rows]])
+        pairs, inverse = np.unique(pairs, axis=1, return_inverse=True)
         of_pair = [self._fusion.stack(one, around) for one, around in pairs.T.tolist()]
-        found: np.ndarray = np.array(of_pair, np.int64)[inverse.ravel()]
+        found[rows] = np.array(of_pair, np.int64)[inverse.ravel()]
         return found
 
     def _add(self, columns: dict[str, np.ndarray]) -> None:

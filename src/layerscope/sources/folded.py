@@ -233,9 +233,8 @@ class _Folded:
         ]
         if self.tree.count > len(self.weight):
             # By little: twice as much would be the largest of all that is held.
-            self.weight = np.append(
-                self.weight, np.zeros(self.tree.count // 8 + (1 << 16), np.int64)
-            )
+            more = self.tree.count + self.tree.count // 8 - len(self.weight)
+            self.weight = np.append(self.weight, np.zeros(more + (1 << 16), np.int64))
         np.add.at(self.weight, stack, weight)
 
     def _number(self, text: bytes) -> int:
