@@ -4,7 +4,9 @@ be anything.
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.model.clocks import Conversion
+from layerscope.ingest.open import open_run
+from layerscope.model.clocks import Conversion, Identity
 from layerscope.model.errors import ReadError
 from layerscope.model.layers import KINDS
+from layerscope.recording.reader import Reader
 from layerscope.sources import kineto
 
 NAMES = [
@@ -54,7 +58,8 @@ found.export_chrome_trace(sys.argv[1])
 events = found.profiler.kineto_results.events()
 told = [[e.name(), e.start_ns(), e.duration_ns(), e.sequence_nr(), e.fwd_thread_id()] for e in events
         if e.name() != "left open"] if hasattr(events[0], "start_ns") else None
-print(json.dumps(dict(events=told, before=before, after=after)))
+averages = {{row.key: [row.count, row.self_cpu_time_total] for row in found.key_averages()}}
+print(json.dumps(dict(events=told, before=before, after=after, averages=averages)))
 """
 
 
@@ -72,7 +77,7 @@ class Written:
         )
         assert done.returncode == 0, done.stderr
         self.told: dict[str, Any] = json.loads(done.stdout)
-        self.trace = kineto.read(self.path)
+        self.trace = kineto.read_trace(self.path, Identity())
 
     def rows(self, name: str) -> list[int]:
         """The rows of the spans that are called so."""
@@ -124,7 +129,7 @@ def test_a_clock_puts_them_on_the_clock_of_the_run(written: Written) -> None:
     base = written.told["before"]
     clock.add(base, 1000)
     clock.add(base + 10**12, 1000 + 10**12)
-    moved = kineto.read(written.path, clock)
+    moved = kineto.read_trace(written.path, clock)
     assert (moved.start_ns == written.trace.start_ns - base + 1000).all()
     assert (moved.end_ns == written.trace.end_ns - base + 1000).all()
 
@@ -216,7 +221,7 @@ def test_what_is_no_trace_is_an_error_that_names_it(tmp_path: Path, content: byt
     path = tmp_path / "trace.json"
     path.write_bytes(content)
     with pytest.raises(ReadError, match=r"trace\.json is damaged .*record again"):
-        kineto.read(path)
+        kineto.read_trace(path, Identity())
 
 
 def test_a_trace_that_was_cut_is_an_error(written: Written, tmp_path: Path) -> None:
@@ -224,12 +229,12 @@ def test_a_trace_that_was_cut_is_an_error(written: Written, tmp_path: Path) -> N
     content = written.path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(ReadError, match="damaged"):
-        kineto.read(path)
+        kineto.read_trace(path, Identity())
 
 
 def test_a_trace_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ReadError, match="cannot be read"):
-        kineto.read(tmp_path / "none.json")
+        kineto.read_trace(tmp_path / "none.json", Identity())
 
 
 def test_a_trace_without_a_span_has_none(tmp_path: Path) -> None:
@@ -237,5 +242,79 @@ def test_a_trace_without_a_span_has_none(tmp_path: Path) -> None:
     path.write_text(
         '{"traceEvents": [{"ph": "M", "name": "process_name", "tid": 0, "args": {"name": "python"}}, {}]}'
     )
-    trace = kineto.read(path)
+    trace = kineto.read_trace(path, Identity())
     assert (len(trace.start_ns), trace.names, len(trace.depth)) == (0, [], 0)
+
+
+# --- opened like a recording ---
+
+
+def test_self_times_are_those_of_the_profiler(written: Written) -> None:
+    """It counts an operator that calls itself once (`EventList._remove_dup_nodes`)."""
+    query = """SELECT span.name, sum(span.self_ns) AS self_ns,
+                      count(*) FILTER (around.name IS DISTINCT FROM span.name) AS calls
+               FROM spans span LEFT JOIN spans around ON span.parent = around.span
+               GROUP BY span.name"""
+    with Reader(open_run(written.path)) as reader:
+        ours = {row["name"]: row for row in reader.query(query).to_pylist()}
+    names = [name for name in written.told["averages"] if name.startswith("aten::")]
+    assert len(names) > 10
+    for name in names:
+        calls, self_us = written.told["averages"][name]
+        assert ours[name]["calls"] == calls, name
+        assert float(ours[name]["self_ns"]) / 1000 == pytest.approx(self_us, abs=0.01 * calls), name
+
+
+def test_steps_links_and_shapes_are_found(written: Written) -> None:
+    with Reader(open_run(written.path)) as reader:
+        (found,) = reader.query(
+            """SELECT (SELECT any_value(rule) FROM steps) AS rule, (SELECT count(*) FROM steps) AS steps,
+                      (SELECT count(*) FROM links WHERE kind = 'forward_backward') AS links,
+                      (SELECT count(*) FROM args WHERE json LIKE '%float64%') > 0 AS has_shapes"""
+        ).to_pylist()
+    assert found["rule"] == "optimizer"
+    assert found["steps"] == 2
+    assert found["links"] > 2
+    assert found["has_shapes"]
+
+
+def test_a_packed_trace_is_the_same(written: Written, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(written.path.read_bytes()))
+    packed, plain = kineto.read(path), kineto.read(written.path)
+    assert (packed.start_ns == plain.start_ns).all()
+    assert packed.names == plain.names
+
+
+@pytest.mark.parametrize("cut", [0.3, 0.99])
+def test_a_packed_trace_that_was_cut_is_an_error(
+    written: Written, tmp_path: Path, cut: float
+) -> None:
+    path = tmp_path / "trace.json.gz"
+    content = gzip.compress(written.path.read_bytes())
+    path.write_bytes(content[: int(len(content) * cut)])
+    with pytest.raises(ReadError, match="damaged"):
+        kineto.read(path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["hta/ns_resolution_trace", "hta/amd_trace", "hta/cpu_only", "param", "tracelens/mi300"],
+)
+def test_traces_of_others_are_read_whole(name: str) -> None:
+    folder = Path(os.environ.get("LAYERSCOPE_CORPUS", "")) / "kineto" / name
+    if "LAYERSCOPE_CORPUS" not in os.environ or not folder.exists():
+        pytest.skip("LAYERSCOPE_CORPUS names no folder with these traces")
+    (path,) = (file for file in folder.glob("*.json.gz") if not file.name.endswith("_et.json.gz"))
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    wanted = [
+        event
+        for event in events
+        if event.get("ph") == "X" and event.get("cat") in ("cpu_op", "user_annotation")
+    ]
+    with Reader(open_run(path)) as reader:
+        spans = reader.rows("spans")
+        codes = reader.query("SELECT code FROM problems").to_pylist()
+    assert spans == len(wanted) > 10
+    on_gpu = any(event.get("cat") == "kernel" for event in events)
+    assert ({"code": "gpu_unread"} in codes) == on_gpu

@@ -1,15 +1,18 @@
-"""Chrome JSON as torch.profiler writes it: operators and ranges of one trace as columns on the
-run's clock.
+"""Chrome JSON as torch.profiler writes it (Kineto): operators and ranges of one trace as columns on
+the run's clock.
 
-Read for the windows that `inside/pytorch_windows.py` leaves, and no further: rows of the CPU's
-operators and ranges, names of threads, and the arrows from forward to backward. Kineto's clock is
+Of the CPU: operators, ranges, names of threads, and the arrows from forward to backward; work of
+GPUs is counted and said. `read` opens a file of its own, `read_trace` also the windows that
+`inside/pytorch_windows.py` leaves. Kineto's clock is
 CLOCK_REALTIME in microseconds since `baseTimeNanoseconds`, with three decimals.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import zlib
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
@@ -21,8 +24,10 @@ import numpy as np
 
 from layerscope.model.clocks import Conversion, Identity
 from layerscope.model.errors import ReadError
-from layerscope.model.layers import KINDS
+from layerscope.model.events import Problem
+from layerscope.model.layers import KINDS, OPERATORS
 from layerscope.model.stored_json import decoded
+from layerscope.sources.imported import Imported, ImportedProcess, ImportedTrack
 
 FUNCTION, BACKWARD, RANGE = (KINDS.index(kind) for kind in ("function", "backward", "range"))
 OPTIMIZER, LOADER = KINDS.index("optimizer"), KINDS.index("loader")
@@ -43,6 +48,14 @@ DTYPES = {
     "c10::complex<double>": "complex128",
 }
 OPERATOR, ANNOTATION, ARROW = "cpu_op", "user_annotation", "fwdbwd"
+MEANING = "a trace of torch.profiler (Kineto, Chrome JSON)"
+_OF_CPU = (OPERATOR, ANNOTATION)
+_OF_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+# What Kineto writes before the events, or what only its events have.
+_KINETO = re.compile(
+    rb'"(deviceProperties|distributedInfo|baseTimeNanoseconds|cpu_op|user_annotation)"'
+)
+_EVER = np.iinfo(np.int64).max
 # What the autograd engine opens around a backward function, whose name follows.
 ENGINE = "autograd::engine::evaluate_function: "
 # Names are written as they are, with quotes and all; this is what stands before and after those of
@@ -96,6 +109,7 @@ class _Arguments(msgspec.Struct, gc=False):
 
 class _Event(msgspec.Struct, gc=False):
     ph: str = ""
+    pid: int | str = 0
     # A double has no room for the nanoseconds of a number of microseconds that began months ago.
     ts: Decimal = Decimal(0)
     dur: Decimal = Decimal(0)
@@ -109,25 +123,89 @@ class _Event(msgspec.Struct, gc=False):
 class _File(msgspec.Struct, gc=False):
     events: list[_Event] = msgspec.field(name="traceEvents")
     base_ns: int = msgspec.field(default=0, name="baseTimeNanoseconds")
+    distributed: dict[str, Any] = msgspec.field(default_factory=dict, name="distributedInfo")
 
 
-def read(path: Path, clock: Conversion | None = None) -> KinetoTrace:
-    """The trace at `path`. `clock` takes CLOCK_REALTIME to the run's; without it the times stay
-    what they are.
-    """
+def recognises(head: bytes) -> bool:
+    """Whether a file that begins so is a trace of torch.profiler."""
+    return head.lstrip().startswith(b"{") and bool(_KINETO.search(head))
+
+
+def read(path: Path) -> Imported:
+    """The spans of the CPU in the trace at `path`, which may be packed with gzip."""
+    file = _file(path)
+    trace = _columns(file, Identity())
+    first_ns = int(trace.start_ns.min(initial=_EVER)) if len(trace.start_ns) else 0
+    tids, track = np.unique(trace.tid, return_inverse=True)
+    process, pids = _processes(file.events, tids.tolist())
+    rank = file.distributed.get("rank")
+    return Imported(
+        start_ns=trace.start_ns - first_ns,
+        dur_ns=trace.end_ns - trace.start_ns,
+        track=track.astype(np.int32),
+        depth=trace.depth,
+        kind=trace.kind,
+        name=trace.name,
+        args=trace.shapes,
+        more={
+            "seq": trace.seq,
+            "forward_thread": trace.forward_thread,
+            "unfinished": trace.unfinished,
+        },
+        names=trace.names,
+        args_texts=trace.shape_texts,
+        tracks=[
+            ImportedTrack(
+                of,
+                trace.thread_names.get(tid, f"thread {tid}"),
+                tid,
+                framework_thread=trace.framework_threads.get(tid, -1),
+            )
+            for tid, of in zip(tids.tolist(), process, strict=True)
+        ],
+        processes=[
+            ImportedProcess(rank=rank if isinstance(rank, int) else None, pid=pid) for pid in pids
+        ],
+        realtime_ns=first_ns,
+        problems=_problems(file.events),
+    )
+
+
+def read_trace(path: Path, clock: Conversion) -> KinetoTrace:
+    """The trace at `path`; `clock` takes CLOCK_REALTIME to the run's."""
+    return _columns(_file(path), clock)
+
+
+def _file(path: Path) -> _File:
     try:
         content = path.read_bytes()
+        if content.startswith(b"\x1f\x8b"):
+            content = gzip.decompress(content)
+        return _decode(content)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ReadError(f"{path} is damaged ({error}): copy it again, or record again") from error
     except OSError as error:
-        raise ReadError(
-            f"{path} cannot be read ({error.strerror}); the other windows are kept"
-        ) from error
-    try:
-        file = _decode(content)
+        raise ReadError(f"{path} cannot be read ({error.strerror})") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ReadError(
-            f"{path} is damaged ({error}); the other windows are kept: record again"
-        ) from error
-    return _columns(file, clock or Identity())
+        raise ReadError(f"{path} is damaged ({error}): copy it again, or record again") from error
+
+
+def _processes(events: list[_Event], tids: list[int]) -> tuple[list[int], list[int]]:
+    """By thread the place of its process, and the number of each process."""
+    pid_of = {_number(event.tid): _number(event.pid) for event in events if event.cat in _OF_CPU}
+    pids = sorted({pid_of[tid] for tid in tids}) or [0]
+    return [pids.index(pid_of[tid]) for tid in tids], pids
+
+
+def _problems(events: list[_Event]) -> list[Problem]:
+    """What the trace has and the recording has not."""
+    of_gpu = sum(event.cat in _OF_GPU for event in events if event.ph == "X")
+    if not of_gpu:
+        return []
+    what = f"{of_gpu:,} kernels and copies of GPUs in this trace are not read"
+    remedy = "open the trace in Perfetto to see them"
+    lost = "the work of GPUs: operators have the time of their launch"
+    return [Problem(OPERATORS, "gpu_unread", what, remedy, lost)]
 
 
 def _decode(content: bytes) -> _File:
@@ -146,9 +224,7 @@ def _escaped(found: re.Match[bytes]) -> bytes:
 
 def _columns(file: _File, clock: Conversion) -> KinetoTrace:
     """The spans of a decoded trace."""
-    rows = [
-        event for event in file.events if event.ph == "X" and event.cat in (OPERATOR, ANNOTATION)
-    ]
+    rows = [event for event in file.events if event.ph == "X" and event.cat in _OF_CPU]
     start, end = _times_ns(rows, file.base_ns)
     latest = max(
         [int(end.max(initial=0)), *_moments_ns(file.events, "Record Window End", file.base_ns)]

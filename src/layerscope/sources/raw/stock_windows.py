@@ -23,7 +23,7 @@ from layerscope.model.secrets import mask
 from layerscope.rawfile import layout, raw_file
 from layerscope.rawfile.log_files import raw_file_of_windows
 from layerscope.rawfile.sums import RawTotals
-from layerscope.sources.kineto import KinetoTrace, depths, read
+from layerscope.sources.kineto import KinetoTrace, depths, read_trace
 from layerscope.sources.raw.decoder import Decoder
 from layerscope.sources.raw.late_spans import name_chunks
 
@@ -78,9 +78,9 @@ class StockWindows:
                 clock.add(realtime_ns, run_ns)
         for window in self.windows:
             try:
-                self._traces.append(read(folder / window["file"], clock))
+                self._traces.append(read_trace(folder / window["file"], clock))
             except ReadError as error:
-                self.damaged.append(str(error))
+                self.damaged.append(f"{error}; the other windows are kept")
 
     def chunks(self) -> Iterator[raw_file.Chunk]:
         """The chunks that follow those of the raw file."""
