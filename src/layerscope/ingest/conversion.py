@@ -6,7 +6,7 @@ after it, an old recording again, and a file of another program.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from heapq import heapify, heappop, heappush
@@ -32,6 +32,7 @@ from layerscope.model.layers import KINDS, LAYER_OF_KIND, OPERATORS, SPAN_LAYERS
 from layerscope.rawfile import windows
 from layerscope.recording.writer import write_columns, write_rows
 from layerscope.sources.process import SourceProcess
+from layerscope.sources.raw.folder import RawRecording
 from layerscope.sources.source import Source
 
 # Below this a batch costs more in overhead than in work.
@@ -419,3 +420,13 @@ class RunConversion:
         small.rows["problems"].extend([*self._not_kept(), *self.stacks.problems()])
         small.add_problems(self.processes)
         self.rows.update(small.write(self.tables))
+
+
+def conversion_of_raw(
+    raw: Path,
+    tables: Path,
+    memory_bytes: int | None = None,
+    shifts_ns: Mapping[str, int] | None = None,
+) -> RunConversion:
+    """The conversion of the raw files below `raw` (`RawRecording`)."""
+    return RunConversion(RawRecording(raw, shifts_ns), tables, memory_bytes)

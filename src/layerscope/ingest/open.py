@@ -160,12 +160,11 @@ def _session(run: Run) -> dict[str, Any]:
 
 def convert_into(raw: Path, folder: Path, session: dict[str, Any]) -> Any:
     """Convert `raw` into `folder`, replacing what an earlier conversion left there."""
-    from layerscope.ingest.conversion import RunConversion
-    from layerscope.sources.raw.folder import RawRecording
+    from layerscope.ingest.conversion import conversion_of_raw
 
     remove_tables(folder)
-    source = RawRecording(raw, session.get("shifts_ns"))
-    conversion = RunConversion(source, folder, cgroup.facts().memory_most_bytes)
+    memory_bytes = cgroup.facts().memory_most_bytes
+    conversion = conversion_of_raw(raw, folder, memory_bytes, session.get("shifts_ns"))
     conversion.finish(session)
     mark_complete(folder, raw, conversion.rows)
     return conversion

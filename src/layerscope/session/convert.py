@@ -65,16 +65,15 @@ def convert_while_growing(raw: Path, tables: Path, run_id: str) -> RunConversion
     """
     # Imported here: the verb's file must load fast for `layerscope --help`.
     from layerscope.host import cgroup
-    from layerscope.ingest.conversion import RunConversion
+    from layerscope.ingest.conversion import conversion_of_raw
     from layerscope.ingest.open import cached_tables, convert_into, mark_complete, remove_tables
     from layerscope.model import cache
     from layerscope.rawfile import raw_file
     from layerscope.rawfile.json_files import read_options
-    from layerscope.sources.raw.folder import RawRecording
 
     limits = cgroup.facts()
     session = None
-    conversion = RunConversion(RawRecording(raw), tables, limits.memory_most_bytes)
+    conversion = conversion_of_raw(raw, tables, limits.memory_most_bytes)
     try:
         if not is_small(limits) and not read_options(raw).get(raw_file.LATE):
             _follow(conversion)
