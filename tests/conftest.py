@@ -26,6 +26,10 @@ for number, handler in (
         signal.signal(number, handler)
 
 ROOT = Path(__file__).resolve().parent.parent
+# Where every test runs programs, or compiles some: none of them belongs into `dev.py check`.
+STARTS_PROGRAMS = (
+    "cli/test_run_", "examples/", "native/", "native_interface/", "native_sampler/", "stress/", "truth/",
+)  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,6 +45,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items=[item for item in items if item.get_closest_marker("stress")]
         )
         items[:] = [item for item in items if not item.get_closest_marker("stress")]
+    for item in items:
+        if item.path.relative_to(ROOT / "tests").as_posix().startswith(STARTS_PROGRAMS):
+            item.add_marker("slow")
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
 

@@ -91,7 +91,7 @@ def made(folder: Path) -> Recording:
     recording.rows["tracks"][0]["name"] = "main"
     second = recording.add_process(200, rank=1, argv="second")
     recording.rows["clock_readings"] = [
-        {"clock": "realtime", "its": REALTIME_NS, "run_ns": 0, "error_ns": 1}
+        {"clock": "realtime", "clock_value": REALTIME_NS, "run_ns": 0, "error_ns": 1}
     ]
     recording.rows["args"] = [{"args": 0, "json": '{"size": [3, 4], "name": "\\u00e4"}'}]
     recording.rows["modules"] = [{"module": 0, "path": "Net.conv1", "class": "Conv2d"}]
@@ -101,7 +101,7 @@ def made(folder: Path) -> Recording:
     for number, thread in enumerate(threads):
         recording.add_span(NAMES[number % len(NAMES)], number * 100, 1000, track=thread)
     outer = recording.add_span(
-        "outer", 0, 50 * MS, args=0, module=0, step=0, phase="forward", seq=7
+        "outer", 0, 50 * MS, args=0, module=0, step=0, phase="forward", sequence=7
     )
     for number in range(500):
         middle = recording.add_span(
@@ -170,7 +170,7 @@ def test_the_interface_finds_what_was_recorded(
     assert (1,) in perfetto.ask(
         page, "SELECT count(*) FROM slice WHERE name = '1,204 records lost'"
     )
-    for key, value in (("module", "Net.conv1"), ("phase", "forward"), ("seq", 7), ("step", 0)):
+    for key, value in (("module", "Net.conv1"), ("phase", "forward"), ("sequence", 7), ("step", 0)):
         key = key if suffix == ".fxt" else f"args.{key}"
         assert {row[0] for row in perfetto.ask(page, _ARGUMENT.format(key=key))} == {value, None}
 

@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     recording.add_span("crosses", 5, 50)
     recording.add_span("inside", 20, 5, parent=18)
     recording.rows["clock_readings"] = [
-        {"clock": "realtime", "its": 10**18, "run_ns": 0, "error_ns": 1}
+        {"clock": "realtime", "clock_value": 10**18, "run_ns": 0, "error_ns": 1}
     ]
     recording.write(tmp_path / "train.layerscope")
     return tmp_path
@@ -242,11 +242,11 @@ other.join()
 def test_a_real_program(program_python: str, folder: Path) -> None:
     done = record(program_python, PROGRAM, folder)
     spans = done.rows(
-        "SELECT s.name, layer || ',' || s.kind AS category, s.start_ns, dur_ns, s.depth, tid, step, seq "
+        "SELECT s.name, layer || ',' || s.kind AS category, s.start_ns, dur_ns, s.depth, tid, step, sequence "
         "FROM spans s JOIN tracks USING (track)"
     )
     (second,) = [span for span in spans if span["name"] == "second"]
-    names = ("name", "category", "start_ns", "dur_ns", "step", "seq")
+    names = ("name", "category", "start_ns", "dur_ns", "step", "sequence")
     assert len(spans) > 300
     assert done.value("SELECT count(*) FROM links") > 0
     for suffix, read in ((".json", read_json), (".fxt", read_fxt)):
@@ -261,7 +261,7 @@ def test_a_real_program(program_python: str, folder: Path) -> None:
                 s.start_ns + shift,
                 s.dur_ns,
                 s.args.get("step"),
-                s.args.get("seq"),
+                s.args.get("sequence"),
             )
             for s, _ in own
         ]

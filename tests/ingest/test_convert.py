@@ -98,7 +98,7 @@ def test_processes_tracks_spans_counters_clocks_and_totals_are_what_was_recorded
         ("counter", None, "process", 500, None),
     ]  # fmt: skip
     spans = made.rows(
-        "SELECT s.start_ns, s.dur_ns, s.self_ns, s.depth, s.kind, s.name, s.seq, tid, p.name AS parent, s.layer, "
+        "SELECT s.start_ns, s.dur_ns, s.self_ns, s.depth, s.kind, s.name, s.sequence, tid, p.name AS parent, s.layer, "
         "s.weight, s.unfinished FROM spans s JOIN tracks USING (track) LEFT JOIN spans p ON p.span = s.parent "
         "WHERE s.start_ns < 6000 ORDER BY s.start_ns"
     )
@@ -118,7 +118,9 @@ def test_processes_tracks_spans_counters_clocks_and_totals_are_what_was_recorded
         (5000, "faults_minor", 44, "count"), (5000, "faults_major", 55, "count"), (5000, "rss_bytes", 66, "bytes"),
         (5000, "threads", 77, "count"),
     ]  # fmt: skip
-    readings = made.table("clock_readings", "run_ns", "clock", "its", "error_ns", order="1, 2")
+    readings = made.table(
+        "clock_readings", "run_ns", "clock", "clock_value", "error_ns", order="1, 2"
+    )
     kept = [600, 1_000_000_700, 1_000_000_800]
     assert readings == [
         row

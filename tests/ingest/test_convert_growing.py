@@ -27,7 +27,7 @@ from tests.recordings import run_info
 KINDS = [0, 0, 1, 2, 3, 4]
 # Rows without the keys, which depend on who was read first.
 SPANS = (
-    "SELECT pid, tid, s.start_ns, s.dur_ns, s.self_ns, s.depth, s.kind, s.name, s.seq, s.unfinished, s.step, s.phase, "
+    "SELECT pid, tid, s.start_ns, s.dur_ns, s.self_ns, s.depth, s.kind, s.name, s.sequence, s.unfinished, s.step, s.phase, "
     "p.start_ns AS parent_start, p.depth AS parent_depth FROM spans s JOIN tracks USING (track) "
     "JOIN processes USING (process) LEFT JOIN spans p ON p.span = s.parent ORDER BY 1, 2, 3, 6"
 )
@@ -211,7 +211,7 @@ def test_a_file_cut_anywhere_converts_to_a_beginning_of_the_whole(
 
         def spans(made: list[Any]) -> set[tuple[Any, ...]]:
             return {
-                (row["tid"], row["start_ns"], row["dur_ns"], row["depth"], row["seq"])
+                (row["tid"], row["start_ns"], row["dur_ns"], row["depth"], row["sequence"])
                 for row in made[0]
             }
 

@@ -15,7 +15,7 @@ NET = "Net\nNet\n/a/train.py:9"
 CONV = "Net.conv\nConv2d\n/a/train.py:5"
 LOSS = "NLLLoss\nNLLLoss\n"
 SPANS = (
-    "SELECT s.name, s.layer, s.depth, s.self_ns, p.name AS parent, path, s.seq FROM spans s "
+    "SELECT s.name, s.layer, s.depth, s.self_ns, p.name AS parent, path, s.sequence FROM spans s "
     "LEFT JOIN spans p ON p.span = s.parent LEFT JOIN modules m ON m.module = s.module ORDER BY s.start_ns, s.depth"
 )
 

@@ -54,8 +54,8 @@ def check_tree(reader: Reader) -> None:
     """Every span has its depth, and the parent that the driver gave it, or none if that one was
     lost.
     """
-    spans = reader.arrays("spans", ["span", "track", "parent", "depth", "seq", "dur_ns", "self_ns"])
-    seq, track = spans["seq"].astype(np.int64), spans["track"].astype(np.int64)
+    spans = reader.arrays("spans", ["span", "track", "parent", "depth", "sequence", "dur_ns", "self_ns"])
+    seq, track = spans["sequence"].astype(np.int64), spans["track"].astype(np.int64)
     assert (spans["depth"] == DEPTHS[seq % 10]).all()
     place = track << 32 | seq
     assert len(np.unique(place)) == len(place)
@@ -155,7 +155,7 @@ def check_tree_of_a_dead(reader: Reader) -> None:
     """
     (row,) = reader.query(
         "SELECT count(*) FILTER (c.depth <> p.depth + 1 OR c.track <> p.track OR c.start_ns < p.start_ns) AS wrong, "
-        "count(*) FILTER (NOT p.unfinished AND c.seq - p.seq <> [1,1,2,1,5,1,1,2,4][c.seq % 10]) AS not_mine "
+        "count(*) FILTER (NOT p.unfinished AND c.sequence - p.sequence <> [1,1,2,1,5,1,1,2,4][c.sequence % 10]) AS not_mine "
         "FROM spans c JOIN spans p ON p.span = c.parent"
     ).to_pylist()
     assert row == {"wrong": 0, "not_mine": 0}

@@ -143,7 +143,7 @@ def test_100_000_names_grow_across_segments_and_all_come_through(drive: Drive) -
     assert (driven.status, driven.stderr) == (0, "")
     (row,) = driven.rows(
         "SELECT count(*) AS n, count(DISTINCT name) AS names, "
-        "count(*) FILTER (name = 'name number ' || seq) AS right FROM spans WHERE seq IS NOT NULL"
+        "count(*) FILTER (name = 'name number ' || sequence) AS right FROM spans WHERE sequence IS NOT NULL"
     )
     lost = driven.losses().get("ring_full", 0)
     assert row == {"n": 100_000 - lost, "names": 100_000 - lost, "right": 100_000 - lost}
@@ -168,9 +168,9 @@ def test_names_beyond_the_first_million_are_recorded_without_their_names(drive: 
 
     assert (driven.status, driven.stderr) == (0, "")
     (row,) = driven.rows(
-        "SELECT count(*) AS n, count(*) FILTER (name <> seq::VARCHAR) AS other, "
-        "min(seq) FILTER (name <> seq::VARCHAR) AS first, "
-        "count(*) FILTER (name <> seq::VARCHAR AND name <> '(other names)') AS wrong FROM spans"
+        "SELECT count(*) AS n, count(*) FILTER (name <> sequence::VARCHAR) AS other, "
+        "min(sequence) FILTER (name <> sequence::VARCHAR) AS first, "
+        "count(*) FILTER (name <> sequence::VARCHAR AND name <> '(other names)') AS wrong FROM spans"
     )
     assert row["n"] + driven.losses().get("ring_full", 0) == (1 << 20) + 1000
     assert (row["first"], row["wrong"]) == ((1 << 20) - 1, 0)

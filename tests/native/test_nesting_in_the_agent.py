@@ -35,7 +35,7 @@ def test_spans_that_nest_have_their_depth_parent_and_sequence_number(drive: Driv
         ("outer", 0, None), ("inner", 1, "outer"), ("leaf", 2, "inner"), ("backward", 1, "outer"), ("after", 0, None)
     ]  # fmt: skip
     spans = {span["name"]: span for span in driven.spans()}
-    assert {name: span["seq"] for name, span in spans.items()} == {
+    assert {name: span["sequence"] for name, span in spans.items()} == {
         "outer": None, "inner": 7, "leaf": 8, "backward": 7, "after": None
     }  # fmt: skip
     assert spans["backward"]["kind"] == "backward"

@@ -24,7 +24,7 @@ def empty(tmp_path: Path) -> Run:
 def run(tmp_path: Path) -> Run:
     recording = Recording()
     outer = recording.add_span("aten::linear", 10, 100)
-    recording.add_span("aten::addmm", 20, 50, parent=outer, seq=4)
+    recording.add_span("aten::addmm", 20, 50, parent=outer, sequence=4)
     return recording.write(tmp_path / "it's a run.layerscope")
 
 
@@ -89,12 +89,12 @@ def test_what_does_not_fit_into_memory_leaves_nothing_behind(
 
 def test_columns_come_as_arrays_without_the_database(run: Run) -> None:
     with Reader(run) as reader:
-        found = reader.arrays("spans", ["name", "start_ns", "parent", "seq", "unfinished", "phase"])
+        found = reader.arrays("spans", ["name", "start_ns", "parent", "sequence", "unfinished", "phase"])
 
     assert found["name.names"][found["name"]].tolist() == ["aten::linear", "aten::addmm"]
     assert found["start_ns"].tolist() == [10, 20]
     assert found["parent"].tolist() == [-1, 0]
-    assert found["seq"].tolist() == [-1, 4]
+    assert found["sequence"].tolist() == [-1, 4]
     assert found["unfinished"].tolist() == [False, False]
     assert found["phase"].tolist() == [-1, -1]
 

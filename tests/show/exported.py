@@ -266,7 +266,7 @@ def recordings(draw: st.DrawFn) -> tuple[Recording, list[int]]:
     for track, name, start, dur, number, module, args, unfinished in draw(
         st.lists(span, max_size=40)
     ):
-        more = {"seq": number, "module": module, "args": args, "unfinished": unfinished, "track": track,
+        more = {"sequence": number, "module": module, "args": args, "unfinished": unfinished, "track": track,
                 "line": f"{name}.py:{args}" if args else None}  # fmt: skip
         phase = "forward" if number else None
         recording.add_span(
@@ -285,6 +285,6 @@ def recordings(draw: st.DrawFn) -> tuple[Recording, list[int]]:
             {"from_span": a, "to_span": b, "kind": "forward_backward"} for a, b in pairs
         ]
     recording.rows["clock_readings"] = [
-        {"clock": "realtime", "its": REALTIME_NS + 7, "run_ns": 7, "error_ns": 1}
+        {"clock": "realtime", "clock_value": REALTIME_NS + 7, "run_ns": 7, "error_ns": 1}
     ]
     return recording, draw(st.lists(st.integers(1, 40), max_size=3))

@@ -89,7 +89,7 @@ def test_a_trace_holds_exactly_the_spans_of_the_recording(
 def _arguments(recording: Recording, row: dict[str, Any], suffix: str) -> dict[str, Any]:
     """What the arguments of a span in the file must be."""
     args: dict[str, Any] = {
-        name: row[name] for name in ("step", "seq", "phase", "line") if row[name] is not None
+        name: row[name] for name in ("step", "sequence", "phase", "line") if row[name] is not None
     }
     if row["module"] is not None:
         args["module"] = recording.rows["modules"][row["module"]]["path"]
@@ -298,7 +298,7 @@ def test_a_span_with_very_many_flows(
     monkeypatch.setattr(fxt, "_FLOW_ROOM", 50)
     recording = Recording()
     spans = [
-        recording.add_span(f"op{number}", number * 10, 5, seq=number % 3 or None)
+        recording.add_span(f"op{number}", number * 10, 5, sequence=number % 3 or None)
         for number in range(40)
     ]
     recording.rows["links"] = [
@@ -357,8 +357,8 @@ def test_problems_stand_in_the_file_and_a_clock_that_was_set_is_said(tmp_path: P
     recording = Recording()
     recording.add_problem("modules", "no modules", "do this")
     recording.rows["clock_readings"] = [
-        {"clock": "realtime", "its": 10**18, "run_ns": 0, "error_ns": 5},
-        {"clock": "realtime", "its": 10**18 + 40 * MS, "run_ns": 10 * MS, "error_ns": 1},
+        {"clock": "realtime", "clock_value": 10**18, "run_ns": 0, "error_ns": 5},
+        {"clock": "realtime", "clock_value": 10**18 + 40 * MS, "run_ns": 10 * MS, "error_ns": 1},
     ]
     trace = export(recording.write(tmp_path / "r.layerscope"), ".json")
 

@@ -248,6 +248,8 @@ class DrainerLink:
             if self._process is not None:
                 self._process.kill()
                 self._process.wait()
+                if self._process.stdout is not None:
+                    self._process.stdout.close()
             if not more:
                 self._drain_here()
                 break

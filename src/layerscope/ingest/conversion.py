@@ -222,7 +222,7 @@ class RunConversion:
                 "name_code": codes,
                 "line_code": process.texts.lines(rows["line"]),
                 "module": process.texts.modules(rows["module"]),
-                "seq": rows["seq"],
+                "sequence": rows["seq"],
                 "args": args,
                 "unfinished": rows["unfinished"].astype(bool),
                 "thread": thread,

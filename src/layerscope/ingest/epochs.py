@@ -53,7 +53,7 @@ OF_STEPS = (
     "dur_ns",
     "kind_code",
     "name_code",
-    "seq",
+    "sequence",
     "line_code",
     "optimizer",
 )
@@ -176,7 +176,7 @@ class Epochs:
         is_mine = np.zeros(len(columns["span"]), np.bool_)
         is_mine[rows] = True
         lines = outer[is_mine[outer]]
-        lines = lines[(columns["kind_code"][lines] != MODULE) | (columns["seq"][lines] == 0)]
+        lines = lines[(columns["kind_code"][lines] != MODULE) | (columns["sequence"][lines] == 0)]
         marked = self._texts.names.get(self.step_mark, -1)
         if marked >= 0:  # wherever they lie
             lines = np.union1d(lines, rows[columns["name_code"][rows] == marked])
@@ -302,13 +302,13 @@ class Epochs:
         """The rows of the operators of `backward`, rows of backward functions; -1: not known."""
         start_ns = columns["start_ns"]
         end_ns = start_ns + columns["dur_ns"]
-        numbered = (columns["seq"] >= 0) & (columns["thread"] >= 0)
+        numbered = (columns["sequence"] >= 0) & (columns["thread"] >= 0)
         forward = np.flatnonzero((columns["kind_code"] == FUNCTION) & numbered)
         known = np.flatnonzero(numbered[backward])
         rows = backward[known]
         # torch numbers the threads of each process anew.
         process = process_of[columns["track"]].astype(np.int64)
-        key = key_of((process << THREAD_BITS) + columns["thread"], columns["seq"])
+        key = key_of((process << THREAD_BITS) + columns["thread"], columns["sequence"])
         place = link(key[forward], start_ns[forward], end_ns[forward], key[rows], start_ns[rows])
         found = np.full(len(backward), -1, np.intp)
         if len(forward):

@@ -381,9 +381,16 @@ def _readings(events: ProcessEvents) -> list[Row]:
             continue
         next_ns = run_ns + READING_EVERY_NS
         if tsc >= 0:
-            rows.append({"clock": "tsc", "its": tsc, "run_ns": run_ns, "error_ns": error_ns})
+            rows.append(
+                {"clock": "tsc", "clock_value": tsc, "run_ns": run_ns, "error_ns": error_ns}
+            )
         rows.append(
-            {"clock": "realtime", "its": realtime_ns, "run_ns": run_ns, "error_ns": error_ns}
+            {
+                "clock": "realtime",
+                "clock_value": realtime_ns,
+                "run_ns": run_ns,
+                "error_ns": error_ns,
+            }
         )
     return rows
 

@@ -51,13 +51,12 @@ def in_order(columns: Columns, rows: np.ndarray) -> np.ndarray:
 
 def as_table(columns: Columns, texts: StringTable) -> pa.Table:
     """Rows of the table `spans`, with `step` and `phase`, -1 for none."""
-    # What the seq of a module says, how many are open around it, is for us: parent and depth tell
-    # it.
-    columns["seq"] = np.where(columns["kind_code"] == MODULE, -1, columns["seq"])
+    # That of a module is how many modules are open around it, which parent and depth say as well.
+    columns["sequence"] = np.where(columns["kind_code"] == MODULE, -1, columns["sequence"])
     arrow: dict[str, Any] = {}
     for name in ("span", "track", "depth", "start_ns", "dur_ns", "self_ns", "unfinished", "weight"):
         arrow[name] = columns[name]
-    for name in ("parent", "seq", "module", "args", "step"):
+    for name in ("parent", "sequence", "module", "args", "step"):
         arrow[name] = pa.array(columns[name], mask=columns[name] < 0)
     layer = LAYERS[columns["kind_code"]].astype(np.int32)
     arrow["layer"] = codes_to_names(layer, pa.array(SPAN_LAYERS))

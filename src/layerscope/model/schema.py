@@ -10,7 +10,7 @@ from __future__ import annotations
 from layerscope.model.sample_tables import FRAMES, SAMPLES, STACKS
 from layerscope.model.table import Column, Table
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 
 PROCESSES = Table(
@@ -111,7 +111,7 @@ SPANS = Table(
             nullable=True,
         ),
         Column("correlation", "int64", "key shared with the work it launched", nullable=True),
-        Column("seq", "int32", "autograd sequence number", nullable=True),
+        Column("sequence", "int32", "autograd sequence number", nullable=True),
         Column("args", "int64", "key of its arguments", nullable=True),
         Column(
             "weight",
@@ -364,7 +364,7 @@ CLOCK_READINGS = Table(
     "The same moment on two clocks, so that a foreign time can be put on the run's clock.",
     (
         Column("clock", "name", "tsc or realtime"),
-        Column("its", "int64", "what that clock said"),
+        Column("clock_value", "int64", "what that clock said"),
         Column("run_ns", "int64", "what the run's clock said", "ns"),
         Column("error_ns", "int64", "half the time the reading took", "ns"),
     ),

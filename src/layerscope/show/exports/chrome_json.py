@@ -47,7 +47,7 @@ _COLUMNS = (
     "step",
     "phase",
     "correlation",
-    "seq",
+    "sequence",
     "args",
     "line",
     "weight",
@@ -180,7 +180,7 @@ class _JsonWriter:
             _chosen(
                 [f',"line":{_text(line)}' for line in part["line.names"].tolist()], part["line"]
             ),
-            *_optional("seq", part["seq"]),
+            *_optional("sequence", part["sequence"]),
             *_optional("correlation", part["correlation"]),
             self._argument_texts.take(_places(self._arguments.places(part["args"]))),
             *_optional("weight", part["weight"], part["weight"] > 1),

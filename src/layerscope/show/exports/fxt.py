@@ -62,7 +62,7 @@ _COLUMNS = (
     "step",
     "phase",
     "correlation",
-    "seq",
+    "sequence",
     "args",
     "line",
     "weight",
@@ -356,7 +356,7 @@ class _FxtWriter:
                 yield _Argument(
                     has, [self._lists[name].words(part[name], 32, self._head(name, _ARG_STRING))]
                 )
-        for name, least in (("step", 0), ("seq", 0), ("weight", 2)):
+        for name, least in (("step", 0), ("sequence", 0), ("weight", 2)):
             has = part[name] >= least
             if has.any():
                 yield _Argument(

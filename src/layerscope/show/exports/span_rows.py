@@ -49,7 +49,7 @@ COLUMNS = {
     "step": ("step", pa.int32(), "the step it started in"),
     "phase": ("phase", pa.string(), "phase of the step"),
     "correlation": ("correlation", pa.int64(), "key shared with the work it launched"),
-    "seq": ("seq", pa.int32(), "autograd sequence number"),
+    "sequence": ("sequence", pa.int32(), "autograd sequence number"),
     "args": ("args.json", pa.string(), "arguments, a JSON object"),
     "weight": ("weight", pa.int32(), "how many spans it stands for"),
     "unfinished": (

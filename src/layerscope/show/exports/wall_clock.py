@@ -24,7 +24,7 @@ def realtime_of(reader: Reader, run_ns: int) -> tuple[int | None, tuple[str, ...
 
     One shift, that of the best reading, holds for the whole run: durations stay what they are.
     """
-    readings = reader.arrays("clock_readings", ["clock", "its", "run_ns", "error_ns"])
+    readings = reader.arrays("clock_readings", ["clock", "clock_value", "run_ns", "error_ns"])
     names = readings["clock.names"].tolist()
     rows = (
         np.flatnonzero(readings["clock"] == names.index("realtime"))
@@ -35,8 +35,8 @@ def realtime_of(reader: Reader, run_ns: int) -> tuple[int | None, tuple[str, ...
         return None, (_UNKNOWN,)
     best = rows[np.argmin(readings["error_ns"][rows])]
     clock = Conversion()
-    clock.add(int(readings["run_ns"][best]), int(readings["its"][best]))
-    set_by_ns = int(np.ptp(readings["its"][rows] - readings["run_ns"][rows]))
+    clock.add(int(readings["run_ns"][best]), int(readings["clock_value"][best]))
+    set_by_ns = int(np.ptp(readings["clock_value"][rows] - readings["run_ns"][rows]))
     notes: tuple[str, ...] = ()
     if set_by_ns > _SET_NS:
         notes = (
