@@ -52,8 +52,8 @@ enum { LS_MARK_MARKER = 0, LS_MARK_STEP = 1, LS_MARK_PAUSED = 2, LS_MARK_RESUMED
 enum { LS_RULE_NONE = 0, LS_RULE_REQUEST = 1, LS_RULE_LOADER = 2, LS_RULE_OPTIMIZER = 3, LS_RULE_MARK = 4,
        LS_RULE_NAMED = 5, LS_RULES = 6 };
 enum { LS_WINDOW_BY_TIME = 64, LS_WINDOW_WAS_CLOSED = 128, LS_WINDOW_INSTANCE = 8 };
-/* What the drainer says of the window to a process. */
-enum { LS_SAID_NOTHING = 0, LS_SAID_CLOSED = 1, LS_SAID_OPEN = 2, LS_SAID_OVER = 3 };
+/* What the drainer tells a process of the capture window. */
+enum { LS_CAPTURE_NOTHING = 0, LS_CAPTURE_CLOSED = 1, LS_CAPTURE_OPEN = 2, LS_CAPTURE_OVER = 3 };
 enum { LS_FLAG_ASYNC = 1, LS_FLAG_ELSEWHERE = 2, LS_FLAG_EXTRA = 4 };
 
 typedef struct {
@@ -127,7 +127,7 @@ typedef struct {
     uint64_t agent_cpu_ns;  /* what starting cost inside the program */
     uint32_t rings, callbacks;
     int32_t rank, world_size; /* in a distributed job, -1: not known */
-    uint32_t window;         /* written by the drainer: one of the LS_SAID_ values */
+    uint32_t window;         /* written by the drainer: one of the LS_CAPTURE_ values */
     uint32_t window_rule;    /* by which the process counts its steps */
     uint32_t window_is_open;
     uint32_t onednn;           /* LS_ONEDNN_ bits; written once its cap is */

@@ -29,7 +29,7 @@ typedef struct {
     uint32_t track, name, module, line, args; /* args: the name that is the text of its arguments, 0: none */
     uint16_t depth, around; /* of a module: how many are open around it; of others: what its end is to windows.c */
     uint8_t kind;
-    uint32_t domain; /* of ranges: whose end is theirs (nested.c), 0: they end by their handle */
+    uint32_t domain; /* of ranges: whose end is theirs (range_stack.c), 0: they end by their handle */
 } ls_context;
 _Static_assert(sizeof(ls_context) == 64, "context");
 
@@ -144,7 +144,7 @@ static inline int ls_thread_is_current(const ls_thread *t) {
     return t && LS_LOAD(t->generation) == LS_LOAD(ls.wiped->generation);
 }
 
-/* spool.c */
+/* rings.c */
 ls_thread *ls_thread_enter(void); /* this thread's state, made if needed; NULL: do not record */
 void ls_thread_recycle(ls_thread *t);
 void ls_lock(_Atomic uint32_t *lock);

@@ -57,13 +57,13 @@ static inline const ls_use *ls_label_use(ls_label *label, ls_domain *domain) {
     return ls_label_learn(label, domain);
 }
 
-/* nested.c: spans that begin and end on one thread, the last one first */
+/* range_stack.c: spans that begin and end on one thread, the last one first */
 void ls_nested_skip(uint32_t domain);
 ls_context *ls_nested_find(ls_thread *t, uint32_t domain);
 void ls_nested_end(uint32_t domain);
 void ls_nested_abandon(ls_thread *t);
 
-/* carried.c: spans that have an id of their own, by which any thread may end them */
+/* async_spans.c: spans that have an id of their own, by which any thread may end them */
 typedef struct {
     uint64_t words[4];
 } ls_id;
@@ -81,7 +81,7 @@ void ls_arguments_domain(char *json, const ls_domain *domain);
 char *ls_arguments_of(ls_context *c, const ls_domain *domain);
 uint32_t ls_arguments_end(const ls_context *c);
 
-/* door.c */
+/* autostart.c */
 LS_EXPORT int ls_door_open(void);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BY_OVERLAPPED = 1, BY_FRAME = 2, BY_EVENT = 3 }; /* what an id is of (carried.c) */
+enum { BY_OVERLAPPED = 1, BY_FRAME = 2, BY_EVENT = 3 }; /* what an id is of (async_spans.c) */
 #define GROUP_OF_ALL (-1)
 
 /* --- Tasks ------------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* The door into a program in C++ that uses PyTorch: without Python nothing imports torch, so its library is looked for
  * among those that are loaded. `layerscope run` has the agent loaded into a program that is linked with it
- * (native/preload); into others the agent comes when oneDNN, ITT or NVTX is first used (door.c).
+ * (native/preload); into others the agent comes when oneDNN, ITT or NVTX is first used (autostart.c).
  *
  * Nothing of the program tells later that the probe has answered, so this waits for it, once: some milliseconds where
  * the answer is known, about 0.15 s where this build is tried out for the first time. */

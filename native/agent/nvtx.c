@@ -12,7 +12,7 @@ enum { TABLE_OF_CALLBACKS = 1, MODULE_CORE = 1, MODULE_CORE2 = 5 };
 enum { MESSAGE_ASCII = 1, MESSAGE_WIDE = 2, MESSAGE_REGISTERED = 3, COLOR_ARGB = 1 };
 enum { PAYLOAD_U64 = 1, PAYLOAD_S64 = 2, PAYLOAD_DOUBLE = 3, PAYLOAD_U32 = 4, PAYLOAD_S32 = 5, PAYLOAD_FLOAT = 6 };
 #define NO_TRACKING (-2) /* what push and pop return where nobody looks: the program sees no difference */
-#define BY_RANGE 4ull    /* what an id is of (carried.c); itt.c has the others */
+#define BY_RANGE 4ull    /* what an id is of (async_spans.c); itt.c has the others */
 
 typedef void (*function)(void);
 typedef struct {

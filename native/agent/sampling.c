@@ -2,7 +2,7 @@
  * it has run for another period, or, where that is not allowed, a timer of ours does. The handler copies registers,
  * stack and the frames of Python into the shared area; all else is done outside.
  *
- * SIGURG is ignored unless the program uses it. What is not ours is passed on to whatever is there (disposition.c). */
+ * SIGURG is ignored unless the program uses it. What is not ours is passed on to whatever is there (signal_handler.c). */
 #define _GNU_SOURCE
 #include "sampling.h"
 

@@ -1,5 +1,5 @@
-/* What the parts of sampling share: sampling.c is told by a signal to take a sample, disposition.c says whose signal it
- * is, imports.c leads Python there, reading.c reads the program's memory, interpreter.c knows its Python, samples.c
+/* What the parts of sampling share: sampling.c is told by a signal to take a sample, signal_handler.c says whose signal it
+ * is, imports.c leads Python there, memory_reads.c reads the program's memory, interpreter.c knows its Python, samples.c
  * writes into the shared area. All that a handler may need is mapped before; it allocates nothing and waits for
  * nobody. */
 #ifndef LAYERSCOPE_SAMPLING_H
@@ -72,7 +72,7 @@ int ls_signal_stack_prepare(void);
 void ls_signal_stack_give_back(void);
 uint32_t *ls_signal_stack_begin(ls_samples_header *area);
 
-/* disposition.c: what SIGURG does */
+/* signal_handler.c: what SIGURG does */
 typedef void ls_handler(int number, siginfo_t *info, void *context);
 int ls_disposition_take(ls_handler *handler);
 void ls_disposition_give_back(void);
@@ -92,7 +92,7 @@ void ls_samples_commit(ls_sample_head *head, size_t bytes, uint16_t kind, uint16
 enum { LS_NUMBER_NO_CODE = -1, LS_NUMBER_NO_ROOM = -2 };
 int64_t ls_samples_code(ls_sampled_process *process, ls_scratch *s, const ls_python_frame *frame);
 
-/* reading.c: memory of this process that may be gone, as if from outside */
+/* memory_reads.c: memory of this process that may be gone, as if from outside */
 int ls_can_read(void);
 int ls_read_here(void *scratch, uint64_t address, void *into, size_t bytes);
 int ls_read_stack(ls_scratch *s, uint64_t from);

@@ -32,7 +32,7 @@ static int64_t end_of_window(int64_t number) {
 
 /* A process that makes no steps of its own does as the one it belongs to: the drainer says what that is. */
 int ls_window_follows(void) {
-    return w->rule < LS_RULE_LOADER && (w->forked_from_a_loop || LS_LOAD(ls.heard) != LS_SAID_NOTHING);
+    return w->rule < LS_RULE_LOADER && (w->forked_from_a_loop || LS_LOAD(ls.heard) != LS_CAPTURE_NOTHING);
 }
 
 static int may_a_stronger_rule_show(void) {
@@ -43,12 +43,12 @@ static int may_a_stronger_rule_show(void) {
 
 static int is_open_now(void) {
     uint32_t said = LS_LOAD(ls.heard);
-    if (said == LS_SAID_OVER)
+    if (said == LS_CAPTURE_OVER)
         return 0;
     if (asked->by_time)
-        return said == LS_SAID_NOTHING ? asked->opens_at_once : said == LS_SAID_OPEN;
+        return said == LS_CAPTURE_NOTHING ? asked->opens_at_once : said == LS_CAPTURE_OPEN;
     if (ls_window_follows())
-        return said == LS_SAID_NOTHING ? w->was_open : said == LS_SAID_OPEN;
+        return said == LS_CAPTURE_NOTHING ? w->was_open : said == LS_CAPTURE_OPEN;
     return w->is_in || (!asked->first && may_a_stronger_rule_show() && w->number < asked->last + PATIENCE);
 }
 
@@ -60,7 +60,7 @@ int ls_window_names_operators(void) {
 
 /* Which operators have to come through us: they cost least when they do not. */
 static int attention(void) {
-    if (LS_LOAD(ls.heard) == LS_SAID_OVER)
+    if (LS_LOAD(ls.heard) == LS_CAPTURE_OVER)
         return LS_ATTEND_NONE;
     if (w->is_open || w->backward != -1 || ls_window_names_operators())
         return LS_ATTEND_ALL;
@@ -104,7 +104,7 @@ void ls_window_arrive(uint32_t rule, int64_t number) {
     int64_t until = is_stronger || number < w->until ? number : w->until;
     int is_next = is_in && w->is_in && !is_stronger && number >= w->until; /* a step outlasts what is between windows */
     int is_news = is_in != w->is_in || is_next || (is_stronger && (w->is_told || followed));
-    is_news = is_news && !asked->by_time && LS_LOAD(ls.heard) != LS_SAID_OVER && !ls_window_follows();
+    is_news = is_news && !asked->by_time && LS_LOAD(ls.heard) != LS_CAPTURE_OVER && !ls_window_follows();
     w->is_in = is_in;
     w->until = is_in ? end_of_window(number) : until;
     ls_window_settle();
@@ -137,7 +137,7 @@ static int64_t next_number(void) {
 /* Whether an optimizer is at work that may end the step, without being recorded: a window that opened now would take
  * the next one for the first. */
 static int has_to_wait(void) {
-    int opens = asked->by_time && !w->is_open && LS_LOAD(*ls.said) == LS_SAID_OPEN;
+    int opens = asked->by_time && !w->is_open && LS_LOAD(*ls.said) == LS_CAPTURE_OPEN;
     return opens && (w->optimizers_open || w->backward != -1);
 }
 
@@ -150,7 +150,7 @@ void ls_window_hear(void) {
         int was_open = w->is_open, followed = ls_window_follows();
         LS_STORE(ls.heard, LS_LOAD(*ls.said));
         ls_window_settle();
-        int is_over = ls.heard == LS_SAID_OVER && !followed;
+        int is_over = ls.heard == LS_CAPTURE_OVER && !followed;
         uint32_t what = w->is_open ? LS_MARK_OPENED : LS_MARK_CLOSED;
         if (was_open != w->is_open && (asked->by_time || is_over))
             tell(what, next_number(), LS_WINDOW_BY_TIME | (was_open ? 0 : LS_WINDOW_WAS_CLOSED));
@@ -196,7 +196,7 @@ void ls_windows_begin(int forked) {
     if (asked->by_time)
         LS_STORE(ls.page->window, ls.heard); /* what was said to the parent */
     else
-        LS_STORE(ls.heard, LS_SAID_NOTHING);
+        LS_STORE(ls.heard, LS_CAPTURE_NOTHING);
     LS_STORE(w->is_open, is_open_now());
     LS_STORE(ls.attention, !w->is_open || ls_window_names_operators());
     LS_STORE(ls.page->window_is_open, (uint32_t)w->is_open);

@@ -1,5 +1,5 @@
 /* Under `layerscope run`: the agent that the environment names records, and the recorder beside the program answers.
- * LAYERSCOPE_AGENT holds fields as `name=value;`, percent-encoded where they need it (native/agent/door.c reads it). */
+ * LAYERSCOPE_AGENT holds fields as `name=value;`, percent-encoded where they need it (native/agent/autostart.c reads it). */
 #define _GNU_SOURCE
 #include "interface.h"
 

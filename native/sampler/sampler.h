@@ -142,7 +142,7 @@ struct sm_process {
     ls_space *space;
     int is_stale;     /* something was mapped since */
     uint64_t refreshed_ns, refresh_cost_ns;
-    sm_made *made;    /* made.c, by address */
+    sm_made *made;    /* jit_code.c, by address */
     uint32_t made_count, made_room;
     int has_inherited;
     uint32_t *codes;  /* numbers in the file of the codes that its handler named */
@@ -371,7 +371,7 @@ uint32_t sm_join(sm_process *process, const ls_native_frame *native, int count, 
 void sm_rest(sm_thread *thread, uint64_t at_ns, uint64_t cpu_ns);
 lt_sample sm_sample(const sm_thread *thread, uint64_t at_ns, uint32_t kind, uint64_t weight_ns); /* for sm_tell */
 
-/* --- waits.c, looks.c --- */
+/* --- waits.c, wait_stacks.c --- */
 
 void sm_switched(sm_thread *thread, uint64_t at_ns, uint32_t cpu, int is_out, int is_preempted);
 void sm_waits_lost(void);

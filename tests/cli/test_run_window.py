@@ -89,12 +89,12 @@ def test_the_recording_says_its_window(tmp_path: Path) -> None:
 
 def test_time_opens_and_closes() -> None:
     assert [state_at(RequestedWindow(after_s=1, for_s=2), spent_s) for spent_s in (0, 0.9, 1, 2.9, 3, 100)] == [
-        layout.SAID_CLOSED, layout.SAID_CLOSED, layout.SAID_OPEN, layout.SAID_OPEN, layout.SAID_OVER, layout.SAID_OVER,
+        layout.CAPTURE_CLOSED, layout.CAPTURE_CLOSED, layout.CAPTURE_OPEN, layout.CAPTURE_OPEN, layout.CAPTURE_OVER, layout.CAPTURE_OVER,
     ]  # fmt: skip
     assert [state_at(RequestedWindow(for_s=1, every=10), spent_s) for spent_s in (0, 1, 10, 10.9, 11)] == [
-        layout.SAID_OPEN, layout.SAID_CLOSED, layout.SAID_OPEN, layout.SAID_OPEN, layout.SAID_CLOSED,
+        layout.CAPTURE_OPEN, layout.CAPTURE_CLOSED, layout.CAPTURE_OPEN, layout.CAPTURE_OPEN, layout.CAPTURE_CLOSED,
     ]  # fmt: skip
-    assert state_at(RequestedWindow(after_s=1), 1e9) == layout.SAID_OPEN
+    assert state_at(RequestedWindow(after_s=1), 1e9) == layout.CAPTURE_OPEN
 
 
 def test_a_damaged_file_of_options_means_no_window(tmp_path: Path) -> None:

@@ -345,14 +345,14 @@ def test_a_window_of_time_is_open_while_the_drainer_says_so(
     assert process.stdin is not None
     assert process.stdout is not None
     said = (
-        layout.SAID_NOTHING,
-        layout.SAID_CLOSED,
-        layout.SAID_OPEN,
-        layout.SAID_CLOSED,
-        layout.SAID_OPEN,
+        layout.CAPTURE_NOTHING,
+        layout.CAPTURE_CLOSED,
+        layout.CAPTURE_OPEN,
+        layout.CAPTURE_CLOSED,
+        layout.CAPTURE_OPEN,
     )
     for word, value in zip(
-        ("zero", "one", "two", "three", "four", "five"), (*said, layout.SAID_OVER), strict=True
+        ("zero", "one", "two", "three", "four", "five"), (*said, layout.CAPTURE_OVER), strict=True
     ):
         if value:
             door.page(process.pid)["window"] = value

@@ -1,7 +1,7 @@
 """What those who make code as the program runs wrote about it for perf: /tmp/perf-PID.map, of
 runtimes such as CPython with -X perf, or of oneDNN where the user asked it to. The files are copied
 into the recording when the program has ended. What oneDNN does by itself is known without
-(native/agent/made.c).
+(native/agent/jit_code.c).
 """
 
 from __future__ import annotations

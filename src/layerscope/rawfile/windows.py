@@ -105,7 +105,7 @@ class WindowControl:
             said = (
                 state_at(self.window, (now_ns - self.start_ns) / 1e9)
                 if self.start_ns
-                else layout.SAID_NOTHING
+                else layout.CAPTURE_NOTHING
             )
             for process in paged:
                 _say(process.page, said)
@@ -125,16 +125,16 @@ class WindowControl:
                 break
             leader = by_pid[int(leader["ppid"])]
         if int(leader["window_rule"]) >= layout.RULE_LOADER and leader is not page:
-            return layout.SAID_OPEN if int(leader["window_is_open"]) else layout.SAID_CLOSED
+            return layout.CAPTURE_OPEN if int(leader["window_is_open"]) else layout.CAPTURE_CLOSED
         opened_ns = int(page["window_opened_ns"])
         if (
             self.window.for_s is not None
             and opened_ns
             and now_ns - opened_ns >= self.window.for_s * 1e9
         ):
-            return layout.SAID_OVER
+            return layout.CAPTURE_OVER
         return (
-            int(page["window"]) if int(page["window"]) == layout.SAID_OVER else layout.SAID_NOTHING
+            int(page["window"]) if int(page["window"]) == layout.CAPTURE_OVER else layout.CAPTURE_NOTHING
         )
 
 
@@ -142,12 +142,12 @@ def state_at(window: RequestedWindow, spent_s: float) -> int:
     """What is to be said this many seconds after the start of the program."""
     since_s = spent_s - (window.after_s or 0.0)
     if since_s < 0:
-        return layout.SAID_CLOSED
+        return layout.CAPTURE_CLOSED
     if window.for_s is None:
-        return layout.SAID_OPEN
+        return layout.CAPTURE_OPEN
     if window.every:
-        return layout.SAID_OPEN if since_s % window.every < window.for_s else layout.SAID_CLOSED
-    return layout.SAID_OPEN if since_s < window.for_s else layout.SAID_OVER
+        return layout.CAPTURE_OPEN if since_s % window.every < window.for_s else layout.CAPTURE_CLOSED
+    return layout.CAPTURE_OPEN if since_s < window.for_s else layout.CAPTURE_OVER
 
 
 def _say(page: Any, said: int) -> None:

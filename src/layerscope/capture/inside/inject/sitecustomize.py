@@ -185,7 +185,7 @@ def _install():
 
 def _start_sampling():
     # The agent says that it is no module, after it has done what LAYERSCOPE_AGENT says
-    # (native/agent/door.c).
+    # (native/agent/autostart.c).
     if (
         "stacks" in SETTINGS
         and sys.implementation.name == "cpython"

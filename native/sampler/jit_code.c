@@ -1,4 +1,4 @@
-/* Code that the processes make while they run, by the names that they told (native/agent/made.c). A forked child has
+/* Code that the processes make while they run, by the names that they told (native/agent/jit_code.c). A forked child has
  * what its parent had made. */
 #define _GNU_SOURCE
 #include "sampler.h"
