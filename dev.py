@@ -34,6 +34,7 @@ from typing import Iterator, NamedTuple
 
 import every_test
 import native_build
+import native_layout
 from native_build import Failure, NoCompiler
 from pythons import MissingVenv, find_python, install_packages, python_version, say
 
@@ -425,6 +426,7 @@ def native(options: argparse.Namespace) -> int:
     """Compiles the agent, the probe, the library for programs in C, and the examples that use
     it.
     """
+    native_layout.main()
     tool = make(tool_environment(development=False))
     compile_native(tool)
     # Whoever lacks oneDNN's headers is told so, and has all the rest.

@@ -1,6 +1,6 @@
 /* What the agent writes and our own processes read: the record, the ring, the process page, the
  * names segment and the message that hands a memfd over. Little endian, x86-64.
- * `layerscope/rawfile/layout.py` holds the same numbers; a test compares the two. */
+ * `layerscope/rawfile/layout.py` is made of this file by native_layout.py. */
 #ifndef LAYERSCOPE_LAYOUT_H
 #define LAYERSCOPE_LAYOUT_H
 
@@ -12,19 +12,25 @@
 #define LS_NAMES_MAGIC 0x4d4e534cu   /* "LSNM" */
 #define LS_MESSAGE_MAGIC 0x4d53534cu /* "LSSM" */
 
-/* Kinds of a record. 0 to 10 are spans (model/layers.py KINDS), the rest are moments or about the ring itself. */
+/* The kinds of spans: number, kind and layer as the tables have them. They are declared at the head of each raw file.
+ * Of a module the record's `seq` is how many modules were open around it; LS_EXTRA_ARGS of a primitive is what the
+ * library says of it. */
+#define LS_SPAN_KINDS(KIND)                    \
+    KIND(FUNCTION, 0, "function", "operators")   \
+    KIND(BACKWARD, 1, "backward", "operators")   \
+    KIND(RANGE, 2, "range", "operators")         \
+    KIND(OPTIMIZER, 3, "optimizer", "operators") \
+    KIND(LOADER, 4, "loader", "operators")       \
+    KIND(MODULE, 5, "module", "modules")         \
+    KIND(TASK, 6, "task", "ranges")              \
+    KIND(FRAME, 7, "frame", "ranges")            \
+    KIND(EVENT, 8, "event", "ranges")            \
+    KIND(EXECUTE, 9, "execute", "primitives")    \
+    KIND(CREATE, 10, "create", "primitives")
+#define LS_KIND_NUMBER(name, number, kind, layer) LS_##name = number,
+enum { LS_SPAN_KINDS(LS_KIND_NUMBER) };
+/* What is no span: moments, and records about the ring itself. */
 enum {
-    LS_FUNCTION = 0,
-    LS_BACKWARD = 1,
-    LS_RANGE = 2,
-    LS_OPTIMIZER = 3,
-    LS_LOADER = 4,
-    LS_MODULE = 5, /* seq: how many modules were open around it */
-    LS_TASK = 6,
-    LS_FRAME = 7,
-    LS_EVENT = 8,
-    LS_EXECUTE = 9, /* of a primitive; its LS_EXTRA_ARGS is what the library says of it */
-    LS_CREATE = 10,
     LS_COUNTER = 250,      /* start: when, end: its value as int64, name */
     LS_MARK = 251,         /* start: when, name, module: one of the LS_MARK_ values, seq: scope */
     LS_THREAD_BEGIN = 252, /* start: when, end: tid, seq: RecordFunction's thread id, module: track */

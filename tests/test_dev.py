@@ -79,7 +79,13 @@ def test_dev_imports_the_standard_library_only(file: Path) -> None:
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").split(".")[0])
 
-    assert imported <= {*sys.stdlib_module_names, "every_test", "native_build", "pythons"}
+    assert imported <= {
+        *sys.stdlib_module_names,
+        "every_test",
+        "native_build",
+        "native_layout",
+        "pythons",
+    }
 
 
 def test_dev_names_no_package_index_and_pins_torch() -> None:

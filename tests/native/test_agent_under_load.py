@@ -54,7 +54,9 @@ def check_tree(reader: Reader) -> None:
     """Every span has its depth, and the parent that the driver gave it, or none if that one was
     lost.
     """
-    spans = reader.arrays("spans", ["span", "track", "parent", "depth", "sequence", "dur_ns", "self_ns"])
+    spans = reader.arrays(
+        "spans", ["span", "track", "parent", "depth", "sequence", "dur_ns", "self_ns"]
+    )
     seq, track = spans["sequence"].astype(np.int64), spans["track"].astype(np.int64)
     assert (spans["depth"] == DEPTHS[seq % 10]).all()
     place = track << 32 | seq

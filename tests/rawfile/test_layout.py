@@ -1,4 +1,4 @@
-"""The two descriptions of the shared memory, native/layout.h and layout.py, say the same."""
+"""layout.py is made of native/layout.h, and says what the compiler of C says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import native_layout
 from layerscope.capture import agent
+from layerscope.model.layers import KINDS, LAYER_OF_KIND, SPAN_LAYERS
 from layerscope.rawfile import layout
 from tests.native.building import build
 
@@ -88,6 +90,20 @@ def test_every_field_lies_where_c_puts_it(in_c: dict[str, int], struct: str) -> 
             assert in_c[f"(__typeof__((({struct} *)0)->{field}))-1 < 0"] == (part.kind == "i"), (
                 field
             )
+
+
+def test_the_python_side_is_made_of_the_header() -> None:
+    header = native_layout.Header(native_layout.HEADER.read_text())
+    assert native_layout.written(header) == native_layout.OUTPUT.read_text(), (
+        "run python3 dev.py native"
+    )
+
+
+def test_the_kinds_of_spans_are_those_of_the_tables() -> None:
+    layers_of = [
+        (kind, SPAN_LAYERS[layer]) for kind, layer in zip(KINDS, LAYER_OF_KIND, strict=True)
+    ]
+    assert list(layout.SPAN_KINDS) == layers_of[: len(layout.SPAN_KINDS)]
 
 
 def test_the_counters_of_two_processes_do_not_share_a_cache_line() -> None:

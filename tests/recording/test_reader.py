@@ -89,7 +89,9 @@ def test_what_does_not_fit_into_memory_leaves_nothing_behind(
 
 def test_columns_come_as_arrays_without_the_database(run: Run) -> None:
     with Reader(run) as reader:
-        found = reader.arrays("spans", ["name", "start_ns", "parent", "sequence", "unfinished", "phase"])
+        found = reader.arrays(
+            "spans", ["name", "start_ns", "parent", "sequence", "unfinished", "phase"]
+        )
 
     assert found["name.names"][found["name"]].tolist() == ["aten::linear", "aten::addmm"]
     assert found["start_ns"].tolist() == [10, 20]

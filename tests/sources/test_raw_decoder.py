@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from layerscope.model.layers import KINDS
 from layerscope.rawfile import layout, raw_file
 from layerscope.sources.raw.decoder import Decoder
 from tests.ingest.raw_file import BACKWARD, OPTIMIZER, RawFile, ticks
@@ -237,3 +239,23 @@ def test_records_are_taken_as_the_agent_wrote_them(written: Written) -> None:
     assert track == 2**31 - 1
     assert (int(rows["seq"][0]), int(rows["depth"][0]), int(rows["kind"][0])) == (2**31 - 1, 511, 4)
     assert decoder.tracks[track].tid == 2**22
+
+
+def test_kinds_are_read_by_the_names_that_the_raw_file_declares(tmp_path: Path) -> None:
+    declared = [("module", "modules"), ("function", "operators"), ("kernel", "gpu"), ("", "")]
+    file = RawFile(tmp_path, 100, kinds=declared)
+    file.records(0, [*file.thread_begin(0, 100, 1), *file.span(0, 10, 0, "net\nNet\n", 0)])
+    file.records(0, [*file.span(10, 20, 0, "aten::mm", 1), *file.span(20, 30, 0, "gemm", 2)])
+    file.poll(100)
+    decoder = Decoder()
+    for chunk in raw_file.SpoolReader(file.path).chunks():
+        decoder.add(chunk)
+    ((_, rows),) = decoder.batches()
+    assert [KINDS[kind] for kind in rows["kind"]] == ["module", "function", "range"]
+    assert decoder.unknown_kinds == ["kernel"]
+
+
+def test_kinds_of_today_are_taken_as_they_are(written: Written) -> None:
+    written.file.write(raw_file.PROCESS, json.dumps({"kinds": layout.SPAN_KINDS}).encode())
+    assert written.read().unknown_kinds == []
+    assert written.decoder._kind_of is None

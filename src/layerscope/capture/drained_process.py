@@ -101,6 +101,7 @@ class DrainedProcess:
     def describe(self) -> bytes:
         """What the raw file says about the process."""
         about: dict[str, Any] = {"pid": self.pid, "start_ns": self.start_ns, "clock": "monotonic"}
+        about["kinds"] = layout.SPAN_KINDS
         about["monotonic_clock"] = monotonic_clock()
         self.ahead_ns = about["ahead_ns"] = ahead_ns(self.pid) or self.ahead_ns
         try:

@@ -338,6 +338,12 @@ class SmallTables:
                 self._add_problem(
                     "totals_differ", what, "the raw files were changed or damaged: record again", ""
                 )
+            if events.unknown_kinds:
+                kinds = ", ".join(events.unknown_kinds)
+                what = f"{who} has spans of kinds that this layerscope does not know: {kinds}"
+                remedy = "read the recording with the layerscope that made it, or a newer one"
+                lost = "what these spans are: they count as ranges"
+                self._add_problem("kinds_unknown", what, remedy, lost)
             doubt = events.clock_doubt()
             if doubt:
                 what = f"{who}: the time stamp counter of its CPUs {doubt}"

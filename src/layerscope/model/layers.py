@@ -1,6 +1,6 @@
-"""The layers of the stack and the kinds of span, with the numbers the agent writes for them.
+"""The layers of the stack and the kinds of span.
 
-The numbers are the `kind` byte of a record in the ring; `native/layout.h` holds the same table.
+The numbers that the agent writes for kinds are in `native/layout.h`; each raw file declares them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CUMULATIVE = (
     "throttled_ns",
 )
 
-# Index = the kind byte of a ring record.
+# The kinds of spans; `rawfile.layout.SPAN_KINDS` has those that the agent writes.
 KINDS = (
     "function",
     "backward",

@@ -1,5 +1,7 @@
-"""The memory that the agent shares with us, as NumPy types. The same numbers as
-`native/layout.h`.
+"""The memory that the agent shares with us, as NumPy types.
+
+Generated from native/layout.h by native_layout.py: change the header, then run `python3 dev.py
+native`.
 """
 
 from __future__ import annotations
@@ -8,39 +10,160 @@ import struct
 
 import numpy as np
 
+FUNCTION = 0
+BACKWARD = 1
+RANGE = 2
+OPTIMIZER = 3
+LOADER = 4
+MODULE = 5
+TASK = 6
+FRAME = 7
+EVENT = 8
+EXECUTE = 9
+CREATE = 10
 VERSION = 5
-RING_MAGIC, PAGE_MAGIC, NAMES_MAGIC, MESSAGE_MAGIC = 0x4752534C, 0x4750534C, 0x4D4E534C, 0x4D53534C
+RING_MAGIC = 0x4752534C
+PAGE_MAGIC = 0x4750534C
+NAMES_MAGIC = 0x4D4E534C
+MESSAGE_MAGIC = 0x4D53534C
+COUNTER = 250
+MARK = 251
+THREAD_BEGIN = 252
+THREAD_END = 253
+LOST = 254
+EXTRA = 255
+EXTRA_FORWARD_THREAD = 1
+EXTRA_ELSEWHERE = 2
+EXTRA_OPTIMIZER = 3
+EXTRA_LINE = 4
+EXTRA_ARGS = 5
+MARK_MARKER = 0
+MARK_STEP = 1
+MARK_PAUSED = 2
+MARK_RESUMED = 3
+MARK_PROBLEM = 4
+MARK_OPENED = 5
+MARK_CLOSED = 6
+MARK_NAMED = 7
+MARK_BEGINS = 8
+MARK_ENDS = 9
+MARK_RAISED = 10
+RULE_NONE = 0
+RULE_REQUEST = 1
+RULE_LOADER = 2
+RULE_OPTIMIZER = 3
+RULE_MARK = 4
+RULE_NAMED = 5
+RULES = 6
+WINDOW_BY_TIME = 64
+WINDOW_WAS_CLOSED = 128
+WINDOW_INSTANCE = 8
+CAPTURE_NOTHING = 0
+CAPTURE_CLOSED = 1
+CAPTURE_OPEN = 2
+CAPTURE_OVER = 3
+FLAG_ASYNC = 1
+FLAG_ELSEWHERE = 2
+FLAG_EXTRA = 4
+OPEN_SLOTS = 512
+RING_BYTES = 3145728
+RING_HEADER = 16384
+RING_RECORDS = 97792
+LARGE_RINGS = 64
+SMALL_RING_BYTES = 262144
+PROBE_PENDING = 0
+PROBE_GOOD = 1
+PROBE_REFUSED = 2
+ONEDNN_CONVOLUTION_ON = 1
+ONEDNN_CONVOLUTION_OFF = 2
+ONEDNN_PRODUCT_ON = 4
+ONEDNN_PRODUCT_OFF = 8
+PAGE_BYTES = 16384
+NAMES_HEADER = 64
+NAME_BYTES = 1024
+NAMES_MOST = 1048576
+SEND_PROCESS = 1
+SEND_RING = 2
+SEND_NAMES = 3
+SEND_SAMPLES = 4
+SEND_END = 5
+# The kinds below are spans.
+FIRST_SPECIAL = COUNTER
+# By number: the kind and the layer of a span as the tables have them.
+SPAN_KINDS = (
+    ("function", "operators"),
+    ("backward", "operators"),
+    ("range", "operators"),
+    ("optimizer", "operators"),
+    ("loader", "operators"),
+    ("module", "modules"),
+    ("task", "ranges"),
+    ("frame", "ranges"),
+    ("event", "ranges"),
+    ("execute", "primitives"),
+    ("create", "primitives"),
+)
 
 RECORD = np.dtype(
-    [
-        ("start", "<u8"),
-        ("end", "<u8"),
-        ("name", "<u4"),
-        ("seq", "<i4"),
-        ("module", "<u4"),
-        ("depth", "<u2"),
-        ("kind", "u1"),
-        ("flags", "u1"),
-    ]
+    {
+        "names": [
+            "start",
+            "end",
+            "name",
+            "seq",
+            "module",
+            "depth",
+            "kind",
+            "flags",
+        ],
+        "formats": [
+            "<u8",
+            "<u8",
+            "<u4",
+            "<i4",
+            "<u4",
+            "<u2",
+            "u1",
+            "u1",
+        ],
+        "offsets": [
+            0,
+            8,
+            16,
+            20,
+            24,
+            28,
+            30,
+            31,
+        ],
+        "itemsize": 32,
+    }
 )
-COUNTER, MARK, THREAD_BEGIN, THREAD_END, LOST, EXTRA = 250, 251, 252, 253, 254, 255
-FIRST_SPECIAL = COUNTER  # the kinds below are spans
-EXTRA_FORWARD_THREAD, EXTRA_ELSEWHERE, EXTRA_OPTIMIZER, EXTRA_LINE, EXTRA_ARGS = 1, 2, 3, 4, 5
-MARK_STEP, MARK_PROBLEM, MARK_OPENED, MARK_CLOSED, MARK_NAMED = 1, 4, 5, 6, 7
-MARK_BEGINS, MARK_ENDS = 8, 9  # of a step, where steps are only counted
-MARK_RAISED = 10  # a call of a module ended by an exception
-# Of MARK_OPENED and MARK_CLOSED: the rule that counts the steps, bits, and where the instance of
-# the optimizer begins.
-RULE_NONE, RULE_REQUEST, RULE_LOADER, RULE_OPTIMIZER, RULE_MARK, RULE_NAMED = range(6)
-WINDOW_BY_TIME, WINDOW_WAS_CLOSED, WINDOW_INSTANCE = 64, 128, 8
-CAPTURE_NOTHING, CAPTURE_CLOSED, CAPTURE_OPEN, CAPTURE_OVER = range(4)
-FLAG_ASYNC, FLAG_ELSEWHERE, FLAG_EXTRA = 1, 2, 4
 
-RING_BYTES = 3 << 20
-RING_HEADER = 16384
-RING_RECORDS = (RING_BYTES - RING_HEADER) // RECORD.itemsize
-OPEN_SLOTS = 512
-OPEN = np.dtype([("start", "<u8"), ("state", "<u8"), ("name", "<u4"), ("kind", "<u4")])
+OPEN = np.dtype(
+    {
+        "names": [
+            "start",
+            "state",
+            "name",
+            "kind",
+        ],
+        "formats": [
+            "<u8",
+            "<u8",
+            "<u4",
+            "<u4",
+        ],
+        "offsets": [
+            0,
+            8,
+            16,
+            20,
+        ],
+        "itemsize": 24,
+    }
+)
+
 RING = np.dtype(
     {
         "names": [
@@ -81,17 +204,32 @@ RING = np.dtype(
             "<u4",
             "<u8",
             "<u4",
-            (OPEN, (OPEN_SLOTS,)),
+            (OPEN, (512,)),
         ],
-        "offsets": [0, 4, 8, 12, 16, 20, 24, 64, 72, 80, 88, 96, 104, 112, 116, 128, 136, 512],
+        "offsets": [
+            0,
+            4,
+            8,
+            12,
+            16,
+            20,
+            24,
+            64,
+            72,
+            80,
+            88,
+            96,
+            104,
+            112,
+            116,
+            128,
+            136,
+            512,
+        ],
         "itemsize": RING_HEADER,
     }
 )
 
-ONEDNN_CONVOLUTION_ON, ONEDNN_CONVOLUTION_OFF, ONEDNN_PRODUCT_ON, ONEDNN_PRODUCT_OFF = 1, 2, 4, 8
-PAGE_BYTES = 16384
-NAME_BYTES = 1024  # longer names are cut
-PROBE_PENDING, PROBE_GOOD, PROBE_REFUSED = 0, 1, 2
 PAGE = np.dtype(
     {
         "names": [
@@ -181,19 +319,38 @@ PAGE = np.dtype(
             4096,
             8192,
         ],
-        "itemsize": PAGE_BYTES,
+        "itemsize": 16384,
     }
 )
 
-NAMES_HEADER = 64
 NAMES = np.dtype(
     {
-        "names": ["magic", "version", "segment", "capacity", "used", "process_start"],
-        "formats": ["<u4", "<u4", "<u4", "<u4", "<u8", "<u8"],
-        "offsets": [0, 4, 8, 12, 16, 24],
-        "itemsize": NAMES_HEADER,
+        "names": [
+            "magic",
+            "version",
+            "segment",
+            "capacity",
+            "used",
+            "process_start",
+        ],
+        "formats": [
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u4",
+            "<u8",
+            "<u8",
+        ],
+        "offsets": [
+            0,
+            4,
+            8,
+            12,
+            16,
+            24,
+        ],
+        "itemsize": 64,
     }
 )
 
-SEND_PROCESS, SEND_RING, SEND_NAMES, SEND_SAMPLES, SEND_END = 1, 2, 3, 4, 5
 MESSAGE = struct.Struct("<IIiIQ")  # magic, type, pid, index, process_start

@@ -102,11 +102,9 @@ class WindowControl:
         now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         paged = [process for process in processes if process.page is not None]
         if not self.window.is_of_steps:
-            said = (
-                state_at(self.window, (now_ns - self.start_ns) / 1e9)
-                if self.start_ns
-                else layout.CAPTURE_NOTHING
-            )
+            said = layout.CAPTURE_NOTHING
+            if self.start_ns:
+                said = state_at(self.window, (now_ns - self.start_ns) / 1e9)
             for process in paged:
                 _say(process.page, said)
             return
@@ -116,26 +114,31 @@ class WindowControl:
 
     def _of_steps(self, page: Any, by_pid: dict[int, Any], now_ns: int) -> int:
         assert self.window is not None
+        leader = self._leader(page, by_pid)
+        if leader is not page and counts_steps(leader):
+            return layout.CAPTURE_OPEN if int(leader["window_is_open"]) else layout.CAPTURE_CLOSED
+        opened_ns, for_s = int(page["window_opened_ns"]), self.window.for_s
+        if for_s is not None and opened_ns and now_ns - opened_ns >= for_s * 1e9:
+            return layout.CAPTURE_OVER
+        is_over = int(page["window"]) == layout.CAPTURE_OVER
+        return layout.CAPTURE_OVER if is_over else layout.CAPTURE_NOTHING
+
+    @staticmethod
+    def _leader(page: Any, by_pid: dict[int, Any]) -> Any:
+        """The page of the nearest process, from this one up, that counts steps; else the
+        outermost.
+        """
         leader = page
         for _ in range(len(by_pid)):
-            if (
-                int(leader["window_rule"]) >= layout.RULE_LOADER
-                or int(leader["ppid"]) not in by_pid
-            ):
+            if counts_steps(leader) or int(leader["ppid"]) not in by_pid:
                 break
             leader = by_pid[int(leader["ppid"])]
-        if int(leader["window_rule"]) >= layout.RULE_LOADER and leader is not page:
-            return layout.CAPTURE_OPEN if int(leader["window_is_open"]) else layout.CAPTURE_CLOSED
-        opened_ns = int(page["window_opened_ns"])
-        if (
-            self.window.for_s is not None
-            and opened_ns
-            and now_ns - opened_ns >= self.window.for_s * 1e9
-        ):
-            return layout.CAPTURE_OVER
-        return (
-            int(page["window"]) if int(page["window"]) == layout.CAPTURE_OVER else layout.CAPTURE_NOTHING
-        )
+        return leader
+
+
+def counts_steps(page: Any) -> bool:
+    """Whether the process with this page has steps of its own: not requests."""
+    return int(page["window_rule"]) >= layout.RULE_LOADER
 
 
 def state_at(window: RequestedWindow, spent_s: float) -> int:
@@ -146,7 +149,8 @@ def state_at(window: RequestedWindow, spent_s: float) -> int:
     if window.for_s is None:
         return layout.CAPTURE_OPEN
     if window.every:
-        return layout.CAPTURE_OPEN if since_s % window.every < window.for_s else layout.CAPTURE_CLOSED
+        is_open = since_s % window.every < window.for_s
+        return layout.CAPTURE_OPEN if is_open else layout.CAPTURE_CLOSED
     return layout.CAPTURE_OPEN if since_s < window.for_s else layout.CAPTURE_OVER
 
 

@@ -71,7 +71,8 @@ class ProcessEvents:
     `rawfile.counters`. `readings`: (ticks, run_ns, realtime_ns, error_ns). `totals`: exact sums of
     all spans, (kind, name, count, ticks); `unseen`: the same of spans that were taken out of the
     source, which are `stripped`. `records`: number of spans so far. `waiting`: number of spans that
-    the next batches would look at. `ended`: no more will come.
+    the next batches would look at. `ended`: no more will come. `unknown_kinds`: kinds of spans that
+    only a newer layerscope knows.
     """
 
     about: dict[str, Any] = field(default_factory=dict)
@@ -88,6 +89,7 @@ class ProcessEvents:
     records: int = 0
     stripped: int = 0
     waiting: int = 0
+    unknown_kinds: list[str] = field(default_factory=list)
 
     @property
     def read_until_ns(self) -> int:

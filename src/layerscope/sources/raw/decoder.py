@@ -22,6 +22,7 @@ from layerscope.sources.raw.marks import MarkList
 from layerscope.sources.raw.ticks import Ticks, uneven
 
 OPEN_HEAD_BYTES = 16
+_RANGE = KINDS.index("range")
 # A name may arrive a little after the first span that has it; beyond this many spans it never will.
 _WAIT_FOR_NAMES_SPANS = 2_000_000
 _STEPS = (layout.MARK_STEP,)
@@ -51,6 +52,7 @@ class Decoder(ProcessEvents):
     _seen: RawTotals = field(default_factory=RawTotals)
     _since_reading: list[np.ndarray] = field(default_factory=list)
     _open: dict[int, np.ndarray] = field(default_factory=dict)
+    _kind_of: np.ndarray | None = None  # by number in the raw file, if it has other ones
 
     def add(self, chunk: raw_file.Chunk) -> None:
         """Take in one chunk."""
@@ -78,6 +80,7 @@ class Decoder(ProcessEvents):
             self.totals = rows_of(chunk.payload)
             if self.stripped:
                 self.unseen = self._seen.missing_from(chunk.payload)
+                self._map_kinds(self.unseen[:, 0])
         elif chunk.kind == raw_file.END:
             self.ended = True
 
@@ -171,7 +174,25 @@ class Decoder(ProcessEvents):
             back.add(run_ns, ticks)
         return back
 
+    def _know_kinds(self, declared: list[list[str]]) -> None:
+        """Take the numbers of kinds that the raw file declares to ours. A kind that is not known
+        counts as a range.
+        """
+        kinds = [kind for kind, _ in declared if kind]
+        known = [KINDS.index(kind) if kind in KINDS else _RANGE for kind in kinds]
+        if known != list(range(len(known))):
+            self._kind_of = np.arange(256, dtype=np.uint8)
+            self._kind_of[: len(known)] = known
+        self.unknown_kinds = [kind for kind in kinds if kind not in KINDS]
+
+    def _map_kinds(self, kinds: np.ndarray) -> None:
+        """Take the numbers of the raw file to ours, in place."""
+        if self._kind_of is not None:
+            kinds[:] = self._kind_of[kinds]
+
     def _describe(self, about: dict[str, Any]) -> None:
+        if "kinds" in about:
+            self._know_kinds(about["kinds"])
         self.about.update({key: value for key, value in about.items() if value not in ("", [""])})
         if "start_ns" in about:
             self.about["start_ns"] = about["start_ns"] + self.shift_ns
@@ -246,6 +267,7 @@ class Decoder(ProcessEvents):
         spans = np.zeros(len(main), SPAN)
         for name in ("start", "end", "name", "module", "seq", "depth", "kind", "flags"):
             spans[name] = records[name][main]
+        self._map_kinds(spans["kind"])
         spans["track"] = track[main]
         extras = np.flatnonzero(kinds == layout.EXTRA)
         if len(extras):
@@ -328,6 +350,7 @@ class Decoder(ProcessEvents):
         spans = np.zeros(len(depth), SPAN)
         for name in ("start", "name", "kind"):
             spans[name] = slots[name][depth]
+        self._map_kinds(spans["kind"])
         spans["start"] = [self.ticks.moment(start) for start in spans["start"].tolist()]
         spans["depth"] = depth
         spans["track"] = track

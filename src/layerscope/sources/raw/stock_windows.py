@@ -109,7 +109,8 @@ class StockWindows:
     def _process(self) -> bytes:
         about = {key: self.about[key] for key in ("pid", "ppid", "start_ns")}
         argv = mask([str(word) for word in self.about.get("argv", [])])
-        return json.dumps({**about, "argv": argv, "clock": "monotonic"}).encode()
+        fixed = {"clock": "monotonic", "kinds": layout.SPAN_KINDS}
+        return json.dumps({**about, **fixed, "argv": argv}).encode()
 
     def _spans(self, before: Decoder) -> Iterator[raw_file.Chunk]:
         """Names, then a ring for each thread, then the sums of them all. What an agent wrote keeps
