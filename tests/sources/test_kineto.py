@@ -318,3 +318,24 @@ def test_traces_of_others_are_read_whole(name: str) -> None:
     assert spans == len(wanted) > 10
     on_gpu = any(event.get("cat") == "kernel" for event in events)
     assert ({"code": "gpu_unread"} in codes) == on_gpu
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        '"ts": 1e400',
+        '"ts": -123456789012345678901234.5',
+        '"dur": 923372036854775807',
+        '"tid": 99999999999999999999999',
+        '"pid": 99999999999999999999999',
+        '"args": {"Sequence number": 99999999999999999999}',
+        '"args": {"Fwd thread id": -99999999999999999999}',
+    ],
+)
+def test_numbers_that_cannot_be_cost_their_event_alone(tmp_path: Path, wrong: str) -> None:
+    good = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 2, "ts": 5, "dur": 3}'
+    path = tmp_path / "trace.json"
+    path.write_text(f'{{"traceEvents": [{good}, {good[:-1]}, {wrong}}}]}}')
+    content = kineto.read(path)
+    assert content.dur_ns.tolist() == [3000]
+    assert [problem.code for problem in content.problems] == ["events_rejected"]

@@ -56,6 +56,8 @@ _KINETO = re.compile(
     rb'"(deviceProperties|distributedInfo|baseTimeNanoseconds|cpu_op|user_annotation)"'
 )
 _EVER = np.iinfo(np.int64).max
+# A century; and all sums of numbers fit into 64 bits.
+_MOST_US, _MOST_NUMBER = Decimal(1 << 61) / 1000, 1 << 62
 # What the autograd engine opens around a backward function, whose name follows.
 ENGINE = "autograd::engine::evaluate_function: "
 # Names are written as they are, with quotes and all; this is what stands before and after those of
@@ -123,6 +125,7 @@ class _Event(msgspec.Struct, gc=False):
 class _File(msgspec.Struct, gc=False):
     events: list[_Event] = msgspec.field(name="traceEvents")
     base_ns: int = msgspec.field(default=0, name="baseTimeNanoseconds")
+    rejected: int = msgspec.field(default=0, name="layerscope rejected")
     distributed: dict[str, Any] = msgspec.field(default_factory=dict, name="distributedInfo")
 
 
@@ -167,7 +170,7 @@ def read(path: Path) -> Imported:
             ImportedProcess(rank=rank if isinstance(rank, int) else None, pid=pid) for pid in pids
         ],
         realtime_ns=first_ns,
-        problems=_problems(file.events),
+        problems=_problems(file),
     )
 
 
@@ -181,13 +184,23 @@ def _file(path: Path) -> _File:
         content = path.read_bytes()
         if content.startswith(b"\x1f\x8b"):
             content = gzip.decompress(content)
-        return _decode(content)
+        return _possible(_decode(content))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ReadError(f"{path} is damaged ({error}): copy it again, or record again") from error
     except OSError as error:
         raise ReadError(f"{path} cannot be read ({error.strerror})") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ReadError(f"{path} is damaged ({error}): copy it again, or record again") from error
+
+
+def _possible(file: _File) -> _File:
+    """The file without events whose times or numbers are beyond what there can be."""
+    events = [event for event in file.events if _is_possible(event)]
+    file.rejected = len(file.events) - len(events)
+    file.events = events
+    if abs(file.base_ns) >= _MOST_NUMBER:
+        file.base_ns = 0
+    return file
 
 
 def _processes(events: list[_Event], tids: list[int]) -> tuple[list[int], list[int]]:
@@ -197,8 +210,16 @@ def _processes(events: list[_Event], tids: list[int]) -> tuple[list[int], list[i
     return [pids.index(pid_of[tid]) for tid in tids], pids
 
 
-def _problems(events: list[_Event]) -> list[Problem]:
+def _problems(file: _File) -> list[Problem]:
     """What the trace has and the recording has not."""
+    problems = []
+    if file.rejected:
+        what = f"{file.rejected:,} events of the trace have times or numbers that cannot be"
+        problems.append(Problem(OPERATORS, "events_rejected", what, "record again", "these events"))
+    return [*problems, *_of_gpu(file.events)]
+
+
+def _of_gpu(events: list[_Event]) -> list[Problem]:
     of_gpu = sum(event.cat in _OF_GPU for event in events if event.ph == "X")
     if not of_gpu:
         return []
@@ -263,6 +284,17 @@ def _columns(file: _File, clock: Conversion) -> KinetoTrace:
         shape_texts=[_shape_text(*pair) for pair in shape_codes],
         thread_names=_thread_names(file.events),
         framework_threads=_framework_threads(file.events, tid, start, forward_thread, file.base_ns),
+    )
+
+
+def _is_possible(event: _Event) -> bool:
+    """Whether the times and numbers of an event are not beyond what there can be."""
+    numbers: list[int | str | None] = [event.tid, event.pid]
+    if event.args is not None:
+        numbers += [event.args.sequence, event.args.forward_thread]
+    has_times = abs(event.ts) < _MOST_US and abs(event.dur) < _MOST_US
+    return has_times and all(
+        abs(number) < _MOST_NUMBER for number in numbers if isinstance(number, int)
     )
 
 
