@@ -26,9 +26,11 @@ for number, handler in (
         signal.signal(number, handler)
 
 ROOT = Path(__file__).resolve().parent.parent
-# Where every test runs programs, or compiles some: none of them belongs into `dev.py check`.
-STARTS_PROGRAMS = (
-    "cli/test_run_", "examples/", "native/", "native_interface/", "native_sampler/", "stress/", "truth/",
+# Where every test runs programs, compiles some, or takes seconds: none of them belongs into
+# `dev.py check`.
+TAKES_LONG = (
+    "capture/test_inject", "capture/test_probe", "capture/test_sampler", "cli/test_run_", "examples/",
+    "ingest/test_convert_long", "native/", "native_interface/", "native_sampler/", "stress/", "truth/",
 )  # fmt: skip
 
 
@@ -46,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
         items[:] = [item for item in items if not item.get_closest_marker("stress")]
     for item in items:
-        if item.path.relative_to(ROOT / "tests").as_posix().startswith(STARTS_PROGRAMS):
+        if item.path.relative_to(ROOT / "tests").as_posix().startswith(TAKES_LONG):
             item.add_marker("slow")
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])

@@ -278,6 +278,21 @@ def test_threads_that_only_the_sampler_saw_become_tracks_and_others_keep_theirs(
     assert made.rows("SELECT count(DISTINCT track) AS n FROM tracks") == [{"n": 2}]
 
 
+def test_samples_that_cannot_be_are_left_out_and_said(raw: Path) -> None:
+    training(raw)
+    stacks = SamplerFile(raw, MAIN)
+    stacks.thread(0, MAIN, 400)
+    stacks.cpu(2500, 0, stacks.stack("py:work"), 10)
+    stacks.cpu(2600, 0, 99, 10)  # no such stack
+    stacks.cpu(2700, 7, sampler_file.NONE, 10)  # no such thread
+    stacks.end(20_000)
+    made = Converted(raw)
+
+    assert [row["at_ns"] for row in samples(made)] == [2500]
+    (problem,) = made.rows("SELECT what FROM problems WHERE code = 'samples_rejected'")
+    assert problem["what"].startswith("2 samples name a thread or a stack")
+
+
 def test_a_process_with_nothing_but_samples_is_one(raw: Path) -> None:
     training(raw)
     stacks = SamplerFile(raw, MAIN)

@@ -47,6 +47,7 @@ class Sampled(SampleSource):
         default_factory=dict
     )  # its number -> number of the process in the recording
     accounts: list[np.ndarray] = field(default_factory=list)
+    rejected: int = 0  # rows that name a thread or a stack which the file does not have
     _frames: FileFrames = field(init=False)
     _waiting: list[np.ndarray] = field(default_factory=list)
     _stack_of: list[int] = field(default_factory=list)  # its number -> stack in `fusion.sampled`
@@ -68,12 +69,23 @@ class Sampled(SampleSource):
             (sampler_file.SAMPLES, self._waiting),
             (sampler_file.ACCOUNTS, self.accounts),
         ):
-            rows = self.file.take(kind)
+            rows = self._possible(self.file.take(kind))
             if len(rows):
                 if self.shift_ns:
                     rows = rows.copy()
                     rows["at_ns"] += np.uint64(self.shift_ns % (1 << 64))
                 known.append(rows)
+
+    def _possible(self, rows: np.ndarray) -> np.ndarray:
+        """Rows whose thread and stack are in the file. Others are counted: a file of somebody else,
+        or a fault of ours.
+        """
+        possible = np.isin(rows["thread"], list(self.file.threads))
+        if "stack" in (rows.dtype.names or ()):
+            stack = rows["stack"]
+            possible &= (stack == sampler_file.NONE) | (stack < len(self._stack_of))
+        self.rejected += len(rows) - int(np.count_nonzero(possible))
+        return rows if possible.all() else rows[possible]
 
     def known_until_ns(self) -> int:
         """The time of the run before which no more samples will come."""
@@ -273,6 +285,10 @@ class Sampled(SampleSource):
     def problems(self) -> list[dict[str, str]]:
         """What the sampler could not record, and what the file shows."""
         told = [{key: problem.get(key, "") for key in _PROBLEM} for problem in self.file.problems]
+        if self.rejected:
+            what = f"{self.rejected:,} samples name a thread or a stack that the file does not have"
+            fields = ("samples_rejected", what, "please report it, with the recording", "they")
+            told.append(dict(zip(_PROBLEM, fields, strict=True)))
         what = "the file of stacks is damaged"
         if self.file.settings and not self.file.ended and not self.file.is_damaged:
             what = "the sampler did not come to its end"
