@@ -167,15 +167,33 @@ def _facts(here: Machine, there: Machine) -> Iterator[Difference]:
         words = fact.word(here), fact.word(there)
         if words[0] != words[1] and all(words):
             yield Difference(fact.subject, *words, fact.why)
-    sizes = here.memory.total_bytes, there.memory.total_bytes
-    if sizes[0] and sizes[1] and abs(sizes[0] - sizes[1]) > _SAME_SIZE * max(sizes[0], sizes[1]):
-        yield Difference("memory", units.size(sizes[0]), units.size(sizes[1]), "how much fits")
-    if here.isa.architecture == there.isa.architecture:
-        only = [{*a.isa.flags} - {*b.isa.flags} for a, b in ((here, there), (there, here))]
-        kept = [sorted(flag for flag in flags if flag.startswith(_OF_NUMBERS)) for flags in only]
-        if any(kept) and here.isa.flags and there.isa.flags:
-            more = [", ".join(flags) or "none more" for flags in kept]
-            yield Difference("instructions", more[0], more[1], "only on that side")
+    yield from _memory(here.memory.total_bytes, there.memory.total_bytes)
+    yield from _instructions(here, there)
+
+
+def _memory(here_bytes: int | None, there_bytes: int | None) -> Iterator[Difference]:
+    if not (here_bytes and there_bytes):
+        return
+    if abs(here_bytes - there_bytes) > _SAME_SIZE * max(here_bytes, there_bytes):
+        words = units.size(here_bytes), units.size(there_bytes)
+        yield Difference("memory", *words, "how much fits")
+
+
+def _instructions(here: Machine, there: Machine) -> Iterator[Difference]:
+    if here.isa.architecture != there.isa.architecture:
+        return
+    if not (here.isa.flags and there.isa.flags):
+        return
+    more = _more_flags(here, there), _more_flags(there, here)
+    if any(more):
+        words = [", ".join(flags) or "none more" for flags in more]
+        yield Difference("instructions", words[0], words[1], "only on that side")
+
+
+def _more_flags(one: Machine, other: Machine) -> list[str]:
+    """The extensions for computing that only the first machine has."""
+    only = {*one.isa.flags} - {*other.isa.flags}
+    return sorted(flag for flag in only if flag.startswith(_OF_NUMBERS))
 
 
 def _rates(here: Side, there: Side) -> Iterator[Difference]:

@@ -118,10 +118,9 @@ class NamedSamples(SampleSource):
 
     def take(self, until_ns: dict[int, int]) -> Iterator[tuple[int, np.ndarray]]:
         """By process its samples from before a time, as places among those of the file."""
-        of_track = np.full(max(self._owner, default=-1) + 1, NONE)
-        of_track[list(self._owner)] = list(self._owner.values())
         left, self._left = self._left, self._left[:0]
-        owner, at_ns = of_track[self._samples["track"][left]], self._samples["at_ns"][left]
+        owner = _by_number(self._owner)[self._samples["track"][left]]
+        at_ns = self._samples["at_ns"][left]
         stays = np.ones(len(left), np.bool_)
         for process, cut_ns in until_ns.items():
             mine = np.flatnonzero((owner == process) & (at_ns < cut_ns))
@@ -133,9 +132,7 @@ class NamedSamples(SampleSource):
     def columns(self, rows: np.ndarray, process: IngestedProcess) -> Columns:
         """The columns of such samples."""
         columns = {name: self._samples[name][rows].astype(np.int64) for name in _AS_THEY_ARE}
-        count = max(process.tracks, default=-1) + 2
-        keys = np.full(count, NONE, np.int32)  # the last place is for NONE
-        keys[list(process.tracks)] = list(process.tracks.values())
+        keys = _by_number(process.tracks)
         for name in ("track", "waker"):
             columns[name] = keys[self._samples[name][rows]]
         columns["stack"] = self._samples["stack"][rows].astype(np.int64)
@@ -146,28 +143,47 @@ class NamedSamples(SampleSource):
         return columns
 
 
+def _by_number(known: dict[int, int]) -> np.ndarray:
+    """The values of `known` by key, NONE for others; the last place is for NONE itself."""
+    values = np.full(max(known, default=-1) + 2, NONE, np.int32)
+    values[list(known)] = list(known.values())
+    return values
+
+
 def _of_stacks(content: ImportedStacks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """By stack: the system call that its innermost function names, the file it waits for, and its
     evidence.
     """
+    frame, parent = content.stacks["frame"], content.stacks["parent"]
+    system_call, file, evidence = (of_frame[frame] for of_frame in _of_frames(content))
+    for rows in _by_depth(content.stacks["depth"]):
+        around = parent[rows]
+        is_silent = system_call[rows] == _NOTHING
+        system_call[rows] = np.where(is_silent, system_call[around], system_call[rows])
+        file[rows] = np.where(file[rows] == 0, file[around], file[rows])
+        evidence[rows] = waiting.deeper(evidence[around], evidence[rows])
+    return np.where(system_call == _NOTHING, _UNKNOWN, system_call), file, evidence
+
+
+def _of_frames(content: ImportedStacks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same of each frame alone, by its name."""
     names, layers = content.frames["name"], content.frames["layer"]
-    told = [
-        (_system_call(name), _file(name), waiting.evidence(name, layer))
-        for name, layer in zip(names, layers, strict=True)
-    ]
-    own = np.array(told, np.int64).reshape(len(names), 3)[content.stacks["frame"]]
-    found = own.copy()
-    depth, parent = content.stacks["depth"], content.stacks["parent"]
+    system_call = [_system_call(name) for name in names]
+    file = [_file(name) for name in names]
+    evidence = [waiting.evidence(*frame) for frame in zip(names, layers, strict=True)]
+    return (
+        np.array(system_call, np.int64),
+        np.array(file, np.int64),
+        np.array(evidence, np.int64),
+    )
+
+
+def _by_depth(depth: np.ndarray) -> Iterator[np.ndarray]:
+    """The stacks that have another one around them, those of one depth after the other."""
     order = np.argsort(depth, kind="stable")
-    levels = np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 2))
-    for first, behind in zip(levels[:-1].tolist(), levels[1:].tolist(), strict=True):
-        rows = order[first:behind]
-        around = found[parent[rows]]
-        found[rows, 0] = np.where(own[rows, 0] == _NOTHING, around[:, 0], own[rows, 0])
-        found[rows, 1] = np.where(own[rows, 1] == 0, around[:, 1], own[rows, 1])
-        found[rows, 2] = waiting.deeper(around[:, 2], own[rows, 2])
-    system_call = np.where(found[:, 0] == _NOTHING, _UNKNOWN, found[:, 0])
-    return system_call, found[:, 1], found[:, 2]
+    bounds = np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 2))
+    for first, behind in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        yield order[first:behind]
 
 
 def _system_call(name: str) -> int:

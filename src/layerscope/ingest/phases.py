@@ -287,29 +287,40 @@ def forward_timeline(
 def _paint(
     layers: tuple[tuple[Int64s, Int64s], ...], begin: Int64s, end: Int64s
 ) -> tuple[Timeline, Int64s]:
-    times: list[Int64s] = [np.array([EARLIEST]), begin, end]
-    weights: list[Int64s] = [np.zeros(1 + 2 * len(begin), np.int64)]
-    for layer, (start, stop) in enumerate(layers):
-        for time, sign in ((start, 1), (stop, -1)):
-            times.append(time)
-            weights.append(np.full(len(time), sign << (_BITS * layer), np.int64))
-    time = np.concatenate(times)
-    order = np.argsort(time, kind="stable")
-    time = time[order]
-    # How many scopes of each layer are open, packed in one number: its highest field tells the
-    # innermost.
-    packed = np.cumsum(np.concatenate(weights)[order])
-    innermost = np.searchsorted(1 << (_BITS * np.arange(len(layers))), packed, side="right")
-    phase = np.array((OTHER_PHASE, *_PAINT), np.int8)[innermost]
+    """The step and the phase from each moment on at which one of them changes, and the time that
+    each step spent in each phase.
+    """
+    time, phase = _innermost(layers, (begin, end))
     step = np.searchsorted(begin, time, side="right") - 1
     step[(step < 0) | (time >= np.append(end, EARLIEST)[step])] = -1
     phase[step < 0] = -1
-
     spent = np.zeros((len(PHASES), len(begin)), np.int64)
     within = np.flatnonzero(step[:-1] >= 0)
     np.add.at(spent, (phase[within], step[within]), np.diff(time)[within])
-
-    last_of_its_time = np.append(time[1:] != time[:-1], True)
-    time, step, phase = time[last_of_its_time], step[last_of_its_time], phase[last_of_its_time]
-    changes = np.append(True, (step[1:] != step[:-1]) | (phase[1:] != phase[:-1]))
+    # Of what happens at one time the last counts.
+    last = np.flatnonzero(np.append(np.diff(time) != 0, True))
+    time, step, phase = time[last], step[last], phase[last]
+    changes = np.append(True, (np.diff(step) != 0) | (np.diff(phase) != 0))
     return Timeline(time[changes], step[changes].astype(np.int32), phase[changes]), spent
+
+
+def _innermost(
+    layers: tuple[tuple[Int64s, Int64s], ...], edges: tuple[Int64s, Int64s]
+) -> tuple[Int64s, Int8s]:
+    """All times at which a scope begins or ends, and the phase of the innermost one that is open
+    then. The times of `edges` change nothing.
+    """
+    times: list[Int64s] = [np.array([EARLIEST]), *edges]
+    weights: list[Int64s] = [np.zeros(sum(map(len, times)), np.int64)]
+    for layer, (start, stop) in enumerate(layers):
+        one = 1 << (_BITS * layer)
+        times += [start, stop]
+        weights += [np.full(len(start), one, np.int64), np.full(len(stop), -one, np.int64)]
+    time = np.concatenate(times)
+    order = np.argsort(time, kind="stable")
+    # How many scopes of each layer are open, packed in one number: its highest field tells the
+    # innermost.
+    is_open = np.cumsum(np.concatenate(weights)[order])
+    fields = 1 << (_BITS * np.arange(len(layers)))
+    innermost = np.searchsorted(fields, is_open, side="right")
+    return time[order], np.array((OTHER_PHASE, *_PAINT), np.int8)[innermost]

@@ -88,15 +88,9 @@ class Stepping:
         time from which on marks count, what the rules want. `last`: nothing more will come. None:
         there is no complete step yet, and with `patient` it is better to wait for it.
         """
-        old = len(self._lines["start_ns"]) if self._lines else 0
-        if self._lines:
-            fresh = lines["start_ns"] >= self._from_ns
-            lines = {
-                name: np.concatenate([self._lines[name], values[fresh]])
-                for name, values in lines.items()
-            }
-        spans = prepare(lines, self._from_ns)
-        found = find_steps(spans, self.rule)
+        kept = len(self._lines["start_ns"]) if self._lines else 0
+        lines = self._with_kept(lines)
+        found = find_steps(prepare(lines, self._from_ns), self.rule)
         forgets = self.count > 0 and len(found) > 0 and found.rule != self.rule
         if forgets:
             self._found, self.count, self._accepted_ns = [], 0, -1
@@ -104,19 +98,33 @@ class Stepping:
         accepted, cut_ns = (len(found), _EVER) if last else self._certain(found)
         if accepted <= known and not last:
             return None if patient else self._go_on(found, known, lines, end_ns)
-        stretch = Stretch(
-            cut_ns, found, self.count - known, self._from_ns, self._earlier(), forgets
-        )
+        first = self.count - known
+        stretch = Stretch(cut_ns, found, first, self._from_ns, self._earlier(), forgets)
         if accepted > known:
             self._keep(found, known, accepted)
         if not last:
             self._from_ns = int(found.start_ns[max(0, accepted - CONTEXT_STEPS)])
             self._accepted_ns = cut_ns
-            # What starts later comes again, but for what was let go before.
-            context = lines["start_ns"] >= self._from_ns
-            context[old:] &= lines["start_ns"][old:] < cut_ns
-            self._lines = {name: values[context] for name, values in lines.items()}
+            self._keep_context(lines, kept)
         return stretch
+
+    def _with_kept(self, lines: Columns) -> Columns:
+        """What was kept of earlier spans, and those of `lines` that are not among it."""
+        if not self._lines:
+            return lines
+        fresh = lines["start_ns"] >= self._from_ns
+        return {
+            name: np.concatenate([self._lines[name], values[fresh]])
+            for name, values in lines.items()
+        }
+
+    def _keep_context(self, lines: Columns, kept: int) -> None:
+        """Keep the spans of the steps that are looked at again. What starts after the cut comes
+        again, but for the first `kept`: their spans were let go before.
+        """
+        context = lines["start_ns"] >= self._from_ns
+        context[kept:] &= lines["start_ns"][kept:] < self._accepted_ns
+        self._lines = {name: values[context] for name, values in lines.items()}
 
     def forget(self) -> None:
         """What was found is no step after all."""

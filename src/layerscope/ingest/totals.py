@@ -48,21 +48,25 @@ class _Rows:
         code, keys = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
         length = len(keys)
         # Sums of integers below 2**53 are exact as floating-point numbers.
-        columns = [np.bincount(code, minlength=length)]
-        columns += [
-            np.bincount(code, weights, length).astype(np.int64) for weights in (dur_ns, self_ns)
-        ]
+        count = np.bincount(code, minlength=length)
+        total_ns = np.bincount(code, dur_ns, length).astype(np.int64)
+        total_self_ns = np.bincount(code, self_ns, length).astype(np.int64)
         least, most = np.full(length, _NOTHING), np.zeros(length, np.int64)
         np.minimum.at(least, code, dur_ns)
         np.maximum.at(most, code, dur_ns)
-        at = np.array([self.rows.setdefault(one, len(self.rows)) for one in keys], np.intp)
+        at = self._places(keys)
+        self.sums[at, :3] += np.column_stack([count, total_ns, total_self_ns])
+        self.sums[at, 3] = np.minimum(self.sums[at, 3], least)
+        self.sums[at, 4] = np.maximum(self.sums[at, 4], most)
+
+    def _places(self, keys: list[int]) -> np.ndarray:
+        """The rows of these keys in `sums`, which grows where they are new."""
+        places = [self.rows.setdefault(key, len(self.rows)) for key in keys]
         if len(self.rows) > len(self.sums):
             fresh = np.zeros((len(self.rows) - len(self.sums), 5), np.int64)
             fresh[:, 3] = _NOTHING
             self.sums = np.concatenate([self.sums, fresh])
-        self.sums[at, :3] += np.column_stack(columns)
-        self.sums[at, 3] = np.minimum(self.sums[at, 3], least)
-        self.sums[at, 4] = np.maximum(self.sums[at, 4], most)
+        return np.array(places, np.intp)
 
 
 @dataclass(slots=True)

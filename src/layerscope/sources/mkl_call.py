@@ -74,15 +74,27 @@ def parse(text: str) -> Call | None:
     return Call(routine, kind, _TYPES.get(routine[0], ""), problem)
 
 
-def _product(routine: str, told: list[str], problem: str) -> Call:
-    mixed = _ONE_TYPE.findall(routine.partition("_")[2]) if routine.startswith("GEMM_") else []
-    types = [name.lower() for name in mixed] or [_TYPES.get(routine[0], "")] * 3
+def _product(routine: str, words: list[str], problem: str) -> Call:
+    """A matrix product; `words`: its arguments that are no addresses."""
+    types = _types_of_product(routine)
     dtype = types[0] if len(set(types)) == 1 else "".join(types)
-    numbers = [int(word) for word in told[:6] if _NUMBER.fullmatch(word)]
-    if len(numbers) < 3 or len(types) != 3 or not _PRODUCT.fullmatch(routine):
+    sizes = [int(word) for word in words[:6] if _NUMBER.fullmatch(word)]
+    if len(sizes) < 3 or len(types) != 3 or not _PRODUCT.fullmatch(routine):
         return Call(routine, "gemm", dtype, problem)
-    rows, columns, depth = numbers[:3]
-    left, right, result = (_ELEMENT_BYTES[name] for name in types)
-    moved = rows * depth * left + depth * columns * right + rows * columns * result
-    flop = (8 if dtype in ("c32", "c64") else 2) * rows * columns * depth
-    return Call(routine, "gemm", dtype, problem, flop, moved)
+    rows, columns, depth = sizes[:3]
+    left_bytes, right_bytes, result_bytes = (_ELEMENT_BYTES[name] for name in types)
+    moved_bytes = rows * depth * left_bytes
+    moved_bytes += depth * columns * right_bytes
+    moved_bytes += rows * columns * result_bytes
+    # A complex multiplication and addition are eight operations on real numbers.
+    per_element = 8 if dtype in ("c32", "c64") else 2
+    flop = per_element * rows * columns * depth
+    return Call(routine, "gemm", dtype, problem, flop, moved_bytes)
+
+
+def _types_of_product(routine: str) -> list[str]:
+    """The types of the left and the right matrix and of the result."""
+    if not routine.startswith("GEMM_"):
+        return [_TYPES.get(routine[0], "")] * 3
+    mixed = _ONE_TYPE.findall(routine.partition("_")[2])
+    return [name.lower() for name in mixed] or [_TYPES.get(routine[0], "")] * 3

@@ -344,16 +344,18 @@ def _flop(
 
 
 def _recurrent_flop(prop_kind: str, algorithm: str, problem: str) -> int | None:
-    told = {name: int(value) for name, value in _NUMBER.findall(problem)}
+    size = {name: int(value) for name, value in _NUMBER.findall(problem)}
     gates = _GATES.get(algorithm.removeprefix("alg:").partition(" ")[0])
-    hidden = told.get("dhc", told.get("dic"))
-    if gates is None or hidden is None or not {"l", "t", "mb", "slc", "sic"} <= told.keys():
+    hidden = size.get("dhc", size.get("dic"))
+    if gates is None or hidden is None or not {"l", "t", "mb", "slc", "sic"} <= size.keys():
         return None
-    directions = told.get("d", 2 if "bidirectional" in algorithm else 1)
-    projected = told["dic"] * hidden if "dhc" in told and told.get("dic", hidden) != hidden else 0
-    cells = told["l"] * directions * told["t"] * told["mb"]
-    products = cells * (gates * hidden * (told["slc"] + told["sic"]) + projected)
-    return 2 * products * (2 if prop_kind.startswith("backward") else 1)
+    directions = size.get("d", 2 if "bidirectional" in algorithm else 1)
+    is_projected = "dhc" in size and size.get("dic", hidden) != hidden
+    projected = size["dic"] * hidden if is_projected else 0
+    cells = size["l"] * directions * size["t"] * size["mb"]
+    per_cell = gates * hidden * (size["slc"] + size["sic"]) + projected
+    passes = 2 if prop_kind.startswith("backward") else 1
+    return 2 * cells * per_cell * passes
 
 
 def _bytes(

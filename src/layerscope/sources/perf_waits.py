@@ -213,57 +213,97 @@ def _fields(raws: list[bytes], places: dict[str, tuple[int, int]]) -> dict[str, 
     return found
 
 
+@dataclass(slots=True)
+class _Switches:
+    """Moments by thread, then time. `same`: each is of the same thread as the one before."""
+
+    tid: np.ndarray
+    time: np.ndarray
+    what: np.ndarray
+    sample: np.ndarray
+    preempted: np.ndarray
+    track: np.ndarray
+    same: np.ndarray
+
+
+def _switches(found: Moments, is_complete: bool, threads: Threads) -> _Switches:
+    none = np.zeros(0, np.int64)
+    tid = np.concatenate([none, *found.tid])
+    time = np.concatenate([none, *found.time])
+    what = np.concatenate([none, *found.what])
+    sample = np.concatenate([none, *found.sample])
+    preempted = np.concatenate([none.astype(np.bool_), *found.preempted])
+    # Where each switch is told, a sample between two of them says nothing more.
+    chosen = np.flatnonzero((tid > 0) & ~((what == SEEN) & is_complete))
+    chosen = chosen[np.lexsort((time[chosen], tid[chosen]))]
+    tid, time = tid[chosen], time[chosen]
+    track = threads.at(tid, time)
+    same = np.zeros(len(tid), np.bool_)
+    same[1:] = (np.diff(tid) == 0) & (np.diff(track) == 0)
+    return _Switches(tid, time, what[chosen], sample[chosen], preempted[chosen], track, same)
+
+
 def paired(found: Moments, is_complete: bool, threads: Threads) -> Waits:
     """Waits from when a thread left until it came. What `threads` leave their CPU for when they
     ended is no wait, and another one that has the number of one before it did not come back.
     """
-    none = np.zeros(0, np.int64)
-    tid, time = np.concatenate(found.tid or [none]), np.concatenate(found.time or [none])
-    what, sample = np.concatenate(found.what or [none]), np.concatenate(found.sample or [none])
-    preempted = np.concatenate(found.preempted or [none.astype(np.bool_)])
-    # Where each switch is told, a sample between two of them says nothing more.
-    chosen = np.flatnonzero((tid > 0) & ~((what == SEEN) & is_complete))
-    chosen = chosen[np.lexsort((time[chosen], tid[chosen]))]
-    tid, time, what, sample, preempted = (
-        one[chosen] for one in (tid, time, what, sample, preempted)
-    )
-    count, track = len(tid), threads.at(tid, time)
-    is_out = what == OUT
-    same = np.zeros(count, np.bool_)
-    same[1:] = (tid[1:] == tid[:-1]) & (track[1:] == track[:-1])
+    all_ = _switches(found, is_complete, threads)
+    is_out = all_.what == OUT
     # A switch that two sources tell of is one wait; where some are not told, each is one.
     begins = is_out.copy()
     if is_complete:
-        begins[1:] &= ~(is_out[:-1] & same[1:])
+        begins[1:] &= ~(is_out[:-1] & all_.same[1:])
     first = np.flatnonzero(begins)
-    group = np.cumsum(begins) - 1
-    has_stack = np.flatnonzero(is_out & (sample >= 0))[::-1]
-    stack = np.full(len(first), -1, np.int64)
-    stack[group[has_stack]] = sample[has_stack]
-    forced = np.zeros(len(first), np.bool_)
-    forced[group[is_out & preempted]] = True
-    following = _next(~is_out, np.cumsum(~same))[first]
-    if not is_complete:
-        following = np.where((first + 1 < count) & (following == first + 1), following, -1)
-    never_ns = np.iinfo(np.int64).max
-    limits = [never_ns if one.end_ns is None else one.end_ns for one in threads.threads]
-    limit = np.array([*limits, never_ns], np.int64)[track[first]]
-    ended = following >= 0
-    last = np.minimum(time.max(initial=0), limit) if is_complete else time[first]
-    end_ns = np.where(ended, time[following], last)
-    kept = np.flatnonzero(time[first] < limit)
-    exact = ended & (what[following] == IN) if count else ended
-    dur_ns = np.maximum(end_ns - time[first], 0)
+    stack, forced = _of_waits(all_, is_out, begins)
+    following = _following(all_, is_out, first, is_complete)
+    limit = _ends_of_threads(threads)[all_.track[first]]
+    start_ns, ended = all_.time[first], following >= 0
+    last = np.minimum(all_.time.max(initial=0), limit) if is_complete else start_ns
+    end_ns = np.where(ended, all_.time[following], last)
+    exact = ended & (all_.what[following] == IN) if len(all_.tid) else ended
+    kept = np.flatnonzero(start_ns < limit)
     return Waits(
-        tid[first][kept],
-        time[first][kept],
-        dur_ns[kept],
+        all_.tid[first][kept],
+        start_ns[kept],
+        np.maximum(end_ns - start_ns, 0)[kept],
         stack[kept],
         exact[kept],
         forced[kept],
         np.zeros(len(kept), np.int64),
         is_complete,
     )
+
+
+def _of_waits(
+    all_: _Switches, is_out: np.ndarray, begins: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The sample that has the stack of each wait (-1: none), and whether its CPU was taken away."""
+    group = np.cumsum(begins) - 1
+    count = int(np.count_nonzero(begins))
+    has_stack = np.flatnonzero(is_out & (all_.sample >= 0))[::-1]
+    stack = np.full(count, -1, np.int64)
+    stack[group[has_stack]] = all_.sample[has_stack]
+    forced = np.zeros(count, np.bool_)
+    forced[group[is_out & all_.preempted]] = True
+    return stack, forced
+
+
+def _following(
+    all_: _Switches, is_out: np.ndarray, first: np.ndarray, is_complete: bool
+) -> np.ndarray:
+    """The moment that ends each wait; -1: none is known."""
+    following: np.ndarray = _next(~is_out, np.cumsum(~all_.same))[first]
+    if is_complete:
+        return following
+    is_next = (first + 1 < len(is_out)) & (following == first + 1)
+    return np.where(is_next, following, -1)
+
+
+def _ends_of_threads(threads: Threads) -> np.ndarray:
+    """By thread when it ended; the last place is for threads that are not known."""
+    never_ns = np.iinfo(np.int64).max
+    ends = [never_ns if one.end_ns is None else one.end_ns for one in threads.threads]
+    return np.array([*ends, never_ns], np.int64)
 
 
 def _next(marked: np.ndarray, group: np.ndarray) -> np.ndarray:

@@ -150,58 +150,26 @@ def placed(calls: Calls, rejected: int, example: str) -> Imported:
     understood.
     """
     columns = calls.columns()
-    count = len(columns["kind"])
     has_time = columns["start_ns"] >= 0
     realtime_ns = int(columns["start_ns"][has_time].min()) if has_time.any() else None
-    start_ns = np.where(has_time, columns["start_ns"] - (realtime_ns or 0), -1)
-    track, depth = np.zeros(count, np.int32), np.zeros(count, np.int32)
-    tracks: list[ImportedTrack] = []
-    everything = slice(0, count)
-    for process in range(len(calls.processes)):
-        mine = (
-            np.flatnonzero(columns["process"] == process)
-            if len(calls.processes) > 1
-            else np.arange(count)
-        )
-        of = mine if len(mine) < count else everything
-        own = {name: values[of] for name, values in columns.items()} | {"start_ns": start_ns[of]}
-        start_ns[mine] = own["start_ns"] = _started(own)
-        for thread in np.unique(own["thread"]).tolist():
-            rows = np.flatnonzero(own["thread"] == thread)
-            lane = _lanes(
-                own
-                if len(rows) == len(mine)
-                else {name: values[rows] for name, values in own.items()}
-            )
-            track[mine[rows]], depth[mine[rows]] = len(tracks) + lane.number, lane.depth
-            tracks += [
-                ImportedTrack(process, _track_name(thread, number))
-                for number in range(int(lane.number.max()) + 1)
-            ]
-    start_ns -= start_ns.min(
-        initial=0
-    )  # calls without a time may lie before the first that has one
-    libraries, texts = [library for library, _ in calls.texts], [text for _, text in calls.texts]
-    names = [name_of(text) or "(unknown)" for text in texts]
-    name_codes: dict[str, int] = {}
-    of_text = np.array([name_codes.setdefault(name, len(name_codes)) for name in names], np.int32)
-    wanted = columns["text"] * len(_CACHES) + columns["cache"]
-    occurs = np.zeros(len(texts) * len(_CACHES), np.bool_)
-    occurs[wanted] = True
-    described, args = np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[wanted]
+    columns["start_ns"] = np.where(has_time, columns["start_ns"] - (realtime_ns or 0), -1)
+    on_tracks = _on_tracks(columns, len(calls.processes))
+    texts = list(calls.texts)
+    names, name_of_text = _names(texts)
+    described, args = _arguments(columns, len(texts))
+    # Calls without a time may lie before the first that has one.
+    start_ns = on_tracks.start_ns - on_tracks.start_ns.min(initial=0)
     return Imported(
         start_ns=start_ns,
         dur_ns=columns["dur_ns"],
-        track=track,
-        depth=depth,
+        track=on_tracks.track,
+        depth=on_tracks.depth,
         kind=_KINDS[columns["kind"]],
-        name=of_text[columns["text"]] if count else np.zeros(0, np.int32),
-        args=args.astype(np.int32),
-        names=list(name_codes),
-        args_texts=[
-            _described(libraries, texts, *divmod(one, len(_CACHES))) for one in described.tolist()
-        ],
-        tracks=tracks,
+        name=name_of_text[columns["text"]] if len(start_ns) else np.zeros(0, np.int32),
+        args=args,
+        names=names,
+        args_texts=[_described(texts, *one) for one in described],
+        tracks=on_tracks.tracks,
         processes=[ImportedProcess(name, rank) for name, rank in calls.processes],
         realtime_ns=realtime_ns,
         versions=calls.versions,
@@ -210,11 +178,73 @@ def placed(calls: Calls, rejected: int, example: str) -> Imported:
     )
 
 
-def _described(libraries: list[str], texts: list[str], text: int, cache: int) -> str:
-    """The arguments of a span."""
-    call = _JSON.encode(texts[text]).decode()
-    told = f',"cache":"{_CACHES[cache]}"' if cache else ""
-    return f'{{"library":"{libraries[text]}","call":{call}{told}}}'
+@dataclass(slots=True)
+class _OnTracks:
+    """When each call began, its track and its depth there."""
+
+    start_ns: np.ndarray
+    track: np.ndarray
+    depth: np.ndarray
+    tracks: list[ImportedTrack] = field(default_factory=list)
+
+
+def _on_tracks(columns: dict[str, np.ndarray], processes: int) -> _OnTracks:
+    """Every process and thread on tracks of its own."""
+    count = len(columns["kind"])
+    found = _OnTracks(
+        columns["start_ns"].copy(), np.zeros(count, np.int32), np.zeros(count, np.int32)
+    )
+    for process in range(processes):
+        mine = np.flatnonzero(columns["process"] == process)
+        own = _rows(columns, mine)
+        found.start_ns[mine] = own["start_ns"] = _started(own)
+        for thread in np.unique(own["thread"]).tolist():
+            rows = np.flatnonzero(own["thread"] == thread)
+            lane = _lanes(_rows(own, rows))
+            found.track[mine[rows]] = len(found.tracks) + lane.number
+            found.depth[mine[rows]] = lane.depth
+            for number in range(int(lane.number.max()) + 1):
+                found.tracks.append(ImportedTrack(process, _track_name(thread, number)))
+    return found
+
+
+def _rows(columns: dict[str, np.ndarray], rows: np.ndarray) -> dict[str, np.ndarray]:
+    """These rows, in their order; not a copy where they are all."""
+    if len(rows) == len(columns["kind"]):
+        return dict(columns)
+    return {name: values[rows] for name, values in columns.items()}
+
+
+def _names(texts: list[tuple[str, str]]) -> tuple[list[str], np.ndarray]:
+    """The different names of primitives, and by text the place of its name among them."""
+    codes: dict[str, int] = {}
+    of_text = []
+    for _, text in texts:
+        name = name_of(text) or "(unknown)"
+        of_text.append(codes.setdefault(name, len(codes)))
+    return list(codes), np.array(of_text, np.int32)
+
+
+def _arguments(
+    columns: dict[str, np.ndarray], texts: int
+) -> tuple[list[tuple[int, int]], np.ndarray]:
+    """Each pair of a text and what became of the cache that occurs, and by call the place of its
+    pair.
+    """
+    pair = columns["text"] * len(_CACHES) + columns["cache"]
+    occurs = np.zeros(texts * len(_CACHES), np.bool_)
+    occurs[pair] = True
+    place = np.cumsum(occurs) - 1
+    pairs = [divmod(one, len(_CACHES)) for one in np.flatnonzero(occurs).tolist()]
+    return pairs, place[pair].astype(np.int32)
+
+
+def _described(texts: list[tuple[str, str]], number: int, cache: int) -> str:
+    """The arguments of a span, as JSON."""
+    library, text = texts[number]
+    call = _JSON.encode(text).decode()
+    of_cache = f',"cache":"{_CACHES[cache]}"' if cache else ""
+    return f'{{"library":"{library}","call":{call}{of_cache}}}'
 
 
 def _track_name(thread: int, lane: int) -> str:

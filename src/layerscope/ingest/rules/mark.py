@@ -40,7 +40,10 @@ from layerscope.ingest.phases import (
     OPTIMIZER,
     RANGE,
     Bools,
+    Int64s,
+    Line,
     Positions,
+    Scopes,
     find_scopes,
     outermost,
 )
@@ -93,15 +96,25 @@ def _marked(spans: SpanColumns, workers: Bools) -> Found | None:
     workers[track : track + 1] = False
     line = line_of(spans, track, workers)
     scopes = find_scopes(line)
-    if spans.window is not None and spans.window.begins_step:
-        begin = np.append(spans.window.open_ns, end[:-1])
-    elif spans.window is not None and spans.window.is_cut:
+    first_ns = _start_of_first(spans, line, scopes, end)
+    if first_ns is None:  # what came before the first mark is no step
         begin, end = end[:-1], end[1:]
-    elif (line.start[line.kind != RANGE] < end[0]).any():
-        begin = np.append(optimizer.begin_of_first(line, scopes.loader, end), end[:-1])
-    elif ((spans.kind[line.source] > MODULE) & (line.start < end[0])).any():
-        first = line.start[spans.kind[line.source] > MODULE].min()
-        begin = np.append(first, end[:-1])
     else:
-        begin, end = end[:-1], end[1:]
-    return Found("mark", [make_lane(spans, line, scopes, track, begin, end)]) if len(end) else None
+        begin = np.append(np.int64(first_ns), end[:-1])
+    if not len(end):
+        return None
+    return Found("mark", [make_lane(spans, line, scopes, track, begin, end)])
+
+
+def _start_of_first(spans: SpanColumns, line: Line, scopes: Scopes, end: Int64s) -> int | None:
+    """When the step began that ends with the first mark; None: it did not begin here."""
+    if spans.window is not None and spans.window.begins_step:
+        return spans.window.open_ns
+    if spans.window is not None and spans.window.is_cut:
+        return None
+    if (line.start[line.kind != RANGE] < end[0]).any():
+        return int(optimizer.begin_of_first(line, scopes.loader, end)[0])
+    is_library = spans.kind[line.source] > MODULE
+    if (is_library & (line.start < end[0])).any():
+        return int(line.start[is_library].min())
+    return None

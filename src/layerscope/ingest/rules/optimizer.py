@@ -27,6 +27,8 @@ as forward.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from layerscope.ingest.lines import (
@@ -68,26 +70,12 @@ def steps_of(
     spans: SpanColumns, workers: Bools, calls: Positions, rule: str = "optimizer"
 ) -> Found:
     """The steps that these calls of optimizers end."""
-    known = calls[spans.optimizer[calls] >= 0]
-    calls = known if len(known) else calls
-    mine = (
-        calls[spans.optimizer[calls] == spans.ending] if len(known) and spans.ending >= 0 else calls
-    )
-    mine = mine if len(mine) else calls
-    first = mine[np.argmin(spans.start_ns[mine])]
-    if len(known):
-        calls = calls[spans.optimizer[calls] == spans.optimizer[first]]
-    else:
-        calls = calls[spans.name[calls] == spans.name[first]]
-    track = int(spans.track[first])
-    if workers[track]:
-        others = np.bincount(spans.track[~workers[spans.track]])
-        if others.any():
-            track = int(np.argmax(others))
-        workers[track] = False
+    leading = _of_first_optimizer(spans, calls)
+    track = _step_track(spans, workers, int(spans.track[leading.first]))
     line = line_of(spans, track, workers)
     scopes = find_scopes(line)
-    end = _ends(line, scopes, scopes.optimizer[np.isin(line.source[scopes.optimizer], calls)])
+    is_leading = np.isin(line.source[scopes.optimizer], leading.calls)
+    end = _ends(line, scopes, scopes.optimizer[is_leading])
     closures = outermost(line, scopes.optimizer[scopes.optimizer_around])
     waits = scopes.loader[line.start[scopes.loader] < end[-1]]
     waits = waits[~inside(line, waits, closures)]
@@ -101,8 +89,50 @@ def steps_of(
         begin, end = begin[1:], end[1:]
         if not len(end):
             return Found(rule, [])
-    instance = int(spans.optimizer[first]) if len(known) else None
-    return Found(rule, [make_lane(spans, line, scopes, track, begin, end)], instance)
+    lane = make_lane(spans, line, scopes, track, begin, end)
+    return Found(rule, [lane], leading.instance)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leading:
+    """The calls of the first optimizer, and the `first` of them; `instance`: None if no call says
+    of which it is.
+    """
+
+    calls: Positions
+    first: int
+    instance: int | None
+
+
+def _of_first_optimizer(spans: SpanColumns, calls: Positions) -> _Leading:
+    known = calls[spans.optimizer[calls] >= 0]
+    if not len(known):
+        first = _earliest(spans, calls)
+        same_name = spans.name[calls] == spans.name[first]
+        return _Leading(calls[same_name], first, None)
+    # The instance that ends the steps, as an earlier part of the run has shown.
+    ending = known[spans.optimizer[known] == spans.ending]
+    first = _earliest(spans, ending if spans.ending >= 0 and len(ending) else known)
+    instance = int(spans.optimizer[first])
+    same_instance = spans.optimizer[known] == instance
+    return _Leading(known[same_instance], first, instance)
+
+
+def _earliest(spans: SpanColumns, calls: Positions) -> int:
+    return int(calls[np.argmin(spans.start_ns[calls])])
+
+
+def _step_track(spans: SpanColumns, workers: Bools, track: int) -> int:
+    """The track of the steps whose optimizer runs on `track`: another one, if that is a worker of
+    autograd; it is no worker then.
+    """
+    if not workers[track]:
+        return track
+    others = np.bincount(spans.track[~workers[spans.track]])
+    if others.any():
+        track = int(np.argmax(others))
+    workers[track] = False
+    return track
 
 
 def _ends(line: Line, scopes: Scopes, calls: Positions) -> Int64s:

@@ -71,26 +71,30 @@ def find(spans: SpanColumns, workers: Bools) -> Found | None:
         leader = int(spans.name[calls[np.argmin(start)]])
         first, last = _of_leader(leader, np.arange(len(calls)), track, spans.name[calls], 1)
     else:
-        first, last = _requests(
-            track, spans.name[calls], start, end, 1 if spans.window else FEWEST_ON_A_THREAD
-        )
-    tracks, bounds = np.unique(track[first], return_index=True)
-    lanes = []
-    for number, begin, stop in zip(
-        tracks.tolist(), bounds, np.append(bounds[1:], len(first)), strict=True
-    ):
-        mine = slice(first[begin], last[stop - 1] + 1)
-        begins, ends = start[first[begin:stop]], end[last[begin:stop]]
-        timeline, spent_ns = forward_timeline(start[mine], end[mine], begins, ends)
-        lanes.append(Lane(number, begins, ends, timeline, spent_ns))
+        fewest = 1 if spans.window else FEWEST_ON_A_THREAD
+        first, last = _requests(track, spans.name[calls], start, end, fewest)
+    lanes = _lanes(track, start, end, first, last)
     if (spans.kind == BACKWARD).any():
-        lines = (
-            [line_of(spans, lanes[0].track, workers)]
-            if len(lanes) == 1
-            else lines_of(spans, tracks)
-        )
+        tracks = np.array([lane.track for lane in lanes])
+        is_alone = len(lanes) == 1
+        lines = [line_of(spans, lanes[0].track, workers)] if is_alone else lines_of(spans, tracks)
         lanes = [_with_training(spans, line, lane) for line, lane in zip(lines, lanes, strict=True)]
     return Found("request", lanes)
+
+
+def _lanes(
+    track: Int32s, start: Int64s, end: Int64s, first: Positions, last: Positions
+) -> list[Lane]:
+    """A lane for each track with requests, which go from the call `first` to the call `last`."""
+    tracks, bounds = np.unique(track[first], return_index=True)
+    lanes = []
+    stops = np.append(bounds[1:], len(first))
+    for number, begin, stop in zip(tracks.tolist(), bounds, stops, strict=True):
+        calls = slice(first[begin], last[stop - 1] + 1)
+        begins, ends = start[first[begin:stop]], end[last[begin:stop]]
+        timeline, spent_ns = forward_timeline(start[calls], end[calls], begins, ends)
+        lanes.append(Lane(number, begins, ends, timeline, spent_ns))
+    return lanes
 
 
 def _outermost(spans: SpanColumns, calls: Positions) -> Positions:

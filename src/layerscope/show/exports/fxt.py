@@ -388,18 +388,17 @@ class _FxtWriter:
         names = np.array([self._string(f"step {row['step']}") for row in rows], U64)
         rules = np.array([self._string(row["rule"]) for row in rows], U64)
         threads = [self.trace.threads[self.trace.steps_thread(row["process"])] for row in rows]
-        start, dur = (
-            np.array([row[name] for row in rows], np.int64) for name in ("start_ns", "dur_ns")
-        )
+        start_ns = np.array([row["start_ns"] for row in rows], np.int64)
+        dur_ns = np.array([row["dur_ns"] for row in rows], np.int64)
         numbers = ("step", *_PHASE_COLUMNS)
         words = np.empty((len(rows), 6 + 2 * len(numbers)), U64)
-        more = _COMPLETE << 16 | (1 + len(numbers)) << 20 | self._string("steps") << 32
+        arguments = 1 + len(numbers)
+        more = _COMPLETE << 16 | arguments << 20 | self._string("steps") << 32
         words[:, 0] = names << U64(48) | U64(_header(_EVENT, words.shape[1], more))
-        words[:, 1], words[:, -1] = self.at(start), self.at(start + dur)
-        words[:, 2], words[:, 3] = (
-            [thread.pid for thread in threads],
-            [thread.tid for thread in threads],
-        )
+        words[:, 1] = self.at(start_ns)
+        words[:, -1] = self.at(start_ns + dur_ns)
+        words[:, 2] = [thread.pid for thread in threads]
+        words[:, 3] = [thread.tid for thread in threads]
         words[:, 4] = self._head("rule", _ARG_STRING) | rules << U64(32)
         for column, name in enumerate(numbers):
             words[:, 5 + 2 * column] = self._head(name, _ARG_INT64, 2)
