@@ -59,27 +59,48 @@ def module_times(reader: Reader, self_ns: NDArray[np.float64], divisor: int) -> 
     class_of = dict(zip(table["path"].tolist(), table["class"].tolist(), strict=True))
     path_of = dict(zip(table["module"].tolist(), table["path"].tolist(), strict=True))
     holders = {path_of.get(parent, "") for parent in table["parent"].tolist()}
+    spent = _by_path(self_ns[1:] / divisor, path_of)
+    rows = sorted(_module_rows(spent, class_of, holders), key=_order)
+    top = len(rows) if len(rows) <= TOP + 1 else TOP
+    rest_ns = sum(row.self_ns for row in rows[top:])
+    roots = {_root(path) for path in spent}
+    root = roots.pop() if len(roots) == 1 else ""
+    return ModuleTimes(root, rows[:top], len(rows) - top, rest_ns, float(self_ns[0]) / divisor)
+
+
+def _by_path(self_ns: NDArray[np.float64], path_of: dict[int, str]) -> dict[str, float]:
+    """The time of each path; several modules may have the same one."""
     spent: dict[str, float] = {}
-    for at in np.flatnonzero(self_ns[1:]).tolist():
-        path = path_of.get(at, "")
-        spent[path] = spent.get(path, 0.0) + float(self_ns[1 + at]) / divisor
-    roots = {path.partition(".")[0] for path in spent}
-    with_parts = {path.partition(".")[0] for path in spent if "." in path}
+    for module in np.flatnonzero(self_ns).tolist():
+        path = path_of.get(module, "")
+        spent[path] = spent.get(path, 0.0) + float(self_ns[module])
+    return spent
+
+
+def _root(path: str) -> str:
+    return path.partition(".")[0]
+
+
+def _module_rows(
+    spent: dict[str, float], class_of: dict[str, str], holders: set[str]
+) -> list[ModuleRow]:
+    """A row for each path, or for each pattern of paths if there are many; without the name of the
+    network, if there is one only.
+    """
+    roots = {_root(path) for path in spent}
+    with_parts = {_root(path) for path in spent if "." in path}
     prefix = f"{with_parts.pop()}." if len(with_parts) == 1 else ""
-    single = len(spent) <= MOST_SINGLE
+    is_single = len(spent) <= MOST_SINGLE
     found: dict[tuple[str, str, bool], float] = {}
     for path, ns in spent.items():
         inner = path.removeprefix(prefix)
-        of_class = str(class_of.get(path, "")) if inner.rpartition(".")[2].isdecimal() else ""
-        key = (inner if single else _pattern(inner), of_class, path in roots and path in holders)
+        name = inner if is_single else _pattern(inner)
+        has_name = not inner.rpartition(".")[2].isdecimal()
+        of_class = "" if has_name else str(class_of.get(path, ""))
+        is_functional = path in roots and path in holders
+        key = (name, of_class, is_functional)
         found[key] = found.get(key, 0.0) + ns
-    rows = sorted(
-        (ModuleRow(name, kind, ns, own) for (name, kind, own), ns in found.items()), key=_order
-    )
-    top = len(rows) if len(rows) <= TOP + 1 else TOP
-    rest = sum(row.self_ns for row in rows[top:])
-    root = roots.pop() if len(roots) == 1 else ""
-    return ModuleTimes(root, rows[:top], len(rows) - top, rest, float(self_ns[0]) / divisor)
+    return [ModuleRow(name, kind, ns, own) for (name, kind, own), ns in found.items()]
 
 
 def _pattern(path: str) -> str:

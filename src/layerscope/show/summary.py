@@ -232,13 +232,13 @@ def _modules(summary: Summary) -> list[str]:
     if modules is None:
         return []
     divisor, unit = scale(summary.steps.mean_ns if summary.steps else modules.rows[0].self_ns)
-    named = [(_module(row), row.self_ns) for row in modules.rows]
+    spent = [(_module(row), row.self_ns) for row in modules.rows]
     if modules.rest_names:
-        named.append((f"{modules.rest_names:,} more", modules.rest_ns))
-    named.append(("outside any module", modules.outside_ns))
-    named = [one for one in named if one[1] >= LEAST_SHOWN * divisor] or named[:1]
-    first, *others = [(name, units.three_digits(spent_ns / divisor)) for name, spent_ns in named]
-    parts = [f"By module: {' '.join(first)} {unit}", *(" ".join(one) for one in others)]
+        spent.append((f"{modules.rest_names:,} more", modules.rest_ns))
+    spent.append(("outside any module", modules.outside_ns))
+    shown = [one for one in spent if one[1] >= LEAST_SHOWN * divisor] or spent[:1]
+    parts = [f"{name} {units.three_digits(ns / divisor)}" for name, ns in shown]
+    parts[0] = f"By module: {parts[0]} {unit}"
     return _wrapped(", ".join(parts))
 
 

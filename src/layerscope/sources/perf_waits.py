@@ -164,14 +164,8 @@ class Moments:
 def waits(file: PerfFile, decoded: rec.Decoded, threads: Threads) -> Waits:
     """All waits that `file` tells of, whose threads are these."""
     known, samples = formats_of(file), decoded.samples
-    found, is_complete = Moments(), False
-    for records, rows in rec.of_type(file, rec.SWITCH, rec.SWITCH_CPU_WIDE):
-        time, _, tid = rec.moments(file, records, rows)
-        is_out = (records.misc[rows] & rec.SWITCH_OUT) > 0
-        forced = (records.misc[rows] & rec.SWITCH_PREEMPTED) > 0
-        found.add(tid[is_out], time[is_out], OUT, preempted=forced[is_out])
-        found.add(tid[~is_out], time[~is_out], IN)
-        is_complete = True
+    found = Moments()
+    is_complete = _add_switch_records(found, file)
     wakes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for number, event in enumerate(file.events):
         name, rows = tracepoint(event, known), np.flatnonzero(samples.event == number)
@@ -179,10 +173,10 @@ def waits(file: PerfFile, decoded: rec.Decoded, threads: Threads) -> Waits:
         if not _NEEDED.get(name, set()) <= fields.keys():
             continue
         if name == "sched_switch":
-            before, after, state = (
-                fields[one][samples.raw[rows]] for one in ("prev_pid", "next_pid", "prev_state")
-            )
-            found.add(before, samples.time[rows], OUT, rows, state & _STATES == 0)
+            raw = samples.raw[rows]
+            before, after = fields["prev_pid"][raw], fields["next_pid"][raw]
+            is_runnable = fields["prev_state"][raw] & _STATES == 0
+            found.add(before, samples.time[rows], OUT, rows, is_runnable)
             found.add(after, samples.time[rows], IN)
             is_complete |= bool((before == 0).any())
         elif name in WAKES:
@@ -194,6 +188,20 @@ def waits(file: PerfFile, decoded: rec.Decoded, threads: Threads) -> Waits:
     result = paired(found, is_complete, threads)
     result.waker = wakers(result, wakes)
     return result
+
+
+def _add_switch_records(found: Moments, file: PerfFile) -> bool:
+    """Add what records of switches tell; whether there are any."""
+    has_any = False
+    for records, rows in rec.of_type(file, rec.SWITCH, rec.SWITCH_CPU_WIDE):
+        time, _, tid = rec.moments(file, records, rows)
+        misc = records.misc[rows]
+        is_out = (misc & rec.SWITCH_OUT) > 0
+        forced = (misc & rec.SWITCH_PREEMPTED) > 0
+        found.add(tid[is_out], time[is_out], OUT, preempted=forced[is_out])
+        found.add(tid[~is_out], time[~is_out], IN)
+        has_any = True
+    return has_any
 
 
 def _fields(raws: list[bytes], places: dict[str, tuple[int, int]]) -> dict[str, np.ndarray]:
