@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -99,19 +99,45 @@ def imported_at_start(file: Path) -> Iterator[str]:
             statements += node.body
 
 
-def test_no_module_imports_itself_in_a_circle() -> None:
+def without_circle(imports: Callable[[Path], Iterator[str]]) -> None:
+    """Fails where a module imports itself through others."""
     known = modules()
     left: dict[str, set[str]] = {}
     for name, file in known.items():
-        wanted = {
-            full if full in known else full.rpartition(".")[0] for full in imported_at_start(file)
-        }
+        wanted = {full if full in known else full.rpartition(".")[0] for full in imports(file)}
         left[name] = (wanted & set(known)) - {name}
     while left:
         free = [name for name, wanted in left.items() if not wanted & set(left)]
         assert free, f"a circle among {sorted(left)}"
         for name in free:
             del left[name]
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    without_circle(imported_at_start)
+
+
+def imported_anywhere(file: Path) -> Iterator[str]:
+    """What a module imports, in its functions too; not for types alone, and not the version."""
+    tree = ast.parse(file.read_text())
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names = (alias.name for alias in node.names if alias.name not in FOR_ALL)
+            yield from (f"{node.module}.{name}" for name in names)
+
+
+def test_no_module_needs_itself_when_it_runs() -> None:
+    without_circle(imported_anywhere)
 
 
 def test_private_files_are_used_in_their_own_folder_alone() -> None:

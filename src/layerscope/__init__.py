@@ -29,7 +29,7 @@ def record(path: str | None = None) -> Recorded:
     """
     from layerscope.profiler.recorded import Recorded
 
-    return Recorded(path)
+    return Recorded(path, open_run)
 
 
 def step() -> None:
@@ -60,4 +60,4 @@ def load_ipython_extension(shell: Any) -> None:
     """`%load_ext layerscope`: adds the cell magic `%%layerscope`."""
     from layerscope.api.notebook import register
 
-    register(shell)
+    register(shell, record)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from layerscope.capture.drainer import Drainer
-from layerscope.capture.link import END
+from layerscope.capture.drainer_messages import END
 from layerscope.rawfile import layout
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -4,16 +4,15 @@ time went.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
-def register(shell: Any) -> None:
-    """Add the cell magic to an IPython shell."""
+def register(shell: Any, record: Callable[[str | None], Any]) -> None:
+    """Add the cell magic to an IPython shell. `record`: `layerscope.record`."""
 
     def layerscope(line: str, cell: str) -> Any:
-        from layerscope.profiler.recorded import Recorded
-
-        with Recorded(line.strip() or None) as recorded:
+        with record(line.strip() or None) as recorded:
             result = shell.run_cell(cell)
         if not result.success:
             return None  # the shell has shown the error

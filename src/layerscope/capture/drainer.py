@@ -28,7 +28,7 @@ import numpy as np
 
 from layerscope.capture.agent import clock_reading
 from layerscope.capture.drained_process import DrainedProcess, NamesSegment, Ring
-from layerscope.capture.link import END
+from layerscope.capture.drainer_messages import END
 from layerscope.model.layers import OPERATORS
 from layerscope.rawfile import layout, raw_file
 from layerscope.rawfile.json_files import SESSION, read_options

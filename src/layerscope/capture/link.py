@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from layerscope.capture.drainer_messages import END
 from layerscope.capture.restarts import Restarts
 from layerscope.model.events import Problem
 from layerscope.rawfile.layout import SEND_RING
@@ -30,9 +31,6 @@ _PATIENCE_S = 10.0
 # At the end so many more are tried before the session takes the rest by itself.
 _MORE_AT_THE_END = 1
 _FLUSH_POLL_S = 0.01
-# The type of the last message to a drainer. A socket that ends without it means that we were
-# killed.
-END = "end"
 # Of the header of a ring, as rawfile/layout.py has it: `published` to `consumed`.
 _COUNTS = struct.Struct("<Q56xQ")
 _COUNTS_OFFSET = 64

@@ -10,6 +10,7 @@ from layerscope.profiler.steering import now_ns, steering, warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Any
 
@@ -21,10 +22,11 @@ class Recorded:
     recorded.
 
     A process has one recording: blocks after the first are stretches of it, and `open` shows the
-    stretch alone.
+    stretch alone, by `open_run` (`layerscope.open_run`).
     """
 
-    def __init__(self, path: str | None = None) -> None:
+    def __init__(self, path: str | None, open_run: Callable[[str, int, int | None], Any]) -> None:
+        self._open_run = open_run
         self.path = ""
         self.start_ns = 0
         self.end_ns: int | None = None
@@ -54,9 +56,7 @@ class Recorded:
 
     def open(self) -> Any:
         """The stretch for questions, as `layerscope.open_run` gives a whole recording."""
-        import layerscope
-
         if not self.path:
             raise RuntimeError("nothing was recorded: a warning said why when the block began")
         steering.ask("flush")
-        return layerscope.open_run(self.path, self.start_ns, self.end_ns)
+        return self._open_run(self.path, self.start_ns, self.end_ns)
