@@ -54,5 +54,5 @@ CASES = [
     case("seccomp", OK, "no filter"),
     case("seccomp", NOTE, "a seccomp filter of the container", "layerscope doctor",
          kernel={"seccomp": "filter", "is_container": True}),
-    case("seccomp", UNSEEN, "not told", kernel={"seccomp": ""}),
+    case("seccomp", UNSEEN, "not known", kernel={"seccomp": ""}),
 ]  # fmt: skip

@@ -344,7 +344,7 @@ def test_a_gpu_of_which_all_is_well() -> None:
             {"link_generation": 1, "clock_mhz": None},
             "link",
             UNSEEN,
-            "only saves power is not told",
+            "only saves power is not known",
             "",
         ),
         (

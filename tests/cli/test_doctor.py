@@ -249,10 +249,10 @@ def test_what_needs_rights_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPat
 
     assert told(0, 0).state == OK
     assert told(13, 0) == RecordingCheck(
-        "kernel", LIMITED, "who ends a wait is not told", "record as root"
+        "kernel", LIMITED, "which thread ends a wait is not known", "record as root"
     )
     neither = told(13, 13)
-    assert neither.what == "who ends a wait is not told; time in the kernel is one frame"
+    assert neither.what == "which thread ends a wait is not known; time in the kernel is one frame"
     assert "perf_event_paranoid=1" in neither.remedy
 
     def fails() -> dict[str, int]:

@@ -12,10 +12,8 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerscope.capture.verbose_tap import Filter
-from layerscope.ingest.open import is_growing, open_run
+from layerscope.ingest.open import open_run
 from tests.cli.test_run_signals import counts, terminal
 from tests.differential import Differential, environment, program
 from tests.quick_torch import WITHOUT_COMPILER
@@ -199,14 +197,6 @@ def wait_for(path: Path, content: bytes) -> bytes:
     return path.read_bytes()
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """Until it is so, a minute at most."""
-    end = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def in_terminal(
     command: list[str], size: tuple[int, int], resize: tuple[int, int] | None = None
 ) -> tuple[int, bytes]:
@@ -376,44 +366,6 @@ def test_lines_become_primitives_where_the_library_tells_no_collector(
         "OR s.parent IS DISTINCT FROM o.span"
     )
     assert run.value(outside) == 0
-
-
-SURVIVES = (
-    NETWORK
-    + """
-import os, time
-open("ready", "w").close()
-while not os.path.exists("go"):
-    time.sleep(0.05)
-net(torch.randn(4, 3, 16, 16))
-"""
-)
-
-
-@pytest.mark.slow
-def test_lines_are_merged_where_the_session_was_killed(
-    native_agent: Path, program_python: str, tmp_path: Path
-) -> None:
-    (tmp_path / "program.py").write_text(SURVIVES)
-    variables = environment(ONEDNN_ITT_TASK_LEVEL="0", OMP_NUM_THREADS="1")
-    command = [sys.executable, "-m", "layerscope", "run", "-q", "-o", "recording", *VERBOSE]
-    with subprocess.Popen(
-        [*command, "--", program_python, "program.py"], cwd=tmp_path, env=variables
-    ) as session:
-        wait_until((tmp_path / "ready").exists)
-        session.kill()
-    folder = tmp_path / "recording.layerscope"
-    # The program, the tap and the converter go on.
-    wait_until(lambda: is_growing(folder / "raw"))
-    (tmp_path / "go").touch()
-    wait_until(lambda: not is_growing(folder / "raw"))
-    run = Recorded(open_run(folder), 0, "", "")
-    by_operator = (
-        "SELECT count(*) FROM primitives p JOIN spans o ON o.span = p.operator "
-        "WHERE primitive_kind = 'convolution' AND cache_hit IS NULL AND o.name = 'aten::mkldnn_convolution'"
-    )
-    assert run.value(by_operator) == 5
-    assert run.value("SELECT count(*) FROM problems WHERE code = 'session_killed'") == 1
 
 
 @pytest.mark.slow

@@ -352,7 +352,7 @@ def test_a_dry_run_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
         (["--steps", "1.5", "true"], "--steps 1.5: give a whole number above 0"),
         (["--seed", "-1", "true"], "--seed -1: give a whole number from 0 on"),
         (["--metric", "(", "--less-is-better", "true"], "is no regular expression"),
-        (["--metric", "x", "true"], "say --more-is-better or --less-is-better"),
+        (["--metric", "x", "true"], "add --more-is-better or --less-is-better"),
         (["--less-is-better", "true"], "are about a --metric"),
         (
             ["--metric", "x", "--less-is-better", "--objective", "wall", "true"],
@@ -362,7 +362,7 @@ def test_a_dry_run_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
         (["--vary", "batch=1", "true"], "does not begin with an option of the program"),
         (["--what-if", "magic", "true"], "--what-if magic: there are bf16"),
         (["--resume", "nothing", "true"], "--resume nothing: there is no such file"),
-        (["--steps", "5", "--objective", "wall", "true"], "says nothing"),
+        (["--steps", "5", "--objective", "wall", "true"], "means nothing"),
         (["--steps", "5", "--metric", "x", "--less-is-better", "true"], "take one"),
         (["--resume", "a", "--journal", "b", "true"], "there can be no --journal beside it"),
         (["--html", "nowhere/a.html", "true"], "lies in a folder that does not exist"),

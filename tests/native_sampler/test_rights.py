@@ -95,7 +95,7 @@ def test_functions_of_the_kernel_are_below_those_that_asked(
     needs("kernel")
     table = KernelTable()
     if table.hidden:
-        pytest.skip("the kernel does not tell where its functions are (kernel.kptr_restrict)")
+        pytest.skip("the kernel does not report where its functions are (kernel.kptr_restrict)")
     found, said = sampling().run(known, "kernel", 3000)
 
     check(found)

@@ -373,4 +373,4 @@ def test_without_a_reading_of_the_wall_clock_the_file_begins_at_zero(tmp_path: P
     trace = export(recording.write(tmp_path / "r.layerscope"), ".json")
 
     assert trace.zero_ns is None
-    assert "does not say what the wall clock was" in trace.about["notes"][0]
+    assert "has no reading of the wall clock" in trace.about["notes"][0]

@@ -58,7 +58,7 @@ def test_every_function_of_this_kernel_is_found() -> None:
     lines = [line.split() for line in Path("/proc/kallsyms").read_text().splitlines()[:4000]]
     wanted = {int(words[0], 16): words[2] for words in reversed(lines) if words[1] in "tT"}
     if not any(wanted):
-        pytest.skip("the kernel does not tell its addresses")
+        pytest.skip("the kernel does not report its addresses")
     found = Symbols(None).kernel(np.array(list(wanted), np.uint64)).name
     assert np.mean([one == name for one, name in zip(found, wanted.values(), strict=True)]) > 0.95
     assert all(found)

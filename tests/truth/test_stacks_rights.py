@@ -52,7 +52,7 @@ def test_functions_of_the_kernel_are_below_the_line_that_asked(
 ) -> None:
     needs("kernel")
     if KernelTable().hidden:
-        pytest.skip("the kernel does not tell where its functions are (kernel.kptr_restrict)")
+        pytest.skip("the kernel does not report where its functions are (kernel.kptr_restrict)")
     recorded, used_ns = record(program_python, tmp_path, "kernel")
 
     def weight(python: str, kernel: str, more: str = "") -> int:

@@ -71,7 +71,7 @@ def test_what_differs_is_said_with_figures_the_largest_first(tmp_path: Path) -> 
 def test_where_nothing_differs_that_is_said(tmp_path: Path) -> None:
     default, tuned = figures(tmp_path, 10), figures(tmp_path, 11)
     assert why.sentences(default, tuned) == [
-        "A step does nothing that differs visibly: the recordings do not say why."
+        "A step does nothing that differs visibly: the recordings do not show why."
     ]
 
 

@@ -137,7 +137,7 @@ def _thread_counts(cpu: Cpu) -> list[int]:
 
 
 def last_caches_bytes(allowed: tuple[int, ...], root: Path = Path("/")) -> int:
-    """All last-level caches of these CPUs together; 0 where the kernel does not tell."""
+    """All last-level caches of these CPUs together; 0 where the kernel does not report."""
     found: dict[str, int] = {}
     for number in allowed:
         caches = sorted((root / f"sys/devices/system/cpu/cpu{number}/cache").glob("index[0-9]*"))

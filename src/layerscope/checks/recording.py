@@ -299,7 +299,7 @@ def primitives(problem: Problem | None) -> RecordingCheck:
     if problem is not None:
         return RecordingCheck("primitives", NO, problem.what, problem.remedy)
     if os.environ.get(agent.ITT):
-        what = f"your own {agent.ITT} gets what oneDNN and ITT tell"
+        what = f"your own {agent.ITT} receives what oneDNN and ITT report"
         return RecordingCheck(
             "primitives", LIMITED, what, f"unset {agent.ITT}; or run --layers +verbose"
         )
@@ -424,7 +424,7 @@ def inside_the_kernel(ask: Callable[[], dict[str, int]]) -> RecordingCheck:
         return RecordingCheck(
             subject, OK, "functions of the kernel on the stacks, and who ends each wait"
         )
-    lost = ["who ends a wait is not told"] * bool(told["wakers"])
+    lost = ["which thread ends a wait is not known"] * bool(told["wakers"])
     remedy = rights.see_everything()
     if told["kernel"]:
         lost.append("time in the kernel is one frame")

@@ -69,7 +69,7 @@ def _of_steps(
         )
     if last is not None and for_s is not None:
         raise UsageError(
-            f"--steps {steps} and --for both say where the window ends. For example: --steps "
+            f"--steps {steps} and --for both set the end of the window. For example: --steps "
             f"{first}: --for 5"
         )
     if every is None:

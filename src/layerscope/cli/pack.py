@@ -162,5 +162,5 @@ def _redacted(recording: Run, scratch: Path) -> dict[str, Path | bytes]:
 def _content(entries: dict[str, Path | bytes], is_redacted: bool) -> str:
     raw = any(name.startswith(("raw/", "ranks/")) for name in entries)
     if is_redacted:
-        return "the tables without what could tell whose they are"
+        return "the tables without names, paths and arguments"
     return "the tables and the raw files" if raw else "the tables without the raw files"

@@ -76,7 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--any-output", action="store_true", help="a run may print anything")
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be tried, and run nothing"
+        "--dry-run", action="store_true", help="print what would be tried, and run nothing"
     )
     parser.add_argument(
         "--journal", metavar="FILE", help="keep the measurements in FILE (default: one that goes)"
@@ -145,12 +145,12 @@ def _wish(arguments: argparse.Namespace, program: tuple[str, ...]) -> Wish:
             "--more-is-better and --less-is-better are about a --metric, and none is given"
         )
     if arguments.metric is not None and not (arguments.more_is_better or arguments.less_is_better):
-        raise UsageError(f"--metric {arguments.metric!r}: say --more-is-better or --less-is-better")
+        raise UsageError(f"--metric {arguments.metric!r}: add --more-is-better or --less-is-better")
     if arguments.metric is not None and arguments.objective is not None:
         raise UsageError("--metric is what counts, so there can be no --objective beside it")
     if arguments.steps is not None and arguments.objective == "wall":
         raise UsageError(
-            "--steps ends the runs, so that their whole time (--objective wall) says nothing"
+            "--steps ends the runs, so the duration of a run (--objective wall) means nothing"
         )
     if arguments.steps is not None and arguments.metric is not None:
         raise UsageError(

@@ -9,7 +9,7 @@ import msgspec
 
 from layerscope.host import cgroup, files
 
-# Where the kernel does not tell: little enough for any machine.
+# Where the kernel does not report: little enough for any machine.
 _UNKNOWN_BYTES = 1_000_000_000
 # Of `always [madvise] never` the one in use.
 _CHOSEN = re.compile(r"\[(\S+)\]")

@@ -20,8 +20,8 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def facts(root: Path = Path("/")) -> tuple[Node, ...]:
-    """The nodes, by number; empty where the kernel does not tell. A node without memory or CPUs is
-    one, too.
+    """The nodes, by number; empty where the kernel does not report them. A node without memory or
+    CPUs is one, too.
     """
     folder = root / "sys/devices/system/node"
     told = files.listed(files.text(folder / "online")) or sorted(

@@ -184,7 +184,7 @@ def _late(pid: int, asked: int, first: int) -> Row:
         "code": "window_late",
         "what": f"process {pid}: when it showed what a step is, the recorder had closed the window "
         "already",
-        "remedy": "say what a step is with --step-mark, or choose a window that begins later",
+        "remedy": "define a step with --step-mark, or choose a window that begins later",
         "lost": f"steps {asked:,} to {first - 1:,}",
     }
 
@@ -197,6 +197,6 @@ def _differing(pid: int, window: RecordedWindow, count: int) -> Row:
         "what": f"process {pid}: {windows} from step {window.first:,} on should hold "
         f"{window.steps:,} steps, which is "
         "not what was found in what was recorded",
-        "remedy": "say what a step is with --step-mark",
+        "remedy": "define a step with --step-mark",
         "lost": "the numbers of the steps are not certain",
     }

@@ -84,7 +84,7 @@ def make(folder: Path) -> None:
     for parent in reversed(missing):
         parent.mkdir(mode=0o700, exist_ok=True)
     if not (is_ours(folder) and is_ours(folder.parent)):
-        raise PermissionError(13, "it belongs to somebody else", str(folder))
+        raise PermissionError(13, "it belongs to another user", str(folder))
 
 
 def temporary() -> Path:

@@ -30,7 +30,7 @@ FRAMES = Table(
 )
 STACKS = Table(
     "stacks",
-    "Every stack that was seen, as a tree: each is the stack of its parent with one frame more.",
+    "Every sampled stack, as a tree: each is the stack of its parent with one frame more.",
     (
         Column("stack", "int32", "key of the stack; a parent's is smaller"),
         Column(
@@ -45,8 +45,8 @@ STACKS = Table(
 )
 SAMPLES = Table(
     "samples",
-    "What threads were seen doing: on a CPU, at a fixed rate of CPU time; off the CPU, from when "
-    "they began to wait.",
+    "What threads were doing when they were sampled: on a CPU, at a fixed rate of CPU time; off "
+    "the CPU, from when they began to wait.",
     (
         Column("at_ns", "int64", "when; of a wait when it began", "ns"),
         Column("track", "int32", "the thread"),

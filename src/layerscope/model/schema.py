@@ -58,7 +58,7 @@ TRACKS = Table(
         Column(
             "migrations",
             "int64",
-            "how often it came onto another CPU; null where nobody tells",
+            "how often it came onto another CPU; null where it is not known",
             nullable=True,
         ),
         Column("faults_minor", "int64", "its page faults without reading from disk", nullable=True),
@@ -170,7 +170,7 @@ PRIMITIVES = Table(
         Column(
             "implementation",
             "name",
-            "the code that ran: jit:avx512_core; null: not told",
+            "the code that ran: jit:avx512_core; null: not known",
             nullable=True,
         ),
         Column(
@@ -202,7 +202,7 @@ PRIMITIVES = Table(
         Column(
             "threads",
             "int32",
-            "threads that took part as far as seen; null for shares and creation",
+            "threads that took part, as far as they were recorded; null for shares and creation",
             nullable=True,
         ),
         Column(
@@ -221,7 +221,7 @@ PRIMITIVES = Table(
         Column(
             "cache_hit",
             "bool",
-            "of a creation: the library had it already; null: not told",
+            "of a creation: the library had it already; null: not known",
             nullable=True,
         ),
     ),
@@ -381,7 +381,7 @@ GAPS = Table(
         Column(
             "lost",
             "int64",
-            "number of records lost; null where nobody could count them",
+            "number of records lost; null where they could not be counted",
             nullable=True,
         ),
         Column(

@@ -57,6 +57,8 @@ class Recorded:
     def open(self) -> Any:
         """The stretch for questions, as `layerscope.open_run` gives a whole recording."""
         if not self.path:
-            raise RuntimeError("nothing was recorded: a warning said why when the block began")
+            raise RuntimeError(
+                "nothing was recorded: the warning at the block's start has the reason"
+            )
         steering.ask("flush")
         return self._open_run(self.path, self.start_ns, self.end_ns)

@@ -183,7 +183,7 @@ def _in_cache(
             why = error
             continue
         return folder / top
-    reason = (why.strerror or why) if why else "it belongs to somebody else"
+    reason = (why.strerror or why) if why else "it belongs to another user"
     raise ReadError(
         f"{path} cannot be unpacked into your cache or {tempfile.gettempdir()}: {reason}. Free "
         "some space, set "

@@ -312,7 +312,7 @@ class _Folded:
             Problem(
                 STACKS,
                 "no_unit",
-                "folded stacks do not say what they count or when: their numbers are read as ns",
+                "folded stacks have neither a unit nor times: their numbers are read as ns",
                 "compare shares",
                 "times",
             )

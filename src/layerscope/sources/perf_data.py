@@ -365,7 +365,7 @@ def _event_problems(
         found.append(Problem(STACKS, "perf_events", what, remedy, "these samples"))
     open_ended = int(np.count_nonzero(~pauses.exact))
     if open_ended and not pauses.is_complete:
-        what = f"of {open_ended:,} of {len(pauses.tid):,} waits nobody told when they ended"
+        what = f"of {open_ended:,} of {len(pauses.tid):,} waits whose end is not in the file"
         remedy = "record the whole machine (-a), or with --switch-events"
         found.append(Problem(STACKS, "perf_waits", what, remedy, "how long these waits were"))
     throttled = sum(len(rows) for _, rows in rec.of_type(file, rec.THROTTLE))

@@ -421,7 +421,7 @@ class _Text:
             remedy = "print them alone: perf script, with --filter or another file"
             found.append(Problem(STACKS, "perf_events", what, remedy, "these samples"))
         if self.untold:
-            what = f"of {self.untold:,} switches and wakes the text does not say whose they are"
+            what = f"of {self.untold:,} switches and wakes without a thread"
             remedy = "let perf script print it: -F +trace"
             found.append(
                 Problem(STACKS, "perf_switches", what, remedy, "these waits, and who ended them")

@@ -355,7 +355,7 @@ def _fits(around: tuple[int, bool, int], stop: int, kind: int) -> bool:
 def _problems(calls: Calls, has_time: np.ndarray, rejected: int, example: str) -> list[Problem]:
     found = []
     if not len(has_time):
-        what = "the log tells of no call of oneDNN or MKL"
+        what = "the log has no call of oneDNN or MKL"
         remedy = (
             "set ONEDNN_VERBOSE=2 (before 2.5 DNNL_VERBOSE, before 1.1 MKLDNN_VERBOSE), and "
             "MKL_VERBOSE=1"
@@ -370,7 +370,7 @@ def _problems(calls: Calls, has_time: np.ndarray, rejected: int, example: str) -
         remedy = "set ONEDNN_VERBOSE_TIMESTAMP=1 (oneDNN 2.1 and later; MKL has no times)"
         found.append(Problem(PRIMITIVES, "no_times", what, remedy, "the time between calls"))
     if calls.headers > max(len(calls.processes), 1):
-        what = f"{calls.headers} processes wrote this log, and most lines do not say whose they are"
+        what = f"{calls.headers} processes wrote this log, and most lines do not name their process"
         remedy = "one log for each process, or a launcher that puts the rank before each line"
         found.append(
             Problem(PRIMITIVES, "processes_mixed", what, remedy, "which process a call belongs to")

@@ -150,7 +150,7 @@ class Symbols:
             self._tell(
                 "kernel_symbols_hidden",
                 "",
-                "the kernel does not tell where its functions are",
+                "the kernel does not report where its functions are",
                 "as root: sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
                 "names of functions of the kernel",
             )

@@ -81,7 +81,7 @@ def no_preload(place: TuneContext) -> str:
     """Why no library may be put in front of those of the program; empty where one may."""
     executable = _executable(place)
     if executable is None or executable.kind != "elf":
-        return f"it cannot be seen what kind of program {place.program[0]} is"
+        return f"it is not known what kind of program {place.program[0]} is"
     if executable.privilege:
         return f"{executable.path} is {executable.privilege}: the loader does not preload into it"
     if executable.sanitizer or has(place, *_SANITIZERS):

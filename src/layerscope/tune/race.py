@@ -349,8 +349,8 @@ def _busy(track: RaceState, decided: Final | None, cpus: float) -> str:
     if not is_busy or decided is None or decided.is_faster or _sight(decided) < _BLIND:
         return ""
     return (
-        "the machine is too busy to tell: the final comparison could not have shown a gain of "
-        "less than "
+        "the machine is too busy for an answer: the final comparison could not have shown a gain "
+        "of less than "
         f"{_sight(decided):.0%}; try again when it is quiet, or compare CPU time (--objective cpu)"
     )
 

@@ -102,7 +102,7 @@ def sentences(default: Figures, tuned: Figures) -> list[str]:
         key=lambda pair: -pair[0],
     )
     found = [sentence for _, sentence in told]
-    return found or [f"{of} does nothing that differs visibly: the recordings do not say why."]
+    return found or [f"{of} does nothing that differs visibly: the recordings do not show why."]
 
 
 def _of_resources(found: Figures, summary: Summary) -> None:

@@ -7,7 +7,7 @@ state        gil, lock, barrier (of OpenMP), pool (for work), sleep, yield, pipe
 thread       name and id of the thread
 line         innermost line of Python of the program's own, of a library if there is none
 symbol       the native function that it waited in
-count        number of waits that were seen
+count        number of waits that were sampled
 total_ns     how long they took, added up
 share        total_ns as a fraction of all waits that are not idle; none for those that are
 avg_ns       mean of those that were measured from end to end
@@ -52,7 +52,7 @@ _WHERE = (
     ResultColumn("symbol", "string", "", "the native function it waited in"),
 )
 _TIMES = (
-    ResultColumn("count", "int64", COUNT, "number of waits that were seen"),
+    ResultColumn("count", "int64", COUNT, "number of waits that were sampled"),
     ResultColumn("total_ns", "int64", NS, "how long they took"),
     ResultColumn(
         "share", "float64", SHARE, "total_ns as a fraction of all waits that are not idle"

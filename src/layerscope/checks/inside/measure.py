@@ -124,7 +124,7 @@ def found_cases(asked):
                 products.introduce(package, brought)
             cases += products.cases(short, package, brought, asked.threads, NAMES[short])
         except Exception as error:
-            problem(f"{NAMES[short]} does not tell what it uses", error)
+            problem(f"{NAMES[short]} does not report what it uses", error)
     return cases
 
 

@@ -81,7 +81,7 @@ def replacements(libraries: Iterable[str]) -> list[str]:
 
 def _unread(unread: tuple[str, ...]) -> str:
     return next(
-        (reason for reason in unread if reason.startswith("maps")), "its libraries are not told"
+        (reason for reason in unread if reason.startswith("maps")), "its libraries are not known"
     )
 
 

@@ -16,7 +16,7 @@ def check(seen: Seen) -> Iterator[Check]:
     """One judgement."""
     source = seen.machine.cpu.clocksource
     if not source:
-        yield Check("clock", "clock", UNSEEN, "the kernel does not tell")
+        yield Check("clock", "clock", UNSEEN, "the kernel does not report it")
     elif source in _SLOW:
         yield Check(
             "clock",

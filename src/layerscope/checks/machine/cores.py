@@ -24,7 +24,7 @@ def check(seen: Seen) -> Iterator[Check]:
 def _smt(seen: Seen) -> Check:
     cpu = seen.machine.cpu
     if not cpu.cores or not cpu.online:
-        return Check("smt", "SMT", UNSEEN, "which CPUs share a core is not told")
+        return Check("smt", "SMT", UNSEEN, "which CPUs share a core is not known")
     per_core = len(cpu.online) / cpu.cores
     if per_core < 1.01:
         hidden = " (a hypervisor may hide it)" if cpu.is_virtual else ""
@@ -58,9 +58,9 @@ def _kinds(seen: Seen) -> Check:
     cpu = seen.machine.cpu
     faster, slower = ({*kind} & {*cpu.allowed} for kind in (cpu.faster, cpu.slower))
     if not cpu.online:
-        return Check("cores", "kinds of core", UNSEEN, "the kernel does not tell")
+        return Check("cores", "kinds of core", UNSEEN, "the kernel does not report it")
     if not cpu.faster or not cpu.slower:
-        return Check("cores", "kinds of core", OK, "one, as far as the kernel tells")
+        return Check("cores", "kinds of core", OK, "one, as far as the kernel reports")
     if not faster or not slower:
         which = "faster" if faster else "slower"
         return Check("cores", "kinds of core", OK, f"two, of which only the {which} may be used")

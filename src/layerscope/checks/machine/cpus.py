@@ -18,7 +18,7 @@ def check(seen: Seen) -> Iterator[Check]:
     """One judgement."""
     cpu = seen.machine.cpu
     if not cpu.allowed or not cpu.online:
-        yield Check("cpus", "CPUs", UNSEEN, "the kernel does not tell how many there are")
+        yield Check("cpus", "CPUs", UNSEEN, "the kernel does not report how many there are")
         return
     what = (
         f"{counted(len(cpu.online), 'CPU')} online, {len(cpu.allowed)} allowed, "

@@ -184,7 +184,7 @@ def _amx(seen: Seen) -> Check:
         return _there(_AMX, seen, "the CPU has it and the kernel gives programs its tiles")
     if state == AMX_UNSEEN:
         return Check(
-            "amx", "AMX", UNSEEN, "whether the system gives programs its tiles is not told"
+            "amx", "AMX", UNSEEN, "whether the system lets programs use its tiles is not known"
         )
     what, remedy = _NO_TILES.get(state, (f"the CPU has it, but: {state}", ""))
     return Check("amx", "AMX", WARNING, what, _LOST_TILES, remedy)

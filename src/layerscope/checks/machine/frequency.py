@@ -26,7 +26,9 @@ def _governor(seen: Seen) -> Check:
     cpu = seen.machine.cpu
     names = [name.strip() for name in cpu.governor.split(",") if name.strip()]
     if not names:
-        why = "a virtual machine does not show it" if cpu.is_virtual else "the kernel does not tell"
+        why = "the kernel does not report it"
+        if cpu.is_virtual:
+            why = "a virtual machine does not show it"
         return Check("governor", "governor", UNSEEN, why)
     what = " and ".join(names) + (f", at most {cpu.most_mhz:,} MHz" if cpu.most_mhz else "")
     if any(name in _FIXED for name in names):
@@ -65,7 +67,9 @@ def _governor(seen: Seen) -> Check:
 def _boost(seen: Seen) -> Check:
     cpu = seen.machine.cpu
     if cpu.boost is None:
-        why = "a virtual machine does not show it" if cpu.is_virtual else "the kernel does not tell"
+        why = "the kernel does not report it"
+        if cpu.is_virtual:
+            why = "a virtual machine does not show it"
         return Check("boost", "boost", UNSEEN, why)
     if cpu.boost:
         return Check("boost", "boost", OK, "on")

@@ -136,7 +136,7 @@ def _link(device: Gpu) -> Iterator[Check]:
     if _IDLE in device.slowed_by:
         yield Check(code, "GPU", OK, f"{what}; it saves power while it is idle")
     elif device.clock_mhz is None:  # files of the bus alone do not say whether it is idle
-        yield Check(code, "GPU", UNSEEN, f"{what}; whether it only saves power is not told")
+        yield Check(code, "GPU", UNSEEN, f"{what}; whether it only saves power is not known")
     else:
         yield Check(
             code,

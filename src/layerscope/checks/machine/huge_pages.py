@@ -27,7 +27,7 @@ def check(seen: Seen) -> Iterator[Check]:
     """One judgement."""
     setting, process = seen.machine.memory.thp, seen.machine.process
     if not setting:
-        yield Check("thp", "huge pages", UNSEEN, "the kernel does not tell")
+        yield Check("thp", "huge pages", UNSEEN, "the kernel does not report it")
         return
     rate = _faults_per_s(seen)
     what = f"transparent huge pages: {setting}"

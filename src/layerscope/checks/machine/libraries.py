@@ -108,7 +108,7 @@ def _described(library: Library, measured: Measured) -> str:
     rate = _of_float32(measured, library.name)
     speed = f"float32 {three_digits(rate.gflop_per_s)} GFLOP/s with one thread" if rate else ""
     owner = f"{library.name.partition(' ')[2]}: " if " " in library.name else ""
-    return owner + ", ".join(filter(None, [words or "it does not tell what it uses", speed]))
+    return owner + ", ".join(filter(None, [words or "it does not report what it uses", speed]))
 
 
 def _openblas(code: str, library: Library, what: str, lost: str, measured: Measured) -> Check:

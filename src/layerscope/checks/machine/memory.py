@@ -29,7 +29,7 @@ def check(seen: Seen) -> Iterator[Check]:
 def _memory(seen: Seen) -> Check:
     memory, group, process = seen.machine.memory, seen.machine.cgroup, seen.machine.process
     if memory.available_bytes is None or not memory.total_bytes:
-        return Check("memory", "memory", UNSEEN, "the kernel does not tell how much is left")
+        return Check("memory", "memory", UNSEEN, "the kernel does not report how much is left")
     left, of, whose = memory.available_bytes, memory.total_bytes, "of this machine"
     if (
         group.memory_limit_bytes is not None
@@ -64,7 +64,7 @@ def _memory(seen: Seen) -> Check:
 def _swap(seen: Seen) -> Check:
     memory = seen.machine.memory
     if memory.swap_bytes is None:
-        return Check("swap", "swap", UNSEEN, "the kernel does not tell")
+        return Check("swap", "swap", UNSEEN, "the kernel does not report it")
     if not memory.swap_bytes:
         return Check("swap", "swap", OK, "none")
     used = memory.swap_used_bytes or 0

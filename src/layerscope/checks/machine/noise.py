@@ -52,7 +52,7 @@ def _others(seen: Seen) -> Check | None:
 def _load(seen: Seen) -> Check:
     load, online = seen.machine.noise.load, len(seen.machine.cpu.online)
     if load is None or not online:
-        return Check("load", "load", UNSEEN, "the kernel does not tell")
+        return Check("load", "load", UNSEEN, "the kernel does not report it")
     what = (
         f"{load[0]:.3g} tasks wanted a CPU or a disk in the last minute, on "
         f"{counted(online, 'CPU')}"
@@ -70,7 +70,7 @@ def _pressure(seen: Seen) -> Check:
     known = {name: value for name, value in told.items() if value is not None}
     if not known:
         return Check(
-            "pressure", "pressure", UNSEEN, "the kernel does not tell (CONFIG_PSI, Linux 4.20)"
+            "pressure", "pressure", UNSEEN, "the kernel does not report it (CONFIG_PSI, Linux 4.20)"
         )
     parts = ", ".join(f"{name} {value:.3g} %" for name, value in known.items())
     what = f"some thread waited, of the last 10 s: {parts}"
@@ -90,7 +90,7 @@ def _steal(seen: Seen) -> Check:
     elif since is not None:
         share, when = since, "since the machine started"
     else:
-        return Check("steal", "steal", UNSEEN, "the kernel does not tell")
+        return Check("steal", "steal", UNSEEN, "the kernel does not report it")
     state = _state(share, _STOLEN)
     what = f"{percent(share)} of the CPU time {when} went to other machines of the host"
     lost = "The CPUs are slower than they seem, and no program here can see when."

@@ -18,7 +18,7 @@ def check(seen: Seen) -> Iterator[Check]:
     """One judgement."""
     nodes = seen.machine.numa
     if not nodes:
-        yield Check("numa", "NUMA", UNSEEN, "the kernel does not tell")
+        yield Check("numa", "NUMA", UNSEEN, "the kernel does not report it")
         return
     with_cpus = [node for node in nodes if node.cpus]
     without_memory = [node.number for node in with_cpus if not node.memory_bytes]
@@ -56,7 +56,7 @@ def check(seen: Seen) -> Iterator[Check]:
 def _bound(used: list[Node], of: int) -> Check:
     if not used:
         return Check(
-            "numa", "NUMA", UNSEEN, f"{of} nodes; which of them has the allowed CPUs is not told"
+            "numa", "NUMA", UNSEEN, f"{of} nodes; which of them has the allowed CPUs is not known"
         )
     node = used[0]
     return Check(

@@ -149,7 +149,7 @@ def _counters(seen: Seen) -> Check:
 def _filter(kernel: Kernel) -> Check:
     code, subject = "seccomp", "system calls"
     if not kernel.seccomp:
-        return Check(code, subject, UNSEEN, "whether they are filtered is not told")
+        return Check(code, subject, UNSEEN, "whether they are filtered is not known")
     if kernel.seccomp == "off":
         return Check(code, subject, OK, "no filter")
     where = " of the container" * kernel.is_container

@@ -27,7 +27,8 @@ _TURNS_IF = (
 def check(seen: Seen) -> Iterator[Check]:
     """One judgement."""
     if not seen.machine.cpu.allowed:
-        yield Check("threads", "threads", UNSEEN, "the kernel does not tell which CPUs may be used")
+        what = "the kernel does not report which CPUs may be used"
+        yield Check("threads", "threads", UNSEEN, what)
     elif seen.machine.process is None:
         yield _to_come(seen)
     else:

@@ -42,7 +42,8 @@ def check(seen: Seen) -> Iterator[Check]:
             "export OMP_WAIT_POLICY=passive",
         )
     else:
-        yield Check("wait_policy", "waiting", OK, f"{what}: right while nobody else wants the CPUs")
+        what += ": right while no other program needs the CPUs"
+        yield Check("wait_policy", "waiting", OK, what)
 
 
 def _wanted(seen: Seen) -> str:

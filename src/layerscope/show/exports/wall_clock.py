@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Readings differ by less than this while nobody sets the clock.
 _SET_NS = 1_000_000
-_UNKNOWN = "The recording does not say what the wall clock was: its times begin at zero."
+_UNKNOWN = "The recording has no reading of the wall clock: its times begin at zero."
 
 
 def realtime_of(reader: Reader, run_ns: int) -> tuple[int | None, tuple[str, ...]]:

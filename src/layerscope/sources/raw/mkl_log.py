@@ -84,7 +84,7 @@ def place(
         problems.append(_unlinked(calls_of_nobody))
     if calls_of_any_time:
         what = (
-            f"MKL tells no time, so which of {calls_of_any_time:,} calls were made in the "
+            f"MKL's log has no times, so which of {calls_of_any_time:,} calls were made in the "
             "window is not known"
         )
         remedy = "record without a window (--steps, --for)"
@@ -158,12 +158,12 @@ def _routine(text: str) -> str:
 
 
 def _unlinked(calls: Counter[str]) -> Problem:
-    """Calls that could not be given to operators for certain."""
+    """Calls that could not be assigned to operators."""
     names = ", ".join(f"{count:,} {name}" for name, count in calls.most_common(3))
     more = f" and {len(calls) - 3} other routines" if len(calls) > 3 else ""
     what = (
-        f"MKL tells no thread and no time, so {names}{more} could not be given to operators for "
-        "certain"
+        f"MKL's log has neither threads nor times, so {names}{more} could not be assigned to "
+        "operators"
     )
     remedy = (
         "nothing to do: their durations are exact, and they lie end to end on a track of their own"

@@ -102,8 +102,8 @@ def _nothing() -> Problem:
 def _kinds_alone() -> Problem:
     """The spans of the library stay as they are: nothing says which line is which of them."""
     what = (
-        f"oneDNN told ITT the kinds of its primitives alone, as before 3.12, and {THE_LOG} was "
-        "left for that"
+        "oneDNN reported only the kinds of its primitives to ITT, as before 3.12, and "
+        f"{THE_LOG} was not read because of that"
     )
     remedy = (
         "to have its lines, and the time of each in microseconds, set ONEDNN_ITT_TASK_LEVEL=0 "
@@ -120,5 +120,5 @@ def _unlinked(unknown: int, untimed: int, count: int) -> Problem:
     if untimed:
         why = f"{untimed:,} lines have no times, as before oneDNN 2.1"
     what = f"{unknown:,} of {count:,} calls in {THE_LOG} could not be given to one: {why}"
-    remedy = "use an oneDNN that tells ITT of its primitives (2.3 or later, not switched off)"
+    remedy = "use an oneDNN that reports its primitives to ITT (2.3 or later, not switched off)"
     return Problem(PRIMITIVES, "verbose_unlinked", what, remedy, "the operators of some primitives")

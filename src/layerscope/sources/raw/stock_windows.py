@@ -31,7 +31,7 @@ CHUNK_RECORDS = 50_000
 # Numbers of rings and segments that no agent gives.
 FIRST_RING, SEGMENT = 1 << 20, 1 << 20
 MARK_NAME = "window"
-REMEDY = "make the agent work, as another problem here says, and record again"
+REMEDY = "follow the remedy of the other problem, so that the agent can record, and record again"
 EVERYTHING = "operators, ranges, optimizer steps and loader waits"
 LOST = (
     "operators outside of the windows and across their edges, modules, shapes of inputs, lines of "

@@ -47,7 +47,7 @@ def numbers(place: TuneContext) -> dict[int, str]:
     granted = max(1, int(cpu.granted)) if 0 < cpu.granted < logical else logical
     cores = min(len(cpu.allowed_cores) or cpu.cores or logical, granted)
     found = {granted: "as many as the limit of CPU time leaves"} if granted < logical else {}
-    found.setdefault(1, "nothing to share out, nobody to wait for")
+    found.setdefault(1, "nothing to distribute, no thread to wait for")
     found.setdefault(cores, "one for each core")
     found.setdefault(max(1, cores // 2), "half of them: less memory traffic, and room for others")
     found.setdefault(granted, "one for each CPU that the kernel counts")
