@@ -103,7 +103,7 @@ def test_primitives_are_told_apart_by_kind_and_implementation() -> None:
         ("isa", ("isa", "kind"), ("avx512_core", "execute")),
         ("shape", ("shape", "name"), ("mb8_ic3oc32", "convolution")),
         ("dtype", ("dtype", "name"), ("f32", "convolution")),
-        ("format", ("format", "name"), ("not told", "convolution")),
+        ("format", ("format", "name"), ("not known", "convolution")),
         ("operator", ("operator", "name"), ("conv", "convolution")),
         ("module", ("module", "name"), ("Net.conv1", "convolution")),
         ("thread", ("thread", "name"), ("python 100", "convolution")),
@@ -190,7 +190,7 @@ def test_a_library_that_tells_nothing_leaves_words_and_no_figures() -> None:
 
     first, second = rows(recording, "primitives")
 
-    assert (first["implementation"], second["implementation"]) == ("not told", "MKL")
+    assert (first["implementation"], second["implementation"]) == ("not known", "MKL")
     assert (first["gflop_per_s"], first["operator_share"], first["threads"]) == (None, None, None)
 
 

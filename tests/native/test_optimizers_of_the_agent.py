@@ -125,6 +125,6 @@ def test_a_forward_thread_travels_with_its_backward_function(drive: Drive) -> No
     records = handed.records(0)
     spans = records[records["kind"] < layout.THREAD_BEGIN]
     extras = records[records["kind"] == layout.EXTRA]
-    assert spans["sequence"].tolist() == [5, 5, -1, -1]
+    assert spans["seq"].tolist() == [5, 5, -1, -1]
     assert extras["start"].tolist() == [42, 2**40]
     assert (spans["flags"] == [0, layout.FLAG_EXTRA, 0, layout.FLAG_EXTRA]).all()

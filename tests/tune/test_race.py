@@ -268,7 +268,7 @@ def test_settings_that_are_as_good_as_the_winner_are_named() -> None:
     assert outcome.verdict == FASTER
     assert outcome.winner is not None
     (tie,) = {"one", "same"} - {outcome.winner.name}
-    assert f"not told apart from {outcome.winner.name} in the race: {tie}" in outcome.notes
+    assert f"not distinguishable from {outcome.winner.name} in the race: {tie}" in outcome.notes
 
 
 def test_a_budget_that_is_too_short_for_all_tries_the_first_and_names_the_others() -> None:

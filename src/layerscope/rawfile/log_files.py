@@ -42,4 +42,7 @@ def has_logs(raw: Path) -> bool:
 
 def has_windows(raw: Path) -> bool:
     """Whether PyTorch's own profiler recorded something of what is in `raw`."""
-    return any(raw.glob(f"*/{WINDOWS}")) or any(raw.glob(f"*/raw/*/{WINDOWS}"))
+    try:
+        return any(raw.glob(f"*/{WINDOWS}")) or any(raw.glob(f"*/raw/*/{WINDOWS}"))
+    except OSError:  # the server that it lies on is gone
+        return False

@@ -316,7 +316,8 @@ def _outcome(track: RaceState, decided: Final | None, cpus: float) -> Outcome:
     if not is_faster:
         notes.append(_busy(track, decided, cpus) or _nothing_found(track, decided))
     elif decided is not None and (ties := _ties(track, decided)):
-        notes.append(f"not told apart from {decided.setting.name} in the race: {', '.join(ties)}")
+        name = decided.setting.name
+        notes.append(f"not distinguishable from {name} in the race: {', '.join(ties)}")
     return _made(track, FASTER if is_faster else NO_DIFFERENCE, decided, notes)
 
 

@@ -54,7 +54,7 @@ from layerscope.analyse.tables.threads import THREAD_NAMES
 if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
-NOT_TOLD = "not told"
+NOT_KNOWN = "not known"
 NO_OPERATOR = "no operator"
 NO_ISA = "none in its name"
 
@@ -119,9 +119,9 @@ _WITHOUT = {
 _KEYS = {"module": "module_key", "thread": "track"}
 _GROUPS = {
     "isa": f"coalesce(nullif(regexp_extract(implementation, '{_ISA}'), ''), '{NO_ISA}')",
-    "shape": f"coalesce(problem, '{NOT_TOLD}')",
-    "dtype": f"coalesce(dtype, '{NOT_TOLD}')",
-    "format": f"coalesce(nullif(formats, ''), '{NOT_TOLD}')",
+    "shape": f"coalesce(problem, '{NOT_KNOWN}')",
+    "dtype": f"coalesce(dtype, '{NOT_KNOWN}')",
+    "format": f"coalesce(nullif(formats, ''), '{NOT_KNOWN}')",
     "operator": f"coalesce(asking.name, '{NO_OPERATOR}')",
     "module": "coalesce(spans.module, asking.module, -1)",
     "thread": "spans.track",
@@ -133,7 +133,8 @@ _JOINS = {
 }
 # The name of an execution that says what ran, also in `operators --by primitive`.
 IMPLEMENTATION = (
-    f"CASE library WHEN 'MKL' THEN 'MKL' ELSE coalesce(primitives.implementation, '{NOT_TOLD}') END"
+    "CASE library WHEN 'MKL' THEN 'MKL' "
+    f"ELSE coalesce(primitives.implementation, '{NOT_KNOWN}') END"
 )
 _QUERY = """
     WITH asking AS (
