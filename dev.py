@@ -428,6 +428,7 @@ def native(options: argparse.Namespace) -> int:
     """
     native_layout.main()
     tool = make(tool_environment(development=False))
+    subprocess.run([tool, str(ROOT / "native_names.py")], check=True)
     compile_native(tool)
     # Whoever lacks oneDNN's headers is told so, and has all the rest.
     subprocess.run([tool, str(ROOT / "examples" / "native" / "build.py")], check=False)

@@ -19,8 +19,8 @@ CFLAGS = ["-O2", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibili
 
 NO_COMPILER = (
     "no working C compiler (tried cc, gcc, clang, zig and the Python package ziglang), so only "
-    "windows of PyTorch's "
-    "own profiler are recorded. Remedy: install gcc with the system's package manager, "
+    "windows of the "
+    "framework's own profiler are recorded. Remedy: install gcc with the system's package manager, "
     "or without root: .envs/tool/bin/pip install ziglang; then run this again"
 )
 
@@ -79,17 +79,19 @@ def parts(sources: Path) -> list[Part]:
         "-Wl,-z,nodelete",
         *AT_ONCE,
     ]
+    adapters = sorted(place.name for place in (sources / "frameworks").glob("*/"))
+    frameworks = ["frameworks", *(f"frameworks/{name}" for name in adapters)]
     return [
         Part(
-            ["agent", PYTHON_FRAMES],
+            ["agent", *frameworks, PYTHON_FRAMES],
             "liblayerscope-agent.so",
             ["-shared", *AT_ONCE],
             ["-ldl", "-lpthread"],
         ),
         Part(["preload"], "liblayerscope-preload.so", ["-shared", *AT_ONCE], ["-ldl"]),
-        Part(["probe"], "layerscope-probe", [], ["-ldl"]),
+        Part(["frameworks/torch/probe"], "layerscope-probe", [], ["-ldl"]),
         Part(
-            ["interface", "agent", "chunks", PYTHON_FRAMES],
+            ["interface", "agent", *frameworks, "chunks", PYTHON_FRAMES],
             "liblayerscope.so",
             interface,
             ["-ldl", "-lpthread"],
@@ -230,7 +232,7 @@ def place_sources(build: Build) -> None:
     """What is compiled where it is used: the source of shapes against that torch, the headers by
     programs in C.
     """
-    for source in (build.sources / "shapes").glob("*.cpp"):
+    for source in (build.sources / "frameworks").glob("*/*.cpp"):
         shutil.copyfile(source, build.out / source.name)
     headers = sorted((build.sources / "include").glob("*"))
     if headers:

@@ -13,7 +13,7 @@ from measuring.intervals import Interval
 from measuring.report import Report, Table, interval
 from measuring.runs import Setting, execute, warm_up
 
-from layerscope.capture import probe
+from layerscope.capture.frameworks.torch import probe
 
 WITHIN = 0.30
 WORKLOADS = ("tiny", "mlp_loader", "cnn", "mlp")

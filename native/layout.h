@@ -116,7 +116,7 @@ typedef struct {
 
 enum { LS_PROBE_PENDING = 0, LS_PROBE_GOOD = 1, LS_PROBE_REFUSED = 2 };
 
-/* Whether torch's switch of oneDNN was on when an operator of this sort was first called. */
+/* Whether the framework's switch of oneDNN was on when an operator of this sort was first called. */
 enum { LS_ONEDNN_CONVOLUTION_ON = 1, LS_ONEDNN_CONVOLUTION_OFF = 2, LS_ONEDNN_PRODUCT_ON = 4,
        LS_ONEDNN_PRODUCT_OFF = 8 };
 
@@ -141,7 +141,7 @@ typedef struct {
     char onednn_cap[32];       /* what ONEDNN_MAX_CPU_ISA is set to in the process, "": nothing */
     uint64_t window_steps;     /* how many have begun, where a window is asked for */
     uint8_t pad[4096 - 160];
-    char library[4096]; /* libtorch_cpu.so */
+    char library[4096]; /* of the framework */
     char command_line[8192];
 } ls_page;
 

@@ -6,9 +6,13 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from layerscope.model.frameworks import frameworks
+from tests.native.building import compiled, compiler, run
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "layerscope"
@@ -184,12 +188,13 @@ def test_the_arrows_have_no_circle(arrows: dict[str, set[str] | None]) -> None:
 
 def test_what_runs_inside_the_program_imports_the_standard_library_only() -> None:
     names = set(sys.stdlib_module_names) | {"sitecustomize"}
-    for file in sorted((SOURCE / "capture" / "inside").rglob("*.py")):
+    inside = [file for file in (SOURCE / "capture").rglob("*.py") if "inside" in file.parts]
+    assert len(inside) > 5
+    for file in sorted(inside):
         foreign = {name.partition(".")[0] for _, name in imported(file)} - names
-        # The throw-away Python of the probe has torch, which it is there to try out.
-        assert foreign <= ({"torch"} if file.name.startswith("probe_") else set()), (
-            f"{file.name} imports {foreign}"
-        )
+        # The throw-away Python of a probe has the framework, which it is there to try out.
+        framework = {file.parent.parent.name} if file.name.startswith("probe") else set()
+        assert foreign <= framework, f"{file.name} imports {foreign}"
     scripts = sorted((SOURCE / "checks" / "inside").rglob("*.py"))
     for file in scripts:
         foreign = (
@@ -254,3 +259,107 @@ def test_the_table_is_understood(row: str, expected: dict[str, set[str] | None])
         stated_arrows(f"# x\n| package | does | may import |\n|---|---|---|\n{row}\n\nmore")
         == expected
     )
+
+
+# Whatever lies in a folder or a file of this name is about one framework.
+ADAPTERS = "frameworks"
+# Others that name one, and why.
+NAMES_A_FRAMEWORK = {
+    "src/layerscope/sources/kineto.py": "the format of a framework's own traces",
+    "src/layerscope/sources/raw/stock_windows.py": "reads such traces beside our raw files",
+    "src/layerscope/rawfile/log_files.py": "names such files",
+    "src/layerscope/analyse/diff/conditions.py": "an example of what a user types",
+    "src/layerscope/tune/libraries.py": "libraries that read variables of OpenMP",
+    "native/interface/facts.c": "which variables a recording of a program in C keeps",
+    "src/layerscope/tune/what_if.py": "changes of the program's text that it asks for",
+    "src/layerscope/model/measured.py": "names of libraries that checks measure",
+    "src/layerscope/profiler/__init__.py": "says whose interface it has, and over what",
+}
+MEASURES = "src/layerscope/checks/"  # what the machine does with the libraries that are installed
+HELP = "src/layerscope/cli/"  # examples of what a user types
+
+
+def names_of_frameworks() -> re.Pattern[str]:
+    """What only a file about a framework says: its name, its title, how its spans begin."""
+    words = [r"pytorch", r"PYTORCH"]
+    for framework in frameworks():
+        words += [rf"\b{framework.name}\b", rf"\b{framework.title}\b", rf"\blib{framework.name}"]
+        words += [framework.step_prefix, framework.backward_prefix, framework.backends.prefix]
+    return re.compile("|".join(filter(None, words)))
+
+
+def test_no_file_outside_of_the_adapters_names_a_framework() -> None:
+    pattern = names_of_frameworks()
+    wrong = []
+    for folder, endings in ((SOURCE, (".py",)), (ROOT / "native", (".c", ".h"))):
+        for file in sorted(folder.rglob("*")):
+            place = str(file.relative_to(ROOT))
+            if file.suffix not in endings or ADAPTERS in place or place in NAMES_A_FRAMEWORK:
+                continue
+            if place.startswith((MEASURES, HELP)):
+                continue
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                if pattern.search(line):
+                    wrong.append(f"{place}:{number}: {line.strip()[:90]}")
+    assert wrong == []
+
+
+def test_a_file_that_may_name_a_framework_does() -> None:
+    pattern = names_of_frameworks()
+    silent = [name for name in NAMES_A_FRAMEWORK if not pattern.search((ROOT / name).read_text())]
+    assert silent == []
+
+
+def cycles(files: list[Path]) -> list[set[str]]:
+    """The sets of C files that need each other in a circle, by what their objects define and use."""
+    defined: dict[str, str] = {}
+    used: dict[str, set[str]] = {}
+    command = [compiler(), "-std=gnu11", "-O0", "-fPIC", "-I", str(ROOT / "native")]
+    with ThreadPoolExecutor(2) as at_once:
+        objects = list(at_once.map(lambda file: compiled(file, command), files))
+    for file, made in zip(files, objects, strict=True):
+        used[file.stem] = set()
+        for line in run(["nm", str(made)]).decode().splitlines():
+            *_, kind, symbol = line.split()
+            if kind == "U":
+                used[file.stem].add(symbol)
+            elif kind.isupper():
+                defined[symbol] = file.stem
+    needs = {name: {defined[one] for one in some if one in defined} for name, some in used.items()}
+    return circles(needs)
+
+
+def circles(needs: dict[str, set[str]]) -> list[set[str]]:
+    """The largest sets in which everything is reached from everything."""
+    reached = {}
+    for name in needs:
+        found, waiting = set(), [name]
+        while waiting:
+            new = needs[waiting.pop()] - found
+            found |= new
+            waiting += new
+        reached[name] = found
+    of_each = {name: frozenset(o for o in reached[name] if name in reached[o]) for name in needs}
+    return [set(one) for one in set(of_each.values()) if len(one) > 1]
+
+
+def test_circles_are_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [{"b", "c"}]
+
+
+# How many files may still need each other: fewer when some were taken apart, never more.
+IN_CIRCLES = {"agent": 0, "stacks": 2, "sampler": 19}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", IN_CIRCLES)
+def test_no_file_in_c_needs_itself_through_others(part: str) -> None:
+    folders = {
+        "agent": ["agent/*.c", "frameworks/*.c", "frameworks/torch/*.c"],
+        "stacks": ["stacks/*.c"],
+        "sampler": ["sampler/*.c"],
+    }
+    files = [file for place in folders[part] for file in sorted((ROOT / "native").glob(place))]
+    assert len(files) > 5
+    found = cycles(files)
+    assert sum(map(len, found)) <= IN_CIRCLES[part], found

@@ -53,7 +53,7 @@ def test_no_compiler_is_one_sentence_with_the_remedy_and_the_loss(
 
     sentence = str(caught.value)
     assert "\n" not in sentence
-    assert "only windows of PyTorch's own profiler are recorded" in sentence
+    assert "only windows of the framework's own profiler are recorded" in sentence
     assert "install gcc with the system's package manager" in sentence
     assert ".envs/tool/bin/pip install ziglang" in sentence
 
@@ -107,12 +107,12 @@ def build(native_build: ModuleType, tmp_path: Path) -> Any:
         "agent/a.c": '#include "layout.h"\nint two(void) { return 2; }\n',
         "agent/b.c": '#include "layout.h"\nint four(void);\nint four(void) { return 2 * two(); }\n',
         "stacks/python_frames.c": "int five(void);\nint five(void) { return 5; }\n",
-        "probe/probe.c": "int main(void) { return 3; }\n",
+        "frameworks/torch/probe/main.c": "int main(void) { return 3; }\n",
         "interface/i.c": '#include "layout.h"\nint layerscope_six(void);\n'
         '__attribute__((visibility("default"))) int layerscope_six(void) { return 3 * two(); }\n',
         "interface/liblayerscope.map": "{ global: layerscope_*; local: *; };\n",
         "include/layerscope.h": "int layerscope_six(void);\n",
-        "shapes/shapes.cpp": "// compiled elsewhere\n",
+        "frameworks/torch/shapes.cpp": "// compiled elsewhere\n",
     }
     for name, text in files.items():
         (result.sources / name).parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from layerscope.capture import probe
+from layerscope.capture.frameworks.torch import probe
 from layerscope.rawfile import raw_file
 from layerscope.recording.run import Run
 from measuring.watch import Watch

@@ -19,7 +19,7 @@ from layerscope.capture.counters import process_clock
 ROLES = {
     "layerscope.capture.drainer": "drainer",
     "_convert": "converter",
-    "probe_pytorch.py": "probe",
+    "torch/inside/probe.py": "probe",
 }
 
 

@@ -158,9 +158,8 @@ class Modules:
     """The hook of module calls, of the recording that this program runs under."""
 
     def __init__(self) -> None:
-        hooks = [
-            finder.hook for finder in sys.meta_path if getattr(finder, "is_layerscope_door", False)
-        ]
+        doors = [one for one in sys.meta_path if getattr(one, "is_layerscope_door", False)]
+        hooks = [one.hooks["torch"] for one in doors if "torch" in one.hooks]
         if not hooks or hooks[0]["state"]["modules"] is None:
             raise SystemExit("not recorded: the calls of modules are not watched")
         self._agent, *self._watched = hooks[0]["state"]["modules"]
@@ -199,14 +198,14 @@ class Recording:
         alike.
         """
         self._agent.ls_operators_stop()
-        if self._agent.ls_operators_start() != 0:
+        if self._agent.ls_torch_start() != 0:
             raise SystemExit("not recorded: the agent does not start")
         self._modules.on()
         self._hooks.update(self._kept)
 
     def off(self) -> None:
         """Do not record."""
-        self._agent.ls_operators_start()
+        self._agent.ls_torch_start()
         self._agent.ls_operators_stop()
         self._modules.off()
         self._hooks.clear()

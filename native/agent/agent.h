@@ -21,7 +21,7 @@
 typedef struct ls_thread ls_thread;
 
 /* What travels from the start callback of a span to its end callback: the context of the slot that the span
- * has in its thread. To torch it is an at::ObserverContext, an object whose first word is a vtable. */
+ * has in its thread. A framework may take it for an object of C++, whose first word is a vtable. */
 typedef struct {
     _Alignas(64) void *const *vtable; /* one cache line */
     ls_thread *owner;
@@ -32,8 +32,6 @@ typedef struct {
     uint32_t domain; /* of ranges: whose end is theirs (range_stack.c), 0: they end by their handle */
 } ls_context;
 _Static_assert(sizeof(ls_context) == 64, "context");
-
-extern void *const ls_context_vtable[4];
 
 /* What the end of a span is to the steps (windows.c). */
 enum { LS_IS_NO_STEP = 0, LS_IS_OPTIMIZER = 1, LS_IS_WAIT = 2, LS_IS_STEP = 3, LS_ENDS = 4 };
@@ -129,7 +127,7 @@ extern ls_globals ls;
 extern int ls_keep_to_itself;
 /* Who takes what would be sent, in a program that records itself (native/interface); NULL: it is sent. */
 extern int (*ls_taker)(const ls_message *message, void *memory, size_t bytes);
-/* One pointer: more initial-exec TLS cannot be loaded after torch. */
+/* One pointer: more initial-exec TLS cannot be loaded after a large framework. */
 extern __thread ls_thread *ls_this_thread __attribute__((tls_model("initial-exec")));
 
 static inline uint64_t ls_monotonic_ns(void) {
@@ -158,6 +156,14 @@ uint64_t ls_process_start(void);
 void ls_ring_account(ls_thread *t);
 void ls_ring_lose(ls_thread *t, int too_deep);
 extern uint64_t (*ls_framework_thread_id)(void);
+
+/* What others do where this process, or one forked from it, begins to record, and where a thread begins and ends. */
+typedef struct {
+    void (*process_begins)(int is_forked);
+    void (*thread_begins)(void);
+    void (*thread_ends)(ls_thread *t);
+} ls_occasions;
+int ls_rings_prepare(const char *name, const char *library_path, int use_tsc, const ls_occasions *told);
 
 /* yama.c: who listens at the other end of a socket may read this process, until nobody may. */
 void ls_yama_allow(int connection);
@@ -194,9 +200,13 @@ static inline void ls_ring_publish(ls_thread *t) {
     __atomic_store_n(&t->ring->h.published, t->written, __ATOMIC_RELEASE);
 }
 
+/* prepare.c */
 LS_EXPORT int ls_prepare(const char *name, const char *library_path, int use_tsc);
+
+/* rings.c */
+
+/* clock.c */
 LS_EXPORT void ls_clock_reading(int64_t out[4]);
-LS_EXPORT int ls_operators_start(void);
 
 /* This thread's state, or NULL: do not record. */
 static inline ls_thread *ls_thread_here(void) {
@@ -209,43 +219,28 @@ void ls_name_find(const char *text, ls_cached_name *into);
 int ls_name_known(const char *text, ls_cached_name *into);
 void ls_name_find_arguments(const char *text, ls_cached_name *into);
 const char *ls_name_text(uint32_t id);
-void ls_libtorch_find(char *path);
-void ls_libtorch_start(void);
-void ls_onednn_find(void *torch);
-void ls_onednn_note(const char *name);
+/* Called with each name that is met for the first time; NULL: nobody wants to know. */
+extern void (*ls_name_learned)(const char *text);
 uint32_t ls_name_kind(const char *text);
+int ls_name_is_step(const char *text);
 void ls_names_begin(void);
-
-/* shapes.c */
-extern int ls_shapes_are_on; /* when recording starts; then the function is there */
-extern uint64_t (*ls_shapes_hash_of)(const void *record_function);
-uint32_t ls_shapes_learn(ls_thread *t, const void *record_function, uint64_t hash);
-
-/* The name of the shapes of the inputs of an operator that begins; 0: it has none. */
-static inline uint32_t ls_shapes_of(ls_thread *t, const void *record_function) {
-    uint64_t hash = ls_shapes_hash_of(record_function);
-    if (!hash)
-        return 0;
-    const ls_known_shapes *known = t->shapes ? &t->shapes[hash >> (64u - LS_SHAPES_BITS)] : NULL;
-    if (LS_UNLIKELY(!known) || LS_UNLIKELY(known->hash != hash))
-        return ls_shapes_learn(t, record_function, hash);
-    return known->id;
-}
 
 /* marks.c */
 LS_EXPORT void ls_mark(const char *text, uint32_t what, int32_t scope);
-void ls_moment(uint8_t kind, const char *text, uint64_t value, uint32_t what, int32_t scope);
 ls_thread *ls_range_watched(const char *text, uint16_t *around);
 LS_EXPORT int ls_range_begin(const char *text, int kind, uint64_t handle[2]);
 LS_EXPORT int ls_range_end(const uint64_t handle[2]);
 int ls_range_was_moment(const uint64_t handle[2]);
-void ls_thread_name(int32_t tid, const char *name);
 LS_EXPORT void ls_counter(const char *text, int64_t value);
 
 /* arguments.c */
 size_t ls_real_text(char *into, size_t bytes, int digits, double number);
 
-/* operators.c */
+/* moments.c */
+void ls_moment(uint8_t kind, const char *text, uint64_t value, uint32_t what, int32_t scope);
+void ls_thread_name(int32_t tid, const char *name);
+
+/* announcers.c */
 enum { LS_ATTEND_NONE = 0, LS_ATTEND_SOME = 1, LS_ATTEND_ALL = 2 };
 void ls_operators_attend(int which);
 void ls_operators_fork(void);

@@ -7,6 +7,7 @@
  * prepares, this door or that of Python; the other one finds it done. Where stacks are recorded Python itself comes in
  * by this door as soon as it starts. */
 #define _GNU_SOURCE
+#include "../frameworks/frameworks.h"
 #include "client.h"
 
 #include <dlfcn.h>
@@ -115,8 +116,8 @@ LS_EXPORT int ls_door_open(void) {
     if (!*text)
         return -1;
     char library[PATH_MAX];
-    ls_libtorch_find(library);
-    if (ls_prepare(text, library, use_tsc)) {
+    const ls_framework *framework = ls_framework_find(library);
+    if (ls_prepare(text, framework ? library : "", use_tsc)) {
         value_of(settings, "refusals", text, sizeof text);
         decode(text);
         tell_refusal(text);
@@ -127,8 +128,8 @@ LS_EXPORT int ls_door_open(void) {
     set_window(text);
     value_of(settings, "stacks", text, sizeof text);
     start_sampling(text);
-    if (*library)
-        ls_libtorch_start();
+    if (framework)
+        framework->begin();
     ls_note_cost(cpu_ns() - before);
     return 0;
 }

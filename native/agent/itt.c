@@ -1,5 +1,5 @@
 /* The ITT collector: tasks, frames, events, counters and markers of programs that are instrumented for Intel's VTune:
- * oneDNN's primitives, TBB, torch.autograd.profiler.emit_itt. No header of Intel's: itt.h. */
+ * oneDNN's primitives, TBB, ranges that a framework emits. No header of Intel's: itt.h. */
 #define _GNU_SOURCE
 #include "itt.h"
 

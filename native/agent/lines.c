@@ -1,4 +1,4 @@
-/* The Python lines that open ranges: `torch.profiler.record_function.__enter__` is hooked as nn.Module.__call__ is,
+/* The Python lines that open ranges: the method that enters a range is hooked as that which calls a module is,
  * and the line of its caller goes to the range that it is about to open on this thread. GIL held. */
 #define _GNU_SOURCE
 #include "python.h"

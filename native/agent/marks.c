@@ -56,31 +56,11 @@ LS_EXPORT int ls_range_end(const uint64_t handle[2]) { return end_range(handle, 
 /* It was over as it began. */
 int ls_range_was_moment(const uint64_t handle[2]) { return end_range(handle, 1); }
 
-void ls_moment(uint8_t kind, const char *text, uint64_t value, uint32_t what, int32_t scope) {
-    ls_thread *t = ls.wiped ? ls_thread_here() : NULL;
-    if (!t)
-        return;
-    uint64_t now = ls_ticks();
-    ls_cached_name name;
-    ls_name_find(text, &name);
-    int may_be_lost = kind != LS_MARK || what <= LS_MARK_STEP;
-    if (!ls_ring_has_room(t, may_be_lost ? LS_ANY_SPAN : 1)) {
-        ls_ring_lose(t, 0);
-        return;
-    }
-    ls_record *r = ls_ring_next(t);
-    *r = (ls_record){.start = now, .end = value, .name = name.id, .seq = scope, .module = what, .kind = kind};
-    ls_ring_publish(t);
-}
-
 /* The counter called `text` (and its domain in a second line) has this value now. */
 LS_EXPORT void ls_counter(const char *text, int64_t value) {
     if (!LS_LOAD(ls.watching) || ls_window_is_open())
         ls_moment(LS_COUNTER, text, (uint64_t)value, 0, 0);
 }
-
-/* What the program calls a thread of its own. */
-void ls_thread_name(int32_t tid, const char *name) { ls_moment(LS_MARK, name, 0, LS_MARK_NAMED, tid); }
 
 /* Mark this moment; `what` is one of the LS_MARK_ values. */
 LS_EXPORT void ls_mark(const char *text, uint32_t what, int32_t scope) {

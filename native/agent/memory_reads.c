@@ -89,7 +89,7 @@ static int is_asked(const ls_scratch *s, size_t asked, uint64_t code) {
 }
 
 /* What the code objects of the frames [from, to) are known by. The first frame whose code cannot be read, or `to`. */
-static int read_some(ls_scratch *s, int from, int to) {
+static int read_some(ls_scratch *s, uint32_t python, int from, int to) {
     size_t asked = 0;
     for (int i = from; i < to; i++) {
         if (is_asked(s, asked, s->found[i].code))
@@ -104,15 +104,16 @@ static int read_some(ls_scratch *s, int from, int to) {
     for (int i = from; i < end; i++)
         for (size_t k = 0; k < whole; k++)
             if (s->found[s->asked[k]].code == s->found[i].code)
-                ls_python_known_by(ls_python.version, s->codes[k], &s->found[i]);
+                ls_python_known_by(python, s->codes[k], &s->found[i]);
     return end;
 }
 
-/* Fill in what the code objects of the first `count` frames found are known by; how many of them are whole. */
-int ls_read_codes(ls_scratch *s, int count) {
+/* Fill in what the code objects of the first `count` frames found are known by, in this version of Python; how many of
+ * them are whole. */
+int ls_read_codes(ls_scratch *s, uint32_t python, int count) {
     for (int from = 0; from < count;) {
         int to = count - from > (int)LS_CODES_AT_ONCE ? from + (int)LS_CODES_AT_ONCE : count;
-        int end = read_some(s, from, to);
+        int end = read_some(s, python, from, to);
         if (end < to)
             return end;
         from = to;

@@ -1,6 +1,6 @@
-/* The calls of PyTorch modules. `module(x)` reaches the Python function `torch.nn.Module.__call__` through the C slot
- * of the type, and the slot calls the function by its vectorcall field (PEP 590). That field is the hook: the function
- * stays the same object with the same code, so torch.compile, torch.fx, inspect and tracebacks see nothing, and every
+/* The calls of the modules of a network. `module(x)` reaches the function `__call__` of its class through the C slot of
+ * the type, and the slot calls the function by its vectorcall field (PEP 590). That field is the hook: the function
+ * stays the same object with the same code, so compilers of a framework, inspect and tracebacks see nothing, and every
  * call is left whatever exception ends it. Everything here runs with the GIL held. No Python header: the functions
  * are found by name, and the field is trusted only if it holds the value that it should. */
 #define _GNU_SOURCE
@@ -277,9 +277,9 @@ static int start(called *by, void *function, void *resolve, ls_vectorcall ours) 
     return 0;
 }
 
-/* Record calls of modules: `function` is torch.nn.Module.__call__, `resolve(module, outer)` learns a module that is
- * called for the first time, `outer` being the one whose call it runs in, or absent. Both are kept for good: calls
- * go on while the interpreter takes itself apart.
+/* Record calls of modules: `function` is the `__call__` of the class of all modules, `resolve(module, outer)` learns a
+ * module that is called for the first time, `outer` being the one whose call it runs in, or absent. Both are kept for
+ * good: calls go on while the interpreter takes itself apart.
  * 0: recording; -1: this Python is not understood; -3: ls_prepare was not called or failed. GIL held. */
 LS_EXPORT int ls_modules_start(void *function, void *resolve) { return start(&calls, function, resolve, call_module); }
 

@@ -1,6 +1,7 @@
 /* Names to small numbers. The text of each name is written once into a shared segment, before its
  * first use; a table in private memory finds it again without a lock. */
 #define _GNU_SOURCE
+#include "../frameworks/names.h"
 #include "agent.h"
 
 #include <string.h>
@@ -22,6 +23,7 @@ typedef struct {
 } table;
 
 static _Atomic(table *) current; /* older tables are left alone: a reader may still be in one */
+void (*ls_name_learned)(const char *text);
 static ls_names_header *segment;
 static uint32_t segments, names;
 
@@ -106,19 +108,42 @@ static char *room(uint32_t bytes) {
     return (char *)segment + LS_NAMES_HEADER + segment->used;
 }
 
-static int starts_with(const char *text, const char *prefix) { return !strncmp(text, prefix, strlen(prefix)); }
+/* Whether `text` fits `pattern`, in which `*` stands for any text. */
+static int fits(const char *text, const char *pattern) {
+    const char *star = NULL, *behind = NULL;
+    while (*text) {
+        if (*pattern == '*') {
+            star = pattern++;
+            behind = text;
+        } else if (*pattern == *text) {
+            pattern++;
+            text++;
+        } else if (star) {
+            pattern = star + 1;
+            text = ++behind;
+        } else {
+            return 0;
+        }
+    }
+    while (*pattern == '*')
+        pattern++;
+    return !*pattern;
+}
 
-/* What a span of torch is, told by the names torch itself gives: torch.optim.Optimizer
- * profile_hook_step, torch.utils.data _BaseDataLoaderIter._profile_name (both user scope), and
- * torch::autograd::Engine::evaluate_function (function scope, around a backward function). */
+/* What a span of a framework is, by the name that the framework itself gives it. */
 uint32_t ls_name_kind(const char *text) {
-    if (starts_with(text, "autograd::engine::evaluate_function"))
-        return LS_BACKWARD;
-    if (starts_with(text, "Optimizer.step#") || starts_with(text, "Optimizer.zero_grad#"))
-        return LS_OPTIMIZER;
-    if (starts_with(text, "enumerate(") && strstr(text, ")#") && strstr(text, ".__next__"))
-        return LS_LOADER;
+    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
+        if (fits(text, KINDS[i].pattern))
+            return KINDS[i].kind;
     return LS_RANGE;
+}
+
+/* Whether it is one step of an optimizer. */
+int ls_name_is_step(const char *text) {
+    for (size_t i = 0; i < sizeof STEPS / sizeof *STEPS; i++)
+        if (!strncmp(text, STEPS[i], strlen(STEPS[i])))
+            return 1;
+    return 0;
 }
 
 static void add(slot *s, const char *text, uint32_t length, uint64_t hash) {
@@ -140,7 +165,8 @@ static void add(slot *s, const char *text, uint32_t length, uint64_t hash) {
     s->length = length;
     s->kind = ls_name_kind(entry + 8);
     atomic_store_explicit(&s->text, entry + 8, memory_order_release);
-    ls_onednn_note(entry + 8);
+    if (ls_name_learned)
+        ls_name_learned(entry + 8);
 }
 
 static void fill(ls_cached_name *into, const slot *s, const char *text, uint32_t length) {

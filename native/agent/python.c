@@ -94,7 +94,7 @@ void ls_unhook_function(ls_function_hook *hook, ls_vectorcall ours) {
         set_field(hook, hook->original);
 }
 
-/* torch.compile looks at every frame that Python runs in its reach, and ours are none of its business. `set` is what
+/* A compiler looks at every frame that Python runs in its reach, and ours are none of its business. `set` is what
  * sets the compiler of a thread and returns the one before, `none` stands for no compiler. Both are kept for good. */
 LS_EXPORT void ls_python_set_compiler(void *set, void *none) {
     increase(set);

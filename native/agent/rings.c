@@ -1,7 +1,7 @@
 /* The process page, the rings, the threads, and how their memory reaches our own processes: each is
  * a memfd that is sent over a socket and closed at once, so no descriptor stays open here. */
 #define _GNU_SOURCE
-#include "client.h"
+#include "agent.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,9 +28,16 @@ int (*ls_taker)(const ls_message *message, void *memory, size_t bytes);
 __thread ls_thread *ls_this_thread __attribute__((tls_model("initial-exec")));
 uint64_t (*ls_framework_thread_id)(void);
 
+/* The Itanium vtable of a class with a virtual destructor: offset to top, type, two destructors. A context
+ * belongs to its thread for good, so destroying one does nothing. */
+static void destroy(void *context) { (void)context; }
+static void *const context_vtable[4] = {NULL, NULL, (void *)destroy, (void *)destroy};
+
+static const ls_occasions *occasions;
+
 static struct sockaddr_un address;
 static socklen_t address_length;
-static char library[4096]; /* the libtorch_cpu.so of this program */
+static char library[4096]; /* of the framework of this program */
 static uint64_t process_start;
 static uint64_t generations;
 static uint32_t tracks, rings; /* tracks go on counting in a child: a context of the parent never matches */
@@ -233,10 +240,9 @@ static int process_begin(ls_wiped *wiped) {
     ls.forward_thread_offset = page->forward_thread_offset;
     if (parent && !LS_LOAD(ls.watching)) /* another thread may look at what is said there */
         munmap(parent, sizeof *parent);
-    ls_windows_begin(parent != NULL);
     rings = 0;
     pool = NULL; /* a parent's pool holds rings that its child has no mapping of */
-    ls_names_begin();
+    occasions->process_begins(parent != NULL);
     LS_STORE(wiped->generation, ++generations);
     return 0;
 }
@@ -266,12 +272,12 @@ static ls_thread *new_thread_state(void) {
     madvise(t->ring, bytes, MADV_DONTFORK);
     t->capacity = t->ring->h.capacity;
     for (uint32_t depth = 0; depth < LS_OPEN_SLOTS; depth++) {
-        t->contexts[depth].vtable = ls_context_vtable + 2;
+        t->contexts[depth].vtable = context_vtable + 2;
         t->contexts[depth].owner = t;
         t->contexts[depth].depth = (uint16_t)depth;
     }
     for (uint16_t what = 0; what < LS_ENDS; what++)
-        t->silent[what] = (ls_context){.vtable = ls_context_vtable + 2, .around = what};
+        t->silent[what] = (ls_context){.vtable = context_vtable + 2, .around = what};
     ls.page->rings = ++rings;
     return t;
 }
@@ -291,7 +297,7 @@ static void thread_begin(ls_thread *t) {
     t->ring->h.tid = (int32_t)syscall(SYS_gettid);
     __atomic_store_n(&t->ring->h.depth, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&t->ring->h.track, t->track, __ATOMIC_RELEASE);
-    ls_sampling_thread_begins();
+    occasions->thread_begins();
 }
 
 static void count_without_ring(void) {
@@ -356,7 +362,7 @@ static void thread_end(void *state) {
     ls_this_thread = &ended;
     if (!ls_thread_is_current(t))
         return;
-    ls_nested_abandon(t);
+    occasions->thread_ends(t);
     if (ls_ring_has_room(t, 1)) {
         *ls_ring_next(t) = (ls_record){.start = ls_ticks(), .kind = LS_THREAD_END, .module = t->track};
         ls_ring_publish(t);
@@ -449,33 +455,13 @@ static int prepare(const char *name, const char *library_path, int use_tsc) {
     return 0;
 }
 
-/* Begin recording in this process: `name` of the session's abstract socket, `library_path` the
- * libtorch_cpu.so that is about to be loaded; empty: none yet, a later call may name one. 0, or minus an errno. */
-LS_EXPORT int ls_prepare(const char *name, const char *library_path, int use_tsc) {
+/* What ls_prepare does; from now on `told` hears of processes and threads. */
+int ls_rings_prepare(const char *name, const char *library_path, int use_tsc, const ls_occasions *told) {
     ls_lock_beginning();
+    occasions = told;
     int failed = prepare(name, library_path, use_tsc);
     ls_unlock_beginning();
     return failed;
-}
-
-/* One moment on three clocks, the best of a few tries: tsc, CLOCK_MONOTONIC, CLOCK_REALTIME, and half
- * the time the reading took, in ns. */
-LS_EXPORT void ls_clock_reading(int64_t out[4]) {
-    out[3] = INT64_MAX;
-    for (int i = 0; i < 5; i++) {
-        struct timespec real;
-        uint64_t before = ls_monotonic_ns();
-        uint64_t tsc = __rdtsc();
-        clock_gettime(CLOCK_REALTIME, &real);
-        uint64_t after = ls_monotonic_ns();
-        int64_t error = (int64_t)(after - before + 1) / 2;
-        if (error >= out[3])
-            continue;
-        out[0] = (int64_t)tsc;
-        out[1] = (int64_t)(before + (after - before) / 2);
-        out[2] = real.tv_sec * 1000000000 + real.tv_nsec;
-        out[3] = error;
-    }
 }
 
 /* The rank that the program gave itself, later than its start. */

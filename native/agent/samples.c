@@ -69,6 +69,8 @@ static int64_t write_code(ls_samples_header *area, int32_t first_line, const par
     return number;
 }
 
+static void (*fill_more)(ls_samples_header *area); /* the same one each time */
+
 static void fill_area(void *memory, size_t bytes) {
     ls_samples_header *area = memory;
     area->version = LS_LAYOUT_VERSION;
@@ -76,20 +78,19 @@ static void fill_area(void *memory, size_t bytes) {
     area->capacity = (uint32_t)(bytes - LS_SAMPLES_HEADER);
     area->process_start = ls_process_start();
     area->python = ls_python.version;
-    area->uses_timers = ls_sampling_uses_timers;
-    area->is_signalled = (uint32_t)ls_sampling_is_signalled();
-    area->has_handler = (uint32_t)ls_disposition_has_handler();
     area->python_eval = ls_python.eval;
     area->python_runtime = ls_python.runtime;
     const part parts[] = {{more_code, sizeof more_code - 1}, {"", 0}, {"", 0}};
     area->codes = LS_CODE_UNKNOWN;
     write_code(area, 0, parts);
+    fill_more(area);
     area->magic = LS_SAMPLES_MAGIC;
 }
 
-/* An area of this process, handed over; NULL: none to be had. */
-ls_samples_header *ls_samples_area(void) {
+/* An area of this process, handed over with what `more` writes into its head; NULL: none to be had. */
+ls_samples_header *ls_samples_area(void (*more)(ls_samples_header *area)) {
     ls_message message = {LS_MESSAGE_MAGIC, LS_SEND_SAMPLES, 0, 0, 0};
+    fill_more = more;
     ls_samples_header *area = ls_new_shared("layerscope-samples", LS_SAMPLES_BYTES, message, fill_area);
     if (area)
         madvise(area, LS_SAMPLES_BYTES, MADV_DONTFORK);

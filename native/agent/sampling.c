@@ -2,7 +2,7 @@
  * it has run for another period, or, where that is not allowed, a timer of ours does. The handler copies registers,
  * stack and the frames of Python into the shared area; all else is done outside.
  *
- * SIGURG is ignored unless the program uses it. What is not ours is passed on to whatever is there (signal_handler.c). */
+ * SIGURG is ignored unless the program uses it. What is not ours is passed on (signal_handler.c). */
 #define _GNU_SOURCE
 #include "sampling.h"
 
@@ -23,9 +23,14 @@
 
 static ls_sampled_process *sampled; /* NULL: sampling has not started in this process or one that forked it */
 static _Atomic int is_on;
-uint32_t ls_sampling_uses_timers;
+static uint32_t uses_timers;
 static int can_read, period_ns;
 static const char cookie; /* its address is in the signals of our timers */
+
+/* A signal can hurt code that expects none. Without frames of Python, which only we can read, the sampler does without:
+ * the kernel copies the stacks of such processes. */
+uint32_t ls_sampling_least_python = LS_PYTHON_3_11; /* tests in C lower it */
+static int is_signalled(void) { return ls_python.version >= ls_sampling_least_python; }
 
 /* --- A sample --- */
 
@@ -52,7 +57,7 @@ static int take_frames(ls_sampled_process *process, ls_scratch *s, uint16_t *fla
     int cut = 0, most = (int)LS_SAMPLES_FRAMES_MOST;
     int walked = state ? ls_python_walk(ls_python.version, state, at, ls_read_here, s, s->found, most, &cut) : 0;
     walked = walked < 0 ? 0 : walked;
-    int count = ls_read_codes(s, walked);
+    int count = ls_read_codes(s, ls_python.version, walked);
     for (int i = 0; i < count; i++) {
         int64_t number = ls_samples_code(process, s, &s->found[i]);
         if (number == LS_NUMBER_NO_ROOM)
@@ -115,6 +120,13 @@ static void account(ls_samples_header *area, uint64_t ns) {
         continue;
 }
 
+/* How samples are taken, for the sampler. */
+static void say_how(ls_samples_header *area) {
+    area->uses_timers = uses_timers;
+    area->is_signalled = (uint32_t)is_signalled();
+    area->has_handler = (uint32_t)ls_disposition_has_handler();
+}
+
 /* The area of this process; a forked child makes its own at its first signal. NULL: there is none, or this is a child
  * that borrows the memory of its parent until it executes another program. */
 static ls_samples_header *area_here(ls_sampled_process *process) {
@@ -122,7 +134,7 @@ static ls_samples_header *area_here(ls_sampled_process *process) {
     if (!area && !atomic_exchange(&process->is_making_area, 1)) {
         area = atomic_load(&process->area);
         if (!area)
-            atomic_store(&process->area, area = ls_samples_area());
+            atomic_store(&process->area, area = ls_samples_area(say_how));
         atomic_store(&process->is_making_area, 0);
     }
     return area && area->pid == getpid() ? area : NULL;
@@ -134,13 +146,13 @@ ls_samples_header *ls_sampling_area(void) {
 }
 
 /* The area of this process whether samples are taken now or not; NULL: it has made none. */
-ls_samples_header *ls_sampling_area_made(void) {
+static ls_samples_header *area_made(void) {
     ls_samples_header *area = sampled ? atomic_load(&sampled->area) : NULL;
     return area && area->pid == getpid() ? area : NULL;
 }
 
 /* The program handles the signal from now on: the sampler sends no more, and timers end when they come. */
-void ls_sampling_end_signals(void) {
+static void end_signals(void) {
     ls_samples_header *area = ls_sampling_area();
     if (area)
         __atomic_store_n(&area->has_handler, 1, __ATOMIC_RELEASE);
@@ -173,11 +185,6 @@ static void pass_on(int number, siginfo_t *info, void *context) {
     ls_disposition_pass_on(number, info, context);
 }
 
-/* A signal can hurt code that expects none. Without frames of Python, which only we can read, the sampler does without:
- * the kernel copies the stacks of such processes. */
-uint32_t ls_sampling_least_python = LS_PYTHON_3_11; /* tests in C lower it */
-int ls_sampling_is_signalled(void) { return ls_python.version >= ls_sampling_least_python; }
-
 static int is_by_timer(const siginfo_t *info) { return info->si_code == SI_TIMER && info->si_ptr == &cookie; }
 
 static void on_signal(int number, siginfo_t *info, void *context) {
@@ -205,7 +212,7 @@ static uint32_t timer_make(int32_t tid) {
     return (uint32_t)id + 1;
 }
 
-void ls_sampling_timer_end(uint32_t *timer) {
+static void timer_end(uint32_t *timer) {
     if (*timer)
         syscall(SYS_timer_delete, (int)*timer - 1);
     *timer = 0;
@@ -213,15 +220,17 @@ void ls_sampling_timer_end(uint32_t *timer) {
 
 /* A thread of the program begins, or is seen by the agent for the first time. */
 void ls_sampling_thread_begins(void) {
-    ls_samples_header *area = ls_sampling_is_signalled() ? ls_sampling_area() : NULL;
+    ls_samples_header *area = is_signalled() ? ls_sampling_area() : NULL;
     uint32_t *timer = area ? ls_signal_stack_begin(area) : NULL;
-    if (timer && ls_sampling_uses_timers && !*timer)
+    if (timer && uses_timers && !*timer)
         *timer = timer_make((int32_t)syscall(SYS_gettid));
 }
 
+static const ls_signalled_threads threads = {ls_sampling_thread_begins, timer_end, area_made};
+
 /* --- Start and stop --- */
 
-static int begin(int hz, int uses_timers) {
+static int begin(int hz, int with_timers) {
     if (hz <= 0 || hz > 10000)
         return -EINVAL;
     if (!ls.wiped)
@@ -244,13 +253,13 @@ static int begin(int hz, int uses_timers) {
         ls_interpreter_find(&process->scratch[0]);
     }
     period_ns = 1000000000 / hz;
-    ls_sampling_uses_timers = uses_timers != 0;
+    uses_timers = with_timers != 0;
     if (!area_here(process))
         return -ECONNREFUSED;
     atomic_store(&is_on, 1);
-    if (!ls_sampling_is_signalled())
+    if (!is_signalled())
         return 0;
-    if (ls_disposition_take(on_signal) || ls_signal_stack_prepare()) {
+    if (ls_disposition_take(on_signal, end_signals) || ls_signal_stack_prepare(&threads)) {
         atomic_store(&is_on, 0);
         return -EINVAL;
     }
@@ -261,15 +270,15 @@ static int begin(int hz, int uses_timers) {
     return 0;
 }
 
-/* Take samples of this process's threads, `hz` times in each second that a thread runs; `uses_timers`: by timers of its
+/* Take samples of this process's threads, `hz` times in each second that a thread runs; `with_timers`: by timers of its
  * own, of the calling thread and those that record. After ls_prepare. 0, or minus an errno. */
-LS_EXPORT int ls_sampling_start(int hz, int uses_timers) {
+LS_EXPORT int ls_sampling_start(int hz, int with_timers) {
     ls_lock_beginning();
-    int was_on = atomic_load(&is_on), failed = begin(hz, uses_timers);
+    int was_on = atomic_load(&is_on), failed = begin(hz, with_timers);
     ls_unlock_beginning();
     if (failed && failed != -EAGAIN)
         ls_mark("stacks_refused\nthis process has no memory for samples, or may not share it", LS_MARK_PROBLEM, 0);
-    else if (!failed && !was_on && uses_timers && !ls_sampling_is_signalled())
+    else if (!failed && !was_on && with_timers && !is_signalled())
         ls_mark("stacks_unsignalled\na signal could hurt this process, and the kernel gives no events in its place",
                 LS_MARK_PROBLEM, 0);
     else if (!failed && !was_on && !can_read)
@@ -281,7 +290,7 @@ LS_EXPORT int ls_sampling_start(int hz, int uses_timers) {
 LS_EXPORT void ls_sampling_stop(void) {
     ls_lock_beginning();
     if (atomic_exchange(&is_on, 0)) {
-        if (ls_sampling_is_signalled()) {
+        if (is_signalled()) {
             ls_signal_stack_give_back();
             ls_disposition_give_back();
         }

@@ -61,20 +61,23 @@ typedef struct {
 } ls_sampled_process;
 
 /* sampling.c */
-extern uint32_t ls_sampling_uses_timers, ls_sampling_least_python;
-void ls_sampling_timer_end(uint32_t *timer);
-int ls_sampling_is_signalled(void);
+extern uint32_t ls_sampling_least_python;
 ls_samples_header *ls_sampling_area(void);
-ls_samples_header *ls_sampling_area_made(void);
 
-/* signal_stack.c */
-int ls_signal_stack_prepare(void);
+/* signal_stack.c. What happens to threads that may be signalled; `end_timer`: the timer of one that ends; `area`: that of
+ * this process, NULL: it has made none. */
+typedef struct {
+    void (*begins)(void);
+    void (*end_timer)(uint32_t *timer);
+    ls_samples_header *(*area)(void);
+} ls_signalled_threads;
+int ls_signal_stack_prepare(const ls_signalled_threads *threads);
 void ls_signal_stack_give_back(void);
 uint32_t *ls_signal_stack_begin(ls_samples_header *area);
 
 /* signal_handler.c: what SIGURG does */
 typedef void ls_handler(int number, siginfo_t *info, void *context);
-int ls_disposition_take(ls_handler *handler);
+int ls_disposition_take(ls_handler *handler, void (*taken)(void));
 void ls_disposition_give_back(void);
 int ls_disposition_has_handler(void);
 void ls_disposition_pass_on(int number, siginfo_t *info, void *context);
@@ -82,11 +85,8 @@ void ls_disposition_pass_on(int number, siginfo_t *info, void *context);
 /* imports.c */
 int ls_import_replace(const void *inside, const char *name, void *from, void *to);
 
-/* sampling.c */
-void ls_sampling_end_signals(void);
-
 /* samples.c */
-ls_samples_header *ls_samples_area(void);
+ls_samples_header *ls_samples_area(void (*more)(ls_samples_header *area));
 ls_sample_head *ls_samples_reserve(ls_samples_header *area, size_t bytes, uint64_t *position);
 void ls_samples_commit(ls_sample_head *head, size_t bytes, uint16_t kind, uint16_t flags, uint64_t position);
 enum { LS_NUMBER_NO_CODE = -1, LS_NUMBER_NO_ROOM = -2 };
@@ -96,7 +96,7 @@ int64_t ls_samples_code(ls_sampled_process *process, ls_scratch *s, const ls_pyt
 int ls_can_read(void);
 int ls_read_here(void *scratch, uint64_t address, void *into, size_t bytes);
 int ls_read_stack(ls_scratch *s, uint64_t from);
-int ls_read_codes(ls_scratch *s, int count);
+int ls_read_codes(ls_scratch *s, uint32_t python, int count);
 
 /* interpreter.c */
 typedef struct {

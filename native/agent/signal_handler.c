@@ -22,6 +22,7 @@
 static struct sigaction kept[KEPT];
 static _Atomic uint32_t newest;
 static ls_handler *our_handler;
+static void (*program_handles)(void);
 
 static struct sigaction theirs(void) {
     struct sigaction found;
@@ -102,7 +103,7 @@ static int sigaction_of_python(int number, const struct sigaction *action, struc
         if (set_ours())
             return -1;
         if (is_handler(&copied))
-            ls_sampling_end_signals();
+            program_handles();
     }
     if (old)
         *old = before;
@@ -118,9 +119,10 @@ static void lead_python(void *from, void *to) {
 static void *real(void) { return dlsym(RTLD_DEFAULT, "sigaction"); }
 static void *replaced(void) { return (void *)(uintptr_t)sigaction_of_python; }
 
-/* Have `handler` called for each SIGURG. 0 or -1. */
-int ls_disposition_take(ls_handler *handler) {
+/* Have `handler` called for each SIGURG, and `taken` when the program sets a handler of its own. 0 or -1. */
+int ls_disposition_take(ls_handler *handler, void (*taken)(void)) {
     our_handler = handler;
+    program_handles = taken;
     if (is_handled_by_us())
         return 0;
     struct sigaction before;

@@ -38,6 +38,7 @@ typedef struct {
 
 static pthread_key_t key;
 static int has_key;
+static const ls_signalled_threads *threads;
 
 static uint8_t *mapping_of(signalled *of) {
     return (uint8_t *)(of + 1) - GUARD_BYTES - STACK_BYTES;
@@ -101,8 +102,8 @@ static void end(void *state) {
     uint8_t *at = mapping_of(of);
     refuse_signals();
     if (of->pid == getpid()) {
-        take_from_table(ls_sampling_area_made(), of);
-        ls_sampling_timer_end(&of->timer);
+        take_from_table(threads->area(), of);
+        threads->end_timer(&of->timer);
     }
     int is_used = of->has_our_stack && !sigaltstack(NULL, &now)
         && (now.ss_flags & SS_DISABLE || now.ss_sp != at + GUARD_BYTES || sigaltstack(&none, NULL));
@@ -141,7 +142,7 @@ static create *real_create;
 static void *begin_thread(void *of) {
     beginning b = *(beginning *)of;
     free(of);
-    ls_sampling_thread_begins();
+    threads->begins();
     return b.run(b.argument);
 }
 
@@ -164,7 +165,8 @@ static void lead_python(void *from, void *to) {
 }
 
 /* Before any thread is let in. 0 or -1. */
-int ls_signal_stack_prepare(void) {
+int ls_signal_stack_prepare(const ls_signalled_threads *told) {
+    threads = told;
     if (!has_key)
         has_key = !pthread_key_create(&key, end);
     *(void **)&real_create = dlsym(RTLD_DEFAULT, "pthread_create");

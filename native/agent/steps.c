@@ -1,5 +1,5 @@
 /* What begins and ends steps, counted as it happens for windows.c: optimizers, loaders, marks, calls of modules and
- * what --step-mark names. The definitions are those of layerscope/analyse/rules. Nothing here runs without a window. */
+ * what --step-mark names. The definitions are those of layerscope/ingest/rules. Nothing here runs without a window. */
 #define _GNU_SOURCE
 #include "python.h"
 
@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define MOST_OPTIMIZERS (sizeof((ls_thread *)0)->optimizer_names / sizeof(uint32_t))
-#define STEP_PREFIX "Optimizer.step#"
 
 int (*ls_framework_backward)(void);
 static ls_asked_window *const asked = &ls_asked;
@@ -219,10 +218,10 @@ void ls_window_step_begins(void) {
     ls_window_unlock();
 }
 
-/* --- Spans of torch (operators.c) -------------------------------------------------------------------------------- */
+/* --- Spans of a framework (operators.h) --------------------------------------------------------------------------- */
 
 static int what_begins(const char *text, uint32_t kind, int is_step_line) {
-    if (kind == LS_OPTIMIZER && !strncmp(text, STEP_PREFIX, sizeof STEP_PREFIX - 1))
+    if (kind == LS_OPTIMIZER && ls_name_is_step(text))
         return LS_IS_OPTIMIZER;
     if (kind == LS_LOADER)
         return LS_IS_WAIT;

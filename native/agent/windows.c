@@ -1,7 +1,7 @@
 /* Windows: only some steps, or only some seconds, are recorded, and the program goes on outside of them.
  *
  * What begins and ends steps is counted as it happens (steps.c), and the strongest rule that has shown so far says
- * which step goes on. While the window is closed no span is recorded, and torch does not even call us for operators
+ * which step goes on. While the window is closed no span is recorded, and a framework may not even call us for operators
  * (`ls_operators_attend`). Where it opens and closes a mark says which step begins there.
  *
  * A rule may show late: a loader waits before the first optimizer steps. So a window that begins with step 0 stays
@@ -223,7 +223,7 @@ LS_EXPORT void ls_window_set(int64_t first, int64_t last, int64_t every, int by_
 /* The program has our library: it may mark its steps later. */
 LS_EXPORT void ls_window_expect_marks(void) { asked->expects_marks = 1; }
 
-/* Around os.fork: nobody else may be changing what torch calls, and the child has to be called for operators again.
+/* Around os.fork: nobody else may be changing what frameworks call, and the child has to be called for operators again.
  * Whether nobody sees to it yet. */
 LS_EXPORT int ls_window_watch_forks(void) {
     static _Atomic int done;

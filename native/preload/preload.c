@@ -1,6 +1,6 @@
-/* Preloaded into a program in C++ that is linked with PyTorch (capture/preloading.py): loads the agent, which lies beside
- * this file, and opens its door. The agent itself is never preloaded: what is shows its functions to every library of the
- * program, and names such as `Initialize` may be theirs. This file shows none. */
+/* Preloaded into a program in C++ that is linked with a framework (capture/preloading.py): loads the agent, which lies
+ * beside this file, and opens its door. The agent itself is never preloaded: what is shows its functions to every
+ * library of the program, and names such as `Initialize` may be theirs. This file shows none. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>

@@ -10,7 +10,7 @@
 #define ROWS 16384u
 #define REMEMBERED 16
 #define OFFSET_MOST (1 << 28)
-#define ENTRY_MOST (1u << 20) /* bytes of one entry of .eh_frame; the largest of libtorch has a few thousand */
+#define ENTRY_MOST (1u << 20) /* bytes of one entry of .eh_frame; the largest seen has a few thousand */
 
 typedef struct {
     uint64_t code_align;

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 /* Bytes of an object, read block by block when they are first needed. Never a mapping of the file: a file that becomes
- * shorter would end us by SIGBUS, and of 21 MB in libtorch_cpu.so a run needs a few hundred KB. */
+ * shorter would end us by SIGBUS, and of 21 MB in a large library a run needs a few hundred KB. */
 typedef struct {
     uint64_t address; /* ELF virtual address of its first byte */
     uint64_t offset;  /* in the file */

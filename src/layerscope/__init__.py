@@ -50,8 +50,7 @@ def open_run(path: str, since_ns: int = 0, until_ns: int | None = None) -> Opene
     except ImportError as error:
         raise ImportError(
             f"this Python cannot read recordings: {error}. Install layerscope with its libraries "
-            "here, or read the "
-            "recording with the `layerscope` command"
+            "here, or read the recording with the `layerscope` command"
         ) from error
     return OpenedRun(str(find_run(str(path))), since_ns, until_ns)
 

@@ -28,17 +28,17 @@ def place(environment: dict[str, str]) -> tuple[str, int, int, str] | None:
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        (TORCHRUN, ("torch.distributed", 1, 4, "")),
+        (TORCHRUN, ("torchrun", 1, 4, "")),
         (
             TORCHRUN | {"TORCHELASTIC_RUN_ID": "night run/7"},
-            ("torch.distributed", 1, 4, "night_run_7"),
+            ("torchrun", 1, 4, "night_run_7"),
         ),
         ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}, ("Open MPI", 3, 4, "")),
         ({"PMI_RANK": "0", "PMI_SIZE": "2"}, ("MPI", 0, 2, "")),
         ({"PMIX_RANK": "5", "PMIX_NAMESPACE": "slurm.pmix.1.0", **STEP}, ("PMIx", 5, 8, "4711")),
         ({"SLURM_PROCID": "7", **STEP}, ("Slurm", 7, 8, "4711")),
         # Tasks that are nodes, with torchrun in each: its ranks count.
-        ({"SLURM_PROCID": "1", **STEP, **TORCHRUN}, ("torch.distributed", 1, 4, "4711")),
+        ({"SLURM_PROCID": "1", **STEP, **TORCHRUN}, ("torchrun", 1, 4, "4711")),
         (
             {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "0"},
             ("Open MPI", 0, 2, ""),

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.capture import agent, probe
-from layerscope.capture.probe import ProbeAnswer
+from layerscope.capture import agent
+from layerscope.capture.frameworks.torch import probe
+from layerscope.capture.frameworks.torch.probe import ProbeAnswer
 from tests.native.building import FAKE_TORCH, build
 
 CONSTRUCTORS = """

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.capture import probe
-from layerscope.capture.probe import ProbeAnswer
-from layerscope.capture.prober import Prober
+from layerscope.capture.frameworks.torch import probe
+from layerscope.capture.frameworks.torch.probe import ProbeAnswer
+from layerscope.capture.frameworks.torch.prober import TorchProber
 from layerscope.rawfile import layout
 from tests.capture.shared_memory import Page
 
@@ -20,7 +20,7 @@ def test_all_but_the_first_processes_that_record_keep_no_descriptor_of_ours(
     monkeypatch.setattr(
         probe, "known", lambda library: ProbeAnswer("good", "", 200, 304, 1.0, 1.0, True)
     )
-    prober = Prober(use_tsc=False)
+    prober = TorchProber(use_tsc=False)
     before = os.listdir("/proc/self/fd")
 
     late = Page(library=str(tmp_path / "libtorch_cpu.so"))
@@ -69,7 +69,7 @@ def test_what_a_process_tells_of_onednn_is_among_the_versions(
         return f"{ASKED_ISA} under {cap or 'no cap'}"
 
     monkeypatch.setattr(probe, "ask_onednn", ask_onednn)
-    prober = Prober(use_tsc=False)
+    prober = TorchProber(use_tsc=False)
     page = Page(library=str(tmp_path / "libtorch_cpu.so"), callbacks=3)
     prober.take(page.fd, os.getpid())
     page.fields["onednn"], page.fields["onednn_cap"] = bits, cap

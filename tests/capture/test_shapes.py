@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from layerscope.capture import shapes
-from layerscope.capture.shapes import CannotBuild
+from layerscope.capture import shapes as capture_shapes
+from layerscope.capture.adapter import CannotRead
+from layerscope.capture.frameworks.torch import shapes
 from layerscope.model import cache as cache_module
 from layerscope.model.events import Problem
 from tests.recorded_shapes import needs_compiler
@@ -54,14 +55,14 @@ def test_the_python_of_a_command_is_found_without_running_it(tmp_path: Path) -> 
         file.chmod(0o755)
     environment = {"PATH": str(tmp_path), "VIRTUAL_ENV": str(tmp_path / "env")}
 
-    assert shapes.python_of([sys.executable, "train.py"], environment) == sys.executable
-    assert shapes.python_of(["torchrun", "train.py"], environment) == sys.executable
-    assert shapes.python_of(["tool"], environment) == str(python)
-    assert shapes.python_of(["not there"], environment) == str(python)
+    assert capture_shapes.python_of([sys.executable, "train.py"], environment) == sys.executable
+    assert capture_shapes.python_of(["torchrun", "train.py"], environment) == sys.executable
+    assert capture_shapes.python_of(["tool"], environment) == str(python)
+    assert capture_shapes.python_of(["not there"], environment) == str(python)
 
 
 def test_a_python_without_torch_is_named(program_python: str) -> None:
-    with pytest.raises(CannotBuild, match="has no PyTorch whose inputs could be read") as refused:
+    with pytest.raises(CannotRead, match="has no PyTorch whose inputs could be read") as refused:
         shapes.find_library(sys.executable)
     assert "layerscope run --shapes -- /path/to/python" in refused.value.remedy
     assert shapes.find_library(program_python).name == "libtorch_cpu.so"
@@ -73,7 +74,7 @@ def test_without_a_compiler_the_problem_names_the_remedy(
     without_compilers(tmp_path / "bin", monkeypatch)
     problems: list[Problem] = []
 
-    assert shapes.prepare([program_python, "train.py"], problems, None) is None
+    assert capture_shapes.prepare([program_python, "train.py"], problems, None) is None
 
     (problem,) = problems
     assert (problem.layer, problem.code, problem.remedy) == (
@@ -93,7 +94,7 @@ def test_a_compiler_that_fails_is_quoted(
     compiler.chmod(0o755)
 
     with pytest.raises(
-        CannotBuild, match=r"g\+\+ does not compile against this PyTorch: no such thing"
+        CannotRead, match=r"g\+\+ does not compile against this PyTorch: no such thing"
     ):
         shapes.build(program_python, shapes.find_library(program_python))
 
@@ -142,14 +143,14 @@ def test_without_a_place_to_keep_it_nothing_is_compiled(
 ) -> None:
     monkeypatch.setattr(cache_module, "caches", lambda kind: [])
 
-    with pytest.raises(CannotBuild, match="there is no place to keep what is compiled"):
+    with pytest.raises(CannotRead, match="there is no place to keep what is compiled"):
         shapes.build(program_python, shapes.find_library(program_python))
 
 
 def test_a_torch_without_headers_is_named(tmp_path: Path) -> None:
     (tmp_path / "torch" / "lib").mkdir(parents=True)
 
-    with pytest.raises(CannotBuild, match="torch has no headers"):
+    with pytest.raises(CannotRead, match="torch has no headers"):
         shapes.compile_for(tmp_path / "torch" / "lib" / "libtorch_cpu.so", tmp_path / "made.so")
 
 
@@ -194,7 +195,7 @@ def test_what_reads_wrongly_or_crashes_is_refused(
 ) -> None:
     doctored(tmp_path, monkeypatch, old, new)
 
-    with pytest.raises(CannotBuild) as refused:
+    with pytest.raises(CannotRead) as refused:
         shapes.build(program_python, shapes.find_library(program_python))
 
     assert why in str(refused.value)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from layerscope import cli
-from layerscope.capture import probe
+from layerscope.capture.frameworks.torch import probe
 from layerscope.ingest.open import cached_tables, open_run
 from layerscope.model import cache as cache_module
 from layerscope.recording.run import Run

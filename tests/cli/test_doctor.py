@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from layerscope import cli
-from layerscope.capture import agent, probe
+from layerscope.capture import agent
+from layerscope.capture.frameworks.torch import probe
 from layerscope.checks import recording, rights, surroundings
-from layerscope.checks.recording import ProgramPython
+from layerscope.checks.frameworks import torch
+from layerscope.checks.program_python import ProgramPython, find_program, keeps_us_out
 from layerscope.checks.recording_check import LIMITED, NO, OK, RecordingCheck
 from layerscope.host.cgroup import Cgroup
 from layerscope.host.kernel import Kernel
@@ -42,7 +44,7 @@ def told(
 
 @pytest.fixture(scope="module")
 def program(program_python: str) -> ProgramPython:
-    return recording.find_program([program_python])
+    return find_program([program_python])
 
 
 @pytest.mark.slow
@@ -72,7 +74,7 @@ def test_a_python_with_torch_can_be_recorded_at_a_measured_cost(
     )
     assert list(folder.iterdir()) == []
     assert probe.known(
-        Path(os.path.realpath(recording.find_program([program_python]).library or ""))
+        Path(os.path.realpath(torch.library_of(find_program([program_python])) or ""))
     )
 
 
@@ -114,7 +116,7 @@ def test_quiet_prints_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) 
     ],
 )  # fmt: skip
 def test_options_that_keep_layerscope_out_are_seen(words: str, option: str) -> None:
-    assert recording.keeps_us_out(words.split()) == option
+    assert keeps_us_out(words.split()) == option
 
 
 def test_a_python_that_ignores_our_variable_cannot_be_recorded(
@@ -123,7 +125,7 @@ def test_a_python_that_ignores_our_variable_cannot_be_recorded(
     found = told(capfd, sys.executable, "-I", "train.py", status=1)
     assert (
         found["arguments"]["what"]
-        == "python -I does not read PYTHONPATH, by which layerscope comes in"
+        == "python -I does not read PYTHONPATH, through which layerscope is loaded"
     )
 
 
@@ -131,7 +133,7 @@ def test_without_the_agent_windows_are_left(
     program: ProgramPython, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent, "LIBRARY", tmp_path / "missing.so")
-    found = recording.operators(program, {})
+    found = torch.operators(program, {})
     assert found.state == LIMITED
     assert found.what.startswith(
         "the native agent of layerscope was not compiled: only windows of PyTorch's own"
@@ -159,7 +161,7 @@ def test_a_collector_of_the_users_own_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("call", ["memory", "socket"])
 def test_a_filter_leaves_windows(call: str, program: ProgramPython, native_agent: Path) -> None:
-    found = recording.operators(program, {call: FILTERED})
+    found = torch.operators(program, {call: FILTERED})
     assert (found.state, FILTERED in found.what, "seccomp" in found.remedy) == (LIMITED, True, True)
     refused = recording.hand_over({call: FILTERED})
     assert (refused.subject, refused.state) == ("hand-over", NO)
@@ -172,7 +174,7 @@ def test_a_torch_that_is_not_understood_is_limited(
     monkeypatch.setattr(
         probe, "ask", lambda library: probe.ProbeAnswer("refused", "its callbacks differ")
     )
-    found = recording.operators(program, {})
+    found = torch.operators(program, {})
     assert (found.state, "is not understood (its callbacks differ)" in found.what) == (
         LIMITED,
         True,
@@ -180,10 +182,10 @@ def test_a_torch_that_is_not_understood_is_limited(
 
 
 def test_only_some_pythons_have_modules(program: ProgramPython) -> None:
-    assert recording.modules(program).state == OK
+    assert torch.modules(program).state == OK
     for changed in ({"python": "3.14.0"}, {"python": "3.7.9"}, {"gil": False}, {"kind": "PyPy"}):
         other = ProgramPython(program.python, "", {**program.about, **changed})
-        assert recording.modules(other).state == NO
+        assert torch.modules(other).state == NO
 
 
 def test_without_a_compiler_shapes_say_so(
@@ -191,7 +193,7 @@ def test_without_a_compiler_shapes_say_so(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("CXX", raising=False)
-    assert recording.compiler(program).remedy == "install g++"
+    assert torch.shapes(program).remedy == "install g++"
 
 
 def test_small_machines_are_limited() -> None:

@@ -62,7 +62,7 @@ def test_an_agent_that_was_cut_off(case: Case, copied: Path) -> None:
 
 def test_files_of_ours_that_the_program_may_not_read(case: Case, copied: Path) -> None:
     """As where an administrator installed for one user only."""
-    (copied / "capture" / "inside" / "pytorch.py").unlink()
+    (copied / "capture" / "frameworks" / "torch" / "inside" / "hook.py").unlink()
 
     case.trained(case.both())
 

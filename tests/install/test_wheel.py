@@ -17,7 +17,7 @@ from tests.recorded import ROOT
 
 NATIVE = "layerscope/native/"
 # The smallest of the native parts, and what all are compiled with.
-PARTS = ("preload", "probe", "shapes", "include")
+PARTS = ("preload", "frameworks", "include")
 pytestmark = pytest.mark.slow
 
 

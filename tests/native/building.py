@@ -17,7 +17,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 NATIVE = ROOT / "native"
 OBJECTS = ROOT / ".envs" / "objects"
-AGENT_SOURCES = [*sorted((NATIVE / "agent").glob("*.c")), NATIVE / "stacks" / "python_frames.c"]
+AGENT_SOURCES = [
+    *sorted((NATIVE / "agent").glob("*.c")),
+    *sorted((NATIVE / "frameworks").glob("*.c")),
+    *sorted((NATIVE / "frameworks").glob("*/*.c")),
+    NATIVE / "stacks" / "python_frames.c",
+]
 FAKE_TORCH = ROOT / "tests" / "native" / "fake_torch.c"
 MODULES_DRIVER = ROOT / "tests" / "native" / "modules_driver.c"
 DRIVER = ROOT / "tests" / "native" / "driver.c"

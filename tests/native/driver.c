@@ -22,7 +22,7 @@ record_function *fake_begin(const char *name, int scope, int64_t sequence, uint6
 void fake_end(record_function *f);
 void fake_run(const char *const *names, int kinds, uint64_t count);
 int ls_prepare(const char *name, const char *library_path, int use_tsc);
-int ls_operators_start(void);
+int ls_torch_start(void);
 void ls_operators_stop(void);
 void ls_note_optimizer(uint32_t instance);
 void ls_window_set(int64_t first, int64_t last, int64_t every, int by_time, const char *mark);
@@ -196,9 +196,9 @@ int main(int arguments, char **argument) {
     windows = !strcmp(argument[2], "windows");
     if (windows)
         ls_window_set(20, 40, 60, 0, atoi(argument[5]) % 2 ? "aten::addmm" : "");
-    for (int i = 0; i < 1000 && ls_operators_start() == 1; i++)
+    for (int i = 0; i < 1000 && ls_torch_start() == 1; i++)
         usleep(10000);
-    if (ls_operators_start())
+    if (ls_torch_start())
         return 4;
     printf("started\n");
     fflush(stdout);

@@ -24,7 +24,7 @@ def prepare(tsc=0):
 def start(tsc=0):
     assert prepare(tsc) == 0
     for _ in range(3000):
-        code = agent.ls_operators_start()
+        code = agent.ls_torch_start()
         if code != 1:
             break
         time.sleep(0.01)

@@ -22,7 +22,7 @@ typedef struct record_function record_function;
 record_function *fake_begin(const char *name, int scope, int64_t sequence, uint64_t forward_thread);
 void fake_end(record_function *f);
 int ls_prepare(const char *name, const char *library_path, int use_tsc);
-int ls_operators_start(void);
+int ls_torch_start(void);
 int ls_modules_start(void *function, void *resolve);
 void ls_modules_stop(void);
 int ls_module_learn(const void *module, const char *text);
@@ -185,7 +185,7 @@ int main(int arguments, char **argument) {
         return 2;
     int threads = atoi(argument[2]);
     count = strtoull(argument[3], NULL, 10);
-    for (int i = 0; i < 1000 && ls_operators_start() == 1; i++)
+    for (int i = 0; i < 1000 && ls_torch_start() == 1; i++)
         usleep(10000);
     PyExc_Exception = &PyExc_Exception;
     PyExc_BaseException = &PyExc_BaseException;

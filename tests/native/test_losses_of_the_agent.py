@@ -104,7 +104,7 @@ def test_without_a_listener_nothing_is_recorded_and_nothing_happens(drive: Drive
         """
         before = descriptors()
         assert prepare() == -111, prepare()  # ECONNREFUSED
-        assert agent.ls_operators_start() == -3
+        assert agent.ls_torch_start() == -3
         op("nothing")
         agent.ls_note_optimizer(1)
         agent.ls_note_cost(ctypes.c_uint64(5))
@@ -154,7 +154,7 @@ def test_a_listener_that_never_accepts_costs_records_only(drive: Drive) -> None:
     driven = drive(
         """
         assert prepare() == 0
-        assert agent.ls_operators_start() == 1  # nobody has answered the probe's question
+        assert agent.ls_torch_start() == 1  # nobody has answered the probe's question
         op("not yet")
         """,
         door,
@@ -228,7 +228,7 @@ def test_after_the_stop_nothing_is_recorded_and_a_new_start_records_again(drive:
         agent.ls_operators_stop()
         op("while stopped")
         end(left)
-        assert agent.ls_operators_start() == 0
+        assert agent.ls_torch_start() == 0
         op("again")
         """
     )
@@ -265,7 +265,7 @@ def test_threads_that_start_at_once_start_once(drive: Drive) -> None:
         together = threading.Barrier(4)
         def begin_again():
             together.wait()
-            assert agent.ls_operators_start() == 0
+            assert agent.ls_torch_start() == 0
         for _ in range(200):
             agent.ls_operators_stop()
             threads = [threading.Thread(target=begin_again) for _ in range(4)]

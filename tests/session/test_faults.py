@@ -377,15 +377,15 @@ def test_a_stopped_drainer_and_more_threads_than_its_socket_holds(
         "layerscope.analyse.summary.summarise",
         "layerscope.session.finish.finish",
         "layerscope.capture.link.DrainerLink.pump",
-        "layerscope.capture.prober.Prober.take",
+        "layerscope.capture.frameworks.torch.prober.TorchProber.take",
         *also(
             [
                 "layerscope.show.summary.text",
                 "layerscope.capture.link.DrainerLink.watch",
                 "layerscope.capture.link.DrainerLink.end",
                 "layerscope.capture.link.DrainerLink.keep",
-                "layerscope.capture.prober.Prober.publish",
-                "layerscope.capture.prober.Prober.finish",
+                "layerscope.capture.frameworks.torch.prober.TorchProber.publish",
+                "layerscope.capture.frameworks.torch.prober.TorchProber.finish",
             ]
         ),
     ],

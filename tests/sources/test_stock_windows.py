@@ -338,7 +338,7 @@ def test_a_daemon_that_may_profile_at_any_time_has_the_profiler_for_itself(
 
 def test_a_gpu_that_the_program_does_not_use_yet_is_left_alone(tmp_path: Path) -> None:
     hook: dict[str, Any] = {"__name__": "hook"}
-    exec((agent.INSIDE / "pytorch_windows.py").read_text(), hook)
+    exec((agent.FRAMEWORKS / "torch" / "inside" / "windows.py").read_text(), hook)
     hook["GPUS"] = (("cuda", str(tmp_path), "cuda"),)
     profiler = hook["Profiler"].__new__(hook["Profiler"])
 

@@ -79,7 +79,7 @@ def test_a_program_that_takes_50_ms() -> None:
     trials.usual()
     found = trials(DEFAULT, 1)
     assert (found.fault, found.status) == ("", 0)
-    assert found.rss_bytes > 1 << 20
+    assert found.cpu_s > 0  # its memory may be looked at once only, before it has begun
 
 
 def test_a_program_that_fails_is_not_tuned() -> None:

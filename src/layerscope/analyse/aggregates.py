@@ -1,8 +1,8 @@
 """Sums by category and name over a window of a recording: what `layerscope.profiler.dumps` prints.
 
 Categories are the domains of the program's own ranges and counters, `operator` for everything that
-PyTorch announces by itself, `module` for calls of modules and `primitive` for what was asked of
-oneDNN and MKL.
+the framework announces by itself, `module` for calls of modules and `primitive` for what was asked
+of oneDNN and MKL.
 """
 
 from __future__ import annotations

@@ -94,8 +94,11 @@ def _by_track(tracks: Array, rows: Array) -> dict[int, Array]:
 
 
 def _of_kind(columns: Arrays, name: str) -> Array:
+    """The rows of this kind."""
     code = np.flatnonzero(columns["kind.names"] == name)
-    return np.flatnonzero(columns["kind"] == code[0]) if len(code) else np.zeros(0, np.intp)
+    if not len(code):
+        return np.zeros(0, np.intp)
+    return np.flatnonzero(columns["kind"] == code[0])
 
 
 class _Used:

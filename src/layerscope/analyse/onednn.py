@@ -6,19 +6,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from layerscope.analyse.operator_kinds import PRODUCTS
+from layerscope.model.framework import Framework
+from layerscope.model.frameworks import frameworks, matching, products
 
 ONEDNN, NOT_ONEDNN = "oneDNN", "not oneDNN"
 CONVOLUTIONS, MATRIX_PRODUCTS = "convolutions", "matrix products"
-# In versions["onednn"]: this build of PyTorch has none (capture/probe.py).
+# In versions["onednn"]: this build of the framework has none.
 NONE = "none"
-_CONVOLVES = re.compile(
-    r"aten::_?(slow_|thnn_)?conv(olution|_transpose|_depthwise)?\d?d?(_forward|_backward)?$"
-)
-_CONVOLVES_BY_ONEDNN = re.compile(
-    r"(aten::|mkldnn::)_?(mkldnn_)?convolution(_transpose)?(_pointwise.*)?$"
-)
-_MULTIPLIES_BY_ONEDNN = re.compile(r"(aten::mkldnn_|mkldnn::_?)linear(_pointwise.*)?$")
+_CONVOLVES = matching(lambda framework: framework.backends.convolutions)
+_CONVOLVES_BY_ONEDNN = matching(lambda framework: framework.backends.convolutions_by_onednn)
+_MULTIPLIES_BY_ONEDNN = matching(lambda framework: framework.backends.products_by_onednn)
 # The name of a kind of work (`analyse.below`): matrix products (MKL).
 _KIND = re.compile(r"(convolutions|matrix products) \((\w+)\)")
 _SWITCHED = {"convolutions": CONVOLUTIONS, "products": MATRIX_PRODUCTS}
@@ -30,8 +27,9 @@ class OneDnn:
     said it uses.
 
     `done_by`: by kind of work the libraries that did it, as far as that was recorded, and
-    NOT_ONEDNN where only so much is known. `off`: kinds of work for which PyTorch was told not to
-    use it, True: each time they were first called, False: some of the times.
+    NOT_ONEDNN where only so much is known. `off`: kinds of work for which the framework was told
+    not to use it, True: each time they were first called, False: some of the times.
+    `framework`: whose build it is part of, where that is known.
     """
 
     version: str
@@ -39,10 +37,11 @@ class OneDnn:
     cap: str = ""
     done_by: dict[str, list[str]] = field(default_factory=dict)
     off: dict[str, bool] = field(default_factory=dict)
+    framework: Framework | None = None
 
     @property
     def is_missing(self) -> bool:
-        """Whether this build of PyTorch has none."""
+        """Whether this build of the framework has none."""
         return self.version == NONE
 
 
@@ -57,6 +56,7 @@ def onednn(
     found = OneDnn(
         versions["onednn"], versions.get("onednn_isa", ""), versions.get("onednn_max_cpu_isa", "")
     )
+    found.framework = next((one for one in frameworks() if one.name in versions), None)
     for part in filter(None, versions.get("onednn_switch", "").split(", ")):
         work, _, state = part.partition(" ")
         if work in _SWITCHED and state != "on":
@@ -77,10 +77,10 @@ def onednn(
 
 def _conclude(found: OneDnn, names: set[str], done_by: dict[str, set[str]]) -> None:
     """Add what follows from the operators that were called."""
-    if any(_CONVOLVES_BY_ONEDNN.match(name) and "mkldnn" in name for name in names):
+    if any(map(_CONVOLVES_BY_ONEDNN.match, names)):
         done_by.setdefault(CONVOLUTIONS, set()).add(ONEDNN)
     elif any(map(_CONVOLVES.match, names)) and CONVOLUTIONS not in done_by:
         done_by[CONVOLUTIONS] = {NOT_ONEDNN}
     is_off = found.is_missing or found.off.get(MATRIX_PRODUCTS)
-    if is_off and names & PRODUCTS and MATRIX_PRODUCTS not in done_by:
+    if is_off and names & products() and MATRIX_PRODUCTS not in done_by:
         done_by[MATRIX_PRODUCTS] = {NOT_ONEDNN}

@@ -13,29 +13,8 @@ from layerscope.analyse.kind_names import (
     _REORDER,
     MKL_PRODUCT,
 )
+from layerscope.model.frameworks import backends_of, products
 
-# Operators that leave their work to a BLAS unless they ask for a primitive.
-PRODUCTS = frozenset(
-    "aten::" + name
-    for name in (
-        "mm",
-        "addmm",
-        "_addmm_activation",
-        "bmm",
-        "baddbmm",
-        "addbmm",
-        "mv",
-        "addmv",
-        "dot",
-        "vdot",
-    )
-)
-# Operators that oneDNN has primitives for, and that PyTorch nevertheless often does itself.
-_IN_ONEDNN = re.compile(r"conv|pool|batch_norm|layer_norm|softmax|relu|gelu|lstm|gru")
-# What these are called for others do, which are operators too.
-_ONLY_CALLS = re.compile(
-    r"aten::(conv\dd|conv_transpose\dd|_?convolution|batch_norm|layer_norm|softmax|log_softmax)$"
-)
 _CONVOLUTIONS = ("convolution", "deconvolution")
 _MATRIX_PRODUCTS = ("matmul", "inner_product", "gemm", "gemm_api", "brgemm", "sparse_gemm")
 
@@ -44,12 +23,16 @@ def worker_of(name: str, blas: str) -> str:
     """Who does the work of an operator that asked for no primitive; empty where its name does not
     say.
     """
-    if name in PRODUCTS:
+    if name in products():
         return blas
-    if not name.startswith("aten::"):
+    backends = backends_of(name)
+    if backends is None:
         return ""
-    is_work_of_onednn = _IN_ONEDNN.search(name) and not _ONLY_CALLS.match(name)
-    return "ATen (oneDNN not used)" if is_work_of_onednn else "ATen"
+    has_primitive = re.search(backends.has_primitive or "(?!)", name)
+    calls_others = re.match(backends.calls_others or "(?!)", name)
+    if has_primitive and not calls_others:
+        return f"{backends.title} (oneDNN not used)"
+    return backends.title
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,5 @@ def note_of_open(noun: str, unfinished: int) -> tuple[str, ...]:
     calls = f"1 {noun}" if unfinished == 1 else f"{unfinished:,} {noun}s"
     return (
         f"{calls} had not ended when the recording of the process did: in count, total_ns and "
-        "self_ns, "
-        "left out of avg_ns, min_ns, p50_ns, p99_ns and max_ns.",
+        "self_ns, left out of avg_ns, min_ns, p50_ns, p99_ns and max_ns.",
     )

@@ -188,6 +188,8 @@ def _narrowed(result: Result, where: str | None, top: int) -> Result:
 
 
 def _order(result: Result, sort: str) -> str:
-    column = result.column(sort[1:] if sort[:1] in ("+", "-") else sort)
-    descending = sort.startswith("-") or (column.is_number and not sort.startswith("+"))
-    return f'"{column.name}" {"DESC" if descending else "ASC"} NULLS LAST'
+    sign = sort[:1] if sort[:1] in ("+", "-") else ""
+    column = result.column(sort.removeprefix(sign))
+    descending = sign == "-" or (column.is_number and sign != "+")
+    direction = "DESC" if descending else "ASC"
+    return f'"{column.name}" {direction} NULLS LAST'

@@ -434,7 +434,9 @@ def _ranked(
 
     def row(name: str, at: NDArray[np.intp]) -> OperatorRow:
         spent = float(self_by_name[at].sum())
-        return OperatorRow(name, spent, spent / max(whole_ns, 1), float(calls_by_name[at].sum()))
+        calls = float(calls_by_name[at].sum())
+        share = spent / max(whole_ns, 1)
+        return OperatorRow(name, spent, share, calls)
 
     rows = [
         row(str(sums.names[at]), order[index : index + 1]) for index, at in enumerate(order[:TOP])

@@ -28,8 +28,7 @@ _MIDDLE = 1.005
 
 WEIGHTED_NOTE = (
     "The run was thinned: one kept call stands for up to {weight:,} calls. By name, where the "
-    "exact sums are known, "
-    "the shares are off by at most {error:.2f} points."
+    "exact sums are known, the shares are off by at most {error:.2f} points."
 )
 # What `analyse.tables.operators` asks of spans, asked of totals. Calls that never ended are in no
 # total.

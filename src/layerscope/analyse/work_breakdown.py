@@ -6,10 +6,11 @@ Definitions, for the threads that make the steps:
 - Convolutions, matrix products, reorders, other oneDNN and other MKL are the self time of
   primitives, executed or
   created. What other threads do for them, their shares, happens at the same time and is not added.
-- A matrix product without primitives below it (`PRODUCTS`) is the work of the BLAS that PyTorch was
-  built with: called MKL where the recording says that it is that one, else BLAS.
-- ATen kernels: self time of the other functions, less their primitives; operators of other
-  libraries are among them.
+- A matrix product without primitives below it (`model.frameworks.products`) is the work of the BLAS
+  that the framework was built with: called MKL where the recording says that it is that one, else
+  BLAS.
+- Kernels of the framework ("ATen kernels"): self time of the other functions, less their
+  primitives; operators of other libraries are among them.
 - Data loader: self time of loader waits.
 - Python and dispatch is the rest: no operator is open, or only a range, a backward function or an
   optimizer step, which
@@ -27,8 +28,9 @@ from pathlib import Path
 import numpy as np
 
 from layerscope.analyse.kind_names import BLAS, KERNEL, LOADER, MKL_PRODUCT, REST
-from layerscope.analyse.operator_kinds import PRODUCTS, UNKNOWN, Primitive
+from layerscope.analyse.operator_kinds import UNKNOWN, Primitive
 from layerscope.analyse.step_times import Array, Arrays, Bools
+from layerscope.model.frameworks import backends_of, products
 from layerscope.model.layers import OPERATORS, PRIMITIVES
 from layerscope.recording.reader import Reader
 
@@ -40,7 +42,7 @@ _NAMES = (
     "other oneDNN",
     "other MKL",
     "matrix products (BLAS)",
-    "ATen kernels",
+    "other operators",
     "data loader",
     "Python and dispatch",
 )
@@ -177,6 +179,7 @@ class BelowSums:
         self._by_name: dict[tuple[int, int], float] = {}  # by primitive and name
         self._sums: dict[int, tuple[float, float]] = {}
         self._is_product = np.zeros(0, np.bool_)
+        self._kernels = ""  # whose they are
         self._before: _Spans | None = None
         self._left: list[_Asked] = []
         self._seen: list[Path] = []
@@ -247,9 +250,12 @@ class BelowSums:
         if self.layer != OPERATORS:
             return np.full(len(spans["track"]), REST, np.int8)
         new = spans["name.names"][len(self._is_product) :].tolist()
-        self._is_product = np.append(self._is_product, [name in PRODUCTS for name in new]).astype(
+        self._is_product = np.append(self._is_product, [name in products() for name in new]).astype(
             np.bool_
         )
+        if not self._kernels:
+            backends = next(filter(None, map(backends_of, new)), None)
+            self._kernels = backends.title if backends else ""
         kinds = np.array([_KIND_OF.get(str(kind), REST) for kind in spans["kind.names"]], np.int8)
         work = kinds[spans["kind"]]
         work[(work == KERNEL) & self._is_product[spans["name"]]] = BLAS
@@ -360,7 +366,11 @@ class BelowSums:
         if is_mkl:
             spent_ns[MKL_PRODUCT] += spent_ns[BLAS]
             spent_ns[BLAS] = 0
-        names = [*_NAMES[:REST], _NAMES[REST] if self.layer == OPERATORS else _PROGRAM]
+        names = list(_NAMES)
+        if self.layer != OPERATORS:
+            names[REST] = _PROGRAM
+        if self._kernels:
+            names[KERNEL] = f"{self._kernels} kernels"
         whole = max(float(spent_ns.sum()), 1.0)
         order = np.argsort(-spent_ns, kind="stable").tolist()
         return [

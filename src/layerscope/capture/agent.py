@@ -29,6 +29,7 @@ LIBRARY = _HERE.parent / "native" / "liblayerscope-agent.so"
 PRELOAD = _HERE.parent / "native" / "liblayerscope-preload.so"
 PROBE = _HERE.parent / "native" / "layerscope-probe"
 INSIDE = _HERE / "inside"
+FRAMEWORKS = _HERE / "frameworks"
 # How the native part is compiled: in a clone, or where layerscope was installed.
 _IS_CLONE = (_HERE.parents[2] / "dev.py").exists()
 BUILD_AGAIN = (
@@ -37,7 +38,7 @@ BUILD_AGAIN = (
     else "install layerscope again (pip install --force-reinstall)"
 )
 WITHOUT_IT = (
-    "operators, ranges, optimizer steps and loader waits outside of windows of PyTorch's "
+    "operators, ranges, optimizer steps and loader waits outside of windows of the framework's "
     "own profiler"
 )
 # Where libraries that use ITT (oneDNN is one) and NVTX look for their collector, and where ours
@@ -56,12 +57,12 @@ _OF_JIT = (JIT, STACKS, "jit_taken", "names of code that is made while the progr
 
 class Settings(TypedDict):
     """What the program must know to hand its memory over: the socket's abstract name, where our
-    files are.
+    files are. `hooks`: by name of a framework the file that records it.
     """
 
     socket: str
     library: str
-    inside: str
+    hooks: dict[str, str]
     package: str
     tsc: int
 
@@ -132,10 +133,16 @@ def settings(socket_name: str, use_tsc: bool) -> Settings:
     return {
         "socket": socket_name,
         "library": str(LIBRARY),
-        "inside": str(INSIDE),
+        "hooks": hooks(),
         "package": str(_HERE.parent),
         "tsc": int(use_tsc),
     }
+
+
+def hooks() -> dict[str, str]:
+    """By name of a framework the file that runs in the program that imports it."""
+    folders = sorted(FRAMEWORKS.glob("*/inside"))
+    return {folder.parent.name: str(folder / "hook.py") for folder in folders}
 
 
 def make_door(
@@ -151,10 +158,10 @@ def make_door(
     """Write the `sitecustomize.py` of one recording into `folder`; returns the folder.
 
     Processes that know by then that they are another rank than one of `ranks` are left alone;
-    empty: none are. `shapes`: what reads the shapes of inputs, as `capture/inside/pytorch.py` takes
+    empty: none are. `shapes`: what reads the shapes of inputs, as `Shapes.settings` gives
     it. `raw`: where windows of the stock profiler go that are left where the agent cannot record,
     and all there is where `socket_name` is empty. `window`: what is recorded, as
-    `capture/inside/pytorch_steps.py` takes it. `layers`: further settings, of layers that were
+    the agent takes it (`ls_window_set`). `layers`: further settings, of layers that were
     asked for or left out.
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -90,8 +90,12 @@ class CounterSource:
         return {}
 
     def _io(self) -> dict[str, int]:
-        pairs = (line.partition(b":") for line in self._lines("io"))
-        return {_IO[name]: int(value) for name, _, value in pairs if name in _IO}
+        found = {}
+        for line in self._lines("io"):
+            name, _, value = line.partition(b":")
+            if name in _IO:
+                found[_IO[name]] = int(value)
+        return found
 
     def _lines(self, name: str) -> list[bytes]:
         try:

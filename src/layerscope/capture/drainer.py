@@ -369,7 +369,8 @@ class Drainer:
             "unread": process.counters.unread
             | ({"cgroup": "not mounted"} if process.group.group.is_hidden else {}),
         }
-        if process.has_rank() and not process.told_rank:  # torch.distributed began after the agent
+        # The program may give itself a rank after its start.
+        if process.has_rank() and not process.told_rank:
             fits &= self._write(process, raw_file.PROCESS, process.describe())
         if process.page is not None:
             about.update({name: int(process.page[name]) for name in PAGE_COUNTS})

@@ -16,7 +16,7 @@ from layerscope.model.errors import UsageError
 
 # Launcher, the variable with the rank, the variables that may hold the size of the world.
 RANKS = (
-    ("torch.distributed", "RANK", ("WORLD_SIZE",)),
+    ("torchrun", "RANK", ("WORLD_SIZE",)),
     ("Open MPI", "OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",)),
     ("PMIx", "PMIX_RANK", ("PMIX_SIZE", "SLURM_STEP_NUM_TASKS")),
     ("MPI", "PMI_RANK", ("PMI_SIZE",)),

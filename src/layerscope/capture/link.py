@@ -39,8 +39,7 @@ _SOURCE = str(Path(__file__).resolve().parent.parent.parent)
 # them.
 _START = (
     "import os, runpy, sys; os.environ['OPENBLAS_NUM_THREADS'] = '1'; sys.path.insert(0, "
-    "sys.argv.pop(1)); "
-    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+    "sys.argv.pop(1)); runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
 
 Message = dict[str, Any]

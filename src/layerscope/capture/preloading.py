@@ -1,4 +1,4 @@
-"""Programs in C++ that are linked with PyTorch: no import tells of it there, so a small
+"""Programs in C++ that are linked with a framework: no import tells of it there, so a small
 library is preloaded into them that loads the agent.
 
 It takes itself out of LD_PRELOAD again before the program begins (native/preload/preload.c). It is
@@ -13,14 +13,15 @@ from collections.abc import MutableMapping
 from layerscope.capture import agent
 from layerscope.capture.unreached import closed
 from layerscope.host import elf
+from layerscope.model.frameworks import matching
 
 VARIABLE = "LD_PRELOAD"
-_TORCH = re.compile(r"libtorch(_cpu|_cuda|_hip)?\.so")
+_LIBRARIES = matching(lambda framework: framework.library)
 
 
 def preload(command: list[str], environment: MutableMapping[str, str]) -> None:
-    """Have the agent loaded into the program of `command`, if that is linked with PyTorch and not
-    Python.
+    """Have the agent loaded into the program of `command`, if that is linked with a framework and
+    not Python.
     """
     if agent.SETTINGS not in environment:
         return  # there is nobody to hand anything to
@@ -29,7 +30,7 @@ def preload(command: list[str], environment: MutableMapping[str, str]) -> None:
         return
     library = str(agent.PRELOAD)
     # The loader takes both of these for the end of a path.
-    if not any(map(_TORCH.match, executable.needed)) or re.search(r"[\s:]", library):
+    if not any(map(_LIBRARIES.match, executable.needed)) or re.search(r"[\s:]", library):
         return
     if not agent.PRELOAD.exists():
         return

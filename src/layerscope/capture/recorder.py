@@ -1,5 +1,5 @@
 """What stands beside a program while it is recorded, whoever started it: a door that listens, the
-drainer behind it, and the answers about its build of torch.
+drainer behind it, and the answers about its build of a framework.
 
 `Session` is one that starts the program itself; the verb `_record` stands beside a program that
 runs already. A process of the program sends its memory, or asks for something in JSON
@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from layerscope.capture import agent
+from layerscope.capture.adapter import Shapes
+from layerscope.capture.frameworks import adapters
 from layerscope.capture.link import DrainerLink
-from layerscope.capture.prober import Prober
 from layerscope.capture.sampler import Sampler
-from layerscope.capture.shapes import Shapes
 from layerscope.host.clock import tsc_is_usable
 from layerscope.model.events import Problem
+from layerscope.model.frameworks import titles
 from layerscope.model.layers import COUNTERS
 from layerscope.rawfile import layout
 
@@ -60,7 +61,7 @@ class Recorder:
         self.on_request: Callable[[socket.socket, Request], None] | None = None
         self.on_watch: Callable[[], None] | None = None
         self._use_tsc = tsc_is_usable()
-        self._prober = Prober(self._use_tsc)
+        self._probers = [one.prober(self._use_tsc) for one in adapters() if one.prober]
         self._listener: socket.socket | None = None
         self._receiver: threading.Thread | None = None
         self._stop_receiver = threading.Event()
@@ -94,7 +95,7 @@ class Recorder:
 
     def say_no_door(self, error: OSError) -> None:
         """The program cannot be reached, because of `error`."""
-        what = f"the door into the program could not be made: {error.strerror}"
+        what = f"the injection into the program could not be prepared: {error.strerror}"
         self.problems.append(
             Problem("operators", "no_door", what, "choose another place with -o", EVERYTHING)
         )
@@ -157,7 +158,8 @@ class Recorder:
                 self.link.pump()
                 if self.sampler is not None:
                     self.sampler.pump()
-                self._prober.publish()
+                for prober in self._probers:
+                    prober.publish()
 
     def _accept(self, listener: socket.socket) -> None:
         # What arrives may be damaged or no memory at all; the next one must still be taken.
@@ -201,7 +203,8 @@ class Recorder:
             return False
         if kind == layout.SEND_PROCESS:
             self.seen_processes += 1
-            self._prober.take(fds[0], pid)
+            for prober in self._probers:
+                prober.take(fds[0], pid)
         message = {"type": kind, "pid": pid, "index": index, "process_start": process_start}
         if kind != layout.SEND_SAMPLES:
             self.link.keep(message, fds[0])
@@ -225,33 +228,37 @@ class Recorder:
     @property
     def span_costs_ns(self) -> tuple[float, float]:
         """CPU time inside the program of one recorded span: of a kind other than backward, and of
-        kind backward.
+        kind backward; of several frameworks the dearest.
         """
         shapes_ns = self.shapes.cost_ns if self.shapes else 0.0
-        operator_ns, backward_ns = self._prober.span_costs_ns
+        costs = [prober.span_costs_ns for prober in self._probers]
+        operator_ns = max((operator for operator, _ in costs), default=0.0)
+        backward_ns = max((backward for _, backward in costs), default=0.0)
         return operator_ns + shapes_ns, backward_ns + shapes_ns
 
     @property
     def versions(self) -> dict[str, str]:
-        """Versions of what the program runs on: python, torch."""
-        return self._prober.versions
+        """Versions of what the program runs on: python, the framework, its libraries."""
+        return {name: text for one in self._probers for name, text in one.versions.items()}
 
     def finish_probes(self) -> None:
-        """Wait for what is still being asked about the program's torch: it is kept for the next
+        """Wait for what is still being asked about the program's framework: it is kept for the next
         time.
         """
         with surviving(self.problems):
-            self._prober.finish()
+            for prober in self._probers:
+                prober.finish()
 
     def explain(self, command: list[str]) -> None:
         """Say why no process of the program came through the door, when none did."""
-        self.problems.extend(self._prober.problems)
+        for prober in self._probers:
+            self.problems += prober.problems
         for uid in sorted(self._refused):
             self.problems.append(
                 Problem(
                     "operators",
                     "other_user",
-                    f"a process of user {uid} offered its records and was not let in",
+                    f"a process of user {uid} sent its records, which were refused",
                     f"record as user {uid} if it belongs to the program",
                     "everything in that process",
                 )
@@ -271,7 +278,7 @@ class Recorder:
         return Problem(
             "operators",
             "no_framework",
-            "the program imported no PyTorch while the profiler ran",
+            f"the program imported no {titles()} while the profiler ran",
             "call set_state('run') before the work, not after it",
             EVERYTHING,
         )

@@ -42,8 +42,7 @@ _PATIENCE_S = 10.0
 _MAIN = 0
 _ALLOW = (
     "allow perf_event_open: sysctl kernel.perf_event_paranoid=2, or for a container docker run "
-    "--cap-add PERFMON or "
-    "--security-opt seccomp=unconfined"
+    "--cap-add PERFMON or --security-opt seccomp=unconfined"
 )
 
 

@@ -15,11 +15,13 @@ from pathlib import Path
 from layerscope.capture import agent
 from layerscope.host import elf
 from layerscope.model.events import Problem
+from layerscope.model.frameworks import frameworks, titles
 from layerscope.model.layers import OPERATORS
 
 # By these a program loads a library of ours.
 LOADING = (agent.ITT, agent.NVTX, agent.JIT)
-_LOADED_BY = {"oneDNN", "NVTX", "ITT", "PyTorch"}
+_FRAMEWORKS = {framework.title for framework in frameworks()}
+_LOADED_BY = {"oneDNN", "NVTX", "ITT", *_FRAMEWORKS}
 EVERYTHING = "operators, primitives, ranges, optimizer steps and loader waits"
 _OWN = os.uname().machine
 
@@ -51,15 +53,16 @@ def nobody_came(command: list[str], environment: Mapping[str, str]) -> Problem:
     # Many a `python` is a script that looks for one.
     if "Python" in doors or Path(name).name.startswith("python"):
         what = (
-            f"no process imported PyTorch by a Python that reads PYTHONPATH ({name} did not), "
+            f"no process imported {titles()} by a Python that reads PYTHONPATH ({name} did not), "
             "or used oneDNN or NVTX"
         )
         remedy = (
-            "run the program with the Python that has torch; python -I, -E and -S keep "
-            "layerscope out"
+            "run the program with the Python that has it; python -I, -E and -S keep layerscope out"
         )
-    elif "PyTorch" in doors:
-        what = f"{name} is linked with PyTorch, but the agent of layerscope was not loaded into it"
+    elif linked := sorted(doors & _FRAMEWORKS):
+        what = (
+            f"{name} is linked with {linked[0]}, but the agent of layerscope was not loaded into it"
+        )
         remedy = (
             "see whether something keeps LD_PRELOAD from it, or its folder of libraries from "
             "being read"
@@ -72,13 +75,11 @@ def nobody_came(command: list[str], environment: Mapping[str, str]) -> Problem:
     else:
         what = (
             f"{name} is no Python and has no oneDNN, NVTX or ITT of its own, and nothing that it "
-            "started "
-            "sent anything"
+            "started sent anything"
         )
         remedy = (
-            "start a program in C++ that uses PyTorch directly: layerscope run -- ./program; "
-            "others say by "
-            "layerscope.h or NVTX what they do: docs/native.md"
+            f"start a program in C++ that uses {titles()} directly: layerscope run -- ./program; "
+            "others can mark what they do with layerscope.h or NVTX: docs/native.md"
         )
     return Problem(OPERATORS, "no_framework", what, remedy, EVERYTHING)
 

@@ -119,7 +119,7 @@ _FACTS = (
         lambda m: str(len(m.cpu.allowed) or ""),
         "how many threads libraries start by themselves",
     ),
-    _Fact("CPUs online", lambda m: str(len(m.cpu.online) or ""), "what os.cpu_count() says"),
+    _Fact("CPUs online", lambda m: str(len(m.cpu.online) or ""), "what os.cpu_count() returns"),
     _Fact("cores", lambda m: str(m.cpu.cores or ""), "how much arithmetic there is"),
     _Fact("sockets", lambda m: str(m.cpu.sockets or ""), "memory of the other socket is slower"),
     _Fact("NUMA nodes", lambda m: str(len(m.numa) or ""), "memory of another node is slower"),

@@ -49,8 +49,7 @@ def side(data: Mapping[str, Any], name: str) -> Side:
         what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise ReadError(
             f"{name} has no facts about a machine that can be read ({what}). Make them there by "
-            "this version: "
-            "layerscope platform --json > there.json"
+            "this version: layerscope platform --json > there.json"
         ) from error
     return Side(
         here, checks or tuple(judge.judged(Seen(here, None, measured, variables))), measured

@@ -81,7 +81,9 @@ def _newest_first(folder: Path, here: Machine) -> list[Path]:
 
 
 def _machine_key(here: Machine) -> str:
-    return _digest(f"{here.cpu.model} {here.cpu.granted:g} {len(here.cpu.allowed)}")
+    """What decides whether a measurement is of this machine."""
+    cpu = here.cpu
+    return _digest(f"{cpu.model} {cpu.granted:g} {len(cpu.allowed)}")
 
 
 def _digest(words: str) -> str:

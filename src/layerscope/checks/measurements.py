@@ -105,8 +105,7 @@ def _task(machine: Machine, budget_s: float, problems: list[str]) -> dict[str, o
     if array < caches:
         problems.append(
             f"memory bandwidth is partly that of caches: they hold {caches >> 20} MiB, and only "
-            "arrays of "
-            f"{array >> 20} MiB were possible; give the control group more memory"
+            f"arrays of {array >> 20} MiB were possible; give the control group more memory"
         )
     skip = []
     if left < _TORCH_BYTES:

@@ -263,8 +263,15 @@ def _fullest(
 
 
 def _used(folder: Path, name: str, cached: Iterable[str]) -> int:
-    used, told = files.number(folder / name), _lines(folder / "memory.stat")
-    return 0 if used is None else max(0, used - sum(told.get(line, 0) for line in cached))
+    """Bytes of the group that cannot be given back at once: without these lines of its
+    statistics.
+    """
+    used = files.number(folder / name)
+    if used is None:
+        return 0
+    statistics = _lines(folder / "memory.stat")
+    can_go = sum(statistics.get(line, 0) for line in cached)
+    return max(0, used - can_go)
 
 
 def _swap_v1(folders: Iterable[Path], memory: int | None) -> int | None:
@@ -287,17 +294,25 @@ def _cpuset(folders: Iterable[Path], name: str) -> tuple[int, ...]:
 
 def _lines(path: Path) -> dict[str, int]:
     """The lines of a file like `cpu.stat`: a name and a number each."""
-    words = (line.split() for line in files.text(path).splitlines())
-    pairs = ((pair[0], files.whole(pair[1])) for pair in words if len(pair) == 2)
-    return {name: value for name, value in pairs if value is not None and value >= 0}
+    found = {}
+    for line in files.text(path).splitlines():
+        words = line.split()
+        value = files.whole(words[1]) if len(words) == 2 else None
+        if value is not None and value >= 0:
+            found[words[0]] = value
+    return found
 
 
 def _quota_v2(folder: Path) -> float | None:
-    return _share([*files.text(folder / "cpu.max").split(), "", ""][:2])
+    words = files.text(folder / "cpu.max").split()
+    quota, period = [*words, "", ""][:2]
+    return _share([quota, period])
 
 
 def _quota_v1(folder: Path) -> float | None:
-    return _share([files.text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")])
+    quota = files.text(folder / "cpu.cfs_quota_us")
+    period = files.text(folder / "cpu.cfs_period_us")
+    return _share([quota, period])
 
 
 def _share(words: list[str]) -> float | None:

@@ -206,8 +206,12 @@ def _boost(devices: Path) -> tuple[bool | None, str]:
 
 
 def _most_mhz(devices: Path, cpus: tuple[int, ...]) -> int | None:
-    told = (files.number(devices / f"cpu{cpu}/cpufreq/cpuinfo_max_freq") for cpu in cpus)
-    return next((khz // 1000 for khz in told if khz), None)
+    """The highest frequency of the first of these CPUs that states one."""
+    for cpu in cpus:
+        khz = files.number(devices / f"cpu{cpu}/cpufreq/cpuinfo_max_freq")
+        if khz:
+            return khz // 1000
+    return None
 
 
 def _caches(folder: Path) -> dict[str, int]:

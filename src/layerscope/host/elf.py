@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import shutil
 import stat
 import struct
@@ -16,12 +17,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from layerscope.model.frameworks import frameworks
+
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _DT_NEEDED, _DT_STRTAB, _DT_STRSZ = 1, 5, 10
 _HEADERS_BYTES = 1 << 16  # of one table of an ELF file, at most: whole ones have some kilobytes
 _NAMES_BYTES = (
     1 << 24
-)  # of the names of dynamic symbols, at most: PyTorch's own have some megabytes
+)  # of the names of dynamic symbols, at most: those of frameworks have some megabytes
 _LINKS = 4  # scripts whose interpreter is a script, and so on; Linux allows as many
 _SHEBANG_BYTES = 256
 
@@ -63,7 +66,6 @@ _LIBRARIES = {
     "libnvToolsExt": "NVTX",
     "libittnotify": "ITT",
     "libtbb": "ITT",
-    "libtorch": "PyTorch",
     "liblayerscope": "layerscope.h",
 }
 _WORDS = {
@@ -101,8 +103,8 @@ class Executable:
         return any(_stem(name) == library for name in self.needed)
 
     def doors(self) -> set[str]:
-        """What in it could let us in: Python, PyTorch, oneDNN, NVTX, ITT, layerscope.h. Reads the
-        whole file.
+        """What in it could let us in: Python, a framework, oneDNN, NVTX, ITT, layerscope.h. Reads
+        the whole file.
         """
         found = {
             door
@@ -110,6 +112,9 @@ class Executable:
             for library, door in _LIBRARIES.items()
             if name.startswith(library)
         }
+        for framework in frameworks():
+            if framework.library and any(re.match(framework.library, one) for one in self.needed):
+                found.add(framework.title)
         if self.is_python:
             found.add("Python")
         if self.kind == "elf":
@@ -241,8 +246,12 @@ def _entries(content: mmap.mmap, at: int, length: int) -> Iterator[tuple[int, in
 
 def _text(content: mmap.mmap | bytes, at: int) -> str:
     """The text that begins at `at` and ends with a zero; "" where there is none."""
-    end = content.find(b"\0", at) if 0 <= at < len(content) else -1
-    return content[at:end].decode("utf-8", "replace") if 0 <= end <= at + 4096 else ""
+    if not 0 <= at < len(content):
+        return ""
+    end = content.find(b"\0", at)
+    if end < 0 or end > at + 4096:
+        return ""
+    return content[at:end].decode("utf-8", "replace")
 
 
 def _interpreter(head: bytes) -> str:

@@ -201,7 +201,11 @@ def _of_arm(root: Path, flags: AbstractSet[str]) -> tuple[Support, ...]:
 
 
 def _found(rows: tuple[_Row, ...], flags: AbstractSet[str]) -> list[tuple[str, int | None]]:
-    return [(name, bits) for needed, name, bits in rows if flags >= set(needed)]
+    found = []
+    for needed, name, bits in rows:
+        if flags >= set(needed):
+            found.append((name, bits))
+    return found
 
 
 def _support(

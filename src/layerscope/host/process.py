@@ -135,8 +135,7 @@ def _refuse(folder: Path, pid: int, state: str) -> None:
         )
     raise ReadError(
         f"there is no process {pid}. `ps -e` lists those that run; of one in a container use the "
-        "number that the host "
-        "shows"
+        "number that the host shows"
     )
 
 

@@ -50,8 +50,8 @@ class Runtime:
     """A mapped library: its `kind` (OPENMP, BLAS, ONEDNN, ALLOCATOR, CUDA), its `name` for people,
     and where it lies.
 
-    What is linked into another library is not seen: MKL and oneDNN in PyTorch's own wheels are in
-    libtorch_cpu.so.
+    What is linked into another library is not seen: MKL and oneDNN in the wheels of frameworks are
+    in the framework's own library.
     """
 
     kind: str

@@ -163,7 +163,10 @@ def _busy_threads(before: Mapping[int, int], after: Mapping[int, int]) -> int | 
 
 
 def _grown(before: int | None, after: int | None) -> int | None:
-    return None if before is None or after is None or after < before else after - before
+    """By how much a counter has grown; None where that is not known."""
+    if before is None or after is None:
+        return None
+    return after - before if after >= before else None
 
 
 def _threads(folder: Path) -> dict[int, int]:

@@ -1,12 +1,12 @@
 """Which operator of the forward pass a backward function belongs to.
 
-Definition. PyTorch gives every autograd node the next sequence number of the thread that makes it,
-and an operator carries the number that was next when it started. The forward span of a backward
-function is therefore, among the operators of its forward thread that carry its number and started
-before it, the latest that lies in no other of them: those before it made no node. That is the one
-that ended last. Its depth does not tell: modules and ranges count in it.
+Definition. The framework gives every autograd node the next sequence number of the thread that
+makes it, and an operator carries the number that was next when it started. The forward span of a
+backward function is therefore, among the operators of its forward thread that carry its number and
+started before it, the latest that lies in no other of them: those before it made no node. That is
+the one that ended last. Its depth does not tell: modules and ranges count in it.
 
-Where nobody knows the forward thread yet, as in the first recording with a build of torch, the
+Where nobody knows the forward thread yet, as in the first recording with a build of it, the
 backward function is taken to run on it, as it does on a CPU unless the program starts the backward
 pass on another thread.
 """
@@ -19,7 +19,7 @@ _SEQ_BITS = 32
 
 
 def key_of(thread: np.ndarray, seq: np.ndarray) -> np.ndarray:
-    """One number for torch's number of a thread and a sequence number."""
+    """One number for the framework's number of a thread and a sequence number."""
     key: np.ndarray = (thread.astype(np.int64) << _SEQ_BITS) | seq.astype(np.int64)
     return key
 
@@ -38,7 +38,9 @@ def link(
         return found
     at = np.minimum(np.searchsorted(wanted, forward_key), len(wanted) - 1)
     mine = np.flatnonzero(wanted[at] == forward_key)
-    if not len(mine):  # the forward operators ran where torch's number of the thread is not known
+    # Without any, the forward operators ran where the framework's number of the thread is not
+    # known.
+    if not len(mine):
         return found
     key = forward_key[mine]
     # Of the operators with one key, the one that ended last; of those that end together, the first

@@ -35,6 +35,7 @@ from layerscope.ingest.steps import no_steps
 from layerscope.ingest.string_table import StringTable
 from layerscope.ingest.thinning import Units, units_of_slices, units_of_steps
 from layerscope.ingest.totals import SpanTotals, keys_of
+from layerscope.model.frameworks import gradient_sums
 
 # A step that has not ended after so many epochs is not waited for any longer.
 PATIENCE = 3
@@ -43,8 +44,7 @@ OF_THE_END = ("step", "phase")
 # What is not asked for any more then.
 OF_LINKING = ("thread", "optimizer")
 NO_STEPS = no_steps()
-THREAD_BITS = 16  # of a thread's number in torch
-GRADIENT_SUM = "AccumulateGrad"
+THREAD_BITS = 16  # of the number that a framework gives a thread
 # The columns of a span that say what the steps are.
 OF_STEPS = (
     "track",
@@ -306,7 +306,7 @@ class Epochs:
         forward = np.flatnonzero((columns["kind_code"] == FUNCTION) & numbered)
         known = np.flatnonzero(numbered[backward])
         rows = backward[known]
-        # torch numbers the threads of each process anew.
+        # A framework numbers the threads of each process anew.
         process = process_of[columns["track"]].astype(np.int64)
         key = key_of((process << THREAD_BITS) + columns["thread"], columns["sequence"])
         place = link(key[forward], start_ns[forward], end_ns[forward], key[rows], start_ns[rows])
@@ -330,7 +330,9 @@ class Epochs:
         """Which of these names are the engine's of adding up a gradient."""
         names = list(self._texts.names)
         found, inverse = np.unique(codes, return_inverse=True)
-        return np.array([GRADIENT_SUM in names[code] for code in found.tolist()], np.bool_)[inverse]
+        parts = gradient_sums()
+        adds = [any(part in names[code] for part in parts) for code in found.tolist()]
+        return np.array(adds, np.bool_)[inverse]
 
 
 class _Epoch:

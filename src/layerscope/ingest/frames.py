@@ -14,6 +14,8 @@ from layerscope.ingest import waiting
 from layerscope.ingest.string_table import StringTable
 from layerscope.model import cache
 from layerscope.model.events import Problem
+from layerscope.model.framework import Anchor
+from layerscope.model.frameworks import anchors
 from layerscope.model.layers import FRAME_LAYERS, MODULES, SPAN_LAYERS
 from layerscope.rawfile import jit_maps, sampler_file
 from layerscope.sources.raw.stacks import SampledFile
@@ -33,36 +35,20 @@ _BEGINS = re.compile(
     r"gomp_thread_start|__kmp_launch_(thread|worker).*|std::thread::.*|thread_start)$"
 )
 
-# What begins a span in PyTorch and oneDNN, and the spans that it begins: layer and name of the
-# function, layer and name of the span. Any operator that somebody listens to goes through the slow
-# path of the dispatcher.
-_ANCHORS = (
-    (
-        _NATIVE,
-        re.compile(r"^torch::autograd::Engine::evaluate_function$"),
-        _OPERATORS,
-        re.compile(r"^autograd::engine::evaluate_function: "),
-    ),
-    (
-        _NATIVE,
-        re.compile(r"^torch::autograd::Node::operator\(\)$"),
-        _OPERATORS,
-        re.compile(r"^(torch::autograd::)?\w*(Backward\d*|Grad)$"),
-    ),
-    (
-        _NATIVE,
-        re.compile(r"^c10::Dispatcher::callWithDispatchKeySlowPath$"),
-        _OPERATORS,
-        re.compile(r"^\w+::\w+$"),
-    ),
-    (
-        _NATIVE,
-        re.compile(r"^(dnnl_primitive_execute|dnnl::impl::primitive_execute)$"),
-        _PRIMITIVES,
-        re.compile(""),
-    ),
-    (_PYTHON, re.compile(r"^Module\._wrapped_call_impl$"), _MODULES, re.compile("")),
-)
+_ONEDNN = Anchor("native", r"(dnnl_primitive_execute|dnnl::impl::primitive_execute)", "primitives")
+
+
+def _anchor(anchor: Anchor) -> tuple[int, re.Pattern[str], int, re.Pattern[str]]:
+    """Layer and name of a function, and layer and name of the spans that it begins."""
+    return (
+        FRAME_LAYERS.index(anchor.frame_layer),
+        re.compile(f"^{anchor.function}$"),
+        FRAME_LAYERS.index(anchor.span_layer),
+        re.compile(f"^{anchor.span}"),
+    )
+
+
+_ANCHORS = tuple(map(_anchor, (*anchors(), _ONEDNN)))
 
 
 @dataclass(slots=True)

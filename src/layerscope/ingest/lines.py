@@ -26,9 +26,8 @@ from layerscope.ingest.phases import (
     Timeline,
     make_timeline,
 )
+from layerscope.model.frameworks import gradient_seeds, step_prefixes
 
-STEP_PREFIX = "Optimizer.step#"
-GRADIENT_SEED = "aten::ones_like"
 WORKER_SHARE = 0.9  # of the spans at depth 0 of an autograd worker track are autograd spans
 
 
@@ -80,7 +79,7 @@ class SpanColumns:
     kind: NDArray[np.uint8]  # index into model.layers.KINDS
     name: Int32s  # index into names
     names: list[str]
-    optimizer: Int32s  # instance of the optimizer of an `Optimizer.step#` span; -1: unknown
+    optimizer: Int32s  # instance of the optimizer of a step of an optimizer; -1: unknown
     marks_ns: Int64s = field(
         default_factory=_no_times
     )  # moments that the program marked as the end of a step
@@ -131,12 +130,19 @@ def code_of(spans: SpanColumns, name: str) -> int:
     return spans.names.index(name) if name in spans.names else -1
 
 
-def with_name_part(spans: SpanColumns, at: Positions, part: str) -> Bools:
-    """Which of the spans `at` have `part` in their name. Only their names are looked at: there may
-    be a million.
+def codes_of(spans: SpanColumns, names: tuple[str, ...]) -> list[int]:
+    """The numbers of those of these names that a span has."""
+    return [spans.names.index(name) for name in names if name in spans.names]
+
+
+def are_optimizer_steps(spans: SpanColumns, at: Positions) -> Bools:
+    """Which of the spans `at` are steps of an optimizer, by their names. Only their names are
+    looked at: there may be a million.
     """
     codes, inverse = np.unique(spans.name[at], return_inverse=True)
-    return np.array([part in spans.names[code] for code in codes.tolist()], np.bool_)[inverse]
+    prefixes = step_prefixes()
+    is_step = [spans.names[code].startswith(prefixes) for code in codes.tolist()]
+    return np.array(is_step, np.bool_)[inverse]
 
 
 def worker_tracks(spans: SpanColumns) -> Bools:
@@ -196,8 +202,7 @@ def make_lane(
     spans: SpanColumns, line: Line, scopes: Scopes, track: int, begin: Int64s, end: Int64s
 ) -> Lane:
     """The steps [begin, end) of the line of a track, with the time they spend in each phase."""
-    is_step = with_name_part(spans, line.source[scopes.optimizer], STEP_PREFIX)
-    timeline, spent = make_timeline(
-        line, scopes, is_step, code_of(spans, GRADIENT_SEED), begin, end
-    )
+    is_step = are_optimizer_steps(spans, line.source[scopes.optimizer])
+    seeds = codes_of(spans, gradient_seeds())
+    timeline, spent = make_timeline(line, scopes, is_step, seeds, begin, end)
     return Lane(track, begin, end, timeline, spent)

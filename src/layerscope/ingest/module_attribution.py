@@ -2,7 +2,7 @@
 
 Definition. Every backward function is a stretch of its track. It belongs to the module of the
 forward operator that it, or the first backward function in it that has one, is linked to
-(`autograd_links`). Adding up a gradient (`AccumulateGrad`) has no forward operator: the engine does
+(`autograd_links`). Adding up a gradient has no forward operator: the engine does
 it right after the function that produced the gradient, so it belongs to the module of the stretch
 before. A span inherits the module of the innermost stretch around it that has one, unless a module
 was called in between, as checkpointing does when it runs the forward pass again.

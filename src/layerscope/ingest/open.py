@@ -91,14 +91,12 @@ def _refuse(run: Run, damage: Sequence[str]) -> NoReturn:
     if damage:
         raise _Damaged(
             f"the tables of {run.path} are damaged ({damage[0]}), and there are no raw files to "
-            "make them from again. "
-            "Copy the recording again from where it was made"
+            "make them from again. Copy the recording again from where it was made"
         )
     if _schema_of(run.path) < SCHEMA_VERSION:
         raise ReadError(
             f"{run.path} has the tables of an earlier layerscope ({run.info.layerscope}) and no "
-            "raw files to make "
-            "today's from: read it with that version"
+            "raw files to make today's from: read it with that version"
         )
     raise _Damaged(f"{run.path} has neither complete tables nor raw files: nothing is left to read")
 

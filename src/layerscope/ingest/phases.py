@@ -3,10 +3,10 @@
 The phase of a moment is that of the innermost phase scope open then on the step track. The scopes:
 
 - **loading**: the waits for the loader (spans of kind loader).
-- **optimizer**: `Optimizer.step#` and `Optimizer.zero_grad#`.
+- **optimizer**: steps of optimizers, and what sets their gradients to zero.
 - **backward**: the hull of a group of outermost autograd spans (spans of kind backward, and
-  `autograd::engine::evaluate_function` of any kind). A group ends where an operator, a loader wait
-  or an optimizer span begins outside the autograd spans.
+  what the engine itself opens around it, of any kind). A group ends where an operator, a loader
+  wait or an optimizer span begins outside the autograd spans.
 - **forward**: from the first operator after the previous backward group, loader wait or optimizer
   step (and in the same step) up to the start of the backward group, Python between the operators
   included; a `zero_grad` in between stays optimizer. Operators between two loader waits of a step,
@@ -18,7 +18,7 @@ The phase of a moment is that of the innermost phase scope open then on the step
 With `opt.step(closure)` forward and backward lie inside the optimizer span and are taken out of it;
 there the forward pass begins after the last `zero_grad` before its backward pass, because what
 comes before belongs to the optimizer, unless nothing but the seed of the gradient
-(`aten::ones_like`) follows that `zero_grad`. With an optimizer that runs inside the backward pass
+follows that `zero_grad`. With an optimizer that runs inside the backward pass
 its spans are taken out of the backward pass.
 
 Autograd may run on threads of its own (it does for GPUs). Autograd and optimizer spans of such
@@ -177,12 +177,12 @@ def _first_of_groups(backward: Positions, breaks: Int32s) -> Positions:
 
 
 def _forwards(
-    line: Line, scopes: Scopes, is_step: Bools, seed_name: int, first: Positions
+    line: Line, scopes: Scopes, is_step: Bools, seed_names: list[int], first: Positions
 ) -> tuple[Int64s, Int64s]:
     """Start and end of the forward pass before each backward group that has one.
 
-    `is_step` says which of the optimizer spans are steps, `seed_name` is the code of
-    `aten::ones_like`, `first` are the first spans of the steps.
+    `is_step` says which of the optimizer spans are steps, `seed_names` are the codes of what makes
+    the first gradient, `first` are the first spans of the steps.
     """
     outside = ~scopes.optimizer_in_backward
     limits = np.concatenate(
@@ -200,9 +200,8 @@ def _forwards(
         begin = _first_after(free, limit)
         if nested:
             later = _first_after(free, np.maximum(limit, last_before(zero_grads, group)))
-            is_forward = (later < group) & (
-                line.name[np.minimum(later, len(line.name) - 1)] != seed_name
-            )
+            name = line.name[np.minimum(later, len(line.name) - 1)]
+            is_forward = (later < group) & ~np.isin(name, seed_names)
             begin = np.where(is_forward, later, begin)
         found = begin < group
         starts.append(line.start[begin[found]])
@@ -245,7 +244,7 @@ def _between_loaders(line: Line, scopes: Scopes) -> tuple[Int64s, Int64s]:
 
 
 def make_timeline(
-    line: Line, scopes: Scopes, is_step: Bools, seed_name: int, begin: Int64s, end: Int64s
+    line: Line, scopes: Scopes, is_step: Bools, seed_names: list[int], begin: Int64s, end: Int64s
 ) -> tuple[Timeline, Int64s]:
     """The pieces of time of the steps [begin, end), and a table of the time in each phase (rows)
     and step (columns).
@@ -253,7 +252,7 @@ def make_timeline(
     first, stop = np.searchsorted(line.start, begin), np.searchsorted(line.start, end)
     bare = np.searchsorted(scopes.backward, first) == np.searchsorted(scopes.backward, stop)
     forwards = (
-        _forwards(line, scopes, is_step, seed_name, first),
+        _forwards(line, scopes, is_step, seed_names, first),
         _between_loaders(line, scopes),
         _hulls(line, scopes.free, first[bare], stop[bare], end[bare]),
     )

@@ -308,11 +308,15 @@ class Sampled(SampleSource):
 
 def _gone_on(rows: Mapping[int, np.void], name: str) -> dict[int, int]:
     """By number the row with the same `name` that begins when it ends."""
-    begun = {(int(row[name]), int(row["start_ns"])): number for number, row in rows.items()}
-    found = (
-        (number, begun.get((int(row[name]), int(row["end_ns"])))) for number, row in rows.items()
-    )
-    return {number: later for number, later in found if later is not None and later != number}
+    begun = {}
+    for number, row in rows.items():
+        begun[int(row[name]), int(row["start_ns"])] = number
+    found = {}
+    for number, row in rows.items():
+        later = begun.get((int(row[name]), int(row["end_ns"])), number)
+        if later != number:
+            found[number] = later
+    return found
 
 
 def _pieces(parts: list[np.ndarray]) -> Iterator[np.ndarray]:

@@ -49,12 +49,12 @@ REFUSALS = {
         "shapes of inputs",
     ),
     "window_late": (
-        "record again: the next time it is known how to record this PyTorch",
+        "record again: the next time it is known how to record this build",
         "the numbers of the steps",
     ),
     "mkl_taken": ("unset MKL_VERBOSE", "calls of MKL"),
     "no_mkl": (
-        "record with a PyTorch that has MKL, as those on PyPI for x86-64 have",
+        "record with a build of the framework that has MKL, as those on PyPI for x86-64 have",
         "calls of MKL",
     ),
     "stacks_unreadable": (

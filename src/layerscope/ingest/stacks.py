@@ -289,4 +289,7 @@ class StackIngest:
 
 
 def _no_steps(at_ns: np.ndarray, track: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return np.full(len(at_ns), -1, np.int32), np.full(len(at_ns), -1, np.int8)
+    """Step and phase at each of these times where a program has no steps."""
+    step = np.full(len(at_ns), -1, np.int32)
+    phase = np.full(len(at_ns), -1, np.int8)
+    return step, phase

@@ -40,13 +40,11 @@ from layerscope.ingest.phases import (
 )
 from layerscope.ingest.rules import loader, mark, optimizer, request
 from layerscope.ingest.windowed import find_in_windows
+from layerscope.model.frameworks import backward_prefixes
 from layerscope.model.layers import PHASES
 
 __all__ = ["ProcessSteps", "SpanColumns", "find_steps", "no_steps", "warmup"]
 
-# The engine's own span around each backward function; to torch it is an operator, only what is in
-# it is autograd.
-ENGINE_PREFIX = "autograd::engine::evaluate_function"
 # From the strongest to the weakest.
 RULES = {"mark": mark, "optimizer": optimizer, "loader": loader, "request": request}
 WARMUP_WINDOW = 5
@@ -100,7 +98,10 @@ def find_steps(spans: SpanColumns, weakest: str = "none") -> ProcessSteps:
     """Find the steps of a process and the time they spend in each phase, by no rule that is weaker
     than `weakest`.
     """
-    engine = np.array([name.startswith(ENGINE_PREFIX) for name in spans.names], np.bool_)
+    # A framework's own span around each backward function is an operator to it; here it belongs to
+    # the backward pass.
+    around = backward_prefixes()
+    engine = np.array([name.startswith(around) for name in spans.names], np.bool_)
     if engine.any():
         spans = replace(spans, kind=np.where(engine[spans.name], np.uint8(BACKWARD), spans.kind))
 

@@ -5,8 +5,8 @@ The states are `model.layers.WAITS`. From the strongest evidence to the weakest:
 - **`preempted`**: it could run, but others had its CPU.
 - **`page_fault`**: it is in the kernel and in no system call.
 - **`gil`**: in the function of CPython that waits for the interpreter's lock.
-- **`pool`**: a thread of a pool (OpenMP, autograd, PyTorch's own, BLAS, pthreadpool), or one that
-  serves gloo or the store of torchrun, that has no work. It is *idle*.
+- **`pool`**: a thread of a pool (OpenMP, autograd, the framework's own, BLAS, pthreadpool), or one
+  that serves gloo or the store of torchrun, that has no work. It is *idle*.
 - **`barrier`**: a thread of an OpenMP team that waits for the others of it, or else inside of the
   runtime of OpenMP.
 - **`thread`**: in `pthread_join` or `std::thread::join`, waiting for a thread to end.

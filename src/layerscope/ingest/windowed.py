@@ -116,11 +116,15 @@ def _within(found: Found, window: RecordedWindow) -> Found:
 
 
 def _taken(lane: Lane, keep: Bools) -> Lane:
-    number = np.append(np.where(keep, np.cumsum(keep) - 1, -1), -1).astype(np.int32)
-    step = number[lane.timeline.step]
+    """Some steps of a lane, numbered anew."""
+    numbers = np.where(keep, np.cumsum(keep) - 1, -1)
+    # The last one is for what is in no step, whose number is -1.
+    new_number = np.append(numbers, -1).astype(np.int32)
+    step = new_number[lane.timeline.step]
     phase: Int8s = np.where(step >= 0, lane.timeline.phase, np.int8(-1))
     timeline = Timeline(lane.timeline.start, step, phase)
-    return Lane(lane.track, lane.begin[keep], lane.end[keep], timeline, lane.spent_ns[:, keep])
+    begin, end = lane.begin[keep], lane.end[keep]
+    return Lane(lane.track, begin, end, timeline, lane.spent_ns[:, keep])
 
 
 def _joined(parts: list[tuple[RecordedWindow, Lane]]) -> Lane:

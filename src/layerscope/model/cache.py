@@ -19,9 +19,9 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-# What is kept: answers about builds of torch, tables of recordings that cannot be written, unpacked
-# recordings, code compiled for a build of torch, notes about raw files that lie outside of their
-# recording, names of addresses, and what `layerscope platform --measure` found out.
+# What is kept: answers about builds of frameworks, tables of recordings that cannot be written,
+# unpacked recordings, code compiled for one of them, notes about raw files that lie outside of
+# their recording, names of addresses, and what `layerscope platform --measure` found out.
 PROBE, TABLES, PACKED, SHAPES, SPOOLS, SYMBOLS = (
     "probe",
     "tables",

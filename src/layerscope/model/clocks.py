@@ -18,7 +18,7 @@ class Conversion:
     def __init__(self) -> None:
         self._known = np.zeros(
             (2, 64), np.int64
-        )  # what that clock said, and the run's; room for more
+        )  # what that clock read, and the run's; room for more
         self._count = 0
 
     def add(self, its: int, run_ns: int) -> None:

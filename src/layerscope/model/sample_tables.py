@@ -7,15 +7,14 @@ from layerscope.model.table import Column, Table
 FRAMES = Table(
     "frames",
     "What stacks are made of: functions and lines of Python, modules, operators, primitives, "
-    "native functions, the "
-    "kernel.",
+    "native functions, the kernel.",
     (
         Column("frame", "int32", "key of the frame"),
         Column("layer", "name", "python, modules, operators, ranges, primitives, native or kernel"),
         Column(
             "name", "string", "function without parameters, operator, ...; of a module its path"
         ),
-        Column("signature", "string", "the whole name, where that says more", nullable=True),
+        Column("signature", "string", "the whole name, where it differs", nullable=True),
         Column("file", "string", "its source file, as far as it is known", nullable=True),
         Column("line", "int32", "line in that file", nullable=True),
         Column(
@@ -61,16 +60,14 @@ SAMPLES = Table(
             "count",
             "int64",
             "fault: how many page faults it stands for; cpu: 0 where the next row is the rest of "
-            "the sample, its time "
-            "in the kernel; else 1",
+            "the sample, its time in the kernel; else 1",
         ),
         Column("kind", "name", "cpu, offcpu or fault"),
         Column(
             "state",
             "name",
             "cpu: user, kernel; offcpu: gil, lock, barrier, pool, sleep, yield, pipe, socket, "
-            "file, event, "
-            "page_fault, preempted, child, thread, other, unknown; fault: user",
+            "file, event, page_fault, preempted, child, thread, other, unknown; fault: user",
         ),
         Column(
             "idle", "bool", "a wait for work of a thread of a pool: folded away unless asked for"
@@ -78,7 +75,7 @@ SAMPLES = Table(
         Column(
             "exact",
             "bool",
-            "weight_ns was measured from end to end; else it stands for more than was seen",
+            "weight_ns was measured from end to end; else it stands for more than was sampled",
         ),
         Column(
             "span",

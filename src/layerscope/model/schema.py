@@ -69,8 +69,7 @@ TRACKS = Table(
 SPANS = Table(
     "spans",
     "Every recorded stretch of time: an operator, a backward function, a range, an optimizer step, "
-    "a loader wait, "
-    "a call of a module, a primitive of oneDNN or MKL.",
+    "a loader wait, a call of a module, a primitive of oneDNN or MKL.",
     (
         Column("span", "int64", "key of the span"),
         Column(
@@ -145,7 +144,7 @@ MODULES = Table(
 
 PRIMITIVES = Table(
     "primitives",
-    "Every span of the layer primitives: what was asked of a library below the operators, as the "
+    "Every span of the layer primitives: what operators asked of a library, as the "
     "library tells it.",
     (
         Column("span", "int64", "its span"),
@@ -248,7 +247,7 @@ MARKS = Table(
             "marker, step, paused, resumed, opened or closed (a window of --steps or --after), "
             "raised",
         ),
-        Column("name", "name", "name; of raised: what the exception says"),
+        Column("name", "name", "name; of raised: the text of the exception"),
         Column(
             "args",
             "int64",
@@ -330,12 +329,10 @@ COUNTERS = Table(
             "name",
             "name",
             "cpu_ns, user_ns, system_ns, faults_minor, faults_major, rss_bytes, rss_peak_bytes, "
-            "threads, rchar_bytes, "
-            "wchar_bytes, storage_read_bytes, storage_written_bytes; with stacks also delay_ns, "
-            "switches_voluntary, "
-            "switches_forced, migrations; of the control group throttled, throttled_ns, "
-            "group_memory_bytes, "
-            "group_memory_limit_bytes; or a counter of the program",
+            "threads, rchar_bytes, wchar_bytes, storage_read_bytes, storage_written_bytes; with "
+            "stacks also delay_ns, switches_voluntary, switches_forced, migrations; of the control "
+            "group throttled, throttled_ns, group_memory_bytes, group_memory_limit_bytes; or a "
+            "counter of the program",
         ),
         Column("value", "int64", "its value"),
         Column("unit", "name", "ns, bytes or count"),
@@ -352,9 +349,8 @@ LINKS = Table(
             "kind",
             "name",
             "forward_backward: an operator and the backward function of it; operator_primitive: an "
-            "operator and a "
-            "primitive that it asked for; primitive_share: a primitive and the part of it on "
-            "another thread",
+            "operator and a primitive that it asked for; primitive_share: a primitive and the part "
+            "of it on another thread",
         ),
     ),
 )
@@ -364,8 +360,8 @@ CLOCK_READINGS = Table(
     "The same moment on two clocks, so that a foreign time can be put on the run's clock.",
     (
         Column("clock", "name", "tsc or realtime"),
-        Column("clock_value", "int64", "what that clock said"),
-        Column("run_ns", "int64", "what the run's clock said", "ns"),
+        Column("clock_value", "int64", "what that clock read"),
+        Column("run_ns", "int64", "what the run's clock read", "ns"),
         Column("error_ns", "int64", "half the time the reading took", "ns"),
     ),
 )

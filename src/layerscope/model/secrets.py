@@ -41,11 +41,7 @@ _BEGINNINGS = (
     "OMP_",
     "ONEDNN_",
     "OPENBLAS_",
-    "PYTORCH_",
     "TBB_",
-    "TORCHELASTIC_",
-    "TORCHINDUCTOR_",
-    "TORCH_",
     "VECLIB_",
     "XLA_",
 )
@@ -110,9 +106,15 @@ def mask(argv: Sequence[str]) -> list[str]:
 
 def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of `environment` that a recording may keep."""
+    # Not above: inside of a program this file is read alone, for its masks.
+    from layerscope.model.frameworks import frameworks
+
+    beginnings = list(_BEGINNINGS)
+    for framework in frameworks():
+        beginnings += framework.environment
     chosen = {
         name: value
         for name, value in environment.items()
-        if name in _NAMES or name.startswith(_BEGINNINGS)
+        if name in _NAMES or name.startswith(tuple(beginnings))
     }
     return {name: value for name, value in sorted(chosen.items()) if not _OPTION.match(f"--{name}")}

@@ -18,7 +18,15 @@ import os
 
 from layerscope.profiler import statistics
 from layerscope.profiler.objects import Counter, Domain, Event, Frame, Marker, Task, scope
-from layerscope.profiler.steering import AUTOSTART, DEFAULT_FILE, now_ns, open_door, steering, warn
+from layerscope.profiler.steering import (
+    AUTOSTART,
+    DEFAULT_FILE,
+    known_hooks,
+    now_ns,
+    open_door,
+    steering,
+    warn,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -183,17 +191,14 @@ def dumps(
 
 
 def autostart() -> None:
-    """Record the whole program from its `import torch` on, if $LAYERSCOPE_AUTOSTART asks for it.
-    Never fails.
+    """Record the whole program from its import of a framework on, if $LAYERSCOPE_AUTOSTART asks for
+    it. Never fails.
     """
     wanted = os.environ.get(AUTOSTART, "")
     if wanted in ("", "0") or steering.settings:
         return
     try:
-        package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        door = open_door(
-            os.path.join(package, "capture", "inside", "inject", "sitecustomize.py"), _begin
-        )
+        door = open_door(known_hooks(), _begin)
         if wanted.startswith("{"):  # of the program that started us: one recording for both
             import json
 
@@ -204,7 +209,9 @@ def autostart() -> None:
 
 
 def _begin() -> None:
-    """The program imports torch: have a recorder, and let the programs it starts know of it."""
+    """The program imports a framework: have a recorder, and let the programs that it starts know of
+    it.
+    """
     if steering.connect_to_door() or not steering.connect():
         return
     import json

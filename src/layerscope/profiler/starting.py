@@ -30,8 +30,7 @@ START = (
 )
 NO_RECORDER = (
     "layerscope records nothing: no Python here has the libraries of its recorder. Install "
-    "layerscope in this "
-    "environment, or name a Python that has it in LAYERSCOPE_PYTHON"
+    "layerscope in this environment, or name a Python that has it in LAYERSCOPE_PYTHON"
 )
 
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 AUTOSTART = "LAYERSCOPE_AUTOSTART"
+PACKAGE = os.path.join(starting.SOURCE, "layerscope")
 DEFAULT_FILE = "profile.json"
-# An unknown build of torch is tried out first, once on a machine: 0.12 s.
+# An unknown build of a framework is tried out first, once on a machine: 0.12 s.
 PROBE_PATIENCE_S = 10.0
 PAUSED, RESUMED = 2, 3
 MARKER, STEP = 0, 1
@@ -135,9 +136,7 @@ class RecordingControl:
         told = starting.start_recorder(folder or os.getcwd(), stem or self.stem)
         self.path = told["path"]
         if self._door is None:
-            self._door = open_door(
-                os.path.join(told["settings"]["inside"], "inject", "sitecustomize.py")
-            )
+            self._door = open_door(told["settings"]["hooks"])
         self._door.settings.update(told["settings"])
 
     def _load(self) -> None:
@@ -148,13 +147,12 @@ class RecordingControl:
         agent.ls_counter.restype = agent.ls_mark.restype = agent.ls_operators_stop.restype = None
         agent.ls_range_begin.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p]
         agent.ls_range_end.argtypes = [ctypes.c_void_p]
-        # Without torch there is no library to name yet; its import hook names it later.
-        code = (
-            agent.ls_prepare(self.settings["socket"].encode(), b"", self.settings["tsc"])
-            if not self._torch()
-            else 0
-        )
-        if not code and "window" in self.settings and self._door.hook is None:
+        # Without a framework there is no library to name yet; its import hook names it later.
+        self._meet_frameworks()
+        code = 0
+        if not self._door.hooks:
+            code = agent.ls_prepare(self.settings["socket"].encode(), b"", self.settings["tsc"])
+        if not code and "window" in self.settings and not self._door.hooks:
             first, last, every, by_time, mark = self.settings["window"]
             agent.ls_window_set.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_int, ctypes.c_char_p]
             agent.ls_window_set(
@@ -166,12 +164,11 @@ class RecordingControl:
             )
         self.agent = agent
 
-    def _torch(self) -> Any:
-        """The module of torch, if it is imported; the agent knows of it then."""
-        torch = sys.modules.get("torch")
-        if torch is not None and self._door.hook is None:
-            self._door.prepare(torch)
-        return torch if self._door.hook is not None else None
+    def _meet_frameworks(self) -> None:
+        """Those that are imported already: the agent knows of them then."""
+        for name in self._door.hook_files:
+            if name in sys.modules and name not in self._door.hooks:
+                self._door.prepare(name, sys.modules[name])
 
     def ask(self, what: str, **more: Any) -> dict[str, Any] | None:
         """The recorder's answer; None when there is no recorder or it does not answer."""
@@ -182,8 +179,7 @@ class RecordingControl:
         except (OSError, ValueError) as error:
             warn(
                 f"layerscope: the recorder does not answer ({error}). What it had taken by then is "
-                "kept in "
-                f"{self.path or 'the recording'}; nothing more is recorded",
+                f"kept in {self.path or 'the recording'}; nothing more is recorded",
                 about="the recorder",
             )
             return None
@@ -215,27 +211,17 @@ class RecordingControl:
             self.name_file()
 
     def _start_operators(self) -> None:
-        if self._torch() is None:
-            return  # the door starts them when torch comes
+        self._meet_frameworks()
+        if not self._door.hooks:
+            return  # the door starts them when a framework comes
         give_up = time.monotonic() + PROBE_PATIENCE_S
-        self._door.try_start()
+        for name in self._door.hooks:
+            self._door.start(name)
         while self._door.pending and time.monotonic() < give_up:
             time.sleep(0.005)
             self._door.try_start()
-        modules = self._modules()
-        if modules is not None:  # they were stopped before
-            modules[0].ls_modules_start(*modules[1:])
-            hook = self._door.hook
-            if hook["state"]["generate"] is not None:
-                modules[0].ls_generations_start(*hook["state"]["generate"])
-            else:  # it may have been imported meanwhile
-                hook["watch_generate"]()
-
-    def _modules(self) -> Any:
-        """What records calls of modules, once it has begun: the agent, and what it wants to start
-        again.
-        """
-        return self._door.hook["state"]["modules"] if self._door.hook is not None else None
+        for hook in self._door.hooks.values():
+            hook["resume"]()
 
     def stop(self) -> None:
         """Record nothing from now on; a later `run` goes on in the same recording."""
@@ -247,11 +233,11 @@ class RecordingControl:
             self.agent.ls_mark(b"profiler", PAUSED, 0)
 
     def _stop_operators(self) -> None:
-        self._door.wanted = self._door.pending = False
+        self._door.wanted = False
+        self._door.pending.clear()
         self.agent.ls_operators_stop()
-        modules = self._modules()
-        if modules is not None:
-            modules[0].ls_modules_stop()
+        for hook in self._door.hooks.values():
+            hook["pause"]()
 
     def begin_block(self, folder: str, stem: str) -> None:
         """Record from now on, until the last block that began meanwhile has ended."""
@@ -300,12 +286,24 @@ def find_door() -> Any:
     return max(doors, key=lambda door: bool(door.settings), default=None)
 
 
-def open_door(file: str, before: Any = None) -> Any:
-    """Open the door whose code is in `file`: it watches for `import torch` from now on."""
+def known_hooks() -> dict[str, str]:
+    """By name of a framework the file that records it (`capture/frameworks`)."""
+    folder = os.path.join(PACKAGE, "capture", "frameworks")
+    inside = {name: os.path.join(folder, name, "inside") for name in os.listdir(folder)}
+    return {
+        name: os.path.join(place, "hook.py")
+        for name, place in inside.items()
+        if os.path.isdir(place)
+    }
+
+
+def open_door(hook_files: dict[str, str], before: Any = None) -> Any:
+    """Open a door into this process: it watches for imports of these frameworks from now on."""
+    file = os.path.join(PACKAGE, "capture", "inside", "inject", "sitecustomize.py")
     namespace: dict[str, Any] = {"__name__": "layerscope_door"}
     with open(file, encoding="utf-8") as source:
         exec(compile(source.read(), file, "exec"), namespace)
-    return namespace["open_door"](before)
+    return namespace["open_door"](hook_files, before)
 
 
 steering = RecordingControl()

@@ -18,13 +18,11 @@ def unreadable(recording: object, error: Exception) -> ReadError:
     if type(error).__name__ == "OutOfMemoryException" or "No space left" in reason:
         return ReadError(
             f"{recording}: the question needs more memory, or room in {tempfile.gettempdir()}, "
-            "than there is. "
-            "Close other programs, or set TMPDIR to a folder with room"
+            "than there is. Close other programs, or set TMPDIR to a folder with room"
         )
     return ReadError(
         f"{recording} is damaged: {reason}. If it has raw files, remove tables.json in it and its "
-        "tables are made from "
-        "them again; else copy the recording again from where it was made"
+        "tables are made from them again; else copy the recording again from where it was made"
     )
 
 

@@ -34,6 +34,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from layerscope.model.framework import any_of
+from layerscope.model.frameworks import frameworks
 from layerscope.model.schema import TABLES
 from layerscope.model.secrets import MASK
 from layerscope.recording.reader import reading, table_files
@@ -132,16 +134,21 @@ _SAYS_NOTHING = (
     "forward|backward|step|zero_grad|loss|criterion|optimizer|optimizer_step|epoch|batch|iteration|train|training|eval|"
     "evaluate|evaluation|val|validation|test|inference|predict|data|data_loading|load|loading|model|total"
 )
-_KNOWN_NAME = re.compile(
-    rf"(?:{_SAYS_NOTHING}|ProfilerStep#\d+|Optimizer\.(?:step|zero_grad)#\w+\.\w+|enumerate\(DataLoader\)#\w+\.__next__|"
-    r"DistributedDataParallel\.forward|torch\.distributed\.ddp\.reducer::\w+|FullyShardedDataParallel\.\w+|FSDP::\w+|"
-    r"(?:nccl|gloo|c10d|mpi|ucc):\w+|Torch-Compiled Region(?:: "
-    r"\d+/\d+)?|CompiledFunction(?:Backward)?|"
-    r"TorchDynamo Cache Lookup|Pregraph bytecode|AOTDispatcher Runtime Wrapper Prologue|\(other "
-    r"names\)|\(name lost\))"
+_PUBLIC = [framework.public for framework in frameworks()]
+_KNOWN_NAME = any_of(
+    (
+        _SAYS_NOTHING,
+        r"(?:nccl|gloo|mpi|ucc):\w+",
+        r"\(other names\)",
+        r"\(name lost\)",
+        *(pattern for public in _PUBLIC for pattern in public.spans),
+    )
 )
-_KNOWN_TRACK = re.compile(
-    r"(?:|process|cgroup|program|python[\d.]*|pt_[a-z_]+\d*|MainThread|Thread-\d+|ThreadPoolExec\w*)"
+_KNOWN_TRACK = any_of(
+    (
+        r"|process|cgroup|program|python[\d.]*|MainThread|Thread-\d+|ThreadPoolExec\w*",
+        *(pattern for public in _PUBLIC for pattern in public.tracks),
+    )
 )
 _KNOWN_COUNTER = re.compile(
     r"(?:cpu|user|system|delay|throttled)_ns|faults_(?:minor|major)|switches_(?:voluntary|forced)|migrations|threads|"
@@ -149,15 +156,21 @@ _KNOWN_COUNTER = re.compile(
 )
 # Whose functions everybody has: the interpreter's, its standard library's, the frameworks' and
 # those of what they use.
+_LIBRARIES = (
+    r"lib(?:gomp|i?omp|dnnl|mkldnn|mkl|openblas|cu|nccl|nv|c|m|pthread|dl|stdc\+\+|gcc_s)",
+    r"libpython[\d.]*",
+    *(library for public in _PUBLIC for library in public.libraries),
+)
 _KNOWN_OBJECT = re.compile(
-    r"(?:.*/)?((?:lib(?:torch|c10|gomp|i?omp|dnnl|mkldnn|mkl|openblas|mxnet|tensorflow|cu|nccl|nv|c|m|pthread|dl|stdc\+\+|"
-    r"gcc_s|python[\d.]*)(?:[-_.]\S*)?\.so[\d.]*|_?multiarray\S*|ld-linux\S*|python[\d.]*))|\[jit\]"
+    rf"(?:.*/)?((?:(?:{'|'.join(_LIBRARIES)})(?:[-_.]\S*)?\.so[\d.]*|_?multiarray\S*|ld-linux\S*|"
+    r"python[\d.]*))|\[jit\]"
 )
 # What oneDNN calls the code that it makes. Others, CPython with -X perf among them, call theirs by
 # the program's functions and files.
 _KNOWN_JIT = re.compile(r"\[jit\]|_?(?:jit|brgemm|gemm|xbyak|avx|sse|amx)\w*(?:\.\d+)?")
+_PACKAGES = ("numpy", *(package for public in _PUBLIC for package in public.packages))
 _KNOWN_FILE = re.compile(
-    r".*/(?:site-packages/(?:torch|numpy)|python3\.\d+(?!/site-packages))/.*|<frozen .*>"
+    rf".*/(?:site-packages/(?:{'|'.join(_PACKAGES)})|python3\.\d+(?!/site-packages))/.*|<frozen .*>"
 )
 # A sentence repeats what the user asked for: the name of a range of theirs, or a line of their
 # source.
@@ -441,7 +454,9 @@ def _sentences(data: pa.Table, masked: Callable[[str], str]) -> pa.Table:
 
 
 def _without(data: pa.Table, name: str) -> pa.Table:
-    return _replaced(data, name, pa.nulls(data.num_rows, data.schema.field(name).type))
+    """The same without what is in this column."""
+    kept_type = data.schema.field(name).type
+    return _replaced(data, name, pa.nulls(data.num_rows, kept_type))
 
 
 def _replaced(data: pa.Table, name: str, values: Any) -> pa.Table:

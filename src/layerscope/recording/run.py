@@ -201,8 +201,7 @@ def refuse_newer(path: Path, data: bytes) -> None:
     if found and int(found[1]) > SCHEMA_VERSION:
         raise ReadError(
             f"{path} was recorded by a newer layerscope (schema {int(found[1])}; this one reads up "
-            "to "
-            f"{SCHEMA_VERSION}). Update layerscope to open it"
+            f"to {SCHEMA_VERSION}). Update layerscope to open it"
         )
 
 

@@ -65,8 +65,7 @@ def create(
         except OSError as other:
             raise RunError(
                 f"cannot make the recording in {text(cwd())}: {reason}; nor elsewhere: "
-                f"{other.strerror}. "
-                "Choose a place with -o"
+                f"{other.strerror}. Choose a place with -o"
             ) from other
         if not quiet:
             notify(

@@ -220,7 +220,7 @@ def _unpacked(least_s: float) -> Iterator[Leftover]:
 
 
 def _answers(least_s: float) -> Iterator[Leftover]:
-    """What the probe found out about builds of torch."""
+    """What the probe found out about builds of frameworks."""
     for base in cache.caches(cache.PROBE):
         for file in _entries(base):
             try:
@@ -236,7 +236,7 @@ def _answers(least_s: float) -> Iterator[Leftover]:
 
 
 def _compiled(least_s: float) -> Iterator[Leftover]:
-    """Code that was compiled for a build of torch."""
+    """Code that was compiled for a build of a framework."""
     for base in cache.caches(cache.SHAPES):
         for folder in _ours(base):
             told = cache.origin(folder)

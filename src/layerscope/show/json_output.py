@@ -84,7 +84,10 @@ def write_rows(
 
 
 def _about(columns: Sequence[ResultColumn]) -> list[dict[str, str]]:
-    return [{"name": column.name, "type": column.type, "unit": column.unit} for column in columns]
+    about = []
+    for column in columns:
+        about.append({"name": column.name, "type": column.type, "unit": column.unit})
+    return about
 
 
 def encoded(result: Result, command: str, run: str) -> bytes:

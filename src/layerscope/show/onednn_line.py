@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from layerscope.analyse.onednn import NOT_ONEDNN, ONEDNN, OneDnn
 
-_SWITCH = "torch.backends.mkldnn.enabled"
 # Intel AVX-512 with Intel DL Boost and bfloat16 support; what is narrower is part of what is wider.
 _VECTORS = re.compile(r"SSE4\.1|AVX10\.\d|AVX-?512|AVX2|AVX")
 _EXTENSIONS = (("AMX", "AMX"), ("float16,", "FP16"), ("bfloat16", "BF16"), ("DL Boost", "VNNI"))
@@ -37,15 +36,20 @@ def use_of(onednn: OneDnn) -> str:
     used = "; ".join(_used(onednn))
     if onednn.is_missing:
         return (
-            "oneDNN is not in this build of PyTorch: other code does convolutions and matrix "
-            "products."
+            f"oneDNN is not in this build of {_title(onednn)}: other code does convolutions and "
+            "matrix products."
         )
     off = ""
     if onednn.off:
         when = "when" if all(onednn.off.values()) else "some of the times that"
         work = "they" if set(onednn.off) == set(onednn.done_by) else " and ".join(onednn.off)
-        off = f"{_SWITCH} was False {when} {work} were first called"
+        switch = onednn.framework.backends.onednn_switch if onednn.framework else ""
+        off = f"{switch or 'its switch'} was False {when} {work} were first called"
     return f"oneDNN: {'; '.join(filter(None, [used, off]))}." if used or off else ""
+
+
+def _title(onednn: OneDnn) -> str:
+    return onednn.framework.title if onednn.framework else "the framework"
 
 
 def _used(onednn: OneDnn) -> Iterator[str]:

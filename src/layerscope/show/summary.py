@@ -20,6 +20,7 @@ from layerscope.analyse.summary import Cost, OpenOperators, OperatorRow, Operato
 from layerscope.analyse.tables.operators import EMPTY
 from layerscope.analyse.thinned import Thinned
 from layerscope.model import units
+from layerscope.model.frameworks import frameworks
 from layerscope.model.layers import RANGES
 from layerscope.recording.run import RunInfo
 from layerscope.show.function_lines import function_lines
@@ -117,9 +118,12 @@ def _header(summary: Summary) -> list[str]:
 
 def _versions(summary: Summary) -> Iterator[str]:
     """Of what the program runs on."""
-    for said, name in (("Python", "python"), ("torch", "torch")):
-        if name in summary.info.versions:
-            yield f"{said} {summary.info.versions[name]}"
+    known = summary.info.versions
+    if "python" in known:
+        yield f"Python {known['python']}"
+    for framework in frameworks():
+        if framework.name in known:
+            yield f"{framework.name} {known[framework.name]}"
     if summary.onednn:
         yield version_of(summary.onednn)
 
@@ -333,7 +337,11 @@ def _below(row: OperatorRow, divisor: int, room: int) -> str:
 
 
 def _listed(parts: list[str], kept: int) -> str:
-    return ", ".join([*parts[:kept], *["..."] * (kept < len(parts))])
+    """The first of these parts, and dots for the others."""
+    shown = parts[:kept]
+    if kept < len(parts):
+        shown.append("...")
+    return ", ".join(shown)
 
 
 def _remarks(times: OperatorTimes, rows: list[OperatorRow]) -> Iterator[str]:
@@ -361,7 +369,9 @@ def _losses(summary: Summary) -> list[str]:
 
 
 def _open(thread: OpenOperators) -> list[str]:
-    return _wrapped(printable(f"  {thread.thread}: {' > '.join(thread.names)}"), "    ")
+    """The operators that were open on a thread, the outermost first."""
+    operators = " > ".join(thread.names)
+    return _wrapped(printable(f"  {thread.thread}: {operators}"), "    ")
 
 
 def _closing(summary: Summary, run: str) -> list[str]:

@@ -94,7 +94,7 @@ def write(page: TunePage, stream: IO[bytes]) -> None:
 {f'<pre id="command">{_text(page.command)}</pre>' if page.command else ""}
 <h2 id="plot-title">Every run: {_text(page.axis)}</h2>
 {_plot(page)}
-{f'<h2>What there is to say</h2><ul id="sentences">{said}</ul>' if said else ""}
+{f'<h2>Notes</h2><ul id="sentences">{said}</ul>' if said else ""}
 <h2>The same in figures</h2>
 <table id="settings">
 <thead><tr>{headings}</tr></thead>

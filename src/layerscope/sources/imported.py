@@ -24,7 +24,7 @@ class ImportedTrack:
     tid: int | None = None
     start_ns: int = 0
     end_ns: int | None = None
-    framework_thread: int = -1  # what PyTorch numbers it, for forward and backward
+    framework_thread: int = -1  # what the framework numbers it, for forward and backward
 
 
 @dataclass(frozen=True, slots=True)

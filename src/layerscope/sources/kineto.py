@@ -25,6 +25,7 @@ import numpy as np
 from layerscope.model.clocks import Conversion, Identity
 from layerscope.model.errors import ReadError
 from layerscope.model.events import Problem
+from layerscope.model.frameworks import kind_of
 from layerscope.model.layers import KINDS, OPERATORS
 from layerscope.model.stored_json import decoded
 from layerscope.sources.imported import Imported, ImportedProcess, ImportedTrack
@@ -205,9 +206,13 @@ def _possible(file: _File) -> _File:
 
 def _processes(events: list[_Event], tids: list[int]) -> tuple[list[int], list[int]]:
     """By thread the place of its process, and the number of each process."""
-    pid_of = {_number(event.tid): _number(event.pid) for event in events if event.cat in _OF_CPU}
-    pids = sorted({pid_of[tid] for tid in tids}) or [0]
-    return [pids.index(pid_of[tid]) for tid in tids], pids
+    pid_of = {}
+    for event in events:
+        if event.cat in _OF_CPU:
+            pid_of[_number(event.tid)] = _number(event.pid)
+    pid_of_thread = [pid_of[tid] for tid in tids]
+    pids = sorted(set(pid_of_thread)) or [0]
+    return [pids.index(pid) for pid in pid_of_thread], pids
 
 
 def _problems(file: _File) -> list[Problem]:
@@ -310,7 +315,12 @@ def _ns(microseconds: Decimal) -> int:
 
 
 def _moments_ns(events: list[_Event], name: str, base_ns: int) -> list[int]:
-    return [_ns(event.ts) + base_ns for event in events if event.name == name and event.ph == "i"]
+    """When the instant events of this name happened."""
+    moments = []
+    for event in events:
+        if event.ph == "i" and event.name == name:
+            moments.append(base_ns + _ns(event.ts))
+    return moments
 
 
 def _unfinished(rows: list[_Event]) -> np.ndarray:
@@ -370,14 +380,9 @@ def _kinds(
 
 
 def _kind_of(text: str) -> int:
-    """By a name that torch itself gives, as the agent tells it (native/agent/names.c)."""
-    if text.startswith(ENGINE):
-        return BACKWARD
-    if text.startswith(("Optimizer.step#", "Optimizer.zero_grad#")):
-        return OPTIMIZER
-    if text.startswith("enumerate(") and ")#" in text and ".__next__" in text:
-        return LOADER
-    return RANGE
+    """By a name that the framework itself gives."""
+    kind = kind_of(text)
+    return KINDS.index(kind) if kind else RANGE
 
 
 def depths(tid: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:

@@ -162,7 +162,7 @@ class PerfFile:
         return list(_texts(content[4:], _number(content[:4]))) if len(content) > 4 else []
 
     def clock(self) -> tuple[int, int, int] | None:
-        """(clock id, what CLOCK_REALTIME said, what that clock said then), if told."""
+        """(clock id, what CLOCK_REALTIME said, what that clock read then), if told."""
         content = self.features.get(CLOCK_DATA, b"")
         if len(content) < 24:
             return None
@@ -179,8 +179,7 @@ def open_file(path: Path) -> PerfFile:
     if magic == FOREIGN:
         raise ReadError(
             f"{path} was recorded on a machine with another order of bytes: run `perf script` "
-            "there and open what it "
-            "prints"
+            "there and open what it prints"
         )
     if magic == OLD:
         raise ReadError(
@@ -399,8 +398,12 @@ def _walked(octets: np.ndarray, start: int, end: int) -> tuple[Records, int]:
 
 def _behind(octets: np.ndarray, at: int) -> int:
     """How many bytes lie behind the record at this place that do not count as its own."""
-    type_, content = _number(octets[at : at + 4].tobytes()), octets[at + 8 : at + 16].tobytes()
-    return _number(content) if type_ == AUXTRACE else _number(content[:4]) + 7 & ~7
+    type_ = _number(octets[at : at + 4].tobytes())
+    content = octets[at + 8 : at + 16].tobytes()
+    if type_ == AUXTRACE:
+        return _number(content)
+    size = _number(content[:4])
+    return size + 7 & ~7
 
 
 def _packed(records: Records) -> Iterator[bytes]:

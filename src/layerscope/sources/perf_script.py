@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -204,9 +205,11 @@ class _Text:
         return found
 
     def _added(self, stacks: list[list[int]]) -> np.ndarray:
-        length = np.array([len(one) for one in stacks], np.int64)
-        flat = np.array([number for one in stacks for number in one], np.int64)
-        return self.tree.add(flat, np.cumsum(length) - length, length)
+        """The numbers of these stacks, each a list of numbers of frames."""
+        length = np.fromiter(map(len, stacks), np.int64, len(stacks))
+        frames = np.fromiter(chain.from_iterable(stacks), np.int64, int(length.sum()))
+        first = np.cumsum(length) - length
+        return self.tree.add(frames, first, length)
 
     def _parsed(self, text: bytes) -> list[int]:
         """The frames of a stack, from the outermost on."""

@@ -382,8 +382,7 @@ def _problems(calls: Calls, has_time: np.ndarray, rejected: int, example: str) -
         )
         remedy = (
             "look at that line: the log was cut there, several processes wrote it at once, or the "
-            "format is one of a "
-            "version that this layerscope does not read"
+            "format is one of a version that this layerscope does not read"
         )
         found.append(Problem(PRIMITIVES, "lines_rejected", what, remedy, "these calls"))
     return found

@@ -13,7 +13,7 @@ import resource
 import sys
 
 _MEMORY = 1 << 28
-_OUTPUT_MOST = 1 << 16  # of one name; the longest of PyTorch has 5 KiB
+_OUTPUT_MOST = 1 << 16  # of one name; the longest seen has 5 KiB
 
 
 def main() -> None:

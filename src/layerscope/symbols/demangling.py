@@ -19,9 +19,7 @@ _SCRIPT = Path(__file__).with_name("demangler.py")
 # Itanium C++ and older Rust, newer Rust. What follows a dot is of the compiler: foo.cold,
 # foo.constprop.0.
 _MANGLED = re.compile(r"_(?:Z|R)[\w.$]+", re.ASCII)
-_NAME_MOST = (
-    1 << 12
-)  # longer ones are deeper than a stack allows; the longest of PyTorch has 1,500 bytes
+_NAME_MOST = 1 << 12  # longer ones are deeper than a stack allows; the longest seen has 1,500 bytes
 _NAMES_AT_ONCE = 4096
 _PATIENCE_S = 20.0
 _STARTS_MOST = 40  # a name that ends the process is found by halving

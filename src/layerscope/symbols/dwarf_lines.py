@@ -21,7 +21,7 @@ from layerscope.symbols.line_program import LINE, Header
 from layerscope.symbols.symbol_table import Keep
 
 # Of one file. Python reads about 4 MB of line programs a second; those of libpython have 2.5 MB, of
-# PyTorch 200 MB.
+# a large framework 200 MB.
 PROGRAM_BYTES = 12 << 20
 _UNIT_PROGRAM_BYTES = (
     2 << 20

@@ -1,5 +1,5 @@
-"""Tables of symbols and of lines in the user's cache: the half a million symbols of PyTorch are
-sorted once.
+"""Tables of symbols and of lines in the user's cache: the half a million symbols of a large
+framework are sorted once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from layerscope.symbols.elf_file import opened
 
 # Of these tables. A change of their rows, or of what goes into them, needs a new number.
 _VERSION = 1
-_BYTES_MOST = 1 << 28  # of all tables together; PyTorch's has 17 MB
+_BYTES_MOST = 1 << 28  # of all tables together; that of a large framework has 17 MB
 # Smaller tables are made faster than found. A line takes far longer than a symbol.
 SYMBOLS_LEAST, LINES_LEAST = 10_000, 500
 

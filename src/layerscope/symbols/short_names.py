@@ -69,7 +69,9 @@ def _of_implementation(text: str) -> str | None:
 
 
 def _one_pair(colons: re.Match[str]) -> str:
-    return "::" if len(colons[0]) > 2 and colons.end() < len(colons.string) else ""
+    is_long = len(colons[0]) > 2
+    is_last = colons.end() == len(colons.string)
+    return "::" if is_long and not is_last else ""
 
 
 def _without_brackets(text: str) -> str | None:

@@ -1,8 +1,8 @@
 """Where functions lie in an ELF file: a symbol table sorted for looking addresses up, kept in the
 user's cache.
 
-The table of PyTorch has half a million symbols, so nothing here runs once for each of them. Names
-stay in the file: only those asked for are read.
+That of a large framework has half a million symbols, so nothing here runs once for each of them.
+Names stay in the file: only those asked for are read.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ ROW = np.dtype(
 _LABEL, _FUNCTION, _IFUNC = 0, 2, 10  # STT_NOTYPE: hand-written assembly often says no more
 _LOCAL = 0  # STB_LOCAL
 _RESERVED = 0xFF00  # SHN_LORESERVE: no section, such as absolute values
-_SYMBOLS_BYTES = 1 << 28  # of one table at most; PyTorch's is 12 MiB
-_NAME_BYTES = 1 << 14  # longer names are cut; the longest of PyTorch has 1,500 bytes
+_SYMBOLS_BYTES = 1 << 28  # of one table at most; that of a large framework is 12 MiB
+_NAME_BYTES = 1 << 14  # longer names are cut; the longest seen has 1,500 bytes
 _ALIASES = 32  # names of one function to choose from, at most
 _NESTED = 64  # functions around each other that are looked through, at most
 

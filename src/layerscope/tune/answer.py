@@ -26,9 +26,8 @@ WINNER = "winner"
 _UNITS = {"s": NS, "ns": NS, "bytes": BYTES}
 _OTHER_WORK = (
     "Whether it does the same work is not known: with another value of an option of the program, "
-    "what it prints is not "
-    "compared, and a step or a run may be a smaller one. Compare with --metric what it says of its "
-    "speed itself."
+    "what it prints is not compared, and a step or a run may be a smaller one. Compare with "
+    "--metric what it says of its speed itself."
 )
 # What is in front of PROGRAM, without what a resumed run is told anew.
 _OF_THE_JOURNAL = ("--resume", "--journal")
@@ -59,8 +58,7 @@ def write_plan(plan: Plan, arguments: argparse.Namespace) -> None:
         "Nothing was run. Which libraries the program has is known only from a run, and with them "
         "there may be more.",
         f"A budget of {plan.wish.budget_s / 60:.3g} min is enough to try all of the first stage "
-        "when a run takes "
-        f"{plan.wish.budget_s / runs:.2g} s or less: at least {runs} runs.",
+        f"when a run takes {plan.wish.budget_s / runs:.2g} s or less: at least {runs} runs.",
     )
     _print(of_rows("plan", columns, rows, notes=notes), arguments, "")
 
@@ -173,8 +171,7 @@ def verdict(tuned: Tuned) -> str:
     if outcome.verdict == FASTER and final is not None:
         said = (
             f"{final.setting.name} is better: {_told(_ratio(tuned, final))}, by {final.rounds} "
-            "pairs of runs of it and "
-            "the defaults alone."
+            "pairs of runs of it and the defaults alone."
         )
         is_other_work = bool(final.setting.arguments) and tuned.wish.metric is None
         return f"{said} {_OTHER_WORK}" if is_other_work else said

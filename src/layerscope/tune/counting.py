@@ -2,9 +2,9 @@
 keeps nothing else.
 
 What a step is say the rules of `layerscope.ingest.steps`, counted as they happen
-(`native/agent/steps.c`): outside of windows PyTorch does not even call us for operators. A step by
-an optimizer or a mark ends where the next one begins, with what lies between them; by a loader it
-ends where the next batch is asked for; a request ends where the last call of a module in it
+(`native/agent/steps.c`): outside of windows a framework may not even call us for operators. A step
+by an optimizer or a mark ends where the next one begins, with what lies between them; by a loader
+it ends where the next batch is asked for; a request ends where the last call of a module in it
 returns. The first one, of which the begin is not known, is none.
 """
 

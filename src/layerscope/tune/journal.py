@@ -93,9 +93,8 @@ class Journal:
         if (entry.measurement.setting, entry.measurement.round) != (setting.name, round_):
             raise ReadError(
                 f"the journal {self._path} does not go with this race: it has "
-                f"{entry.measurement.setting!r} in round "
-                f"{entry.measurement.round} where {setting.name!r} is due in round {round_}; "
-                f"{_REMEDY}"
+                f"{entry.measurement.setting!r} in round {entry.measurement.round} where "
+                f"{setting.name!r} is due in round {round_}; {_REMEDY}"
             )
         self._given += 1
         return entry.measurement, entry.took_s
@@ -140,8 +139,7 @@ def _entries(path: Path, content: bytes, question: Question) -> list[_Entry]:
         name = differing[0]
         raise ReadError(
             f"the journal {path} answers another question: its {name} is "
-            f"{_short(asked.get(name))}, now it is "
-            f"{_short(due[name])}; {_REMEDY}"
+            f"{_short(asked.get(name))}, now it is {_short(due[name])}; {_REMEDY}"
         )
     return entries
 

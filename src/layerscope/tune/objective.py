@@ -105,9 +105,8 @@ _OBJECTIVES = (
     Objective(
         "cpu",
         "s",
-        "CPU time of all threads for a step, in processes that have PyTorch; where no steps are "
-        "known of "
-        "the whole run, in all processes",
+        "CPU time of all threads for a step, in processes with a framework; where no steps are "
+        "known of the whole run, in all processes",
         _cpu,
     ),
     Objective(
@@ -132,8 +131,7 @@ def objective(name: str | None, has_steps: bool) -> Objective:
     if name in ("throughput", "p50", "p99") and not has_steps:
         raise UsageError(
             f"--objective {name} is about steps, and no steps of the program are known: take "
-            "--objective wall or cpu, "
-            "or mark the steps (layerscope.profiler)"
+            "--objective wall or cpu, or mark the steps (layerscope.profiler)"
         )
     return found
 
@@ -174,8 +172,7 @@ def disagreement(measurements: Iterable[Measurement], settings: Mapping[str, Set
         return ""
     return (
         f"mean and median of the steps choose opposite settings: {by_median} has the best median, "
-        f"{by_mean} the best "
-        "mean; --objective says which of them counts"
+        f"{by_mean} the best mean; --objective says which of them counts"
     )
 
 

@@ -182,8 +182,7 @@ def _first_alone(track: RaceState, fresh: list[Setting]) -> Setting:
     if track.left_s < 2 * final.LEAST_PAIRS * run_s:
         raise Refused(
             f"a run takes {run_s:.3g} s, so a budget of {track.budget_s / 60:.3g} min is too "
-            "short: "
-            f"{needed(run_s, len(fresh))}"
+            f"short: {needed(run_s, len(fresh))}"
         )
     track.enter(fresh[:1])
     return fresh[0]

@@ -151,8 +151,7 @@ def tune(wish: Wish) -> Tuned:
         )
     teller.say(
         f"the program runs again and again for up to {wish.budget_s / 60:.3g} min in this folder: "
-        "what a run writes, "
-        "such as checkpoints, the next one finds"
+        "what a run writes, such as checkpoints, the next one finds"
     )
     trials = Trials(
         TrialOptions(wish.program, wish.budget_s, wish.steps, wish.metric, wish.any_output)

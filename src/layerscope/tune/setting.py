@@ -65,8 +65,11 @@ class Setting:
 
     def line(self, program: Sequence[str]) -> str:
         """The same for a shell."""
-        told = [f"{name}={shlex.quote(value)}" for name, value in self._told().items()]
-        return " ".join([*(["env", *told] if told else []), shlex.join(self.command(program))])
+        words = [f"{name}={shlex.quote(value)}" for name, value in self._told().items()]
+        if words:
+            words.insert(0, "env")
+        words.append(shlex.join(self.command(program)))
+        return " ".join(words)
 
     def _told(self) -> dict[str, str]:
         """What our own environment has not."""

@@ -80,14 +80,12 @@ def space(place: TuneContext, varied: Sequence[Varied] = ()) -> SearchSpace:
     if len(of_stages[0]) > MOST_CANDIDATES:
         raise UsageError(
             f"--vary makes {len(of_stages[0])} settings of the first stage, and at most "
-            f"{MOST_CANDIDATES} can be told "
-            "apart: give fewer values, or fewer options"
+            f"{MOST_CANDIDATES} can be told apart: give fewer values, or fewer options"
         )
     if values:
         notes.append(
             "where a value of --vary changes what a step does, such as a batch size, times of "
-            "steps do not compare: "
-            "take --metric with what the program prints for each second"
+            "steps do not compare: take --metric with what the program prints for each second"
         )
     stages = [
         Stage(_TITLES.get(number, "more"), _fresh(place, one))

@@ -103,8 +103,8 @@ class Trials:
         self._environment = dict(os.environ if environment is None else environment)
         self._token = secrets.token_hex(8)
         self._usual: Usual | None = None
-        # Without our agent PyTorch's own profiler would take its place in the program, and make it
-        # another one.
+        # Without our agent the framework's own profiler would take its place in the program, and
+        # make it another one.
         self._missing = agent.check()
         self._counts = asked.metric is None and self._missing is None
 
@@ -171,8 +171,7 @@ class Trials:
         if found.fault == HUNG:
             raise RunError(
                 f"the program did not end within {limit_s:.0f} s, a quarter of the budget: give it "
-                "more (--budget "
-                "MINUTES), or end each run after some steps (--steps N)"
+                "more (--budget MINUTES), or end each run after some steps (--steps N)"
             )
         if found.fault:
             raise RunError(

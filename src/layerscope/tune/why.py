@@ -138,8 +138,7 @@ def _times(a: Figures, b: Figures, whole_ns: float, of: str) -> Iterator[tuple[f
             b.spin_ns,
             lambda x, y: (
                 f"{of} spends {x} of CPU time in the runtime of OpenMP, where threads spin until "
-                "others come, by "
-                f"default and {y} so."
+                f"others come, by default and {y} so."
             ),
         ),
         (

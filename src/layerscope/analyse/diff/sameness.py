@@ -71,8 +71,7 @@ def uneven(readers: Sequence[Reader], statistic: str) -> list[str]:
         if median and mean > _UNEVEN * median:
             said.append(
                 f"The steps of {letter} are uneven: their mean is {mean / median:.1f} times their "
-                "median. "
-                f"{_OTHER_STATISTIC[statistic]}"
+                f"median. {_OTHER_STATISTIC[statistic]}"
             )
     return said
 
@@ -91,17 +90,14 @@ def _compared(steps: Sequence[ComparedSteps], per_step: bool, statistic: str) ->
     if per_step:
         return (
             f"Compared is the {statistic} of the steps; operators by their self time, modules by "
-            "that of the operators "
-            "in them, forward and backward. Intervals: 95 % for all rows of a kind, from up to "
-            f"{MOST_BLOCKS} blocks "
-            "of steps."
+            "that of the operators in them, forward and backward. Intervals: 95 % for all rows of "
+            f"a kind, from up to {MOST_BLOCKS} blocks of steps."
         )
     without = [letter for letter, found in zip(SIDES, steps, strict=True) if not found.measured]
     verb = "has" if len(without) == 1 else "have"
     return (
         f"Compared is the whole run, because {' and '.join(without)} {verb} no steps: there are no "
-        "intervals, "
-        "and whether a change is more than noise is unknown."
+        "intervals, and whether a change is more than noise is unknown."
     )
 
 
@@ -136,4 +132,8 @@ def _said(value: Any) -> str:
 def _values(
     a: Mapping[str, str], b: Mapping[str, str], missing: str = ""
 ) -> list[tuple[str, Any, Any]]:
-    return [(name, a.get(name, missing), b.get(name, missing)) for name in sorted({*a, *b})]
+    """Every name of either side, with the value on each side."""
+    found = []
+    for name in sorted({*a, *b}):
+        found.append((name, a.get(name, missing), b.get(name, missing)))
+    return found

@@ -105,8 +105,10 @@ def draw(graph: Graph) -> Drawn:
 
 
 def _left_out(tree: FrameTree, weight: Ints, kept: Bools) -> int:
-    outside = (weight > 0) & ~kept
-    return int(np.count_nonzero(outside & np.where(tree.parent >= 0, kept[tree.parent], True)))
+    """How many frames are left out whose caller is not."""
+    is_out = (weight > 0) & ~kept
+    has_kept_caller = np.where(tree.parent >= 0, kept[tree.parent], True)
+    return int(np.count_nonzero(is_out & has_kept_caller))
 
 
 def _changes(graph: Graph, totals: Ints) -> tuple[NDArray[np.float64], Bools]:

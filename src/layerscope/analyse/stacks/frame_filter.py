@@ -2,9 +2,9 @@
 around them that is.
 
 Unless layers are named, all are shown but two kinds. Of native code only what lies inside of the
-innermost frame of another layer is: what PyTorch runs for an operator, not the interpreter's own
-functions between two lines of Python. The two functions through which PyTorch calls every module
-are left out too, and those of Python's import system, as they are in its tracebacks.
+innermost frame of another layer is: what a framework runs for an operator, not the interpreter's
+own functions between two lines of Python. The two functions through which it calls every module are
+left out too, and those of Python's import system, as they are in its tracebacks.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ from layerscope.analyse.stacks.tree import (
     without,
 )
 from layerscope.model.errors import UsageError
+from layerscope.model.frameworks import module_calls
 
 ALL = "all"
-# `Module._wrapped_call_impl` and `Module._call_impl`; the module itself is a frame of its own.
-_CALLS = ("_call_impl", "torch/nn/modules/module.py")
 _IMPORTS = "<frozen importlib."
 NO_FRAME = StackFrame(OTHER, "no frame of these layers")
 
@@ -92,12 +91,13 @@ def folded(
 
 def _is_machinery(frames: FrameTable) -> Bools:
     every = frames.all()
-    name, file = _CALLS
+    # A module is a frame of its own; the functions that call every module say nothing.
+    calls = module_calls()
     found = (
         frame.layer == PYTHON
         and (
             frame.file.startswith(_IMPORTS)
-            or (frame.name.endswith(name) and frame.file.endswith(file))
+            or any(frame.name.endswith(name) and frame.file.endswith(file) for name, file in calls)
         )
         for frame in every
     )

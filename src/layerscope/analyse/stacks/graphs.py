@@ -320,8 +320,7 @@ def _steps_in(choice: Choice, reader: Reader, steps: MeasuredSteps) -> float:
         ends += duration(steps.end_ns - reader.run.info.start_ns)
         raise UsageError(
             f"{name} has no measured step in what is chosen: its measured steps are {step.min()} "
-            f"to {step.max()}, "
-            f"{ends}. Choose steps (--step, --time) that both recordings have"
+            f"to {step.max()}, {ends}. Choose steps (--step, --time) that both recordings have"
         )
     return float(parts.sum())
 
@@ -335,8 +334,7 @@ def _seconds_in(choice: Choice, reader: Reader) -> float:
     if not inside_ns:
         raise UsageError(
             f"{reader.run.name} has nothing in the time that is chosen: it ran "
-            f"{duration(wall_ns)}. "
-            "Choose a time (--time) that both recordings have"
+            f"{duration(wall_ns)}. Choose a time (--time) that both recordings have"
         )
     return inside_ns / 1e9
 

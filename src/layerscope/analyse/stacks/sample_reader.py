@@ -130,7 +130,10 @@ def places_of(known: Ints, keys: Ints) -> Ints:
 
 
 def _file(layer: int, file: str | None, library: str | None) -> str:
-    return (library if layer == NATIVE else file if layer == PYTHON else None) or ""
+    """Where a frame of this layer comes from."""
+    if layer == NATIVE:
+        return library or ""
+    return (file or "") if layer == PYTHON else ""
 
 
 @dataclass(frozen=True, slots=True)

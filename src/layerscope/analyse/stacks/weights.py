@@ -30,7 +30,7 @@ _WAITS = {
     "preempted": "preempted: no CPU was free",
     "child": "waits for a child",
     "thread": "waits for a thread to end",
-    "unknown": "waits: not seen for what",
+    "unknown": "waits: reason not recorded",
 }
 _WAITS_OTHERWISE = "waits"
 # What a thread waits for: so many states, each idle or not; the last one is no wait.

@@ -194,7 +194,8 @@ def _by_step(reader: Reader) -> Any:
         return found
 
     def both(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        return np.where((one < 0) | (other < 0), UNKNOWN, one + other)
+        is_unknown = (one < 0) | (other < 0)
+        return np.where(is_unknown, UNKNOWN, one + other)
 
     sampled = cpu_ns_within(reader, tracks, steps["process"], start_ns, end_ns)
     cpu_ns = np.where(sampled >= 0, sampled, grown("cpu_ns"))

@@ -2,7 +2,7 @@
 
 name         qualified name of the function
 file         its source file
-self_ns      CPU time in it and in no other function of Python that it called: what PyTorch and
+self_ns      CPU time in it and in no other function of Python that it called: what frameworks and
              other native code did for it is a part of that
 self_share   self_ns as a fraction of all CPU time of the recording
 self_share_low, self_share_high

@@ -2,7 +2,7 @@
 
 line         file and line
 function     qualified name of its function
-self_ns      CPU time in it and in no other line of Python that it called: what PyTorch and other
+self_ns      CPU time in it and in no other line of Python that it called: what frameworks and other
              native code did for it is a part of that
 self_share   self_ns as a fraction of all CPU time of the recording
 self_share_low, self_share_high

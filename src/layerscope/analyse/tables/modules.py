@@ -50,7 +50,9 @@ COLUMNS = (
     ResultColumn("line", "string", "", "file and line of its first call"),
 )
 TOP = 0
-EMPTY = "No modules were recorded: the program called no torch.nn.Module that layerscope could see."
+EMPTY = (
+    "No modules were recorded: the program called no module of a network that layerscope could see."
+)
 NEXT = "layerscope table operators --by module"
 
 _QUERY = f"""

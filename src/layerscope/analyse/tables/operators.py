@@ -153,8 +153,7 @@ _EXACT_NOTE = (
 )
 _LOSSY_NOTE = (
     "The run was thinned: p50_ns and p99_ns are within 0.5 %. What was lost is in count and "
-    "total_ns, outside any "
-    "module, and not in self_ns."
+    "total_ns, outside any module, and not in self_ns."
 )
 _QUERY = """
     WITH {before} calls AS (

@@ -54,8 +54,7 @@ def check(seen: Seen) -> Iterator[Check]:
             NOTE,
             what,
             f"Programs that count CPUs count {len(cpu.allowed)} and do not see the limit: give "
-            "threads and loader "
-            "workers as numbers.",
+            "threads and loader workers as numbers.",
         )
     elif len(cpu.allowed) < len(cpu.online):
         yield Check(

@@ -47,8 +47,7 @@ def _governor(seen: Seen) -> Check:
             NOTE,
             what,
             "With the drivers intel_pstate and amd-pstate it raises the clock under load, only "
-            "later than performance "
-            "does; with others the clock stays at its lowest.",
+            "later than performance does; with others the clock stays at its lowest.",
             _FASTEST,
         )
     if any(name in _DYNAMIC for name in names):

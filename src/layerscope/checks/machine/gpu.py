@@ -13,8 +13,7 @@ ORDER = 140
 
 _ANYBODY = (
     "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee "
-    "/etc/modprobe.d/nvidia-profiling.conf "
-    "&& sudo update-initramfs -u"
+    "/etc/modprobe.d/nvidia-profiling.conf && sudo update-initramfs -u"
 )
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _IDLE = "idle"
@@ -59,9 +58,8 @@ def check(seen: Seen) -> Iterator[Check]:
             NOTE,
             "the driver lets only administrators read hardware counters",
             "Profilers that read them (CUPTI, Nsight Compute) end with ERR_NVGPUCTRPERM; others "
-            "time kernels still. "
-            "What opens them (on Red Hat with dracut -f in place of update-initramfs -u) counts "
-            "from the next boot.",
+            "time kernels still. What opens them (on Red Hat with dracut -f in place of "
+            "update-initramfs -u) counts from the next boot.",
             _ANYBODY,
         )
 
@@ -106,8 +104,13 @@ def _counted(devices: tuple[Gpu, ...]) -> str:
 
 
 def _name(device: Gpu) -> str:
-    size = f" with {device.memory_bytes / 2**30:.0f} GiB" if device.memory_bytes else ""
-    return f"{device.name}{size}" + " (MIG)" * bool(device.mig)
+    """What a GPU is called, with its memory."""
+    name = device.name
+    if device.memory_bytes:
+        name += f" with {device.memory_bytes / 2**30:.0f} GiB"
+    if device.mig:
+        name += " (MIG)"
+    return name
 
 
 def _which(device: Gpu) -> str:
@@ -261,4 +264,6 @@ def _cuda(seen: Seen) -> Iterator[Check]:
 
 
 def _major_minor(version: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in version.split(".")[:2] if word.isdigit())
+    """The first two numbers of a version."""
+    first_two = version.split(".")[:2]
+    return tuple(int(word) for word in first_two if word.isdigit())

@@ -17,8 +17,7 @@ _ENABLED = "/sys/kernel/mm/transparent_hugepage/enabled"
 _FEW_FAULTS_PER_S, _MANY_FAULTS_PER_S = 1_000, 50_000
 _COST = (
     "Tensors lie in pages of 4 kB, and each new one is a page fault: with malloc's huge pages "
-    "(glibc 2.35 or newer) a "
-    "training step has hundreds of times fewer."
+    "(glibc 2.35 or newer) a training step has hundreds of times fewer."
 )
 _COST_OF_OTHERS = "Tensors lie in pages of 4 kB, and each new one is a page fault."
 

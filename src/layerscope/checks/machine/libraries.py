@@ -78,9 +78,8 @@ def _judged(seen: Seen, measured: Measured, library: Library) -> Check:
             NOTE,
             f"{what}; {slow}",
             "On a CPU of another vendor MKL takes slower kernels than the CPU could run; Intel has "
-            "no supported switch "
-            "for that. Products of PyTorch in float32 and float64 are affected, convolutions and "
-            "bfloat16 are not.",
+            "no supported switch for that. Products of PyTorch in float32 and float64 are "
+            "affected, convolutions and bfloat16 are not.",
             "nothing to set; a PyTorch built with another BLAS (OpenBLAS, AOCL) does not have this",
         )
     if not is_narrow(library, seen.machine):

@@ -99,4 +99,7 @@ def _steal(seen: Seen) -> Check:
 
 
 def _state(value: float, limits: tuple[float, float]) -> str:
-    return WARNING if value >= limits[1] else NOTE if value >= limits[0] else OK
+    worth_a_note, worth_a_warning = limits
+    if value >= worth_a_warning:
+        return WARNING
+    return NOTE if value >= worth_a_note else OK

@@ -47,8 +47,7 @@ def check(seen: Seen) -> Iterator[Check]:
             WARNING if seen.machine.process else NOTE,
             what,
             "Threads read memory of other nodes, which is slower, and how much of it differs from "
-            "run to run. One "
-            "process for each node is usually fastest.",
+            "run to run. One process for each node is usually fastest.",
             f"numactl --cpunodebind={best} --membind={best} python train.py",
         )
 

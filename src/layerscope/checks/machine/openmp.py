@@ -20,8 +20,7 @@ _FIRST = ("libiomp5", "libomp", "libgomp")
 _SERVING = ("libiomp5", "libomp")
 _POOLS = (
     "Each starts threads for all CPUs and spins on its own: together they are more than the CPUs. "
-    "A second libgomp "
-    "made one PyTorch program 3 times slower (pytorch issue 98836)."
+    "A second libgomp made one PyTorch program 3 times slower (pytorch issue 98836)."
 )
 
 

@@ -106,8 +106,7 @@ def _scaling(measured: Measured, cores: int, most: int) -> Check:
         state,
         what,
         f"Other programs use the cores, {shared}or the clock falls when all work: fewer threads "
-        "may do as much for "
-        "less CPU time. Which number is best layerscope tune finds out.",
+        "may do as much for less CPU time. Which number is best layerscope tune finds out.",
         f"export OMP_NUM_THREADS={max(1, cores // 2)}",
     )
 

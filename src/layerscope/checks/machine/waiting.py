@@ -37,8 +37,7 @@ def check(seen: Seen) -> Iterator[Check]:
             NOTE,
             f"{what}, and {wanted}",
             "Spinning takes CPUs from threads that have work: a step may take several times as "
-            "long as without it. On "
-            "CPUs of one's own it makes short operators faster.",
+            "long as without it. On CPUs of one's own it makes short operators faster.",
             "export OMP_WAIT_POLICY=passive",
         )
     else:

@@ -8,7 +8,7 @@ A wait is *empty* if no batch was made in it (it has no spans, or only those of 
 the next order), and one of these holds; if that were true of all waits, none is empty.
 
 - At least half of the waits of its name do make batches, and it is the last one on the track or a
-  new iterator is made after it (`aten::random_` draws its seed). Batches of worker processes that
+  new iterator is made after it (which draws its seed). Batches of worker processes that
   arrive out of order leave waits without spans too, but the loop goes on after these.
 - Fewer than half as many operators follow it before the next wait as follow a wait in the median.
 - Nothing follows a wait in the median, as in a loop that does nothing but load: it is the last one,
@@ -19,26 +19,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from layerscope.ingest.lines import Found, SpanColumns, code_of, last_end, line_of, make_lane
+from layerscope.ingest.lines import Found, SpanColumns, codes_of, last_end, line_of, make_lane
 from layerscope.ingest.phases import LOADER, RANGE, Bools, Line, Positions, Scopes, find_scopes
-
-ITERATOR_SEED = "aten::random_"
-# What samplers and the iterator of a DataLoader run to draw an order or a seed: it makes no batch.
-SAMPLER_OPERATORS = frozenset(
-    (
-        "aten::_local_scalar_dense",
-        "aten::empty",
-        "aten::item",
-        "aten::multinomial",
-        "aten::randint",
-        "aten::random_",
-        "aten::randperm",
-        "aten::resize_",
-        "aten::resolve_conj",
-        "aten::resolve_neg",
-        "aten::scalar_tensor",
-    )
-)
+from layerscope.model.frameworks import iterator_seeds, sampler_operators
 
 
 def find(spans: SpanColumns, workers: Bools) -> Found | None:
@@ -59,10 +42,16 @@ def steps_of(spans: SpanColumns, workers: Bools, waits: Positions, rule: str = "
     return Found(rule, [make_lane(spans, line, scopes, track, begin[full], end[full])])
 
 
+def iterators_made(spans: SpanColumns, line: Line, scopes: Scopes) -> Positions:
+    """Where a loader was iterated anew, outside of all scopes."""
+    free = scopes.free
+    return free[np.isin(line.name[free], codes_of(spans, iterator_seeds()))]
+
+
 def empty_waits(spans: SpanColumns, line: Line, scopes: Scopes) -> Bools:
     """Which of the loader waits only found that the epoch is over."""
     waits = scopes.loader
-    own = np.array([name in SAMPLER_OPERATORS for name in spans.names], np.bool_)
+    own = np.array([name in sampler_operators() for name in spans.names], np.bool_)
     foreign = np.flatnonzero(~own[line.name])
     stop = np.searchsorted(line.start, line.end[waits])
     idle = np.searchsorted(foreign, waits, side="right") >= np.searchsorted(foreign, stop)
@@ -76,7 +65,7 @@ def empty_waits(spans: SpanColumns, line: Line, scopes: Scopes) -> Bools:
     follow = np.searchsorted(work, gap_end) - np.searchsorted(work, np.maximum(stop, waits + 1))
     is_last = (gap_end == len(line.start)) & (spans.window is None or not spans.window.is_closed)
     if usual := np.median(follow):
-        seeds = scopes.free[line.name[scopes.free] == code_of(spans, ITERATOR_SEED)]
+        seeds = iterators_made(spans, line, scopes)
         is_renewed = np.searchsorted(seeds, waits) < np.searchsorted(seeds, gap_end)
         over = (2 * follow < usual) | ((is_last | is_renewed) & makes_batches[code])
     else:

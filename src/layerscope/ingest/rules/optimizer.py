@@ -1,6 +1,6 @@
 """Rule `optimizer`: a step is one call of the first optimizer.
 
-A step is one call of `Optimizer.step#` of the first optimizer instance seen (of the first name, if
+A step is one call of the first optimizer instance seen (of the first name, if
 no instance is known); a GAN with two optimizers has as many steps as its first one makes. A call
 inside a call of the same optimizer does not count. The track it runs on is the step track; if that
 is an autograd worker track, the step track is the one with the most spans that is not.
@@ -14,7 +14,7 @@ is an autograd worker track, the step track is the one with the most spans that 
   ends is cut at the loader waits into segments, waits without an operator between them being one. A
   segment with operators but without a backward pass, other than the one that ends the step, is
   evaluation, and the step begins after the last of them. The end of an epoch is cut off in this way
-  too, because a new iterator of a `DataLoader` draws its seed with operators. Where at least half
+  too, because a new iterator of a loader draws its seed with operators. Where at least half
   of the steps call modules, only calls of modules outside of the waits and the seed count as
   operators here: a loop that loads ahead moves batches to a device between two waits. Where most
   steps have such a segment without a later empty wait, the loop has several loaders, and only what
@@ -32,13 +32,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerscope.ingest.lines import (
-    STEP_PREFIX,
     Found,
     SpanColumns,
-    code_of,
+    are_optimizer_steps,
     line_of,
     make_lane,
-    with_name_part,
 )
 from layerscope.ingest.phases import (
     MODULE,
@@ -54,13 +52,13 @@ from layerscope.ingest.phases import (
     last_before,
     outermost,
 )
-from layerscope.ingest.rules.loader import ITERATOR_SEED, empty_waits
+from layerscope.ingest.rules.loader import empty_waits, iterators_made
 
 
 def find(spans: SpanColumns, workers: Bools) -> Found | None:
     """The steps, if an optimizer stepped."""
     calls = np.flatnonzero(spans.kind == OPTIMIZER)
-    calls = calls[with_name_part(spans, calls, STEP_PREFIX)]
+    calls = calls[are_optimizer_steps(spans, calls)]
     if spans.ending >= 0 and not (spans.optimizer[calls] == spans.ending).any():
         return None
     return steps_of(spans, workers, calls) if len(calls) else None
@@ -197,5 +195,5 @@ def _telling(spans: SpanColumns, line: Line, scopes: Scopes, stops: Positions) -
     of_step = np.unique(np.searchsorted(stops, modules, side="right"))
     if 2 * np.count_nonzero(of_step < len(stops)) < len(stops):
         return scopes.free
-    seeds = scopes.free[line.name[scopes.free] == code_of(spans, ITERATOR_SEED)]
+    seeds = iterators_made(spans, line, scopes)
     return np.sort(np.concatenate((modules, seeds)))

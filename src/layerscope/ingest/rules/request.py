@@ -29,8 +29,8 @@ other calls and on threads of the autograd engine do not count.
   be no more.
 
 Where a backward pass follows at least half of the requests the program trains without an optimizer
-of PyTorch: each lasts until the next one on its thread begins, the last one until the last span of
-the thread (ranges and modules not counted) ends, and their phases are those of any step.
+of a framework: each lasts until the next one on its thread begins, the last one until the last span
+of the thread (ranges and modules not counted) ends, and their phases are those of any step.
 """
 
 from __future__ import annotations

@@ -99,8 +99,7 @@ def whole_or_nothing(path: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise RunError(
             f"{path} was not written: {error.strerror or error}. Nothing else was changed; free "
-            "some space, or "
-            "name a file in another folder"
+            "some space, or name a file in another folder"
         ) from error
     finally:
         if not done:

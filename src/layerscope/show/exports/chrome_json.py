@@ -1,4 +1,4 @@
-"""Trace events as JSON, for Perfetto, chrome://tracing and readers of PyTorch traces.
+"""Trace events as JSON, for Perfetto, chrome://tracing and readers of frameworks' traces.
 
 Times are microseconds with three decimals after `baseTimeNanoseconds` (CLOCK_REALTIME), as Kineto
 writes them, so that traces of several tools can be laid on one axis. Texts are built column by

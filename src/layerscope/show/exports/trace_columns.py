@@ -327,7 +327,13 @@ def _order(piece: Columns, steps: range | None) -> np.ndarray | None:
 
 
 def _sorted(track: np.ndarray, later: np.ndarray) -> bool:
-    return bool(((track[1:] > track[:-1]) | ((track[1:] == track[:-1]) & later)).all())
+    """Whether rows stand by track, and on each track in order. `later`: whether each row but the
+    first may stand behind the one before it.
+    """
+    next_track = track[1:] > track[:-1]
+    same_track = track[1:] == track[:-1]
+    in_order = next_track | (same_track & later)
+    return bool(in_order.all())
 
 
 def rows_of(reader: Reader, table: str, *by: str) -> list[dict[str, Any]]:

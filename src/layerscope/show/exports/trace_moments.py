@@ -74,10 +74,9 @@ class Flows:
             cause, effect, kind = (links[name][drawn] for name in ("from_span", "to_span", "kind"))
             return cls(cause, effect, kind, [str(k) for k in links["kind.names"]])
         chosen = trace.reader.query(
-            "SELECT from_span, to_span, links.kind AS kind FROM links "
-            "JOIN spans cause ON cause.span = from_span JOIN spans effect ON effect.span = to_span "
-            "WHERE cause.step >= ? AND cause.step < ? AND effect.step >= ? AND effect.step < ? AND "
-            "links.kind <> ?",
+            "SELECT from_span, to_span, links.kind AS kind FROM links JOIN spans cause ON "
+            "cause.span = from_span JOIN spans effect ON effect.span = to_span WHERE cause.step >= "
+            "? AND cause.step < ? AND effect.step >= ? AND effect.step < ? AND links.kind <> ?",
             [*[wanted.start, wanted.stop] * 2, _NESTED],
         )
         kind = chosen["kind"].combine_chunks().dictionary_encode()

@@ -6,6 +6,7 @@ break a space. Of a comparison the lines have two weights: before, and now.
 
 from __future__ import annotations
 
+import re
 from typing import IO
 
 from layerscope.analyse.stacks.tree import walk
@@ -43,4 +44,6 @@ def write(picture: Picture, stream: IO[bytes]) -> Written:
 
 
 def _name(label: str) -> str:
-    return "".join(" " if c.isspace() else "," if c == ";" else c for c in label) or "?"
+    """The name of a frame as one word of a line: semicolons stand between frames."""
+    in_one_line = re.sub(r"\s", " ", label)
+    return in_one_line.replace(";", ",") or "?"

@@ -92,5 +92,8 @@ def css() -> str:
 
 
 def _variables(selector: str, theme: Theme, names: tuple[str, ...]) -> str:
-    values = {name.replace("_", "-"): getattr(theme, name) for name in names} | theme.fills()
-    return f"{selector} {{ {' '.join(f'--{name}: {value};' for name, value in values.items())} }}"
+    """A rule of CSS that gives the colours of a theme their names."""
+    values = {name.replace("_", "-"): getattr(theme, name) for name in names}
+    values |= theme.fills()
+    lines = [f"--{name}: {value};" for name, value in values.items()]
+    return f"{selector} {{ {' '.join(lines)} }}"

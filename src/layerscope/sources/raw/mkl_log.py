@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from layerscope.model.events import Problem
+from layerscope.model.frameworks import routines
 from layerscope.model.layers import KINDS, PRIMITIVES
 from layerscope.rawfile.log_files import MKL_LOGS
 from layerscope.sources import onednn_verbose, verbose_spans
@@ -31,12 +32,7 @@ from layerscope.sources.raw.open_operators import (
 )
 
 # By class: the routines, and the operators that call one of them once.
-_CLASSES = (
-    (re.compile(r"[SDCZ]GEMM\("), ("aten::mm", "aten::addmm")),
-    (re.compile(r"[SDCZ]GEMM_BATCH\w*\("), ("aten::bmm", "aten::baddbmm")),
-    (re.compile(r"[SDCZ]GEMV\("), ("aten::addmv_", "aten::addmv")),
-    (re.compile(r"[SDCZ]DOT\w*\("), ("aten::dot", "aten::vdot")),
-)
+_CLASSES = tuple((re.compile(routine), names) for routine, names in routines())
 _FUNCTION, _EXECUTE = KINDS.index("function"), KINDS.index("execute")
 # MKL writes 8.12ms: three digits, and its own clock begins outside of ours only by as much.
 _ROUNDED = 1.01
@@ -150,7 +146,11 @@ def _holding_primitives(process: RecordedProcess) -> np.ndarray:
 
 
 def _class_of(text: str) -> int:
-    return next((at for at, (routine, _) in enumerate(_CLASSES) if routine.match(text)), -1)
+    """The class of a call, -1: of none."""
+    for at, (routine, _) in enumerate(_CLASSES):
+        if routine.match(text):
+            return at
+    return -1
 
 
 def _routine(text: str) -> str:

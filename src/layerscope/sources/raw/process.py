@@ -33,7 +33,7 @@ class RawProcess(SourceProcess):
         self._appended: Iterator[raw_file.Chunk] = iter(())
 
     def append(self, windows: StockWindows) -> None:
-        """Read these windows of PyTorch's own profiler behind the raw file."""
+        """Read these windows of a framework's own profiler behind the raw file."""
         self.windows = windows
         self._appended = windows.chunks()
 

@@ -35,8 +35,7 @@ REMEDY = "follow the remedy of the other problem, so that the agent can record, 
 EVERYTHING = "operators, ranges, optimizer steps and loader waits"
 LOST = (
     "operators outside of the windows and across their edges, modules, shapes of inputs, lines of "
-    "ranges, "
-    "and what was open when the program ended"
+    "ranges, and what was open when the program ended"
 )
 
 
@@ -239,9 +238,8 @@ def problems_of_windows(processes: list[StockWindows], is_asked: bool) -> list[P
     cost_s = sum(window["cost_ns"] for window in windows) / 1e9
     what = (
         f"only windows of PyTorch's own profiler could be recorded ({len(windows)} with "
-        f"{open_s:.1f} s in "
-        f"{len(processes)} process{'es' if len(processes) > 1 else ''}), for which the program "
-        f"waited {cost_s:.1f} s"
+        f"{open_s:.1f} s in {len(processes)} process{'es' if len(processes) > 1 else ''}), for "
+        f"which the program waited {cost_s:.1f} s"
     )
     if any(process.over == "profiler" for process in processes):
         what += "; they ended when the program used a profiler of its own"

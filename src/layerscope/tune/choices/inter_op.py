@@ -1,6 +1,6 @@
 """How many operators run at once, beside the threads inside each.
 
-TensorFlow reads a variable for that. PyTorch and ONNX Runtime take the number from the program
+TensorFlow reads a variable for that. Others take the number from the program
 alone, so there is nothing to set from outside.
 """
 

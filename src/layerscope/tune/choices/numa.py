@@ -40,8 +40,7 @@ def notes(place: TuneContext) -> Iterator[str]:
     if len(nodes) > 1 and libraries.command(place, "numactl") is None:
         yield (
             f"there are {len(nodes)} memory nodes and no numactl: on which of them memory lies was "
-            "not tried; install "
-            "numactl (the package has the same name)"
+            "not tried; install numactl (the package has the same name)"
         )
 
 

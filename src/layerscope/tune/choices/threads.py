@@ -60,7 +60,7 @@ def default(place: TuneContext) -> int | None:
     if first.isdecimal():
         return int(first)
     cpu = place.machine.cpu
-    # A runtime of OpenMP begins one thread for each CPU it may use, PyTorch with MKL one for each
+    # A runtime of OpenMP begins one thread for each CPU it may use, one with MKL one for each
     # core: the same number where no core has two hardware threads. None of them knows of a limit of
     # CPU time.
     cores = len(cpu.allowed_cores) or (cpu.cores if len(cpu.allowed) == len(cpu.online) else None)

@@ -8,9 +8,6 @@ was without it, and runs the program's own sitecustomize if there is one.
 import sys
 
 SETTINGS = {}
-# What is looked at when it has been imported, beside torch, and the function in pytorch.py that
-# does.
-LATER = {"transformers.generation.utils": "watch_generate"}
 
 
 def _as_machinery(function):
@@ -22,24 +19,27 @@ def _as_machinery(function):
 
 
 class _Finder(object):
-    """Watches for `import torch`. Stays until exec: a program may probe first and import later.
+    """Watches for imports of frameworks. Stays until exec: a program may probe first and import
+    later.
 
     `layerscope.profiler` finds it on sys.meta_path and steers it: one door, whoever opened it.
     """
 
     is_layerscope_door = True
 
-    def __init__(self, before=None):
+    def __init__(self, hook_files, before=None):
         self.settings = SETTINGS
-        self.before = before  # fills the settings in when torch comes, where nobody has yet
+        self.hook_files = hook_files  # by name of a framework the file that records it
+        self.before = before  # fills the settings in when a framework comes, where nobody has yet
         self.wanted = True  # False while the program has stopped the profiler
-        self.hook = None
-        self.pending = False
+        self.hooks = {}  # by name of a framework what its file defines
+        self.later = {}  # by name of a module the function that looks at it once it is imported
+        self.pending = set()  # frameworks that do not record yet, because they are tried out
         self.busy = set()  # threads that are in here already
 
     def find_spec(self, name, path=None, target=None):
-        is_later = self.hook is not None and self.wanted and name in LATER
-        if name != "torch" and not self.pending and not is_later:
+        is_watched = name in self.hook_files or (self.wanted and name in self.later)
+        if not is_watched and not self.pending:
             return None
         from _thread import get_ident
 
@@ -50,7 +50,7 @@ class _Finder(object):
         try:
             if self.pending:
                 self.try_start()
-            return self.find(name, path, target) if name == "torch" or is_later else None
+            return self.find(name, path, target) if is_watched else None
         finally:
             self.busy.discard(thread)
 
@@ -82,11 +82,11 @@ class _Finder(object):
                     loader.exec_module = before
             except AttributeError:
                 pass
-            if name == "torch":
-                self.prepare(module)
+            if name in self.hook_files:
+                self.prepare(name, module)
             loader.exec_module(module)
-            if name == "torch":
-                self.try_start()
+            if name in self.hook_files:
+                self.start(name)
             else:
                 self.look_at(name)
 
@@ -108,21 +108,25 @@ class _Finder(object):
                 return int(rank) in chosen
         return True
 
-    def prepare(self, module):
+    def prepare(self, name, module):
+        """The module of the framework `name` is about to be executed."""
         try:
             if not SETTINGS and self.before is not None:
                 self.before()
             if not self.is_chosen():
                 return
-            if self.hook is None:
-                hook = {"__name__": "layerscope_inside_pytorch", "settings": SETTINGS}
-                path = SETTINGS["inside"] + "/pytorch.py"
+            if name not in self.hooks:
+                path = self.hook_files[name]
+                hook = {"__name__": "layerscope_inside_" + name, "settings": SETTINGS}
+                hook["folder"] = path.rpartition("/")[0]
                 with open(path) as source:
                     exec(compile(source.read(), path, "exec"), hook)
-                self.hook = hook
-            self.hook["prepare"](module)
+                self.hooks[name] = hook
+                for later, function in hook.get("LATER", {}).items():
+                    self.later[later] = hook[function]
+            self.hooks[name]["prepare"](module)
         except Exception as error:
-            self.hook = None
+            self.hooks.pop(name, None)
             self.tell(error)
 
     def tell(self, error):
@@ -138,15 +142,21 @@ class _Finder(object):
 
     def look_at(self, name):
         try:
-            self.hook[LATER[name]]()
+            self.later[name]()
         except Exception:
             pass
 
     def try_start(self):
+        """Start what waits for it; `pending` are those that must be asked again."""
+        for name in list(self.pending):
+            self.start(name)
+
+    def start(self, name):
         try:
-            self.pending = self.wanted and self.hook is not None and bool(self.hook["start"]())
+            is_pending = self.wanted and name in self.hooks and self.hooks[name]["start"]()
         except Exception:
-            self.pending = False
+            is_pending = False
+        (self.pending.add if is_pending else self.pending.discard)(name)
 
 
 class _Library(object):
@@ -167,19 +177,19 @@ class _Library(object):
         return spec_from_file_location(name, where + "/__init__.py", submodule_search_locations=[])
 
 
-def open_door(before=None):
-    """Watch for torch from now on; returns the finder that does."""
+def open_door(hook_files, before=None):
+    """Watch for these frameworks from now on; returns the finder that does."""
     if sys.version_info >= (3, 7):
         _Finder.find_spec = _as_machinery(_Finder.find_spec)
         _Finder.find = _as_machinery(_Finder.find)
-    finder = _Finder(before)
+    finder = _Finder(hook_files, before)
     sys.meta_path.insert(0, finder)
     return finder
 
 
 def _install():
     if sys.version_info >= (3, 7):
-        open_door()
+        open_door(SETTINGS["hooks"])
         sys.meta_path.append(_Library())
 
 

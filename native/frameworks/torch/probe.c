@@ -1,8 +1,9 @@
 /* For the throw-away Python of the probe: keeps the bytes of the last backward RecordFunctions, so that
  * the forward thread can be found by value. Never called in a program that is profiled. */
 #define _GNU_SOURCE
-#include "agent.h"
-#include "../record_function.h"
+#include "torch.h"
+
+#include "record_function.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -65,7 +66,7 @@ LS_EXPORT int ls_probe_record(const char *library, int sequence_offset, int use_
     ls.page->sequence_offset = ls.sequence_offset = sequence_offset;
     if (ls_this_thread)
         ls_this_thread->ring->h.consumed = ls_this_thread->written;
-    return ls_operators_start();
+    return ls_torch_start();
 }
 
 /* Spans in the ring since the last call of ls_probe_record: of kind backward, or of all the other kinds. */

@@ -1,7 +1,7 @@
 /* Whether PyTorch may use oneDNN, read in the program when an operator that oneDNN could do is first called: a
  * program switches it off, and caps its instruction set, after it has imported torch. */
 #define _GNU_SOURCE
-#include "agent.h"
+#include "torch.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -13,12 +13,6 @@ static const char *const PRODUCTS[] = {"aten::linear", "aten::addmm", "aten::mm"
 
 static void *(*global_context)(void);
 static bool (*is_enabled)(const void *context);
-
-/* Find the switch in libtorch_cpu.so; older builds have none, and then nothing is told. */
-void ls_onednn_find(void *torch) {
-    *(void **)&is_enabled = dlsym(torch, "_ZNK2at7Context17userEnabledMkldnnEv");
-    *(void **)&global_context = dlsym(torch, "_ZN2at13globalContextEv");
-}
 
 static int is_among(const char *name, const char *const *names) {
     while (*names && strcmp(name, *names))
@@ -35,7 +29,7 @@ static void copy_cap(void) {
 }
 
 /* An operator of this name is called for the first time. Seldom: once for each name. */
-void ls_onednn_note(const char *name) {
+static void note(const char *name) {
     if (!is_enabled || !global_context || strncmp(name, "aten::", 6))
         return;
     int convolves = is_among(name, CONVOLUTIONS);
@@ -46,4 +40,11 @@ void ls_onednn_note(const char *name) {
     uint32_t on = convolves ? LS_ONEDNN_CONVOLUTION_ON : LS_ONEDNN_PRODUCT_ON;
     uint32_t off = convolves ? LS_ONEDNN_CONVOLUTION_OFF : LS_ONEDNN_PRODUCT_OFF;
     __atomic_or_fetch(&ls.page->onednn, is_enabled(global_context()) ? on : off, __ATOMIC_RELEASE);
+}
+
+/* Find the switch in libtorch_cpu.so; older builds have none, and then nothing is told. */
+void ls_onednn_find(void *torch) {
+    *(void **)&is_enabled = dlsym(torch, "_ZNK2at7Context17userEnabledMkldnnEv");
+    *(void **)&global_context = dlsym(torch, "_ZN2at13globalContextEv");
+    ls_name_learned = note;
 }

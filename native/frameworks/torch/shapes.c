@@ -1,7 +1,7 @@
-/* The shapes of an operator's inputs: a library that was compiled for this build of torch (native/shapes/shapes.cpp)
+/* The shapes of an operator's inputs: a library that was compiled for this build of torch (shapes.cpp)
  * gives their hash and their text, and each text is written once, as a name. */
 #define _GNU_SOURCE
-#include "agent.h"
+#include "torch.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ LS_EXPORT int ls_shapes_use(const char *path) {
     return 0;
 }
 
-/* Whether the next ls_operators_start goes without shapes: to measure what they cost. */
+/* Whether the next ls_torch_start goes without shapes: to measure what they cost. */
 LS_EXPORT void ls_shapes_pause(int pause) { ls_shapes_are_on = ls_shapes_hash_of && !pause; }
 
 /* The name of `text`; beyond the limit that of UNKNOWN, and the first time a mark that says so. */

@@ -26,6 +26,7 @@ from layerscope.host.libraries import build_id
 from layerscope.model import cache
 from layerscope.model.stored_json import decoded
 
+INSIDE = Path(__file__).parent / "inside"
 _TIMEOUT_S = 60
 # The probe must neither be recorded nor find modules of the program.
 _NOT_FOR_THE_PROBE = ("PYTHONPATH", "LAYERSCOPE_AUTOSTART")
@@ -135,7 +136,7 @@ def ask_with_python(python: str, library: Path, answer: ProbeAnswer, use_tsc: bo
         name: value for name, value in os.environ.items() if name not in _NOT_FOR_THE_PROBE
     }
     package = library.parent.parent.parent
-    script = agent.INSIDE / "probe_pytorch.py"
+    script = INSIDE / "probe.py"
     command = [python, "-s", str(script), str(agent.LIBRARY), str(library), str(package)]
     command += [str(answer.sequence_offset), str(int(use_tsc))]
     try:
@@ -189,7 +190,7 @@ def ask_onednn(python: str, library: Path, cap: str) -> str:
     command = [
         python,
         "-s",
-        str(agent.INSIDE / "probe_onednn.py"),
+        str(INSIDE / "probe_onednn.py"),
         str(library.parent.parent.parent),
     ]
     try:

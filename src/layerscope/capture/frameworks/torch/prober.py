@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.capture import probe
+from layerscope.capture.frameworks.torch import probe
 from layerscope.host import elf
 from layerscope.host.frameworks import package_version
 from layerscope.model.events import Problem
+from layerscope.model.frameworks.torch import FRAMEWORK
 from layerscope.rawfile import layout
 
 # The probe runs backward functions of small tensors one after the other; in a program each runs
@@ -29,9 +30,10 @@ SWEPT_CACHES = 2.5
 # Each page that is looked at until the end holds a descriptor, and a program may start many
 # processes.
 _MOST_WATCHED = 3
+_LIBRARY = re.compile(FRAMEWORK.library)
 
 
-class Prober:
+class TorchProber:
     """Probes each library once and publishes the answer to all its processes."""
 
     def __init__(self, use_tsc: bool) -> None:
@@ -49,13 +51,22 @@ class Prober:
     def take(self, fd: int, pid: int) -> None:
         """A process handed its page over in `fd`: answer it now if the answer is known."""
         page = np.frombuffer(mmap.mmap(fd, layout.PAGE_BYTES), layout.PAGE, 1)
-        if page[0]["library"]:
-            self._ask(page, pid)
-        else:
-            self._silent.append((page, pid))
+        self._silent.append((page, pid))
+        self._ask_silent()
 
-    def _ask(self, page: Any, pid: int) -> None:
-        library = Path(bytes(page[0]["library"]).decode("utf-8", "surrogateescape"))
+    def _ask_silent(self) -> None:
+        """Ask for the libraries of the processes that have named one by now; those of other
+        frameworks are not ours to answer.
+        """
+        silent, self._silent = self._silent, []
+        for page, pid in silent:
+            library = Path(bytes(page[0]["library"]).decode("utf-8", "surrogateescape"))
+            if not library.name:
+                self._silent.append((page, pid))
+            elif _LIBRARY.match(library.name):
+                self._ask(library, page, pid)
+
+    def _ask(self, library: Path, page: Any, pid: int) -> None:
         with self._lock:
             self._pages.append((library, page))
             self._late.append(page)
@@ -143,11 +154,7 @@ class Prober:
     def publish(self) -> None:
         """Write what is known into the pages of the processes that asked."""
         self._ask_onednn()
-        asking = [pair for pair in self._silent if pair[0][0]["library"]]
-        if asking:
-            self._silent = [pair for pair in self._silent if not pair[0][0]["library"]]
-            for page, pid in asking:
-                self._ask(page, pid)
+        self._ask_silent()
         with self._lock:
             self._pages = [
                 (library, page)

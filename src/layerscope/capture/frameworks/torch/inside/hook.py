@@ -7,6 +7,8 @@ import sys
 import time
 
 MARK_PROBLEM = 4  # native/layout.h
+# What is looked at once it has been imported too, and by which function.
+LATER = {"transformers.generation.utils": "watch_generate"}
 state = {
     "agent": None,
     "optimizers": 0,
@@ -52,7 +54,7 @@ def prepare(module):
     if code == 0:
         state["agent"] = agent
         if "window" in settings and state["steps"] is None:  # noqa: F821
-            state["steps"] = part_of("pytorch_steps")
+            state["steps"] = part_of("steps")
             state["steps"]["ask"](agent, settings["window"])  # noqa: F821
         state["may_have_windows"] = "raw" in settings  # noqa: F821
         if "stacks" in settings:  # noqa: F821
@@ -87,7 +89,7 @@ def start():
         return False
     begin = time.process_time_ns()
     use_shapes(agent)
-    code = agent.ls_operators_start()
+    code = agent.ls_torch_start()
     if code == 0:
         watch_optimizers(agent)
         watch_modules()
@@ -129,7 +131,7 @@ def use_shapes(agent):
 def part_of(name):
     """What the file `name` beside this one defines."""
     part = {"__name__": "layerscope_inside_" + name}
-    path = settings["inside"] + "/" + name + ".py"  # noqa: F821
+    path = folder + "/" + name + ".py"  # noqa: F821 - the door puts `folder` here
     with open(path) as source:
         exec(compile(source.read(), path, "exec"), part)
     return part
@@ -140,7 +142,7 @@ def watch_modules():
     change.
     """
     if state["modules"] is None and settings.get("modules", True):  # noqa: F821
-        part = part_of("pytorch_modules")
+        part = part_of("modules")
         state["modules"] = part["watch"](settings["library"], sys.modules["torch"])  # noqa: F821
         state["watch_generate"] = part["watch_generate"]
     watch_generate()
@@ -154,12 +156,29 @@ def watch_generate():
         state["generate"] = state["watch_generate"](state["modules"])
 
 
+def pause():
+    """The program has stopped the profiler: calls of modules are not recorded any more."""
+    if state["modules"] is not None:
+        state["modules"][0].ls_modules_stop()
+
+
+def resume():
+    """It goes on; called after `start`."""
+    if state["modules"] is None:
+        return
+    state["modules"][0].ls_modules_start(*state["modules"][1:])
+    if state["generate"] is not None:
+        state["modules"][0].ls_generations_start(*state["generate"])
+    else:  # it may have been imported meanwhile
+        watch_generate()
+
+
 def watch_mkl(agent):
     """Have MKL write its calls into a file beside the raw ones, where they are wanted."""
     folder = settings.get("mkl")  # noqa: F821
     if folder and not state["mkl"]:
         state["mkl"] = True
-        refused = part_of("pytorch_mkl")["watch"](folder, sys.modules["torch"])
+        refused = part_of("mkl")["watch"](folder, sys.modules["torch"])
         if refused:
             agent.ls_mark("\n".join(refused).encode(), MARK_PROBLEM, 0)
 
@@ -168,8 +187,10 @@ def watch_windows():
     """Record windows of torch's own profiler: the agent cannot record this torch."""
     if state["may_have_windows"] and "torch" in sys.modules:
         state["may_have_windows"] = False
-        mask = part_of("../../model/secrets")["mask"]  # needs nothing but the standard library
-        state["windows"] = part_of("pytorch_windows")["watch"](
+        mask = part_of("../../../../model/secrets")[
+            "mask"
+        ]  # needs nothing but the standard library
+        state["windows"] = part_of("windows")["watch"](
             settings["raw"],  # noqa: F821
             sys.modules["torch"],
             mask,

@@ -1,0 +1,26 @@
+/* What a span is by the name that its framework gives it; `*` stands for any text.
+ *
+ * Generated from src/layerscope/model/frameworks by native_names.py: change those files, then run
+ * `python3 dev.py native`. */
+#ifndef LAYERSCOPE_NAMES_H
+#define LAYERSCOPE_NAMES_H
+
+#include "../layout.h"
+
+/* The first that fits. */
+static const struct {
+    const char *pattern;
+    uint32_t kind;
+} KINDS[] = {
+    {"autograd::engine::evaluate_function*", LS_BACKWARD},
+    {"Optimizer.step#*", LS_OPTIMIZER},
+    {"Optimizer.zero_grad#*", LS_OPTIMIZER},
+    {"enumerate(*)#*.__next__*", LS_LOADER},
+};
+
+/* How the names of spans begin that are one step of an optimizer. */
+static const char *const STEPS[] = {
+    "Optimizer.step#",
+};
+
+#endif

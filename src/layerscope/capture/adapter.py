@@ -1,0 +1,85 @@
+"""What layerscope needs to record a framework: one folder of `capture/frameworks` each.
+
+`inside/hook.py` of that folder runs in the program, which imports the framework, in the standard
+library alone. It defines `prepare(module)`, called before the framework is executed; `start()`,
+called behind it, true if it is to be asked again; `pause()` and `resume()`, for a program that
+stops the profiler; and, where it needs them, `LATER`: by name of a module its function that is
+called when that was imported. It finds `settings` (`capture.agent.Settings`) and its own `folder`.
+
+The package itself has an `ADAPTER`: what is done outside of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from layerscope.model.events import Problem
+
+
+class Prober(Protocol):
+    """Finds out whether the agent may record the build of the framework that a process has.
+
+    `versions`: of what the program runs on, by name. `problems`: of processes that could not be
+    recorded; complete after `finish`.
+    """
+
+    problems: list[Problem]
+    versions: dict[str, str]
+
+    def take(self, fd: int, pid: int) -> None:
+        """Process `pid` handed its page over in `fd`, which is closed afterwards."""
+
+    def publish(self) -> None:
+        """Write what is known by now into the pages of the processes that wait for it."""
+
+    def finish(self) -> None:
+        """The program has ended: wait for what is still being found out, for the next time."""
+
+    @property
+    def span_costs_ns(self) -> tuple[float, float]:
+        """CPU time inside the program of one recorded span: of a kind other than backward, and of
+        kind backward; 0: not measured.
+        """
+
+
+class CannotRead(Exception):
+    """Shapes cannot be recorded: the sentence says why; `remedy` is what to do."""
+
+    def __init__(self, why: str, remedy: str) -> None:
+        super().__init__(why)
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """What reads the shapes of inputs: the file at `path`, in programs that use the framework's
+    `library`.
+
+    `cost_ns`: CPU time that it adds to one recorded operator, as the check measured it; 0: not
+    measured.
+    """
+
+    library: str
+    path: str
+    cost_ns: float = 0.0
+
+    def settings(self) -> dict[str, str]:
+        """What the program must know."""
+        return {"library": self.library, "path": self.path}
+
+
+# The command of the program, and what says that the preparation takes a while.
+PrepareShapes = Callable[[list[str], Callable[[str], None] | None], Shapes]
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """What is done outside of the program. `prober`: makes one for a recording whose clock is the
+    TSC or not; None: any build can be recorded. `prepare_shapes`: raises CannotRead; None: the
+    framework has nothing that reads shapes.
+    """
+
+    prober: Callable[[bool], Prober] | None = None
+    prepare_shapes: PrepareShapes | None = None

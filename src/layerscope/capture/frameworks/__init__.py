@@ -1,0 +1,17 @@
+"""The adapters of frameworks: one folder each, found by its name (`capture.adapter`)."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+
+from layerscope.capture.adapter import Adapter
+
+
+@functools.cache
+def adapters() -> tuple[Adapter, ...]:
+    """All of them, by name of the framework."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    found = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    return tuple(module.ADAPTER for module in found)

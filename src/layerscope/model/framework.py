@@ -1,0 +1,123 @@
+"""How a deep-learning framework names what it runs.
+
+Everything that reads recordings knows frameworks by these declarations alone: one file of
+`model/frameworks` each.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+Patterns = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """Functions that begin spans, so that the frames of a stack can be put around the spans.
+
+    `frame_layer`, `function`: the layer of the frame and a pattern of its whole name.
+    `span_layer`, `span`: the layer of the spans and a pattern of how their names begin.
+    """
+
+    frame_layer: str
+    function: str
+    span_layer: str
+    span: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Backends:
+    """Which code does the work of an operator, by its name.
+
+    `prefix`: how the operators of the framework begin. `title`: what its own kernels are called.
+    `products`: operators that leave their work to a BLAS unless they ask for a primitive.
+    `routines`: by pattern of a BLAS routine, the operators that call it once.
+    The others are patterns: `convolutions` of all convolutions, `convolutions_by_onednn` and
+    `products_by_onednn` of what only oneDNN does, `has_primitive` of operators that oneDNN has
+    primitives for, `calls_others` of those among them that only call other operators.
+    `onednn_switch`: what switches oneDNN off in the program.
+    """
+
+    prefix: str = ""
+    title: str = ""
+    products: frozenset[str] = frozenset()
+    routines: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    convolutions: str = ""
+    convolutions_by_onednn: str = ""
+    products_by_onednn: str = ""
+    has_primitive: str = ""
+    calls_others: str = ""
+    onednn_switch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicNames:
+    """What says nothing about the user's program, as patterns of whole names: `pack --redact`
+    keeps it.
+    """
+
+    spans: Patterns = ()
+    tracks: Patterns = ()
+    libraries: Patterns = ()
+    packages: Patterns = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """A framework, and how it names what it runs. What is empty it does not have.
+
+    `name`: how a program imports it; `title`: how people write it.
+    `kinds`: the kind of a span by its name, first fit; `*` stands for any text.
+    `step_prefix`: how spans begin that are one step of an optimizer.
+    `backward_prefix`: how the framework's own span around each backward function begins.
+    `gradient_seed`: the operator that makes the first gradient of a backward pass.
+    `gradient_sum`: a part of the names of backward functions that add a gradient to a parameter's.
+    `iterator_seed`: the operator that a loader runs when it is iterated anew.
+    `sampler_operators`: what samplers and loaders run that makes no batch.
+    `module_calls`: the functions through which every module is called, as how their name and their
+    file end.
+    `environment`: how the environment variables begin that are about it and hold no secret.
+    `library`: a pattern of the name of the library that a program in C++ is linked with.
+    """
+
+    name: str
+    title: str
+    kinds: tuple[tuple[str, str], ...] = ()
+    step_prefix: str = ""
+    backward_prefix: str = ""
+    gradient_seed: str = ""
+    gradient_sum: str = ""
+    iterator_seed: str = ""
+    sampler_operators: frozenset[str] = frozenset()
+    anchors: tuple[Anchor, ...] = ()
+    module_calls: tuple[tuple[str, str], ...] = ()
+    environment: tuple[str, ...] = ()
+    library: str = ""
+    backends: Backends = field(default_factory=Backends)
+    public: PublicNames = field(default_factory=PublicNames)
+
+    def kind_of(self, name: str) -> str:
+        """The kind of the span called `name`; empty where its name does not say it."""
+        for kind, pattern in self.kinds:
+            if _glob(pattern).fullmatch(name):
+                return kind
+        return ""
+
+
+_GLOBS: dict[str, re.Pattern[str]] = {}
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    """A regular expression for a text in which `*` stands for anything."""
+    known = _GLOBS.get(pattern)
+    if known is None:
+        parts = map(re.escape, pattern.split("*"))
+        known = _GLOBS[pattern] = re.compile(".*".join(parts), re.DOTALL)
+    return known
+
+
+def any_of(patterns: Patterns) -> re.Pattern[str]:
+    """One regular expression for all of these; without any it matches nothing."""
+    some = [pattern for pattern in patterns if pattern]
+    return re.compile("|".join(f"(?:{pattern})" for pattern in some) or r"(?!)")

@@ -1,0 +1,109 @@
+"""The frameworks that layerscope knows: one file each, with a `FRAMEWORK`."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Iterable
+
+from layerscope.model.framework import Anchor, Backends, Framework, any_of
+
+
+@functools.cache
+def frameworks() -> tuple[Framework, ...]:
+    """All of them, by name."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    found = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    return tuple(module.FRAMEWORK for module in found)
+
+
+def called(name: str) -> Framework | None:
+    """The framework that is imported as `name`; None: there is none."""
+    return next((one for one in frameworks() if one.name == name), None)
+
+
+def titles() -> str:
+    """How people write them: "PyTorch or MXNet"."""
+    *first, last = (one.title for one in frameworks())
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def step_prefixes() -> tuple[str, ...]:
+    """How the names of spans begin that are one step of an optimizer."""
+    return _texts(one.step_prefix for one in frameworks())
+
+
+def backward_prefixes() -> tuple[str, ...]:
+    """How the names of spans begin that frameworks open around backward functions."""
+    return _texts(one.backward_prefix for one in frameworks())
+
+
+def gradient_seeds() -> tuple[str, ...]:
+    """The operators that make the first gradient of a backward pass."""
+    return _texts(one.gradient_seed for one in frameworks())
+
+
+def gradient_sums() -> tuple[str, ...]:
+    """Parts of the names of backward functions that add a gradient to a parameter's."""
+    return _texts(one.gradient_sum for one in frameworks())
+
+
+def iterator_seeds() -> tuple[str, ...]:
+    """The operators that loaders run when they are iterated anew."""
+    return _texts(one.iterator_seed for one in frameworks())
+
+
+@functools.cache
+def sampler_operators() -> frozenset[str]:
+    """What samplers and loaders run that makes no batch."""
+    return frozenset[str]().union(*(one.sampler_operators for one in frameworks()))
+
+
+@functools.cache
+def products() -> frozenset[str]:
+    """Operators that leave their work to a BLAS unless they ask for a primitive."""
+    return frozenset[str]().union(*(one.backends.products for one in frameworks()))
+
+
+def anchors() -> tuple[Anchor, ...]:
+    """The functions of all frameworks that begin spans."""
+    return tuple(anchor for one in frameworks() for anchor in one.anchors)
+
+
+def module_calls() -> tuple[tuple[str, str], ...]:
+    """How the names and the files of the functions end through which every module is called."""
+    return tuple(call for one in frameworks() for call in one.module_calls)
+
+
+def routines() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """By pattern of a BLAS routine, the operators that call it once."""
+    return tuple(pair for one in frameworks() for pair in one.backends.routines)
+
+
+def backends_of(name: str) -> Backends | None:
+    """Those of the framework whose operator `name` is; None where its name does not say."""
+    for one in frameworks():
+        if one.backends.prefix and name.startswith(one.backends.prefix):
+            return one.backends
+    return None
+
+
+@functools.cache
+def kind_of(name: str) -> str:
+    """The kind of the span called `name`; empty where its name does not say it."""
+    return next(filter(None, (one.kind_of(name) for one in frameworks())), "")
+
+
+def matching(pattern_of: Callable[[Framework], str | tuple[str, ...]]) -> re.Pattern[str]:
+    """One regular expression for what this gives of each framework."""
+    found: list[str] = []
+    for one in frameworks():
+        patterns = pattern_of(one)
+        found += [patterns] if isinstance(patterns, str) else patterns
+    return any_of(tuple(found))
+
+
+def _texts(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(filter(None, texts))
