@@ -1,5 +1,5 @@
-"""Writes src/layerscope/rawfile/layout.py from native/layout.h: numbers, and the types of shared
-memory for NumPy.
+"""Writes src/layerscope/rawfile/layout.py and dtypes.py from native/layout.h: numbers, and the
+types of shared memory for NumPy.
 
 Used by `python3 dev.py native`; standard library only. It knows as much of C as the header has:
 numbers, enumerations, structures of integers, characters and other structures, and the table of the
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent
 HEADER = ROOT / "native" / "layout.h"
-OUTPUT = ROOT / "src" / "layerscope" / "rawfile" / "layout.py"
+FOLDER = ROOT / "src" / "layerscope" / "rawfile"
 
 # The size and the NumPy type of each type of C.
 TYPES = {
@@ -32,11 +32,13 @@ STRUCTS = {
 # Those that are sent as they are, and what `struct` calls the types.
 PACKED = {"ls_message": "MESSAGE"}
 LETTERS = {"uint64_t": "Q", "uint32_t": "I", "int32_t": "i"}
+# Those that are read without NumPy, field by field.
+FIELDS = {"ls_page": "PAGE_FIELDS"}
 # The size that memory has which begins with a structure, if it has more than the structure.
 SIZES = {"RING": "RING_HEADER"}
 RENAMED = {"LAYOUT_VERSION": "VERSION", "NAME_LIMIT": "NAME_BYTES"}
 
-HEAD = '''"""The memory that the agent shares with us, as NumPy types.
+HEAD = '''"""{about}
 
 Generated from native/layout.h by native_layout.py: change the header, then run `python3 dev.py
 native`.
@@ -44,11 +46,9 @@ native`.
 
 from __future__ import annotations
 
-import struct
-
-import numpy as np
-
 '''
+NUMBERS = "The memory that the agent shares with us: numbers and messages."
+KINDS = "The memory that the agent shares with us, as NumPy types."
 
 
 class Member(NamedTuple):
@@ -128,9 +128,9 @@ class Header:
         return Struct(members, -(-offset // largest) * largest, largest)
 
 
-def written(header: Header) -> str:
-    """The file of Python."""
-    lines = []
+def numbers(header: Header) -> str:
+    """The file of numbers."""
+    lines = ["import struct", ""]
     for full, value in header.numbers.items():
         name = full.removeprefix("LS_")
         name = RENAMED.get(name, name)
@@ -140,14 +140,39 @@ def written(header: Header) -> str:
     lines += ["SPAN_KINDS = ("]
     lines += [f'    ("{kind}", "{layer}"),' for _, _, kind, layer in header.kinds]
     lines += [")", ""]
-    for struct, name in STRUCTS.items():
-        lines += [*dtype(header.structs[struct], name), ""]
     for struct, name in PACKED.items():
         members = header.structs[struct].members
         letters = "".join(LETTERS[member.type] for member in members)
         names = ", ".join(member.name for member in members)
         lines.append(f'{name} = struct.Struct("<{letters}")  # {names}')
-    return HEAD + "\n".join(lines).rstrip() + "\n"
+    for struct, name in FIELDS.items():
+        lines += ["", "# Offset and type, as `struct` has it.", f"{name} = {{"]
+        lines += [*fields(header.structs[struct]), "}"]
+    return HEAD.format(about=NUMBERS) + "\n".join(lines) + "\n"
+
+
+def fields(struct: Struct) -> list[str]:
+    """The fields of a structure; what fills it up is left out."""
+    lines = []
+    for member in struct.members:
+        if not member.name.startswith("pad"):
+            letter = f"{member.count}s" if member.type == "char" else LETTERS[member.type]
+            lines.append(f'    "{member.name}": ({member.offset}, "<{letter}"),')
+    return lines
+
+
+def dtypes(header: Header) -> str:
+    """The file of NumPy types."""
+    sizes = ", ".join(sorted(SIZES.values()))
+    lines = ["import numpy as np", "", f"from layerscope.rawfile.layout import {sizes}", ""]
+    for struct, name in STRUCTS.items():
+        lines += [*dtype(header.structs[struct], name), ""]
+    return HEAD.format(about=KINDS) + "\n".join(lines).rstrip() + "\n"
+
+
+def written(header: Header) -> dict[Path, str]:
+    """The text of each file."""
+    return {FOLDER / "layout.py": numbers(header), FOLDER / "dtypes.py": dtypes(header)}
 
 
 def dtype(struct: Struct, name: str) -> list[str]:
@@ -172,10 +197,10 @@ def format_of(member: Member) -> str:
 
 
 def main() -> None:
-    """Write the file."""
-    text = written(Header(HEADER.read_text()))
-    if not OUTPUT.exists() or OUTPUT.read_text() != text:
-        OUTPUT.write_text(text)
+    """Write the files."""
+    for path, text in written(Header(HEADER.read_text())).items():
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,8 @@ typedef struct {
 #define LS_OPEN_SLOTS 512u
 #define LS_RING_BYTES (3u << 20)
 #define LS_RING_HEADER 16384u
-#define LS_RING_RECORDS ((LS_RING_BYTES - LS_RING_HEADER) / 32u)
+#define LS_RECORD_BYTES 32u
+#define LS_RING_RECORDS ((LS_RING_BYTES - LS_RING_HEADER) / LS_RECORD_BYTES)
 /* The rings of a process beyond so many are small: of thousands of threads only a few are busy at a time. */
 #define LS_LARGE_RINGS 64u
 #define LS_SMALL_RING_BYTES (256u << 10)
@@ -165,7 +166,7 @@ typedef struct {
     uint64_t process_start;
 } ls_message; /* carries one memfd by SCM_RIGHTS */
 
-_Static_assert(sizeof(ls_record) == 32, "record");
+_Static_assert(sizeof(ls_record) == LS_RECORD_BYTES, "record");
 _Static_assert(sizeof(ls_open) == 24, "open slot");
 _Static_assert(sizeof(ls_ring_header) == 512 + LS_OPEN_SLOTS * sizeof(ls_open), "ring header");
 _Static_assert(sizeof(ls_ring) <= LS_RING_BYTES, "ring");

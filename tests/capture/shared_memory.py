@@ -12,7 +12,7 @@ import numpy as np
 
 from layerscope.capture.drainer import Drainer
 from layerscope.capture.drainer_messages import END
-from layerscope.rawfile import layout
+from layerscope.rawfile import dtypes, layout
 
 START = 12345
 
@@ -28,7 +28,7 @@ class Page:
 
     def __init__(self, pid: int | None = None, **fields: Any) -> None:
         self.fd, memory = memfd(layout.PAGE_BYTES)
-        self.fields = np.frombuffer(memory, layout.PAGE, 1)
+        self.fields = np.frombuffer(memory, dtypes.PAGE, 1)
         known = {"magic": layout.PAGE_MAGIC, "version": layout.VERSION, "pid": pid or os.getpid()}
         for name, value in {**known, "process_start": START, **fields}.items():
             self.fields[name] = value
@@ -39,8 +39,8 @@ class Ring:
 
     def __init__(self, index: int = 0, track: int = 1) -> None:
         self.fd, memory = memfd(layout.RING_BYTES)
-        self.header = np.frombuffer(memory, layout.RING, 1)
-        self.records = np.frombuffer(memory, layout.RECORD, layout.RING_RECORDS, layout.RING_HEADER)
+        self.header = np.frombuffer(memory, dtypes.RING, 1)
+        self.records = np.frombuffer(memory, dtypes.RECORD, layout.RING_RECORDS, layout.RING_HEADER)
         self.header["magic"], self.header["index"] = layout.RING_MAGIC, index
         self.header["track"], self.header["tid"] = track, os.getpid()
 
@@ -48,7 +48,7 @@ class Ring:
         """`count` records; `seq` says the how manieth ever each is."""
         published = int(self.header["published"][0])
         ordinals = np.arange(published, published + count)
-        rows = np.zeros(count, layout.RECORD)
+        rows = np.zeros(count, dtypes.RECORD)
         rows["start"], rows["end"], rows["name"], rows["kind"] = ordinals, ordinals + 1, name, kind
         rows["seq"] = ordinals
         self.records[ordinals % layout.RING_RECORDS] = rows
@@ -70,7 +70,7 @@ class Names:
 
     def __init__(self, segment: int = 0) -> None:
         self.fd, self.memory = memfd(1 << 16)
-        header = np.frombuffer(self.memory, layout.NAMES, 1)
+        header = np.frombuffer(self.memory, dtypes.NAMES, 1)
         header["magic"], header["segment"] = layout.NAMES_MAGIC, segment
         self.header = header
 

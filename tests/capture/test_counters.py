@@ -194,7 +194,7 @@ def test_no_process_gives_no_sample() -> None:
 
 
 def test_counters_of_a_later_version_are_left_out() -> None:
-    rows = np.zeros(3, counter_file.SAMPLE)
+    rows = np.zeros(3, counter_file.row_dtype())
     rows["counter"] = [0, len(counter_file.NAMES), -1]
 
     assert [name for _, name, _, _ in counter_file.read(rows.tobytes())] == ["cpu_ns"]

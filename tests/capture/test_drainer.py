@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.capture.drained_process import Ring as SeenRing
 from layerscope.capture.drainer import Drainer
-from layerscope.rawfile import layout, raw_file
+from layerscope.capture.rings import Ring as SeenRing
+from layerscope.rawfile import dtypes, layout, raw_file
 from layerscope.rawfile.sums import RawTotals, rows_of
 from layerscope.sources.raw.decoder import Decoder
 from tests.capture.shared_memory import Names, Page, Ring, Session
@@ -41,7 +41,7 @@ def ordinals(raw: Path, ring: int = 0) -> list[int]:
     written.
     """
     parts = [
-        np.frombuffer(c.payload, layout.RECORD)["seq"]
+        np.frombuffer(c.payload, dtypes.RECORD)["seq"]
         for c in chunks(raw)
         if c.kind == raw_file.RECORDS and c.key == ring
     ]
@@ -309,7 +309,7 @@ def test_running_totals_are_exact(parts: list[list[tuple[int, int, int, int]]]) 
     totals = RawTotals()
     expected: dict[tuple[int, int], list[int]] = {}
     for part in parts:
-        rows = np.zeros(len(part) + 2, layout.RECORD)
+        rows = np.zeros(len(part) + 2, dtypes.RECORD)
         rows["kind"][-2:] = [layout.LOST, layout.EXTRA]
         for i, (kind, name, start, ticks) in enumerate(part):
             rows[i] = (start, start + ticks, name, 0, 0, 0, kind, 0)
@@ -328,7 +328,7 @@ def test_totals_go_on_from_what_was_written_and_know_what_is_missing(
 ) -> None:
     parts = []
     for part in (first, later):
-        rows = np.zeros(len(part), layout.RECORD)
+        rows = np.zeros(len(part), dtypes.RECORD)
         for i, (kind, name, start, ticks) in enumerate(part):
             rows[i] = (start, start + ticks, name, 0, 0, 0, kind, 0)
         parts.append(rows)

@@ -12,7 +12,7 @@ from layerscope.capture import link
 from layerscope.capture.link import DrainerLink
 from layerscope.capture.restarts import Restarts
 from layerscope.model.events import Problem
-from layerscope.rawfile import layout, raw_file
+from layerscope.rawfile import dtypes, layout, raw_file
 from tests.capture.shared_memory import START, Page, Ring
 
 
@@ -36,7 +36,7 @@ def test_where_every_drainer_dies_the_session_takes_the_rest(
     (file,) = tmp_path.glob("*/spool")
     chunks = list(raw_file.SpoolReader(file).chunks())
     taken = [
-        np.frombuffer(chunk.payload, layout.RECORD)["seq"]
+        np.frombuffer(chunk.payload, dtypes.RECORD)["seq"]
         for chunk in chunks
         if chunk.kind == raw_file.RECORDS
     ]

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from layerscope.ingest.open import open_run
-from layerscope.rawfile import layout, raw_file
+from layerscope.rawfile import dtypes, layout, raw_file
 from layerscope.recording.run import Run
 from tests.differential import PROGRAMS, Differential
 from tests.hostile.case import Case
@@ -100,7 +100,7 @@ def ticks_changed(chunks: list[raw_file.Chunk], change: Change) -> list[raw_file
     the records on.
     """
     records = [
-        np.frombuffer(chunk.payload, layout.RECORD)
+        np.frombuffer(chunk.payload, dtypes.RECORD)
         for chunk in chunks
         if chunk.kind == raw_file.RECORDS
     ]
@@ -119,7 +119,7 @@ def _tick_changed(chunk: raw_file.Chunk, change: Change, middle: int) -> raw_fil
         return with_payload(chunk, reading)
     if chunk.kind != raw_file.RECORDS:
         return chunk
-    rows = np.frombuffer(chunk.payload, layout.RECORD).copy()
+    rows = np.frombuffer(chunk.payload, dtypes.RECORD).copy()
     spans = rows["kind"] < layout.FIRST_SPECIAL
     begins = spans | (rows["kind"] == layout.THREAD_BEGIN) | (rows["kind"] == layout.THREAD_END)
     for column, chosen in (("start", begins), ("end", spans)):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from layerscope.rawfile import counters, layout, raw_file
+from layerscope.rawfile import counters, dtypes, layout, raw_file
 
 FUNCTION, BACKWARD, RANGE, OPTIMIZER, LOADER, MODULE, TASK, FRAME, EVENT, EXECUTE, CREATE = range(
     11
@@ -126,7 +126,7 @@ class RawFile:
         """A chunk of the records of one ring."""
         at = self._first.get(ring, 0) if first is None else first
         self.write(
-            raw_file.RECORDS, np.array(records, layout.RECORD).tobytes(), ring, len(records), at
+            raw_file.RECORDS, np.array(records, dtypes.RECORD).tobytes(), ring, len(records), at
         )
         self._first[ring] = at + len(records)
 
@@ -139,11 +139,11 @@ class RawFile:
         slots = [(self.clock(start), 2 * i + 2 + over, self.number(name), kind) for i, (start, name, kind, over) in
                  enumerate(spans)]  # fmt: skip
         head = np.array([track, tid], "<u8").tobytes()
-        self.write(raw_file.OPEN, head + np.array(slots, layout.OPEN).tobytes(), ring, len(slots))
+        self.write(raw_file.OPEN, head + np.array(slots, dtypes.OPEN).tobytes(), ring, len(slots))
 
     def sample(self, at_ns: int, *values: int) -> None:
         """A reading of the process counters."""
-        rows = np.zeros(len(values), counters.SAMPLE)
+        rows = np.zeros(len(values), counters.row_dtype())
         rows["at_ns"], rows["counter"], rows["value"] = at_ns, np.arange(len(values)), values
         self.write(raw_file.COUNTERS, rows.tobytes())
 

@@ -7,7 +7,7 @@ import pytest
 
 from layerscope.ingest.phases import EARLIEST
 from layerscope.ingest.windows import windows_of
-from layerscope.rawfile import layout
+from layerscope.rawfile import dtypes, layout
 from layerscope.rawfile.windows import RequestedWindow
 
 WAS_CLOSED = layout.WINDOW_WAS_CLOSED
@@ -18,7 +18,7 @@ def told(*marks: Mark) -> np.ndarray:
     """Marks of opening (1) or closing (0): the number of the step that begins there, how often the
     leader was another one by then, and further bits; one each 10 ns.
     """
-    records = np.zeros(len(marks), layout.RECORD)
+    records = np.zeros(len(marks), dtypes.RECORD)
     for at, (opens, number, leader, bits) in enumerate(marks):
         records[at]["start"] = 10 * at
         records[at]["module"] = layout.MARK_OPENED if opens else layout.MARK_CLOSED

@@ -23,7 +23,7 @@ import numpy as np
 
 from layerscope.capture.drainer import Drainer
 from layerscope.capture.drainer_messages import END
-from layerscope.rawfile import layout
+from layerscope.rawfile import dtypes, layout
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Where tests/native/fake_torch.c keeps the two members that the agent reads by offset.
@@ -45,12 +45,12 @@ class Handed:
 
     def headers(self) -> list[Any]:
         """The headers of the rings, as they are now."""
-        return [np.frombuffer(ring, layout.RING, 1)[0] for ring in self.rings]
+        return [np.frombuffer(ring, dtypes.RING, 1)[0] for ring in self.rings]
 
     def records(self, ring: int) -> np.ndarray:
         """All records of a ring that was never overtaken, as they are now."""
         published = int(self.headers()[ring]["published"])
-        return np.frombuffer(self.rings[ring], layout.RECORD, published, layout.RING_HEADER)
+        return np.frombuffer(self.rings[ring], dtypes.RECORD, published, layout.RING_HEADER)
 
 
 class Door:
@@ -154,7 +154,7 @@ class Door:
             os.close(fds[0])
             return
         if kind == layout.SEND_PROCESS:
-            page = np.frombuffer(memory, layout.PAGE, 1)
+            page = np.frombuffer(memory, dtypes.PAGE, 1)
             page["sequence_offset"], page["forward_thread_offset"] = (
                 SEQUENCE_OFFSET,
                 FORWARD_THREAD_OFFSET,
@@ -200,4 +200,4 @@ class Door:
     def page(self, pid: int) -> Any:
         """The process page of `pid`, as it is now."""
         (handed,) = [handed for (number, _), handed in self.handed.items() if number == pid]
-        return np.frombuffer(handed.pages[0], layout.PAGE, 1)[0]
+        return np.frombuffer(handed.pages[0], dtypes.PAGE, 1)[0]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from layerscope.ingest.conversion import RunConversion
-from layerscope.rawfile import layout, raw_file
+from layerscope.rawfile import dtypes, layout, raw_file
 from layerscope.recording.reader import Reader
 from layerscope.recording.run import Run
 from layerscope.sources.raw.folder import RawRecording
@@ -136,11 +136,11 @@ def killed(driver: Path, folder: Path, threads: int, after_s: float, lagging: bo
         assert sum(chunk.count for chunk in records) == until
         if not until:
             continue  # it was killed before its first record
-        last = np.concatenate([np.frombuffer(chunk.payload, layout.RECORD) for chunk in records])[
+        last = np.concatenate([np.frombuffer(chunk.payload, dtypes.RECORD) for chunk in records])[
             -1000:
         ]
         memory = np.frombuffer(
-            handed.rings[ring], layout.RECORD, layout.RING_RECORDS, layout.RING_HEADER
+            handed.rings[ring], dtypes.RECORD, layout.RING_RECORDS, layout.RING_HEADER
         )
         assert (memory[np.arange(until - len(last), until) % layout.RING_RECORDS] == last).all()
     with Reader(converted(door, folder)) as reader:

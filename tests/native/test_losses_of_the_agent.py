@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from layerscope.rawfile import layout
+from layerscope.rawfile import dtypes, layout
 from tests.native.door import Door
 from tests.native.driven import Drive
 
@@ -58,7 +58,7 @@ def test_a_loss_is_told_as_soon_as_there_is_room_again(drive: Drive) -> None:
     assert lost == 150_000 - (published - 1)
     assert int(header["lost_full"]) == 0
     ring = layout.RING_RECORDS
-    records = np.frombuffer(handed.rings[0], layout.RECORD, ring, layout.RING_HEADER)
+    records = np.frombuffer(handed.rings[0], dtypes.RECORD, ring, layout.RING_HEADER)
     account = records[published % ring]
     assert (int(account["kind"]), int(account["name"]), int(account["module"])) == (
         layout.LOST,

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerscope.rawfile import layout, raw_file
+from layerscope.rawfile import dtypes, layout, raw_file
 
 numbers = st.integers(0, 2**32 - 1)
 
@@ -26,7 +26,7 @@ def chunks(draw: st.DrawFn) -> raw_file.Chunk:
     kind = draw(st.integers(raw_file.PROCESS, raw_file.END))
     payload = draw(st.binary(max_size=60)) * draw(st.sampled_from([1, 1, 20]))
     if kind == raw_file.RECORDS:
-        size = layout.RECORD.itemsize
+        size = dtypes.RECORD.itemsize
         payload = (payload + bytes(size))[: max(len(payload) // size, 1) * size]
     return raw_file.Chunk(
         kind, draw(numbers), draw(numbers), draw(st.integers(0, 2**64 - 1)), payload
@@ -219,7 +219,7 @@ def test_on_a_disk_that_is_really_full_every_chunk_is_there_or_refused(small_dis
 
 def spans_of(count: int, first: int) -> np.ndarray:
     """Records of spans with a counter's record between them."""
-    records = np.zeros(count, layout.RECORD)
+    records = np.zeros(count, dtypes.RECORD)
     records["start"] = np.arange(first, first + count)
     records["kind"][1::3] = layout.COUNTER
     records["kind"][2::3] = layout.EXTRA
@@ -321,7 +321,7 @@ def test_a_stripped_segment_is_never_larger_and_its_counters_and_readings_stay_s
     assert counted == [b"".join(bytes([at]) * 24 for at in range(100))]
     assert raw_file.TOTALS not in {chunk.kind for chunk in chunks}
 
-    marks = np.zeros(300, layout.RECORD)
+    marks = np.zeros(300, dtypes.RECORD)
     marks["kind"], marks["start"] = layout.MARK, np.random.default_rng(0).integers(0, 2**60, 300)
     other = tmp_path / "two" / "spool"
     writer = raw_file.SpoolWriter(other)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from layerscope.model.layers import KINDS
-from layerscope.rawfile import layout, raw_file
+from layerscope.rawfile import dtypes, layout, raw_file
 from layerscope.sources.raw.decoder import Decoder
 from tests.ingest.raw_file import BACKWARD, OPTIMIZER, RawFile, ticks
 
@@ -226,7 +226,7 @@ def test_chunks_of_a_later_version_are_passed_over(written: Written) -> None:
 
 def test_records_are_taken_as_the_agent_wrote_them(written: Written) -> None:
     """The widest values of every field."""
-    widest = np.zeros(1, layout.RECORD)
+    widest = np.zeros(1, dtypes.RECORD)
     widest["start"], widest["end"], widest["seq"] = ticks(100), ticks(200), 2**31 - 1
     widest["depth"], widest["kind"] = 511, 4
     file = written.file

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from layerscope.rawfile import layout
+from layerscope.rawfile import dtypes, layout
 from layerscope.sources.raw.ticks import Ticks, uneven
 
 MS = 1_000_000
@@ -16,7 +16,7 @@ PER_NS = 3
 
 def records(*rows: tuple[int, int, int]) -> np.ndarray:
     """Records of (start, end, kind)."""
-    made = np.zeros(len(rows), layout.RECORD)
+    made = np.zeros(len(rows), dtypes.RECORD)
     for column, values in zip(("start", "end", "kind"), zip(*rows, strict=True), strict=True):
         made[column] = values
     return made

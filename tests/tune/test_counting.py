@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.rawfile import counters, layout, raw_file
+from layerscope.rawfile import counters, dtypes, layout, raw_file
 from layerscope.tune import counting, guard
 
 MS = 1_000_000
@@ -21,7 +21,7 @@ def raw(
     folder: Path, marks: list[Mark], cpu_ms: Sequence[tuple[int, int]] = (), name: str = "here-1-0"
 ) -> Path:
     """Raw files of one process with these marks on one thread, and readings of its CPU time."""
-    records = np.zeros(len(marks) + 1, layout.RECORD)
+    records = np.zeros(len(marks) + 1, dtypes.RECORD)
     records[0]["kind"], records[0]["end"], records[0]["module"] = layout.THREAD_BEGIN, 1, 1
     for record, (at_ms, what, number, code) in zip(records[1:], marks, strict=True):
         record["start"], record["module"], record["seq"], record["end"] = (

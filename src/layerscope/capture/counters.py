@@ -50,7 +50,7 @@ class CounterSource:
     _next_ns: int = 0
 
     def sample(self) -> bytes:
-        """One reading of every counter that is due as packed SAMPLE rows; empty when the process is
+        """One reading of every counter that is due as a chunk holds it; empty when the process is
         gone.
         """
         try:
@@ -112,7 +112,7 @@ class CounterSource:
 
 
 def sample(pid: int) -> bytes:
-    """One reading of every counter of `pid` as packed SAMPLE rows; empty when it is gone."""
+    """One reading of every counter of `pid` as a chunk holds it; empty when it is gone."""
     return CounterSource(pid).sample()
 
 
@@ -146,7 +146,7 @@ class GroupSource:
         return self.group.key
 
     def sample(self) -> bytes:
-        """One reading of what the group has used, as packed SAMPLE rows; empty where nothing is
+        """One reading of what the group has used, as a chunk holds it; empty where nothing is
         told or due.
         """
         at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)

@@ -4,76 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-import mmap
 import os
 import select
 import time
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from layerscope.capture import counters
 from layerscope.host.clock import ahead_ns, monotonic_clock
 from layerscope.model.secrets import mask
 from layerscope.rawfile import layout, raw_file
-from layerscope.rawfile.sums import RawTotals
+from layerscope.rawfile.page import ProcessPage
+
+if TYPE_CHECKING:
+    from layerscope.capture.rings import NamesSegment, Ring
+    from layerscope.rawfile.sums import RawTotals
 
 # Messages of a process may still be under way when it is already dead.
 LINGER_S = 0.5
-
-
-class Ring:
-    """One shared ring, seen from outside."""
-
-    def __init__(self, fd: int) -> None:
-        self.memory = mmap.mmap(fd, os.fstat(fd).st_size)
-        self.header: Any = np.frombuffer(self.memory, layout.RING, 1)[0]
-        self.capacity = (len(self.memory) - layout.RING_HEADER) // layout.RECORD.itemsize
-        self.records = np.frombuffer(self.memory, layout.RECORD, self.capacity, layout.RING_HEADER)
-        # Scalars of these views are single aligned 8-byte loads and stores.
-        self.published = np.frombuffer(self.memory, "<u8", 1, 64)
-        self.consumed = np.frombuffer(self.memory, "<u8", 1, 128)
-        self.index = int(self.header["index"])
-
-    def waiting(self) -> int:
-        """Number of records that wait to be taken."""
-        return int(self.published[0]) - int(self.consumed[0])
-
-    def abandoned(self) -> tuple[int, int, int]:
-        """What the ring holds and nobody will take: spans, and the losses it tells of (ring full,
-        too deep).
-        """
-        records = self.take(int(self.published[0]))
-        told = records[records["kind"] == layout.LOST]
-        spans = int((records["kind"] < layout.FIRST_SPECIAL).sum())
-        full = int(self.header["lost_full"]) + int(told["name"].sum())
-        return spans, full, int(self.header["lost_deep"]) + int(told["module"].sum())
-
-    def take(self, until: int) -> np.ndarray:
-        """A copy of the records from `consumed` up to ordinal `until`."""
-        first = int(self.consumed[0]) % self.capacity
-        last = until % self.capacity
-        if until == int(self.consumed[0]):
-            return np.zeros(0, layout.RECORD)
-        if last > first:
-            return self.records[first:last].copy()
-        return np.concatenate([self.records[first:], self.records[:last]])
-
-
-class NamesSegment:
-    """One shared segment of names."""
-
-    def __init__(self, fd: int) -> None:
-        self.memory = mmap.mmap(fd, os.fstat(fd).st_size)
-        self.segment = int(np.frombuffer(self.memory, "<u4", 1, 8)[0])
-        self._used = np.frombuffer(self.memory, "<u8", 1, 16)
-        self.taken = 0
-
-    def fresh(self) -> bytes:
-        """The bytes that were published since the last call; `accept` says that they are safe."""
-        start = layout.NAMES_HEADER + self.taken
-        return self.memory[start : layout.NAMES_HEADER + int(self._used[0])]
 
 
 class DrainedProcess:
@@ -82,10 +30,11 @@ class DrainedProcess:
     def __init__(self, pid: int, start_ns: int, folder: Path) -> None:
         self.pid = pid
         self.start_ns = start_ns
-        self.page: Any = None
+        self.page: ProcessPage | None = None
         self.rings: list[Ring] = []
         self.segments: list[NamesSegment] = []
-        self.totals = RawTotals()
+        # Exact sums of its spans, from the first ring on, or of a drainer before us.
+        self.totals: RawTotals | None = None
         self.sealed: dict[int, int] = {}  # by ring, how far a drainer before us got
         self.file = raw_file.SpoolWriter(folder / "spool")
         self.dead_since: float | None = None
@@ -112,15 +61,15 @@ class DrainedProcess:
         except (OSError, IndexError):
             command_line = b""
         if self.page is not None:
-            about["clock"] = "tsc" if int(self.page["clock_is_tsc"]) else "monotonic"
-            about["library"] = bytes(self.page["library"]).decode("utf-8", "replace")
-            command_line = bytes(self.page["command_line"]) or command_line
-            about.setdefault("ppid", int(self.page["ppid"]))
+            about["clock"] = "tsc" if self.page.number("clock_is_tsc") else "monotonic"
+            about["library"] = self.page.text("library").decode("utf-8", "replace")
+            command_line = self.page.text("command_line") or command_line
+            about.setdefault("ppid", self.page.number("ppid"))
             if self.has_rank():
                 self.told_rank = True
                 about |= {
-                    "rank": int(self.page["rank"]),
-                    "world_size": int(self.page["world_size"]),
+                    "rank": self.page.number("rank"),
+                    "world_size": self.page.number("world_size"),
                 }
         about["argv"] = mask(
             [part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")]
@@ -133,8 +82,8 @@ class DrainedProcess:
         """
         return (
             self.page is not None
-            and int(self.page["rank"]) >= 0
-            and int(self.page["world_size"]) > 0
+            and self.page.number("rank") >= 0
+            and self.page.number("world_size") > 0
         )
 
     def is_gone(self) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
-import mmap
 import os
 import signal
 import socket
@@ -22,21 +21,26 @@ import struct
 import sys
 import time
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from layerscope.capture.agent import clock_reading
-from layerscope.capture.drained_process import DrainedProcess, NamesSegment, Ring
+from layerscope.capture.drained_process import DrainedProcess
 from layerscope.capture.drainer_messages import END
 from layerscope.model.layers import OPERATORS
 from layerscope.rawfile import layout, raw_file
 from layerscope.rawfile.json_files import SESSION, read_options
+from layerscope.rawfile.page import ProcessPage
 from layerscope.rawfile.windows import WindowControl
 
+if TYPE_CHECKING:
+    from layerscope.capture.rings import Ring
+
 # A ring holds 97,792 records: at 1.2 M operators a second, the most one thread was seen to make, 81
-# ms.
+# ms. Beside busy cores a poll may come that much late.
 POLL_S = 0.01
+# Where no ring got more than a hundredth of its room since the last poll.
+QUIET_POLL_S = 0.04
+QUIET_SHARE = 0.01
 # At least this often everything is taken, counters are read and the clocks are compared.
 KNOT_S = 0.2
 # Before that a ring is emptied when it is a quarter full: fewer, larger chunks compress better.
@@ -87,6 +91,7 @@ class Drainer:
         self.options = options
         self.is_full = False
         self.fresh_bytes = 0  # written since `is_full` was looked at
+        self.poll_s = POLL_S
         self._keep_reserve()
 
     def run(self) -> None:
@@ -97,6 +102,7 @@ class Drainer:
         while not self.is_over:
             self._listen()
             self.windows.advance(self.processes.values())
+            self.poll_s = self._next_poll_s()
             now = time.monotonic()
             at_knot = now >= next_knot or self.is_over
             if at_knot:
@@ -120,11 +126,19 @@ class Drainer:
     def _listen(self) -> None:
         """Take what the session sends, for the time of a poll."""
         if self.is_orphan:
-            time.sleep(POLL_S)
+            time.sleep(self.poll_s)
             self.is_over = self.main is None or self.main.is_gone()
             return
-        self.control.settimeout(POLL_S)
+        self.control.settimeout(self.poll_s)
         self.is_orphan = not self._receive() and not self.is_over
+
+    def _next_poll_s(self) -> float:
+        """How long the next poll waits for messages: the program gets the CPU while it records
+        little.
+        """
+        rings = [ring for process in self.processes.values() for ring in process.rings]
+        shares = [ring.share_since_last() for ring in rings]
+        return QUIET_POLL_S if max(shares, default=0.0) < QUIET_SHARE else POLL_S
 
     def _leave_word(self) -> None:
         """Say in the place of the session how it ended."""
@@ -181,16 +195,21 @@ class Drainer:
                 process = self._adopt_main(key) or self._begin(
                     key, message["pid"], message["process_start"]
                 )
-            process.page = np.frombuffer(mmap.mmap(fd, layout.PAGE_BYTES), layout.PAGE, 1)[0]
+            process.page = ProcessPage(fd)
             self._write(process, raw_file.PROCESS, process.describe())
         elif process is None:
             return  # its page never arrived: nothing can be said about it
         elif message["type"] == layout.SEND_RING:
+            from layerscope.capture.rings import Ring, new_totals
+
             ring = Ring(fd)
+            process.totals = process.totals or new_totals()
             # The one before us may have died between writing records and saying so to the program.
             ring.consumed[0] = max(int(ring.consumed[0]), process.sealed.get(ring.index, 0))
             process.rings.append(ring)
         else:
+            from layerscope.capture.rings import NamesSegment
+
             process.segments.append(NamesSegment(fd))
 
     def _adopt_main(self, key: tuple[int, int]) -> DrainedProcess | None:
@@ -206,16 +225,12 @@ class Drainer:
         folder = self.raw / f"{self.host}-{pid}-{start_ns}"
         process = DrainedProcess(pid, start_ns, folder)
         if not process.file.is_new:  # a drainer before us began it
-            for chunk in raw_file.SpoolReader(folder / "spool").chunks():
-                if chunk.kind == raw_file.RECORDS:
-                    process.totals.add(np.frombuffer(chunk.payload, layout.RECORD))
-                elif chunk.kind == raw_file.TOTALS:
-                    process.totals.restore(chunk.payload)
-                if chunk.kind in (raw_file.RECORDS, raw_file.STRIPPED):
-                    process.sealed[chunk.key] = chunk.first + chunk.count
+            from layerscope.capture.rings import totals_of
+
+            process.totals, process.sealed = totals_of(folder / "spool")
         self.processes[key] = process
         self._write(process, raw_file.PROCESS, process.describe())
-        self._write(process, raw_file.POLL, np.array(clock_reading(), "<i8").tobytes())
+        self._write(process, raw_file.POLL, _clocks())
         return process
 
     def _forget(self, key: tuple[int, int], process: DrainedProcess) -> None:
@@ -263,7 +278,7 @@ class Drainer:
         ]
         # The order matters: after the clock every record that is taken now and ended before it is
         # in this poll; after `published` every name that those records use is in its segment.
-        reading = np.array(clock_reading(), "<i8").tobytes() if wanted or at_knot else b""
+        reading = _clocks() if wanted or at_knot else b""
         ends = [int(ring.published[0]) for ring in wanted]
         if (wanted or at_knot) and not self._take_names(process):
             return
@@ -293,7 +308,8 @@ class Drainer:
             kind, payload = raw_file.STRIPPED, raw_file.stripped(records)
         if self._write(process, kind, payload, ring.index, len(records), first):
             ring.consumed[0] = end
-            process.totals.add(records)
+            if process.totals is not None:
+                process.totals.add(records)
 
     def _knot(self, process: DrainedProcess, reading: bytes) -> None:
         sample = process.counters.sample()
@@ -309,9 +325,13 @@ class Drainer:
         is_full = process.file.size_bytes > raw_file.segment_bytes(
             self.options, len(self.processes)
         )
-        if is_full and self._write(process, raw_file.TOTALS, process.totals.packed()):
+        if is_full and self._write_totals(process):
             with contextlib.suppress(OSError):
                 process.file.rotate()
+
+    def _write_totals(self, process: DrainedProcess) -> bool:
+        sums = process.totals.packed() if process.totals is not None else b""
+        return self._write(process, raw_file.TOTALS, sums)
 
     def _thread_names(self, process: DrainedProcess) -> dict[int, str]:
         """Names of threads, as the operating system has them, if they are new or others than
@@ -342,7 +362,7 @@ class Drainer:
             header["closed"] = 1
             depth = min(int(header["depth"]), layout.OPEN_SLOTS)
             if depth and int(header["track"]):
-                head = np.array([int(header["track"]), int(header["tid"])], "<u8").tobytes()
+                head = struct.pack("<QQ", int(header["track"]), int(header["tid"]))
                 fits &= self._write(
                     process,
                     raw_file.OPEN,
@@ -373,12 +393,17 @@ class Drainer:
         if process.has_rank() and not process.told_rank:
             fits &= self._write(process, raw_file.PROCESS, process.describe())
         if process.page is not None:
-            about.update({name: int(process.page[name]) for name in PAGE_COUNTS})
-        fits &= self._write(process, raw_file.TOTALS, process.totals.packed())
+            about.update({name: process.page.number(name) for name in PAGE_COUNTS})
+        fits &= self._write_totals(process)
         fits &= self._write(process, raw_file.LOSS, json.dumps(about).encode())
-        fits &= self._write(process, raw_file.POLL, np.array(clock_reading(), "<i8").tobytes())
+        fits &= self._write(process, raw_file.POLL, _clocks())
         # Without the rest there is no end: it is all said again when there is room.
         return fits and self._write(process, raw_file.END, b"{}")
+
+
+def _clocks() -> bytes:
+    """A reading of the clocks as a chunk holds it."""
+    return struct.pack("<4q", *clock_reading())
 
 
 def ask_for_low_latency() -> None:

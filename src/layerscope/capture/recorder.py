@@ -59,7 +59,7 @@ class Recorder:
         self.sampler: Sampler | None = None  # of stacks, where they are wanted
         # Takes the connection over, and closes it when it has answered.
         self.on_request: Callable[[socket.socket, Request], None] | None = None
-        self.on_watch: Callable[[], None] | None = None
+        self.on_watch: list[Callable[[], None]] = []
         self._use_tsc = tsc_is_usable()
         self._probers = [one.prober(self._use_tsc) for one in adapters() if one.prober]
         self._listener: socket.socket | None = None
@@ -119,8 +119,8 @@ class Recorder:
             self.link.watch()
             if self.sampler is not None:
                 self.sampler.watch()
-            if self.on_watch is not None:
-                self.on_watch()
+            for act in self.on_watch:
+                act()
 
     def end(self, end_ns: int) -> None:
         """The program ended at `end_ns`: let the drainer take the rest, and close the door."""

@@ -109,6 +109,11 @@ class RunConversion:
                 return True
         return False
 
+    @property
+    def most_bytes(self) -> float:
+        """What the recording may take on disk."""
+        return self._limits.most_bytes
+
     def backlog_share(self) -> float:
         """How much of the raw files is still to be read, as a share of what the recording may
         take.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 # Index in this tuple = the number stored in the raw file.
 NAMES = (
@@ -31,21 +34,31 @@ UNITS = tuple(
 )
 # From here on they are those of a control group.
 FIRST_OF_GROUP = NAMES.index("throttled")
-SAMPLE = np.dtype([("at_ns", "<i8"), ("counter", "<i4"), ("pad", "<i4"), ("value", "<i8")])
+# A reading in a chunk: at_ns, counter, nothing, value.
+_READING = struct.Struct("<qiiq")
+_NUMBER_OF = {name: number for number, name in enumerate(NAMES)}
 
 
 def packed(at_ns: int, values: dict[str, int]) -> bytes:
-    """Readings by name, all of one moment, as SAMPLE rows."""
-    rows = np.zeros(len(values), SAMPLE)
-    rows["at_ns"] = at_ns
-    rows["counter"] = [NAMES.index(name) for name in values]
-    rows["value"] = list(values.values())
-    return rows.tobytes()
+    """Readings by name, all of one moment, as a chunk holds them."""
+    readings = (_READING.pack(at_ns, _NUMBER_OF[name], 0, value) for name, value in values.items())
+    return b"".join(readings)
+
+
+def row_dtype() -> np.dtype:
+    """A reading as a NumPy type. NumPy is imported here: whoever only writes readings starts sooner
+    without it.
+    """
+    import numpy as np
+
+    return np.dtype([("at_ns", "<i8"), ("counter", "<i4"), ("pad", "<i4"), ("value", "<i8")])
 
 
 def rows_of(payload: bytes) -> np.ndarray:
-    """The rows of a raw chunk, without counters that only a newer layerscope knows."""
-    rows = np.frombuffer(payload, SAMPLE)
+    """The readings of a raw chunk, without counters that only a newer layerscope knows."""
+    import numpy as np
+
+    rows = np.frombuffer(payload, row_dtype())
     return rows[(rows["counter"] >= 0) & (rows["counter"] < len(NAMES))]
 
 

@@ -1,4 +1,4 @@
-"""The memory that the agent shares with us, as NumPy types.
+"""The memory that the agent shares with us: numbers and messages.
 
 Generated from native/layout.h by native_layout.py: change the header, then run `python3 dev.py
 native`.
@@ -7,8 +7,6 @@ native`.
 from __future__ import annotations
 
 import struct
-
-import numpy as np
 
 FUNCTION = 0
 BACKWARD = 1
@@ -68,6 +66,7 @@ FLAG_EXTRA = 4
 OPEN_SLOTS = 512
 RING_BYTES = 3145728
 RING_HEADER = 16384
+RECORD_BYTES = 32
 RING_RECORDS = 97792
 LARGE_RINGS = 64
 SMALL_RING_BYTES = 262144
@@ -104,253 +103,35 @@ SPAN_KINDS = (
     ("create", "primitives"),
 )
 
-RECORD = np.dtype(
-    {
-        "names": [
-            "start",
-            "end",
-            "name",
-            "seq",
-            "module",
-            "depth",
-            "kind",
-            "flags",
-        ],
-        "formats": [
-            "<u8",
-            "<u8",
-            "<u4",
-            "<i4",
-            "<u4",
-            "<u2",
-            "u1",
-            "u1",
-        ],
-        "offsets": [
-            0,
-            8,
-            16,
-            20,
-            24,
-            28,
-            30,
-            31,
-        ],
-        "itemsize": 32,
-    }
-)
-
-OPEN = np.dtype(
-    {
-        "names": [
-            "start",
-            "state",
-            "name",
-            "kind",
-        ],
-        "formats": [
-            "<u8",
-            "<u8",
-            "<u4",
-            "<u4",
-        ],
-        "offsets": [
-            0,
-            8,
-            16,
-            20,
-        ],
-        "itemsize": 24,
-    }
-)
-
-RING = np.dtype(
-    {
-        "names": [
-            "magic",
-            "version",
-            "capacity",
-            "index",
-            "pid",
-            "tid",
-            "process_start",
-            "published",
-            "lost_full",
-            "lost_deep",
-            "lost_first",
-            "lost_last",
-            "elsewhere",
-            "depth",
-            "track",
-            "consumed",
-            "closed",
-            "open",
-        ],
-        "formats": [
-            "<u4",
-            "<u4",
-            "<u4",
-            "<u4",
-            "<i4",
-            "<i4",
-            "<u8",
-            "<u8",
-            "<u8",
-            "<u8",
-            "<u8",
-            "<u8",
-            "<u8",
-            "<u4",
-            "<u4",
-            "<u8",
-            "<u4",
-            (OPEN, (512,)),
-        ],
-        "offsets": [
-            0,
-            4,
-            8,
-            12,
-            16,
-            20,
-            24,
-            64,
-            72,
-            80,
-            88,
-            96,
-            104,
-            112,
-            116,
-            128,
-            136,
-            512,
-        ],
-        "itemsize": RING_HEADER,
-    }
-)
-
-PAGE = np.dtype(
-    {
-        "names": [
-            "magic",
-            "version",
-            "pid",
-            "ppid",
-            "process_start",
-            "clock_is_tsc",
-            "probe",
-            "sequence_offset",
-            "forward_thread_offset",
-            "lost_without_ring",
-            "lost_names",
-            "lost_without_ring_first",
-            "lost_without_ring_last",
-            "agent_cpu_ns",
-            "rings",
-            "callbacks",
-            "rank",
-            "world_size",
-            "window",
-            "window_rule",
-            "window_is_open",
-            "onednn",
-            "window_opened_ns",
-            "onednn_cap",
-            "window_steps",
-            "library",
-            "command_line",
-        ],
-        "formats": [
-            "<u4",
-            "<u4",
-            "<i4",
-            "<i4",
-            "<u8",
-            "<u4",
-            "<i4",
-            "<i4",
-            "<i4",
-            "<u8",
-            "<u8",
-            "<u8",
-            "<u8",
-            "<u8",
-            "<u4",
-            "<u4",
-            "<i4",
-            "<i4",
-            "<u4",
-            "<u4",
-            "<u4",
-            "<u4",
-            "<u8",
-            "S32",
-            "<u8",
-            "S4096",
-            "S8192",
-        ],
-        "offsets": [
-            0,
-            4,
-            8,
-            12,
-            16,
-            24,
-            28,
-            32,
-            36,
-            40,
-            48,
-            56,
-            64,
-            72,
-            80,
-            84,
-            88,
-            92,
-            96,
-            100,
-            104,
-            108,
-            112,
-            120,
-            152,
-            4096,
-            8192,
-        ],
-        "itemsize": 16384,
-    }
-)
-
-NAMES = np.dtype(
-    {
-        "names": [
-            "magic",
-            "version",
-            "segment",
-            "capacity",
-            "used",
-            "process_start",
-        ],
-        "formats": [
-            "<u4",
-            "<u4",
-            "<u4",
-            "<u4",
-            "<u8",
-            "<u8",
-        ],
-        "offsets": [
-            0,
-            4,
-            8,
-            12,
-            16,
-            24,
-        ],
-        "itemsize": 64,
-    }
-)
-
 MESSAGE = struct.Struct("<IIiIQ")  # magic, type, pid, index, process_start
+
+# Offset and type, as `struct` has it.
+PAGE_FIELDS = {
+    "magic": (0, "<I"),
+    "version": (4, "<I"),
+    "pid": (8, "<i"),
+    "ppid": (12, "<i"),
+    "process_start": (16, "<Q"),
+    "clock_is_tsc": (24, "<I"),
+    "probe": (28, "<i"),
+    "sequence_offset": (32, "<i"),
+    "forward_thread_offset": (36, "<i"),
+    "lost_without_ring": (40, "<Q"),
+    "lost_names": (48, "<Q"),
+    "lost_without_ring_first": (56, "<Q"),
+    "lost_without_ring_last": (64, "<Q"),
+    "agent_cpu_ns": (72, "<Q"),
+    "rings": (80, "<I"),
+    "callbacks": (84, "<I"),
+    "rank": (88, "<i"),
+    "world_size": (92, "<i"),
+    "window": (96, "<I"),
+    "window_rule": (100, "<I"),
+    "window_is_open": (104, "<I"),
+    "onednn": (108, "<I"),
+    "window_opened_ns": (112, "<Q"),
+    "onednn_cap": (120, "<32s"),
+    "window_steps": (152, "<Q"),
+    "library": (4096, "<4096s"),
+    "command_line": (8192, "<8192s"),
+}

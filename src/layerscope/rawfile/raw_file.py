@@ -18,12 +18,13 @@ from collections.abc import Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from layerscope.rawfile import layout
 from layerscope.rawfile.log_files import has_windows
+
+if TYPE_CHECKING:
+    import numpy as np
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -38,7 +39,7 @@ _COMPRESSED, _TRANSPOSED = 1, 2
 # Records are stored byte column by byte column: the high bytes of a time hardly change from one to
 # the next, so zstd makes 4.6 bytes of a record instead of 7.4, in less time (measured on the MNIST
 # CNN).
-_RECORD_BYTES = layout.RECORD.itemsize
+_RECORD_BYTES = layout.RECORD_BYTES
 # Below this, zstd's own frame costs more than it saves.
 _COMPRESS_FROM_BYTES = 256
 _ZSTD_LEVEL = 1  # the drainer has no time for more
@@ -125,7 +126,7 @@ def _sealed(chunk: Chunk) -> bytes:
     if len(payload) >= _COMPRESS_FROM_BYTES:
         flags = _COMPRESSED
         if chunk.kind == RECORDS:
-            payload = np.frombuffer(payload, np.uint8).reshape(-1, _RECORD_BYTES).T.tobytes()
+            payload = _transposed(payload, -1, _RECORD_BYTES)
             flags |= _TRANSPOSED
         payload = struct.pack("<I", len(chunk.payload)) + zstd.compress(payload, level=_ZSTD_LEVEL)
     about = (
@@ -144,6 +145,24 @@ def _sealed(chunk: Chunk) -> bytes:
     return sealed
 
 
+# NumPy is imported by what handles records: the drainer of a program without any starts sooner.
+
+
+def _transposed(payload: bytes, rows: int, columns: int) -> bytes:
+    """The same bytes, as a table of so many rows and columns, column by column."""
+    import numpy as np
+
+    return np.frombuffer(payload, np.uint8).reshape(rows, columns).T.tobytes()
+
+
+def _records(payload: bytes, offset: int = 0) -> np.ndarray:
+    import numpy as np
+
+    from layerscope.rawfile import dtypes
+
+    return np.frombuffer(payload, dtypes.RECORD, offset=offset)
+
+
 def stripped(records: np.ndarray) -> bytes:
     """The payload of a stripped chunk: of `records` the number of spans, and all that are none, as
     they are.
@@ -157,7 +176,7 @@ def stripped(records: np.ndarray) -> bytes:
 def of_stripped(payload: bytes) -> tuple[int, np.ndarray]:
     """Of a stripped chunk: how many spans went, and the records that stay."""
     (went,) = _WENT.unpack_from(payload)
-    return went, np.frombuffer(payload, layout.RECORD, offset=_WENT.size)
+    return went, _records(payload, _WENT.size)
 
 
 def strip(segment: Path, keeps_sums: bool = True) -> int:
@@ -197,7 +216,7 @@ def _without_spans(chunks: Iterator[Chunk], keeps_sums: bool) -> Iterator[Chunk]
                 last, next_ns = None, run_ns + READING_EVERY_NS
                 yield chunk
         elif chunk.kind == RECORDS:
-            payload = stripped(np.frombuffer(chunk.payload, layout.RECORD))
+            payload = stripped(_records(chunk.payload))
             yield Chunk(STRIPPED, chunk.key, chunk.count, chunk.first, payload)
         elif chunk.kind != TOTALS or keeps_sums:
             yield chunk
@@ -321,9 +340,7 @@ class SpoolReader:
                 if flags & _COMPRESSED:
                     payload = zstd.decompress(payload[4:])  # before it: its length
                 if flags & _TRANSPOSED:
-                    payload = (
-                        np.frombuffer(payload, np.uint8).reshape(_RECORD_BYTES, -1).T.tobytes()
-                    )
+                    payload = _transposed(payload, _RECORD_BYTES, -1)
                 yield Chunk(kind, key, count, first, payload)
 
     @property

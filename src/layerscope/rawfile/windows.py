@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from layerscope.rawfile import layout
 from layerscope.rawfile.json_files import read_options
+from layerscope.rawfile.page import ProcessPage
 
 # In the file of options (`raw_json.Options`).
 KEY = "window"
@@ -85,7 +86,7 @@ class WindowedProcess(Protocol):
     """What is looked at of a process (`drainer.Process`)."""
 
     pid: int
-    page: Any
+    page: ProcessPage | None
 
 
 class WindowControl:
@@ -100,45 +101,44 @@ class WindowControl:
         if self.window is None:
             return
         now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        paged = [process for process in processes if process.page is not None]
+        by_pid = {one.pid: one.page for one in processes if one.page is not None}
         if not self.window.is_of_steps:
             said = layout.CAPTURE_NOTHING
             if self.start_ns:
                 said = state_at(self.window, (now_ns - self.start_ns) / 1e9)
-            for process in paged:
-                _say(process.page, said)
+            for page in by_pid.values():
+                _say(page, said)
             return
-        by_pid = {process.pid: process.page for process in paged}
         for page in by_pid.values():
             _say(page, self._of_steps(page, by_pid, now_ns))
 
-    def _of_steps(self, page: Any, by_pid: dict[int, Any], now_ns: int) -> int:
+    def _of_steps(self, page: ProcessPage, by_pid: dict[int, ProcessPage], now_ns: int) -> int:
         assert self.window is not None
         leader = self._leader(page, by_pid)
         if leader is not page and counts_steps(leader):
-            return layout.CAPTURE_OPEN if int(leader["window_is_open"]) else layout.CAPTURE_CLOSED
-        opened_ns, for_s = int(page["window_opened_ns"]), self.window.for_s
+            return layout.CAPTURE_OPEN if leader.number("window_is_open") else layout.CAPTURE_CLOSED
+        opened_ns, for_s = page.number("window_opened_ns"), self.window.for_s
         if for_s is not None and opened_ns and now_ns - opened_ns >= for_s * 1e9:
             return layout.CAPTURE_OVER
-        is_over = int(page["window"]) == layout.CAPTURE_OVER
+        is_over = page.number("window") == layout.CAPTURE_OVER
         return layout.CAPTURE_OVER if is_over else layout.CAPTURE_NOTHING
 
     @staticmethod
-    def _leader(page: Any, by_pid: dict[int, Any]) -> Any:
+    def _leader(page: ProcessPage, by_pid: dict[int, ProcessPage]) -> ProcessPage:
         """The page of the nearest process, from this one up, that counts steps; else the
         outermost.
         """
         leader = page
         for _ in range(len(by_pid)):
-            if counts_steps(leader) or int(leader["ppid"]) not in by_pid:
+            if counts_steps(leader) or leader.number("ppid") not in by_pid:
                 break
-            leader = by_pid[int(leader["ppid"])]
+            leader = by_pid[leader.number("ppid")]
         return leader
 
 
-def counts_steps(page: Any) -> bool:
+def counts_steps(page: ProcessPage) -> bool:
     """Whether the process with this page has steps of its own: not requests."""
-    return int(page["window_rule"]) >= layout.RULE_LOADER
+    return page.number("window_rule") >= layout.RULE_LOADER
 
 
 def state_at(window: RequestedWindow, spent_s: float) -> int:
@@ -154,6 +154,6 @@ def state_at(window: RequestedWindow, spent_s: float) -> int:
     return layout.CAPTURE_OPEN if since_s < window.for_s else layout.CAPTURE_OVER
 
 
-def _say(page: Any, said: int) -> None:
-    if int(page["window"]) != said:
-        page["window"] = said
+def _say(page: ProcessPage, said: int) -> None:
+    if page.number("window") != said:
+        page.set("window", said)

@@ -1,7 +1,8 @@
 """Convert the raw files of a recording into tables while they grow (internal).
 
-Started beside the program. On standard input the session says that the recording is complete; where
-it was killed, standard input closes when the drainer has ended. Prints one line of JSON.
+Started beside the program. The session asks on standard input, one line of JSON for each request:
+first to finish, when the recording is complete, then for the summary. Each answer is a line of
+JSON. Where the session was killed, standard input closes when the drainer has ended.
 """
 
 from __future__ import annotations
@@ -17,11 +18,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from layerscope.session.converter import SUMMARISE
+
 if TYPE_CHECKING:
     from layerscope.host.cgroup import Cgroup
     from layerscope.ingest.conversion import RunConversion
 
-POLL_S = 0.5
+# How often it looks whether there is enough to convert. Little is left for the end, and large
+# batches cost less than small ones: half a million spans take some 4 MB.
+POLL_S = 1.0
+ENOUGH_BYTES = 4 << 20
+# Of a recording that must stay small it takes less at once.
+ENOUGH_SHARE = 0.05
 # The program and the drainer come first: beside busy cores the conversion waits, and catches up
 # when they are free. But when so much of what the recording may take is still to be read, records
 # are lost in any case: then it takes more.
@@ -35,15 +43,25 @@ SMALL_CPUS = 1.0
 
 
 def convert_beside(raw: Path, tables: Path, run_id: str) -> int:
-    """Convert until the recording is complete, then finish."""
+    """Convert until the recording is complete, finish, and answer what the session asks."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     from layerscope.ingest.open import growing
 
     with growing(raw):
         conversion = convert_while_growing(raw, tables, run_id)
+    _answer(_about(conversion))
+    del conversion
+    for request in iter(_read_request, None):
+        if request["request"] == SUMMARISE:
+            _answer(_summary(tables, request))
+    return 0
+
+
+def _about(conversion: RunConversion) -> dict[str, Any]:
+    """What the session wants to know of the tables."""
     events = [process.events for process in conversion.processes]
-    answer = {
+    return {
         "cpu_ns": time.process_time_ns(),
         "rows": conversion.rows,
         "tables": str(conversion.tables),
@@ -54,9 +72,43 @@ def convert_beside(raw: Path, tables: Path, run_id: str) -> int:
         "thinned": conversion.parts.most_weight,
         "sampled": conversion.stacks.counts(),
     }
+
+
+def _summary(path: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """The summary of the recording at `path`, and what this process has cost up to there."""
+    import msgspec
+
+    from layerscope.analyse.summary import summarise
+    from layerscope.model.errors import LayerscopeError
+    from layerscope.recording.reader import Reader
+    from layerscope.recording.run import Run, RunInfo
+    from layerscope.show.summary import text
+
+    info = msgspec.convert(request["info"], RunInfo)
+    run = Run(path, info)
+    run.tables_path = Path(request["tables"])
+    try:
+        with Reader(run) as reader:
+            summary = summarise(reader)
+            info.cost.converter_cpu_ns = time.process_time_ns()
+            shown = text(summary)
+    except (LayerscopeError, OSError) as error:
+        return {"unread": str(error), "cpu_ns": time.process_time_ns()}
+    return {"text": shown, "cpu_ns": info.cost.converter_cpu_ns}
+
+
+def _read_request() -> dict[str, Any] | None:
+    """The next request of the session; None where there is none, and no other will come."""
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return None
+    request: dict[str, Any] = json.loads(line)
+    return request
+
+
+def _answer(answer: dict[str, Any]) -> None:
     with contextlib.suppress(OSError):  # nobody reads it when the session was killed
-        os.write(1, json.dumps(answer).encode())
-    return 0
+        os.write(1, json.dumps(answer).encode() + b"\n")
 
 
 def convert_while_growing(raw: Path, tables: Path, run_id: str) -> RunConversion:
@@ -96,9 +148,9 @@ def _end_of_session(raw: Path) -> dict[str, Any]:
     from layerscope.ingest.open import unfinished
     from layerscope.rawfile.json_files import read_session
 
-    has_said_so = os.read(sys.stdin.fileno(), 1)
+    is_over = _read_request() is not None
     session = read_session(raw)
-    return session if session or has_said_so else {"problems": [unfinished()]}
+    return session if session or is_over else {"problems": [unfinished()]}
 
 
 def is_small(limits: Cgroup) -> bool:
@@ -110,15 +162,18 @@ def is_small(limits: Cgroup) -> bool:
 
 
 def _follow(conversion: RunConversion) -> None:
-    """Convert what comes until standard input closes, as a guest while that is enough."""
+    """Convert what comes until standard input speaks, as a guest while that is enough."""
+    enough_share = min(ENOUGH_SHARE, ENOUGH_BYTES / conversion.most_bytes)
     with (
         ThreadPoolExecutor(1, initializer=_step_back, initargs=(NICE,)) as guest,
         ThreadPoolExecutor(1, initializer=_step_back, initargs=(NICE_BEHIND,)) as less_so,
     ):
         has_more = False
         while not select.select([sys.stdin], [], [], 0 if has_more else POLL_S)[0]:
-            worker = less_so if conversion.backlog_share() > BEHIND_SHARE else guest
-            has_more = worker.submit(_go_on, conversion).result()
+            backlog_share = conversion.backlog_share()
+            if has_more or backlog_share >= enough_share:
+                worker = less_so if backlog_share > BEHIND_SHARE else guest
+                has_more = worker.submit(_go_on, conversion).result()
 
 
 def _go_on(conversion: RunConversion) -> bool:

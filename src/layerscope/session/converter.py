@@ -1,65 +1,159 @@
-"""The process beside the program that turns raw files into tables: its start and its end (it is
-`_convert.py`).
+"""The process that turns raw files into tables, as the session sees it: `layerscope _convert`
+(`convert.py`).
+
+It is not started for a program that ends at once: then it comes at the end. It also prepares the
+summary, so that the session needs none of the libraries that read tables.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import time
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from layerscope.capture.link import open_log, own_command
 from layerscope.capture.recorder import Recorder
+from layerscope.model.errors import RunError
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
 from layerscope.recording.run import Run
 
 NOT_CONVERTED = "not_converted"
-# What it reads when the session has come to its end; where nothing comes, the session was killed.
-THE_END = b"end\n"
+# Once the program has run so long, the converter is started beside it.
+START_AFTER_S = 0.9
+# The requests that it reads from its standard input, one a line. Where nothing comes and the pipe
+# closes, the session was killed.
+FINISH, SUMMARISE = "finish", "summarise"
 _LATER = "the raw files are kept: any `layerscope table` converts them again"
+_NOTHING = {
+    "rows": {},
+    "tables": "",
+    "sampled": {"lost": 0, "handler_ns": 0},
+    "cpu_ns": 0,
+    "records": 0,
+    "backward": 0,
+    "dropped": 0,
+    "agent_cpu_ns": 0,
+    "thinned": 0,
+}
 
 
-def start_converter(recording: Run, session: Recorder) -> subprocess.Popen[bytes] | None:
-    """Start the process that turns raw files into tables beside the program. None: the system has
-    no more.
+class Converter:
+    """Starts the converter of `recording` and asks it. What goes wrong is a problem of
+    `recorder`.
     """
-    command = own_command(
-        "layerscope", "_convert", str(recording.raw), str(recording.path), recording.info.run_id
-    )
-    log = open_log(recording.raw, "converter")
-    try:
-        converter = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, process_group=0
+
+    def __init__(self, recording: Run, recorder: Recorder) -> None:
+        self._recording = recording
+        self._recorder = recorder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._was_started = False
+        self._begun_s = time.monotonic()
+        try:
+            # The drainer holds the writing end open too: where the session is killed, the pipe
+            # closes when the drainer has ended.
+            self._requests, recorder.link.kept_open = os.pipe()
+        except OSError as error:
+            raise RunError(f"no pipe could be made ({error.strerror}); raise ulimit -n") from error
+
+    def watch(self) -> None:
+        """Call it now and then while the program runs: starts the converter when it is time."""
+        if not self._was_started and time.monotonic() - self._begun_s >= START_AFTER_S:
+            self._start()
+
+    def finish(self) -> dict[str, Any]:
+        """Let it convert what is left; what it says of its tables."""
+        if not self._was_started:
+            self._start()
+        if self._process is None:
+            return _NOTHING
+        answer = self._ask({"request": FINISH})
+        if answer is None:
+            status = self._process.wait()
+            ended = (
+                f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+            )
+            self._say(f"the converter {ended}")
+        return answer or _NOTHING
+
+    def summary(self) -> dict[str, Any] | None:
+        """The `text` of the summary, with the CPU time (`cpu_ns`) of the converter up to there.
+        None: it cannot answer.
+        """
+        if self._process is None:
+            return None
+        info = msgspec.to_builtins(self._recording.info)
+        tables = str(self._recording.tables_path)
+        return self._ask({"request": SUMMARISE, "tables": tables, "info": info})
+
+    def close(self) -> None:
+        """Let it end."""
+        if self._requests >= 0:
+            os.close(self._requests)
+        if self._recorder.link.kept_open is not None:
+            os.close(self._recorder.link.kept_open)
+        self._requests, self._recorder.link.kept_open = -1, None
+        if self._process is not None:
+            self._process.communicate()
+
+    def kill(self) -> None:
+        """End it at once: there is nothing to convert."""
+        if self._process is not None:
+            self._process.kill()
+        self.close()
+
+    def _start(self) -> None:
+        self._was_started = True
+        recording = self._recording
+        command = own_command(
+            "layerscope",
+            "_convert",
+            str(recording.raw),
+            str(recording.path),
+            recording.info.run_id,
         )
-        # It waits for this to close where the session is killed, and the drainer goes on.
-        session.link.kept_open = converter.stdin.fileno() if converter.stdin else None
-        return converter
-    except OSError as error:
-        session.problems.append(_problem(f"the converter could not be started ({error.strerror})"))
-        return None
-    finally:
-        if not isinstance(log, int):
-            log.close()
+        log = open_log(recording.raw, "converter")
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=self._requests,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                process_group=0,
+            )
+        except OSError as error:
+            self._say(f"the converter could not be started ({error.strerror})")
+        finally:
+            os.close(self._requests)
+            self._requests = -1
+            if not isinstance(log, int):
+                log.close()
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """Its answer to `request`; None where it has ended without one."""
+        writing = self._recorder.link.kept_open
+        if self._process is None or self._process.stdout is None or writing is None:
+            return None
+        try:
+            _write_all(writing, json.dumps(request).encode() + b"\n")
+            answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        except (OSError, ValueError):
+            return None
+        return answer
+
+    def _say(self, what: str) -> None:
+        self._recorder.problems.append(Problem(OPERATORS, NOT_CONVERTED, what, _LATER, ""))
 
 
-def converted(converter: subprocess.Popen[bytes] | None, session: Recorder) -> dict[str, Any]:
-    """Let the converter finish; what it says of its tables."""
-    numbers = ("cpu_ns", "records", "backward", "dropped", "agent_cpu_ns", "thinned")
-    sampled = {"lost": 0, "handler_ns": 0}
-    nothing = {"rows": {}, "tables": "", "sampled": sampled, **dict.fromkeys(numbers, 0)}
-    if converter is None:
-        return nothing
-    out, _ = converter.communicate(THE_END)
-    try:
-        told: dict[str, Any] = json.loads(out)
-    except ValueError:
-        status = converter.returncode
-        ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-        session.problems.append(_problem(f"the converter {ended}"))
-        return nothing
-    return told
+def _write_all(descriptor: int, data: bytes) -> None:
+    """Write to a pipe that takes as much as it has room for."""
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def why_not_converted(problems: Sequence[Problem]) -> str:
@@ -75,7 +169,3 @@ def why_not_converted(problems: Sequence[Problem]) -> str:
     ]
     others = [problem_sentence(problem) for problem in problems if problem.code != NOT_CONVERTED]
     return "\n".join([*why, *others]) if why else ""
-
-
-def _problem(what: str) -> Problem:
-    return Problem(OPERATORS, NOT_CONVERTED, what, _LATER, "")

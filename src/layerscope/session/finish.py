@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -28,8 +27,7 @@ from layerscope.recording.run import (
     Run,
     TableState,
 )
-from layerscope.session.converter import converted as end_of_converter
-from layerscope.session.converter import why_not_converted
+from layerscope.session.converter import Converter, why_not_converted
 from layerscope.session.create import now
 from layerscope.session.session import Ended
 from layerscope.session.spooling import bring_home
@@ -40,7 +38,7 @@ def finish(
     recording: Run,
     session: Recorder,
     ended: Ended,
-    converter: subprocess.Popen[bytes] | None,
+    converter: Converter,
     command: list[str],
 ) -> None:
     """Complete the recording: the last conversion, and the final `run.json`."""
@@ -56,7 +54,7 @@ def finish(
     }
     with contextlib.suppress(OSError):
         (recording.raw / SESSION).write_text(json.dumps(about), encoding="utf-8")
-    converted = end_of_converter(converter, session)
+    converted = converter.finish()
     stays = bring_home(recording)
     if stays:
         notify(f"layerscope: {stays}\n")
@@ -128,22 +126,29 @@ def _layers(session: Recorder, converted: dict[str, Any], recording: Run) -> lis
 
 
 def say_summary(
-    recording: Run, session: Recorder, launch: Launch | None, chosen: Sequence[int], quiet: bool
+    recording: Run,
+    session: Recorder,
+    converter: Converter,
+    launch: Launch | None,
+    chosen: Sequence[int],
+    quiet: bool,
 ) -> None:
     """The summary of the recording; of several ranks the first one's, about all of them."""
-    unread = why_not_converted(session.problems)
     if launch is None:
-        summarise(recording, quiet, unread)
+        summarise(recording, session, converter, quiet)
     elif speaks(launch, chosen):
         from layerscope.session.ranked import read_together
 
         together = read_together(recording)
-        if together is None and not quiet:
+        if together is not None:
+            _keep_summary(together, _summary_of(together), quiet)
+            return
+        if not quiet:
             notify(
                 f"layerscope: only rank {launch.rank} is summed up here: to read all ranks takes a "
                 "while\n"
             )
-        summarise(together or recording, quiet, "" if together else unread)
+        summarise(recording, session, converter, quiet)
 
 
 def speaks(launch: Launch | None, chosen: Sequence[int]) -> bool:
@@ -155,22 +160,40 @@ def speaks(launch: Launch | None, chosen: Sequence[int]) -> bool:
     return is_first(launch, chosen)
 
 
-def summarise(recording: Run, quiet: bool, unread: str = "") -> None:
-    """Print the summary on stderr and keep it in the recording. `unread`: why its tables cannot be
-    read.
-    """
+def summarise(recording: Run, session: Recorder, converter: Converter, quiet: bool) -> None:
+    """Print the summary on stderr and keep it in the recording."""
+    unread = why_not_converted(session.problems)
+    answer = None if unread else converter.summary()
+    if unread:
+        summary = _no_summary(unread)
+    elif answer is None:
+        summary = _summary_of(recording)
+    else:
+        summary = answer["text"] if "text" in answer else _no_summary(answer["unread"])
+        recording.info.cost.converter_cpu_ns = answer["cpu_ns"]
+        with contextlib.suppress(OSError):
+            recording.save()
+    _keep_summary(recording, summary, quiet)
+
+
+def _summary_of(recording: Run) -> str:
+    """The summary, made here."""
     from layerscope.analyse.summary import summarise as find_summary
     from layerscope.recording.reader import Reader
     from layerscope.show.summary import text as render
 
-    if not unread:
-        try:
-            with Reader(recording) as reader:
-                summary = render(find_summary(reader))
-        except (LayerscopeError, OSError) as error:
-            unread = str(error)
-    if unread:
-        summary = f"layerscope: no summary: {unread}\n"
+    try:
+        with Reader(recording) as reader:
+            return render(find_summary(reader))
+    except (LayerscopeError, OSError) as error:
+        return _no_summary(str(error))
+
+
+def _no_summary(why: str) -> str:
+    return f"layerscope: no summary: {why}\n"
+
+
+def _keep_summary(recording: Run, summary: str, quiet: bool) -> None:
     with contextlib.suppress(OSError):
         (recording.path / "summary.txt").write_text(summary, encoding="utf-8")
     if not quiet:

@@ -51,7 +51,7 @@ class Beside:
         """From the line that says we are ready to the complete recording."""
         from layerscope.capture.recorder import Recorder, surviving
         from layerscope.model.errors import LayerscopeError
-        from layerscope.session.converter import start_converter, why_not_converted
+        from layerscope.session.converter import Converter
         from layerscope.session.create import discard
         from layerscope.session.finish import finish, summarise
         from layerscope.session.requests import Requests
@@ -73,7 +73,8 @@ class Beside:
             _say({"problem": f"{problem.what}: {problem.remedy}"})
             return
         _raise_descriptor_limit()
-        converter = start_converter(recording, recorder)
+        converter = Converter(recording, recorder)
+        recorder.on_watch.append(converter.watch)
         recorder.link.start()
         start_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         recorder.begin(self.pid, start_ns)
@@ -85,7 +86,8 @@ class Beside:
         with surviving(recorder.problems):
             finish(recording, recorder, self._ended(recorder), converter, command)
         with surviving(recorder.problems):
-            summarise(recording, True, why_not_converted(recorder.problems))
+            summarise(recording, recorder, converter, True)
+        converter.close()
         with surviving(recorder.problems):
             requests.finish()
 

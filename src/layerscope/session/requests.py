@@ -55,7 +55,7 @@ class Requests:
         self._beginning = threading.Lock()
         self._writing = threading.Lock()
         recorder.on_request = self.take
-        recorder.on_watch = self.tick
+        recorder.on_watch.append(self.tick)
 
     def take(self, connection: socket.socket, request: Request) -> None:
         """Answer `request` on `connection` and close it; returns at once."""

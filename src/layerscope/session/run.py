@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import resource
@@ -26,7 +25,7 @@ from layerscope.recording.run import (
     Run,
 )
 from layerscope.session.command import program_command, program_name
-from layerscope.session.converter import start_converter
+from layerscope.session.converter import Converter
 from layerscope.session.create import create, discard, shown
 from layerscope.session.finish import finish, say_summary, speaks
 from layerscope.session.requested_layers import Requested, options_of
@@ -79,7 +78,8 @@ def record(asked: RunOptions) -> int:
     session.problems += problems
     requested = Requested(asked.layers, session, asked.rate_hz)
     requests = Requests(recording, session)
-    converter = None
+    converter = Converter(recording, session)
+    session.on_watch.append(converter.watch)
     try:
         divert(recording, asked.spool)
         keep_options(recording, asked)
@@ -89,15 +89,12 @@ def record(asked: RunOptions) -> int:
         preload(command, environment)
         program = Program(command, environment)
         requested.attach(program, environment)
-        converter = start_converter(recording, session)
         session.link.start()
         if not quiet:
             notify(f"layerscope: recording {_beginning(command, python, recording, launch)}\n")
-        ended = session.run(program, import_readers)
+        ended = session.run(program)
     except RunError as error:
-        if converter is not None:
-            converter.kill()
-            converter.communicate()
+        converter.kill()
         session.close()
         discard(recording)
         if not lacks_room(error):
@@ -111,7 +108,8 @@ def record(asked: RunOptions) -> int:
     with surviving(session.problems):
         finish(recording, session, ended, converter, command)
     with surviving(session.problems):
-        say_summary(recording, session, launch, chosen, quiet)
+        say_summary(recording, session, converter, launch, chosen, quiet)
+    converter.close()
     with surviving(session.problems):
         requests.finish()
     if not quiet:
@@ -139,17 +137,6 @@ def _beginning(command: list[str], python: str, recording: Run, launch: Launch |
     return (
         f"{program_name(command)}{where}, rank {launch.rank} of {launch.world_size}, into {outer}"
     )
-
-
-def import_readers() -> None:
-    """Import what the summary needs while the program runs: the prompt comes back sooner."""
-    for name in (
-        "layerscope.analyse.summary",
-        "layerscope.show.summary",
-        "layerscope.recording.reader",
-    ):
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
 
 
 def reserve_streams() -> None:

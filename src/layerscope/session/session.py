@@ -9,13 +9,11 @@ directory, limits, mask and descriptors: what it would have without us.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -126,21 +124,14 @@ class Session(Recorder):
         self._temporary_door = tempfile.TemporaryDirectory(prefix="layerscope-door-")
         return Path(self._temporary_door.name)
 
-    def run(self, program: Program, prepare: Callable[[], None]) -> Ended:
-        """Run `program` to its end; `prepare` is called beside it. RunError 126 or 127 when it
-        cannot be started.
-        """
+    def run(self, program: Program) -> Ended:
+        """Run `program` to its end. RunError 126 or 127 when it cannot be started."""
         start_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         self._start(program)
         self.begin(program.pid, start_ns)
-        preparation = threading.Thread(target=prepare, daemon=True)
-        with contextlib.suppress(RuntimeError):  # no more threads: then it is all done at the end
-            preparation.start()
         program.wait(self.watch)
         self.end(time.clock_gettime_ns(time.CLOCK_MONOTONIC))
         _, status, usage = os.wait4(self.pid, 0)
-        if preparation.ident is not None:
-            preparation.join()
         self.finish_probes()
         program.release()
         return Ended(status, self.end_ns - start_ns, *astuple(program.own_usage(usage)))

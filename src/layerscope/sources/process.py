@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from layerscope.model.clocks import Conversion, Identity
-from layerscope.rawfile import layout
+from layerscope.rawfile import dtypes
 
-# Tracks and records (`layout.RECORD`) with times in ns of the run.
+# Tracks and records (`dtypes.RECORD`) with times in ns of the run.
 Marks = tuple[np.ndarray, np.ndarray]
 # A span on its way into the tables. Texts are numbers into `ProcessEvents.names`; 0: none.
 SPAN = np.dtype(
@@ -135,7 +135,7 @@ class ProcessEvents:
 
 
 def _no_marks() -> Marks:
-    return np.zeros(0, np.int32), np.zeros(0, layout.RECORD)
+    return np.zeros(0, np.int32), np.zeros(0, dtypes.RECORD)
 
 
 @dataclass(slots=True)

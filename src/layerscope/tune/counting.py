@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from layerscope.capture import agent
 from layerscope.ingest.steps import warmup
-from layerscope.rawfile import counters, layout, raw_file
+from layerscope.rawfile import counters, dtypes, layout, raw_file
 from layerscope.rawfile.windows import RequestedWindow
 from layerscope.sources.raw.decoder import Decoder
 
@@ -101,7 +101,7 @@ class LiveSteps:
         for path in raw_file.spools(self._raw):
             reader = self._readers.setdefault(path, raw_file.SpoolReader(path))
             for chunk in reader.chunks({raw_file.RECORDS}):
-                records = np.frombuffer(chunk.payload, layout.RECORD)
+                records = np.frombuffer(chunk.payload, dtypes.RECORD)
                 marks = records[
                     (records["kind"] == layout.MARK) & (records["module"] == layout.MARK_BEGINS)
                 ]
@@ -179,7 +179,9 @@ def _cpu_ns(decoders: list[Decoder], begin_ns: int, end_ns: int) -> float:
     total = 0.0
     for decoder in decoders:
         rows = (
-            np.concatenate(decoder.counters) if decoder.counters else np.zeros(0, counters.SAMPLE)
+            np.concatenate(decoder.counters)
+            if decoder.counters
+            else np.zeros(0, counters.row_dtype())
         )
         rows = rows[rows["counter"] == _CPU]
         if len(rows):

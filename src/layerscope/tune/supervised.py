@@ -239,7 +239,7 @@ def _recorded(task: TrialTask, answer: TrialAnswer) -> ProcessUsage:
     watcher = _attach(task, program, answer)
     try:
         session.link.start()
-        ended = session.run(program, lambda: None)
+        ended = session.run(program)
     except RunError:
         session.close()
         raise

@@ -15,7 +15,7 @@ import numpy as np
 
 from layerscope.model.clocks import Conversion, Elsewhere, Identity
 from layerscope.model.layers import KINDS
-from layerscope.rawfile import counters, layout, raw_file
+from layerscope.rawfile import counters, dtypes, layout, raw_file
 from layerscope.rawfile.sums import RawTotals, rows_of
 from layerscope.sources.process import SPAN, Loss, Marks, ProcessEvents, SourceTrack
 from layerscope.sources.raw.marks import MarkList
@@ -131,7 +131,7 @@ class Decoder(ProcessEvents):
         run, in that order.
         """
         if not self._moments:
-            return np.zeros(0, np.int32), np.zeros(0, layout.RECORD)
+            return np.zeros(0, np.int32), np.zeros(0, dtypes.RECORD)
         track, records = (np.concatenate(column) for column in zip(*self._moments, strict=True))
         order = np.argsort(records["start"], kind="stable")
         track, records = track[order], records[order]
@@ -234,7 +234,7 @@ class Decoder(ProcessEvents):
         self._segment_next[chunk.key] = max(known, chunk.first + at)
 
     def _add_records(self, chunk: raw_file.Chunk) -> None:
-        records = np.frombuffer(chunk.payload, layout.RECORD)
+        records = np.frombuffer(chunk.payload, dtypes.RECORD)
         overlap = self._ring_next.get(chunk.key, 0) - chunk.first
         if (
             overlap > 0
@@ -345,7 +345,7 @@ class Decoder(ProcessEvents):
 
     def _add_open(self, chunk: raw_file.Chunk) -> None:
         track, tid = np.frombuffer(chunk.payload[:OPEN_HEAD_BYTES], "<u8").tolist()
-        slots = np.frombuffer(chunk.payload[OPEN_HEAD_BYTES:], layout.OPEN)
+        slots = np.frombuffer(chunk.payload[OPEN_HEAD_BYTES:], dtypes.OPEN)
         depth = np.flatnonzero(slots["state"] & 1 == 0)
         spans = np.zeros(len(depth), SPAN)
         for name in ("start", "name", "kind"):

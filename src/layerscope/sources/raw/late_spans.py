@@ -15,7 +15,7 @@ import numpy as np
 
 from layerscope.model.clocks import Conversion
 from layerscope.model.layers import KINDS
-from layerscope.rawfile import layout, raw_file
+from layerscope.rawfile import dtypes, layout, raw_file
 from layerscope.rawfile.sums import RawTotals, rows_of
 from layerscope.sources.raw.decoder import Decoder
 
@@ -101,7 +101,7 @@ class LateChunks:
                 raw_file.THREADS, 0, 0, 0, json.dumps({"0": OF_NO_THREAD}).encode()
             )
         for number, ring in self._rings.items():
-            begin = np.zeros(1, layout.RECORD)
+            begin = np.zeros(1, dtypes.RECORD)
             track = self._before.tracks.get(number)
             begin["kind"], begin["module"], begin["seq"] = layout.THREAD_BEGIN, number, -1
             begin["start"] = self._records[0, 0]["start"]
@@ -146,7 +146,7 @@ class LateChunks:
 
 def _records(late: LateSpans, order: np.ndarray, known: int, to_ticks: Conversion) -> np.ndarray:
     """A row for each span, in this order: its record, and the extra one with its arguments."""
-    records = np.zeros((len(order), 2), layout.RECORD)
+    records = np.zeros((len(order), 2), dtypes.RECORD)
     spans, extras = records[:, 0], records[:, 1]
     spans["start"], spans["end"] = (
         to_ticks.to_run(late.start_ns[order]),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from layerscope.model.clocks import Conversion
-from layerscope.rawfile import layout
+from layerscope.rawfile import dtypes
 from layerscope.sources.process import Marks
 
 
@@ -19,7 +19,7 @@ class MarkList:
 
     _count: int = 0
     _track: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
-    _records: np.ndarray = field(default_factory=lambda: np.zeros(0, layout.RECORD))
+    _records: np.ndarray = field(default_factory=lambda: np.zeros(0, dtypes.RECORD))
     _waiting: list[Marks] = field(
         default_factory=list
     )  # ticks, which a later reading of the clock may place better

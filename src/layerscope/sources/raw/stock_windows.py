@@ -20,7 +20,7 @@ from layerscope.model.errors import ReadError
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS
 from layerscope.model.secrets import mask
-from layerscope.rawfile import layout, raw_file
+from layerscope.rawfile import dtypes, layout, raw_file
 from layerscope.rawfile.log_files import raw_file_of_windows
 from layerscope.rawfile.sums import RawTotals
 from layerscope.sources.kineto import KinetoTrace, depths, read_trace
@@ -129,7 +129,7 @@ class StockWindows:
         first_track = max(before.tracks, default=0) + 1
         totals = RawTotals()
         for at, (tid, parts) in enumerate(of_threads.items()):
-            begins = np.zeros(1, layout.RECORD)
+            begins = np.zeros(1, dtypes.RECORD)
             begins["kind"] = layout.THREAD_BEGIN
             begins["start"], begins["end"] = self.about["start_ns"], tid
             begins["seq"], begins["module"] = framework_threads.get(tid, -1), first_track + at
@@ -161,7 +161,7 @@ def _reading(run_ns: int, realtime_ns: int) -> bytes:
 
 def _marks(windows: list[dict[str, Any]], name: int) -> np.ndarray:
     """When windows opened and closed: by time, between steps that nobody counted."""
-    marks = np.zeros(2 * len(windows), layout.RECORD)
+    marks = np.zeros(2 * len(windows), dtypes.RECORD)
     marks["kind"], marks["name"], marks["seq"] = layout.MARK, name, -1
     for which, of, bits in (
         ("opened", layout.MARK_OPENED, layout.WINDOW_WAS_CLOSED),
@@ -190,8 +190,8 @@ def _records(
         rows = whole[mine]
         has_forward = trace.forward_thread[rows] > 0
         place = np.arange(len(rows)) + np.cumsum(has_forward) - has_forward
-        records = np.zeros(len(rows) + int(has_forward.sum()), layout.RECORD)
-        spans = np.zeros(len(rows), layout.RECORD)
+        records = np.zeros(len(rows) + int(has_forward.sum()), dtypes.RECORD)
+        spans = np.zeros(len(rows), dtypes.RECORD)
         spans["start"], spans["end"] = trace.start_ns[rows], trace.end_ns[rows]
         spans["name"], spans["seq"], spans["kind"] = (
             number[trace.name[rows]],

@@ -6,15 +6,11 @@ written back into that page. The agent never waits for it.
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from layerscope.capture.frameworks.torch import probe
 from layerscope.host import elf
@@ -22,6 +18,7 @@ from layerscope.host.frameworks import package_version
 from layerscope.model.events import Problem
 from layerscope.model.frameworks.torch import FRAMEWORK
 from layerscope.rawfile import layout
+from layerscope.rawfile.page import ProcessPage
 
 # The probe runs backward functions of small tensors one after the other; in a program each runs
 # behind a kernel that has swept the caches. benchmarks/stated.py fits 2.1 to 3.7 us a backward span
@@ -41,16 +38,18 @@ class TorchProber:
         self.versions: dict[str, str] = {}
         self._use_tsc = use_tsc
         self._answers: dict[Path, probe.ProbeAnswer] = {}
-        self._pages: list[tuple[Path, Any]] = []
-        self._late: list[Any] = []  # of processes that do not record yet
+        self._pages: list[tuple[Path, ProcessPage]] = []
+        self._late: list[ProcessPage] = []  # of processes that do not record yet
         self._watched: list[_Watched] = []  # the first processes, for what they tell of oneDNN
-        self._silent: list[tuple[Any, int]] = []  # of processes that have named no library yet
+        self._silent: list[
+            tuple[ProcessPage, int]
+        ] = []  # of processes that have named no library yet
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
 
     def take(self, fd: int, pid: int) -> None:
         """A process handed its page over in `fd`: answer it now if the answer is known."""
-        page = np.frombuffer(mmap.mmap(fd, layout.PAGE_BYTES), layout.PAGE, 1)
+        page = ProcessPage(fd)
         self._silent.append((page, pid))
         self._ask_silent()
 
@@ -60,13 +59,13 @@ class TorchProber:
         """
         silent, self._silent = self._silent, []
         for page, pid in silent:
-            library = Path(bytes(page[0]["library"]).decode("utf-8", "surrogateescape"))
+            library = Path(page.text("library").decode("utf-8", "surrogateescape"))
             if not library.name:
                 self._silent.append((page, pid))
             elif _LIBRARY.match(library.name):
                 self._ask(library, page, pid)
 
-    def _ask(self, library: Path, page: Any, pid: int) -> None:
+    def _ask(self, library: Path, page: ProcessPage, pid: int) -> None:
         with self._lock:
             self._pages.append((library, page))
             self._late.append(page)
@@ -164,15 +163,15 @@ class TorchProber:
             # Each holds a descriptor, and a program may start many processes.
             self._late = [page for page in self._late if _may_be_late(page)]
 
-    def _answered(self, library: Path, page: Any) -> bool:
+    def _answered(self, library: Path, page: ProcessPage) -> bool:
         """Write what is known into one page; whether nothing more will come."""
         answer = self._answers.get(library)
         if answer is None:
             return False
-        page["sequence_offset"] = answer.sequence_offset
-        page["forward_thread_offset"] = answer.forward_thread_offset
+        page.set("sequence_offset", answer.sequence_offset)
+        page.set("forward_thread_offset", answer.forward_thread_offset)
         # Last: the agent reads the rest only after this.
-        page["probe"] = layout.PROBE_GOOD if answer.state == "good" else layout.PROBE_REFUSED
+        page.set("probe", layout.PROBE_GOOD if answer.state == "good" else layout.PROBE_REFUSED)
         return answer.complete or answer.state != "good"
 
     @property
@@ -228,19 +227,19 @@ class _Watched:
 
     library: Path
     python: str
-    page: Any
+    page: ProcessPage
 
     @property
     def told(self) -> int:
         """The bits of its page; 0: it has called no operator that oneDNN could do."""
-        return int(self.page["onednn"][0])
+        return self.page.number("onednn")
 
     @property
     def cap(self) -> str:
         """What ONEDNN_MAX_CPU_ISA was set to; empty where it was not, or to what is no instruction
         set.
         """
-        text = bytes(self.page["onednn_cap"][0]).decode("ascii", "replace").upper()
+        text = self.page.text("onednn_cap").decode("ascii", "replace").upper()
         return text if re.fullmatch(r"[A-Z0-9_]+", text) else ""
 
     @property
@@ -263,6 +262,6 @@ class _Watched:
         return ", ".join(parts) if any(not part.endswith(" on") for part in parts) else ""
 
 
-def _may_be_late(page: Any) -> bool:
+def _may_be_late(page: ProcessPage) -> bool:
     """Whether a process that could record does not."""
-    return int(page["probe"][0]) != layout.PROBE_REFUSED and not int(page["callbacks"][0])
+    return page.number("probe") != layout.PROBE_REFUSED and not page.number("callbacks")
