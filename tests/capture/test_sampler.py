@@ -20,7 +20,7 @@ from layerscope.capture import sampler as module
 from layerscope.capture.sampler import Sampler
 from layerscope.ingest.open import open_run
 from layerscope.model.events import Problem
-from layerscope.rawfile import sampler_file
+from layerscope.rawfile import raw_file, sampler_file
 from layerscope.rawfile.layout import SEND_SAMPLES
 from layerscope.sources.raw.stacks import SampledFile
 from tests.attempts import once_in_three
@@ -74,7 +74,7 @@ def test_nothing_is_said_where_all_can_be_recorded(
     sampler.end()
     assert problems == []
     assert sampler.cpu_ns > 0
-    file = SampledFile(tmp_path / sampler_file.FILE)
+    file = SampledFile(tmp_path / raw_file.SAMPLER_FILE)
     file.advance()
     assert file.ended
     assert [int(row["pid"]) for row in file.processes.values()] == [program.pid]
@@ -248,7 +248,9 @@ def test_without_its_program_there_are_no_stacks(tmp_path: Path, monkeypatch) ->
 
 
 def recorded(folder: Path) -> Sampled:
-    found = Sampled(SampledFile(folder / "recording.layerscope" / "raw" / sampler_file.FILE), {})
+    found = Sampled(
+        SampledFile(folder / "recording.layerscope" / "raw" / raw_file.SAMPLER_FILE), {}
+    )
     check(found)
     return found
 

@@ -22,7 +22,7 @@ class SamplerFile:
     """
 
     def __init__(
-        self, raw: Path, pid: int, start_ns: int = 0, name: str = sampler_file.FILE, switches: bool = True
+        self, raw: Path, pid: int, start_ns: int = 0, name: str = raw_file.SAMPLER_FILE, switches: bool = True
     ) -> None:  # fmt: skip
         self._file = raw_file.SpoolWriter(raw / name)
         self._frames: dict[str, int] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from layerscope.rawfile import sampler_file
+from layerscope.rawfile import raw_file, sampler_file
 from tests.ingest.raw_file import BACKWARD, EXECUTE, MODULE, RawFile
 from tests.ingest.sampler_file import SamplerFile
 from tests.ingest.test_convert import Converted, iteration
@@ -424,7 +424,7 @@ def test_samples_of_a_program_without_spans_and_of_a_cut_file_are_there(raw: Pat
     stacks.thread(0, MAIN, 400)
     for at_ns in range(1000, 1100, 10):
         stacks.cpu(at_ns, 0, stacks.stack("py:main", "py:work"), 10)
-    whole = raw / sampler_file.FILE
+    whole = raw / raw_file.SAMPLER_FILE
     whole.write_bytes(
         whole.read_bytes()[:-20]
     )  # the sampler was killed in the middle of its last sample

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from layerscope.capture.sampler import BINARY
-from layerscope.rawfile import layout, sampler_file
+from layerscope.rawfile import layout, raw_file, sampler_file
 from layerscope.sources.raw.stacks import SampledFile
 
 MAIN = 0
@@ -221,7 +221,7 @@ class Sampling:
     ) -> subprocess.Popen[str]:
         """Start the program `known`, which begins with its work when it is sampled."""
         process = self.start(str(known), self.door, mode, str(number), **environment)
-        file = SampledFile(self.raw / sampler_file.FILE)
+        file = SampledFile(self.raw / raw_file.SAMPLER_FILE)
         give_up = time.monotonic() + PATIENCE_S
         # The first row is the CPU time that it had used before.
         while not len(file.take(sampler_file.SAMPLES)) and time.monotonic() < give_up:
@@ -264,7 +264,9 @@ class Sampling:
         self.control.close()
         out, complaint = self.process.communicate(timeout=PATIENCE_S)
         assert (self.process.returncode, complaint) == (0, "")
-        return Sampled(SampledFile(self.raw / sampler_file.FILE), json.loads(out.splitlines()[-1]))
+        return Sampled(
+            SampledFile(self.raw / raw_file.SAMPLER_FILE), json.loads(out.splitlines()[-1])
+        )
 
     def kill(self) -> None:
         """End what is left of it."""

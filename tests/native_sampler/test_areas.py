@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layerscope.capture.sampler import BINARY
-from layerscope.rawfile import layout, sampler_file
+from layerscope.rawfile import layout, raw_file, sampler_file
 from layerscope.sources.raw.stacks import SampledFile
 from tests.hostile.settings import mounted
 from tests.native_sampler.sampling import PATIENCE_S, Sampled, Sampling, check
@@ -123,7 +123,7 @@ def await_consumed(area: Area) -> None:
 
 def await_sample(sampling: Sampling) -> None:
     """Until a sample is in the file."""
-    file = SampledFile(sampling.raw / sampler_file.FILE)
+    file = SampledFile(sampling.raw / raw_file.SAMPLER_FILE)
     give_up = time.monotonic() + PATIENCE_S
     while not len(file.take(sampler_file.SAMPLES)) and time.monotonic() < give_up:
         time.sleep(0.02)
@@ -257,7 +257,7 @@ def test_memory_that_is_cut_short_ends_its_area_alone(
     hand_over(one, area)
     await_consumed(area)
     os.ftruncate(area.fd, 0)
-    file = SampledFile(one.raw / sampler_file.FILE)
+    file = SampledFile(one.raw / raw_file.SAMPLER_FILE)
     give_up = time.monotonic() + PATIENCE_S
     while not file.problems and time.monotonic() < give_up:
         time.sleep(0.05)
@@ -389,7 +389,9 @@ def test_a_full_disk_keeps_what_is_there(owner, tmp_path: Path) -> None:
         one.kill()
 
         assert one.process.returncode == 0
-        found = Sampled(SampledFile(one.raw / sampler_file.FILE), json.loads(out.splitlines()[-1]))
+        found = Sampled(
+            SampledFile(one.raw / raw_file.SAMPLER_FILE), json.loads(out.splitlines()[-1])
+        )
         assert not found.file.is_damaged
         assert 0 < len(found.samples) < 20_000
         assert found.told["dropped"] > 0

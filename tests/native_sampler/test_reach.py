@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerscope.rawfile import layout, sampler_file
+from layerscope.rawfile import layout, raw_file, sampler_file
 from layerscope.sources.raw.stacks import SampledFile
 from tests.attempts import once_in_three
 from tests.native.building import build
@@ -213,7 +213,7 @@ def test_an_area_takes_its_place(sampling: Callable[..., Sampling], plain: Path)
     """
     one = sampling(NOBODY)  # who gets no stacks of the kernel
     process = one.start(str(plain), "split", "2500")
-    file = SampledFile(one.raw / sampler_file.FILE)
+    file = SampledFile(one.raw / raw_file.SAMPLER_FILE)
     rows = file.take(sampler_file.SAMPLES)
     give_up = time.monotonic() + PATIENCE_S
     while not (rows["stack"] != sampler_file.NONE).any() and time.monotonic() < give_up:

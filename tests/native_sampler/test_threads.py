@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from layerscope.rawfile import sampler_file
+from layerscope.rawfile import raw_file, sampler_file
 from tests.attempts import once_in_three
 from tests.native_sampler.sampling import NOBODY, PATIENCE_S, Sampling, check, check_sums, line_with
 
@@ -122,7 +122,7 @@ def test_a_sampler_that_is_killed_leaves_a_readable_file(
 
     one = sampling()
     program = one.start_known(known, "burn", 1200)
-    file = SampledFile(one.raw / sampler_file.FILE)
+    file = SampledFile(one.raw / raw_file.SAMPLER_FILE)
     give_up = time.monotonic() + PATIENCE_S
     while not len(file.take(sampler_file.SAMPLES)) and time.monotonic() < give_up:
         time.sleep(0.05)

@@ -50,6 +50,8 @@ _WENT = struct.Struct("<Q")
 # A reading of the clocks: ticks, ns of the run, and more.
 _READING = struct.Struct("<qq")
 READING_EVERY_NS = 1_000_000_000
+# The raw file of the sampler; of those that took its place, stacks.1 and so on.
+SAMPLER_FILE = "stacks"
 SEGMENT_BYTES, LEAST_SEGMENT_BYTES = 32 << 20, 256 << 10
 
 
@@ -243,7 +245,7 @@ def size_bytes(path: Path) -> int:
 def raw_bytes(raw: Path) -> int:
     """What all raw files below `raw` take, those of stacks included."""
     total = sum(size_bytes(path) for path in spools(raw))
-    for path in (*raw.glob("stacks*"), *raw.glob("*/raw/stacks*")):
+    for path in (*raw.glob(f"{SAMPLER_FILE}*"), *raw.glob(f"*/raw/{SAMPLER_FILE}*")):
         with suppress(OSError):
             total += path.stat().st_size
     return total

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from layerscope.rawfile.raw_file import SAMPLER_FILE
+
 # The file lies beside the folders of the processes. A sampler that took the place of another writes
-# FILE.1, FILE.2, ...
-FILE = "stacks"
-_FILES = (FILE, f"{FILE}.[0-9]*")
+# stacks.1, stacks.2, ...
+_FILES = (SAMPLER_FILE, f"{SAMPLER_FILE}.[0-9]*")
 NONE = 0xFFFFFFFF
 
 (

@@ -18,7 +18,7 @@ from layerscope.model.errors import LayerscopeError
 from layerscope.model.layers import COUNTERS, OPERATORS, STACKS
 from layerscope.rawfile.json_files import SESSION
 from layerscope.rawfile.log_files import has_windows
-from layerscope.rawfile.sampler_file import FILE
+from layerscope.rawfile.raw_file import SAMPLER_FILE
 from layerscope.recording.run import (
     ExitState,
     LayerState,
@@ -117,7 +117,7 @@ def _layers(session: Recorder, converted: dict[str, Any], recording: Run) -> lis
     problem = next((p.what for p in session.problems if p.layer == STACKS and p.lost), "")
     samples, sampled = converted["rows"].get("samples", 0), converted["sampled"]
     state = "recorded" if samples else "nothing"
-    size = sum(path.stat().st_size for path in recording.raw.glob(f"{FILE}*"))
+    size = sum(path.stat().st_size for path in recording.raw.glob(f"{SAMPLER_FILE}*"))
     lost, cpu_ns = sampled["lost"], sampled["handler_ns"]
     return [
         *layers,
