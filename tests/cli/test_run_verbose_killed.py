@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -35,6 +36,15 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def processes_of(folder: Path) -> list[bytes]:
+    """The command lines of processes that name something in `folder`."""
+    lines = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            lines.append((process / "cmdline").read_bytes())
+    return [line for line in lines if bytes(folder) in line]
+
+
 @pytest.mark.slow
 def test_lines_are_merged_where_the_session_was_killed(
     native_agent: Path, program_python: str, tmp_path: Path
@@ -46,6 +56,7 @@ def test_lines_are_merged_where_the_session_was_killed(
         [*command, "--", program_python, "program.py"], cwd=tmp_path, env=variables
     ) as session:
         wait_until((tmp_path / "ready").exists)
+        assert b"verbose_tap" in b"".join(processes_of(tmp_path))
         session.kill()
     folder = tmp_path / "recording.layerscope"
     # The program, the tap and the converter go on.
@@ -59,3 +70,5 @@ def test_lines_are_merged_where_the_session_was_killed(
     )
     assert run.value(by_operator) == 5
     assert run.value("SELECT count(*) FROM problems WHERE code = 'session_killed'") == 1
+    # Nothing of ours is left, whatever standard output is: here a file, whose end nobody tells.
+    wait_until(lambda: not processes_of(tmp_path))

@@ -105,6 +105,8 @@ class Drainer:
             self.poll_s = self._next_poll_s()
             now = time.monotonic()
             at_knot = now >= next_knot or self.is_over
+            if at_knot and next_knot:
+                _prepare_for_rings()
             if at_knot:
                 next_knot = now + KNOT_S
                 if self.is_full or self.fresh_bytes > raw_file.segment_bytes(self.options) / 4:
@@ -196,6 +198,7 @@ class Drainer:
                     key, message["pid"], message["process_start"]
                 )
             process.page = ProcessPage(fd)
+            _prepare_for_rings()
             self._write(process, raw_file.PROCESS, process.describe())
         elif process is None:
             return  # its page never arrived: nothing can be said about it
@@ -399,6 +402,13 @@ class Drainer:
         fits &= self._write(process, raw_file.POLL, _clocks())
         # Without the rest there is no end: it is all said again when there is room.
         return fits and self._write(process, raw_file.END, b"{}")
+
+
+def _prepare_for_rings() -> None:
+    """Import what reads rings, before one comes: NumPy takes as long as a ring takes to fill up.
+    Not for a program that ends before the first knot.
+    """
+    import layerscope.capture.rings  # noqa: F401
 
 
 def _clocks() -> bytes:

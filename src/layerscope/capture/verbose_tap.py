@@ -319,6 +319,7 @@ class Tap:
             ready = {fd for fd, _ in poll.poll(_HOLD_MS if self._filter.is_holding else _IDLE_MS)}
             if self.control.fileno() in ready and not self._hear():
                 poll.unregister(self.control.fileno())
+                self.source.over()  # where the session was killed, the end is when nobody writes
             self.pass_on()
             if not ready:
                 self._deliver(self._filter.release())
