@@ -37,13 +37,19 @@ class Busy:
 
     def drainer(self, other_than: int = 0) -> int:
         """The pid of the drainer, once there is one."""
+        return self.beside(b"layerscope.capture.drainer", other_than)
+
+    def beside(self, words: bytes, other_than: int = 0) -> int:
+        """The pid of the process beside it with these words in its command line, once there is
+        one.
+        """
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             for pid in children(self.process.pid):
-                if b"layerscope.capture.drainer" in command_line(pid) and pid != other_than:
+                if words in command_line(pid) and pid != other_than:
                     return pid
             time.sleep(0.05)
-        raise AssertionError("no drainer")
+        raise AssertionError(f"no process with {words!r}")
 
     def program(self) -> int:
         return next(
@@ -275,13 +281,7 @@ def test_the_program_and_the_drainer_are_killed_together(busy: Busy) -> None:
 
 
 def test_a_converter_that_is_killed_costs_only_time(busy: Busy) -> None:
-    time.sleep(0.3)
-    # The folder of this test has such a name, too.
-    started = [(pid, command_line(pid)) for pid in children(busy.process.pid)]
-    converter = next(
-        pid for pid, line in started if b"_convert" in line and b"layerscope-sampler" not in line
-    )
-    os.kill(converter, signal.SIGKILL)
+    os.kill(busy.beside(b"\0_convert\0"), signal.SIGKILL)
     made = busy.end()
 
     recorded = busy.recorded()

@@ -178,7 +178,7 @@ def summarise(reader: Reader) -> Summary:
         slowest_rank=slowest_rank(ranks),
         open_operators=_open_operators(reader),
         problems=problems(reader),
-        cost=_cost(info),
+        cost=cost_of(info),
         thinned=what_was_kept(reader),
         has_shapes=has_shapes(reader),
         functions=None if sums else top_functions(reader),
@@ -479,7 +479,7 @@ def _open_operators(reader: Reader) -> list[OpenOperators]:
     ]
 
 
-def _cost(info: RunInfo) -> Cost:
+def cost_of(info: RunInfo) -> Cost:
     program_ns = info.program.user_ns + info.program.system_ns
     inside_ns = sum(layer.cpu_ns for layer in info.layers)
     cost = info.cost

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,7 @@ def _summary(path: Path, request: dict[str, Any]) -> dict[str, Any]:
     """The summary of the recording at `path`, and what this process has cost up to there."""
     import msgspec
 
-    from layerscope.analyse.summary import summarise
+    from layerscope.analyse.summary import cost_of, summarise
     from layerscope.model.errors import LayerscopeError
     from layerscope.recording.reader import Reader
     from layerscope.recording.run import Run, RunInfo
@@ -91,7 +92,7 @@ def _summary(path: Path, request: dict[str, Any]) -> dict[str, Any]:
         with Reader(run) as reader:
             summary = summarise(reader)
             info.cost.converter_cpu_ns = time.process_time_ns()
-            shown = text(summary)
+            shown = text(replace(summary, cost=cost_of(info)))
     except (LayerscopeError, OSError) as error:
         return {"unread": str(error), "cpu_ns": time.process_time_ns()}
     return {"text": shown, "cpu_ns": info.cost.converter_cpu_ns}
