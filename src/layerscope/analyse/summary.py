@@ -480,6 +480,7 @@ def _open_operators(reader: Reader) -> list[OpenOperators]:
 
 
 def cost_of(info: RunInfo) -> Cost:
+    """What recording cost, as the recording states it so far."""
     program_ns = info.program.user_ns + info.program.system_ns
     inside_ns = sum(layer.cpu_ns for layer in info.layers)
     cost = info.cost
