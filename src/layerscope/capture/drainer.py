@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 # A ring holds 97,792 records: at 1.2 M operators a second, the most one thread was seen to make, 81
 # ms. Beside busy cores a poll may come that much late.
 POLL_S = 0.01
-# Where no ring got more than a hundredth of its room since the last poll.
+# Where no ring got more than a twentieth of its room since the last poll.
 QUIET_POLL_S = 0.04
-QUIET_SHARE = 0.01
+QUIET_SHARE = 0.05
 # At least this often everything is taken, counters are read and the clocks are compared.
 KNOT_S = 0.2
 # Before that a ring is emptied when it is a quarter full: fewer, larger chunks compress better.
