@@ -25,7 +25,7 @@ static void keep_loaded(void *function) {
 static int is_as_expected(uint32_t version, ls_scratch *s) {
     uint64_t state = (uint64_t)(uintptr_t)ls_python.thread_state();
     int32_t tid = state ? (int32_t)syscall(SYS_gettid) : getpid();
-    uint64_t found = ls_python_thread(version, ls_python.runtime, tid, ls_read_here, s);
+    uint64_t found = lu_python_thread(version, ls_python.runtime, tid, ls_read_here, s);
     return found && (!state || found == state);
 }
 

@@ -31,7 +31,7 @@ static const uint8_t *page_with(ls_scratch *s, uint64_t page) {
     return s->copies[i];
 }
 
-/* An ls_read: of the copy of the stack what is in there, else of pages that are copied for this sample. */
+/* An lu_read: of the copy of the stack what is in there, else of pages that are copied for this sample. */
 int ls_read_here(void *scratch, uint64_t address, void *into, size_t bytes) {
     ls_scratch *s = scratch;
     uint64_t page = address & ~(uint64_t)(LS_COPY_BYTES - 1), inside = address - page;
@@ -94,17 +94,17 @@ static int read_some(ls_scratch *s, uint32_t python, int from, int to) {
     for (int i = from; i < to; i++) {
         if (is_asked(s, asked, s->found[i].code))
             continue;
-        s->ours[asked] = (struct iovec){s->codes[asked], LS_PYTHON_CODE_BYTES};
-        s->theirs[asked] = (struct iovec){(void *)(uintptr_t)s->found[i].code, LS_PYTHON_CODE_BYTES};
+        s->ours[asked] = (struct iovec){s->codes[asked], LU_PYTHON_CODE_BYTES};
+        s->theirs[asked] = (struct iovec){(void *)(uintptr_t)s->found[i].code, LU_PYTHON_CODE_BYTES};
         s->asked[asked++] = (uint16_t)i;
     }
     ssize_t got = process_vm_readv(s->pid, s->ours, asked, s->theirs, asked, 0);
-    size_t whole = got > 0 ? (size_t)got / LS_PYTHON_CODE_BYTES : 0;
+    size_t whole = got > 0 ? (size_t)got / LU_PYTHON_CODE_BYTES : 0;
     int end = whole < asked ? s->asked[whole] : to;
     for (int i = from; i < end; i++)
         for (size_t k = 0; k < whole; k++)
             if (s->found[s->asked[k]].code == s->found[i].code)
-                ls_python_known_by(python, s->codes[k], &s->found[i]);
+                lu_python_known_by(python, s->codes[k], &s->found[i]);
     return end;
 }
 

@@ -112,20 +112,20 @@ static uint64_t hash_of(const char *text, size_t bytes) {
 }
 
 static uint64_t hash_of_name(ls_scratch *s, uint64_t name) {
-    int bytes = ls_python_text(ls_python.version, name, ls_read_here, s, s->name, HASHED);
+    int bytes = lu_python_text(ls_python.version, name, ls_read_here, s, s->name, HASHED);
     return bytes < 0 ? 1 : hash_of(s->name, (size_t)bytes);
 }
 
 /* Give the code a number and write down what it is, into an entry that nobody else looks at yet. */
-static int64_t learn(ls_samples_header *area, ls_scratch *s, ls_known_code *entry, const ls_python_frame *frame) {
+static int64_t learn(ls_samples_header *area, ls_scratch *s, ls_known_code *entry, const lu_python_frame *frame) {
     uint64_t file, name, lines;
     int32_t first_line;
     uint32_t python = ls_python.version;
-    if (ls_python_code(python, frame->code, ls_read_here, s, &file, &name, &lines, &first_line))
+    if (lu_python_code(python, frame->code, ls_read_here, s, &file, &name, &lines, &first_line))
         return LS_NUMBER_NO_CODE;
-    int name_bytes = ls_python_text(python, name, ls_read_here, s, s->name, sizeof s->name);
-    int file_bytes = ls_python_text(python, file, ls_read_here, s, s->file, sizeof s->file);
-    int lines_bytes = ls_python_bytes(python, lines, ls_read_here, s, s->lines, sizeof s->lines);
+    int name_bytes = lu_python_text(python, name, ls_read_here, s, s->name, sizeof s->name);
+    int file_bytes = lu_python_text(python, file, ls_read_here, s, s->file, sizeof s->file);
+    int lines_bytes = lu_python_bytes(python, lines, ls_read_here, s, s->lines, sizeof s->lines);
     const part parts[] = {{name_bytes < 0 ? "?" : s->name, name_bytes < 0 ? 1 : (size_t)name_bytes},
                           {s->file, file_bytes < 0 ? 0 : (size_t)file_bytes},
                           {s->lines, lines_bytes < 0 ? 0 : (size_t)lines_bytes}};
@@ -140,14 +140,14 @@ static int64_t learn(ls_samples_header *area, ls_scratch *s, ls_known_code *entr
     return number;
 }
 
-static int is_same(const ls_known_code *entry, const ls_python_frame *frame) {
+static int is_same(const ls_known_code *entry, const lu_python_frame *frame) {
     return entry->code == frame->code && entry->name == frame->name && entry->lines == frame->lines
            && entry->first_line == frame->first_line;
 }
 
 /* The number of the code of a frame, which is written down before anybody can use it. A thread that meets the same code
  * meanwhile gives it another number. LS_NUMBER_ values: it is no code, or there is no room to say what it is. */
-int64_t ls_samples_code(ls_sampled_process *process, ls_scratch *s, const ls_python_frame *frame) {
+int64_t ls_samples_code(ls_sampled_process *process, ls_scratch *s, const lu_python_frame *frame) {
     ls_samples_header *area = atomic_load_explicit(&process->area, memory_order_relaxed);
     uint64_t at = mixed(frame->code + mixed(frame->name + mixed(frame->lines)));
     uint64_t text = 0;

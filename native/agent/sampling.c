@@ -55,7 +55,7 @@ static int take_frames(ls_sampled_process *process, ls_scratch *s, uint16_t *fla
     int is_known = can_read && ls_python.version > LS_PYTHON_UNKNOWN;
     uint64_t state = is_known ? (uint64_t)(uintptr_t)ls_python.thread_state() : 0, at = s->stack_at;
     int cut = 0, most = (int)LS_SAMPLES_FRAMES_MOST;
-    int walked = state ? ls_python_walk(ls_python.version, state, at, ls_read_here, s, s->found, most, &cut) : 0;
+    int walked = state ? lu_python_walk(ls_python.version, state, at, ls_read_here, s, s->found, most, &cut) : 0;
     walked = walked < 0 ? 0 : walked;
     int count = ls_read_codes(s, ls_python.version, walked);
     for (int i = 0; i < count; i++) {

@@ -41,9 +41,9 @@ typedef struct {
     size_t stack_bytes;
     struct iovec ours[LS_CODES_AT_ONCE], theirs[LS_CODES_AT_ONCE];
     uint16_t asked[LS_CODES_AT_ONCE];
-    ls_python_frame found[LS_SAMPLES_FRAMES_MOST];
+    lu_python_frame found[LS_SAMPLES_FRAMES_MOST];
     ls_sample_frame frames[LS_SAMPLES_FRAMES_MOST];
-    uint8_t codes[LS_CODES_AT_ONCE][LS_PYTHON_CODE_BYTES];
+    uint8_t codes[LS_CODES_AT_ONCE][LU_PYTHON_CODE_BYTES];
     char name[LS_TEXT_MOST], file[LS_TEXT_MOST];
     uint8_t lines[LS_LINES_MOST];
     uint8_t copies[LS_COPIES][LS_COPY_BYTES];
@@ -90,7 +90,7 @@ ls_samples_header *ls_samples_area(void (*more)(ls_samples_header *area));
 ls_sample_head *ls_samples_reserve(ls_samples_header *area, size_t bytes, uint64_t *position);
 void ls_samples_commit(ls_sample_head *head, size_t bytes, uint16_t kind, uint16_t flags, uint64_t position);
 enum { LS_NUMBER_NO_CODE = -1, LS_NUMBER_NO_ROOM = -2 };
-int64_t ls_samples_code(ls_sampled_process *process, ls_scratch *s, const ls_python_frame *frame);
+int64_t ls_samples_code(ls_sampled_process *process, ls_scratch *s, const lu_python_frame *frame);
 
 /* memory_reads.c: memory of this process that may be gone, as if from outside */
 int ls_can_read(void);

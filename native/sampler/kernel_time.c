@@ -31,7 +31,7 @@ struct sm_kernel_tick {
     int natives, kernels, pythons;
     int is_inside; /* the copy of the stack ends inside of all frames of the interpreter */
     sm_python_frame inner;   /* the innermost of Python, its code LT_NONE: not known */
-    ls_native_frame *native; /* the leaf first, in the same block of memory */
+    lu_native_frame *native; /* the leaf first, in the same block of memory */
     uint64_t *kernel;        /* the innermost first */
     sm_python_frame *python; /* with those around `inner`, if there are some */
 };
@@ -99,7 +99,7 @@ static int take_chain(bytes_left *from, uint64_t into[KERNEL_MOST]) {
 }
 
 /* 0: the thread has a stack. */
-static int take_user(bytes_left *from, uint64_t registers[LS_REGISTERS], ls_stack_copy *stack) {
+static int take_user(bytes_left *from, uint64_t registers[LS_REGISTERS], lu_stack_copy *stack) {
     uint64_t form, value, bytes, written;
     if (take(from, &form, sizeof form) || form != PERF_SAMPLE_REGS_ABI_64)
         return -1;
@@ -110,7 +110,7 @@ static int take_user(bytes_left *from, uint64_t registers[LS_REGISTERS], ls_stac
             registers[sm_user_registers[i]] = value;
     if (take(from, &bytes, sizeof bytes))
         return -1;
-    *stack = (ls_stack_copy){registers[LS_RSP], from->at, 0, NULL, NULL};
+    *stack = (lu_stack_copy){registers[LS_RSP], from->at, 0, NULL, NULL};
     if (!bytes || take(from, NULL, bytes) || take(from, &written, sizeof written))
         return -1;
     stack->bytes = written < bytes ? written : bytes;
@@ -119,7 +119,7 @@ static int take_user(bytes_left *from, uint64_t registers[LS_REGISTERS], ls_stac
 
 static int innermost_interpreter(const sm_process *p, const sm_kernel_tick *tick) {
     int at = 0;
-    while (at < tick->natives && !ls_space_in_function(p->space, tick->native[at].address, INTERPRETER))
+    while (at < tick->natives && !lu_space_in_function(p->space, tick->native[at].address, INTERPRETER))
         at++;
     return at;
 }
@@ -127,7 +127,7 @@ static int innermost_interpreter(const sm_process *p, const sm_kernel_tick *tick
 /* What the interpreter may have its next instruction in, of the innermost of its frames: what its callees have saved,
  * the nearest one first, registers that calls preserve, and its own frame. */
 static size_t words_of(const sm_process *p, const sm_kernel_tick *tick, const uint64_t registers[LS_REGISTERS],
-                       const ls_stack_copy *stack, uint64_t into[WORDS_MOST]) {
+                       const lu_stack_copy *stack, uint64_t into[WORDS_MOST]) {
     static const int preserved[] = {LS_RBX, LS_RBP, LS_R12, LS_R13, LS_R14, LS_R15};
     int at = innermost_interpreter(p, tick);
     size_t count = 0;
@@ -158,9 +158,9 @@ static int outwards(sm_python_frame inner, const sm_python_frame *from, int coun
 }
 
 static void find_python(sm_thread *t, sm_kernel_tick *tick, const uint64_t registers[LS_REGISTERS],
-                        const ls_stack_copy *stack) {
+                        const lu_stack_copy *stack) {
     static uint64_t words[WORDS_MOST];
-    static ls_python_frame raw[LS_SAMPLES_FRAMES_MOST];
+    static lu_python_frame raw[LS_SAMPLES_FRAMES_MOST];
     static sm_python_frame now[LS_SAMPLES_FRAMES_MOST], around[LS_SAMPLES_FRAMES_MOST];
     size_t count = words_of(t->process, tick, registers, stack, words);
     tick->is_inside = innermost_interpreter(t->process, tick) == tick->natives;
@@ -192,7 +192,7 @@ static void keep(sm_thread *t, const sm_kernel_tick *found) {
 }
 
 void sm_kernel_take(const void *record) {
-    static ls_native_frame native[SM_FRAMES_MOST];
+    static lu_native_frame native[SM_FRAMES_MOST];
     const struct perf_event_header *header = record;
     bytes_left from = {(const uint8_t *)record + sizeof *header, (const uint8_t *)record + header->size};
     struct {
@@ -200,7 +200,7 @@ void sm_kernel_take(const void *record) {
         uint64_t time, cpu;
     } id;
     uint64_t kernel[KERNEL_MOST], registers[LS_REGISTERS] = {0};
-    ls_stack_copy stack;
+    lu_stack_copy stack;
     if (take(&from, &id, sizeof id))
         return;
     sm_thread *t = sm_thread_at((int32_t)id.tid, id.time);
@@ -210,10 +210,10 @@ void sm_kernel_take(const void *record) {
         return;
     sm_kernel_tick tick = {.at_ns = id.time, .kernels = kernels, .kernel = kernel, .native = native,
                            .inner = {LT_NONE, 0}};
-    ls_space *space = sm_space(t->process, 0);
+    lu_space *space = sm_space(t->process, 0);
     if (space && !take_user(&from, registers, &stack)) {
         uint32_t all = (1u << LS_REGISTERS) - 1;
-        tick.natives = ls_unwind(space, registers, all, &stack, native, SM_FRAMES_MOST, &tick.how);
+        tick.natives = lu_unwind(space, registers, all, &stack, native, SM_FRAMES_MOST, &tick.how);
         find_python(t, &tick, registers, &stack);
     }
     keep(t, &tick);
@@ -234,11 +234,11 @@ static uint32_t with_kernel(uint32_t stack, const sm_kernel_tick *tick) {
 
 /* The frames of the tick, and where its copy of the stack ends those of the sample that lie around: those of the same
  * calls end at the same addresses. How many, 0: they do not meet. */
-static int whole(const sm_kernel_tick *tick, const sm_user_stack *sample, ls_native_frame *into, uint32_t *how) {
+static int whole(const sm_kernel_tick *tick, const sm_user_stack *sample, lu_native_frame *into, uint32_t *how) {
     int count = tick->natives;
     memcpy(into, tick->native, (size_t)count * sizeof *into);
     *how = tick->how;
-    if (*how & LS_UNWOUND_ROOT)
+    if (*how & LU_UNWOUND_ROOT)
         return count;
     for (int i = 0; i < count; i++)
         for (int j = 0; j < sample->count; j++)
@@ -252,14 +252,14 @@ static int whole(const sm_kernel_tick *tick, const sm_user_stack *sample, ls_nat
 
 /* How many frames of the interpreter there are (`evals`), and how many of the outermost are those of the sample too:
  * they end at the same address. */
-static int common(sm_process *p, const ls_native_frame *native, int count, const sm_user_stack *sample, int *evals) {
+static int common(sm_process *p, const lu_native_frame *native, int count, const sm_user_stack *sample, int *evals) {
     int same = 0, is_same = 1, at = sample->count - 1;
     *evals = 0;
     for (int i = count - 1; i >= 0; i--) {
-        if (!ls_space_in_function(p->space, native[i].address, INTERPRETER))
+        if (!lu_space_in_function(p->space, native[i].address, INTERPRETER))
             continue;
         ++*evals;
-        while (at >= 0 && !ls_space_in_function(p->space, sample->native[at].address, INTERPRETER))
+        while (at >= 0 && !lu_space_in_function(p->space, sample->native[at].address, INTERPRETER))
             at--;
         is_same = is_same && at >= 0 && sample->native[at--].frame == native[i].frame;
         same += is_same;
@@ -323,7 +323,7 @@ static int python_of(sm_process *p, const sm_kernel_tick *tick, const sm_user_st
 }
 
 static uint32_t stack_of(sm_process *p, const sm_kernel_tick *tick, const sm_user_stack *sample) {
-    static ls_native_frame native[SM_FRAMES_MOST];
+    static lu_native_frame native[SM_FRAMES_MOST];
     static sm_python_frame python[LS_SAMPLES_FRAMES_MOST];
     uint32_t how, flags = 0;
     int count = p->space ? whole(tick, sample, native, &how) : 0;

@@ -174,8 +174,8 @@ void sm_settings(void) {
 
 static void tell_objects(void) {
     static uint32_t told;
-    for (; told < ls_objects(); told++) {
-        const ls_object_facts *facts = ls_object_of(told);
+    for (; told < lu_objects(); told++) {
+        const lu_object_facts *facts = lu_object_of(told);
         size_t path_bytes = strlen(facts->path);
         lt_object *row = sm_text_row(LT_OBJECTS, sizeof *row, path_bytes);
         if (!row)

@@ -42,9 +42,9 @@ static instructions *room_at(sm_process *p, int64_t at) {
 }
 
 /* Code that is gone leaves its memory to other code, which is told by another name and line. */
-static void learn(sm_process *p, const ls_python_frame *frame, uint32_t number) {
+static void learn(sm_process *p, const lu_python_frame *frame, uint32_t number) {
     uint64_t known_by = frame->name ^ frame->lines << 20 ^ (uint64_t)(uint32_t)frame->first_line << 40, first;
-    uint8_t head[LS_PYTHON_CODE_BYTES];
+    uint8_t head[LU_PYTHON_CODE_BYTES];
     int32_t pid = p->pid;
     int64_t at = last_before(p, frame->code + sizeof head);
     for (int64_t i = at; i >= 0 && i >= at - 2; i--)
@@ -52,7 +52,7 @@ static void learn(sm_process *p, const ls_python_frame *frame, uint32_t number) 
             return;
     if (number == LT_NONE || sm_read_memory(&pid, frame->code, head, sizeof head))
         return;
-    uint64_t bytes = ls_python_instructions(p->python, frame->code, head, &first);
+    uint64_t bytes = lu_python_instructions(p->python, frame->code, head, &first);
     if (bytes >= 1u << 24)
         return;
     at = last_before(p, first);
@@ -67,7 +67,7 @@ void sm_python_forget(sm_process *p) {
     p->instructions_count = p->instructions_room = 0;
 }
 
-sm_python_frame sm_python_at(sm_process *p, const ls_python_frame *raw, const sm_python_frame *frames, int count,
+sm_python_frame sm_python_at(sm_process *p, const lu_python_frame *raw, const sm_python_frame *frames, int count,
                              const uint64_t *words, size_t words_count) {
     sm_python_frame found = {LT_NONE, 0};
     for (int i = 0; i < count; i++)

@@ -139,7 +139,7 @@ struct sm_process {
     uint64_t asked_from_ns, next_ask_ns; /* since when something is not known of its threads, and when to ask */
     sm_copy_event *copy_events; /* in the order of their ids */
     uint32_t copies;
-    ls_space *space;
+    lu_space *space;
     int is_stale;     /* something was mapped since */
     uint64_t refreshed_ns, refresh_cost_ns;
     sm_made *made;    /* jit_code.c, by address */
@@ -245,7 +245,7 @@ int sm_proc(char *into, size_t room, const char *format, ...) __attribute__((for
 const char *sm_stat(char *into, size_t room, int32_t pid, int32_t tid);
 int sm_each_task(int32_t pid, void (*one)(int32_t pid, int32_t tid, void *of), void *of);
 uint64_t sm_started_ns(int32_t pid, int32_t tid); /* 0: it is gone */
-int sm_read_memory(void *pid, uint64_t address, void *into, size_t bytes); /* an ls_read; `pid`: of an int32_t */
+int sm_read_memory(void *pid, uint64_t address, void *into, size_t bytes); /* an lu_read; `pid`: of an int32_t */
 
 /* --- following.c, rings.c: what the kernel tells of switches, new threads, exec and maps --- */
 
@@ -292,7 +292,7 @@ uint32_t sm_waker_of(const sm_thread *thread, uint64_t from_ns, uint64_t until_n
 /* What a sample tells of its thread: native frames, the leaf first, those of Python, and both as one stack. */
 typedef struct {
     uint32_t stack, how;
-    const ls_native_frame *native;
+    const lu_native_frame *native;
     const sm_python_frame *python;
     int count, frames;
     int has_fitted; /* each frame of the interpreter has its frames of Python */
@@ -300,7 +300,7 @@ typedef struct {
 /* python_at.c: the innermost function of Python by what the interpreter has in its registers and its C frame, which lie
  * in `words`. Its code is LT_NONE if none, or more than one, can be meant. `raw`: frames seen now, whose code is known
  * from now on. */
-sm_python_frame sm_python_at(sm_process *process, const ls_python_frame *raw, const sm_python_frame *frames, int count,
+sm_python_frame sm_python_at(sm_process *process, const lu_python_frame *raw, const sm_python_frame *frames, int count,
                              const uint64_t *words, size_t words_count);
 void sm_python_forget(sm_process *process);
 int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes);
@@ -364,9 +364,9 @@ uint64_t sm_lost_samples(const sm_thread *thread); /* that may have been of this
 void sm_take_code(sm_process *process, const ls_sample_code *code, size_t bytes);
 void sm_take_made(sm_process *process, const ls_sample_made *made, size_t bytes);
 uint32_t sm_made_at(sm_process *process, uint64_t address, uint64_t *offset);
-ls_space *sm_space(sm_process *process, int is_urgent);
+lu_space *sm_space(sm_process *process, int is_urgent);
 /* Interns a stack of native frames (the leaf first) with these of Python in it, or LT_NONE. */
-uint32_t sm_join(sm_process *process, const ls_native_frame *native, int count, uint32_t how,
+uint32_t sm_join(sm_process *process, const lu_native_frame *native, int count, uint32_t how,
                  const sm_python_frame *python, int frames, uint32_t *flags);
 void sm_rest(sm_thread *thread, uint64_t at_ns, uint64_t cpu_ns);
 lt_sample sm_sample(const sm_thread *thread, uint64_t at_ns, uint32_t kind, uint64_t weight_ns); /* for sm_tell */
@@ -380,7 +380,7 @@ void sm_waits_knot(int is_last);
 uint64_t sm_waits_oldest(void);
 void sm_waits_end(sm_thread *thread);
 int sm_look_at(sm_thread *thread, sm_look *look); /* SM_LOOKED, ... */
-int sm_python_frames(sm_thread *thread, ls_python_frame *raw, sm_python_frame *into);
+int sm_python_frames(sm_thread *thread, lu_python_frame *raw, sm_python_frame *into);
 
 /* --- accounts.c --- */
 

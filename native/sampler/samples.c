@@ -17,16 +17,16 @@
 /* --- Where code lies --- */
 
 /* The address space of the process as it is now, or was. NULL: it is gone, and was never read. */
-ls_space *sm_space(sm_process *p, int is_urgent) {
+lu_space *sm_space(sm_process *p, int is_urgent) {
     if (p->space && !p->is_stale && !is_urgent)
         return p->space;
     uint64_t before = sm_clock(CLOCK_MONOTONIC);
     if (p->end_ns || before < p->refreshed_ns + p->refresh_cost_ns * REFRESH_SHARE)
         return p->space;
     if (!p->space)
-        p->space = ls_space_of(p->pid);
+        p->space = lu_space_of(p->pid);
     else
-        ls_space_refresh(p->space);
+        lu_space_refresh(p->space);
     p->is_stale = 0;
     p->refreshed_ns = sm_clock(CLOCK_MONOTONIC);
     p->refresh_cost_ns = p->refreshed_ns - before;
@@ -35,8 +35,8 @@ ls_space *sm_space(sm_process *p, int is_urgent) {
 
 static uint32_t native_frame(sm_process *p, uint64_t address, int is_caller) {
     uint64_t offset;
-    ls_place place = ls_space_find(p->space, address);
-    if (place.kind == LS_PLACE_FILE)
+    lu_place place = lu_space_find(p->space, address);
+    if (place.kind == LU_PLACE_FILE)
         return sm_frame(LT_NATIVE, place.object, place.address, (uint32_t)is_caller);
     uint32_t made = sm_made_at(p, address, &offset);
     if (made != LT_NONE)
@@ -88,21 +88,21 @@ static int groups_of(const sm_python_frame *python, int frames) {
 }
 
 /* Marks the C frames that groups replace, and returns how many groups lie outside of all; -1: they do not fit. */
-static int match(const sm_process *p, const ls_native_frame *native, int count, uint32_t how, int groups, int is_cut,
+static int match(const sm_process *p, const lu_native_frame *native, int count, uint32_t how, int groups, int is_cut,
                  uint8_t *replaced) {
     int evals = 0;
     memset(replaced, 0, (size_t)count);
     for (int i = 0; i < count; i++)
-        if (ls_space_in_function(p->space, native[i].address, "_PyEval_EvalFrameDefault")) {
+        if (lu_space_in_function(p->space, native[i].address, "_PyEval_EvalFrameDefault")) {
             replaced[i] = 1;
             evals++;
         }
-    if (evals == groups + 1 && how & LS_UNWOUND_ROOT && !is_cut && replaced[0]) {
+    if (evals == groups + 1 && how & LU_UNWOUND_ROOT && !is_cut && replaced[0]) {
         replaced[0] = 0;
         return 0;
     }
     if (evals <= groups)
-        return evals == groups || !(how & LS_UNWOUND_ROOT) ? groups - evals : -1;
+        return evals == groups || !(how & LU_UNWOUND_ROOT) ? groups - evals : -1;
     if (!is_cut)
         return -1;
     for (int i = count - 1; evals > groups && i >= 0; i--)
@@ -113,7 +113,7 @@ static int match(const sm_process *p, const ls_native_frame *native, int count, 
     return 0;
 }
 
-uint32_t sm_join(sm_process *p, const ls_native_frame *native, int count, uint32_t how, const sm_python_frame *python,
+uint32_t sm_join(sm_process *p, const lu_native_frame *native, int count, uint32_t how, const sm_python_frame *python,
                  int frames, uint32_t *flags) {
     static uint8_t replaced[SM_FRAMES_MOST];
     python_stack rest = {python, frames, frames};
@@ -125,7 +125,7 @@ uint32_t sm_join(sm_process *p, const ls_native_frame *native, int count, uint32
         outside = match(p, native, count, how, groups, is_cut, replaced);
     if (frames && outside < 0)
         *flags |= LT_NO_SPLICE;
-    if (!(how & LS_UNWOUND_ROOT) || is_cut)
+    if (!(how & LU_UNWOUND_ROOT) || is_cut)
         push(&g, sm_frame(LT_CUT, 0, 0, 0));
     for (int i = 0; i < outside; i++)
         place_group(&g, &rest);
@@ -212,24 +212,24 @@ void sm_take_code(sm_process *p, const ls_sample_code *code, size_t bytes) {
 
 static uint32_t unwind(sm_process *p, const ls_sample *sample, const uint8_t *stack, uint32_t *flags,
                        sm_user_stack *user) {
-    static ls_native_frame native[SM_FRAMES_MOST];
+    static lu_native_frame native[SM_FRAMES_MOST];
     static sm_python_frame python[LS_SAMPLES_FRAMES_MOST];
-    ls_space *space = sm_space(p, 0);
+    lu_space *space = sm_space(p, 0);
     if (!space)
         return LT_NONE;
-    ls_stack_copy copy = {sample->registers[LS_RSP], stack, sample->stack_bytes, NULL, NULL};
+    lu_stack_copy copy = {sample->registers[LS_RSP], stack, sample->stack_bytes, NULL, NULL};
     uint32_t how = 0, all = (1u << LS_REGISTERS) - 1;
-    int count = ls_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
-    if (how & LS_UNWOUND_STALE) {
+    int count = lu_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
+    if (how & LU_UNWOUND_STALE) {
         sm_space(p, 1);
-        count = ls_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
+        count = lu_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
     }
     int frames = frames_of(p, sample, python);
     lt_quality *q = &sm.quality;
-    int is_cut = how & LS_UNWOUND_CUT || sample->head.flags & (LS_SAMPLE_STACK_CUT | LS_SAMPLE_FRAMES_CUT);
-    q->to_root += !!(how & LS_UNWOUND_ROOT);
-    q->jit += !!(how & LS_UNWOUND_JIT);
-    q->jit_to_root += how & LS_UNWOUND_JIT && how & LS_UNWOUND_ROOT;
+    int is_cut = how & LU_UNWOUND_CUT || sample->head.flags & (LS_SAMPLE_STACK_CUT | LS_SAMPLE_FRAMES_CUT);
+    q->to_root += !!(how & LU_UNWOUND_ROOT);
+    q->jit += !!(how & LU_UNWOUND_JIT);
+    q->jit_to_root += how & LU_UNWOUND_JIT && how & LU_UNWOUND_ROOT;
     q->cut += !!is_cut;
     uint32_t joined = sm_join(p, native, count, how, python, frames, flags);
     q->python += frames > 0;

@@ -288,7 +288,7 @@ static void free_process(sm_process *p) {
     if (p->area)
         sm_area_free(p->area);
     if (p->space)
-        ls_space_free(p->space);
+        lu_space_free(p->space);
     free(p->codes);
     free(p->made);
     sm_python_forget(p);

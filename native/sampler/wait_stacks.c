@@ -95,16 +95,16 @@ static uint32_t file_of(int32_t pid, const call *c) {
 
 /* --- Its frames of Python --- */
 
-static uint32_t new_code(const sm_process *p, const ls_python_frame *frame) {
+static uint32_t new_code(const sm_process *p, const lu_python_frame *frame) {
     static char name[TEXT_BYTES], file[TEXT_BYTES];
     static uint8_t lines[LINES_BYTES];
     int32_t pid = p->pid, first_line;
     uint64_t at_file, at_name, at_lines;
-    if (ls_python_code(p->python, frame->code, sm_read_memory, &pid, &at_file, &at_name, &at_lines, &first_line))
+    if (lu_python_code(p->python, frame->code, sm_read_memory, &pid, &at_file, &at_name, &at_lines, &first_line))
         return LT_NONE;
-    int name_bytes = ls_python_text(p->python, at_name, sm_read_memory, &pid, name, sizeof name);
-    int file_bytes = ls_python_text(p->python, at_file, sm_read_memory, &pid, file, sizeof file);
-    int lines_bytes = ls_python_bytes(p->python, at_lines, sm_read_memory, &pid, lines, sizeof lines);
+    int name_bytes = lu_python_text(p->python, at_name, sm_read_memory, &pid, name, sizeof name);
+    int file_bytes = lu_python_text(p->python, at_file, sm_read_memory, &pid, file, sizeof file);
+    int lines_bytes = lu_python_bytes(p->python, at_lines, sm_read_memory, &pid, lines, sizeof lines);
     if (name_bytes < 0 || file_bytes < 0)
         return LT_NONE;
     sm_code_text text = {name, file, lines, (uint32_t)name_bytes, (uint32_t)file_bytes,
@@ -112,7 +112,7 @@ static uint32_t new_code(const sm_process *p, const ls_python_frame *frame) {
     return sm_code(p, &text);
 }
 
-static uint32_t code_of(const sm_process *p, const ls_python_frame *frame) {
+static uint32_t code_of(const sm_process *p, const lu_python_frame *frame) {
     uint64_t name = frame->name ^ frame->lines << 20 ^ (uint64_t)(uint32_t)frame->first_line << 40;
     uint32_t *known = sm_known(frame->code ^ (uint64_t)p->number << 48, name);
     if (!known)
@@ -123,18 +123,18 @@ static uint32_t code_of(const sm_process *p, const ls_python_frame *frame) {
 }
 
 /* The frames of the thread as they are now, in both ways; how many. At most LS_SAMPLES_FRAMES_MOST. */
-int sm_python_frames(sm_thread *t, ls_python_frame *frames, sm_python_frame *into) {
+int sm_python_frames(sm_thread *t, lu_python_frame *frames, sm_python_frame *into) {
     const sm_process *p = t->process;
     int32_t pid = p->pid;
     int is_cut = 0;
     if (p->python <= LS_PYTHON_UNKNOWN || sm.now_ns < t->no_python_ns + NO_PYTHON_NS)
         return 0;
-    uint64_t state = ls_python_thread(p->python, p->python_runtime, t->tid, sm_read_memory, &pid);
+    uint64_t state = lu_python_thread(p->python, p->python_runtime, t->tid, sm_read_memory, &pid);
     if (!state) {
         t->no_python_ns = sm.now_ns;
         return 0;
     }
-    int count = ls_python_frames(p->python, state, sm_read_memory, &pid, frames, LS_SAMPLES_FRAMES_MOST, &is_cut);
+    int count = lu_python_frames(p->python, state, sm_read_memory, &pid, frames, LS_SAMPLES_FRAMES_MOST, &is_cut);
     for (int i = 0; i < count; i++)
         into[i] = (sm_python_frame){code_of(p, &frames[i]), frames[i].place};
     return count > 0 ? count : 0;
@@ -144,19 +144,19 @@ int sm_python_frames(sm_thread *t, ls_python_frame *frames, sm_python_frame *int
 
 static uint32_t stack_of(sm_thread *t, const call *c, uint32_t *how, uint32_t *flags) {
     static uint8_t copied[COPY_BYTES] __attribute__((aligned(16)));
-    static ls_native_frame native[SM_FRAMES_MOST];
+    static lu_native_frame native[SM_FRAMES_MOST];
     static sm_python_frame python[LS_SAMPLES_FRAMES_MOST];
-    static ls_python_frame raw[LS_SAMPLES_FRAMES_MOST];
+    static lu_python_frame raw[LS_SAMPLES_FRAMES_MOST];
     sm_process *p = t->process;
     int32_t pid = p->pid;
-    ls_space *space = sm_space(p, 0);
+    lu_space *space = sm_space(p, 0);
     if (!space)
         return LT_NONE;
     struct iovec ours = {copied, sizeof copied}, theirs = {(void *)(uintptr_t)c->stack_pointer, sizeof copied};
     ssize_t bytes = process_vm_readv(pid, &ours, 1, &theirs, 1, 0);
-    ls_stack_copy copy = {c->stack_pointer, copied, bytes > 0 ? (size_t)bytes : 0, sm_read_memory, &pid};
+    lu_stack_copy copy = {c->stack_pointer, copied, bytes > 0 ? (size_t)bytes : 0, sm_read_memory, &pid};
     uint64_t registers[LS_REGISTERS] = {[LS_RSP] = c->stack_pointer, [LS_RIP] = c->instruction};
-    int count = ls_unwind(space, registers, 1u << LS_RSP | 1u << LS_RIP, &copy, native, SM_FRAMES_MOST, how);
+    int count = lu_unwind(space, registers, 1u << LS_RSP | 1u << LS_RIP, &copy, native, SM_FRAMES_MOST, how);
     int frames = sm_python_frames(t, raw, python);
     return sm_join(p, native, count, *how, python, frames, flags);
 }
@@ -175,6 +175,6 @@ int sm_look_at(sm_thread *t, sm_look *look) {
     look->system_call = (int32_t)before.number;
     look->file = file;
     sm.quality.waits++;
-    sm.quality.waits_to_root += !!(how & LS_UNWOUND_ROOT);
+    sm.quality.waits_to_root += !!(how & LU_UNWOUND_ROOT);
     return SM_LOOKED;
 }
