@@ -7,7 +7,7 @@
 
 #include "agent.h"
 #include "../samples.h"
-#include "../stacks/stacks.h"
+#include "../stacks/python_frames.h"
 
 #include <signal.h>
 #include <sys/uio.h>

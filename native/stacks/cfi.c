@@ -2,7 +2,8 @@
  * row that tells how to get from a frame to its caller. Rows are kept by (object, address): samples hit the same
  * places. */
 #define _GNU_SOURCE
-#include "unwinding.h"
+#include "cfi.h"
+#include "expression.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,13 @@ typedef struct {
     cie of;
     lu_cursor instructions;
 } fde;
+
+/* A function and where it is described, for objects without a table that can be searched. */
+struct lu_indexed {
+    uint64_t start, end;
+    uint32_t entry; /* of .eh_frame */
+};
+typedef struct lu_indexed indexed;
 
 /* What is being built: rules by register. */
 typedef struct {
@@ -130,7 +138,7 @@ static bool read_fde(lu_object *object, uint64_t at, fde *into, uint64_t *next) 
 }
 
 static int by_start(const void *a, const void *b) {
-    const lu_indexed *x = a, *y = b;
+    const indexed *x = a, *y = b;
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
@@ -147,12 +155,12 @@ static void make_index(lu_object *object) {
             continue;
         if (object->index_count == room) {
             room = room ? 2 * room : 256;
-            lu_indexed *grown = realloc(object->index, room * sizeof *grown);
+            indexed *grown = realloc(object->index, room * sizeof *grown);
             if (!grown)
                 break;
             object->index = grown;
         }
-        object->index[object->index_count++] = (lu_indexed){found.start, found.end, (uint32_t)at};
+        object->index[object->index_count++] = (indexed){found.start, found.end, (uint32_t)at};
     }
     if (object->index_count)
         qsort(object->index, object->index_count, sizeof *object->index, by_start);

@@ -1,7 +1,8 @@
 /* ELF files: program headers, where their unwind information lies, build id. An object that is no good ELF file, or
  * cannot be read, has no unwind information and is known by its path alone. */
 #define _GNU_SOURCE
-#include "unwinding.h"
+#include "elf.h"
+#include "expression.h"
 
 #include <elf.h>
 #include <stdlib.h>

@@ -1,5 +1,7 @@
 /* Numbers as DWARF writes them, and its stack machine (DWARF 5, 2.5), as far as unwind information uses it. */
-#include "unwinding.h"
+#include "expression.h"
+
+#include "../samples.h"
 
 #include <string.h>
 

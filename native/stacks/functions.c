@@ -1,6 +1,6 @@
 /* Where a function of an ELF file lies, its cold and split pieces too. */
 #define _GNU_SOURCE
-#include "unwinding.h"
+#include "functions.h"
 
 #include <elf.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* How far the frame of a kernel of oneDNN reaches. Its functions end (jit_generator's postamble) with
  *     add rsp, n;  pop r15; pop r14; pop r13; pop r12; pop rbx; pop rbp;  vzeroupper;  ret
  * where the first and the one before the last may be missing and rbp come before rbx. */
-#include "unwinding.h"
+#include "jit_frames.h"
+#include "space.h"
 
 #include <string.h>
 

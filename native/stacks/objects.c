@@ -1,6 +1,6 @@
 /* All objects that any process has mapped, each known once. */
 #define _GNU_SOURCE
-#include "unwinding.h"
+#include "objects.h"
 
 #include <elf.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
  *
  * Python calls Python without a C frame in between. Where a C frame of the interpreter begins, 3.11 sets `is_entry` in
  * the frame; later ones put a frame of no function, owned by the C stack, outside of it. */
-#include "stacks.h"
+#include "python_frames.h"
 
 #include <string.h>
 

@@ -1,7 +1,10 @@
 /* Frames of which nobody tells how they end: code that oneDNN makes while it runs, assembly of MKL, functions that end
  * where a register says that is not known. Their return address lies somewhere up the stack: it points behind a CALL,
  * and from it on the walk comes to the root. */
-#include "unwinding.h"
+#include "repair.h"
+
+#include "jit_frames.h"
+#include "jumps.h"
 
 #include <string.h>
 
@@ -29,51 +32,12 @@ typedef struct {
     lu_walked walked;
 } attempt;
 
-static const lu_row *row_at(const lu_walk *walk, uint64_t address) {
-    const lu_mapping *m = lu_space_mapping(walk->space, address);
-    return m && m->object ? lu_row_at(m->object, address - m->bias) : NULL;
-}
-
-/* Whether the code at `address` may be a jump out of its function: opcode ff /4 to what was computed, or e9 with 4
- * bytes. Data that looks like it does no harm: a stack is believed then that could have been doubted. */
-static bool is_jump_out(const uint8_t *code, size_t left, uint64_t address, uint64_t start, uint64_t end) {
-    int32_t by;
-    if (left >= 2 && code[0] == 0xff && (code[1] >> 3 & 7) == 4)
-        return true;
-    if (left < 5 || code[0] != 0xe9)
-        return false;
-    memcpy(&by, code + 1, 4);
-    uint64_t to = address + 5 + (uint64_t)(int64_t)by;
-    return to < start || to >= end;
-}
-
-/* Whether the function that begins at `target` may end in a jump to another one. */
-static bool jumps_on(const lu_walk *walk, uint64_t target) {
-    enum { BYTES = 4096 };
-    static uint8_t code[BYTES];
-    const lu_mapping *m = lu_space_mapping(walk->space, target);
-    const lu_row *row = row_at(walk, target);
-    if (!m || !row)
-        return m && m->object; /* a stub, or assembly */
-    uint64_t start = m->bias + row->start, end = m->bias + row->end, bytes = end - target;
-    if (bytes > BYTES || !lu_space_read_code(walk->space, target, code, bytes))
-        return true;
-    for (size_t i = 0; i < bytes; i++)
-        if (is_jump_out(code + i, bytes - i, target + i, start, end))
-            return true;
-    return false;
-}
-
-bool lu_leads_to(const lu_walk *walk, uint64_t target, uint64_t function) {
-    return target == function || jumps_on(walk, target);
-}
-
 /* Whether a CALL of `target` can have led to the frame. */
 static bool leads_here(const repair *r, uint64_t target) {
     if (r->row)
-        return lu_leads_to(r->walk, target, r->mapping->bias + r->row->start);
+        return lu_leads_to(r->walk->space, target, r->mapping->bias + r->row->start);
     /* Who has a row would not be here without. */
-    return jumps_on(r->walk, target) && !(r->made && !row_at(r->walk, target));
+    return lu_jumps_on(r->walk->space, target) && !(r->made && !lu_row_in(r->walk->space, target));
 }
 
 /* Whether `word` can be the return address. Not `lenient`: the CALL before it can have led to the frame. */
@@ -83,7 +47,7 @@ static bool is_caller(const repair *r, uint64_t word) {
     if (word <= code.start || word >= code.end)
         return false;
     const lu_mapping *m = lu_space_mapping(r->walk->space, word - 1);
-    if (!m || (m->object && !row_at(r->walk, word - 1)))
+    if (!m || (m->object && !lu_row_in(r->walk->space, word - 1)))
         return false;
     int call = lu_space_call_before(r->walk->space, word, &target);
     if (!call || r->walk->lenient)
@@ -139,7 +103,7 @@ static bool go(const repair *r, attempt *a) {
         return false;
     r->walk->into[r->at - 1].frame = a->slot + 8;
     r->walk->beyond = false;
-    a->walked = lu_walk_on(r->walk, &next, r->at);
+    a->walked = lu_walk_through(r->walk, &next, r->at);
     return true;
 }
 
@@ -175,7 +139,7 @@ static bool try_slot(const repair *r, uint64_t slot, attempt *best) {
         /* If rbp is a frame pointer, of this frame or of a caller, the way to the root leads over it. */
         bool skips = r->chained > slot && !passes(r, a.walked.count, r->chained + 8);
         if (skips)
-            a.walked.outcome = LS_LOST;
+            a.walked.outcome = LU_LOST;
         if (better(&a.walked, &best->walked))
             *best = a;
         if (a.walked.outcome == LU_FULL)
@@ -205,65 +169,6 @@ static uint64_t frame_pointer(const repair *r) {
     return rbp + 8;
 }
 
-/* How functions begin that set up rbp: push rbp; mov rbp, rsp. */
-#define PROLOGUE "\x55\x48\x89\xe5"
-enum { PROLOGUE_BYTES = 4 };
-
-/* Where the function begins that `pc` is in, by its first instructions. 0: it has none, or is not behind them. */
-static uint64_t framed_function(const lu_walk *walk, uint64_t pc) {
-    enum { BYTES = 4096 };
-    static uint8_t code[BYTES];
-    const lu_mapping *m = lu_space_mapping(walk->space, pc);
-    size_t bytes = m && pc - m->start < BYTES ? pc - m->start : BYTES;
-    if (!m || bytes < PROLOGUE_BYTES || !lu_space_read_code(walk->space, pc - bytes, code, bytes))
-        return 0;
-    for (size_t at = bytes - PROLOGUE_BYTES + 1; at-- > 0;)
-        if (!memcmp(code + at, PROLOGUE, PROLOGUE_BYTES))
-            return pc - bytes + at;
-    return 0;
-}
-
-/* Bytes from the stack pointer to the return address where rbp is not set up yet, or no more: at the first two
- * instructions of a function, endbr64 before them, and at its RET. -1: elsewhere. */
-static int bare_bytes(const lu_walk *walk, const lu_state *state) {
-    uint8_t code[1 + PROLOGUE_BYTES];
-    if (!state->exact || !lu_space_read_code(walk->space, state->registers[LS_RIP] - 1, code, sizeof code))
-        return -1;
-    if (code[1] == 0xc3 || !memcmp(code + 1, PROLOGUE, PROLOGUE_BYTES) || !memcmp(code + 1, "\xf3\x0f\x1e\xfa", 4))
-        return 0;
-    return memcmp(code, PROLOGUE, PROLOGUE_BYTES) ? -1 : 8;
-}
-
-static bool go_to(lu_state *state, uint64_t caller, uint64_t cfa) {
-    state->registers[LS_RIP] = caller;
-    state->registers[LS_RSP] = cfa;
-    state->exact = false;
-    return true;
-}
-
-/* From a frame without unwind information to its caller, where its function has set up rbp for that and the CALL before
- * the return address can have led to it, or is about to. */
-bool lu_walk_framed(lu_walk *walk, lu_state *state, uint64_t *cfa) {
-    enum { BEFORE = 32 }; /* what may come first: endbr64, Go's look at its stack */
-    uint64_t rbp = state->registers[LS_RBP], sp = state->registers[LS_RSP], words[2], target, function;
-    int bare = bare_bytes(walk, state);
-    if (bare >= 0 && lu_walk_read(walk, sp + (uint64_t)bare, &words[1]) &&
-        lu_space_call_before(walk->space, words[1], &target))
-        return go_to(state, words[1], *cfa = sp + (uint64_t)bare + 8);
-    if (!(state->known >> LS_RBP & 1) || rbp < sp || rbp - sp > 1u << 20 || rbp & 7 ||
-        !lu_walk_read(walk, rbp, &words[0]) || !lu_walk_read(walk, rbp + 8, &words[1]))
-        return false;
-    int call = lu_space_call_before(walk->space, words[1], &target);
-    if (!call || !(function = framed_function(walk, state->registers[LS_RIP] - !state->exact)))
-        return false;
-    if (call == LU_CALL_DIRECT && target - (function - BEFORE) > BEFORE && !jumps_on(walk, target))
-        return false;
-    state->registers[LS_RBP] = words[0];
-    state->known = 1u << LS_RBP | 1u << LS_RSP | 1u << LS_RIP;
-    walk->repaired = true;
-    return go_to(state, words[1], *cfa = rbp + 16);
-}
-
 static bool try_caller(const repair *r, uint64_t slot, attempt *best) {
     uint64_t word;
     return lu_walk_read(r->walk, slot, &word) && is_caller(r, word) && try_slot(r, slot, best);
@@ -285,9 +190,11 @@ static bool try_end(const repair *r, attempt *best) {
     return false;
 }
 
-lu_walked lu_repair(lu_walk *walk, const lu_state *state, const lu_row *row, int at) {
+/* Looks on the stack for the caller of frame number `at` - 1. `row` tells, if it is not NULL, where that frame keeps
+ * registers, but not where it ends. */
+static lu_walked look_for_caller(lu_walk *walk, const lu_state *state, const lu_row *row, int at) {
     repair r = {.walk = walk, .state = state, .at = at};
-    attempt best = {.walked = {LS_LOST, at, 0}};
+    attempt best = {.walked = {LU_LOST, at, 0}};
     if (walk->repairs == NESTED_MOST)
         return best.walked;
     lu_state own = *state;
@@ -315,4 +222,10 @@ lu_walked lu_repair(lu_walk *walk, const lu_state *state, const lu_row *row, int
         lu_space_learn_root(walk->space, best.walked.reached);
     walk->repaired |= best.slot != 0;
     return best.walked;
+}
+
+lu_walked lu_walk_through(lu_walk *walk, lu_state *state, int at) {
+    const lu_row *row = NULL;
+    lu_walked walked = lu_walk_on(walk, state, at, &row);
+    return walked.outcome == LU_STOPPED ? look_for_caller(walk, state, row, walked.count) : walked;
 }

@@ -1,6 +1,8 @@
 /* What is executable in a process, by /proc/PID/maps. */
 #define _GNU_SOURCE
-#include "unwinding.h"
+#include "space.h"
+#include "functions.h"
+#include "objects.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* DWARF expressions with the answer, as the standard tells it (DWARF 5, 2.5.1), and some that have none. */
-#include "stacks/unwinding.h"
+#include "stacks/expression.h"
+#include "samples.h"
 
 #include <stdio.h>
 #include <string.h>

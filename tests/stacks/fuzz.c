@@ -1,6 +1,9 @@
 /* fuzz FILE FOLDER ROUNDS SEED: an ELF file with mutations, and stacks of nonsense: nothing may crash. */
 #define _GNU_SOURCE
-#include "stacks/unwinding.h"
+#include "stacks/cfi.h"
+#include "stacks/expression.h"
+#include "stacks/functions.h"
+#include "stacks/space.h"
 
 #include <elf.h>
 #include <fcntl.h>
