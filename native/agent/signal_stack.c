@@ -5,7 +5,7 @@
  * So a thread gets a stack of ours when it begins, or when it meets the agent for the first time, and is then put into
  * the table of the area, where the sampler looks. Those that begin: the thread that starts sampling, and all that
  * Python begins later, because its way to pthread_create(3) leads here (imports.c). Of all others, such as the workers
- * of a library, the kernel copies the stacks (native/sampler/copies.c). */
+ * of a library, the kernel copies the stacks (native/sampler/copied_stacks.c). */
 #define _GNU_SOURCE
 #include "sampling.h"
 

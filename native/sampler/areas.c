@@ -1,7 +1,11 @@
 /* The areas of samples: memory of the program, which may hold anything. Each record is copied before it is looked at,
  * lengths are checked, and memory that goes away under us ends the area and nothing else. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "areas.h"
+
+#include "output.h"
+#include "recording.h"
+#include "session.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -12,6 +16,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define COPY_BYTES (256u << 10)
 
 struct sm_area {
     sm_process *process;
@@ -25,7 +31,7 @@ struct sm_area {
     uint64_t stuck_at, stuck_ns, stuck_end; /* the record that is not published, since when, what was reserved then */
 };
 
-static uint8_t copy[SM_COPY_BYTES] __attribute__((aligned(16)));
+static uint8_t copy[COPY_BYTES] __attribute__((aligned(16)));
 static sigjmp_buf gone;
 static volatile sig_atomic_t is_reading;
 
@@ -41,59 +47,31 @@ static void count(const ls_samples_header *h, lt_quality *sum) {
     sum->signals += h->samples + h->lost_full + h->lost_busy + h->foreign;
 }
 
-static sm_process *owner_of(const ls_message *m) {
-    sm_process *p = sm_process_at(m->pid);
-    if (p && p->area)
-        sm_exec(p, sm.now_ns); /* another program by now, and nobody has told */
-    if (!p) {
-        sm_thread *t = sm_thread_at(m->pid, sm.now_ns);
-        if (t && t->process->pid == m->pid && !t->process->area)
-            return t->process; /* it has ended meanwhile */
-        sm_scan(m->pid, 0, sm.now_ns);
-    }
-    return sm_process_at(m->pid);
-}
-
-static int begin(const ls_message *m, sm_area *area) {
+/* 0: it is an area, and what it says. */
+static int read_facts(sm_area *area, sm_area_facts *facts) {
     const ls_samples_header *h = area->header;
     uint32_t capacity = __atomic_load_n(&h->capacity, __ATOMIC_RELAXED); /* it may be another one a moment later */
     if (h->magic != LS_SAMPLES_MAGIC || h->version != LS_LAYOUT_VERSION || capacity % 16 || !capacity
         || capacity > area->bytes - LS_SAMPLES_HEADER)
-        return -EINVAL;
-    sm_process *p = owner_of(m);
-    if (!p)
-        return -ESRCH;
-    if (p->is_foreign || h->pid != m->pid) {
-        sm_problem("other_pid_namespace", m->pid, "stacks of that process", "record inside of that namespace",
-                   "process %d is in a pid namespace of its own", m->pid);
-        return -EINVAL;
-    }
-    area->process = p;
+        return -1;
     area->capacity = capacity;
-    if (sm.generation)
-        count(h, &area->before);
-    p->area = area;
-    int was_sampled = p->is_sampled && !p->is_copied;
-    sm_copies_stop(p);
-    p->has_tried_copies = 0;
-    p->is_sampled = 1;
-    p->python = h->python;
-    p->python_eval = h->python_eval;
-    p->python_runtime = h->python_runtime;
-    p->uses_timers = !!h->uses_timers;
-    p->has_handler = !!h->has_handler;
-    p->is_signalled = !!h->is_signalled;
-    p->is_told = 0;
-    if (!p->end_ns && !was_sampled)
-        sm_events_begin(p);
-    sm_follow_again(p);
-    sm_follow_forks(p);
-    sm_space(p, 0); /* as long as it is there */
+    *facts = (sm_area_facts){.pid = h->pid, .python = h->python, .python_eval = h->python_eval,
+                             .python_runtime = h->python_runtime, .uses_timers = !!h->uses_timers,
+                             .has_handler = !!h->has_handler, .is_signalled = !!h->is_signalled};
     return 0;
 }
 
-/* Takes a descriptor that a process handed over; closes it. */
-int sm_area_add(const ls_message *m, int fd) {
+static int ask_facts(sm_area *area, sm_area_facts *facts) {
+    int failed = -1;
+    is_reading = 1;
+    if (!sigsetjmp(gone, 1))
+        failed = read_facts(area, facts);
+    is_reading = 0;
+    return failed;
+}
+
+/* The descriptor, which is closed, as an area that nobody has looked at yet; NULL: it cannot be mapped. */
+static sm_area *map(const ls_message *m, int fd) {
     struct stat found;
     sm_area *area = calloc(1, sizeof *area);
     void *at = MAP_FAILED;
@@ -102,21 +80,35 @@ int sm_area_add(const ls_message *m, int fd) {
         at = mmap(NULL, (size_t)found.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (at == MAP_FAILED) {
-        sm_let_go(m);
         free(area);
-        return -EINVAL;
+        return NULL;
     }
-    signal(SIGBUS, on_bus_error);
     *area = (sm_area){.message = *m, .header = at, .ring = (uint8_t *)at + LS_SAMPLES_HEADER,
                       .bytes = (size_t)found.st_size};
-    int failed = -EFAULT;
+    return area;
+}
+
+sm_area *sm_area_open(const ls_message *m, int fd, sm_area_facts *facts) {
+    sm_area *area = map(m, fd);
+    if (!area) {
+        sm_session_give_back(m);
+        return NULL;
+    }
+    signal(SIGBUS, on_bus_error);
+    if (!ask_facts(area, facts))
+        return area;
+    sm_area_free(area);
+    return NULL;
+}
+
+/* Whose it is. What its handlers have counted so far a sampler before us has told. */
+void sm_area_belongs_to(sm_area *area, sm_process *process) {
+    area->process = process;
+    process->area = area;
     is_reading = 1;
-    if (!sigsetjmp(gone, 1))
-        failed = begin(m, area);
+    if (sm.generation && !sigsetjmp(gone, 1))
+        count(area->header, &area->before);
     is_reading = 0;
-    if (failed)
-        sm_area_free(area);
-    return failed;
 }
 
 /* Adds what the handlers of the process have counted. */
@@ -197,7 +189,7 @@ void sm_area_free(sm_area *area) {
         sm_area_count(area, &sm.quality);
     }
     munmap(area->header, area->bytes);
-    sm_let_go(&area->message);
+    sm_session_give_back(&area->message);
     free(area);
 }
 
@@ -230,15 +222,6 @@ static uint64_t pass_stuck(sm_area *a, uint64_t at, uint64_t reserved) {
     return next_published(a, at + 16, a->stuck_end);
 }
 
-static void take_record(sm_process *p, const ls_sample_head *head, size_t bytes) {
-    if (head->kind == LS_SAMPLE_STACK && bytes >= sizeof(ls_sample))
-        sm_take_sample(p, (const ls_sample *)head, bytes);
-    else if (head->kind == LS_SAMPLE_CODE && bytes >= sizeof(ls_sample_code))
-        sm_take_code(p, (const ls_sample_code *)head, bytes);
-    else if (head->kind == LS_SAMPLE_MADE && bytes >= sizeof(ls_sample_made))
-        sm_take_made(p, (const ls_sample_made *)head, bytes);
-}
-
 /* The next record into `copy`, and its bytes; 0: it is none. */
 static uint32_t copy_record(const sm_area *a, uint64_t at, uint64_t reserved) {
     const ls_sample_head *head = (const ls_sample_head *)(a->ring + at % a->capacity);
@@ -250,7 +233,7 @@ static uint32_t copy_record(const sm_area *a, uint64_t at, uint64_t reserved) {
     return bytes;
 }
 
-static void take(sm_area *a) {
+static void take_all(sm_area *a, sm_take *take) {
     uint64_t reserved = __atomic_load_n(&a->header->reserved, __ATOMIC_ACQUIRE), at = a->header->consumed;
     if (reserved < at || reserved - at > a->capacity || reserved % 16 || at % 16)
         at = reserved &= ~15ull; /* nothing there can be trusted */
@@ -266,7 +249,7 @@ static void take(sm_area *a) {
         a->stuck_ns = 0;
         uint32_t bytes = copy_record(a, at, reserved);
         if (bytes && bytes <= sizeof copy)
-            take_record(a->process, (const ls_sample_head *)copy, bytes);
+            take(a->process, (const ls_sample_head *)copy, bytes);
         else if (!bytes)
             sm.quality.lost++;
         at = bytes ? at + bytes : next_published(a, at + 16, reserved);
@@ -276,12 +259,12 @@ static void take(sm_area *a) {
     __atomic_store_n(&a->header->consumed, at, __ATOMIC_RELEASE);
 }
 
-void sm_area_take(sm_area *a) {
+void sm_area_take(sm_area *a, sm_take *take) {
     if (a->is_broken)
         return;
     is_reading = 1;
     if (!sigsetjmp(gone, 1)) {
-        take(a);
+        take_all(a, take);
     } else {
         a->is_broken = 1;
         sm_problem("area_gone", a->process->pid, "stacks of that process from then on",

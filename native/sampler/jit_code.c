@@ -1,13 +1,16 @@
 /* Code that the processes make while they run, by the names that they told (native/agent/jit_code.c). A forked child has
  * what its parent had made. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "jit_code.h"
+
+#include "output.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define MADE_MOST 65536u /* of a process */
 
+typedef struct sm_made made_code;
 struct sm_made {
     uint64_t from, until;
     uint32_t number;
@@ -32,7 +35,7 @@ static int make_room(sm_process *p) {
     if (p->made_count < p->made_room)
         return 0;
     uint32_t room = p->made_room ? p->made_room * 2 : 64;
-    sm_made *larger = room <= MADE_MOST ? realloc(p->made, room * sizeof *larger) : NULL;
+    made_code *larger = room <= MADE_MOST ? realloc(p->made, room * sizeof *larger) : NULL;
     if (!larger)
         return -1;
     p->made = larger, p->made_room = room;
@@ -59,7 +62,7 @@ uint32_t sm_made_at(sm_process *p, uint64_t address, uint64_t *offset) {
 }
 
 /* What lay there before is gone. */
-static int put(sm_process *p, sm_made made) {
+static int put(sm_process *p, made_code made) {
     uint32_t at = place_of(p, made.from), end = at;
     while (end < p->made_count && p->made[end].from < made.until)
         end++;
@@ -76,11 +79,11 @@ void sm_take_made(sm_process *p, const ls_sample_made *record, size_t bytes) {
     if (record->name_bytes > bytes - sizeof *record || until <= record->address || !sm_may_define())
         return;
     inherit(p);
-    if (put(p, (sm_made){record->address, until, given}))
+    if (put(p, (made_code){record->address, until, given}))
         return;
     lt_made *row = sm_text_row(LT_MADES, sizeof *row, record->name_bytes);
     if (!row) {
-        put(p, (sm_made){record->address, until, LT_NONE});
+        put(p, (made_code){record->address, until, LT_NONE});
         return;
     }
     *row = (lt_made){given++, p->number, record->address, record->code_bytes, record->name_bytes, 0};

@@ -1,14 +1,21 @@
 /* What the kernel does for a thread, where rights allow: a second clock of each thread, which tells nobody by a signal
  * and ticks in the kernel alone. Its records have the functions of the kernel, the registers at its entry and a part of
  * the thread's stack, so the native frames are those of that moment. Frames of Python lie elsewhere. The innermost is
- * told by what the interpreter keeps on the stack (python_at.c). Those around it are what is read when the record is,
+ * told by what the interpreter keeps on the stack (python_function.c). Those around it are what is read when the record is,
  * or what the next sample of the thread has, if that function is among them; else they are left out.
  *
  * How much CPU time was spent in the kernel is not said by these ticks but by the samples, as in samples.c: the ticks
  * since the sample before share it, and all adds up to the CPU time as it does without them. What no tick fell into
  * has no functions. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "kernel_time.h"
+
+#include "perf_event.h"
+#include "python_function.h"
+#include "python_stacks.h"
+#include "rate_limit.h"
+#include "recording.h"
+#include "thinning.h"
 
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -24,8 +31,9 @@
 #define NOT_KNOWN "(function not known)"
 #define INTERPRETER "_PyEval_EvalFrameDefault"
 
+typedef struct sm_kernel_tick kernel_tick;
 struct sm_kernel_tick {
-    sm_kernel_tick *next;
+    kernel_tick *next;
     uint64_t at_ns;
     uint32_t how;
     int natives, kernels, pythons;
@@ -37,7 +45,7 @@ struct sm_kernel_tick {
 };
 
 /* To start and stop the clock at a switch costs about 2 us: up to so many in a second are 1 % of a CPU. */
-static sm_limited limit = {.most = 4000};
+static sm_rate_limit limit = {.most = 4000};
 
 /* The clock of a thread in the kernel, on one CPU; inherited by all that it begins. 0, or minus an errno. */
 int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes) {
@@ -55,17 +63,17 @@ int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes) {
 }
 
 int sm_kernel_keep(int fd) {
-    return sm_limited_keep(&limit, fd);
+    return sm_rate_limit_keep(&limit, fd);
 }
 
-void sm_kernel_round(void) {
-    sm_limited_tick(&limit);
+void sm_kernel_tick(void) {
+    sm_rate_limit_tick(&limit);
 }
 
 /* A thread came onto a CPU, where its clock is started: with too many of these the clocks cost too much. */
 void sm_kernel_switched(void) {
     if (limit.used)
-        sm_limited_count(&limit);
+        sm_rate_limit_count(&limit);
 }
 
 /* --- Records --- */
@@ -117,7 +125,7 @@ static int take_user(bytes_left *from, uint64_t registers[LS_REGISTERS], lu_stac
     return 0;
 }
 
-static int innermost_interpreter(const sm_process *p, const sm_kernel_tick *tick) {
+static int innermost_interpreter(const sm_process *p, const kernel_tick *tick) {
     int at = 0;
     while (at < tick->natives && !lu_space_in_function(p->space, tick->native[at].address, INTERPRETER))
         at++;
@@ -126,7 +134,7 @@ static int innermost_interpreter(const sm_process *p, const sm_kernel_tick *tick
 
 /* What the interpreter may have its next instruction in, of the innermost of its frames: what its callees have saved,
  * the nearest one first, registers that calls preserve, and its own frame. */
-static size_t words_of(const sm_process *p, const sm_kernel_tick *tick, const uint64_t registers[LS_REGISTERS],
+static size_t words_of(const sm_process *p, const kernel_tick *tick, const uint64_t registers[LS_REGISTERS],
                        const lu_stack_copy *stack, uint64_t into[WORDS_MOST]) {
     static const int preserved[] = {LS_RBX, LS_RBP, LS_R12, LS_R13, LS_R14, LS_R15};
     int at = innermost_interpreter(p, tick);
@@ -157,7 +165,7 @@ static int outwards(sm_python_frame inner, const sm_python_frame *from, int coun
     return 0;
 }
 
-static void find_python(sm_thread *t, sm_kernel_tick *tick, const uint64_t registers[LS_REGISTERS],
+static void find_python(sm_thread *t, kernel_tick *tick, const uint64_t registers[LS_REGISTERS],
                         const lu_stack_copy *stack) {
     static uint64_t words[WORDS_MOST];
     static lu_python_frame raw[LS_SAMPLES_FRAMES_MOST];
@@ -172,11 +180,11 @@ static void find_python(sm_thread *t, sm_kernel_tick *tick, const uint64_t regis
     tick->python = around;
 }
 
-static void keep(sm_thread *t, const sm_kernel_tick *found) {
+static void keep(sm_thread *t, const kernel_tick *found) {
     size_t of_native = (size_t)found->natives * sizeof *found->native,
            of_kernel = (size_t)found->kernels * sizeof *found->kernel,
            of_python = (size_t)found->pythons * sizeof *found->python;
-    sm_kernel_tick *tick = malloc(sizeof *tick + of_native + of_kernel + of_python), **last = &t->ticks;
+    kernel_tick *tick = malloc(sizeof *tick + of_native + of_kernel + of_python), **last = &t->ticks;
     if (!tick)
         return;
     *tick = *found;
@@ -208,7 +216,7 @@ void sm_kernel_take(const void *record) {
     if (kernels <= 0 || !t || t->process->pid != (int32_t)id.pid || !t->process->is_sampled
         || t->ticks_count >= WAITING_MOST)
         return;
-    sm_kernel_tick tick = {.at_ns = id.time, .kernels = kernels, .kernel = kernel, .native = native,
+    kernel_tick tick = {.at_ns = id.time, .kernels = kernels, .kernel = kernel, .native = native,
                            .inner = {LT_NONE, 0}};
     lu_space *space = sm_space(t->process, 0);
     if (space && !take_user(&from, registers, &stack)) {
@@ -221,7 +229,7 @@ void sm_kernel_take(const void *record) {
 
 /* --- Their stacks --- */
 
-static uint32_t with_kernel(uint32_t stack, const sm_kernel_tick *tick) {
+static uint32_t with_kernel(uint32_t stack, const kernel_tick *tick) {
     for (int i = tick->kernels - 1; i >= 0; i--) {
         uint32_t frame = sm_frame(LT_KERNEL, 0, tick->kernel[i] - (i > 0), i > 0);
         uint32_t inner = frame == LT_NONE ? LT_NONE : sm_stack(stack, frame);
@@ -234,7 +242,7 @@ static uint32_t with_kernel(uint32_t stack, const sm_kernel_tick *tick) {
 
 /* The frames of the tick, and where its copy of the stack ends those of the sample that lie around: those of the same
  * calls end at the same addresses. How many, 0: they do not meet. */
-static int whole(const sm_kernel_tick *tick, const sm_user_stack *sample, lu_native_frame *into, uint32_t *how) {
+static int whole(const kernel_tick *tick, const sm_user_stack *sample, lu_native_frame *into, uint32_t *how) {
     int count = tick->natives;
     memcpy(into, tick->native, (size_t)count * sizeof *into);
     *how = tick->how;
@@ -288,7 +296,7 @@ static int groups_of(const sm_python_frame *python, int frames) {
  * outermost `same` have the frames of the sample, of those between nothing is known. */
 static int alone(sm_process *p, sm_python_frame inner, const sm_user_stack *sample, int evals, int same,
                  sm_python_frame into[LS_SAMPLES_FRAMES_MOST]) {
-    static const sm_code_text unknown = {.name = NOT_KNOWN, .file = "", .lines = (const uint8_t *)"",
+    const sm_code_text unknown = {.process = p->number, .python = p->python, .name = NOT_KNOWN, .file = "", .lines = (const uint8_t *)"",
                                          .name_bytes = sizeof NOT_KNOWN - 1, .known_as = LT_NONE};
     int groups = groups_of(sample->python, sample->frames), count = 0;
     same = same < evals ? same : evals - 1;
@@ -296,7 +304,7 @@ static int alone(sm_process *p, sm_python_frame inner, const sm_user_stack *samp
     int from = without_inner(sample, same);
     if (evals - same + sample->frames - from > (int)LS_SAMPLES_FRAMES_MOST)
         return 0;
-    inner.code = inner.code == LT_NONE ? sm_code(p, &unknown) : inner.code;
+    inner.code = inner.code == LT_NONE ? sm_code(&unknown) : inner.code;
     into[count++] = (sm_python_frame){inner.code, inner.place | LS_ENTRY};
     while (count < evals - same)
         into[count++] = (sm_python_frame){LT_NONE, LS_ENTRY};
@@ -305,7 +313,7 @@ static int alone(sm_process *p, sm_python_frame inner, const sm_user_stack *samp
     return count;
 }
 
-static int python_of(sm_process *p, const sm_kernel_tick *tick, const sm_user_stack *sample, int evals, int same,
+static int python_of(sm_process *p, const kernel_tick *tick, const sm_user_stack *sample, int evals, int same,
                      sm_python_frame into[LS_SAMPLES_FRAMES_MOST]) {
     if (!evals)
         return 0;
@@ -322,7 +330,7 @@ static int python_of(sm_process *p, const sm_kernel_tick *tick, const sm_user_st
     return alone(p, tick->inner, sample, evals, sample->has_fitted ? same : 0, into);
 }
 
-static uint32_t stack_of(sm_process *p, const sm_kernel_tick *tick, const sm_user_stack *sample) {
+static uint32_t stack_of(sm_process *p, const kernel_tick *tick, const sm_user_stack *sample) {
     static lu_native_frame native[SM_FRAMES_MOST];
     static sm_python_frame python[LS_SAMPLES_FRAMES_MOST];
     uint32_t how, flags = 0;
@@ -337,7 +345,7 @@ static uint32_t stack_of(sm_process *p, const sm_kernel_tick *tick, const sm_use
 /* --- Their weights --- */
 
 static void drop(sm_thread *t) {
-    sm_kernel_tick *tick = t->ticks;
+    kernel_tick *tick = t->ticks;
     t->ticks = tick->next;
     t->ticks_count--;
     free(tick);
@@ -359,7 +367,7 @@ void sm_kernel_share(sm_thread *t, lt_sample *sample, const sm_user_stack *user)
         drop(t);
     if (!sample->kernel_ns)
         return;
-    for (const sm_kernel_tick *tick = t->ticks; tick && tick->at_ns <= sample->at_ns; tick = tick->next)
+    for (const kernel_tick *tick = t->ticks; tick && tick->at_ns <= sample->at_ns; tick = tick->next)
         left++;
     uint64_t rest_ns = left ? sample->kernel_ns : 0;
     sample->weight_ns -= rest_ns;

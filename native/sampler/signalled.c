@@ -2,9 +2,18 @@
  * writes what a signal needs where the stack pointer points to, and generated code may have anything in it: matrix
  * kernels point it into the heap. So a thread gets events only once the agent has put it into the table of its process
  * (native/agent/signal_stack.c), or, in a forked child, where the thread that forked it was in that of its own; a child
- * has the stack for signals of that one. The kernel copies the stacks of all others (copies.c). */
+ * has the stack for signals of that one. The kernel copies the stacks of all others (copied_stacks.c). */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "signalled.h"
+
+#include "areas.h"
+#include "copied_stacks.h"
+#include "cpu_time.h"
+#include "events.h"
+#include "output.h"
+#include "procfs.h"
+#include "recording.h"
+#include "samples.h"
 
 static uint64_t since_ns(sm_thread *t) {
     const sm_area *area = t->process->area;
@@ -59,4 +68,45 @@ int sm_signalled_tick(void) {
             are_new |= !t->signalled_ns && sm.now_ns < t->start_ns + SM_TICK_NS;
         }
     return are_new;
+}
+
+/* A process has handed its area over: what its threads have used until now has no stack.
+ *
+ * Where there are no frames of Python to be had, which only the handler can read, nobody is sent any: copied_stacks.c. */
+void sm_signalled_begin_process(sm_process *p) {
+    p->has_events = !p->uses_timers && !p->has_handler && p->is_signalled;
+    for (sm_thread *t = p->threads; t; t = t->next) {
+        uint64_t none;
+        if (t->end_ns)
+            continue;
+        if (p->has_events)
+            sm_signalled_begin(t);
+        uint64_t base_ns = t->base_ns ? t->base_ns : sm_ran_ns(p->pid, t->tid, &none, &none);
+        sm_count_from(t, base_ns);
+        sm_rest(t, sm.now_ns, base_ns);
+    }
+}
+
+/* Its samples do not come any more. */
+static void stop(sm_process *p) {
+    p->has_events = 0;
+    for (sm_thread *t = p->threads; t; t = t->next) {
+        sm_events_close(t);
+        sm_copies_end(t);
+    }
+}
+
+void sm_signalled_leave_alone(sm_process *p) {
+    p->is_left_alone = 1;
+    sm_problem("sigurg_taken", p->pid, "frames of Python on a CPU of that process from then on",
+               "let the program leave the signal SIGURG alone",
+               "process %d handles the signal SIGURG itself, by which samples are made", p->pid);
+    stop(p);
+}
+
+/* Those that say that they have the signal for themselves get no more of ours. */
+void sm_signalled_look(void) {
+    for (sm_process *p = sm_processes(); p; p = p->next)
+        if (p->area && !p->is_left_alone && sm_area_has_handler(p->area))
+            sm_signalled_leave_alone(p);
 }

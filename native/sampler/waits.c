@@ -13,7 +13,14 @@
  *
  * Where no switches are told, a round that finds a thread in the same wait as before counts the time between. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "waits.h"
+
+#include "output.h"
+#include "procfs.h"
+#include "recording.h"
+#include "thinning.h"
+#include "wait_stacks.h"
+#include "wakeups.h"
 
 #include <string.h>
 
@@ -22,6 +29,8 @@
 #define LOOK_MOST_NS 20000000ull
 /* How often, where no switches are told. */
 #define ROUND_NS 100000000ull
+
+static uint64_t look_budget_ns;
 
 /* --- Rows --- */
 
@@ -170,14 +179,14 @@ static void look_again(sm_thread *t) {
         row(t, &t->look, sm.now_ns - t->out_ns, 1, 0);
     t->out_ns = 0;
     t->dispatches = dispatches;
-    if (sm.look_budget_ns)
+    if (look_budget_ns)
         look(t);
-    if (sm.look_budget_ns && t->looked == SM_LOOKED)
+    if (look_budget_ns && t->looked == SM_LOOKED)
         t->look.at_ns = t->out_ns = sm.now_ns;
 }
 
 static void look_round(sm_process *p) {
-    for (sm_thread *t = p->threads; t && sm.look_budget_ns; t = t->next) {
+    for (sm_thread *t = p->threads; t && look_budget_ns; t = t->next) {
         if (t->end_ns || (sm.has_switches && (!t->out_ns || t->is_preempted || t->looked != SM_NOT_LOOKED)))
             continue;
         uint64_t before = sm_clock(CLOCK_THREAD_CPUTIME_ID);
@@ -186,19 +195,17 @@ static void look_round(sm_process *p) {
         else
             look_again(t);
         uint64_t took = sm_clock(CLOCK_THREAD_CPUTIME_ID) - before;
-        sm.look_budget_ns -= took < sm.look_budget_ns ? took : sm.look_budget_ns;
+        look_budget_ns -= took < look_budget_ns ? took : look_budget_ns;
     }
 }
 
 void sm_waits_tick(void) {
     static uint64_t last_ns, next_ns;
     uint64_t passed = last_ns ? sm.now_ns - last_ns : SM_TICK_NS;
-    sm_wakings_tick();
-    sm_kernel_round();
     last_ns = sm.now_ns;
-    sm.look_budget_ns += passed / LOOK_SHARE;
-    if (sm.look_budget_ns > LOOK_MOST_NS)
-        sm.look_budget_ns = LOOK_MOST_NS;
+    look_budget_ns += passed / LOOK_SHARE;
+    if (look_budget_ns > LOOK_MOST_NS)
+        look_budget_ns = LOOK_MOST_NS;
     if (!sm.has_switches && sm.now_ns < next_ns)
         return;
     next_ns = sm.now_ns + ROUND_NS;
@@ -219,12 +226,12 @@ static void tell_part(sm_thread *t, uint64_t until_ns) {
     t->out_ns = until_ns;
 }
 
-void sm_waits_knot(int is_last) {
+void sm_waits_each_second(int is_last) {
     for (sm_process *p = sm_processes(); p; p = p->next)
         for (sm_thread *t = p->is_sampled ? p->threads : NULL; t; t = t->next) {
             tell_pool(t, &t->shorts, 0);
             tell_pool(t, &t->preempted, LT_PREEMPTED);
-            if (!t->end_ns && (is_last || t->out_ns + SM_KNOT_NS <= sm.now_ns))
+            if (!t->end_ns && (is_last || t->out_ns + SM_SECOND_NS <= sm.now_ns))
                 tell_part(t, sm.now_ns);
         }
 }

@@ -5,7 +5,7 @@
 
 #define MS 1000000ull
 
-sm_globals sm;
+sm_recording sm;
 static uint64_t waited_ns;
 
 uint32_t sm_waker_of(const sm_thread *t, uint64_t from_ns, uint64_t until_ns) {
@@ -26,8 +26,6 @@ uint64_t sm_ran_ns(int32_t pid, int32_t tid, uint64_t *delay_ns, uint64_t *dispa
 void sm_problem(const char *code, int32_t pid, const char *lost, const char *remedy, const char *format, ...) {
     (void)code, (void)pid, (void)lost, (void)remedy, (void)format;
 }
-void sm_wakings_tick(void) {}
-void sm_kernel_round(void) {}
 
 int main(void) {
     sm_process process = {.is_sampled = 1};

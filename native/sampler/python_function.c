@@ -3,7 +3,9 @@
  * register that calls preserve, or in its C frame. So an address in the instructions of a code object, in what lies
  * between the leaf and the end of the interpreter's frame, names that code and its line. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "python_function.h"
+
+#include "procfs.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,16 @@
  * other users are left alone. Threads that begin later inherit the clocks (Linux 5.13 and later; before that only those
  * that are there are sampled); what they fork does not, and gets its own. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "copied_stacks.h"
+
+#include "cpu_time.h"
+#include "events.h"
+#include "joined_stacks.h"
+#include "output.h"
+#include "perf_event.h"
+#include "procfs.h"
+#include "recording.h"
+#include "samples.h"
 
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -41,6 +50,13 @@ static uint32_t cpus, stack_bytes;
 static uint64_t next_ns = ~0ull; /* of all records */
 static uint8_t whole[1 << 16] __attribute__((aligned(16)));
 
+/* One of the events of a process. */
+struct sm_copy_event {
+    int fd, event;
+    uint64_t id; /* the kernel's, in its records */
+};
+typedef struct sm_copy_event copy_event;
+
 /* --- Rings --- */
 
 static int open_ring(ring *r, int cpu) {
@@ -66,11 +82,11 @@ static int open_ring(ring *r, int cpu) {
 static int open_rings(void) {
     if (rings)
         return cpus ? 0 : -ENOMEM;
-    uint32_t count = sm_rings_cpus();
+    uint32_t count = sm_cpus();
     rings = calloc(count, sizeof *rings);
     stack_bytes = MOST_STACK;
     for (uint32_t i = 0; rings && i < count; i++) {
-        int failed = open_ring(&rings[i], sm_rings_cpu(i));
+        int failed = open_ring(&rings[i], sm_cpu(i));
         if (failed && failed != -ENODEV)
             return failed;
     }
@@ -113,11 +129,6 @@ typedef struct {
     uint64_t stack_bytes; /* then so many bytes of it, and how many of these are there */
 } copy_record;
 
-/* CPU time of the thread at that time, which lies behind the last of its switches. */
-static uint64_t cpu_ns_at(const sm_thread *t, uint64_t at_ns) {
-    return t->copied_ns + sm_switched_ns(t, at_ns);
-}
-
 /* Which event of its process a record is of: the kernel numbers them as they are opened. */
 static int event_of(const sm_process *p, uint64_t id) {
     uint32_t low = 0, high = p->copies;
@@ -147,7 +158,7 @@ static void take_copy(const copy_record *c) {
     if (c->stack_bytes)
         memcpy(&there, stack + c->stack_bytes, sizeof there);
     there = there < c->stack_bytes ? there : c->stack_bytes;
-    *sample = (ls_sample){.at_ns = c->time, .cpu_ns = cpu_ns_at(t, c->time), .tid = (int32_t)c->tid,
+    *sample = (ls_sample){.at_ns = c->time, .cpu_ns = sm_cpu_ns_at(t, c->time), .tid = (int32_t)c->tid,
                           .event = SM_COPIED(event_of(t->process, c->id)),
                           .stack_bytes = (uint32_t)there};
     for (int i = 0; i < LS_REGISTERS; i++)
@@ -205,10 +216,10 @@ static int open_event(int32_t tid, uint32_t cpu, int event, int is_inherited) {
     a.clockid = CLOCK_MONOTONIC;
     a.inherit = a.inherit_thread = is_inherited != 0;
     a.remove_on_exec = 1;
-    int fd = sm_perf_event_open(&a, tid, sm_rings_cpu(cpu));
+    int fd = sm_perf_event_open(&a, tid, sm_cpu(cpu));
     if (fd == -EINVAL) {
         a.inherit = a.inherit_thread = a.remove_on_exec = 0;
-        fd = sm_perf_event_open(&a, tid, sm_rings_cpu(cpu));
+        fd = sm_perf_event_open(&a, tid, sm_cpu(cpu));
     }
     if (fd >= 0 && (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, rings[cpu].fd) || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0))) {
         int failed = -errno;
@@ -220,15 +231,15 @@ static int open_event(int32_t tid, uint32_t cpu, int event, int is_inherited) {
 
 static int keep(sm_process *p, int fd, int event) {
     if (p->copies % 64 == 0) {
-        sm_copy_event *larger = realloc(p->copy_events, (p->copies + 64) * sizeof *larger);
+        copy_event *larger = realloc(p->copy_events, (p->copies + 64) * sizeof *larger);
         if (!larger) {
             close(fd);
             return -ENOMEM;
         }
         p->copy_events = larger;
     }
-    sm_copy_event *kept = &p->copy_events[p->copies++];
-    *kept = (sm_copy_event){.fd = fd, .event = event};
+    copy_event *kept = &p->copy_events[p->copies++];
+    *kept = (copy_event){.fd = fd, .event = event};
     return ioctl(fd, PERF_EVENT_IOC_ID, &kept->id) ? -errno : 0;
 }
 
@@ -293,7 +304,7 @@ static void begin(sm_process *p) {
         if (!t->is_counted)
             sm_count_from(t, sm_ran_ns(p->pid, t->tid, &none, &none));
         if (t->is_counted) /* others are asked again */
-            sm_rest(t, sm.now_ns, cpu_ns_at(t, sm.now_ns));
+            sm_rest(t, sm.now_ns, sm_cpu_ns_at(t, sm.now_ns));
     }
     sm_space(p, 0); /* as long as it is there */
 }
@@ -328,7 +339,7 @@ static int is_due(sm_process *p) {
     ask_of(p);
     uint64_t used = 0;
     for (const sm_thread *t = p->threads; t; t = t->next)
-        used += cpu_ns_at(t, sm.now_ns) - t->before_ns;
+        used += sm_cpu_ns_at(t, sm.now_ns) - t->before_ns;
     return used >= LEAST_CPU_NS;
 }
 
@@ -362,7 +373,7 @@ static void begin_of(sm_thread *t) {
         return;
     t->lost_before = sm.lost_copies;
     if (t->is_counted)
-        sm_rest(t, sm.now_ns, cpu_ns_at(t, sm.now_ns));
+        sm_rest(t, sm.now_ns, sm_cpu_ns_at(t, sm.now_ns));
 }
 
 static void tick_of(sm_process *p) {
@@ -372,7 +383,7 @@ static void tick_of(sm_process *p) {
             continue;
         if (!t->is_counted && (may_ask = may_ask < 0 ? sm_may_ask(p) : may_ask))
             ask(t);
-        if (!t->has_tried_copies && cpu_ns_at(t, sm.now_ns) - t->before_ns >= LEAST_OF_THREAD_NS)
+        if (!t->has_tried_copies && sm_cpu_ns_at(t, sm.now_ns) - t->before_ns >= LEAST_OF_THREAD_NS)
             begin_of(t);
     }
 }
