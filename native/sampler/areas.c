@@ -7,10 +7,8 @@
 #include "recording.h"
 #include "session.h"
 
-#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -21,7 +21,6 @@
 #include <linux/perf_event.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Of ticks that wait for a sample, of each thread; later ones are left out. */
 #define WAITING_MOST 256u

@@ -6,8 +6,6 @@
 #include "output.h"
 #include "recording.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

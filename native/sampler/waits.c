@@ -22,7 +22,6 @@
 #include "wait_stacks.h"
 #include "wakeups.h"
 
-#include <string.h>
 
 /* Looks take at most one part in a hundred of the time, and save up for so long. */
 #define LOOK_SHARE 100u

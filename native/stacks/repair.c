@@ -6,7 +6,6 @@
 #include "jit_frames.h"
 #include "jumps.h"
 
-#include <string.h>
 
 #define WORDS_MOST 1024u
 #define NESTED_MOST 6

@@ -4,7 +4,6 @@
 #include "frame_pointer.h"
 #include "jumps.h"
 
-#include <string.h>
 
 /* Whether the function that begins at `function` can return here: behind a CALL, or at the code to which the kernel
  * sends a handler back. After a repair the CALL must have led to that function. */
