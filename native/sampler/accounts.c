@@ -54,54 +54,55 @@ static void read_status(int32_t pid, int32_t tid, lt_account *into, int *is_bloc
 
 void sm_account(sm_thread *t, int is_last) {
     int32_t pid = t->process->pid;
-    lt_account *a = &t->account;
+    lt_account *a = &t->account.row;
     uint64_t before_user = a->user_ns, none;
     int is_blocked = 0;
-    if (!is_last && sm.has_switches && t->out_ns && t->accounted == t->switches + 1)
+    if (!is_last && sm.has_switches && t->wait.out_ns && t->account.switches == t->wait.switches + 1)
         return; /* it has done nothing since */
     uint64_t ran = is_last ? 0 : sm_ran_ns(pid, t->tid, &a->delay_ns, &none);
     if (!is_last && !read_stat(pid, t->tid, a)) {
         read_status(pid, t->tid, a, &is_blocked);
-        t->accounted = t->switches + 1;
+        t->account.switches = t->wait.switches + 1;
     }
-    if (ran && !t->is_counted)
+    if (ran && !t->time.is_counted)
         sm_count_from(t, ran);
-    t->read_ns = t->out_ns ? ran : 0;
-    t->read_at = t->switches;
+    t->account.read_ns = t->wait.out_ns ? ran : 0;
+    t->account.read_at = t->wait.switches;
     if (is_last)
         ran = sm_cpu_ns(t);
-    ran = ran > t->cpu_ns ? ran : t->cpu_ns;
+    ran = ran > t->time.told_ns ? ran : t->time.told_ns;
     a->run_ns = ran > a->run_ns ? ran : a->run_ns;
     a->at_ns = t->end_ns ? t->end_ns : sm.now_ns;
     a->thread = t->number;
     if (!is_blocked && before_user && t->events[SM_CPU] >= 0)
-        t->process->silent_cpu_ns += a->user_ns - before_user;
+        t->process->silence.cpu_ns += a->user_ns - before_user;
     /* What they count only grows, so of a long run some are enough. */
-    int is_written = is_last || !(++t->accounts & ((1u << sm_thinning_level()) - 1));
+    int is_written = is_last || !(++t->account.count & ((1u << sm_thinning_level()) - 1));
     lt_account *row = is_written ? sm_row(LT_ACCOUNTS, sizeof *row) : NULL;
     if (!row)
         return;
     *row = *a;
-    row->run_ns -= t->before_ns < a->run_ns ? t->before_ns : a->run_ns;
+    row->run_ns -= t->time.before_ns < a->run_ns ? t->time.before_ns : a->run_ns;
 }
 
 /* Whether somebody else has taken the signal: CPU time passes, and nothing comes. */
 static void look_for_silence(sm_process *p) {
     lt_quality counted = {0};
     sm_area_count(p->area, &counted);
-    int is_silent = counted.signals == p->silent_signals && p->silent_cpu_ns > SILENT_CPU_NS;
-    p->silent_s = is_silent ? p->silent_s + 1 : 0;
-    p->silent_signals = counted.signals;
-    p->silent_cpu_ns = 0;
-    if (p->silent_s >= SILENT_S)
+    int is_silent = counted.signals == p->silence.signals && p->silence.cpu_ns > SILENT_CPU_NS;
+    p->silence.seconds = is_silent ? p->silence.seconds + 1 : 0;
+    p->silence.signals = counted.signals;
+    p->silence.cpu_ns = 0;
+    if (p->silence.seconds >= SILENT_S)
         sm_signalled_leave_alone(p);
 }
 
 /* What its switches say leaves out the switching itself. What was read counts if nothing has come in between. */
 static void correct(const sm_process *p) {
     for (sm_thread *t = p->threads; t; t = t->next)
-        if (t->out_ns && t->read_at == t->switches && t->read_ns > t->copied_ns + t->ran_ns)
-            t->ran_ns = t->read_ns - t->copied_ns;
+        if (t->wait.out_ns && t->account.read_at == t->wait.switches
+            && t->account.read_ns > t->time.copied_ns + t->time.ran_ns)
+            t->time.ran_ns = t->account.read_ns - t->time.copied_ns;
 }
 
 static void tell_quality(void) {

@@ -85,7 +85,8 @@ void sm_events_open(sm_thread *t) {
         return;
     }
     uint64_t none;
-    t->base_ns = t->since_birth && !t->ran_ns && !t->samples ? 0 : sm_ran_ns(t->process->pid, t->tid, &none, &none);
+    int is_new = t->since_birth && !t->time.ran_ns && !t->sampled.count;
+    t->time.base_ns = is_new ? 0 : sm_ran_ns(t->process->pid, t->tid, &none, &none);
 }
 
 void sm_events_close(sm_thread *t) {

@@ -1,5 +1,5 @@
-/* A process has handed its area of samples over: from then on its threads are sampled, and those of the children that it
- * had forked. */
+/* A process has handed its area of samples over: from then on its threads are sampled, and those of the children that
+ * it had forked. */
 #define _GNU_SOURCE
 #include "handover.h"
 
@@ -53,9 +53,9 @@ static sm_process *owner_of(const ls_message *m) {
 
 /* From now on it is sampled, by what its area says. */
 static void begin(sm_process *p, const sm_area_facts *facts) {
-    int was_sampled = p->is_sampled && !p->is_copied;
+    int was_sampled = p->is_sampled && !p->copied.is_on;
     sm_copies_stop(p);
-    p->has_tried_copies = 0;
+    p->copied.has_tried = 0;
     p->is_sampled = 1;
     p->python = facts->python;
     p->python_eval = facts->python_eval;

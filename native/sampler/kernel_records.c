@@ -62,7 +62,7 @@ static void begun(const task_record *r) {
         return; /* found by a look into /proc before */
     sm_thread *t = sm_thread_begin(p, (int32_t)r->tid, r->time, maker ? maker->name : NULL);
     if (t)
-        t->since_birth = t->is_counted = 1;
+        t->since_birth = t->time.is_counted = 1;
     if (t && p->is_a_fork && t->tid == p->pid)
         sm_signalled_inherit(p);
     if (t && p->has_events)
@@ -108,7 +108,7 @@ static void switched(const struct perf_event_header *header, const sample_id *id
         sm_switched(t, id->time, id->cpu, !!(header->misc & PERF_RECORD_MISC_SWITCH_OUT),
                     !!(header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT));
     if (t && p && p->is_sampled)
-        sm_count_from(t, t->cpu_ns);
+        sm_count_from(t, t->time.told_ns);
 }
 
 static void apply(const void *record) {

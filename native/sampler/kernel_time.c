@@ -1,8 +1,8 @@
 /* What the kernel does for a thread, where rights allow: a second clock of each thread, which tells nobody by a signal
  * and ticks in the kernel alone. Its records have the functions of the kernel, the registers at its entry and a part of
  * the thread's stack, so the native frames are those of that moment. Frames of Python lie elsewhere. The innermost is
- * told by what the interpreter keeps on the stack (python_function.c). Those around it are what is read when the record is,
- * or what the next sample of the thread has, if that function is among them; else they are left out.
+ * told by what the interpreter keeps on the stack (python_function.c). Those around it are what is read when the record
+ * is, or what the next sample of the thread has, if that function is among them; else they are left out.
  *
  * How much CPU time was spent in the kernel is not said by these ticks but by the samples, as in samples.c: the ticks
  * since the sample before share it, and all adds up to the CPU time as it does without them. What no tick fell into
@@ -183,7 +183,7 @@ static void keep(sm_thread *t, const kernel_tick *found) {
     size_t of_native = (size_t)found->natives * sizeof *found->native,
            of_kernel = (size_t)found->kernels * sizeof *found->kernel,
            of_python = (size_t)found->pythons * sizeof *found->python;
-    kernel_tick *tick = malloc(sizeof *tick + of_native + of_kernel + of_python), **last = &t->ticks;
+    kernel_tick *tick = malloc(sizeof *tick + of_native + of_kernel + of_python), **last = &t->kernel.ticks;
     if (!tick)
         return;
     *tick = *found;
@@ -195,7 +195,7 @@ static void keep(sm_thread *t, const kernel_tick *found) {
     while (*last)
         last = &(*last)->next;
     *last = tick;
-    t->ticks_count++;
+    t->kernel.count++;
 }
 
 void sm_kernel_take(const void *record) {
@@ -213,7 +213,7 @@ void sm_kernel_take(const void *record) {
     sm_thread *t = sm_thread_at((int32_t)id.tid, id.time);
     int kernels = take_chain(&from, kernel);
     if (kernels <= 0 || !t || t->process->pid != (int32_t)id.pid || !t->process->is_sampled
-        || t->ticks_count >= WAITING_MOST)
+        || t->kernel.count >= WAITING_MOST)
         return;
     kernel_tick tick = {.at_ns = id.time, .kernels = kernels, .kernel = kernel, .native = native,
                            .inner = {LT_NONE, 0}};
@@ -295,8 +295,9 @@ static int groups_of(const sm_python_frame *python, int frames) {
  * outermost `same` have the frames of the sample, of those between nothing is known. */
 static int alone(sm_process *p, sm_python_frame inner, const sm_user_stack *sample, int evals, int same,
                  sm_python_frame into[LS_SAMPLES_FRAMES_MOST]) {
-    const sm_code_text unknown = {.process = p->number, .python = p->python, .name = NOT_KNOWN, .file = "", .lines = (const uint8_t *)"",
-                                         .name_bytes = sizeof NOT_KNOWN - 1, .known_as = LT_NONE};
+    const sm_code_text unknown = {.process = p->number, .python = p->python, .name = NOT_KNOWN, .file = "",
+                                  .lines = (const uint8_t *)"", .name_bytes = sizeof NOT_KNOWN - 1,
+                                  .known_as = LT_NONE};
     int groups = groups_of(sample->python, sample->frames), count = 0;
     same = same < evals ? same : evals - 1;
     same = same < groups ? same : groups;
@@ -344,9 +345,9 @@ static uint32_t stack_of(sm_process *p, const kernel_tick *tick, const sm_user_s
 /* --- Their weights --- */
 
 static void drop(sm_thread *t) {
-    kernel_tick *tick = t->ticks;
-    t->ticks = tick->next;
-    t->ticks_count--;
+    kernel_tick *tick = t->kernel.ticks;
+    t->kernel.ticks = tick->next;
+    t->kernel.count--;
     free(tick);
 }
 
@@ -362,11 +363,11 @@ static void tell(sm_thread *t, const lt_sample *of, uint32_t stack, uint64_t wei
  * a tick may have to wait for the next sample that has some. */
 void sm_kernel_share(sm_thread *t, lt_sample *sample, const sm_user_stack *user) {
     uint32_t left = 0;
-    while (!sample->kernel_ns && t->ticks && t->ticks->at_ns + WAITS_MOST_NS < sample->at_ns)
+    while (!sample->kernel_ns && t->kernel.ticks && t->kernel.ticks->at_ns + WAITS_MOST_NS < sample->at_ns)
         drop(t);
     if (!sample->kernel_ns)
         return;
-    for (const kernel_tick *tick = t->ticks; tick && tick->at_ns <= sample->at_ns; tick = tick->next)
+    for (const kernel_tick *tick = t->kernel.ticks; tick && tick->at_ns <= sample->at_ns; tick = tick->next)
         left++;
     uint64_t rest_ns = left ? sample->kernel_ns : 0;
     sample->weight_ns -= rest_ns;
@@ -374,7 +375,7 @@ void sm_kernel_share(sm_thread *t, lt_sample *sample, const sm_user_stack *user)
     for (; left; left--) {
         uint64_t weight_ns = rest_ns / left;
         if (weight_ns)
-            tell(t, sample, stack_of(t->process, t->ticks, user), weight_ns);
+            tell(t, sample, stack_of(t->process, t->kernel.ticks, user), weight_ns);
         rest_ns -= weight_ns;
         drop(t);
     }
@@ -383,13 +384,13 @@ void sm_kernel_share(sm_thread *t, lt_sample *sample, const sm_user_stack *user)
 /* No sample comes any more: each tick stands for one period of what is left of the CPU time. */
 void sm_kernel_rest(sm_thread *t, uint64_t at_ns, uint64_t cpu_ns) {
     static const sm_user_stack nothing = {.stack = LT_NONE};
-    while (t->ticks) {
-        uint64_t rest_ns = cpu_ns > t->cpu_ns ? cpu_ns - t->cpu_ns : 0;
+    while (t->kernel.ticks) {
+        uint64_t rest_ns = cpu_ns > t->time.told_ns ? cpu_ns - t->time.told_ns : 0;
         uint64_t weight_ns = rest_ns < sm.period_ns ? rest_ns : sm.period_ns;
         lt_sample row = sm_sample(t, at_ns, LT_CPU, weight_ns);
         if (weight_ns)
-            tell(t, &row, stack_of(t->process, t->ticks, &nothing), weight_ns);
-        t->cpu_ns += weight_ns;
+            tell(t, &row, stack_of(t->process, t->kernel.ticks, &nothing), weight_ns);
+        t->time.told_ns += weight_ns;
         drop(t);
     }
 }

@@ -44,9 +44,9 @@ void sm_thread_end(sm_thread *t, uint64_t at_ns) {
     t->end_ns = at_ns;
     t->is_told = 0;
     sm_signalled_end(t);
-    if (t->in_ns && t->in_ns < at_ns && !t->out_ns)
-        t->ran_ns += at_ns - t->in_ns;
-    t->in_ns = 0;
+    if (t->wait.in_ns && t->wait.in_ns < at_ns && !t->wait.out_ns)
+        t->time.ran_ns += at_ns - t->wait.in_ns;
+    t->wait.in_ns = 0;
     if (!--t->process->living)
         end_process(t->process, at_ns);
 }
@@ -56,7 +56,7 @@ void sm_exec(sm_process *old, uint64_t at_ns) {
     int32_t pid = old->pid, ppid = old->ppid;
     int is_followed = old->is_followed;
     const sm_thread *before = sm_thread_at(pid, at_ns);
-    int is_known = before && before->process == old && before->is_counted && !before->end_ns;
+    int is_known = before && before->process == old && before->time.is_counted && !before->end_ns;
     end_process(old, at_ns);
     sm_process *p = sm_process_begin(pid, ppid, at_ns);
     sm_thread *t = p ? sm_thread_begin(p, pid, at_ns, NULL) : NULL;
@@ -64,11 +64,11 @@ void sm_exec(sm_process *old, uint64_t at_ns) {
     if (p)
         p->is_followed = is_followed;
     if (t) {
-        t->in_ns = at_ns;
+        t->wait.in_ns = at_ns;
         /* What is read now has what it ran since, where we are late. */
-        t->before_ns = is_known ? before->copied_ns + before->ran_ns : sm_ran_ns(pid, pid, &none, &none);
-        t->cpu_ns = t->copied_ns = t->before_ns;
-        t->is_counted = is_known;
+        t->time.before_ns = is_known ? before->time.copied_ns + before->time.ran_ns : sm_ran_ns(pid, pid, &none, &none);
+        t->time.told_ns = t->time.copied_ns = t->time.before_ns;
+        t->time.is_counted = is_known;
     }
 }
 
@@ -79,8 +79,8 @@ static void free_process(sm_process *p) {
         sm_area_free(p->area);
     if (p->space)
         lu_space_free(p->space);
-    free(p->codes);
-    free(p->made);
+    free(p->codes.numbers);
+    free(p->made.codes);
     sm_python_forget(p);
     sm_process_free(p);
 }
@@ -90,7 +90,7 @@ static void finish_thread(sm_thread *t) {
     if (t->process->is_sampled) {
         sm_account(t, 1);
         sm_waits_end(t);
-        sm_rest(t, t->end_ns, t->account.run_ns);
+        sm_rest(t, t->end_ns, t->account.row.run_ns);
         sm_tell_held(t);
     }
     sm_events_close(t);

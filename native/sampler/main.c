@@ -195,7 +195,7 @@ static void finish(void) {
         for (sm_thread *t = p->is_sampled ? p->threads : NULL; t; t = t->next)
             if (!t->end_ns) {
                 sm_account(t, 1);
-                sm_rest(t, sm.now_ns, t->account.run_ns);
+                sm_rest(t, sm.now_ns, t->account.row.run_ns);
                 sm_tell_held(t);
             }
     sm.now_ns += 2 * SM_TICK_NS; /* those that ended just now, too */

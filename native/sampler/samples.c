@@ -25,24 +25,24 @@
 static int keep_code(sm_process *p, uint32_t code, uint32_t number) {
     if (code >= MOST_CODES)
         return -1;
-    if (code >= p->codes_room) {
-        uint32_t room = p->codes_room ? p->codes_room : 1024;
+    if (code >= p->codes.room) {
+        uint32_t room = p->codes.room ? p->codes.room : 1024;
         while (room <= code)
             room *= 2;
-        uint32_t *larger = realloc(p->codes, room * sizeof *larger);
+        uint32_t *larger = realloc(p->codes.numbers, room * sizeof *larger);
         if (!larger)
             return -1;
-        memset(larger + p->codes_room, 0xff, (room - p->codes_room) * sizeof *larger);
-        p->codes = larger, p->codes_room = room;
+        memset(larger + p->codes.room, 0xff, (room - p->codes.room) * sizeof *larger);
+        p->codes.numbers = larger, p->codes.room = room;
     }
-    p->codes[code] = number;
+    p->codes.numbers[code] = number;
     return 0;
 }
 
 /* The code that a process knows by this number. The sampler before us may have been told of it: the reader has it. */
 static uint32_t code_of(sm_process *p, uint32_t code) {
-    if (code < p->codes_room && p->codes[code] != LT_NONE)
-        return p->codes[code];
+    if (code < p->codes.room && p->codes.numbers[code] != LT_NONE)
+        return p->codes.numbers[code];
     if (!sm.generation)
         return LT_NONE;
     uint32_t number = sm_code(&(sm_code_text){p->number, p->python, "", "", (const uint8_t *)"", 0, 0, 0, 0, code});
@@ -100,19 +100,19 @@ static uint32_t unwind(sm_process *p, const ls_sample *sample, const uint8_t *st
 
 uint64_t sm_lost_samples(const sm_thread *t) {
     const sm_process *p = t->process;
-    return p->is_copied || t->copies || !p->area ? sm.lost_copies : sm_area_lost(p->area);
+    return p->copied.is_on || t->copied.fds || !p->area ? sm.lost_copies : sm_area_lost(p->area);
 }
 
 /* Copies are made by a clock for each CPU, so the time between two of them says nothing. All together they leave out
  * what was in the kernel, and up to a period for each CPU. */
 static uint64_t left_by_copies(sm_thread *t, uint64_t passed_ns) {
-    int cpus = __builtin_popcountll(t->cpus);
-    t->over_ns += (int64_t)passed_ns - (int64_t)sm.period_ns;
-    int64_t kernel_ns = t->over_ns - (int64_t)sm.period_ns * (cpus ? cpus : 1);
+    int cpus = __builtin_popcountll(t->wait.cpus);
+    t->sampled.over_ns += (int64_t)passed_ns - (int64_t)sm.period_ns;
+    int64_t kernel_ns = t->sampled.over_ns - (int64_t)sm.period_ns * (cpus ? cpus : 1);
     if (kernel_ns <= 0)
         return 0;
     kernel_ns = kernel_ns < (int64_t)passed_ns ? kernel_ns : (int64_t)passed_ns;
-    t->over_ns -= kernel_ns;
+    t->sampled.over_ns -= kernel_ns;
     return (uint64_t)kernel_ns;
 }
 
@@ -120,17 +120,17 @@ static uint64_t left_by_copies(sm_thread *t, uint64_t passed_ns) {
  * nobody knows what more than a period of it was. */
 static void weigh(sm_thread *t, const ls_sample *sample, lt_sample *row) {
     uint64_t alive_ns = sm.now_ns > t->start_ns ? sm.now_ns - t->start_ns : 0;
-    uint64_t passed = sample->cpu_ns > t->cpu_ns ? sample->cpu_ns - t->cpu_ns : 0;
+    uint64_t passed = sample->cpu_ns > t->time.told_ns ? sample->cpu_ns - t->time.told_ns : 0;
     if (passed > alive_ns + sm.period_ns) /* not what a clock of this thread can say */
         passed = 0;
-    t->cpu_ns += passed;
+    t->time.told_ns += passed;
     uint64_t lost = sm_lost_samples(t);
-    if (lost != t->lost_before && passed > sm.period_ns) {
+    if (lost != t->sampled.lost_before && passed > sm.period_ns) {
         lt_sample unknown = sm_sample(t, sample->at_ns, LT_CPU, passed - sm.period_ns);
         sm_tell(t, &unknown);
         passed = sm.period_ns;
     }
-    t->lost_before = lost;
+    t->sampled.lost_before = lost;
     uint64_t ticks = (passed + sm.period_ns / 2) / sm.period_ns;
     row->weight_ns = passed;
     if (sample->event == SM_COPIED(SM_CPU))
@@ -168,7 +168,7 @@ void sm_take_sample(sm_process *p, const ls_sample *sample, size_t bytes) {
     uint32_t stack = unwind(p, sample, (const uint8_t *)(sample + 1) + frames_bytes, &flags, &user);
     int event = event_of(t, sample), fault = event != SM_CPU;
     lt_sample row = sm_sample(t, sample->at_ns, fault ? LT_FAULT : LT_CPU, 0);
-    t->samples++;
+    t->sampled.count++;
     row.stack = stack;
     row.flags = flags;
     if (fault)

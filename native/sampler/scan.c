@@ -116,7 +116,8 @@ static int follow_again(sm_process *p) {
 
 static void say_not_followed(sm_process *p, int failed) {
     if (failed && !p->is_refusal_said++)
-        sm_problem("no_switches", p->pid, "exact durations of waits, threads that live shorter than a second, and stacks of native threads",
+        sm_problem("no_switches", p->pid,
+                   "exact durations of waits, threads that live shorter than a second, and stacks of native threads",
                    "allow perf_event_open: sysctl kernel.perf_event_paranoid=2, docker run --cap-add PERFMON",
                    "the kernel does not tell when threads of process %d leave a CPU: %s", p->pid, strerror(-failed));
 }

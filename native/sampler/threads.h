@@ -36,49 +36,63 @@ struct sm_thread {
     int32_t tid;
     uint64_t start_ns, end_ns;
     char name[16];
-    int is_told;     /* the file has this row as it is */
-    int since_birth; /* we were told when it began */
-    uint64_t signalled_ns;  /* signalled.c: since when it may be sent the signal of samples, 0: it may not */
-    uint32_t seen_puts;     /* how many threads were in the table of its process when it was looked for there */
-    /* events.c */
-    int events[SM_EVENTS]; /* descriptors, -1: none */
-    uint64_t before_ns;    /* CPU time that an earlier program of the thread has used */
-    uint64_t base_ns;      /* CPU time when the events began */
-    uint64_t cpu_ns;       /* CPU time that samples stand for so far */
-    uint64_t ran_ns;       /* on a CPU, as its switches say */
-    uint64_t copied_ns;    /* CPU time that `ran_ns` leaves out */
-    int is_counted;        /* these two are all of its CPU time, and none of its switches was lost since */
-    uint64_t samples;
-    struct sm_kernel_tick *ticks; /* kernel_time.c: in the kernel, since the last sample */
-    uint32_t ticks_count;
-    /* waits.c; 0: not */
-    uint64_t out_ns, in_ns;
-    uint64_t came_ns; /* when it last came onto a CPU, which was `cpu` */
-    uint32_t cpu;
-    uint64_t cpus; /* a bit for each one that it has been on, the 65th and later share them */
-    uint64_t unclosed_ns, late_ns; /* came onto a CPU that it is not told to have left; told late of leaving one */
-    int is_run_late;               /* that it came onto that one was told late, too */
-    int is_preempted, looked;
-    sm_look look;
-    uint64_t woken_ns; /* wakeups.c: when it was woken last, and by which thread */
-    uint32_t waker;
-    sm_pool shorts, preempted;
-    int wait_fd;            /* of /proc/PID/task/TID/syscall, -1: not open */
-    uint64_t no_python_ns;  /* when it had no state of Python */
-    uint64_t dispatches;    /* how often it had come onto a CPU, where no switches are told */
-    /* accounts.c */
-    lt_account account;
-    uint32_t accounts; /* how many there were */
-    uint64_t switches, accounted; /* seen so far; when the account was made */
-    uint64_t read_ns, read_at;    /* CPU time as it was read while it waited, and `switches` then */
-    struct sm_held *held;         /* thinning.c */
-    uint64_t lost_before;         /* samples of its process, when its last one came */
-    uint64_t asked_ns;            /* copied_stacks.c: CPU time when it was asked for */
-    int *copies;                  /* copied_stacks.c: descriptors of its own events, one for each CPU; NULL: none */
-    uint32_t copies_count;
-    int has_tried_copies;
-    int64_t over_ns;              /* samples.c: CPU time that copies leave for the kernel */
-    int has_base;                 /* what it had used before it was sampled is told */
+    int is_told;            /* the file has this row as it is */
+    int since_birth;        /* we were told when it began */
+    int events[SM_EVENTS];  /* events.c: descriptors, -1: none */
+    int wait_fd;            /* wait_stacks.c: of /proc/PID/task/TID/syscall, -1: not open */
+    uint64_t no_python_ns;  /* python_stacks.c: when it had no state of Python */
+    struct sm_held *held;   /* thinning.c */
+    struct {
+        uint64_t since_ns;  /* it may be sent the signal of samples, 0: it may not */
+        uint32_t seen_puts; /* how many threads were in the table of its process when it was looked for there */
+    } signal;               /* signalled.c */
+    struct {
+        uint64_t before_ns; /* that an earlier program of the thread has used */
+        uint64_t base_ns;   /* when the events began */
+        uint64_t told_ns;   /* that samples stand for so far */
+        uint64_t ran_ns;    /* on a CPU, as its switches say */
+        uint64_t copied_ns; /* that `ran_ns` leaves out */
+        int is_counted;     /* these two are all of it, and none of its switches was lost since */
+        int has_base;       /* what it had used before it was sampled is told */
+    } time;                 /* cpu_time.c: CPU time */
+    struct {
+        uint64_t count;
+        uint64_t lost_before; /* samples of its process, when its last one came */
+        int64_t over_ns;      /* CPU time that copies leave for the kernel */
+    } sampled;                /* samples.c */
+    struct {
+        struct sm_kernel_tick *ticks; /* in the kernel, since the last sample */
+        uint32_t count;
+    } kernel; /* kernel_time.c */
+    struct {
+        uint64_t out_ns, in_ns; /* 0: not */
+        uint64_t came_ns;       /* when it last came onto a CPU, which was `cpu` */
+        uint32_t cpu;
+        uint64_t cpus; /* a bit for each one that it has been on, the 65th and later share them */
+        uint64_t unclosed_ns, late_ns; /* came onto a CPU that it is not told to have left; told late of leaving one */
+        int is_run_late;               /* that it came onto that one was told late, too */
+        int is_preempted, looked;
+        sm_look look;
+        sm_pool shorts, preempted;
+        uint64_t switches;   /* seen so far */
+        uint64_t dispatches; /* how often it had come onto a CPU, where no switches are told */
+    } wait;                  /* waits.c */
+    struct {
+        uint64_t at_ns; /* when it was woken last, and by which thread */
+        uint32_t by;
+    } wakeup; /* wakeups.c */
+    struct {
+        lt_account row;
+        uint32_t count;             /* how many there were */
+        uint64_t switches;          /* and one, when the last was made */
+        uint64_t read_ns, read_at;  /* CPU time as it was read while it waited, and its switches then */
+    } account;                      /* accounts.c */
+    struct {
+        int *fds; /* of its own events, one for each CPU; NULL: none */
+        uint32_t count;
+        int has_tried;
+        uint64_t asked_ns; /* CPU time when it was asked for */
+    } copied;              /* copied_stacks.c */
 };
 
 struct sm_process {
@@ -89,36 +103,49 @@ struct sm_process {
     sm_thread *threads;
     uint32_t living; /* threads */
     int is_told;
+    int is_foreign; /* in another pid namespace: its numbers of threads are not ours */
+    uint64_t asked_from_ns, next_ask_ns; /* since when something is not known of its threads, and when to ask */
+    /* scan.c, kernel_records.c */
     int is_followed, is_refusal_said;
-    int is_a_fork;  /* it is seen to begin, and is still the program of its parent */
+    int is_a_fork;     /* it is seen to begin, and is still the program of its parent */
     int32_t forked_by; /* the thread of its parent */
-    int is_sampled; /* it, or the process that forked it, has handed an area over */
-    struct sm_area *area;  /* NULL: not yet, a forked child makes one at its first signal */
+    /* handover.c: as its area says, or that of the process that forked it */
+    int is_sampled;
+    struct sm_area *area; /* NULL: not yet, a forked child makes one at its first signal */
     uint32_t python;
     uint64_t python_eval, python_runtime;
-    int is_foreign;   /* in another pid namespace: its numbers of threads are not ours */
     int uses_timers;
-    int has_events; /* its threads get them */
-    int is_signalled; /* as its area says */
-    int has_handler; /* it had one for the signal of samples when it handed its area over */
+    int is_signalled;
+    int has_handler;   /* it had one for the signal of samples when it handed its area over */
+    /* signalled.c */
+    int has_events;    /* its threads get them */
     int is_left_alone; /* it has the signal for itself */
-    int is_copied, has_tried_copies; /* copied_stacks.c */
-    uint64_t asked_from_ns, next_ask_ns; /* since when something is not known of its threads, and when to ask */
-    struct sm_copy_event *copy_events; /* in the order of their ids */
-    uint32_t copies;
+    /* joined_stacks.c */
     lu_space *space;
-    int is_stale;     /* something was mapped since */
+    int is_stale; /* something was mapped since */
     uint64_t refreshed_ns, refresh_cost_ns;
-    struct sm_made *made;    /* jit_code.c, by address */
-    uint32_t made_count, made_room;
-    int has_inherited;
-    uint32_t *codes;  /* numbers in the file of the codes that its handler named */
-    uint32_t codes_room;
-    struct sm_instructions *instructions; /* python_function.c: of code objects, by address */
-    uint32_t instructions_count, instructions_room;
-    uint64_t silent_s, silent_cpu_ns, silent_signals; /* accounts.c: CPU time and no signals */
+    struct {
+        int is_on, has_tried;
+        struct sm_copy_event *events; /* in the order of their ids */
+        uint32_t count;
+    } copied; /* copied_stacks.c */
+    struct {
+        struct sm_made *codes; /* by address */
+        uint32_t count, room;
+        int has_inherited;
+    } made; /* jit_code.c */
+    struct {
+        uint32_t *numbers; /* in the file, of the codes that its handler named */
+        uint32_t room;
+    } codes; /* samples.c */
+    struct {
+        struct sm_instructions *all; /* of code objects, by address */
+        uint32_t count, room;
+    } instructions; /* python_function.c */
+    struct {
+        uint64_t seconds, cpu_ns, signals;
+    } silence; /* accounts.c: CPU time and no signals */
 };
-
 
 sm_process *sm_processes(void); /* the first one; `next` leads on */
 sm_process *sm_process_at(int32_t pid);

@@ -106,12 +106,13 @@ void sm_wakeups_take(const void *record) {
     if (!t || t->end_ns)
         return;
     const sm_thread *by = begins.flags & IN_INTERRUPT ? NULL : sm_thread_at((int32_t)r->tid, r->time);
-    t->woken_ns = r->time;
-    t->waker = by && by->process->pid == (int32_t)r->pid ? by->number : LT_NONE;
+    t->wakeup.at_ns = r->time;
+    t->wakeup.by = by && by->process->pid == (int32_t)r->pid ? by->number : LT_NONE;
 }
 
 /* Who ended the wait of `t` from `from_ns` to `until_ns`; LT_NONE: not known. */
 uint32_t sm_waker_of(const sm_thread *t, uint64_t from_ns, uint64_t until_ns) {
-    int is_of_this = t->woken_ns + EARLY_NS >= from_ns && t->woken_ns <= until_ns && t->woken_ns > t->in_ns;
-    return is_of_this ? t->waker : LT_NONE;
+    uint64_t at_ns = t->wakeup.at_ns;
+    int is_of_this = at_ns + EARLY_NS >= from_ns && at_ns <= until_ns && at_ns > t->wait.in_ns;
+    return is_of_this ? t->wakeup.by : LT_NONE;
 }

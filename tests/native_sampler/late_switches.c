@@ -38,8 +38,8 @@ int main(void) {
                 {66140, 1, 0}, {66130, 0, 0}, {66135, 0, 1}, {66200, 1, 1}};
     for (unsigned i = 0; i < sizeof told / sizeof *told; i++)
         sm_switched(&thread, told[i].at_ms * MS, told[i].cpu, told[i].is_out, 0);
-    tell_pool(&thread, &thread.shorts, 0);
-    printf("{\"ran_ms\": %lu, \"waited_ms\": %lu, \"out_ms\": %lu}\n", (unsigned long)(thread.ran_ns / MS),
-           (unsigned long)(waited_ns / MS), (unsigned long)(thread.out_ns / MS));
+    tell_pool(&thread, &thread.wait.shorts, 0);
+    printf("{\"ran_ms\": %lu, \"waited_ms\": %lu, \"out_ms\": %lu}\n", (unsigned long)(thread.time.ran_ns / MS),
+           (unsigned long)(waited_ns / MS), (unsigned long)(thread.wait.out_ns / MS));
     return 0;
 }
