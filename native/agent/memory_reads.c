@@ -66,7 +66,7 @@ static uint64_t end_of_stack(uint64_t from) {
 int ls_read_stack(ls_scratch *s, uint64_t from) {
     memset(s->copied, 0, sizeof s->copied);
     size_t pieces = 0, asked = 0, left = end_of_stack(from) - from;
-    size_t most = left < LS_SAMPLES_STACK_MOST ? left : LS_SAMPLES_STACK_MOST;
+    size_t most = left < LF_SAMPLES_STACK_MOST ? left : LF_SAMPLES_STACK_MOST;
     while (asked < most) {
         size_t bytes = LS_COPY_BYTES - (from + asked) % LS_COPY_BYTES;
         bytes = bytes < most - asked ? bytes : most - asked;
@@ -77,7 +77,7 @@ int ls_read_stack(ls_scratch *s, uint64_t from) {
     ssize_t got = process_vm_readv(s->pid, s->ours, 1, s->theirs, pieces, 0);
     s->stack_at = from;
     s->stack_bytes = got > 0 ? (size_t)got : 0;
-    return s->stack_bytes == LS_SAMPLES_STACK_MOST && left > LS_SAMPLES_STACK_MOST;
+    return s->stack_bytes == LF_SAMPLES_STACK_MOST && left > LF_SAMPLES_STACK_MOST;
 }
 
 /* Whether the code of frame `i` is asked for already. */

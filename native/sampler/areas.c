@@ -19,9 +19,9 @@
 
 struct sm_area {
     sm_process *process;
-    ls_message message; /* that handed it over */
+    lf_message message; /* that handed it over */
     lt_quality before;  /* what its handlers had counted when a sampler before us was gone */
-    ls_samples_header *header;
+    lf_samples_header *header;
     const uint8_t *ring;
     size_t bytes; /* mapped */
     uint64_t capacity;
@@ -39,7 +39,7 @@ static void on_bus_error(int number) {
     signal(number, SIG_DFL); /* a fault of ours: it ends us when it comes again */
 }
 
-static void count(const ls_samples_header *h, lt_quality *sum) {
+static void count(const lf_samples_header *h, lt_quality *sum) {
     sum->lost += h->lost_full + h->lost_busy;
     sum->handler_ns += h->handler_ns;
     sum->signals += h->samples + h->lost_full + h->lost_busy + h->foreign;
@@ -47,10 +47,10 @@ static void count(const ls_samples_header *h, lt_quality *sum) {
 
 /* 0: it is an area, and what it says. */
 static int read_facts(sm_area *area, sm_area_facts *facts) {
-    const ls_samples_header *h = area->header;
+    const lf_samples_header *h = area->header;
     uint32_t capacity = __atomic_load_n(&h->capacity, __ATOMIC_RELAXED); /* it may be another one a moment later */
-    if (h->magic != LS_SAMPLES_MAGIC || h->version != LS_LAYOUT_VERSION || capacity % 16 || !capacity
-        || capacity > area->bytes - LS_SAMPLES_HEADER)
+    if (h->magic != LF_SAMPLES_MAGIC || h->version != LF_LAYOUT_VERSION || capacity % 16 || !capacity
+        || capacity > area->bytes - LF_SAMPLES_HEADER)
         return -1;
     area->capacity = capacity;
     *facts = (sm_area_facts){.pid = h->pid, .python = h->python, .python_eval = h->python_eval,
@@ -69,24 +69,24 @@ static int ask_facts(sm_area *area, sm_area_facts *facts) {
 }
 
 /* The descriptor, which is closed, as an area that nobody has looked at yet; NULL: it cannot be mapped. */
-static sm_area *map(const ls_message *m, int fd) {
+static sm_area *map(const lf_message *m, int fd) {
     struct stat found;
     sm_area *area = calloc(1, sizeof *area);
     void *at = MAP_FAILED;
-    if (area && !fstat(fd, &found) && found.st_size >= (off_t)(2 * LS_SAMPLES_HEADER)
-        && found.st_size <= (off_t)LS_SAMPLES_BYTES)
+    if (area && !fstat(fd, &found) && found.st_size >= (off_t)(2 * LF_SAMPLES_HEADER)
+        && found.st_size <= (off_t)LF_SAMPLES_BYTES)
         at = mmap(NULL, (size_t)found.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (at == MAP_FAILED) {
         free(area);
         return NULL;
     }
-    *area = (sm_area){.message = *m, .header = at, .ring = (uint8_t *)at + LS_SAMPLES_HEADER,
+    *area = (sm_area){.message = *m, .header = at, .ring = (uint8_t *)at + LF_SAMPLES_HEADER,
                       .bytes = (size_t)found.st_size};
     return area;
 }
 
-sm_area *sm_area_open(const ls_message *m, int fd, sm_area_facts *facts) {
+sm_area *sm_area_open(const lf_message *m, int fd, sm_area_facts *facts) {
     sm_area *area = map(m, fd);
     if (!area) {
         sm_session_give_back(m);
@@ -122,7 +122,7 @@ void sm_area_count(const sm_area *area, lt_quality *sum) {
 }
 
 /* What `of_header` says; 0: the memory is gone. Within another reading, that one ends. */
-static uint64_t ask(const sm_area *area, uint64_t (*of_header)(ls_samples_header *, int32_t), int32_t tid) {
+static uint64_t ask(const sm_area *area, uint64_t (*of_header)(lf_samples_header *, int32_t), int32_t tid) {
     volatile uint64_t answer = 0;
     if (area->is_broken)
         return 0;
@@ -135,32 +135,32 @@ static uint64_t ask(const sm_area *area, uint64_t (*of_header)(ls_samples_header
     return answer;
 }
 
-static uint64_t has_handler(ls_samples_header *h, int32_t tid) {
+static uint64_t has_handler(lf_samples_header *h, int32_t tid) {
     (void)tid;
     return __atomic_load_n(&h->has_handler, __ATOMIC_ACQUIRE);
 }
 
-static uint64_t puts_of(ls_samples_header *h, int32_t tid) {
+static uint64_t puts_of(lf_samples_header *h, int32_t tid) {
     (void)tid;
     return __atomic_load_n(&h->signalled_puts, __ATOMIC_ACQUIRE);
 }
 
-static int32_t *place_of(ls_samples_header *h, int32_t tid) {
-    for (uint32_t probe = 0; probe < LS_SIGNALLED_PROBES; probe++) {
-        int32_t *place = &h->signalled[ls_signalled_place(tid, probe)];
+static int32_t *place_of(lf_samples_header *h, int32_t tid) {
+    for (uint32_t probe = 0; probe < LF_SIGNALLED_PROBES; probe++) {
+        int32_t *place = &h->signalled[lf_signalled_place(tid, probe)];
         if (__atomic_load_n(place, __ATOMIC_ACQUIRE) == tid)
             return place;
     }
     return NULL;
 }
 
-static uint64_t signalled_ns(ls_samples_header *h, int32_t tid) {
+static uint64_t signalled_ns(lf_samples_header *h, int32_t tid) {
     if (!place_of(h, tid))
         return 0;
     return h->first_tid == tid && h->first_ns && h->first_ns < sm.now_ns ? h->first_ns : sm.now_ns;
 }
 
-static uint64_t forget(ls_samples_header *h, int32_t tid) {
+static uint64_t forget(lf_samples_header *h, int32_t tid) {
     int32_t *place = place_of(h, tid), expected = tid;
     return place && __atomic_compare_exchange_n(place, &expected, 0, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
@@ -200,7 +200,7 @@ int sm_area_is_behind(const sm_area *area) {
 /* The position of the next record that is published, from `from` on; `until` if there is none. */
 static uint64_t next_published(const sm_area *a, uint64_t from, uint64_t until) {
     for (; from < until; from += 16) {
-        const ls_sample_head *head = (const ls_sample_head *)(a->ring + from % a->capacity);
+        const lf_sample_head *head = (const lf_sample_head *)(a->ring + from % a->capacity);
         if (__atomic_load_n(&head->commit, __ATOMIC_ACQUIRE) == from + 1)
             return from;
     }
@@ -222,12 +222,12 @@ static uint64_t pass_stuck(sm_area *a, uint64_t at, uint64_t reserved) {
 
 /* The next record into `copy`, and its bytes; 0: it is none. */
 static uint32_t copy_record(const sm_area *a, uint64_t at, uint64_t reserved) {
-    const ls_sample_head *head = (const ls_sample_head *)(a->ring + at % a->capacity);
+    const lf_sample_head *head = (const lf_sample_head *)(a->ring + at % a->capacity);
     uint32_t bytes = __atomic_load_n(&head->bytes, __ATOMIC_RELAXED);
     if (bytes < sizeof *head || bytes % 16 || bytes > reserved - at || bytes > a->capacity - at % a->capacity)
         return 0;
     memcpy(copy, head, bytes < sizeof copy ? bytes : sizeof copy);
-    ((ls_sample_head *)copy)->bytes = bytes;
+    ((lf_sample_head *)copy)->bytes = bytes;
     return bytes;
 }
 
@@ -236,7 +236,7 @@ static void take_all(sm_area *a, sm_take *take) {
     if (reserved < at || reserved - at > a->capacity || reserved % 16 || at % 16)
         at = reserved &= ~15ull; /* nothing there can be trusted */
     while (at < reserved) {
-        const ls_sample_head *head = (const ls_sample_head *)(a->ring + at % a->capacity);
+        const lf_sample_head *head = (const lf_sample_head *)(a->ring + at % a->capacity);
         if (__atomic_load_n(&head->commit, __ATOMIC_ACQUIRE) != at + 1) {
             uint64_t next = pass_stuck(a, at, reserved);
             if (next == at)
@@ -247,7 +247,7 @@ static void take_all(sm_area *a, sm_take *take) {
         a->stuck_ns = 0;
         uint32_t bytes = copy_record(a, at, reserved);
         if (bytes && bytes <= sizeof copy)
-            take(a->process, (const ls_sample_head *)copy, bytes);
+            take(a->process, (const lf_sample_head *)copy, bytes);
         else if (!bytes)
             sm.quality.lost++;
         at = bytes ? at + bytes : next_published(a, at + 16, reserved);

@@ -19,10 +19,10 @@ typedef struct {
 } sm_area_facts;
 
 /* Takes the descriptor that came with the message. NULL: it is no area; the message is given back then. */
-sm_area *sm_area_open(const ls_message *message, int fd, sm_area_facts *facts);
+sm_area *sm_area_open(const lf_message *message, int fd, sm_area_facts *facts);
 void sm_area_belongs_to(sm_area *area, sm_process *process);
 /* Calls `take` with each record that is published. */
-typedef void sm_take(sm_process *process, const ls_sample_head *head, size_t bytes);
+typedef void sm_take(sm_process *process, const lf_sample_head *head, size_t bytes);
 void sm_area_take(sm_area *area, sm_take *take);
 void sm_area_free(sm_area *area);
 void sm_area_count(const sm_area *area, lt_quality *sum);

@@ -125,7 +125,7 @@ static uint64_t first_ns(ring *r) {
 typedef struct {
     struct perf_event_header header;
     uint32_t pid, tid;
-    uint64_t time, id, abi, registers[LS_REGISTERS];
+    uint64_t time, id, abi, registers[LF_REGISTERS];
     uint64_t stack_bytes; /* then so many bytes of it, and how many of these are there */
 } copy_record;
 
@@ -144,8 +144,8 @@ static int event_of(const sm_process *p, uint64_t id) {
 
 /* As a handler would have written it. */
 static void take_copy(const copy_record *c) {
-    static uint8_t made[sizeof(ls_sample) + MOST_STACK] __attribute__((aligned(16)));
-    ls_sample *sample = (ls_sample *)made;
+    static uint8_t made[sizeof(lf_sample) + MOST_STACK] __attribute__((aligned(16)));
+    lf_sample *sample = (lf_sample *)made;
     const uint8_t *stack = (const uint8_t *)(c + 1);
     const sm_thread *t = sm_thread_at((int32_t)c->tid, c->time);
     uint64_t there = 0;
@@ -158,10 +158,10 @@ static void take_copy(const copy_record *c) {
     if (c->stack_bytes)
         memcpy(&there, stack + c->stack_bytes, sizeof there);
     there = there < c->stack_bytes ? there : c->stack_bytes;
-    *sample = (ls_sample){.at_ns = c->time, .cpu_ns = sm_cpu_ns_at(t, c->time), .tid = (int32_t)c->tid,
+    *sample = (lf_sample){.at_ns = c->time, .cpu_ns = sm_cpu_ns_at(t, c->time), .tid = (int32_t)c->tid,
                           .event = SM_COPIED(event_of(t->process, c->id)),
                           .stack_bytes = (uint32_t)there};
-    for (int i = 0; i < LS_REGISTERS; i++)
+    for (int i = 0; i < LF_REGISTERS; i++)
         sample->registers[sm_user_registers[i]] = c->registers[i];
     memcpy(sample + 1, stack, there);
     sm_take_sample(t->process, sample, sizeof *sample + there);

@@ -38,7 +38,7 @@ static void follow_forks(const sm_process *parent) {
     }
 }
 
-static sm_process *owner_of(const ls_message *m) {
+static sm_process *owner_of(const lf_message *m) {
     sm_process *p = sm_process_at(m->pid);
     if (p && p->area)
         sm_exec(p, sm.now_ns); /* another program by now, and nobody has told */
@@ -71,7 +71,7 @@ static void begin(sm_process *p, const sm_area_facts *facts) {
     sm_space(p, 0); /* as long as it is there */
 }
 
-void sm_hand_over(const ls_message *m, int fd) {
+void sm_hand_over(const lf_message *m, int fd) {
     sm_area_facts facts;
     sm_area *area = sm_area_open(m, fd, &facts);
     if (!area)

@@ -6,7 +6,7 @@
 #include "../layout.h"
 
 /* Takes the descriptor that came with the message. */
-void sm_hand_over(const ls_message *message, int fd);
+void sm_hand_over(const lf_message *message, int fd);
 /* A forked child is its parent once more. */
 void sm_inherit(sm_process *child, const sm_process *parent);
 

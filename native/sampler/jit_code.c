@@ -77,7 +77,7 @@ static int put(sm_process *p, made_code made) {
     return 0;
 }
 
-void sm_take_made(sm_process *p, const ls_sample_made *record, size_t bytes) {
+void sm_take_made(sm_process *p, const lf_sample_made *record, size_t bytes) {
     uint64_t until = record->address + record->code_bytes;
     if (record->name_bytes > bytes - sizeof *record || until <= record->address || !sm_may_define())
         return;

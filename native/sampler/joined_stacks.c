@@ -1,7 +1,7 @@
 /* One stack of native frames and those of Python.
  *
  * Each C frame of the interpreter (_PyEval_EvalFrameDefault) is replaced by one group of frames of Python, which ends
- * with LS_ENTRY. With as many of the one as of the other that is exact. If the stack was not unwound to its root they
+ * with LF_ENTRY. With as many of the one as of the other that is exact. If the stack was not unwound to its root they
  * are matched from the leaf on, and the groups that are left lie outside; if the frames of Python were cut, the outer
  * frames of the interpreter stay. A leaf in the interpreter may have no group yet, or no more: it stays too. Else they
  * do not fit: all frames of Python lie inside. */
@@ -76,18 +76,18 @@ static void push(growing *g, uint32_t frame) {
 static void place_group(growing *g, python_stack *python) {
     for (int is_first = 1; python->at > 0; is_first = 0) {
         const sm_python_frame *frame = &python->frames[python->at - 1];
-        if (!is_first && frame->place & LS_ENTRY)
+        if (!is_first && frame->place & LF_ENTRY)
             break;
         if (frame->code != LT_NONE)
-            push(g, sm_frame(LT_PYTHON, frame->code, frame->place & ~LS_ENTRY, 0));
+            push(g, sm_frame(LT_PYTHON, frame->code, frame->place & ~LF_ENTRY, 0));
         python->at--;
     }
 }
 
 static int groups_of(const sm_python_frame *python, int frames) {
-    int groups = frames && !(python[frames - 1].place & LS_ENTRY); /* the outermost was cut */
+    int groups = frames && !(python[frames - 1].place & LF_ENTRY); /* the outermost was cut */
     for (int i = 0; i < frames; i++)
-        groups += !!(python[i].place & LS_ENTRY);
+        groups += !!(python[i].place & LF_ENTRY);
     return groups;
 }
 
@@ -121,7 +121,7 @@ uint32_t sm_join(sm_process *p, const lu_native_frame *native, int count, uint32
                  int frames, uint32_t *flags) {
     static uint8_t replaced[SM_FRAMES_MOST];
     python_stack rest = {python, frames, frames};
-    int is_cut = frames && !(python[frames - 1].place & LS_ENTRY), groups = groups_of(python, frames), outside = 0;
+    int is_cut = frames && !(python[frames - 1].place & LF_ENTRY), groups = groups_of(python, frames), outside = 0;
     growing g = {LT_NONE, 0};
     if (sm_is_full())
         return LT_NONE;

@@ -106,18 +106,18 @@ static int take_chain(bytes_left *from, uint64_t into[KERNEL_MOST]) {
 }
 
 /* 0: the thread has a stack. */
-static int take_user(bytes_left *from, uint64_t registers[LS_REGISTERS], lu_stack_copy *stack) {
+static int take_user(bytes_left *from, uint64_t registers[LF_REGISTERS], lu_stack_copy *stack) {
     uint64_t form, value, bytes, written;
     if (take(from, &form, sizeof form) || form != PERF_SAMPLE_REGS_ABI_64)
         return -1;
-    for (int i = 0; i < LS_REGISTERS; i++)
+    for (int i = 0; i < LF_REGISTERS; i++)
         if (take(from, &value, sizeof value))
             return -1;
         else
             registers[sm_user_registers[i]] = value;
     if (take(from, &bytes, sizeof bytes))
         return -1;
-    *stack = (lu_stack_copy){registers[LS_RSP], from->at, 0, NULL, NULL};
+    *stack = (lu_stack_copy){registers[LF_RSP], from->at, 0, NULL, NULL};
     if (!bytes || take(from, NULL, bytes) || take(from, &written, sizeof written))
         return -1;
     stack->bytes = written < bytes ? written : bytes;
@@ -133,9 +133,9 @@ static int innermost_interpreter(const sm_process *p, const kernel_tick *tick) {
 
 /* What the interpreter may have its next instruction in, of the innermost of its frames: what its callees have saved,
  * the nearest one first, registers that calls preserve, and its own frame. */
-static size_t words_of(const sm_process *p, const kernel_tick *tick, const uint64_t registers[LS_REGISTERS],
+static size_t words_of(const sm_process *p, const kernel_tick *tick, const uint64_t registers[LF_REGISTERS],
                        const lu_stack_copy *stack, uint64_t into[WORDS_MOST]) {
-    static const int preserved[] = {LS_RBX, LS_RBP, LS_R12, LS_R13, LS_R14, LS_R15};
+    static const int preserved[] = {LF_RBX, LF_RBP, LF_R12, LF_R13, LF_R14, LF_R15};
     int at = innermost_interpreter(p, tick);
     size_t count = 0;
     if (at == tick->natives)
@@ -158,17 +158,17 @@ static int outwards(sm_python_frame inner, const sm_python_frame *from, int coun
     for (int i = 0; i < count; i++)
         if (inner.code != LT_NONE && from[i].code == inner.code) {
             memcpy(into, from + i, (size_t)(count - i) * sizeof *into);
-            into->place = inner.place | (from[i].place & LS_ENTRY);
+            into->place = inner.place | (from[i].place & LF_ENTRY);
             return count - i;
         }
     return 0;
 }
 
-static void find_python(sm_thread *t, kernel_tick *tick, const uint64_t registers[LS_REGISTERS],
+static void find_python(sm_thread *t, kernel_tick *tick, const uint64_t registers[LF_REGISTERS],
                         const lu_stack_copy *stack) {
     static uint64_t words[WORDS_MOST];
-    static lu_python_frame raw[LS_SAMPLES_FRAMES_MOST];
-    static sm_python_frame now[LS_SAMPLES_FRAMES_MOST], around[LS_SAMPLES_FRAMES_MOST];
+    static lu_python_frame raw[LF_SAMPLES_FRAMES_MOST];
+    static sm_python_frame now[LF_SAMPLES_FRAMES_MOST], around[LF_SAMPLES_FRAMES_MOST];
     size_t count = words_of(t->process, tick, registers, stack, words);
     tick->is_inside = innermost_interpreter(t->process, tick) == tick->natives;
     if (!count)
@@ -206,7 +206,7 @@ void sm_kernel_take(const void *record) {
         uint32_t pid, tid;
         uint64_t time, cpu;
     } id;
-    uint64_t kernel[KERNEL_MOST], registers[LS_REGISTERS] = {0};
+    uint64_t kernel[KERNEL_MOST], registers[LF_REGISTERS] = {0};
     lu_stack_copy stack;
     if (take(&from, &id, sizeof id))
         return;
@@ -219,7 +219,7 @@ void sm_kernel_take(const void *record) {
                            .inner = {LT_NONE, 0}};
     lu_space *space = sm_space(t->process, 0);
     if (space && !take_user(&from, registers, &stack)) {
-        uint32_t all = (1u << LS_REGISTERS) - 1;
+        uint32_t all = (1u << LF_REGISTERS) - 1;
         tick.natives = lu_unwind(space, registers, all, &stack, native, SM_FRAMES_MOST, &tick.how);
         find_python(t, &tick, registers, &stack);
     }
@@ -275,11 +275,11 @@ static int common(sm_process *p, const lu_native_frame *native, int count, const
 }
 
 /* The frames of Python without the innermost groups, of which `kept` stay. Each ends, at its outermost frame, with
- * LS_ENTRY; they lie the innermost first. */
+ * LF_ENTRY; they lie the innermost first. */
 static int without_inner(const sm_user_stack *sample, int kept) {
     int at = sample->frames;
     for (int groups = 0; at > 0; at--)
-        if (sample->python[at - 1].place & LS_ENTRY && ++groups > kept)
+        if (sample->python[at - 1].place & LF_ENTRY && ++groups > kept)
             break;
     return at;
 }
@@ -287,14 +287,14 @@ static int without_inner(const sm_user_stack *sample, int kept) {
 static int groups_of(const sm_python_frame *python, int frames) {
     int groups = 0;
     for (int i = 0; i < frames; i++)
-        groups += !!(python[i].place & LS_ENTRY);
+        groups += !!(python[i].place & LF_ENTRY);
     return groups;
 }
 
 /* The innermost frame of Python in the innermost of `evals` frames of the interpreter. Of those around that one the
  * outermost `same` have the frames of the sample, of those between nothing is known. */
 static int alone(sm_process *p, sm_python_frame inner, const sm_user_stack *sample, int evals, int same,
-                 sm_python_frame into[LS_SAMPLES_FRAMES_MOST]) {
+                 sm_python_frame into[LF_SAMPLES_FRAMES_MOST]) {
     const sm_code_text unknown = {.process = p->number, .python = p->python, .name = NOT_KNOWN, .file = "",
                                   .lines = (const uint8_t *)"", .name_bytes = sizeof NOT_KNOWN - 1,
                                   .known_as = LT_NONE};
@@ -302,19 +302,19 @@ static int alone(sm_process *p, sm_python_frame inner, const sm_user_stack *samp
     same = same < evals ? same : evals - 1;
     same = same < groups ? same : groups;
     int from = without_inner(sample, same);
-    if (evals - same + sample->frames - from > (int)LS_SAMPLES_FRAMES_MOST)
+    if (evals - same + sample->frames - from > (int)LF_SAMPLES_FRAMES_MOST)
         return 0;
     inner.code = inner.code == LT_NONE ? sm_code(&unknown) : inner.code;
-    into[count++] = (sm_python_frame){inner.code, inner.place | LS_ENTRY};
+    into[count++] = (sm_python_frame){inner.code, inner.place | LF_ENTRY};
     while (count < evals - same)
-        into[count++] = (sm_python_frame){LT_NONE, LS_ENTRY};
+        into[count++] = (sm_python_frame){LT_NONE, LF_ENTRY};
     for (int i = from; i < sample->frames; i++)
         into[count++] = sample->python[i];
     return count;
 }
 
 static int python_of(sm_process *p, const kernel_tick *tick, const sm_user_stack *sample, int evals, int same,
-                     sm_python_frame into[LS_SAMPLES_FRAMES_MOST]) {
+                     sm_python_frame into[LF_SAMPLES_FRAMES_MOST]) {
     if (!evals)
         return 0;
     memcpy(into, tick->python, (size_t)tick->pythons * sizeof *into);
@@ -332,7 +332,7 @@ static int python_of(sm_process *p, const kernel_tick *tick, const sm_user_stack
 
 static uint32_t stack_of(sm_process *p, const kernel_tick *tick, const sm_user_stack *sample) {
     static lu_native_frame native[SM_FRAMES_MOST];
-    static sm_python_frame python[LS_SAMPLES_FRAMES_MOST];
+    static sm_python_frame python[LF_SAMPLES_FRAMES_MOST];
     uint32_t how, flags = 0;
     int count = p->space ? whole(tick, sample, native, &how) : 0;
     if (!count) /* what was around the sample is around it */

@@ -5,8 +5,8 @@
  *        layerscope-sampler --check
  *
  * MOST_BYTES is what the files may take, 0: as much as there is; GENERATION how many samplers were there before.
- * SOCKET is a descriptor, SOCK_SEQPACKET, of ls_message with a memfd each; type 0, without one, names the program. A
- * message comes back when its memory is not needed any more. LS_SEND_END is the end of the recording; where the socket
+ * SOCKET is a descriptor, SOCK_SEQPACKET, of lf_message with a memfd each; type 0, without one, names the program. A
+ * message comes back when its memory is not needed any more. LF_SEND_END is the end of the recording; where the socket
  * ends without it the session was killed, and the end is that of the program. The last line on stdout is JSON: cpu_ns
  * and what was done. */
 #define _GNU_SOURCE
@@ -42,7 +42,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MAIN 0u /* ls_message.type of the program itself */
+#define MAIN 0u /* lf_message.type of the program itself */
 #define LEAST_HZ 1
 #define MOST_HZ 10000
 /* A handler that was preempted publishes a sample later than others; what is told to be complete lies so far back. */
@@ -59,7 +59,7 @@ static int is_orphan;       /* the session was killed */
 
 /* --- Messages --- */
 
-static void begin(const ls_message *m, int epoll_fd) {
+static void begin(const lf_message *m, int epoll_fd) {
     sm.main_pid = m->pid;
     if (program_fd >= 0)
         close(program_fd);
@@ -70,11 +70,11 @@ static void begin(const ls_message *m, int epoll_fd) {
     sm_settings();
 }
 
-static void apply(const ls_message *m, int fd, int epoll_fd) {
+static void apply(const lf_message *m, int fd, int epoll_fd) {
     if (m->type == MAIN)
         begin(m, epoll_fd);
-    sm.is_over |= m->type == LS_SEND_END;
-    if (m->type == LS_SEND_SAMPLES && fd >= 0) {
+    sm.is_over |= m->type == LF_SEND_END;
+    if (m->type == LF_SEND_SAMPLES && fd >= 0) {
         sm_records_take(); /* what became of that process before it handed its area over */
         sm_hand_over(m, fd);
         sm_rings_poll(epoll_fd);
@@ -83,7 +83,7 @@ static void apply(const ls_message *m, int fd, int epoll_fd) {
 }
 
 static void receive_all(int socket_fd, int epoll_fd) {
-    ls_message m;
+    lf_message m;
     int fd, received;
     while ((received = sm_session_receive(&m, &fd)) == SM_RECEIVED || received == SM_OTHER)
         if (received == SM_RECEIVED)

@@ -20,8 +20,8 @@
 static int *cpus;
 static uint32_t count;
 
-const uint8_t sm_user_registers[LS_REGISTERS] = {LS_RAX, LS_RBX, LS_RCX, LS_RDX, LS_RSI, LS_RDI, LS_RBP, LS_RSP, LS_RIP,
-                                                 LS_R8,  LS_R9,  LS_R10, LS_R11, LS_R12, LS_R13, LS_R14, LS_R15};
+const uint8_t sm_user_registers[LF_REGISTERS] = {LF_RAX, LF_RBX, LF_RCX, LF_RDX, LF_RSI, LF_RDI, LF_RBP, LF_RSP, LF_RIP,
+                                                 LF_R8,  LF_R9,  LF_R10, LF_R11, LF_R12, LF_R13, LF_R14, LF_R15};
 
 /* Some descriptors are left for files that are opened for a moment: the one that is written above all. */
 int sm_may_keep(int fd) {

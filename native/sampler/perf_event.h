@@ -8,7 +8,7 @@
 
 /* What the kernel tells of a thread's registers: bits of asm/perf_regs.h, and ours in the order of these bits. */
 #define SM_USER_REGISTERS 0xff01ffull
-extern const uint8_t sm_user_registers[LS_REGISTERS];
+extern const uint8_t sm_user_registers[LF_REGISTERS];
 int sm_may_keep(int fd);
 int sm_perf_event_open(void *attributes, int32_t tid, int cpu);
 /* Finds the CPUs that are online: 0, or minus an errno. */

@@ -37,19 +37,19 @@ static uint32_t code_of(const sm_process *p, const lu_python_frame *frame) {
     return *known;
 }
 
-/* The frames of the thread as they are now, in both ways; how many. At most LS_SAMPLES_FRAMES_MOST. */
+/* The frames of the thread as they are now, in both ways; how many. At most LF_SAMPLES_FRAMES_MOST. */
 int sm_python_frames(sm_thread *t, lu_python_frame *frames, sm_python_frame *into) {
     const sm_process *p = t->process;
     int32_t pid = p->pid;
     int is_cut = 0;
-    if (p->python <= LS_PYTHON_UNKNOWN || sm.now_ns < t->no_python_ns + NO_PYTHON_NS)
+    if (p->python <= LF_PYTHON_UNKNOWN || sm.now_ns < t->no_python_ns + NO_PYTHON_NS)
         return 0;
     uint64_t state = lu_python_thread(p->python, p->python_runtime, t->tid, sm_read_memory, &pid);
     if (!state) {
         t->no_python_ns = sm.now_ns;
         return 0;
     }
-    int count = lu_python_frames(p->python, state, sm_read_memory, &pid, frames, LS_SAMPLES_FRAMES_MOST, &is_cut);
+    int count = lu_python_frames(p->python, state, sm_read_memory, &pid, frames, LF_SAMPLES_FRAMES_MOST, &is_cut);
     for (int i = 0; i < count; i++)
         into[i] = (sm_python_frame){code_of(p, &frames[i]), frames[i].place};
     return count > 0 ? count : 0;

@@ -50,14 +50,14 @@ static uint32_t code_of(sm_process *p, uint32_t code) {
     return number;
 }
 
-static int frames_of(sm_process *p, const ls_sample *sample, sm_python_frame *into) {
-    const ls_sample_frame *frames = (const ls_sample_frame *)(sample + 1);
+static int frames_of(sm_process *p, const lf_sample *sample, sm_python_frame *into) {
+    const lf_sample_frame *frames = (const lf_sample_frame *)(sample + 1);
     for (uint32_t i = 0; i < sample->frames; i++)
         into[i] = (sm_python_frame){code_of(p, frames[i].code), frames[i].place};
     return (int)sample->frames;
 }
 
-static void take_code(sm_process *p, const ls_sample_code *code, size_t bytes) {
+static void take_code(sm_process *p, const lf_sample_code *code, size_t bytes) {
     size_t rest = bytes - sizeof *code;
     if (code->name_bytes > rest || code->file_bytes > rest - code->name_bytes
         || code->lines_bytes > rest - code->name_bytes - code->file_bytes)
@@ -70,15 +70,15 @@ static void take_code(sm_process *p, const ls_sample_code *code, size_t bytes) {
 
 /* --- Samples --- */
 
-static uint32_t unwind(sm_process *p, const ls_sample *sample, const uint8_t *stack, uint32_t *flags,
+static uint32_t unwind(sm_process *p, const lf_sample *sample, const uint8_t *stack, uint32_t *flags,
                        sm_user_stack *user) {
     static lu_native_frame native[SM_FRAMES_MOST];
-    static sm_python_frame python[LS_SAMPLES_FRAMES_MOST];
+    static sm_python_frame python[LF_SAMPLES_FRAMES_MOST];
     lu_space *space = sm_space(p, 0);
     if (!space)
         return LT_NONE;
-    lu_stack_copy copy = {sample->registers[LS_RSP], stack, sample->stack_bytes, NULL, NULL};
-    uint32_t how = 0, all = (1u << LS_REGISTERS) - 1;
+    lu_stack_copy copy = {sample->registers[LF_RSP], stack, sample->stack_bytes, NULL, NULL};
+    uint32_t how = 0, all = (1u << LF_REGISTERS) - 1;
     int count = lu_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
     if (how & LU_UNWOUND_STALE) {
         sm_space(p, 1);
@@ -86,7 +86,7 @@ static uint32_t unwind(sm_process *p, const ls_sample *sample, const uint8_t *st
     }
     int frames = frames_of(p, sample, python);
     lt_quality *q = &sm.quality;
-    int is_cut = how & LU_UNWOUND_CUT || sample->head.flags & (LS_SAMPLE_STACK_CUT | LS_SAMPLE_FRAMES_CUT);
+    int is_cut = how & LU_UNWOUND_CUT || sample->head.flags & (LF_SAMPLE_STACK_CUT | LF_SAMPLE_FRAMES_CUT);
     q->to_root += !!(how & LU_UNWOUND_ROOT);
     q->jit += !!(how & LU_UNWOUND_JIT);
     q->jit_to_root += how & LU_UNWOUND_JIT && how & LU_UNWOUND_ROOT;
@@ -118,7 +118,7 @@ static uint64_t left_by_copies(sm_thread *t, uint64_t passed_ns) {
 
 /* The CPU time since the sample before, and the part of it in the kernel, as above. Where samples were lost meanwhile
  * nobody knows what more than a period of it was. */
-static void weigh(sm_thread *t, const ls_sample *sample, lt_sample *row) {
+static void weigh(sm_thread *t, const lf_sample *sample, lt_sample *row) {
     uint64_t alive_ns = sm.now_ns > t->start_ns ? sm.now_ns - t->start_ns : 0;
     uint64_t passed = sample->cpu_ns > t->time.told_ns ? sample->cpu_ns - t->time.told_ns : 0;
     if (passed > alive_ns + sm.period_ns) /* not what a clock of this thread can say */
@@ -135,15 +135,15 @@ static void weigh(sm_thread *t, const ls_sample *sample, lt_sample *row) {
     row->weight_ns = passed;
     if (sample->event == SM_COPIED(SM_CPU))
         row->kernel_ns = left_by_copies(t, passed);
-    else if (ticks > 1 && !(sample->head.flags & LS_SAMPLE_TIMER))
+    else if (ticks > 1 && !(sample->head.flags & LF_SAMPLE_TIMER))
         row->kernel_ns = passed - passed / ticks;
 }
 
 /* Which event made it. */
-static int event_of(const sm_thread *t, const ls_sample *sample) {
+static int event_of(const sm_thread *t, const lf_sample *sample) {
     int found = SM_EVENTS - 1;
     while (found > SM_CPU && sample->event != SM_COPIED(found)
-           && (t->events[found] < 0 || sample->event != t->events[found] || sample->head.flags & LS_SAMPLE_TIMER))
+           && (t->events[found] < 0 || sample->event != t->events[found] || sample->head.flags & LF_SAMPLE_TIMER))
         found--;
     return found;
 }
@@ -153,12 +153,12 @@ static int is_of_now(uint64_t at_ns) {
     return at_ns + SM_SECOND_NS > sm.start_ns && (at_ns <= sm.now_ns || at_ns <= sm_clock(CLOCK_MONOTONIC));
 }
 
-void sm_take_sample(sm_process *p, const ls_sample *sample, size_t bytes) {
-    size_t frames_bytes = ((size_t)sample->frames * sizeof(ls_sample_frame) + 15) & ~(size_t)15;
+void sm_take_sample(sm_process *p, const lf_sample *sample, size_t bytes) {
+    size_t frames_bytes = ((size_t)sample->frames * sizeof(lf_sample_frame) + 15) & ~(size_t)15;
     sm_thread *t = sm_thread_at(sample->tid, sample->at_ns);
     sm.quality.samples++;
-    if (!t || t->process != p || sample->frames > LS_SAMPLES_FRAMES_MOST
-        || sample->stack_bytes > LS_SAMPLES_STACK_MOST
+    if (!t || t->process != p || sample->frames > LF_SAMPLES_FRAMES_MOST
+        || sample->stack_bytes > LF_SAMPLES_STACK_MOST
         || sizeof *sample + frames_bytes + sample->stack_bytes > bytes || !is_of_now(sample->at_ns)) {
         sm.quality.lost++;
         return;
@@ -180,11 +180,11 @@ void sm_take_sample(sm_process *p, const ls_sample *sample, size_t bytes) {
     sm_tell(t, &row);
 }
 
-void sm_take_record(sm_process *p, const ls_sample_head *head, size_t bytes) {
-    if (head->kind == LS_SAMPLE_STACK && bytes >= sizeof(ls_sample))
-        sm_take_sample(p, (const ls_sample *)head, bytes);
-    else if (head->kind == LS_SAMPLE_CODE && bytes >= sizeof(ls_sample_code))
-        take_code(p, (const ls_sample_code *)head, bytes);
-    else if (head->kind == LS_SAMPLE_MADE && bytes >= sizeof(ls_sample_made))
-        sm_take_made(p, (const ls_sample_made *)head, bytes);
+void sm_take_record(sm_process *p, const lf_sample_head *head, size_t bytes) {
+    if (head->kind == LF_SAMPLE_STACK && bytes >= sizeof(lf_sample))
+        sm_take_sample(p, (const lf_sample *)head, bytes);
+    else if (head->kind == LF_SAMPLE_CODE && bytes >= sizeof(lf_sample_code))
+        take_code(p, (const lf_sample_code *)head, bytes);
+    else if (head->kind == LF_SAMPLE_MADE && bytes >= sizeof(lf_sample_made))
+        sm_take_made(p, (const lf_sample_made *)head, bytes);
 }

@@ -1,4 +1,4 @@
-/* The socket to the session, SOCK_SEQPACKET, of ls_message with a memfd each. */
+/* The socket to the session, SOCK_SEQPACKET, of lf_message with a memfd each. */
 #define _GNU_SOURCE
 #include "session.h"
 
@@ -16,7 +16,7 @@ void sm_session_open(int socket_fd) {
 }
 
 /* The session keeps what a sampler after us would need. */
-void sm_session_give_back(const ls_message *m) {
+void sm_session_give_back(const lf_message *m) {
     send(socket_to_session, m, sizeof *m, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -33,7 +33,7 @@ static int only_one(struct msghdr *h) {
     return count == 1 ? fds[0] : -1;
 }
 
-int sm_session_receive(ls_message *m, int *fd) {
+int sm_session_receive(lf_message *m, int *fd) {
     union {
         char room[CMSG_SPACE(sizeof(int) * FILES_MOST)];
         struct cmsghdr align;
@@ -45,7 +45,7 @@ int sm_session_receive(ls_message *m, int *fd) {
     if (bytes <= 0)
         return bytes < 0 && (errno == EAGAIN || errno == EINTR) ? SM_NOTHING : SM_CLOSED;
     *fd = only_one(&h);
-    if (bytes == sizeof *m && m->magic == LS_MESSAGE_MAGIC)
+    if (bytes == sizeof *m && m->magic == LF_MESSAGE_MAGIC)
         return SM_RECEIVED;
     if (*fd >= 0)
         close(*fd);

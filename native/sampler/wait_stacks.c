@@ -100,8 +100,8 @@ static uint32_t file_of(int32_t pid, const call *c) {
 static uint32_t stack_of(sm_thread *t, const call *c, uint32_t *how, uint32_t *flags) {
     static uint8_t copied[COPY_BYTES] __attribute__((aligned(16)));
     static lu_native_frame native[SM_FRAMES_MOST];
-    static sm_python_frame python[LS_SAMPLES_FRAMES_MOST];
-    static lu_python_frame raw[LS_SAMPLES_FRAMES_MOST];
+    static sm_python_frame python[LF_SAMPLES_FRAMES_MOST];
+    static lu_python_frame raw[LF_SAMPLES_FRAMES_MOST];
     sm_process *p = t->process;
     int32_t pid = p->pid;
     lu_space *space = sm_space(p, 0);
@@ -110,8 +110,8 @@ static uint32_t stack_of(sm_thread *t, const call *c, uint32_t *how, uint32_t *f
     struct iovec ours = {copied, sizeof copied}, theirs = {(void *)(uintptr_t)c->stack_pointer, sizeof copied};
     ssize_t bytes = process_vm_readv(pid, &ours, 1, &theirs, 1, 0);
     lu_stack_copy copy = {c->stack_pointer, copied, bytes > 0 ? (size_t)bytes : 0, sm_read_memory, &pid};
-    uint64_t registers[LS_REGISTERS] = {[LS_RSP] = c->stack_pointer, [LS_RIP] = c->instruction};
-    int count = lu_unwind(space, registers, 1u << LS_RSP | 1u << LS_RIP, &copy, native, SM_FRAMES_MOST, how);
+    uint64_t registers[LF_REGISTERS] = {[LF_RSP] = c->stack_pointer, [LF_RIP] = c->instruction};
+    int count = lu_unwind(space, registers, 1u << LF_RSP | 1u << LF_RIP, &copy, native, SM_FRAMES_MOST, how);
     int frames = sm_python_frames(t, raw, python);
     return sm_join(p, native, count, *how, python, frames, flags);
 }

@@ -37,7 +37,7 @@ typedef struct lu_indexed indexed;
 
 /* What is being built: rules by register. */
 typedef struct {
-    lu_rule cfa, rules[LS_REGISTERS];
+    lu_rule cfa, rules[LF_REGISTERS];
 } table_row;
 
 typedef struct {
@@ -112,7 +112,7 @@ static bool read_cie(lu_object *object, uint64_t at, cie *into) {
     else if (*text)
         return false;
     into->instructions = cursor;
-    return !cursor.bad && into->return_register == LS_RIP;
+    return !cursor.bad && into->return_register == LF_RIP;
 }
 
 /* The FDE at `at`, if it is one. */
@@ -208,15 +208,15 @@ static bool find_in_table(lu_object *object, uint64_t address, uint64_t *at) {
 }
 
 static void set(program *p, lu_cursor *c, uint64_t of, uint8_t kind, int64_t value) {
-    int64_t most = kind == LU_REGISTER ? LS_REGISTERS : OFFSET_MOST;
+    int64_t most = kind == LU_REGISTER ? LF_REGISTERS : OFFSET_MOST;
     if (value <= -most || value >= most)
         c->bad = true;
-    else if (of < LS_REGISTERS) /* those of vectors are saved as well: no frame is found by them */
+    else if (of < LF_REGISTERS) /* those of vectors are saved as well: no frame is found by them */
         p->row.rules[of] = (lu_rule){(uint8_t)of, kind, 0, (int32_t)value};
 }
 
 static void set_cfa(program *p, lu_cursor *c, uint64_t of, int64_t offset) {
-    if (of >= LS_REGISTERS || offset <= -OFFSET_MOST || offset >= OFFSET_MOST)
+    if (of >= LF_REGISTERS || offset <= -OFFSET_MOST || offset >= OFFSET_MOST)
         c->bad = true;
     else
         p->row.cfa = (lu_rule){(uint8_t)of, LU_REGISTER, 0, (int32_t)offset};
@@ -238,14 +238,14 @@ static void set_expression(program *p, lu_cursor *c, uint8_t kind) {
     uint64_t of = lu_take_uleb(c);
     lu_rule rule = expression(p, c, kind);
     rule.of = (uint8_t)of;
-    if (of < LS_REGISTERS)
+    if (of < LF_REGISTERS)
         p->row.rules[of] = rule;
 }
 
 static void restore(program *p, lu_cursor *c, uint64_t of) {
     if (!p->begun)
         c->bad = true;
-    else if (of < LS_REGISTERS)
+    else if (of < LF_REGISTERS)
         p->row.rules[of] = p->initial.rules[of];
 }
 
@@ -337,7 +337,7 @@ static bool decode(lu_object *object, uint64_t address, lu_row *into) {
         !read_fde(object, at, &found, &next) || address < found.start || address >= found.end)
         return false;
     program p = {.object = object, .of = &found, .location = found.start, .until = address};
-    for (unsigned i = 0; i < LS_REGISTERS; i++)
+    for (unsigned i = 0; i < LF_REGISTERS; i++)
         p.row.rules[i].of = (uint8_t)i;
     if (!execute(&p, found.of.instructions))
         return false;
@@ -351,7 +351,7 @@ static bool decode(lu_object *object, uint64_t address, lu_row *into) {
     into->cfa = p.row.cfa;
     into->signal = found.of.signal;
     into->count = 0;
-    for (unsigned i = 0; i < LS_REGISTERS; i++)
+    for (unsigned i = 0; i < LF_REGISTERS; i++)
         if (p.row.rules[i].kind != LU_SAME)
             into->rules[into->count++] = p.row.rules[i];
     return true;

@@ -17,7 +17,7 @@ typedef struct {
     lu_rule cfa; /* LU_REGISTER: `of` plus `value`; or LU_EXPRESSION */
     bool signal; /* a signal came here: what it interrupted was no call */
     uint8_t count;
-    lu_rule rules[LS_REGISTERS]; /* of registers that do not keep their value */
+    lu_rule rules[LF_REGISTERS]; /* of registers that do not keep their value */
 } lu_row;
 
 /* The row at an address of the object, NULL if there is none. It stays until the next call. */

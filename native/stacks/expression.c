@@ -105,7 +105,7 @@ static void pick(run *r, uint64_t index) {
 }
 
 static void push_register(run *r, uint64_t number, int64_t offset) {
-    if (number >= LS_REGISTERS || !(r->machine->known >> number & 1))
+    if (number >= LF_REGISTERS || !(r->machine->known >> number & 1))
         r->code.bad = true;
     else
         push(r, r->machine->registers[number] + (uint64_t)offset);

@@ -27,7 +27,7 @@ static uint64_t framed_function(const lu_walk *walk, uint64_t pc) {
  * instructions of a function, endbr64 before them, and at its RET. -1: elsewhere. */
 static int bare_bytes(const lu_walk *walk, const lu_state *state) {
     uint8_t code[1 + PROLOGUE_BYTES];
-    if (!state->exact || !lu_space_read_code(walk->space, state->registers[LS_RIP] - 1, code, sizeof code))
+    if (!state->exact || !lu_space_read_code(walk->space, state->registers[LF_RIP] - 1, code, sizeof code))
         return -1;
     if (code[1] == 0xc3 || !memcmp(code + 1, PROLOGUE, PROLOGUE_BYTES) || !memcmp(code + 1, "\xf3\x0f\x1e\xfa", 4))
         return 0;
@@ -35,8 +35,8 @@ static int bare_bytes(const lu_walk *walk, const lu_state *state) {
 }
 
 static bool go_to(lu_state *state, uint64_t caller, uint64_t cfa) {
-    state->registers[LS_RIP] = caller;
-    state->registers[LS_RSP] = cfa;
+    state->registers[LF_RIP] = caller;
+    state->registers[LF_RSP] = cfa;
     state->exact = false;
     return true;
 }
@@ -45,21 +45,21 @@ static bool go_to(lu_state *state, uint64_t caller, uint64_t cfa) {
  * the return address can have led to it, or is about to. */
 bool lu_walk_framed(lu_walk *walk, lu_state *state, uint64_t *cfa) {
     enum { BEFORE = 32 }; /* what may come first: endbr64, Go's look at its stack */
-    uint64_t rbp = state->registers[LS_RBP], sp = state->registers[LS_RSP], words[2], target, function;
+    uint64_t rbp = state->registers[LF_RBP], sp = state->registers[LF_RSP], words[2], target, function;
     int bare = bare_bytes(walk, state);
     if (bare >= 0 && lu_walk_read(walk, sp + (uint64_t)bare, &words[1]) &&
         lu_space_call_before(walk->space, words[1], &target))
         return go_to(state, words[1], *cfa = sp + (uint64_t)bare + 8);
-    if (!(state->known >> LS_RBP & 1) || rbp < sp || rbp - sp > 1u << 20 || rbp & 7 ||
+    if (!(state->known >> LF_RBP & 1) || rbp < sp || rbp - sp > 1u << 20 || rbp & 7 ||
         !lu_walk_read(walk, rbp, &words[0]) || !lu_walk_read(walk, rbp + 8, &words[1]))
         return false;
     int call = lu_space_call_before(walk->space, words[1], &target);
-    if (!call || !(function = framed_function(walk, state->registers[LS_RIP] - !state->exact)))
+    if (!call || !(function = framed_function(walk, state->registers[LF_RIP] - !state->exact)))
         return false;
     if (call == LU_CALL_DIRECT && target - (function - BEFORE) > BEFORE && !lu_jumps_on(walk->space, target))
         return false;
-    state->registers[LS_RBP] = words[0];
-    state->known = 1u << LS_RBP | 1u << LS_RSP | 1u << LS_RIP;
+    state->registers[LF_RBP] = words[0];
+    state->known = 1u << LF_RBP | 1u << LF_RSP | 1u << LF_RIP;
     walk->repaired = true;
     return go_to(state, words[1], *cfa = rbp + 16);
 }

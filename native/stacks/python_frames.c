@@ -3,7 +3,7 @@
  * Where the members of its structures lie is the same in all releases of a minor version (CPython says so in
  * pycore_runtime.h of 3.13); tests/native/test_python_frames.py compares the numbers with the headers of each version
  * that is there. Builds with Py_DEBUG or without the GIL are laid out otherwise: to native/agent/interpreter.c they are
- * LS_PYTHON_UNKNOWN.
+ * LF_PYTHON_UNKNOWN.
  *
  * Python calls Python without a C frame in between. Where a C frame of the interpreter begins, 3.11 sets `is_entry` in
  * the frame; later ones put a frame of no function, owned by the C stack, outside of it. */
@@ -43,7 +43,7 @@ static const layout layouts[] = {
 };
 
 static const layout *layout_of(uint32_t python) {
-    return python >= LS_PYTHON_3_11 && python <= LS_PYTHON_3_13 ? &layouts[python - LS_PYTHON_3_11] : NULL;
+    return python >= LF_PYTHON_3_11 && python <= LF_PYTHON_3_13 ? &layouts[python - LF_PYTHON_3_11] : NULL;
 }
 
 static uint64_t word_at(const uint8_t *bytes, size_t offset) {
@@ -63,7 +63,7 @@ static uint64_t follow(lu_read read, void *of, uint64_t address) {
 /* Where in its code a frame is. One that has just been made is before its first instruction. */
 static uint32_t place_of(const layout *l, const uint8_t *frame, uint64_t code) {
     int64_t bytes = (int64_t)(word_at(frame, l->instruction) - code - l->units);
-    return bytes < 0 || bytes >= (int64_t)LS_ENTRY ? 0 : (uint32_t)bytes;
+    return bytes < 0 || bytes >= (int64_t)LF_ENTRY ? 0 : (uint32_t)bytes;
 }
 
 static int is_shim(const layout *l, const uint8_t *frame) {
@@ -78,7 +78,7 @@ static int is_filled_in(const layout *l, uint64_t c_frame, lu_read read, void *o
     if (read(of, c_frame + l->c_frame, words, sizeof words) || read(of, words[1] + l->c_frame, &before, sizeof before))
         return 0;
     frame = words[0];
-    for (uint32_t i = 0; i < LS_SAMPLES_FRAMES_MOST && frame && frame % 8 == 0; i++) {
+    for (uint32_t i = 0; i < LF_SAMPLES_FRAMES_MOST && frame && frame % 8 == 0; i++) {
         uint8_t bytes[FRAME_BYTES];
         if (read(of, frame, bytes, sizeof bytes))
             return 0;
@@ -128,11 +128,11 @@ int lu_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointe
         if (is_shim(l, frame)) {
             between++;
             if (count)
-                into[count - 1].place |= LS_ENTRY;
+                into[count - 1].place |= LF_ENTRY;
             continue;
         }
         uint64_t code = word_at(frame, l->code);
-        uint32_t place = place_of(l, frame, code) | (is_entry(l, frame) ? LS_ENTRY : 0);
+        uint32_t place = place_of(l, frame, code) | (is_entry(l, frame) ? LF_ENTRY : 0);
         into[count++] = (lu_python_frame){.code = code, .place = place};
     }
     return count;

@@ -13,7 +13,7 @@ typedef int (*lu_read)(void *of, uint64_t address, void *into, size_t bytes);
 typedef struct {
     uint64_t code, name, lines; /* addresses of the code object, its qualified name, its co_linetable: what it is known by */
     int32_t first_line;
-    uint32_t place; /* as ls_sample_frame has it */
+    uint32_t place; /* as lf_sample_frame has it */
 } lu_python_frame;
 
 /* The frames of the thread with this PyThreadState, the innermost first; how many, -1 if nothing could be read.

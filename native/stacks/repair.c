@@ -57,14 +57,14 @@ static bool is_caller(const repair *r, uint64_t word) {
 }
 
 static void take_slot(const repair *r, lu_state *next, unsigned of, uint64_t slot) {
-    bool known = slot >= r->state->registers[LS_RSP] && lu_walk_read(r->walk, slot, &next->registers[of]);
+    bool known = slot >= r->state->registers[LF_RSP] && lu_walk_read(r->walk, slot, &next->registers[of]);
     next->known = (next->known & ~(1u << of)) | (uint32_t)known << of;
 }
 
 /* The state of the caller whose return address lies in `slot`; false: not in this way. */
 static bool resume(const repair *r, uint64_t slot, int choice, lu_state *next) {
-    static const uint8_t pushed[][6] = {{LS_RBP, LS_RBX, LS_R12, LS_R13, LS_R14, LS_R15},
-                                        {LS_RBX, LS_RBP, LS_R12, LS_R13, LS_R14, LS_R15}};
+    static const uint8_t pushed[][6] = {{LF_RBP, LF_RBX, LF_R12, LF_R13, LF_R14, LF_R15},
+                                        {LF_RBX, LF_RBP, LF_R12, LF_R13, LF_R14, LF_R15}};
     *next = *r->state;
     if (r->row) {
         /* Of a frame that ends at rbp + n, the place of its end tells rbp. */
@@ -75,16 +75,16 @@ static bool resume(const repair *r, uint64_t slot, int choice, lu_state *next) {
         return choice == RBP_FIRST &&
                lu_walk_step(r->walk, next, r->mapping->object, r->row, slot + 8) == LU_STEP_DONE;
     }
-    if (choice <= RBX_FIRST && slot - 8 < r->state->registers[LS_RSP])
+    if (choice <= RBX_FIRST && slot - 8 < r->state->registers[LF_RSP])
         return false;
-    if (!lu_walk_read(r->walk, slot, &next->registers[LS_RIP]))
+    if (!lu_walk_read(r->walk, slot, &next->registers[LF_RIP]))
         return false;
     if (choice != KEPT)
         next->known = 0;
     for (unsigned i = 0; choice <= RBX_FIRST && i < 6; i++)
         take_slot(r, next, pushed[choice][i], slot - 8 * (i + 1));
-    next->registers[LS_RSP] = slot + 8;
-    next->known |= 1u << LS_RSP | 1u << LS_RIP;
+    next->registers[LF_RSP] = slot + 8;
+    next->known |= 1u << LF_RSP | 1u << LF_RIP;
     next->exact = false;
     return true;
 }
@@ -150,7 +150,7 @@ static bool try_slot(const repair *r, uint64_t slot, attempt *best) {
 }
 
 static bool scan(const repair *r, attempt *best) {
-    uint64_t slot = (r->state->registers[LS_RSP] + 7) & ~7ull, word;
+    uint64_t slot = (r->state->registers[LF_RSP] + 7) & ~7ull, word;
     for (unsigned i = 0; i < WORDS_MOST && r->walk->steps > 0 && r->walk->words-- > 0; i++, slot += 8) {
         if (!lu_walk_read(r->walk, slot, &word))
             return false;
@@ -161,8 +161,8 @@ static bool scan(const repair *r, attempt *best) {
 }
 
 static uint64_t frame_pointer(const repair *r) {
-    uint64_t rbp = r->state->registers[LS_RBP], sp = r->state->registers[LS_RSP], word;
-    if (r->row || !(r->state->known >> LS_RBP & 1) || rbp < sp || rbp - sp > 1u << 20 || rbp & 7 ||
+    uint64_t rbp = r->state->registers[LF_RBP], sp = r->state->registers[LF_RSP], word;
+    if (r->row || !(r->state->known >> LF_RBP & 1) || rbp < sp || rbp - sp > 1u << 20 || rbp & 7 ||
         !lu_walk_read(r->walk, rbp + 8, &word) || !is_caller(r, word))
         return 0;
     return rbp + 8;
@@ -177,8 +177,8 @@ static bool try_caller(const repair *r, uint64_t slot, attempt *best) {
  * has no frame, then the end is that of the function behind. */
 static bool try_end(const repair *r, attempt *best) {
     enum { PUSHED_MOST = 8 };
-    uint64_t sp = r->state->registers[LS_RSP];
-    uint64_t slot = r->made ? lu_made_code_slot(r->walk->space, r->state->registers[LS_RIP], sp) : 0;
+    uint64_t sp = r->state->registers[LF_RSP];
+    uint64_t slot = r->made ? lu_made_code_slot(r->walk->space, r->state->registers[LF_RIP], sp) : 0;
     if (!slot)
         return false;
     if (try_caller(r, slot, best) || try_caller(r, sp, best))
@@ -202,7 +202,7 @@ static lu_walked look_for_caller(lu_walk *walk, const lu_state *state, const lu_
         r.copy = *row; /* the next row may take its place */
         r.row = &r.copy;
     }
-    r.mapping = lu_space_mapping(walk->space, own.registers[LS_RIP] - !own.exact);
+    r.mapping = lu_space_mapping(walk->space, own.registers[LF_RIP] - !own.exact);
     r.made = !r.mapping || !r.mapping->object;
     r.chained = frame_pointer(&r);
     walk->repairs++;

@@ -62,9 +62,9 @@ enum { LU_UNWOUND_ROOT = 1, /* it came to the first function of the thread */
        LU_UNWOUND_CUT = 8,      /* there are more frames than there was room for, or than the copy has */
        LU_UNWOUND_STALE = 16 }; /* an address was in no mapping: refresh the space and try again */
 
-/* The frames of a thread with these registers, the leaf first; how many. Only `known` registers are (bit 1 << LS_RSP
+/* The frames of a thread with these registers, the leaf first; how many. Only `known` registers are (bit 1 << LF_RSP
  * and so on): of a blocked thread RSP and RIP. `*how` gets LU_UNWOUND_ bits. */
-int lu_unwind(lu_space *space, const uint64_t registers[LS_REGISTERS], uint32_t known, const lu_stack_copy *stack,
+int lu_unwind(lu_space *space, const uint64_t registers[LF_REGISTERS], uint32_t known, const lu_stack_copy *stack,
               lu_native_frame *into, int most, uint32_t *how);
 
 #endif

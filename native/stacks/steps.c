@@ -38,8 +38,8 @@ bool lu_walk_cfa(lu_walk *walk, const lu_state *state, lu_object *object, const 
  * register itself by then; the copy of the stack does not have it. */
 static bool is_popped(const lu_state *state, const lu_rule *rule, uint64_t slot) {
     enum { RED_ZONE = 128 };
-    uint64_t sp = state->registers[LS_RSP];
-    return state->exact && rule->of != LS_RIP && slot < sp && sp - slot <= RED_ZONE && state->known >> rule->of & 1;
+    uint64_t sp = state->registers[LF_RSP];
+    return state->exact && rule->of != LF_RIP && slot < sp && sp - slot <= RED_ZONE && state->known >> rule->of & 1;
 }
 
 static bool read_saved(lu_walk *walk, const lu_state *state, const lu_rule *rule, uint64_t slot, uint64_t *value) {
@@ -65,20 +65,20 @@ static bool recover(lu_walk *walk, const lu_state *state, lu_object *object, con
 
 int lu_walk_step(lu_walk *walk, lu_state *state, lu_object *object, const lu_row *row, uint64_t cfa) {
     lu_state next = *state;
-    next.registers[LS_RSP] = cfa;
-    next.known = (state->known | 1u << LS_RSP) & ~(1u << LS_RIP);
+    next.registers[LF_RSP] = cfa;
+    next.known = (state->known | 1u << LF_RSP) & ~(1u << LF_RIP);
     next.exact = row->signal;
     for (unsigned i = 0; i < row->count; i++) {
         const lu_rule *rule = &row->rules[i];
-        if (rule->of == LS_RIP && rule->kind == LU_UNDEFINED)
+        if (rule->of == LF_RIP && rule->kind == LU_UNDEFINED)
             return LU_STEP_ROOT;
         if (recover(walk, state, object, rule, cfa, &next.registers[rule->of]))
             next.known |= 1u << rule->of;
         else
             next.known &= ~(1u << rule->of);
     }
-    if (!(next.known >> LS_RIP & 1))
+    if (!(next.known >> LF_RIP & 1))
         return LU_STEP_LOST;
     *state = next;
-    return next.registers[LS_RIP] ? LU_STEP_DONE : LU_STEP_ROOT;
+    return next.registers[LF_RIP] ? LU_STEP_DONE : LU_STEP_ROOT;
 }

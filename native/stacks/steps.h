@@ -5,7 +5,7 @@
 #include "cfi.h"
 
 typedef struct {
-    uint64_t registers[LS_REGISTERS];
+    uint64_t registers[LF_REGISTERS];
     uint32_t known; /* a bit for each register */
     bool exact;     /* it runs at RIP, or was interrupted there; else RIP is a return address */
 } lu_state;

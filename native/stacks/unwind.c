@@ -4,16 +4,16 @@
 
 #include <string.h>
 
-int lu_unwind(lu_space *space, const uint64_t registers[LS_REGISTERS], uint32_t known, const lu_stack_copy *stack,
+int lu_unwind(lu_space *space, const uint64_t registers[LF_REGISTERS], uint32_t known, const lu_stack_copy *stack,
               lu_native_frame *into, int most, uint32_t *how) {
     lu_walk walk = {.space = space, .stack = stack, .into = into, .most = most, .steps = LU_STEPS_MOST,
                     .again = LU_STEPS_MOST, .words = LU_WORDS_MOST};
     lu_state state = {.known = known, .exact = true};
     *how = 0;
-    if (most <= 0 || ~known & (1u << LS_RSP | 1u << LS_RIP))
+    if (most <= 0 || ~known & (1u << LF_RSP | 1u << LF_RIP))
         return 0;
     memcpy(state.registers, registers, sizeof state.registers);
-    const lu_mapping *m = lu_space_mapping(space, registers[LS_RIP]);
+    const lu_mapping *m = lu_space_mapping(space, registers[LF_RIP]);
     if (!m || !m->object)
         *how |= LU_UNWOUND_JIT;
     lu_walked walked = lu_walk_through(&walk, &state, 0);

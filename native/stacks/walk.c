@@ -32,7 +32,7 @@ static lu_walked ended(lu_walk *walk, int outcome, int count) {
 
 /* The walk came to a frame that nobody called, or to a return address of 0: that is what unused stack is full of. */
 static lu_walked ended_at_root(lu_walk *walk, const lu_state *state, uint64_t cfa, int count) {
-    bool zero = state->known >> LS_RIP & 1 && !state->registers[LS_RIP];
+    bool zero = state->known >> LF_RIP & 1 && !state->registers[LF_RIP];
     if (!walk->repairs)
         lu_space_learn_root(walk->space, cfa);
     else if (zero && !lu_space_is_root(walk->space, cfa))
@@ -52,7 +52,7 @@ lu_walked lu_walk_on(lu_walk *walk, lu_state *state, int at, const lu_row **last
             return ended(walk, LU_FULL, at);
         if (walk->steps-- <= 0)
             return ended(walk, LU_LOST, at);
-        uint64_t address = state->registers[LS_RIP] - !state->exact, sp = state->registers[LS_RSP], cfa;
+        uint64_t address = state->registers[LF_RIP] - !state->exact, sp = state->registers[LF_RSP], cfa;
         const lu_mapping *m = lu_space_mapping(walk->space, address);
         walk->nowhere |= !m;
         walk->into[at] = (lu_native_frame){address, sp};
@@ -75,7 +75,7 @@ lu_walked lu_walk_on(lu_walk *walk, lu_state *state, int at, const lu_row **last
         walk->signal |= signal;
         if (step == LU_STEP_DONE && walk->repairs && signal)
             return ended(walk, LU_LOST, at + 1); /* what an earlier signal has left there */
-        if (step == LU_STEP_DONE && (signal || (cfa > sp && may_return_to(walk, state->registers[LS_RIP], function))))
+        if (step == LU_STEP_DONE && (signal || (cfa > sp && may_return_to(walk, state->registers[LF_RIP], function))))
             continue;
         /* The row is wrong, as in assembly whose author has described only its first instruction. */
         if (walk->repairs || walk->beyond)

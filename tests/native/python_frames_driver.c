@@ -87,7 +87,7 @@ static void print_frames(pid_t pid, uint32_t python, uint64_t runtime, int32_t t
         if (file_bytes < 0 || name_bytes < 0 || line_bytes < 0 || name != frames[i].name || lines != frames[i].lines)
             exit(2);
         printf("%.*s|%.*s|%d|%u|%d|", name_bytes, texts[1], file_bytes, texts[0], first_line,
-               frames[i].place & ~LS_ENTRY, frames[i].place >= LS_ENTRY);
+               frames[i].place & ~LF_ENTRY, frames[i].place >= LF_ENTRY);
         for (int k = 0; k < line_bytes; k++)
             printf("%02x", table[k]);
         puts("");

@@ -36,17 +36,17 @@ static void tell(lu_space *space, pid_t pid, const char *tid) {
     char line[300], *words[10];
     int count = 0;
     uint32_t how;
-    lu_native_frame frames[LS_SAMPLES_FRAMES_MOST];
-    uint64_t registers[LS_REGISTERS] = {0};
+    lu_native_frame frames[LF_SAMPLES_FRAMES_MOST];
+    uint64_t registers[LF_REGISTERS] = {0};
     read_line(pid, tid, line, sizeof line);
     for (char *word = strtok(line, " \n"); word && count < 10; word = strtok(NULL, " \n"))
         words[count++] = word;
     if (count < 3)
         return;
-    registers[LS_RSP] = strtoull(words[count - 2], NULL, 16);
-    registers[LS_RIP] = strtoull(words[count - 1], NULL, 16);
+    registers[LF_RSP] = strtoull(words[count - 2], NULL, 16);
+    registers[LF_RIP] = strtoull(words[count - 1], NULL, 16);
     lu_stack_copy stack = {0, NULL, 0, read_process, &pid};
-    int depth = lu_unwind(space, registers, 1u << LS_RSP | 1u << LS_RIP, &stack, frames, LS_SAMPLES_FRAMES_MOST, &how);
+    int depth = lu_unwind(space, registers, 1u << LF_RSP | 1u << LF_RIP, &stack, frames, LF_SAMPLES_FRAMES_MOST, &how);
     printf("thread %s how %u\n", tid, how);
     for (int i = 0; i < depth; i++)
         printf("%lx\n", frames[i].address);

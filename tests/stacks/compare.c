@@ -20,7 +20,7 @@ static void tell(const lu_space *space, const oracle_sample *s, const oracle_fra
     different++;
     if (shown-- <= 0)
         return;
-    printf("sp %#lx how %u copy %lu\n", s->registers[LS_RSP], how, s->bytes);
+    printf("sp %#lx how %u copy %lu\n", s->registers[LF_RSP], how, s->bytes);
     for (int i = 0; i < count || (unsigned)i < s->frames; i++) {
         uint64_t mine = i < count ? ours[i].address : 0, other = (unsigned)i < s->frames ? theirs[i].address : 0;
         lu_place a = lu_space_find(space, mine), b = lu_space_find(space, other);
@@ -42,11 +42,11 @@ static int agree(const oracle_frame *theirs, const lu_native_frame *ours, int co
 
 static void compare(lu_space *space, const oracle_sample *s, const oracle_frame *theirs, const uint8_t *stack) {
     static lu_native_frame ours[FRAMES_MOST];
-    lu_stack_copy copy = {s->registers[LS_RSP], stack, s->bytes, NULL, NULL};
+    lu_stack_copy copy = {s->registers[LF_RSP], stack, s->bytes, NULL, NULL};
     struct timespec a, b;
     uint32_t how;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
-    int count = lu_unwind(space, s->registers, (1u << LS_REGISTERS) - 1, &copy, ours, FRAMES_MOST, &how);
+    int count = lu_unwind(space, s->registers, (1u << LF_REGISTERS) - 1, &copy, ours, FRAMES_MOST, &how);
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
     nanoseconds += (double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec);
     samples++;

@@ -103,8 +103,8 @@ static size_t parsed(const char *text, uint8_t *into) {
 
 int main(void) {
     int wrong = 0;
-    uint64_t registers[LS_REGISTERS] = {[LS_RBX] = 100, [LS_RBP] = 0x1000};
-    lu_machine machine = {registers, 1u << LS_RBX | 1u << LS_RBP, read_word, NULL};
+    uint64_t registers[LF_REGISTERS] = {[LF_RBX] = 100, [LF_RBP] = 0x1000};
+    lu_machine machine = {registers, 1u << LF_RBX | 1u << LF_RBP, read_word, NULL};
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
         uint8_t code[64];
         uint64_t value = 7;

@@ -52,7 +52,7 @@ static void ask(lu_object *object, uint64_t most) {
     for (unsigned i = 0; i < 64; i++) {
         uint64_t address = any(8) ? any(most) : any(0);
         const lu_row *row = lu_row_at(object, address);
-        if (row && (row->count > LS_REGISTERS || row->cfa.of >= LS_REGISTERS))
+        if (row && (row->count > LF_REGISTERS || row->cfa.of >= LF_REGISTERS))
             abort();
         lu_object_offset(object, address, &found);
         lu_object_address(object, address, &found);
@@ -93,14 +93,14 @@ static bool read_word(void *of, uint64_t address, uint64_t *word) {
 
 static void one_expression(void) {
     uint8_t code[64];
-    uint64_t registers[LS_REGISTERS], value = any(0);
+    uint64_t registers[LF_REGISTERS], value = any(0);
     size_t bytes = any(sizeof code);
     uint8_t *exact = malloc(bytes + 1); /* what is read behind it is found by the checker */
     for (size_t i = 0; i < bytes; i++)
         exact[i] = (uint8_t)(any(4) ? 0x06 + any(0x2a) : any(256));
-    for (int i = 0; i < LS_REGISTERS; i++)
+    for (int i = 0; i < LF_REGISTERS; i++)
         registers[i] = any(0);
-    lu_machine machine = {registers, (uint32_t)any(1u << LS_REGISTERS), read_word, NULL};
+    lu_machine machine = {registers, (uint32_t)any(1u << LF_REGISTERS), read_word, NULL};
     exact = realloc(exact, bytes ? bytes : 1);
     lu_expression(&machine, exact, bytes, any(2), &value);
     free(exact);
@@ -110,9 +110,9 @@ static void one_expression(void) {
 static void one_stack(lu_space *space) {
     static uint64_t words[2048];
     static lu_native_frame frames[64];
-    uint64_t registers[LS_REGISTERS], base = 0x7ffd00000000u + any(1u << 20) * 8;
+    uint64_t registers[LF_REGISTERS], base = 0x7ffd00000000u + any(1u << 20) * 8;
     lu_range code = lu_space_code(space);
-    for (unsigned i = 0; i < 2048 + LS_REGISTERS; i++) {
+    for (unsigned i = 0; i < 2048 + LF_REGISTERS; i++) {
         uint64_t way = any(6), word = way < 2   ? (uint64_t)(uintptr_t)one_stack + any(40000)
                                       : way < 3 ? code.start + any(code.end - code.start)
                                       : way < 4 ? base + 8 * any(2048)
@@ -123,9 +123,9 @@ static void one_stack(lu_space *space) {
         else
             registers[i - 2048] = word;
     }
-    registers[LS_RSP] = base + any(20) * 8;
+    registers[LF_RSP] = base + any(20) * 8;
     lu_stack_copy stack = {base, (const uint8_t *)words, any(sizeof words), NULL, NULL};
-    uint32_t how, known = (uint32_t)any(1u << LS_REGISTERS) | 1u << LS_RSP | 1u << LS_RIP;
+    uint32_t how, known = (uint32_t)any(1u << LF_REGISTERS) | 1u << LF_RSP | 1u << LF_RIP;
     int count = lu_unwind(space, registers, known, &stack, frames, (int)any(65), &how);
     if (count < 0 || count > 64)
         abort();
@@ -150,7 +150,7 @@ static void costly_stack(void) {
     static uint64_t words[STACK_WORDS];
     static lu_native_frame frames[1024];
     uint8_t *code = mmap(NULL, CODE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    uint64_t registers[LS_REGISTERS], calls = 1 + any(5);
+    uint64_t registers[LF_REGISTERS], calls = 1 + any(5);
     if (code == MAP_FAILED)
         abort();
     memset(code, 0x90, CODE);
@@ -161,15 +161,15 @@ static void costly_stack(void) {
         uint64_t inside = (uint64_t)(uintptr_t)code + 16 + 2 * any(CODE / 2 - 16);
         words[i] = any(20) ? inside : STACK_BASE + 8 * any(STACK_WORDS);
     }
-    for (int i = 0; i < LS_REGISTERS; i++)
+    for (int i = 0; i < LF_REGISTERS; i++)
         registers[i] = STACK_BASE + 8 * any(2000);
-    registers[LS_RSP] = STACK_BASE;
-    registers[LS_RIP] = (uint64_t)(uintptr_t)code + 64;
+    registers[LF_RSP] = STACK_BASE;
+    registers[LF_RIP] = (uint64_t)(uintptr_t)code + 64;
     lu_space *space = lu_space_of(getpid());
     lu_stack_copy stack = {STACK_BASE, NULL, 0, read_counted, words};
     uint32_t how;
     reads = 0;
-    lu_unwind(space, registers, (1u << LS_REGISTERS) - 1, &stack, frames, 1024, &how);
+    lu_unwind(space, registers, (1u << LF_REGISTERS) - 1, &stack, frames, 1024, &how);
     if (reads > READS_MOST) {
         fprintf(stderr, "%llu words read\n", (unsigned long long)reads);
         abort();

@@ -75,17 +75,17 @@ static void sample(pid_t pid, pid_t tid, lu_space *space) {
     struct user_regs_struct u;
     if (ptrace(PTRACE_GETREGS, tid, NULL, &u))
         return;
-    uint64_t registers[LS_REGISTERS] = {u.rax, u.rdx, u.rcx, u.rbx, u.rsi, u.rdi, u.rbp, u.rsp, u.r8,
+    uint64_t registers[LF_REGISTERS] = {u.rax, u.rdx, u.rcx, u.rbx, u.rsi, u.rdi, u.rbp, u.rsp, u.r8,
                                         u.r9,  u.r10, u.r11, u.r12, u.r13, u.r14, u.r15, u.rip};
     int blocked = (long)u.orig_rax >= 0;
-    uint32_t known = blocked ? 1u << LS_RSP | 1u << LS_RIP : (1u << LS_REGISTERS) - 1, how;
+    uint32_t known = blocked ? 1u << LF_RSP | 1u << LF_RIP : (1u << LF_REGISTERS) - 1, how;
     lu_stack_copy stack = {u.rsp, copy, read_stack(pid, u.rsp), NULL, NULL};
-    lu_native_frame frames[LS_SAMPLES_FRAMES_MOST];
+    lu_native_frame frames[LF_SAMPLES_FRAMES_MOST];
     int count = 0;
     double best = 1e18;
     for (int i = 0; i < 2; i++) {
         double begin = now();
-        count = lu_unwind(space, registers, known, &stack, frames, LS_SAMPLES_FRAMES_MOST, &how);
+        count = lu_unwind(space, registers, known, &stack, frames, LF_SAMPLES_FRAMES_MOST, &how);
         double took = now() - begin;
         if (i == 0)
             times[time_count++ % (1 << 20)] = took;
