@@ -92,3 +92,7 @@ void sm_take_made(sm_process *p, const lf_sample_made *record, size_t bytes) {
     *row = (lt_made){given++, p->number, record->address, record->code_bytes, record->name_bytes, 0};
     memcpy(row + 1, record + 1, record->name_bytes);
 }
+
+void sm_made_forget(sm_process *p) {
+    free(p->made.codes);
+}

@@ -15,10 +15,10 @@
 
 #include <string.h>
 
-static uint64_t cut_stacks;
-
 /* Reading what is mapped takes at most one part in so many of the time. */
 #define REFRESH_SHARE 20u
+
+static uint64_t cut_stacks; /* that had no room */
 
 uint64_t sm_cut_stacks(void) {
     return cut_stacks;
@@ -41,6 +41,11 @@ lu_space *sm_space(sm_process *p, int is_urgent) {
     p->refreshed_ns = sm_clock(CLOCK_MONOTONIC);
     p->refresh_cost_ns = p->refreshed_ns - before;
     return p->space;
+}
+
+void sm_space_forget(sm_process *p) {
+    if (p->space)
+        lu_space_free(p->space);
 }
 
 static uint32_t native_frame(sm_process *p, uint64_t address, int is_caller) {

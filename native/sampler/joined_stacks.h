@@ -17,6 +17,7 @@ typedef struct {
 } sm_user_stack;
 
 lu_space *sm_space(sm_process *process, int is_urgent);
+void sm_space_forget(sm_process *process);
 /* Interns a stack of native frames (the leaf first) with these of Python in it, or LT_NONE. */
 uint32_t sm_join(sm_process *process, const lu_native_frame *native, int count, uint32_t how,
                  const sm_python_frame *python, int frames, uint32_t *flags);

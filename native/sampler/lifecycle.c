@@ -7,15 +7,16 @@
 #include "copied_stacks.h"
 #include "cpu_time.h"
 #include "events.h"
+#include "jit_code.h"
+#include "joined_stacks.h"
 #include "procfs.h"
 #include "python_function.h"
 #include "recording.h"
+#include "samples.h"
 #include "signalled.h"
 #include "thinning.h"
+#include "wait_stacks.h"
 #include "waits.h"
-
-#include <stdlib.h>
-#include <unistd.h>
 
 /* One that runs already: what it has used until now has no stack. */
 sm_thread *sm_thread_found(sm_process *p, int32_t tid, uint64_t at_ns, const char *name) {
@@ -44,9 +45,7 @@ void sm_thread_end(sm_thread *t, uint64_t at_ns) {
     t->end_ns = at_ns;
     t->is_told = 0;
     sm_signalled_end(t);
-    if (t->wait.in_ns && t->wait.in_ns < at_ns && !t->wait.out_ns)
-        t->time.ran_ns += at_ns - t->wait.in_ns;
-    t->wait.in_ns = 0;
+    sm_switched_last(t, at_ns);
     if (!--t->process->living)
         end_process(t->process, at_ns);
 }
@@ -77,10 +76,9 @@ void sm_exec(sm_process *old, uint64_t at_ns) {
 static void free_process(sm_process *p) {
     if (p->area)
         sm_area_free(p->area);
-    if (p->space)
-        lu_space_free(p->space);
-    free(p->codes.numbers);
-    free(p->made.codes);
+    sm_space_forget(p);
+    sm_codes_forget(p);
+    sm_made_forget(p);
     sm_python_forget(p);
     sm_process_free(p);
 }
@@ -95,8 +93,7 @@ static void finish_thread(sm_thread *t) {
     }
     sm_events_close(t);
     sm_copies_end(t);
-    if (t->wait_fd >= 0)
-        close(t->wait_fd);
+    sm_look_end(t);
     sm_thread_tell(t);
     sm_thread_free(t);
 }

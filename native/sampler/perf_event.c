@@ -14,7 +14,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Some descriptors are left for files that are opened for a moment. */
 #define SPARE_FILES 4
 
 static int *cpus;

@@ -68,6 +68,10 @@ static void take_code(sm_process *p, const lf_sample_code *code, size_t bytes) {
     keep_code(p, code->code, sm_code(&text));
 }
 
+void sm_codes_forget(sm_process *p) {
+    free(p->codes.numbers);
+}
+
 /* --- Samples --- */
 
 static uint32_t unwind(sm_process *p, const lf_sample *sample, const uint8_t *stack, uint32_t *flags,

@@ -9,6 +9,7 @@
 
 /* A record of an area. */
 void sm_take_record(sm_process *process, const lf_sample_head *head, size_t bytes);
+void sm_codes_forget(sm_process *process);
 void sm_take_sample(sm_process *process, const lf_sample *sample, size_t bytes);
 uint64_t sm_lost_samples(const sm_thread *thread); /* that may have been of this thread */
 

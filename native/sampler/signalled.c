@@ -31,6 +31,24 @@ void sm_signalled_begin(sm_thread *t) {
         sm_events_open(t);
 }
 
+/* A process has handed its area over: what its threads have used until now has no stack.
+ *
+ * Where there are no frames of Python to be had, which only the handler can read, nobody is sent any:
+ * copied_stacks.c. */
+void sm_signalled_begin_process(sm_process *p) {
+    p->has_events = !p->uses_timers && !p->has_handler && p->is_signalled;
+    for (sm_thread *t = p->threads; t; t = t->next) {
+        uint64_t none;
+        if (t->end_ns)
+            continue;
+        if (p->has_events)
+            sm_signalled_begin(t);
+        uint64_t base_ns = t->time.base_ns ? t->time.base_ns : sm_ran_ns(p->pid, t->tid, &none, &none);
+        sm_count_from(t, base_ns);
+        sm_rest(t, sm.now_ns, base_ns);
+    }
+}
+
 /* The only thread of a child that was forked has the stack for signals of the thread that did it. */
 void sm_signalled_inherit(sm_process *child) {
     const sm_thread *by = sm_thread_at(child->forked_by, child->start_ns);
@@ -55,39 +73,6 @@ static void begin_late(sm_thread *t) {
     sm_rest(t, sm.now_ns, t->time.base_ns);
 }
 
-/* Those that have been put into their tables since. Whether there are threads that have just begun and are in none. */
-int sm_signalled_tick(void) {
-    int are_new = 0;
-    for (sm_process *p = sm_processes(); p; p = p->next)
-        for (sm_thread *t = p->has_events && p->area ? p->threads : NULL; t; t = t->next) {
-            if (t->signal.since_ns || t->end_ns)
-                continue;
-            t->signal.since_ns = since_ns(t);
-            if (t->signal.since_ns)
-                begin_late(t);
-            are_new |= !t->signal.since_ns && sm.now_ns < t->start_ns + SM_TICK_NS;
-        }
-    return are_new;
-}
-
-/* A process has handed its area over: what its threads have used until now has no stack.
- *
- * Where there are no frames of Python to be had, which only the handler can read, nobody is sent any:
- * copied_stacks.c. */
-void sm_signalled_begin_process(sm_process *p) {
-    p->has_events = !p->uses_timers && !p->has_handler && p->is_signalled;
-    for (sm_thread *t = p->threads; t; t = t->next) {
-        uint64_t none;
-        if (t->end_ns)
-            continue;
-        if (p->has_events)
-            sm_signalled_begin(t);
-        uint64_t base_ns = t->time.base_ns ? t->time.base_ns : sm_ran_ns(p->pid, t->tid, &none, &none);
-        sm_count_from(t, base_ns);
-        sm_rest(t, sm.now_ns, base_ns);
-    }
-}
-
 /* Its samples do not come any more. */
 static void stop(sm_process *p) {
     p->has_events = 0;
@@ -110,4 +95,19 @@ void sm_signalled_look(void) {
     for (sm_process *p = sm_processes(); p; p = p->next)
         if (p->area && !p->is_left_alone && sm_area_has_handler(p->area))
             sm_signalled_leave_alone(p);
+}
+
+/* Those that have been put into their tables since. Whether there are threads that have just begun and are in none. */
+int sm_signalled_tick(void) {
+    int are_new = 0;
+    for (sm_process *p = sm_processes(); p; p = p->next)
+        for (sm_thread *t = p->has_events && p->area ? p->threads : NULL; t; t = t->next) {
+            if (t->signal.since_ns || t->end_ns)
+                continue;
+            t->signal.since_ns = since_ns(t);
+            if (t->signal.since_ns)
+                begin_late(t);
+            are_new |= !t->signal.since_ns && sm.now_ns < t->start_ns + SM_TICK_NS;
+        }
+    return are_new;
 }

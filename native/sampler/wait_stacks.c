@@ -133,3 +133,9 @@ int sm_look_at(sm_thread *t, sm_look *look) {
     sm.quality.waits_to_root += !!(how & LU_UNWOUND_ROOT);
     return SM_LOOKED;
 }
+
+/* The thread has ended. */
+void sm_look_end(sm_thread *t) {
+    if (t->wait_fd >= 0)
+        close(t->wait_fd);
+}

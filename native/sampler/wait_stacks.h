@@ -5,5 +5,6 @@
 #include "threads.h"
 
 int sm_look_at(sm_thread *thread, sm_look *look); /* SM_LOOKED, ... */
+void sm_look_end(sm_thread *thread);
 
 #endif

@@ -142,6 +142,13 @@ void sm_switched(sm_thread *t, uint64_t at_ns, uint32_t cpu, int is_out, int is_
     t->wait.out_ns = at_ns;
 }
 
+/* The thread ends, on a CPU if it has not left that. */
+void sm_switched_last(sm_thread *t, uint64_t at_ns) {
+    if (t->wait.in_ns && t->wait.in_ns < at_ns && !t->wait.out_ns)
+        t->time.ran_ns += at_ns - t->wait.in_ns;
+    t->wait.in_ns = 0;
+}
+
 /* Switches are missing: what goes on may have ended long ago. */
 void sm_waits_lost(void) {
     for (sm_process *p = sm_processes(); p; p = p->next) {
