@@ -23,17 +23,17 @@ TYPES = {
 }  # fmt: skip
 # The structures that Python reads, by the names that they get there.
 STRUCTS = {
-    "ls_record": "RECORD",
-    "ls_open": "OPEN",
-    "ls_ring_header": "RING",
-    "ls_page": "PAGE",
-    "ls_names_header": "NAMES",
+    "lf_record": "RECORD",
+    "lf_open": "OPEN",
+    "lf_ring_header": "RING",
+    "lf_page": "PAGE",
+    "lf_names_header": "NAMES",
 }
 # Those that are sent as they are, and what `struct` calls the types.
-PACKED = {"ls_message": "MESSAGE"}
+PACKED = {"lf_message": "MESSAGE"}
 LETTERS = {"uint64_t": "Q", "uint32_t": "I", "int32_t": "i"}
 # Those that are read without NumPy, field by field.
-FIELDS = {"ls_page": "PAGE_FIELDS"}
+FIELDS = {"lf_page": "PAGE_FIELDS"}
 # The size that memory has which begins with a structure, if it has more than the structure.
 SIZES = {"RING": "RING_HEADER"}
 RENAMED = {"LAYOUT_VERSION": "VERSION", "NAME_LIMIT": "NAME_BYTES"}
@@ -79,8 +79,8 @@ class Header:
         for found in re.finditer(r'KIND\((\w+), (\d+), "(\w+)", "(\w+)"\)', text):
             name, number, kind, layer = found.groups()
             self.kinds.append((name, int(number), kind, layer))
-            self.numbers[f"LS_{name}"] = int(number)
-        pattern = r"#define (LS_\w+) ([^\n]+)|enum \{([^}]*)\};|typedef struct \{([^}]*)\} (\w+);"
+            self.numbers[f"LF_{name}"] = int(number)
+        pattern = r"#define (LF_\w+) ([^\n]+)|enum \{([^}]*)\};|typedef struct \{([^}]*)\} (\w+);"
         for found in re.finditer(pattern, text):
             self._take(*found.groups())
 
@@ -101,7 +101,7 @@ class Header:
         """The value of an expression of C that has only numbers, names of them and operators."""
         text = re.sub(r"\b(0x[0-9a-fA-F]+|\d+)u\b", r"\1", text)
         text = re.sub(r"sizeof\((\w+)\)", lambda m: str(self._size(m[1])[0]), text)
-        text = re.sub(r"\bLS_\w+", lambda m: str(self.numbers[m[0]]), text)
+        text = re.sub(r"\bLF_\w+", lambda m: str(self.numbers[m[0]]), text)
         assert re.fullmatch(r"[\s\dxa-fA-F()<+*/-]+", text), text
         return int(eval(text.replace("/", "//"), {"__builtins__": {}}))
 
@@ -132,7 +132,7 @@ def numbers(header: Header) -> str:
     """The file of numbers."""
     lines = ["import struct", ""]
     for full, value in header.numbers.items():
-        name = full.removeprefix("LS_")
+        name = full.removeprefix("LF_")
         name = RENAMED.get(name, name)
         lines.append(f"{name} = 0x{value:X}" if name.endswith("MAGIC") else f"{name} = {value}")
     lines += ["# The kinds below are spans.", "FIRST_SPECIAL = COUNTER"]

@@ -35,7 +35,7 @@ def lines() -> Iterator[str]:
     yield "} KINDS[] = {"
     for framework in frameworks():
         for kind, pattern in framework.kinds:
-            yield f'    {{"{pattern}", LS_{kind.upper()}}},'
+            yield f'    {{"{pattern}", LF_{kind.upper()}}},'
     yield "};"
     yield ""
     yield "/* How the names of spans begin that are one step of an optimizer. */"

@@ -3,7 +3,7 @@
  *
  * The area is a header and a ring of bytes. A writer reserves its bytes by moving `reserved` on (compare and swap) if
  * they fit behind `consumed`; a record never wraps: what is left at the end of the ring is reserved too, as
- * LS_SAMPLE_PAD. It writes the record and publishes it by storing `commit` = its position + 1 (release); positions count
+ * LF_SAMPLE_PAD. It writes the record and publishes it by storing `commit` = its position + 1 (release); positions count
  * bytes since the beginning, so what an earlier round left there never looks like it. The sampler takes records in the
  * order of their positions and then moves `consumed` on. */
 #ifndef LAYERSCOPE_SAMPLES_H
@@ -11,35 +11,35 @@
 
 #include <stdint.h>
 
-#define LS_SAMPLES_MAGIC 0x5053534cu /* "LSSP" */
-#define LS_SAMPLES_HEADER 32768u
-#define LS_SAMPLES_BYTES (4u << 20) /* header and ring */
+#define LF_SAMPLES_MAGIC 0x5053534cu /* "LSSP" */
+#define LF_SAMPLES_HEADER 32768u
+#define LF_SAMPLES_BYTES (4u << 20) /* header and ring */
 /* Of one thread's stack, from its stack pointer on. */
-#define LS_SAMPLES_STACK_MOST (192u << 10)
-#define LS_SAMPLES_FRAMES_MOST 512u
+#define LF_SAMPLES_STACK_MOST (192u << 10)
+#define LF_SAMPLES_FRAMES_MOST 512u
 
 /* Threads that may be sent the signal of samples: a table by thread number, in which one takes the first free place of
  * those that are meant for it. One for whom there is none is not signalled. */
-#define LS_SIGNALLED_MOST 7168u
-#define LS_SIGNALLED_PROBES 32u
+#define LF_SIGNALLED_MOST 7168u
+#define LF_SIGNALLED_PROBES 32u
 
 enum {
-    LS_SAMPLE_PAD = 0,   /* only `commit` and `bytes` count */
-    LS_SAMPLE_STACK = 1, /* ls_sample */
-    LS_SAMPLE_CODE = 2,  /* ls_sample_code: before the first sample that has the code */
-    LS_SAMPLE_MADE = 3,  /* ls_sample_made */
+    LF_SAMPLE_PAD = 0,   /* only `commit` and `bytes` count */
+    LF_SAMPLE_STACK = 1, /* lf_sample */
+    LF_SAMPLE_CODE = 2,  /* lf_sample_code: before the first sample that has the code */
+    LF_SAMPLE_MADE = 3,  /* lf_sample_made */
 };
 
-/* How the agent walks the frames of Python; LS_PYTHON_UNKNOWN: native frames alone. */
-enum { LS_PYTHON_NONE = 0, LS_PYTHON_UNKNOWN = 1, LS_PYTHON_3_11 = 11, LS_PYTHON_3_12 = 12, LS_PYTHON_3_13 = 13,
-       LS_PYTHON_3_14 = 14 };
+/* How the agent walks the frames of Python; LF_PYTHON_UNKNOWN: native frames alone. */
+enum { LF_PYTHON_NONE = 0, LF_PYTHON_UNKNOWN = 1, LF_PYTHON_3_11 = 11, LF_PYTHON_3_12 = 12, LF_PYTHON_3_13 = 13,
+       LF_PYTHON_3_14 = 14 };
 
 typedef struct {
-    uint32_t magic, version; /* LS_LAYOUT_VERSION */
+    uint32_t magic, version; /* LF_LAYOUT_VERSION */
     int32_t pid;
     uint32_t capacity; /* bytes of the ring */
     uint64_t process_start;
-    uint32_t python;        /* one of the LS_PYTHON_ values */
+    uint32_t python;        /* one of the LF_PYTHON_ values */
     uint32_t uses_timers;   /* the samples come by timers of the process: nobody opens events for it */
     uint64_t python_eval;   /* address of _PyEval_EvalFrameDefault, 0: none */
     uint64_t python_runtime; /* address of _PyRuntime, 0: none */
@@ -58,72 +58,72 @@ typedef struct {
     uint64_t first_ns;
     int32_t first_tid;
     uint32_t signalled_puts; /* how often a thread was put into the table */
-    uint8_t pad2[LS_SAMPLES_HEADER - 208 - LS_SIGNALLED_MOST * sizeof(int32_t)];
-    int32_t signalled[LS_SIGNALLED_MOST]; /* 0: free */
-} ls_samples_header;
+    uint8_t pad2[LF_SAMPLES_HEADER - 208 - LF_SIGNALLED_MOST * sizeof(int32_t)];
+    int32_t signalled[LF_SIGNALLED_MOST]; /* 0: free */
+} lf_samples_header;
 
 /* Where the number of a thread may stand in the table. */
-static inline uint32_t ls_signalled_place(int32_t tid, uint32_t probe) {
-    return ((uint32_t)tid + probe) % LS_SIGNALLED_MOST;
+static inline uint32_t lf_signalled_place(int32_t tid, uint32_t probe) {
+    return ((uint32_t)tid + probe) % LF_SIGNALLED_MOST;
 }
 
 typedef struct {
     uint64_t commit;
     uint32_t bytes; /* of the whole record, a multiple of 16 */
     uint16_t kind, flags;
-} ls_sample_head;
+} lf_sample_head;
 
 enum {
-    LS_SAMPLE_STACK_CUT = 1,  /* the stack goes on: there was no room for more */
-    LS_SAMPLE_FRAMES_CUT = 2, /* so do the frames of Python */
-    LS_SAMPLE_STACK_NONE = 4, /* the stack could not be read */
-    LS_SAMPLE_TIMER = 8,      /* by a timer of the process: `count` periods have passed */
+    LF_SAMPLE_STACK_CUT = 1,  /* the stack goes on: there was no room for more */
+    LF_SAMPLE_FRAMES_CUT = 2, /* so do the frames of Python */
+    LF_SAMPLE_STACK_NONE = 4, /* the stack could not be read */
+    LF_SAMPLE_TIMER = 8,      /* by a timer of the process: `count` periods have passed */
 };
 
 /* A frame of Python, the innermost first. */
 typedef struct {
-    uint32_t code;  /* number of an ls_sample_code of this process */
-    uint32_t place; /* index of the instruction in bytes; LS_ENTRY: a C frame of the interpreter begins with it */
-} ls_sample_frame;
-#define LS_ENTRY 0x80000000u
+    uint32_t code;  /* number of an lf_sample_code of this process */
+    uint32_t place; /* index of the instruction in bytes; LF_ENTRY: a C frame of the interpreter begins with it */
+} lf_sample_frame;
+#define LF_ENTRY 0x80000000u
 
 /* The order of `registers`. */
-enum { LS_RAX, LS_RDX, LS_RCX, LS_RBX, LS_RSI, LS_RDI, LS_RBP, LS_RSP, LS_R8, LS_R9, LS_R10, LS_R11, LS_R12, LS_R13,
-       LS_R14, LS_R15, LS_RIP, LS_REGISTERS }; /* as DWARF numbers them */
+enum { LF_RAX, LF_RDX, LF_RCX, LF_RBX, LF_RSI, LF_RDI, LF_RBP, LF_RSP, LF_R8, LF_R9, LF_R10, LF_R11, LF_R12, LF_R13,
+       LF_R14, LF_R15, LF_RIP, LF_REGISTERS }; /* as DWARF numbers them */
 
 typedef struct {
-    ls_sample_head head;
+    lf_sample_head head;
     uint64_t at_ns, cpu_ns; /* cpu_ns: of the thread so far, user and kernel (CLOCK_THREAD_CPUTIME_ID) */
     int32_t tid;
     int32_t event;  /* si_fd: the descriptor, in the sampler, of the event that told; -1: a timer */
     uint32_t count; /* periods of a timer */
     uint32_t frames, stack_bytes, pad;
-    uint64_t registers[LS_REGISTERS];
-    /* then ls_sample_frame frames[frames], padded to 16; then stack_bytes bytes from registers[LS_RSP] on, padded */
-} ls_sample;
+    uint64_t registers[LF_REGISTERS];
+    /* then lf_sample_frame frames[frames], padded to 16; then stack_bytes bytes from registers[LF_RSP] on, padded */
+} lf_sample;
 
 typedef struct {
-    ls_sample_head head;
+    lf_sample_head head;
     uint32_t code;
     int32_t first_line;
     uint32_t name_bytes, file_bytes, lines_bytes; /* UTF-8, UTF-8, co_linetable */
     uint32_t pad;
     /* then name, file, lines, one after the other, padded to 16 */
-} ls_sample_code;
+} lf_sample_code;
 
 /* Code that the process has just made. */
 typedef struct {
-    ls_sample_head head;
+    lf_sample_head head;
     uint64_t address;
     uint32_t code_bytes, name_bytes;
     uint64_t pad;
     /* then the name, padded so that the whole is a multiple of 16 */
-} ls_sample_made;
+} lf_sample_made;
 
-_Static_assert(sizeof(ls_samples_header) == LS_SAMPLES_HEADER, "header of samples");
-_Static_assert(sizeof(ls_sample_head) == 16, "head of a sample");
-_Static_assert(sizeof(ls_sample) % 16 == 0, "sample");
-_Static_assert(sizeof(ls_sample_code) % 8 == 0, "code");
-_Static_assert(sizeof(ls_sample_made) == 40, "made");
+_Static_assert(sizeof(lf_samples_header) == LF_SAMPLES_HEADER, "header of samples");
+_Static_assert(sizeof(lf_sample_head) == 16, "head of a sample");
+_Static_assert(sizeof(lf_sample) % 16 == 0, "sample");
+_Static_assert(sizeof(lf_sample_code) % 8 == 0, "code");
+_Static_assert(sizeof(lf_sample_made) == 40, "made");
 
 #endif

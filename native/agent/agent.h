@@ -62,15 +62,15 @@ typedef struct {
     uint32_t domain, category, names, color;
     int32_t color_type;
     uint32_t id;
-    char json[LS_NAME_LIMIT]; /* lacks its last brace */
+    char json[LF_NAME_LIMIT]; /* lacks its last brace */
 } ls_said;
 
 /* The private side of one thread. Recycled with its ring when the thread ends. */
 struct ls_thread {
     uint64_t generation;
-    ls_ring *ring;
+    lf_ring *ring;
     uint64_t written, consumed, elsewhere, serial, begun; /* begun: when the thread that has it now was first seen */
-    uint32_t index, depth, track, announced; /* announced: the track whose LS_THREAD_BEGIN is written */
+    uint32_t index, depth, track, announced; /* announced: the track whose LF_THREAD_BEGIN is written */
     uint32_t module, modules; /* the name of the innermost open module, and how many are open */
     uint32_t capacity;        /* records that the ring holds */
     uint32_t line;            /* the Python line that is about to open a range, 0: not known */
@@ -86,15 +86,15 @@ struct ls_thread {
     uint32_t optimizers_open, optimizer_names[4];
     int line_is_step; /* `line` is what --step-mark names */
     ls_known_shapes *shapes; /* made when the first ones come */
-    char *arguments;         /* of spans that are open, LS_NAME_LIMIT bytes each; made when the first ones come */
+    char *arguments;         /* of spans that are open, LF_NAME_LIMIT bytes each; made when the first ones come */
     ls_said said;
     uint32_t skips;
     ls_skip skipped[LS_SKIPS];
-    uint64_t task_ids[LS_OPEN_SLOTS]; /* per open task: what its program calls it, 0: nothing */
+    uint64_t task_ids[LF_OPEN_SLOTS]; /* per open task: what its program calls it, 0: nothing */
     ls_thread *next;
-    uint32_t optimizers[LS_OPEN_SLOTS]; /* per open optimizer step: its instance */
+    uint32_t optimizers[LF_OPEN_SLOTS]; /* per open optimizer step: its instance */
     ls_cached_name cache[LS_CACHE];
-    ls_context contexts[LS_OPEN_SLOTS];
+    ls_context contexts[LF_OPEN_SLOTS];
     ls_context silent[LS_ENDS]; /* without owner: for spans that are not recorded, but whose end is to be seen */
 };
 
@@ -115,7 +115,7 @@ typedef struct {
  * process page, taken anew now and then. */
 typedef struct {
     _Alignas(64) ls_wiped *wiped;
-    ls_page *page;
+    lf_page *page;
     int32_t use_tsc, sequence_offset, forward_thread_offset;
     uint32_t heard;       /* what the drainer last said of the window */
     const uint32_t *said; /* what it says now: in the process page; `heard` itself where no window was asked for */
@@ -126,7 +126,7 @@ typedef struct {
 extern ls_globals ls;
 extern int ls_keep_to_itself;
 /* Who takes what would be sent, in a program that records itself (native/interface); NULL: it is sent. */
-extern int (*ls_taker)(const ls_message *message, void *memory, size_t bytes);
+extern int (*ls_taker)(const lf_message *message, void *memory, size_t bytes);
 /* One pointer: more initial-exec TLS cannot be loaded after a large framework. */
 extern __thread ls_thread *ls_this_thread __attribute__((tls_model("initial-exec")));
 
@@ -151,7 +151,7 @@ int ls_try_to_lock_beginning(void);
 void ls_lock_beginning(void);
 void ls_unlock_beginning(void);
 int ls_rank(int32_t *rank, int32_t *world_size);
-void *ls_new_shared(const char *name, size_t bytes, ls_message message, void (*fill)(void *memory, size_t bytes));
+void *ls_new_shared(const char *name, size_t bytes, lf_message message, void (*fill)(void *memory, size_t bytes));
 uint64_t ls_process_start(void);
 void ls_ring_account(ls_thread *t);
 void ls_ring_lose(ls_thread *t, int too_deep);
@@ -173,7 +173,7 @@ void ls_yama_forbid(void);
  * where windows open and close, problems. */
 #define LS_ANY_SPAN 6u
 
-/* Room for `records`, and for the LS_LOST and LS_THREAD_BEGIN that may have to go before them. */
+/* Room for `records`, and for the LF_LOST and LF_THREAD_BEGIN that may have to go before them. */
 static inline int ls_ring_has_room(ls_thread *t, uint32_t records) {
     if (t->written - t->consumed + records + 2 <= t->capacity)
         return 1;
@@ -181,16 +181,16 @@ static inline int ls_ring_has_room(ls_thread *t, uint32_t records) {
     return t->written - t->consumed + records + 2 <= t->capacity;
 }
 
-static inline ls_record *ls_ring_advance(ls_thread *t) {
-    ls_record *r = &t->ring->records[t->index];
+static inline lf_record *ls_ring_advance(ls_thread *t) {
+    lf_record *r = &t->ring->records[t->index];
     t->written++;
     t->index = t->index + 1 == t->capacity ? 0 : t->index + 1;
     return r;
 }
 
 /* The next free record, behind an account of what has to be said before it. */
-static inline ls_record *ls_ring_next(ls_thread *t) {
-    const ls_ring_header *h = &t->ring->h;
+static inline lf_record *ls_ring_next(ls_thread *t) {
+    const lf_ring_header *h = &t->ring->h;
     if (LS_UNLIKELY(h->lost_full | h->lost_deep | (t->announced ^ t->track)))
         ls_ring_account(t);
     return ls_ring_advance(t);

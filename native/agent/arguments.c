@@ -1,5 +1,5 @@
 /* The JSON text of the arguments of a span: {"key": value, ...}, no longer than a name. `json` has room for
- * LS_NAME_LIMIT bytes, and lacks its last brace until ls_arguments_id. What does not fit is cut or left out. */
+ * LF_NAME_LIMIT bytes, and lacks its last brace until ls_arguments_id. What does not fit is cut or left out. */
 #define _GNU_SOURCE
 #include "client.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define MOST (LS_NAME_LIMIT - 8) /* bytes of text; then there is room for a quote, a bracket, the brace and the NUL */
+#define MOST (LF_NAME_LIMIT - 8) /* bytes of text; then there is room for a quote, a bracket, the brace and the NUL */
 
 /* JSON of a number with so many digits, with a decimal point whatever the program's language has (setlocale); JSON
  * knows no infinity. Its length. */
@@ -92,20 +92,20 @@ uint32_t ls_arguments_id(char *json) {
 /* Its domain, which stands in the arguments of a span as in those of one that has no others. */
 void ls_arguments_domain(char *json, const ls_domain *domain) {
     if (domain->name && *domain->name)
-        ls_arguments_text(json, "domain", domain->name, LS_NAME_LIMIT / 4);
+        ls_arguments_text(json, "domain", domain->name, LF_NAME_LIMIT / 4);
 }
 
 /* Where the arguments of an open span of this thread are written until it ends; it has this domain. NULL: nowhere. */
 char *ls_arguments_of(ls_context *c, const ls_domain *domain) {
     ls_thread *t = c->owner;
     if (!t->arguments) {
-        size_t bytes = (size_t)LS_OPEN_SLOTS * LS_NAME_LIMIT; /* only what is written to takes memory */
+        size_t bytes = (size_t)LF_OPEN_SLOTS * LF_NAME_LIMIT; /* only what is written to takes memory */
         char *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (made == MAP_FAILED)
             return NULL;
         t->arguments = made;
     }
-    char *json = t->arguments + (size_t)c->depth * LS_NAME_LIMIT;
+    char *json = t->arguments + (size_t)c->depth * LF_NAME_LIMIT;
     if (c->args != LS_ARGUMENTS_LATER) {
         *json = 0;
         ls_arguments_domain(json, domain);
@@ -116,5 +116,5 @@ char *ls_arguments_of(ls_context *c, const ls_domain *domain) {
 
 /* The number of what was written there. */
 uint32_t ls_arguments_end(const ls_context *c) {
-    return ls_arguments_id(c->owner->arguments + (size_t)c->depth * LS_NAME_LIMIT);
+    return ls_arguments_id(c->owner->arguments + (size_t)c->depth * LF_NAME_LIMIT);
 }

@@ -25,23 +25,23 @@ static void keep_loaded(void *function) {
 static int is_as_expected(uint32_t version, ls_scratch *s) {
     uint64_t state = (uint64_t)(uintptr_t)ls_python.thread_state();
     int32_t tid = state ? (int32_t)syscall(SYS_gettid) : getpid();
-    uint64_t found = ls_python_thread(version, ls_python.runtime, tid, ls_read_here, s);
+    uint64_t found = lu_python_thread(version, ls_python.runtime, tid, ls_read_here, s);
     return found && (!state || found == state);
 }
 
 static uint32_t version_of(ls_scratch *s) {
     const unsigned long *told = dlsym(RTLD_DEFAULT, "Py_Version"); /* since 3.11: as PY_VERSION_HEX */
     if (!told || *told >> 24 != 3 || !ls_python.runtime || dlsym(RTLD_DEFAULT, "_Py_NegativeRefcount"))
-        return LS_PYTHON_UNKNOWN; /* the last is there in builds that count all references, as those with Py_DEBUG */
+        return LF_PYTHON_UNKNOWN; /* the last is there in builds that count all references, as those with Py_DEBUG */
     uint32_t version = *told >> 16 & 0xff;
-    if (version < LS_PYTHON_3_11 || version > LS_PYTHON_3_13)
-        return LS_PYTHON_UNKNOWN;
+    if (version < LF_PYTHON_3_11 || version > LF_PYTHON_3_13)
+        return LF_PYTHON_UNKNOWN;
     const char *says = (const char *)(uintptr_t)ls_python.runtime;
     uint64_t is_free_threaded;
     memcpy(&is_free_threaded, says + SAYS_FREE_THREADED, sizeof is_free_threaded);
-    if (version >= LS_PYTHON_3_13 && (memcmp(says, COOKIE, sizeof COOKIE - 1) || is_free_threaded))
-        return LS_PYTHON_UNKNOWN;
-    return is_as_expected(version, s) ? version : LS_PYTHON_UNKNOWN;
+    if (version >= LF_PYTHON_3_13 && (memcmp(says, COOKIE, sizeof COOKIE - 1) || is_free_threaded))
+        return LF_PYTHON_UNKNOWN;
+    return is_as_expected(version, s) ? version : LF_PYTHON_UNKNOWN;
 }
 
 /* Look for Python in this process; called once, outside of handlers. */
@@ -49,7 +49,7 @@ void ls_interpreter_find(ls_scratch *s) {
     *(void **)&ls_python.thread_state = dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
     ls_python.eval = (uint64_t)(uintptr_t)dlsym(RTLD_DEFAULT, "_PyEval_EvalFrameDefault");
     ls_python.runtime = (uint64_t)(uintptr_t)dlsym(RTLD_DEFAULT, "_PyRuntime");
-    ls_python.version = LS_PYTHON_NONE;
+    ls_python.version = LF_PYTHON_NONE;
     if (!ls_python.thread_state)
         return;
     keep_loaded(*(void **)&ls_python.thread_state);

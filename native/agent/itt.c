@@ -35,7 +35,7 @@ static inline void begin_task(const ls_domain *domain, const itt_id *id, ls_labe
     uint32_t number = ls_domain_number((ls_domain *)domain);
     ls_context *c = open_span(domain, name, 0);
     if (LS_UNLIKELY(!c)) {
-        if (ls_kind_in(domain) == LS_TASK)
+        if (ls_kind_in(domain) == LF_TASK)
             ls_range_missed();
         ls_nested_skip(number);
         return;
@@ -67,7 +67,7 @@ static void task_end_ex(const ls_domain *domain, void *clock, unsigned long long
 
 /* A task that is called by its function: the symbol, or the library and the place in it. */
 static ls_label *label_of_function(void *function) {
-    char text[LS_NAME_LIMIT];
+    char text[LF_NAME_LIMIT];
     Dl_info about = {0};
     if (dladdr(function, &about) && about.dli_sname)
         return ls_label_make(about.dli_sname);
@@ -116,7 +116,7 @@ static void overlapped_begin(const ls_domain *domain, itt_id id, itt_id parent, 
     if (!domain || !domain->flags || !name)
         return;
     ls_id key = id_of(domain, &id, BY_OVERLAPPED);
-    begin_carried(domain, &key, name, LS_TASK);
+    begin_carried(domain, &key, name, LF_TASK);
 }
 
 static void overlapped_end(const ls_domain *domain, itt_id id) {
@@ -144,7 +144,7 @@ static void frame_begin(const ls_domain *domain, itt_id *id) {
     if (!domain || !domain->flags)
         return;
     ls_id key = id_of(domain, id, BY_FRAME);
-    begin_carried(domain, &key, &frame_label, LS_FRAME);
+    begin_carried(domain, &key, &frame_label, LF_FRAME);
 }
 
 static void frame_end(const ls_domain *domain, itt_id *id) {
@@ -170,7 +170,7 @@ static void frame_submit(const ls_domain *domain, itt_id *id, unsigned long long
         return;
     }
     const ls_use *use = ls_label_use(&frame_label, (ls_domain *)domain);
-    ls_open_slot(t, c, use->name, LS_FRAME);
+    ls_open_slot(t, c, use->name, LF_FRAME);
     c->start = begin;
     ls_write_range(t, c, end, 1);
     ls_close_here(t, c);
@@ -184,7 +184,7 @@ static ls_domain no_domain = {.flags = 1, .name = ""};
 
 /* The number of the events of this name, from 1 on; 0: too many are known. */
 static int event_create(const char *name, int length) {
-    char text[LS_NAME_LIMIT];
+    char text[LF_NAME_LIMIT];
     size_t bytes = name && length > 0 ? strnlen(name, (size_t)length) : 0;
     bytes = bytes < sizeof text ? bytes : sizeof text - 1;
     memcpy(text, name ? name : "", bytes);
@@ -212,7 +212,7 @@ static int event_start(int event) {
     if (label && ls_carried(&id, handle))
         ls_range_was_moment(handle);
     if (label)
-        begin_carried(&no_domain, &id, label, LS_EVENT);
+        begin_carried(&no_domain, &id, label, LF_EVENT);
     return 0;
 }
 
@@ -227,11 +227,11 @@ static int event_end(int event) {
 
 static void marker(const ls_domain *domain, itt_id id, ls_label *name, int scope) {
     (void)id, (void)scope;
-    char text[LS_NAME_LIMIT + 2];
+    char text[LF_NAME_LIMIT + 2];
     if (!domain || !domain->flags || !name)
         return;
     ls_text_in_domain(text, name->text ? name->text : "(no name)", domain);
-    ls_mark(text, LS_MARK_MARKER, 0);
+    ls_mark(text, LF_MARK_MARKER, 0);
 }
 
 static void marker_ex(const ls_domain *domain, void *clock, unsigned long long at, itt_id id, ls_label *name,
@@ -242,8 +242,8 @@ static void marker_ex(const ls_domain *domain, void *clock, unsigned long long a
 
 /* The program does not want to be measured here. All is recorded nevertheless, and it is said where that was: half of
  * the layers cannot be paused this way, and half a picture would be wrong. */
-static void pause_here(void) { ls_mark("ITT", LS_MARK_PAUSED, 0); }
-static void resume_here(void) { ls_mark("ITT", LS_MARK_RESUMED, 0); }
+static void pause_here(void) { ls_mark("ITT", LF_MARK_PAUSED, 0); }
+static void resume_here(void) { ls_mark("ITT", LF_MARK_RESUMED, 0); }
 
 static void thread_set_name(const char *name) {
     ls_thread *t = name ? ls_thread_here() : NULL;

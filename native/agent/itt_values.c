@@ -62,7 +62,7 @@ int64_t itt_value_of(int type, const void *value) {
 /* --- Counters ---------------------------------------------------------------------------------------------------- */
 
 static void count(const char *name, const ls_domain *domain, int64_t value) {
-    char text[LS_NAME_LIMIT + 2];
+    char text[LF_NAME_LIMIT + 2];
     ls_text_in_domain(text, name ? name : "(no name)", domain);
     ls_counter(text, value);
 }
@@ -175,7 +175,7 @@ static ls_context *task_of(const ls_domain *domain, const itt_id *id) {
         return c;
     for (uint32_t depth = c->depth + 1u; depth-- > 0;) {
         c = &t->contexts[depth];
-        if (c->kind >= LS_TASK && c->domain == number && t->task_ids[depth] == id->words[0])
+        if (c->kind >= LF_TASK && c->domain == number && t->task_ids[depth] == id->words[0])
             return c;
     }
     return NULL;
@@ -183,7 +183,7 @@ static ls_context *task_of(const ls_domain *domain, const itt_id *id) {
 
 static void tell_numbers(ls_context *c, const ls_domain *domain, const ls_label *key, int type, size_t values_count,
                          const void *values) {
-    char *json = c->kind == LS_TASK && values && values_count ? ls_arguments_of(c, domain) : NULL;
+    char *json = c->kind == LF_TASK && values && values_count ? ls_arguments_of(c, domain) : NULL;
     if (!json || type < ITT_UNKNOWN || type > ITT_DOUBLE)
         return;
     const char *name = key && key->text ? key->text : "metadata";
@@ -195,7 +195,7 @@ static void tell_numbers(ls_context *c, const ls_domain *domain, const ls_label 
     }
     size_t before = strlen(json);
     ls_arguments_open(json, name);
-    for (size_t i = 0; strlen(json) > before && i < values_count && i < LS_NAME_LIMIT; i++) {
+    for (size_t i = 0; strlen(json) > before && i < values_count && i < LF_NAME_LIMIT; i++) {
         itt_value_text(number, sizeof number, type, values, i);
         ls_arguments_number(json, NULL, number);
     }
@@ -205,10 +205,10 @@ static void tell_numbers(ls_context *c, const ls_domain *domain, const ls_label 
 
 /* A text about a primitive is kept as it is: it is what its library calls its problem. */
 static void tell_text(ls_context *c, const ls_domain *domain, const char *key, const char *text, size_t length) {
-    if (c->kind != LS_TASK) {
-        char copy[LS_NAME_LIMIT];
+    if (c->kind != LF_TASK) {
+        char copy[LF_NAME_LIMIT];
         size_t have = strnlen(text, length);
-        if (have == LS_NAME_LIMIT) /* half a text says nothing */
+        if (have == LF_NAME_LIMIT) /* half a text says nothing */
             return;
         if (have == length) { /* its end is not marked */
             memcpy(copy, text, have);
@@ -239,14 +239,14 @@ void itt_metadata_add_with_scope(const ls_domain *domain, int scope, ls_label *k
 void itt_metadata_str_add(const ls_domain *domain, itt_id id, ls_label *key, const char *text, size_t length) {
     ls_context *c = text ? task_of(domain, &id) : NULL;
     if (c) /* length 0: up to its NUL */
-        tell_text(c, domain, key && key->text ? key->text : "metadata", text, length ? length : LS_NAME_LIMIT);
+        tell_text(c, domain, key && key->text ? key->text : "metadata", text, length ? length : LF_NAME_LIMIT);
 }
 
 void itt_metadata_str_add_with_scope(const ls_domain *domain, int scope, ls_label *key, const char *text,
                                      size_t length) {
     ls_context *c = text && (scope == ITT_SCOPE_UNKNOWN || scope == ITT_SCOPE_TASK) ? task_of(domain, NULL) : NULL;
     if (c)
-        tell_text(c, domain, key && key->text ? key->text : "metadata", text, length ? length : LS_NAME_LIMIT);
+        tell_text(c, domain, key && key->text ? key->text : "metadata", text, length ? length : LF_NAME_LIMIT);
 }
 
 /* oneDNN tells each primitive by the format "%s". */
@@ -259,9 +259,9 @@ void itt_formatted_metadata_add(const ls_domain *domain, ls_label *format, ...) 
     if (!strcmp(format->text, "%s")) {
         const char *text = va_arg(values, const char *);
         if (text)
-            tell_text(c, domain, "metadata", text, LS_NAME_LIMIT);
+            tell_text(c, domain, "metadata", text, LF_NAME_LIMIT);
     } else {
-        char text[LS_NAME_LIMIT];
+        char text[LF_NAME_LIMIT];
         int error = errno;
         int length = vsnprintf(text, sizeof text, format->text, values);
         errno = error;

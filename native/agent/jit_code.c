@@ -28,10 +28,10 @@ int Initialize(void) {
 }
 
 static void keep(const method_load *made) {
-    ls_samples_header *area = ls_sampling_area();
-    size_t length = strnlen(made->name, LS_TEXT_MOST), bytes = (sizeof(ls_sample_made) + length + 15) & ~(size_t)15;
+    lf_samples_header *area = ls_sampling_area();
+    size_t length = strnlen(made->name, LS_TEXT_MOST), bytes = (sizeof(lf_sample_made) + length + 15) & ~(size_t)15;
     uint64_t position;
-    ls_sample_made *record = area ? (ls_sample_made *)ls_samples_reserve(area, bytes, &position) : NULL;
+    lf_sample_made *record = area ? (lf_sample_made *)ls_samples_reserve(area, bytes, &position) : NULL;
     if (!record) /* no room: the code has no name */
         return;
     record->address = (uint64_t)(uintptr_t)made->address;
@@ -39,7 +39,7 @@ static void keep(const method_load *made) {
     record->name_bytes = (uint32_t)length;
     record->pad = 0;
     memcpy(record + 1, made->name, length);
-    ls_samples_commit(&record->head, bytes, LS_SAMPLE_MADE, 0, position);
+    ls_samples_commit(&record->head, bytes, LF_SAMPLE_MADE, 0, position);
 }
 
 /* 1: it was understood. */

@@ -18,7 +18,7 @@ static ls_label other_label = {.text = "(other names)"};
 static ls_domain other_domain = {.flags = 1, .name = "(other domains)"};
 
 static char *copied(const char *text) {
-    size_t length = strnlen(text, LS_NAME_LIMIT);
+    size_t length = strnlen(text, LF_NAME_LIMIT);
     char *copy = malloc(length + 1);
     if (copy) {
         memcpy(copy, text, length);
@@ -28,12 +28,12 @@ static char *copied(const char *text) {
 }
 
 static int is_copy(const char *copy, const char *text) {
-    return !strncmp(copy, text, LS_NAME_LIMIT);
+    return !strncmp(copy, text, LF_NAME_LIMIT);
 }
 
 static uint32_t chain_of(const char *text) {
     uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < LS_NAME_LIMIT && text[i]; i++)
+    for (size_t i = 0; i < LF_NAME_LIMIT && text[i]; i++)
         hash = (hash ^ (unsigned char)text[i]) * 16777619u;
     return (hash ^ hash >> 15) % CHAINS;
 }
@@ -100,7 +100,7 @@ uint32_t ls_domain_count(ls_domain *domain) {
 /* A name of the recording: what the program calls it, in one line, and its domain in a second one. Its length. */
 size_t ls_text_in_domain(char *into, const char *text, const ls_domain *domain) {
     const char *name = domain->name ? domain->name : "";
-    size_t second = strnlen(name, LS_NAME_LIMIT / 4), first = strnlen(text, LS_NAME_LIMIT - second - 1);
+    size_t second = strnlen(name, LF_NAME_LIMIT / 4), first = strnlen(text, LF_NAME_LIMIT - second - 1);
     for (size_t at = 0; at < first; at++)
         into[at] = text[at] == '\n' || text[at] == '\r' ? ' ' : text[at];
     into[first] = second ? '\n' : 0;
@@ -118,15 +118,15 @@ static int ends_with(const char *text, const char *end) {
 uint32_t ls_kind_in(const ls_domain *domain) {
     const char *name = domain->name ? domain->name : "";
     if (ends_with(name, "::primitive::execute"))
-        return LS_EXECUTE;
-    return ends_with(name, "::primitive::create") ? LS_CREATE : LS_TASK;
+        return LF_EXECUTE;
+    return ends_with(name, "::primitive::create") ? LF_CREATE : LF_TASK;
 }
 
 const ls_use *ls_label_learn(ls_label *label, ls_domain *domain) {
-    char text[LS_NAME_LIMIT + 2];
+    char text[LF_NAME_LIMIT + 2];
     uint32_t kind = ls_kind_in(domain);
     const char *known = label->text ? label->text : "(no name)";
-    if (kind == LS_TASK) {
+    if (kind == LF_TASK) {
         ls_text_in_domain(text, known, domain);
         known = text;
     }
@@ -134,8 +134,8 @@ const ls_use *ls_label_learn(ls_label *label, ls_domain *domain) {
     ls_name_find(known, &name);
     ls_use *use = name.id ? malloc(sizeof *use) : NULL;
     if (!use) { /* there may be room for the name the next time */
-        static const ls_use nameless[] = {{.kind = LS_TASK}, {.kind = LS_EXECUTE}, {.kind = LS_CREATE}};
-        return &nameless[kind == LS_TASK ? 0 : kind == LS_EXECUTE ? 1 : 2];
+        static const ls_use nameless[] = {{.kind = LF_TASK}, {.kind = LF_EXECUTE}, {.kind = LF_CREATE}};
+        return &nameless[kind == LF_TASK ? 0 : kind == LF_EXECUTE ? 1 : 2];
     }
     *use = (ls_use){LS_LOAD(ls.wiped->generation), ls_domain_number(domain), name.id, kind, LS_LOAD(label->uses)};
     while (!__atomic_compare_exchange_n(&label->uses, &use->next, use, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
@@ -146,7 +146,7 @@ const ls_use *ls_label_learn(ls_label *label, ls_domain *domain) {
 /* UTF-8 of a wchar_t string, as much as a name may have. */
 void ls_text_of_wide(char *into, const void *wide) {
     size_t length = 0;
-    for (const wchar_t *at = wide; at && *at && length + 4 <= LS_NAME_LIMIT; at++) {
+    for (const wchar_t *at = wide; at && *at && length + 4 <= LF_NAME_LIMIT; at++) {
         uint32_t code = (uint32_t)*at <= 0x10ffff ? (uint32_t)*at : 0xfffd;
         int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
         static const uint8_t heads[] = {0, 0xc0, 0xe0, 0xf0};

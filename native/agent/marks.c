@@ -12,7 +12,7 @@ ls_thread *ls_range_watched(const char *text, uint16_t *around) {
     return ls_window_is_open() ? ls_thread_here() : NULL;
 }
 
-/* Open a range (LS_TASK, LS_FRAME or LS_EVENT) called `text`: its name, and in a second line its domain. It may
+/* Open a range (LF_TASK, LF_FRAME or LF_EVENT) called `text`: its name, and in a second line its domain. It may
  * end on another thread, and before a range that was opened after it. 0: `handle` is what ls_range_end takes. */
 LS_EXPORT int ls_range_begin(const char *text, int kind, uint64_t handle[2]) {
     ls_thread *t;
@@ -59,13 +59,13 @@ int ls_range_was_moment(const uint64_t handle[2]) { return end_range(handle, 1);
 /* The counter called `text` (and its domain in a second line) has this value now. */
 LS_EXPORT void ls_counter(const char *text, int64_t value) {
     if (!LS_LOAD(ls.watching) || ls_window_is_open())
-        ls_moment(LS_COUNTER, text, (uint64_t)value, 0, 0);
+        ls_moment(LF_COUNTER, text, (uint64_t)value, 0, 0);
 }
 
-/* Mark this moment; `what` is one of the LS_MARK_ values. */
+/* Mark this moment; `what` is one of the LF_MARK_ values. */
 LS_EXPORT void ls_mark(const char *text, uint32_t what, int32_t scope) {
-    if (what > LS_MARK_STEP || !LS_LOAD(ls.watching) || ls_window_is_open())
-        ls_moment(LS_MARK, text, 0, what, scope);
-    if (what == LS_MARK_STEP && LS_LOAD(ls.watching))
+    if (what > LF_MARK_STEP || !LS_LOAD(ls.watching) || ls_window_is_open())
+        ls_moment(LF_MARK, text, 0, what, scope);
+    if (what == LF_MARK_STEP && LS_LOAD(ls.watching))
         ls_window_marked();
 }

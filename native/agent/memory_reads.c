@@ -31,7 +31,7 @@ static const uint8_t *page_with(ls_scratch *s, uint64_t page) {
     return s->copies[i];
 }
 
-/* An ls_read: of the copy of the stack what is in there, else of pages that are copied for this sample. */
+/* An lu_read: of the copy of the stack what is in there, else of pages that are copied for this sample. */
 int ls_read_here(void *scratch, uint64_t address, void *into, size_t bytes) {
     ls_scratch *s = scratch;
     uint64_t page = address & ~(uint64_t)(LS_COPY_BYTES - 1), inside = address - page;
@@ -66,7 +66,7 @@ static uint64_t end_of_stack(uint64_t from) {
 int ls_read_stack(ls_scratch *s, uint64_t from) {
     memset(s->copied, 0, sizeof s->copied);
     size_t pieces = 0, asked = 0, left = end_of_stack(from) - from;
-    size_t most = left < LS_SAMPLES_STACK_MOST ? left : LS_SAMPLES_STACK_MOST;
+    size_t most = left < LF_SAMPLES_STACK_MOST ? left : LF_SAMPLES_STACK_MOST;
     while (asked < most) {
         size_t bytes = LS_COPY_BYTES - (from + asked) % LS_COPY_BYTES;
         bytes = bytes < most - asked ? bytes : most - asked;
@@ -77,7 +77,7 @@ int ls_read_stack(ls_scratch *s, uint64_t from) {
     ssize_t got = process_vm_readv(s->pid, s->ours, 1, s->theirs, pieces, 0);
     s->stack_at = from;
     s->stack_bytes = got > 0 ? (size_t)got : 0;
-    return s->stack_bytes == LS_SAMPLES_STACK_MOST && left > LS_SAMPLES_STACK_MOST;
+    return s->stack_bytes == LF_SAMPLES_STACK_MOST && left > LF_SAMPLES_STACK_MOST;
 }
 
 /* Whether the code of frame `i` is asked for already. */
@@ -94,17 +94,17 @@ static int read_some(ls_scratch *s, uint32_t python, int from, int to) {
     for (int i = from; i < to; i++) {
         if (is_asked(s, asked, s->found[i].code))
             continue;
-        s->ours[asked] = (struct iovec){s->codes[asked], LS_PYTHON_CODE_BYTES};
-        s->theirs[asked] = (struct iovec){(void *)(uintptr_t)s->found[i].code, LS_PYTHON_CODE_BYTES};
+        s->ours[asked] = (struct iovec){s->codes[asked], LU_PYTHON_CODE_BYTES};
+        s->theirs[asked] = (struct iovec){(void *)(uintptr_t)s->found[i].code, LU_PYTHON_CODE_BYTES};
         s->asked[asked++] = (uint16_t)i;
     }
     ssize_t got = process_vm_readv(s->pid, s->ours, asked, s->theirs, asked, 0);
-    size_t whole = got > 0 ? (size_t)got / LS_PYTHON_CODE_BYTES : 0;
+    size_t whole = got > 0 ? (size_t)got / LU_PYTHON_CODE_BYTES : 0;
     int end = whole < asked ? s->asked[whole] : to;
     for (int i = from; i < end; i++)
         for (size_t k = 0; k < whole; k++)
             if (s->found[s->asked[k]].code == s->found[i].code)
-                ls_python_known_by(python, s->codes[k], &s->found[i]);
+                lu_python_known_by(python, s->codes[k], &s->found[i]);
     return end;
 }
 

@@ -130,7 +130,7 @@ static ls_context *enter(ls_thread *t, uint32_t name) {
     if (!c)
         return NULL;
     c->around = (uint16_t)(t->modules < UINT16_MAX ? t->modules : UINT16_MAX);
-    ls_open_slot(t, c, name, LS_MODULE);
+    ls_open_slot(t, c, name, LF_MODULE);
     t->module = name;
     t->modules++;
     return c;
@@ -143,8 +143,8 @@ static void write_failure(ls_thread *t, uint64_t now) {
         ls_ring_lose(t, 0);
         return;
     }
-    ls_record *r = ls_ring_next(t);
-    *r = (ls_record){.start = now, .end = t->failed, .name = name, .module = LS_MARK_RAISED, .kind = LS_MARK};
+    lf_record *r = ls_ring_next(t);
+    *r = (lf_record){.start = now, .end = t->failed, .name = name, .module = LF_MARK_RAISED, .kind = LF_MARK};
     ls_ring_publish(t);
 }
 
@@ -156,7 +156,7 @@ static void write_call(ls_thread *t, const ls_context *c) {
         ls_ring_lose(t, 0);
         return;
     }
-    ls_record *r = ls_span_record(t, c, now);
+    lf_record *r = ls_span_record(t, c, now);
     r->seq = c->around;
     r->module = c->name;
     ls_ring_publish(t);
@@ -164,11 +164,11 @@ static void write_call(ls_thread *t, const ls_context *c) {
 
 /* Where calls do not end in the order in which they began, what is still open tells which module it is. */
 static void look_for_module(ls_thread *t) {
-    const ls_open *open = t->ring->h.open;
+    const lf_open *open = t->ring->h.open;
     t->module = t->modules = 0;
     t->module_object = NULL;
     for (uint32_t depth = 0; depth < t->depth; depth++)
-        if (open[depth].kind == LS_MODULE && !(LS_LOAD(open[depth].state) & 1)) {
+        if (open[depth].kind == LF_MODULE && !(LS_LOAD(open[depth].state) & 1)) {
             t->module = open[depth].name;
             t->modules++;
         }

@@ -9,15 +9,15 @@ void ls_moment(uint8_t kind, const char *text, uint64_t value, uint32_t what, in
     uint64_t now = ls_ticks();
     ls_cached_name name;
     ls_name_find(text, &name);
-    int may_be_lost = kind != LS_MARK || what <= LS_MARK_STEP;
+    int may_be_lost = kind != LF_MARK || what <= LF_MARK_STEP;
     if (!ls_ring_has_room(t, may_be_lost ? LS_ANY_SPAN : 1)) {
         ls_ring_lose(t, 0);
         return;
     }
-    ls_record *r = ls_ring_next(t);
-    *r = (ls_record){.start = now, .end = value, .name = name.id, .seq = scope, .module = what, .kind = kind};
+    lf_record *r = ls_ring_next(t);
+    *r = (lf_record){.start = now, .end = value, .name = name.id, .seq = scope, .module = what, .kind = kind};
     ls_ring_publish(t);
 }
 
 /* What the program calls a thread of its own. */
-void ls_thread_name(int32_t tid, const char *name) { ls_moment(LS_MARK, name, 0, LS_MARK_NAMED, tid); }
+void ls_thread_name(int32_t tid, const char *name) { ls_moment(LF_MARK, name, 0, LF_MARK_NAMED, tid); }

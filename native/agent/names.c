@@ -24,7 +24,7 @@ typedef struct {
 
 static _Atomic(table *) current; /* older tables are left alone: a reader may still be in one */
 void (*ls_name_learned)(const char *text);
-static ls_names_header *segment;
+static lf_names_header *segment;
 static uint32_t segments, names;
 
 static uint64_t hash_of(const char *text, uint32_t length) {
@@ -82,12 +82,12 @@ static table *grown(table *old) {
 }
 
 static void fill_segment(void *memory, size_t bytes) {
-    ls_names_header *h = memory;
-    h->version = LS_LAYOUT_VERSION;
+    lf_names_header *h = memory;
+    h->version = LF_LAYOUT_VERSION;
     h->segment = segments;
-    h->capacity = (uint32_t)bytes - LS_NAMES_HEADER;
+    h->capacity = (uint32_t)bytes - LF_NAMES_HEADER;
     h->process_start = ls.page->process_start;
-    h->magic = LS_NAMES_MAGIC;
+    h->magic = LF_NAMES_MAGIC;
 }
 
 /* Room for an entry of `bytes` in the open segment, in a new one if it is full. */
@@ -96,8 +96,8 @@ static char *room(uint32_t bytes) {
         uint32_t size = FIRST_SEGMENT << (segments < 6 ? segments : 6);
         if (size > LARGEST_SEGMENT)
             size = LARGEST_SEGMENT;
-        ls_message message = {LS_MESSAGE_MAGIC, LS_SEND_NAMES, 0, segments, 0};
-        ls_names_header *made = ls_new_shared("layerscope-names", size, message, fill_segment);
+        lf_message message = {LF_MESSAGE_MAGIC, LF_SEND_NAMES, 0, segments, 0};
+        lf_names_header *made = ls_new_shared("layerscope-names", size, message, fill_segment);
         if (!made)
             return NULL;
         /* A full segment stays mapped: the table points into it. A forked child starts anew. */
@@ -105,7 +105,7 @@ static char *room(uint32_t bytes) {
         segments++;
         segment = made;
     }
-    return (char *)segment + LS_NAMES_HEADER + segment->used;
+    return (char *)segment + LF_NAMES_HEADER + segment->used;
 }
 
 /* Whether `text` fits `pattern`, in which `*` stands for any text. */
@@ -135,7 +135,7 @@ uint32_t ls_name_kind(const char *text) {
     for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
         if (fits(text, KINDS[i].pattern))
             return KINDS[i].kind;
-    return LS_RANGE;
+    return LF_RANGE;
 }
 
 /* Whether it is one step of an optimizer. */
@@ -148,7 +148,7 @@ int ls_name_is_step(const char *text) {
 
 static void add(slot *s, const char *text, uint32_t length, uint64_t hash) {
     uint32_t bytes = 8 + ((length + 1 + 7) & ~7u); /* a NUL behind the text: it is compared as a string */
-    char *entry = names + 1 < LS_NAMES_MOST ? room(bytes) : NULL;
+    char *entry = names + 1 < LF_NAMES_MOST ? room(bytes) : NULL;
     if (!entry) {
         __atomic_add_fetch(&ls.page->lost_names, 1, __ATOMIC_RELAXED);
         return;
@@ -180,7 +180,7 @@ static void fill(ls_cached_name *into, const slot *s, const char *text, uint32_t
 
 /* Fill `into` for `text` if it has a number already; whether it has. */
 int ls_name_known(const char *text, ls_cached_name *into) {
-    uint32_t length = (uint32_t)strnlen(text, LS_NAME_LIMIT);
+    uint32_t length = (uint32_t)strnlen(text, LF_NAME_LIMIT);
     table *t = atomic_load_explicit(&current, memory_order_acquire);
     fill(into, t ? find(t, hash_of(text, length), text, length) : NULL, text, length);
     return into->copy != NULL;
@@ -188,7 +188,7 @@ int ls_name_known(const char *text, ls_cached_name *into) {
 
 /* Fill `into` for `text`. Without room for more names: id 0, and no pointer, so that it is asked again. */
 void ls_name_find(const char *text, ls_cached_name *into) {
-    uint32_t length = (uint32_t)strnlen(text, LS_NAME_LIMIT);
+    uint32_t length = (uint32_t)strnlen(text, LF_NAME_LIMIT);
     uint64_t hash = hash_of(text, length);
     table *t = atomic_load_explicit(&current, memory_order_acquire);
     slot *s = t ? find(t, hash, text, length) : NULL;
@@ -210,7 +210,7 @@ void ls_name_find(const char *text, ls_cached_name *into) {
 /* The same for a text of arguments. Those that are never the same again take no more than half of the room, which is
  * left to the names of spans. */
 void ls_name_find_arguments(const char *text, ls_cached_name *into) {
-    if (LS_LOAD(names) < LS_NAMES_MOST / 2)
+    if (LS_LOAD(names) < LF_NAMES_MOST / 2)
         ls_name_find(text, into);
     else if (!ls_name_known(text, into))
         __atomic_add_fetch(&ls.page->lost_names, 1, __ATOMIC_RELAXED);

@@ -79,7 +79,7 @@ static void domain_name_category(ls_domain *domain, uint32_t category, const cha
 static void name_category(uint32_t category, const char *name) { domain_name_category(NULL, category, name); }
 
 static void domain_name_category_wide(ls_domain *domain, uint32_t category, const void *name) {
-    char text[LS_NAME_LIMIT + 2];
+    char text[LF_NAME_LIMIT + 2];
     ls_text_of_wide(text, name);
     domain_name_category(domain, category, text);
 }
@@ -105,9 +105,9 @@ static const char *text_of(const attributes *a, char *buffer) {
 }
 
 static uint32_t name_of(ls_thread *t, const char *text, ls_domain *domain) {
-    if ((!domain->name || !*domain->name) && !memchr(text, '\n', strnlen(text, LS_NAME_LIMIT)))
+    if ((!domain->name || !*domain->name) && !memchr(text, '\n', strnlen(text, LF_NAME_LIMIT)))
         return ls_cached_text(t, text)->id;
-    char both[LS_NAME_LIMIT + 2];
+    char both[LF_NAME_LIMIT + 2];
     ls_cached_name name;
     ls_text_in_domain(both, text, domain);
     ls_name_find(both, &name);
@@ -157,7 +157,7 @@ static void say(ls_said *said, const attributes *a, ls_domain *domain) {
     ls_arguments_domain(said->json, domain);
     ls_label *name = a->category ? category_name(said->domain, a->category) : NULL;
     if (name)
-        ls_arguments_text(said->json, "category", name->text, LS_NAME_LIMIT);
+        ls_arguments_text(said->json, "category", name->text, LF_NAME_LIMIT);
     else if (a->category)
         ls_arguments_number(said->json, "category", digits(text + sizeof text, a->category));
     if (a->color_type == COLOR_ARGB) {
@@ -167,7 +167,7 @@ static void say(ls_said *said, const attributes *a, ls_domain *domain) {
 }
 
 static uint32_t id_of(const ls_said *said, const attributes *payload) {
-    char json[LS_NAME_LIMIT];
+    char json[LF_NAME_LIMIT];
     memcpy(json, said->json, strlen(said->json) + 1);
     if (payload)
         add_payload(json, payload);
@@ -206,7 +206,7 @@ static ls_context *open_range(ls_domain *domain, const attributes *a, const char
     uint32_t name = name_of(t, text, domain), args = a ? arguments_of(t, a, domain) : 0;
     if (may_cross)
         c = ls_crossing_slot(t, c);
-    ls_open_crossing(t, c, name, LS_TASK);
+    ls_open_crossing(t, c, name, LF_TASK);
     c->args = args;
     return c;
 }
@@ -221,7 +221,7 @@ static void push(ls_domain *domain, const attributes *a, const char *text) {
 }
 
 static int domain_push(ls_domain *domain, const attributes *a) {
-    char buffer[LS_NAME_LIMIT + 2];
+    char buffer[LF_NAME_LIMIT + 2];
     if (a)
         push(domain_of(domain), a, text_of(a, buffer));
     else
@@ -237,7 +237,7 @@ static int push_text(const char *text) {
 }
 
 static int push_wide(const void *wide) {
-    char text[LS_NAME_LIMIT + 2];
+    char text[LF_NAME_LIMIT + 2];
     ls_text_of_wide(text, wide);
     return push_text(text);
 }
@@ -258,7 +258,7 @@ static uint64_t start(ls_domain *domain, const attributes *a, const char *text) 
 }
 
 static uint64_t domain_start(ls_domain *domain, const attributes *a) {
-    char buffer[LS_NAME_LIMIT + 2];
+    char buffer[LF_NAME_LIMIT + 2];
     return start(domain_of(domain), a, a ? text_of(a, buffer) : NULL);
 }
 
@@ -266,7 +266,7 @@ static uint64_t start_attributes(const attributes *a) { return domain_start(NULL
 static uint64_t start_text(const char *text) { return start(&global_domain, NULL, text); }
 
 static uint64_t start_wide(const void *wide) {
-    char text[LS_NAME_LIMIT + 2];
+    char text[LF_NAME_LIMIT + 2];
     ls_text_of_wide(text, wide);
     return start_text(text);
 }
@@ -283,13 +283,13 @@ static void domain_end(ls_domain *domain, uint64_t number) {
 }
 
 static void mark(ls_domain *domain, const char *text) {
-    char both[LS_NAME_LIMIT + 2];
+    char both[LF_NAME_LIMIT + 2];
     ls_text_in_domain(both, text ? text : "(no name)", domain);
-    ls_mark(both, LS_MARK_MARKER, 0);
+    ls_mark(both, LF_MARK_MARKER, 0);
 }
 
 static void domain_mark(ls_domain *domain, const attributes *a) {
-    char buffer[LS_NAME_LIMIT + 2];
+    char buffer[LF_NAME_LIMIT + 2];
     mark(domain_of(domain), a ? text_of(a, buffer) : NULL);
 }
 
@@ -297,7 +297,7 @@ static void mark_attributes(const attributes *a) { domain_mark(NULL, a); }
 static void mark_text(const char *text) { mark(&global_domain, text); }
 
 static void mark_wide(const void *wide) {
-    char text[LS_NAME_LIMIT + 2];
+    char text[LF_NAME_LIMIT + 2];
     ls_text_of_wide(text, wide);
     mark_text(text);
 }
@@ -310,7 +310,7 @@ static void name_thread(uint32_t tid, const char *name) {
 }
 
 static void name_thread_wide(uint32_t tid, const void *wide) {
-    char text[LS_NAME_LIMIT + 2];
+    char text[LF_NAME_LIMIT + 2];
     ls_text_of_wide(text, wide);
     name_thread(tid, text);
 }
@@ -321,7 +321,7 @@ static void *register_text(ls_domain *domain, const char *text) {
 }
 
 static void *register_wide(ls_domain *domain, const void *wide) {
-    char text[LS_NAME_LIMIT + 2];
+    char text[LF_NAME_LIMIT + 2];
     ls_text_of_wide(text, wide);
     return register_text(domain, text);
 }
@@ -329,7 +329,7 @@ static void *register_wide(ls_domain *domain, const void *wide) {
 static void *create_domain(const char *name) { return ls_domain_make(name ? name : ""); }
 
 static void *create_domain_wide(const void *wide) {
-    char text[LS_NAME_LIMIT + 2];
+    char text[LF_NAME_LIMIT + 2];
     ls_text_of_wide(text, wide);
     return create_domain(text);
 }

@@ -11,9 +11,9 @@ LS_EXPORT void ls_note_optimizer(uint32_t instance) {
     if (!ls.wiped || !ls_thread_is_current(t))
         return;
     LS_STORE(t->noted, instance);
-    const ls_open *open = t->ring->h.open;
+    const lf_open *open = t->ring->h.open;
     for (uint32_t depth = t->depth; depth-- > 0;)
-        if (open[depth].kind == LS_OPTIMIZER && !(LS_LOAD(open[depth].state) & 1)) {
+        if (open[depth].kind == LF_OPTIMIZER && !(LS_LOAD(open[depth].state) & 1)) {
             t->optimizers[depth] = instance;
             return;
         }
@@ -21,8 +21,8 @@ LS_EXPORT void ls_note_optimizer(uint32_t instance) {
 
 static uint64_t own_thread_number(void) { return ls_this_thread ? ls_this_thread->track : 0; }
 
-/* A span called `text` begins on this thread, of kind LS_FUNCTION, LS_BACKWARD or, where its name says what it is,
- * LS_RANGE. What ls_operator_ends takes; NULL: nothing is to be ended. */
+/* A span called `text` begins on this thread, of kind LF_FUNCTION, LF_BACKWARD or, where its name says what it is,
+ * LF_RANGE. What ls_operator_ends takes; NULL: nothing is to be ended. */
 LS_EXPORT void *ls_operator_begins(const char *text, uint32_t kind) {
     ls_beginning b;
     void *silent;

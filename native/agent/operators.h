@@ -25,12 +25,12 @@ typedef struct {
 /* Exceptions of C++ on this thread; NULL: not known. */
 extern int (*ls_uncaught_exceptions)(void);
 
-/* Find the slot of a span called `text` of this kind; a span of kind LS_RANGE is what its name says. 0: it is not
+/* Find the slot of a span called `text` of this kind; a span of kind LF_RANGE is what its name says. 0: it is not
  * recorded, and `*silent` is the context to end it with, NULL: none. */
 static inline int ls_operator_slot(ls_beginning *b, const char *text, uint32_t kind, void **silent) {
     *silent = NULL;
     uint32_t asks = LS_LOAD(ls.watching);
-    if (LS_UNLIKELY(asks) && kind != LS_RANGE)
+    if (LS_UNLIKELY(asks) && kind != LF_RANGE)
         asks = LS_LOAD(ls.attention) | (LS_LOAD(*ls.said) ^ LS_LOAD(ls.heard));
     b->around = LS_IS_NO_STEP;
     if (LS_UNLIKELY(asks)) {
@@ -44,7 +44,7 @@ static inline int ls_operator_slot(ls_beginning *b, const char *text, uint32_t k
         return 0;
     const ls_cached_name *name = ls_cached_text(b->thread, text);
     b->name = name->id;
-    b->kind = kind == LS_RANGE || name->kind == LS_BACKWARD ? name->kind : kind;
+    b->kind = kind == LF_RANGE || name->kind == LF_BACKWARD ? name->kind : kind;
     return 1;
 }
 
@@ -52,12 +52,12 @@ static inline int ls_operator_slot(ls_beginning *b, const char *text, uint32_t k
 static inline ls_context *ls_operator_open(const ls_beginning *b, uint32_t args) {
     ls_thread *t = b->thread;
     ls_context *c = b->context;
-    if (LS_UNLIKELY(b->kind == LS_OPTIMIZER))
+    if (LS_UNLIKELY(b->kind == LF_OPTIMIZER))
         t->optimizers[c->depth] = 0;
     ls_open_slot(t, c, b->name, b->kind);
     c->args = args;
     c->around = b->around;
-    if (LS_UNLIKELY(t->line != 0) && b->kind == LS_RANGE) {
+    if (LS_UNLIKELY(t->line != 0) && b->kind == LF_RANGE) {
         c->line = t->line;
         t->line = 0;
     }
@@ -76,22 +76,22 @@ static inline int ls_operator_was_recorded(const ls_context *c) {
 }
 
 static inline void ls_operator_write(ls_thread *t, const ls_context *c, uint64_t now, int here, const ls_ending *e) {
-    uint32_t optimizer = LS_UNLIKELY(c->kind == LS_OPTIMIZER) && here ? t->optimizers[c->depth] : 0;
-    ls_record *r = ls_span_record(t, c, now);
+    uint32_t optimizer = LS_UNLIKELY(c->kind == LF_OPTIMIZER) && here ? t->optimizers[c->depth] : 0;
+    lf_record *r = ls_span_record(t, c, now);
     r->seq = e->sequence >= 0 && e->sequence <= INT32_MAX ? (int32_t)e->sequence : -1;
-    r->flags = (uint8_t)((e->is_async ? LS_FLAG_ASYNC : 0) | (here ? 0 : LS_FLAG_ELSEWHERE));
+    r->flags = (uint8_t)((e->is_async ? LF_FLAG_ASYNC : 0) | (here ? 0 : LF_FLAG_ELSEWHERE));
     if (LS_UNLIKELY(e->forward_thread || !here || optimizer || c->line || c->args)) {
-        r->flags |= LS_FLAG_EXTRA;
+        r->flags |= LF_FLAG_EXTRA;
         if (e->forward_thread)
-            ls_extra(t, LS_EXTRA_FORWARD_THREAD, e->forward_thread, 0);
+            ls_extra(t, LF_EXTRA_FORWARD_THREAD, e->forward_thread, 0);
         if (!here)
-            ls_extra(t, LS_EXTRA_ELSEWHERE, c->track, c->serial);
+            ls_extra(t, LF_EXTRA_ELSEWHERE, c->track, c->serial);
         if (optimizer)
-            ls_extra(t, LS_EXTRA_OPTIMIZER, optimizer, 0);
+            ls_extra(t, LF_EXTRA_OPTIMIZER, optimizer, 0);
         if (c->line)
-            ls_extra(t, LS_EXTRA_LINE, c->line, 0);
+            ls_extra(t, LF_EXTRA_LINE, c->line, 0);
         if (c->args)
-            ls_extra(t, LS_EXTRA_ARGS, c->args, 0);
+            ls_extra(t, LF_EXTRA_ARGS, c->args, 0);
     }
     ls_ring_publish(t);
 }

@@ -17,7 +17,7 @@ void ls_nested_skip(uint32_t domain) {
 ls_context *ls_nested_find(ls_thread *t, uint32_t domain) {
     for (uint32_t depth = t->depth; depth-- > 0;) {
         ls_context *c = &t->contexts[depth];
-        if (c->kind >= LS_TASK && c->domain == domain && LS_LOAD(t->ring->h.open[depth].state) == c->serial << 1)
+        if (c->kind >= LF_TASK && c->domain == domain && LS_LOAD(t->ring->h.open[depth].state) == c->serial << 1)
             return c;
     }
     return NULL;
@@ -69,7 +69,7 @@ void ls_nested_abandon(ls_thread *t) {
     uint64_t now = ls_ticks();
     for (uint32_t depth = t->depth; depth-- > 0;) {
         ls_context *c = &t->contexts[depth];
-        if (c->kind >= LS_TASK && c->domain && LS_LOAD(t->ring->h.open[depth].state) == c->serial << 1)
+        if (c->kind >= LF_TASK && c->domain && LS_LOAD(t->ring->h.open[depth].state) == c->serial << 1)
             end(t, c, now);
     }
 }

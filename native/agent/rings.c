@@ -24,7 +24,7 @@
 
 ls_globals ls = {.said = &ls.heard};
 int ls_keep_to_itself; /* nobody is listening: the probe measures what recording costs */
-int (*ls_taker)(const ls_message *message, void *memory, size_t bytes);
+int (*ls_taker)(const lf_message *message, void *memory, size_t bytes);
 __thread ls_thread *ls_this_thread __attribute__((tls_model("initial-exec")));
 uint64_t (*ls_framework_thread_id)(void);
 
@@ -88,7 +88,7 @@ LS_EXPORT const char *ls_refusal(int *error) {
 }
 
 /* Send `fd` in a connection of its own; the kernel keeps it until the other side looks. */
-static int hand_over(int fd, const ls_message *message) {
+static int hand_over(int fd, const lf_message *message) {
     if (ls_keep_to_itself)
         return 0;
     int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -107,7 +107,7 @@ static int hand_over(int fd, const ls_message *message) {
         failed = refused("connect");
     else if (sendmsg(s, &m, MSG_NOSIGNAL) < 0)
         failed = refused("sendmsg");
-    else if (message->type == LS_SEND_SAMPLES)
+    else if (message->type == LF_SEND_SAMPLES)
         ls_yama_allow(s);
     close(s);
     return failed;
@@ -115,13 +115,13 @@ static int hand_over(int fd, const ls_message *message) {
 
 /* Fresh shared memory, filled in and then handed to our processes. NULL: none to be had; then nobody
  * asks again before RETRY_NS have passed. */
-void *ls_new_shared(const char *name, size_t bytes, ls_message message, void (*fill)(void *, size_t)) {
+void *ls_new_shared(const char *name, size_t bytes, lf_message message, void (*fill)(void *, size_t)) {
     uint64_t now = ls_monotonic_ns();
     if (now < atomic_load_explicit(&retry_at, memory_order_relaxed))
         return NULL;
     void *memory = MAP_FAILED;
     /* A signal handler makes the area of samples in a forked child, and most of it is needed late. */
-    int populate = message.type == LS_SEND_SAMPLES ? 0 : MAP_POPULATE;
+    int populate = message.type == LF_SEND_SAMPLES ? 0 : MAP_POPULATE;
     int fd = (int)syscall(SYS_memfd_create, name, 1u /* MFD_CLOEXEC */);
     /* A limit of file sizes holds for this memory too, and asking for more than that kills (SIGXFSZ). */
     struct rlimit limit;
@@ -192,10 +192,10 @@ int ls_rank(int32_t *rank, int32_t *world_size) {
 }
 
 static void fill_page(void *memory, size_t bytes) {
-    const ls_page *parent = ls.page;
-    ls_page *page = memory;
+    const lf_page *parent = ls.page;
+    lf_page *page = memory;
     (void)bytes;
-    page->version = LS_LAYOUT_VERSION;
+    page->version = LF_LAYOUT_VERSION;
     page->pid = getpid();
     page->ppid = getppid();
     page->clock_is_tsc = (uint32_t)ls.use_tsc;
@@ -214,7 +214,7 @@ static void fill_page(void *memory, size_t bytes) {
     }
     memcpy(page->library, library, sizeof page->library);
     read_command_line(page->command_line, sizeof page->command_line);
-    page->magic = LS_PAGE_MAGIC;
+    page->magic = LF_PAGE_MAGIC;
 }
 
 /* When this process began, to those it hands memory to. Whoever is the first to ask decides: a thread that records, or
@@ -229,10 +229,10 @@ uint64_t ls_process_start(void) { return process_start = start_of(ls.wiped); }
 /* A page for this process. Called with the lock held, in a forked child too: there it takes over
  * what the parent knew and starts its own count of everything. */
 static int process_begin(ls_wiped *wiped) {
-    ls_page *parent = ls.page;
+    lf_page *parent = ls.page;
     process_start = start_of(wiped);
-    ls_message message = {LS_MESSAGE_MAGIC, LS_SEND_PROCESS, 0, 0, 0};
-    ls_page *page = ls_new_shared("layerscope-process", sizeof(ls_page), message, fill_page);
+    lf_message message = {LF_MESSAGE_MAGIC, LF_SEND_PROCESS, 0, 0, 0};
+    lf_page *page = ls_new_shared("layerscope-process", sizeof(lf_page), message, fill_page);
     if (!page)
         return -1;
     ls.page = page;
@@ -248,22 +248,22 @@ static int process_begin(ls_wiped *wiped) {
 }
 
 static void fill_ring(void *memory, size_t bytes) {
-    ls_ring_header *h = memory;
+    lf_ring_header *h = memory;
     (void)bytes;
-    h->version = LS_LAYOUT_VERSION;
-    h->capacity = (uint32_t)((bytes - LS_RING_HEADER) / sizeof(ls_record));
+    h->version = LF_LAYOUT_VERSION;
+    h->capacity = (uint32_t)((bytes - LF_RING_HEADER) / sizeof(lf_record));
     h->index = rings;
     h->pid = getpid();
     h->process_start = process_start;
-    h->magic = LS_RING_MAGIC;
+    h->magic = LF_RING_MAGIC;
 }
 
 static ls_thread *new_thread_state(void) {
     ls_thread *t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (t == MAP_FAILED)
         return NULL;
-    ls_message message = {LS_MESSAGE_MAGIC, LS_SEND_RING, 0, rings, 0};
-    size_t bytes = rings < LS_LARGE_RINGS ? LS_RING_BYTES : LS_SMALL_RING_BYTES;
+    lf_message message = {LF_MESSAGE_MAGIC, LF_SEND_RING, 0, rings, 0};
+    size_t bytes = rings < LF_LARGE_RINGS ? LF_RING_BYTES : LF_SMALL_RING_BYTES;
     t->ring = ls_new_shared("layerscope-ring", bytes, message, fill_ring);
     if (!t->ring) {
         munmap(t, sizeof *t);
@@ -271,7 +271,7 @@ static ls_thread *new_thread_state(void) {
     }
     madvise(t->ring, bytes, MADV_DONTFORK);
     t->capacity = t->ring->h.capacity;
-    for (uint32_t depth = 0; depth < LS_OPEN_SLOTS; depth++) {
+    for (uint32_t depth = 0; depth < LF_OPEN_SLOTS; depth++) {
         t->contexts[depth].vtable = context_vtable + 2;
         t->contexts[depth].owner = t;
         t->contexts[depth].depth = (uint16_t)depth;
@@ -364,7 +364,7 @@ static void thread_end(void *state) {
         return;
     occasions->thread_ends(t);
     if (ls_ring_has_room(t, 1)) {
-        *ls_ring_next(t) = (ls_record){.start = ls_ticks(), .kind = LS_THREAD_END, .module = t->track};
+        *ls_ring_next(t) = (lf_record){.start = ls_ticks(), .kind = LF_THREAD_END, .module = t->track};
         ls_ring_publish(t);
     }
     __atomic_store_n(&t->over, 1, __ATOMIC_SEQ_CST);
@@ -372,7 +372,7 @@ static void thread_end(void *state) {
 }
 
 void ls_ring_lose(ls_thread *t, int too_deep) {
-    ls_ring_header *h = &t->ring->h;
+    lf_ring_header *h = &t->ring->h;
     if (h->closed)
         return; /* the recording is over: this is no loss */
     uint64_t now = ls_ticks();
@@ -383,9 +383,9 @@ void ls_ring_lose(ls_thread *t, int too_deep) {
     __atomic_store_n(counter, *counter + 1, __ATOMIC_RELEASE);
 }
 
-static void write_lost(ls_thread *t, ls_ring_header *h) {
-    *ls_ring_advance(t) = (ls_record){.start = h->lost_first, .end = h->lost_last, .name = (uint32_t)h->lost_full,
-                                      .module = (uint32_t)h->lost_deep, .kind = LS_LOST};
+static void write_lost(ls_thread *t, lf_ring_header *h) {
+    *ls_ring_advance(t) = (lf_record){.start = h->lost_first, .end = h->lost_last, .name = (uint32_t)h->lost_full,
+                                      .module = (uint32_t)h->lost_deep, .kind = LF_LOST};
     /* Published before the counters are cleared: a kill in between counts a loss twice rather than never. */
     ls_ring_publish(t);
     __atomic_store_n(&h->lost_full, 0, __ATOMIC_RELEASE);
@@ -394,7 +394,7 @@ static void write_lost(ls_thread *t, ls_ring_header *h) {
 
 /* Write down what was lost, and whose thread's records follow. */
 void ls_ring_account(ls_thread *t) {
-    ls_ring_header *h = &t->ring->h;
+    lf_ring_header *h = &t->ring->h;
     int lost = (h->lost_full | h->lost_deep) != 0;
     if (lost && h->lost_first < t->begun) { /* what the thread before this one lost */
         write_lost(t, h);
@@ -402,8 +402,8 @@ void ls_ring_account(ls_thread *t) {
     }
     if (t->announced != t->track) {
         int32_t framework_id = ls_framework_thread_id ? (int32_t)ls_framework_thread_id() : -1;
-        *ls_ring_advance(t) = (ls_record){.start = t->begun, .end = (uint64_t)(uint32_t)h->tid, .seq = framework_id,
-                                          .module = t->track, .kind = LS_THREAD_BEGIN};
+        *ls_ring_advance(t) = (lf_record){.start = t->begun, .end = (uint64_t)(uint32_t)h->tid, .seq = framework_id,
+                                          .module = t->track, .kind = LF_THREAD_BEGIN};
         t->announced = t->track;
     }
     if (lost)
@@ -478,4 +478,4 @@ LS_EXPORT void ls_note_cost(uint64_t cpu_ns) {
         __atomic_add_fetch(&ls.page->agent_cpu_ns, cpu_ns, __ATOMIC_RELAXED);
 }
 
-LS_EXPORT uint32_t ls_layout_version(void) { return LS_LAYOUT_VERSION; }
+LS_EXPORT uint32_t ls_layout_version(void) { return LF_LAYOUT_VERSION; }

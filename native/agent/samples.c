@@ -15,12 +15,12 @@ static size_t padded(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
 
 /* --- The area --- */
 
-static uint8_t *ring_of(ls_samples_header *area) { return (uint8_t *)area + LS_SAMPLES_HEADER; }
+static uint8_t *ring_of(lf_samples_header *area) { return (uint8_t *)area + LF_SAMPLES_HEADER; }
 
 /* Room for a record; NULL: the reader has not come far enough. A stray write of the program's may have hit the header:
  * what is there is no reason to divide by zero or to write behind the end. */
-ls_sample_head *ls_samples_reserve(ls_samples_header *area, size_t bytes, uint64_t *position) {
-    const uint64_t capacity = LS_SAMPLES_BYTES - LS_SAMPLES_HEADER;
+lf_sample_head *ls_samples_reserve(lf_samples_header *area, size_t bytes, uint64_t *position) {
+    const uint64_t capacity = LF_SAMPLES_BYTES - LF_SAMPLES_HEADER;
     uint64_t at = LS_LOAD(area->reserved), pad;
     do {
         uint64_t left = capacity - at % capacity;
@@ -30,12 +30,12 @@ ls_sample_head *ls_samples_reserve(ls_samples_header *area, size_t bytes, uint64
     } while (!__atomic_compare_exchange_n(&area->reserved, &at, at + pad + bytes, 0, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));
     if (pad)
-        ls_samples_commit((ls_sample_head *)(ring_of(area) + at % capacity), pad, LS_SAMPLE_PAD, 0, at);
+        ls_samples_commit((lf_sample_head *)(ring_of(area) + at % capacity), pad, LF_SAMPLE_PAD, 0, at);
     *position = at + pad;
-    return (ls_sample_head *)(ring_of(area) + *position % capacity);
+    return (lf_sample_head *)(ring_of(area) + *position % capacity);
 }
 
-void ls_samples_commit(ls_sample_head *head, size_t bytes, uint16_t kind, uint16_t flags, uint64_t position) {
+void ls_samples_commit(lf_sample_head *head, size_t bytes, uint16_t kind, uint16_t flags, uint64_t position) {
     head->bytes = (uint32_t)bytes;
     head->kind = kind;
     head->flags = flags;
@@ -49,10 +49,10 @@ typedef struct {
 
 /* The record of a code object: its name, its file, its lines. Its number; LS_NUMBER_NO_ROOM: there is no room for it,
  * and no number is used up. */
-static int64_t write_code(ls_samples_header *area, int32_t first_line, const part parts[3]) {
-    size_t bytes = padded(sizeof(ls_sample_code) + parts[0].bytes + parts[1].bytes + parts[2].bytes);
+static int64_t write_code(lf_samples_header *area, int32_t first_line, const part parts[3]) {
+    size_t bytes = padded(sizeof(lf_sample_code) + parts[0].bytes + parts[1].bytes + parts[2].bytes);
     uint64_t position;
-    ls_sample_code *record = (ls_sample_code *)ls_samples_reserve(area, bytes, &position);
+    lf_sample_code *record = (lf_sample_code *)ls_samples_reserve(area, bytes, &position);
     if (!record)
         return LS_NUMBER_NO_ROOM;
     uint32_t number = (uint32_t)__atomic_fetch_add(&area->codes, 1, __ATOMIC_RELAXED);
@@ -65,17 +65,17 @@ static int64_t write_code(ls_samples_header *area, int32_t first_line, const par
     uint8_t *into = (uint8_t *)(record + 1);
     for (int i = 0; i < 3; into += parts[i++].bytes)
         memcpy(into, parts[i].text, parts[i].bytes);
-    ls_samples_commit(&record->head, bytes, LS_SAMPLE_CODE, 0, position);
+    ls_samples_commit(&record->head, bytes, LF_SAMPLE_CODE, 0, position);
     return number;
 }
 
-static void (*fill_more)(ls_samples_header *area); /* the same one each time */
+static void (*fill_more)(lf_samples_header *area); /* the same one each time */
 
 static void fill_area(void *memory, size_t bytes) {
-    ls_samples_header *area = memory;
-    area->version = LS_LAYOUT_VERSION;
+    lf_samples_header *area = memory;
+    area->version = LF_LAYOUT_VERSION;
     area->pid = getpid();
-    area->capacity = (uint32_t)(bytes - LS_SAMPLES_HEADER);
+    area->capacity = (uint32_t)(bytes - LF_SAMPLES_HEADER);
     area->process_start = ls_process_start();
     area->python = ls_python.version;
     area->python_eval = ls_python.eval;
@@ -84,16 +84,16 @@ static void fill_area(void *memory, size_t bytes) {
     area->codes = LS_CODE_UNKNOWN;
     write_code(area, 0, parts);
     fill_more(area);
-    area->magic = LS_SAMPLES_MAGIC;
+    area->magic = LF_SAMPLES_MAGIC;
 }
 
 /* An area of this process, handed over with what `more` writes into its head; NULL: none to be had. */
-ls_samples_header *ls_samples_area(void (*more)(ls_samples_header *area)) {
-    ls_message message = {LS_MESSAGE_MAGIC, LS_SEND_SAMPLES, 0, 0, 0};
+lf_samples_header *ls_samples_area(void (*more)(lf_samples_header *area)) {
+    lf_message message = {LF_MESSAGE_MAGIC, LF_SEND_SAMPLES, 0, 0, 0};
     fill_more = more;
-    ls_samples_header *area = ls_new_shared("layerscope-samples", LS_SAMPLES_BYTES, message, fill_area);
+    lf_samples_header *area = ls_new_shared("layerscope-samples", LF_SAMPLES_BYTES, message, fill_area);
     if (area)
-        madvise(area, LS_SAMPLES_BYTES, MADV_DONTFORK);
+        madvise(area, LF_SAMPLES_BYTES, MADV_DONTFORK);
     return area;
 }
 
@@ -112,20 +112,20 @@ static uint64_t hash_of(const char *text, size_t bytes) {
 }
 
 static uint64_t hash_of_name(ls_scratch *s, uint64_t name) {
-    int bytes = ls_python_text(ls_python.version, name, ls_read_here, s, s->name, HASHED);
+    int bytes = lu_python_text(ls_python.version, name, ls_read_here, s, s->name, HASHED);
     return bytes < 0 ? 1 : hash_of(s->name, (size_t)bytes);
 }
 
 /* Give the code a number and write down what it is, into an entry that nobody else looks at yet. */
-static int64_t learn(ls_samples_header *area, ls_scratch *s, ls_known_code *entry, const ls_python_frame *frame) {
+static int64_t learn(lf_samples_header *area, ls_scratch *s, ls_known_code *entry, const lu_python_frame *frame) {
     uint64_t file, name, lines;
     int32_t first_line;
     uint32_t python = ls_python.version;
-    if (ls_python_code(python, frame->code, ls_read_here, s, &file, &name, &lines, &first_line))
+    if (lu_python_code(python, frame->code, ls_read_here, s, &file, &name, &lines, &first_line))
         return LS_NUMBER_NO_CODE;
-    int name_bytes = ls_python_text(python, name, ls_read_here, s, s->name, sizeof s->name);
-    int file_bytes = ls_python_text(python, file, ls_read_here, s, s->file, sizeof s->file);
-    int lines_bytes = ls_python_bytes(python, lines, ls_read_here, s, s->lines, sizeof s->lines);
+    int name_bytes = lu_python_text(python, name, ls_read_here, s, s->name, sizeof s->name);
+    int file_bytes = lu_python_text(python, file, ls_read_here, s, s->file, sizeof s->file);
+    int lines_bytes = lu_python_bytes(python, lines, ls_read_here, s, s->lines, sizeof s->lines);
     const part parts[] = {{name_bytes < 0 ? "?" : s->name, name_bytes < 0 ? 1 : (size_t)name_bytes},
                           {s->file, file_bytes < 0 ? 0 : (size_t)file_bytes},
                           {s->lines, lines_bytes < 0 ? 0 : (size_t)lines_bytes}};
@@ -140,15 +140,15 @@ static int64_t learn(ls_samples_header *area, ls_scratch *s, ls_known_code *entr
     return number;
 }
 
-static int is_same(const ls_known_code *entry, const ls_python_frame *frame) {
+static int is_same(const ls_known_code *entry, const lu_python_frame *frame) {
     return entry->code == frame->code && entry->name == frame->name && entry->lines == frame->lines
            && entry->first_line == frame->first_line;
 }
 
 /* The number of the code of a frame, which is written down before anybody can use it. A thread that meets the same code
  * meanwhile gives it another number. LS_NUMBER_ values: it is no code, or there is no room to say what it is. */
-int64_t ls_samples_code(ls_sampled_process *process, ls_scratch *s, const ls_python_frame *frame) {
-    ls_samples_header *area = atomic_load_explicit(&process->area, memory_order_relaxed);
+int64_t ls_samples_code(ls_sampled_process *process, ls_scratch *s, const lu_python_frame *frame) {
+    lf_samples_header *area = atomic_load_explicit(&process->area, memory_order_relaxed);
     uint64_t at = mixed(frame->code + mixed(frame->name + mixed(frame->lines)));
     uint64_t text = 0;
     for (uint32_t probe = 0; probe < PROBES; probe++) {

@@ -29,7 +29,7 @@ static const char cookie; /* its address is in the signals of our timers */
 
 /* A signal can hurt code that expects none. Without frames of Python, which only we can read, the sampler does without:
  * the kernel copies the stacks of such processes. */
-uint32_t ls_sampling_least_python = LS_PYTHON_3_11; /* tests in C lower it */
+uint32_t ls_sampling_least_python = LF_PYTHON_3_11; /* tests in C lower it */
 static int is_signalled(void) { return ls_python.version >= ls_sampling_least_python; }
 
 /* --- A sample --- */
@@ -40,22 +40,22 @@ static uint64_t cpu_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void take_registers(uint64_t into[LS_REGISTERS], const ucontext_t *context) {
-    static const uint8_t order[LS_REGISTERS] = {
-        [LS_RAX] = REG_RAX, [LS_RDX] = REG_RDX, [LS_RCX] = REG_RCX, [LS_RBX] = REG_RBX, [LS_RSI] = REG_RSI,
-        [LS_RDI] = REG_RDI, [LS_RBP] = REG_RBP, [LS_RSP] = REG_RSP, [LS_R8] = REG_R8,   [LS_R9] = REG_R9,
-        [LS_R10] = REG_R10, [LS_R11] = REG_R11, [LS_R12] = REG_R12, [LS_R13] = REG_R13, [LS_R14] = REG_R14,
-        [LS_R15] = REG_R15, [LS_RIP] = REG_RIP};
-    for (int i = 0; i < LS_REGISTERS; i++)
+static void take_registers(uint64_t into[LF_REGISTERS], const ucontext_t *context) {
+    static const uint8_t order[LF_REGISTERS] = {
+        [LF_RAX] = REG_RAX, [LF_RDX] = REG_RDX, [LF_RCX] = REG_RCX, [LF_RBX] = REG_RBX, [LF_RSI] = REG_RSI,
+        [LF_RDI] = REG_RDI, [LF_RBP] = REG_RBP, [LF_RSP] = REG_RSP, [LF_R8] = REG_R8,   [LF_R9] = REG_R9,
+        [LF_R10] = REG_R10, [LF_R11] = REG_R11, [LF_R12] = REG_R12, [LF_R13] = REG_R13, [LF_R14] = REG_R14,
+        [LF_R15] = REG_R15, [LF_RIP] = REG_RIP};
+    for (int i = 0; i < LF_REGISTERS; i++)
         into[i] = (uint64_t)context->uc_mcontext.gregs[order[i]];
 }
 
 /* The frames of Python of this thread into the scratch; how many, LS_NUMBER_NO_ROOM: they cannot be written down. */
 static int take_frames(ls_sampled_process *process, ls_scratch *s, uint16_t *flags) {
-    int is_known = can_read && ls_python.version > LS_PYTHON_UNKNOWN;
+    int is_known = can_read && ls_python.version > LF_PYTHON_UNKNOWN;
     uint64_t state = is_known ? (uint64_t)(uintptr_t)ls_python.thread_state() : 0, at = s->stack_at;
-    int cut = 0, most = (int)LS_SAMPLES_FRAMES_MOST;
-    int walked = state ? ls_python_walk(ls_python.version, state, at, ls_read_here, s, s->found, most, &cut) : 0;
+    int cut = 0, most = (int)LF_SAMPLES_FRAMES_MOST;
+    int walked = state ? lu_python_walk(ls_python.version, state, at, ls_read_here, s, s->found, most, &cut) : 0;
     walked = walked < 0 ? 0 : walked;
     int count = ls_read_codes(s, ls_python.version, walked);
     for (int i = 0; i < count; i++) {
@@ -65,15 +65,15 @@ static int take_frames(ls_sampled_process *process, ls_scratch *s, uint16_t *fla
         if (number == LS_NUMBER_NO_CODE)
             count = i;
         else
-            s->frames[i] = (ls_sample_frame){(uint32_t)number, s->found[i].place};
+            s->frames[i] = (lf_sample_frame){(uint32_t)number, s->found[i].place};
     }
     if (cut || count < walked)
-        *flags |= LS_SAMPLE_FRAMES_CUT;
+        *flags |= LF_SAMPLE_FRAMES_CUT;
     return count;
 }
 
 /* All but the head of the record of a sample whose stack and frames lie in the scratch. */
-static void write_sample(ls_sample *into, const ls_scratch *s, const siginfo_t *info, const ucontext_t *context,
+static void write_sample(lf_sample *into, const ls_scratch *s, const siginfo_t *info, const ucontext_t *context,
                          uint32_t frames) {
     int by_timer = info->si_code == SI_TIMER;
     into->tid = (int32_t)syscall(SYS_gettid);
@@ -83,24 +83,24 @@ static void write_sample(ls_sample *into, const ls_scratch *s, const siginfo_t *
     into->stack_bytes = (uint32_t)s->stack_bytes;
     into->pad = 0;
     take_registers(into->registers, context);
-    ls_sample_frame *to = (ls_sample_frame *)(into + 1);
+    lf_sample_frame *to = (lf_sample_frame *)(into + 1);
     memcpy(to, s->frames, frames * sizeof *to);
     memcpy(to + frames + frames % 2, s->stack, s->stack_bytes);
 }
 
-static void take_sample(ls_sampled_process *process, ls_samples_header *area, ls_scratch *s, const siginfo_t *info,
+static void take_sample(ls_sampled_process *process, lf_samples_header *area, ls_scratch *s, const siginfo_t *info,
                         const ucontext_t *context, uint64_t ran_ns) {
     uint64_t at_ns = ls_monotonic_ns(), position;
-    uint16_t flags = info->si_code == SI_TIMER ? LS_SAMPLE_TIMER : 0;
+    uint16_t flags = info->si_code == SI_TIMER ? LF_SAMPLE_TIMER : 0;
     s->pid = area->pid;
     s->stack_bytes = 0;
     if (can_read && ls_read_stack(s, (uint64_t)context->uc_mcontext.gregs[REG_RSP]))
-        flags |= LS_SAMPLE_STACK_CUT;
-    flags |= s->stack_bytes ? 0 : LS_SAMPLE_STACK_NONE;
+        flags |= LF_SAMPLE_STACK_CUT;
+    flags |= s->stack_bytes ? 0 : LF_SAMPLE_STACK_NONE;
     int frames = take_frames(process, s, &flags);
     size_t even = frames > 0 ? (size_t)(frames + frames % 2) : 0;
-    size_t bytes = (sizeof(ls_sample) + even * sizeof(ls_sample_frame) + s->stack_bytes + 15) & ~(size_t)15;
-    ls_sample *record = frames < 0 ? NULL : (ls_sample *)ls_samples_reserve(area, bytes, &position);
+    size_t bytes = (sizeof(lf_sample) + even * sizeof(lf_sample_frame) + s->stack_bytes + 15) & ~(size_t)15;
+    lf_sample *record = frames < 0 ? NULL : (lf_sample *)ls_samples_reserve(area, bytes, &position);
     if (!record) {
         __atomic_add_fetch(&area->lost_full, 1, __ATOMIC_RELAXED);
         return;
@@ -108,11 +108,11 @@ static void take_sample(ls_sampled_process *process, ls_samples_header *area, ls
     record->at_ns = at_ns;
     record->cpu_ns = ran_ns;
     write_sample(record, s, info, context, (uint32_t)frames);
-    ls_samples_commit(&record->head, bytes, LS_SAMPLE_STACK, flags, position);
+    ls_samples_commit(&record->head, bytes, LF_SAMPLE_STACK, flags, position);
     __atomic_add_fetch(&area->samples, 1, __ATOMIC_RELAXED);
 }
 
-static void account(ls_samples_header *area, uint64_t ns) {
+static void account(lf_samples_header *area, uint64_t ns) {
     __atomic_add_fetch(&area->handler_ns, ns, __ATOMIC_RELAXED);
     uint64_t most = LS_LOAD(area->handler_most_ns);
     while (ns > most && !__atomic_compare_exchange_n(&area->handler_most_ns, &most, ns, 0, __ATOMIC_RELAXED,
@@ -121,7 +121,7 @@ static void account(ls_samples_header *area, uint64_t ns) {
 }
 
 /* How samples are taken, for the sampler. */
-static void say_how(ls_samples_header *area) {
+static void say_how(lf_samples_header *area) {
     area->uses_timers = uses_timers;
     area->is_signalled = (uint32_t)is_signalled();
     area->has_handler = (uint32_t)ls_disposition_has_handler();
@@ -129,8 +129,8 @@ static void say_how(ls_samples_header *area) {
 
 /* The area of this process; a forked child makes its own at its first signal. NULL: there is none, or this is a child
  * that borrows the memory of its parent until it executes another program. */
-static ls_samples_header *area_here(ls_sampled_process *process) {
-    ls_samples_header *area = atomic_load_explicit(&process->area, memory_order_acquire);
+static lf_samples_header *area_here(ls_sampled_process *process) {
+    lf_samples_header *area = atomic_load_explicit(&process->area, memory_order_acquire);
     if (!area && !atomic_exchange(&process->is_making_area, 1)) {
         area = atomic_load(&process->area);
         if (!area)
@@ -141,19 +141,19 @@ static ls_samples_header *area_here(ls_sampled_process *process) {
 }
 
 /* The same for those who are not told by a signal. NULL: nothing is sampled. */
-ls_samples_header *ls_sampling_area(void) {
+lf_samples_header *ls_sampling_area(void) {
     return atomic_load(&is_on) ? area_here(sampled) : NULL;
 }
 
 /* The area of this process whether samples are taken now or not; NULL: it has made none. */
-static ls_samples_header *area_made(void) {
-    ls_samples_header *area = sampled ? atomic_load(&sampled->area) : NULL;
+static lf_samples_header *area_made(void) {
+    lf_samples_header *area = sampled ? atomic_load(&sampled->area) : NULL;
     return area && area->pid == getpid() ? area : NULL;
 }
 
 /* The program handles the signal from now on: the sampler sends no more, and timers end when they come. */
 static void end_signals(void) {
-    ls_samples_header *area = ls_sampling_area();
+    lf_samples_header *area = ls_sampling_area();
     if (area)
         __atomic_store_n(&area->has_handler, 1, __ATOMIC_RELEASE);
 }
@@ -161,7 +161,7 @@ static void end_signals(void) {
 static void sample(const siginfo_t *info, const ucontext_t *context) {
     uint64_t ran_ns = cpu_ns();
     ls_sampled_process *process = sampled;
-    ls_samples_header *area = area_here(process);
+    lf_samples_header *area = area_here(process);
     if (!area)
         return;
     if (LS_LOAD(area->has_handler) && info->si_code == SI_TIMER)
@@ -179,7 +179,7 @@ static void sample(const siginfo_t *info, const ucontext_t *context) {
 /* --- The signal --- */
 
 static void pass_on(int number, siginfo_t *info, void *context) {
-    ls_samples_header *area = atomic_load_explicit(&sampled->area, memory_order_relaxed);
+    lf_samples_header *area = atomic_load_explicit(&sampled->area, memory_order_relaxed);
     if (area)
         __atomic_add_fetch(&area->foreign, 1, __ATOMIC_RELAXED);
     ls_disposition_pass_on(number, info, context);
@@ -220,7 +220,7 @@ static void timer_end(uint32_t *timer) {
 
 /* A thread of the program begins, or is seen by the agent for the first time. */
 void ls_sampling_thread_begins(void) {
-    ls_samples_header *area = is_signalled() ? ls_sampling_area() : NULL;
+    lf_samples_header *area = is_signalled() ? ls_sampling_area() : NULL;
     uint32_t *timer = area ? ls_signal_stack_begin(area) : NULL;
     if (timer && uses_timers && !*timer)
         *timer = timer_make((int32_t)syscall(SYS_gettid));
@@ -263,7 +263,7 @@ static int begin(int hz, int with_timers) {
         atomic_store(&is_on, 0);
         return -EINVAL;
     }
-    ls_samples_header *area = area_here(process);
+    lf_samples_header *area = area_here(process);
     area->first_ns = ls_monotonic_ns();
     area->first_tid = (int32_t)syscall(SYS_gettid);
     ls_sampling_thread_begins();
@@ -277,12 +277,12 @@ LS_EXPORT int ls_sampling_start(int hz, int with_timers) {
     int was_on = atomic_load(&is_on), failed = begin(hz, with_timers);
     ls_unlock_beginning();
     if (failed && failed != -EAGAIN)
-        ls_mark("stacks_refused\nthis process has no memory for samples, or may not share it", LS_MARK_PROBLEM, 0);
+        ls_mark("stacks_refused\nthis process has no memory for samples, or may not share it", LF_MARK_PROBLEM, 0);
     else if (!failed && !was_on && with_timers && !is_signalled())
         ls_mark("stacks_unsignalled\na signal could hurt this process, and the kernel gives no events in its place",
-                LS_MARK_PROBLEM, 0);
+                LF_MARK_PROBLEM, 0);
     else if (!failed && !was_on && !can_read)
-        ls_mark("stacks_unreadable\nthis process may not read its own stacks (process_vm_readv)", LS_MARK_PROBLEM, 0);
+        ls_mark("stacks_unreadable\nthis process may not read its own stacks (process_vm_readv)", LF_MARK_PROBLEM, 0);
     return failed;
 }
 

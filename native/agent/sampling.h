@@ -7,7 +7,7 @@
 
 #include "agent.h"
 #include "../samples.h"
-#include "../stacks/stacks.h"
+#include "../stacks/python_frames.h"
 
 #include <signal.h>
 #include <sys/uio.h>
@@ -20,7 +20,7 @@
 #define LS_TEXT_MOST 1024u
 #define LS_LINES_MOST 32768u
 #define LS_CODES_AT_ONCE 64u
-#define LS_STACK_PIECES (LS_SAMPLES_STACK_MOST / LS_COPY_BYTES + 1)
+#define LS_STACK_PIECES (LF_SAMPLES_STACK_MOST / LS_COPY_BYTES + 1)
 
 /* A code object that has a number. Memory of code that is gone is used again, by code of the same size first: so text
  * of files that may have gone is compared too. */
@@ -41,19 +41,19 @@ typedef struct {
     size_t stack_bytes;
     struct iovec ours[LS_CODES_AT_ONCE], theirs[LS_CODES_AT_ONCE];
     uint16_t asked[LS_CODES_AT_ONCE];
-    ls_python_frame found[LS_SAMPLES_FRAMES_MOST];
-    ls_sample_frame frames[LS_SAMPLES_FRAMES_MOST];
-    uint8_t codes[LS_CODES_AT_ONCE][LS_PYTHON_CODE_BYTES];
+    lu_python_frame found[LF_SAMPLES_FRAMES_MOST];
+    lf_sample_frame frames[LF_SAMPLES_FRAMES_MOST];
+    uint8_t codes[LS_CODES_AT_ONCE][LU_PYTHON_CODE_BYTES];
     char name[LS_TEXT_MOST], file[LS_TEXT_MOST];
     uint8_t lines[LS_LINES_MOST];
     uint8_t copies[LS_COPIES][LS_COPY_BYTES];
-    uint8_t stack[LS_SAMPLES_STACK_MOST];
+    uint8_t stack[LF_SAMPLES_STACK_MOST];
 } ls_scratch;
 _Static_assert(LS_STACK_PIECES <= LS_CODES_AT_ONCE, "iovecs");
 
 /* Of one process: a forked child finds zeros (MADV_WIPEONFORK), whatever the threads of its parent were doing. */
 typedef struct {
-    _Alignas(64) ls_samples_header *_Atomic area;
+    _Alignas(64) lf_samples_header *_Atomic area;
     _Atomic uint32_t is_making_area;
     _Atomic uint32_t busy[LS_SCRATCHES];
     ls_known_code codes[LS_CODES_MOST];
@@ -62,18 +62,18 @@ typedef struct {
 
 /* sampling.c */
 extern uint32_t ls_sampling_least_python;
-ls_samples_header *ls_sampling_area(void);
+lf_samples_header *ls_sampling_area(void);
 
 /* signal_stack.c. What happens to threads that may be signalled; `end_timer`: the timer of one that ends; `area`: that of
  * this process, NULL: it has made none. */
 typedef struct {
     void (*begins)(void);
     void (*end_timer)(uint32_t *timer);
-    ls_samples_header *(*area)(void);
+    lf_samples_header *(*area)(void);
 } ls_signalled_threads;
 int ls_signal_stack_prepare(const ls_signalled_threads *threads);
 void ls_signal_stack_give_back(void);
-uint32_t *ls_signal_stack_begin(ls_samples_header *area);
+uint32_t *ls_signal_stack_begin(lf_samples_header *area);
 
 /* signal_handler.c: what SIGURG does */
 typedef void ls_handler(int number, siginfo_t *info, void *context);
@@ -86,11 +86,11 @@ void ls_disposition_pass_on(int number, siginfo_t *info, void *context);
 int ls_import_replace(const void *inside, const char *name, void *from, void *to);
 
 /* samples.c */
-ls_samples_header *ls_samples_area(void (*more)(ls_samples_header *area));
-ls_sample_head *ls_samples_reserve(ls_samples_header *area, size_t bytes, uint64_t *position);
-void ls_samples_commit(ls_sample_head *head, size_t bytes, uint16_t kind, uint16_t flags, uint64_t position);
+lf_samples_header *ls_samples_area(void (*more)(lf_samples_header *area));
+lf_sample_head *ls_samples_reserve(lf_samples_header *area, size_t bytes, uint64_t *position);
+void ls_samples_commit(lf_sample_head *head, size_t bytes, uint16_t kind, uint16_t flags, uint64_t position);
 enum { LS_NUMBER_NO_CODE = -1, LS_NUMBER_NO_ROOM = -2 };
-int64_t ls_samples_code(ls_sampled_process *process, ls_scratch *s, const ls_python_frame *frame);
+int64_t ls_samples_code(ls_sampled_process *process, ls_scratch *s, const lu_python_frame *frame);
 
 /* memory_reads.c: memory of this process that may be gone, as if from outside */
 int ls_can_read(void);
@@ -100,7 +100,7 @@ int ls_read_codes(ls_scratch *s, uint32_t python, int count);
 
 /* interpreter.c */
 typedef struct {
-    uint32_t version; /* one of the LS_PYTHON_ values */
+    uint32_t version; /* one of the LF_PYTHON_ values */
     uint64_t eval, runtime;
     void *(*thread_state)(void);
 } ls_interpreter;

@@ -5,7 +5,7 @@
  * So a thread gets a stack of ours when it begins, or when it meets the agent for the first time, and is then put into
  * the table of the area, where the sampler looks. Those that begin: the thread that starts sampling, and all that
  * Python begins later, because its way to pthread_create(3) leads here (imports.c). Of all others, such as the workers
- * of a library, the kernel copies the stacks (native/sampler/copies.c). */
+ * of a library, the kernel copies the stacks (native/sampler/copied_stacks.c). */
 #define _GNU_SOURCE
 #include "sampling.h"
 
@@ -70,18 +70,18 @@ static int has_stack(signalled *of) {
     return of->has_our_stack;
 }
 
-static void put_into_table(ls_samples_header *area, signalled *of) {
-    for (uint32_t probe = 0; probe < LS_SIGNALLED_PROBES && !of->is_in_table; probe++) {
-        int32_t *place = &area->signalled[ls_signalled_place(of->tid, probe)], expected = 0;
+static void put_into_table(lf_samples_header *area, signalled *of) {
+    for (uint32_t probe = 0; probe < LF_SIGNALLED_PROBES && !of->is_in_table; probe++) {
+        int32_t *place = &area->signalled[lf_signalled_place(of->tid, probe)], expected = 0;
         of->is_in_table = __atomic_compare_exchange_n(place, &expected, of->tid, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
     }
     if (of->is_in_table)
         __atomic_add_fetch(&area->signalled_puts, 1, __ATOMIC_RELEASE);
 }
 
-static void take_from_table(ls_samples_header *area, signalled *of) {
-    for (uint32_t probe = 0; area && of->is_in_table && probe < LS_SIGNALLED_PROBES; probe++) {
-        int32_t *place = &area->signalled[ls_signalled_place(of->tid, probe)], expected = of->tid;
+static void take_from_table(lf_samples_header *area, signalled *of) {
+    for (uint32_t probe = 0; area && of->is_in_table && probe < LF_SIGNALLED_PROBES; probe++) {
+        int32_t *place = &area->signalled[lf_signalled_place(of->tid, probe)], expected = of->tid;
         if (__atomic_compare_exchange_n(place, &expected, 0, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             return;
     }
@@ -112,7 +112,7 @@ static void end(void *state) {
 }
 
 /* The calling thread may be sent the signal from now on, if that is safe. Its place for a timer; NULL: it may not. */
-uint32_t *ls_signal_stack_begin(ls_samples_header *area) {
+uint32_t *ls_signal_stack_begin(lf_samples_header *area) {
     signalled *of = has_key ? pthread_getspecific(key) : NULL;
     if (!of && has_key)
         of = new_signalled();

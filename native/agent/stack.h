@@ -5,7 +5,7 @@
 #include "agent.h"
 
 static inline void ls_set_depth(ls_thread *t, uint32_t depth) {
-    const ls_open *open = t->ring->h.open;
+    const lf_open *open = t->ring->h.open;
     /* Acquire: whoever closed the slot from elsewhere is done with its context. */
     while (depth && __atomic_load_n(&open[depth - 1].state, __ATOMIC_ACQUIRE) & 1)
         depth--;
@@ -20,7 +20,7 @@ static inline ls_context *ls_next_slot(ls_thread *t) {
         t->elsewhere = elsewhere;
         ls_set_depth(t, t->depth);
     }
-    if (LS_UNLIKELY(t->depth >= LS_OPEN_SLOTS)) {
+    if (LS_UNLIKELY(t->depth >= LF_OPEN_SLOTS)) {
         ls_ring_lose(t, 1);
         return NULL;
     }
@@ -34,7 +34,7 @@ static inline void ls_fill_slot(ls_thread *t, ls_context *c, uint32_t name, uint
     c->module = t->module;
     c->line = c->args = 0;
     c->serial = ++t->serial;
-    ls_open *o = &t->ring->h.open[c->depth];
+    lf_open *o = &t->ring->h.open[c->depth];
     o->name = name;
     o->kind = kind;
     LS_STORE(o->state, c->serial << 1);
@@ -49,7 +49,7 @@ static inline void ls_open_slot(ls_thread *t, ls_context *c, uint32_t name, uint
 
 /* The span that another thread opened is over: its owner pops the slot at its next span, if there is one. */
 static inline void ls_close_elsewhere(const ls_context *c) {
-    ls_ring_header *h = &c->owner->ring->h;
+    lf_ring_header *h = &c->owner->ring->h;
     uint64_t open = c->serial << 1;
     if (!__atomic_compare_exchange_n(&h->open[c->depth].state, &open, open | 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
         return;
@@ -77,8 +77,8 @@ static inline int ls_is_here(const ls_thread *t, const ls_context *c) {
 }
 
 /* The next free record, filled with what the slot knows. */
-static inline ls_record *ls_span_record(ls_thread *t, const ls_context *c, uint64_t now) {
-    ls_record *r = ls_ring_next(t);
+static inline lf_record *ls_span_record(ls_thread *t, const ls_context *c, uint64_t now) {
+    lf_record *r = ls_ring_next(t);
     __builtin_prefetch(r + 8, 1); /* the ring is larger than the caches near the core */
     r->start = c->start;
     r->end = now;
@@ -92,7 +92,7 @@ static inline ls_record *ls_span_record(ls_thread *t, const ls_context *c, uint6
 }
 
 static inline void ls_extra(ls_thread *t, uint32_t what, uint64_t first, uint64_t second) {
-    *ls_ring_advance(t) = (ls_record){.start = first, .end = second, .name = what, .kind = LS_EXTRA};
+    *ls_ring_advance(t) = (lf_record){.start = first, .end = second, .name = what, .kind = LF_EXTRA};
 }
 
 /* The slot of a range called `text` that begins now on this thread, still to be opened; `t` is its thread. NULL: it is
@@ -148,13 +148,13 @@ static inline void ls_write_range(ls_thread *t, const ls_context *c, uint64_t no
         ls_ring_lose(t, 0);
         return;
     }
-    ls_record *r = ls_span_record(t, c, now);
+    lf_record *r = ls_span_record(t, c, now);
     if (!here || c->args) {
-        r->flags = (uint8_t)(LS_FLAG_EXTRA | (here ? 0 : LS_FLAG_ELSEWHERE));
+        r->flags = (uint8_t)(LF_FLAG_EXTRA | (here ? 0 : LF_FLAG_ELSEWHERE));
         if (!here)
-            ls_extra(t, LS_EXTRA_ELSEWHERE, c->track, c->serial);
+            ls_extra(t, LF_EXTRA_ELSEWHERE, c->track, c->serial);
         if (c->args)
-            ls_extra(t, LS_EXTRA_ARGS, c->args, 0);
+            ls_extra(t, LF_EXTRA_ARGS, c->args, 0);
     }
     ls_ring_publish(t);
 }

@@ -55,7 +55,7 @@ static uint32_t numbered(const char *text) {
 static void optimizer_begins(ls_thread *t, const char *text) {
     uint32_t name = numbered(text);
     if (w->marked_name == name)
-        LS_STORE(w->mark_kind, LS_OPTIMIZER);
+        LS_STORE(w->mark_kind, LF_OPTIMIZER);
     t->worked = 1;
     if (t->optimizers_open < MOST_OPTIMIZERS)
         t->optimizer_names[t->optimizers_open] = name;
@@ -84,9 +84,9 @@ static void optimizer_ended(ls_thread *t) {
         if (t->optimizer_names[i] == name)
             return; /* part of a call of the same optimizer */
     if (is_of(&w->optimizer[PLAIN], name, instance, !around))
-        end_step(t, LS_RULE_OPTIMIZER);
+        end_step(t, LF_RULE_OPTIMIZER);
     if (w->marked_name && name == w->marked_name && is_of(&w->optimizer[MARKED], name, instance, !around))
-        end_step(t, LS_RULE_NAMED);
+        end_step(t, LF_RULE_NAMED);
 }
 
 /* --- Loaders ----------------------------------------------------------------------------------------------------- */
@@ -98,14 +98,14 @@ static void wait_begins(ls_thread *t, const char *text) {
     if (t->loaders_open++)
         return;
     if (is_marked)
-        LS_STORE(w->mark_kind, LS_LOADER);
+        LS_STORE(w->mark_kind, LF_LOADER);
     if (!w->loader_track || is_marked > w->loader_is_marked) {
         w->loader_track = t->track;
         w->loader_is_marked = is_marked;
     }
     if (t->track != w->loader_track)
         return;
-    ls_window_arrive(w->loader_is_marked ? LS_RULE_NAMED : LS_RULE_LOADER, w->count[LS_RULE_LOADER]);
+    ls_window_arrive(w->loader_is_marked ? LF_RULE_NAMED : LF_RULE_LOADER, w->count[LF_RULE_LOADER]);
     w->is_waiting = 1;
 }
 
@@ -113,14 +113,14 @@ static void wait_begins(ls_thread *t, const char *text) {
 static void wait_ended(ls_thread *t) {
     if (!t->loaders_open || --t->loaders_open || t->track != w->loader_track)
         return;
-    w->count[LS_RULE_LOADER] += !LS_LOAD(t->raised);
+    w->count[LF_RULE_LOADER] += !LS_LOAD(t->raised);
     w->is_waiting = 0;
 }
 
 /* --- Marks and what --step-mark names ---------------------------------------------------------------------------- */
 
 static int is_work(uint32_t kind) {
-    return (kind <= LS_LOADER && kind != LS_RANGE) || (kind >= LS_TASK && kind <= LS_EVENT);
+    return (kind <= LF_LOADER && kind != LF_RANGE) || (kind >= LF_TASK && kind <= LF_EVENT);
 }
 
 static int has_worked(const ls_thread *t) {
@@ -131,10 +131,10 @@ static int has_worked(const ls_thread *t) {
             return 1;
     uint64_t from = t->written > t->capacity ? t->written - t->capacity : 0;
     for (uint64_t i = t->written; i-- > from;) {
-        const ls_record *r = &t->ring->records[i % t->capacity];
+        const lf_record *r = &t->ring->records[i % t->capacity];
         if (is_work(r->kind))
             return 1;
-        if (r->kind == LS_THREAD_BEGIN)
+        if (r->kind == LF_THREAD_BEGIN)
             return 0;
     }
     return 0;
@@ -148,10 +148,10 @@ void ls_window_marked(void) {
     ls_window_lock();
     if (!w->mark_track) {
         w->mark_track = t->track;
-        w->count[LS_RULE_MARK] = has_worked(t); /* otherwise step 0 begins here */
-        ls_window_arrive(LS_RULE_MARK, w->count[LS_RULE_MARK]);
+        w->count[LF_RULE_MARK] = has_worked(t); /* otherwise step 0 begins here */
+        ls_window_arrive(LF_RULE_MARK, w->count[LF_RULE_MARK]);
     } else if (t->track == w->mark_track) {
-        step_by(LS_RULE_MARK);
+        step_by(LF_RULE_MARK);
     }
     ls_window_unlock();
 }
@@ -187,25 +187,25 @@ static void step_begins(ls_thread *t, int kind) {
     if (t->steps_open++)
         return;
     LS_STORE(w->mark_kind, kind);
-    if (kind == LS_FUNCTION && !w->named_track)
+    if (kind == LF_FUNCTION && !w->named_track)
         w->named_track = t->track;
-    if (kind == LS_FUNCTION && t->track != w->named_track)
+    if (kind == LF_FUNCTION && t->track != w->named_track)
         return;
-    int64_t number = w->count[LS_RULE_NAMED]++;
-    if (kind == LS_FUNCTION)
-        ls_window_arrive(LS_RULE_NAMED, number);
+    int64_t number = w->count[LF_RULE_NAMED]++;
+    if (kind == LF_FUNCTION)
+        ls_window_arrive(LF_RULE_NAMED, number);
     else
-        arrive_with_end(t, LS_RULE_NAMED, number);
+        arrive_with_end(t, LF_RULE_NAMED, number);
 }
 
 static void step_ended(ls_thread *t) {
-    if (!t->steps_open || --t->steps_open || w->mark_kind == LS_FUNCTION)
+    if (!t->steps_open || --t->steps_open || w->mark_kind == LF_FUNCTION)
         return;
-    if (t->step_in == LS_RULE_NAMED && w->running)
+    if (t->step_in == LF_RULE_NAMED && w->running)
         w->running--;
     t->step_in = 0;
-    if (!w->running && !ls_window_contains(w->count[LS_RULE_NAMED]))
-        ls_window_arrive(LS_RULE_NAMED, w->count[LS_RULE_NAMED]);
+    if (!w->running && !ls_window_contains(w->count[LF_RULE_NAMED]))
+        ls_window_arrive(LF_RULE_NAMED, w->count[LF_RULE_NAMED]);
 }
 
 /* Of what the program records by itself (marks.c). */
@@ -214,22 +214,22 @@ void ls_window_step_begins(void) {
     if (!t)
         return;
     ls_window_lock();
-    step_begins(t, LS_TASK);
+    step_begins(t, LF_TASK);
     ls_window_unlock();
 }
 
 /* --- Spans of a framework (operators.h) --------------------------------------------------------------------------- */
 
 static int what_begins(const char *text, uint32_t kind, int is_step_line) {
-    if (kind == LS_OPTIMIZER && ls_name_is_step(text))
+    if (kind == LF_OPTIMIZER && ls_name_is_step(text))
         return LS_IS_OPTIMIZER;
-    if (kind == LS_LOADER)
+    if (kind == LF_LOADER)
         return LS_IS_WAIT;
     return asked->mark[0] && (is_step_line || !strcmp(text, asked->mark)) ? LS_IS_STEP : LS_IS_NO_STEP;
 }
 
 static void begins(ls_thread *t, int what, uint32_t kind, const char *text) {
-    if (w->backward != -1 && kind != LS_RANGE)
+    if (w->backward != -1 && kind != LF_RANGE)
         leave_backward(t);
     if (what == LS_IS_OPTIMIZER)
         optimizer_begins(t, text);
@@ -277,16 +277,16 @@ int ls_window_admits(const char *text, uint32_t kind, void **result) {
     ls_window_hear();
     ls_thread *t = ls_thread_is_current(ls_this_thread) ? ls_this_thread : NULL;
     int is_ending = LS_LOAD(w->backward) != -1; /* a step, with the backward pass that goes on */
-    if (kind != LS_RANGE && !is_ending && !ls_window_names_operators()) {
+    if (kind != LF_RANGE && !is_ending && !ls_window_names_operators()) {
         ls_window_worked();
         return LS_LOAD(w->is_open);
     }
     uint32_t named = ls_name_kind(text);
-    if (kind == LS_RANGE || named == LS_BACKWARD)
+    if (kind == LF_RANGE || named == LF_BACKWARD)
         kind = named;
-    int is_line = kind >= LS_RANGE && t && t->line && t->line_is_step;
+    int is_line = kind >= LF_RANGE && t && t->line && t->line_is_step;
     int what = what_begins(text, kind, is_line);
-    if (what || (is_ending && (kind == LS_FUNCTION || kind > LS_RANGE)))
+    if (what || (is_ending && (kind == LF_FUNCTION || kind > LF_RANGE)))
         t = ls_thread_here();
     if (t && (what || is_ending)) {
         ls_window_lock();
@@ -299,7 +299,7 @@ int ls_window_admits(const char *text, uint32_t kind, void **result) {
         return 1;
     if (t) {
         t->line = 0;
-        t->worked |= kind != LS_RANGE;
+        t->worked |= kind != LF_RANGE;
     }
     return 0;
 }
@@ -310,8 +310,8 @@ int ls_window_admits(const char *text, uint32_t kind, void **result) {
 int ls_window_sees_calls(void) {
     ls_window_hear();
     int kind = LS_LOAD(w->mark_kind);
-    int may_be_steps = asked->mark[0] && (kind == LS_KIND_UNKNOWN || kind == LS_MODULE);
-    if (LS_LOAD(w->rule) <= LS_RULE_REQUEST || may_be_steps)
+    int may_be_steps = asked->mark[0] && (kind == LS_KIND_UNKNOWN || kind == LF_MODULE);
+    if (LS_LOAD(w->rule) <= LF_RULE_REQUEST || may_be_steps)
         return LS_CALLS_COUNTED;
     return LS_LOAD(w->is_open) ? LS_CALLS_RECORDED : LS_CALLS_UNSEEN;
 }
@@ -339,8 +339,8 @@ static void request_begins(ls_thread *t, uint32_t name) {
     w->is_new_leader = i != w->leader;
     w->leader = i;
     w->leader_changes += w->is_new_leader;
-    w->count[LS_RULE_REQUEST] = w->leader_calls[i];
-    arrive_with_end(t, LS_RULE_REQUEST, w->leader_calls[i] - 1);
+    w->count[LF_RULE_REQUEST] = w->leader_calls[i];
+    arrive_with_end(t, LF_RULE_REQUEST, w->leader_calls[i] - 1);
     w->is_new_leader = 0;
 }
 
@@ -351,8 +351,8 @@ int ls_window_call_begins(ls_thread *t, uint32_t name, const char *text) {
     t->worked = 1;
     ls_window_lock();
     if (is_step)
-        step_begins(t, LS_MODULE);
-    else if (is_outermost && name && w->rule <= LS_RULE_REQUEST)
+        step_begins(t, LF_MODULE);
+    else if (is_outermost && name && w->rule <= LF_RULE_REQUEST)
         request_begins(t, name);
     ls_window_unlock();
     return is_step;
@@ -364,12 +364,12 @@ void ls_window_call_ended(ls_thread *t, int is_step) {
     if (is_step)
         step_ended(t);
     if (!t->calls)
-        ls_window_depart(w->count[LS_RULE_REQUEST] - 1);
-    if (!t->calls && t->step_in == LS_RULE_REQUEST) {
+        ls_window_depart(w->count[LF_RULE_REQUEST] - 1);
+    if (!t->calls && t->step_in == LF_RULE_REQUEST) {
         t->step_in = 0;
-        w->running -= w->rule == LS_RULE_REQUEST && w->running > 0;
-        if (w->rule == LS_RULE_REQUEST && !w->running && !ls_window_contains(w->count[LS_RULE_REQUEST] - 1))
-            ls_window_arrive(LS_RULE_REQUEST, w->count[LS_RULE_REQUEST] - 1);
+        w->running -= w->rule == LF_RULE_REQUEST && w->running > 0;
+        if (w->rule == LF_RULE_REQUEST && !w->running && !ls_window_contains(w->count[LF_RULE_REQUEST] - 1))
+            ls_window_arrive(LF_RULE_REQUEST, w->count[LF_RULE_REQUEST] - 1);
     }
     ls_window_unlock();
 }

@@ -32,41 +32,41 @@ static int64_t end_of_window(int64_t number) {
 
 /* A process that makes no steps of its own does as the one it belongs to: the drainer says what that is. */
 int ls_window_follows(void) {
-    return w->rule < LS_RULE_LOADER && (w->forked_from_a_loop || LS_LOAD(ls.heard) != LS_CAPTURE_NOTHING);
+    return w->rule < LF_RULE_LOADER && (w->forked_from_a_loop || LS_LOAD(ls.heard) != LF_CAPTURE_NOTHING);
 }
 
 static int may_a_stronger_rule_show(void) {
-    if (w->rule < LS_RULE_OPTIMIZER || (asked->mark[0] && w->rule < LS_RULE_NAMED))
+    if (w->rule < LF_RULE_OPTIMIZER || (asked->mark[0] && w->rule < LF_RULE_NAMED))
         return 1;
-    return asked->expects_marks && w->rule < LS_RULE_MARK;
+    return asked->expects_marks && w->rule < LF_RULE_MARK;
 }
 
 static int is_open_now(void) {
     uint32_t said = LS_LOAD(ls.heard);
-    if (said == LS_CAPTURE_OVER)
+    if (said == LF_CAPTURE_OVER)
         return 0;
     if (asked->by_time)
-        return said == LS_CAPTURE_NOTHING ? asked->opens_at_once : said == LS_CAPTURE_OPEN;
+        return said == LF_CAPTURE_NOTHING ? asked->opens_at_once : said == LF_CAPTURE_OPEN;
     if (ls_window_follows())
-        return said == LS_CAPTURE_NOTHING ? w->was_open : said == LS_CAPTURE_OPEN;
+        return said == LF_CAPTURE_NOTHING ? w->was_open : said == LF_CAPTURE_OPEN;
     return w->is_in || (!asked->first && may_a_stronger_rule_show() && w->number < asked->last + PATIENCE);
 }
 
 /* Whether --step-mark may name an operator, so that all of them have to be looked at. */
 int ls_window_names_operators(void) {
     int kind = LS_LOAD(w->mark_kind);
-    return asked->mark[0] && (kind == LS_FUNCTION || kind == LS_KIND_UNKNOWN);
+    return asked->mark[0] && (kind == LF_FUNCTION || kind == LS_KIND_UNKNOWN);
 }
 
 /* Which operators have to come through us: they cost least when they do not. */
 static int attention(void) {
-    if (LS_LOAD(ls.heard) == LS_CAPTURE_OVER)
+    if (LS_LOAD(ls.heard) == LF_CAPTURE_OVER)
         return LS_ATTEND_NONE;
     if (w->is_open || w->backward != -1 || ls_window_names_operators())
         return LS_ATTEND_ALL;
     if (asked->by_time || ls_window_follows())
         return LS_ATTEND_SOME;
-    return w->rule == LS_RULE_NONE ? LS_ATTEND_ALL : LS_ATTEND_NONE;
+    return w->rule == LF_RULE_NONE ? LS_ATTEND_ALL : LS_ATTEND_NONE;
 }
 
 void ls_window_settle(void) {
@@ -83,12 +83,12 @@ void ls_window_settle(void) {
 static int only_counts(void) { return asked->first == asked->last; }
 
 static void tell(uint32_t what, int64_t number, uint64_t bits) {
-    const ls_stepper *of = &w->optimizer[w->rule == LS_RULE_NAMED];
-    uint64_t instance = w->rule == LS_RULE_OPTIMIZER || w->rule == LS_RULE_NAMED ? of->instance : 0;
-    if (w->rule == LS_RULE_REQUEST)
+    const ls_stepper *of = &w->optimizer[w->rule == LF_RULE_NAMED];
+    uint64_t instance = w->rule == LF_RULE_OPTIMIZER || w->rule == LF_RULE_NAMED ? of->instance : 0;
+    if (w->rule == LF_RULE_REQUEST)
         instance = w->leader_changes;
-    uint64_t code = w->rule | bits | instance << LS_WINDOW_INSTANCE;
-    ls_moment(LS_MARK, "window", code, what, number > INT32_MAX ? -1 : (int32_t)number);
+    uint64_t code = w->rule | bits | instance << LF_WINDOW_INSTANCE;
+    ls_moment(LF_MARK, "window", code, what, number > INT32_MAX ? -1 : (int32_t)number);
 }
 
 /* By `rule` the step `number` begins now. */
@@ -96,7 +96,7 @@ void ls_window_arrive(uint32_t rule, int64_t number) {
     if (rule < w->rule)
         return;
     int is_stronger = rule > w->rule || w->is_new_leader, followed = ls_window_follows();
-    uint64_t bits = w->is_open ? 0 : LS_WINDOW_WAS_CLOSED;
+    uint64_t bits = w->is_open ? 0 : LF_WINDOW_WAS_CLOSED;
     LS_STORE(w->rule, rule);
     w->number = number;
     LS_STORE(ls.page->window_steps, (uint64_t)number + 1);
@@ -104,40 +104,40 @@ void ls_window_arrive(uint32_t rule, int64_t number) {
     int64_t until = is_stronger || number < w->until ? number : w->until;
     int is_next = is_in && w->is_in && !is_stronger && number >= w->until; /* a step outlasts what is between windows */
     int is_news = is_in != w->is_in || is_next || (is_stronger && (w->is_told || followed));
-    is_news = is_news && !asked->by_time && LS_LOAD(ls.heard) != LS_CAPTURE_OVER && !ls_window_follows();
+    is_news = is_news && !asked->by_time && LS_LOAD(ls.heard) != LF_CAPTURE_OVER && !ls_window_follows();
     w->is_in = is_in;
     w->until = is_in ? end_of_window(number) : until;
     ls_window_settle();
     if (only_counts() && !ls_window_follows())
-        tell(LS_MARK_BEGINS, number, bits);
+        tell(LF_MARK_BEGINS, number, bits);
     if (!is_news)
         return;
     w->is_told = 1;
     if (!is_in || is_next)
-        tell(LS_MARK_CLOSED, until, bits);
+        tell(LF_MARK_CLOSED, until, bits);
     if (is_in)
-        tell(LS_MARK_OPENED, number, bits);
+        tell(LF_MARK_OPENED, number, bits);
 }
 
 /* A request, or a part of it, is over. */
 void ls_window_depart(int64_t number) {
-    if (only_counts() && w->rule == LS_RULE_REQUEST && !ls_window_follows())
-        tell(LS_MARK_ENDS, number, 0);
+    if (only_counts() && w->rule == LF_RULE_REQUEST && !ls_window_follows())
+        tell(LF_MARK_ENDS, number, 0);
 }
 
 /* The step that will be the next to begin, as far as that is known: windows of time open in the middle of one. */
 static int64_t next_number(void) {
-    int loader = w->rule == LS_RULE_LOADER || (w->rule == LS_RULE_NAMED && w->mark_kind == LS_LOADER);
+    int loader = w->rule == LF_RULE_LOADER || (w->rule == LF_RULE_NAMED && w->mark_kind == LF_LOADER);
     if (loader)
-        return w->count[LS_RULE_LOADER] + w->is_waiting;
-    int by_end = w->rule == LS_RULE_OPTIMIZER || w->rule == LS_RULE_MARK || w->mark_kind == LS_OPTIMIZER;
-    return w->rule == LS_RULE_NONE ? -1 : w->count[w->rule] + by_end;
+        return w->count[LF_RULE_LOADER] + w->is_waiting;
+    int by_end = w->rule == LF_RULE_OPTIMIZER || w->rule == LF_RULE_MARK || w->mark_kind == LF_OPTIMIZER;
+    return w->rule == LF_RULE_NONE ? -1 : w->count[w->rule] + by_end;
 }
 
 /* Whether an optimizer is at work that may end the step, without being recorded: a window that opened now would take
  * the next one for the first. */
 static int has_to_wait(void) {
-    int opens = asked->by_time && !w->is_open && LS_LOAD(*ls.said) == LS_CAPTURE_OPEN;
+    int opens = asked->by_time && !w->is_open && LS_LOAD(*ls.said) == LF_CAPTURE_OPEN;
     return opens && (w->optimizers_open || w->backward != -1);
 }
 
@@ -150,10 +150,10 @@ void ls_window_hear(void) {
         int was_open = w->is_open, followed = ls_window_follows();
         LS_STORE(ls.heard, LS_LOAD(*ls.said));
         ls_window_settle();
-        int is_over = ls.heard == LS_CAPTURE_OVER && !followed;
-        uint32_t what = w->is_open ? LS_MARK_OPENED : LS_MARK_CLOSED;
+        int is_over = ls.heard == LF_CAPTURE_OVER && !followed;
+        uint32_t what = w->is_open ? LF_MARK_OPENED : LF_MARK_CLOSED;
         if (was_open != w->is_open && (asked->by_time || is_over))
-            tell(what, next_number(), LS_WINDOW_BY_TIME | (was_open ? 0 : LS_WINDOW_WAS_CLOSED));
+            tell(what, next_number(), LF_WINDOW_BY_TIME | (was_open ? 0 : LF_WINDOW_WAS_CLOSED));
     }
     ls_window_unlock();
 }
@@ -184,19 +184,19 @@ static int is_line_like(const char *text) {
 void ls_windows_begin(int forked) {
     if (!LS_LOAD(ls.watching))
         return;
-    int was_loop = forked && w->rule >= LS_RULE_LOADER, was_open = w->is_open;
+    int was_loop = forked && w->rule >= LF_RULE_LOADER, was_open = w->is_open;
     memset(&ls_window, 0, sizeof ls_window);
     w->forked_from_a_loop = was_loop;
     w->was_open = was_open;
     w->backward = -1;
-    w->mark_kind = is_line_like(asked->mark) ? LS_RANGE : LS_KIND_UNKNOWN;
+    w->mark_kind = is_line_like(asked->mark) ? LF_RANGE : LS_KIND_UNKNOWN;
     w->is_in = ls_window_contains(0);
     w->until = w->is_in ? end_of_window(0) : 0;
     ls.said = &ls.page->window;
     if (asked->by_time)
         LS_STORE(ls.page->window, ls.heard); /* what was said to the parent */
     else
-        LS_STORE(ls.heard, LS_CAPTURE_NOTHING);
+        LS_STORE(ls.heard, LF_CAPTURE_NOTHING);
     LS_STORE(w->is_open, is_open_now());
     LS_STORE(ls.attention, !w->is_open || ls_window_names_operators());
     LS_STORE(ls.page->window_is_open, (uint32_t)w->is_open);

@@ -10,7 +10,7 @@
 typedef struct {
     int64_t first, last, every;
     int by_time, opens_at_once, expects_marks;
-    char mark[LS_NAME_LIMIT];
+    char mark[LF_NAME_LIMIT];
 } ls_asked_window;
 
 /* What is known of an optimizer that ends the steps: its instance, or its name where nobody tells the instance. */
@@ -29,11 +29,11 @@ typedef struct {
     int is_told;    /* a mark says so */
     int is_open;    /* whether spans are recorded */
     int forked_from_a_loop, was_open;
-    int64_t count[LS_RULES];
+    int64_t count[LF_RULES];
     ls_stepper optimizer[2];
     uint32_t loader_track, mark_track, named_track, marked_name;
     int loader_is_marked, is_waiting, has_worked;
-    int mark_kind; /* of the spans that --step-mark names: one of LS_FUNCTION... */
+    int mark_kind; /* of the spans that --step-mark names: one of LF_FUNCTION... */
     int backward;  /* the backward pass that a step ends with, -1: none */
     uint32_t backward_rule;
     const ls_thread *backward_thread;

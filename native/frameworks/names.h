@@ -12,10 +12,10 @@ static const struct {
     const char *pattern;
     uint32_t kind;
 } KINDS[] = {
-    {"autograd::engine::evaluate_function*", LS_BACKWARD},
-    {"Optimizer.step#*", LS_OPTIMIZER},
-    {"Optimizer.zero_grad#*", LS_OPTIMIZER},
-    {"enumerate(*)#*.__next__*", LS_LOADER},
+    {"autograd::engine::evaluate_function*", LF_BACKWARD},
+    {"Optimizer.step#*", LF_OPTIMIZER},
+    {"Optimizer.zero_grad#*", LF_OPTIMIZER},
+    {"enumerate(*)#*.__next__*", LF_LOADER},
 };
 
 /* How the names of spans begin that are one step of an optimizer. */

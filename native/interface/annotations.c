@@ -9,12 +9,12 @@
 #define NAME_BYTES 700u
 #define DOMAIN_BYTES 300u
 #define TEXT_BYTES (NAME_BYTES + DOMAIN_BYTES + 2)
-_Static_assert(TEXT_BYTES <= LS_NAME_LIMIT, "a name and its domain fit into a text");
+_Static_assert(TEXT_BYTES <= LF_NAME_LIMIT, "a name and its domain fit into a text");
 
 /* The ranges that a thread has pushed. */
 typedef struct {
     uint32_t depth;
-    layerscope_range ranges[LS_OPEN_SLOTS];
+    layerscope_range ranges[LF_OPEN_SLOTS];
 } pushed;
 
 static __thread pushed *mine;
@@ -53,11 +53,11 @@ static layerscope_range begin(const char *domain, const char *name, int kind) {
 }
 
 LI_API layerscope_range layerscope_range_begin(const char *domain, const char *name) {
-    return begin(domain, name, LS_TASK);
+    return begin(domain, name, LF_TASK);
 }
 
 LI_API layerscope_range layerscope_frame_begin(const char *domain, const char *name) {
-    return begin(domain, name, LS_FRAME);
+    return begin(domain, name, LF_FRAME);
 }
 
 LI_API void layerscope_range_end(layerscope_range range) {
@@ -85,8 +85,8 @@ static pushed *of_this_thread(void) {
 
 LI_API void layerscope_push(const char *domain, const char *name) {
     pushed *p = of_this_thread();
-    if (p && p->depth < LS_OPEN_SLOTS)
-        p->ranges[p->depth] = begin(domain, name, LS_TASK);
+    if (p && p->depth < LF_OPEN_SLOTS)
+        p->ranges[p->depth] = begin(domain, name, LF_TASK);
     if (p)
         p->depth++; /* beyond that many only counted, so that the right ones end */
 }
@@ -95,7 +95,7 @@ LI_API int layerscope_pop(void) {
     pushed *p = mine;
     if (!p || !p->depth)
         return li_fail("layerscope_pop without a layerscope_push on this thread");
-    if (--p->depth < LS_OPEN_SLOTS)
+    if (--p->depth < LF_OPEN_SLOTS)
         layerscope_range_end(p->ranges[p->depth]);
     return 0;
 }
@@ -111,11 +111,11 @@ LI_API void layerscope_marker(const char *domain, const char *name, layerscope_s
     const li_recorder *to = li_running();
     char text[TEXT_BYTES];
     if (to)
-        to->mark(text_of(domain, name, text), LS_MARK_MARKER, (int32_t)scope);
+        to->mark(text_of(domain, name, text), LF_MARK_MARKER, (int32_t)scope);
 }
 
 LI_API void layerscope_step(void) {
     const li_recorder *to = li_running();
     if (to)
-        to->mark("step", LS_MARK_STEP, 0);
+        to->mark("step", LF_MARK_STEP, 0);
 }

@@ -49,11 +49,11 @@ static int write_reading(li_process *p, const int64_t reading[4]) {
 }
 
 static int write_names(li_process *p, li_piece *segment) {
-    const ls_names_header *h = segment->memory;
+    const lf_names_header *h = segment->memory;
     uint64_t used = __atomic_load_n(&h->used, __ATOMIC_ACQUIRE);
     if (used == segment->taken)
         return 1;
-    char *fresh = (char *)segment->memory + LS_NAMES_HEADER + segment->taken;
+    char *fresh = (char *)segment->memory + LF_NAMES_HEADER + segment->taken;
     li_chunk chunk = {.kind = LI_NAMES, .key = segment->index, .first = segment->taken,
                       .parts = {{fresh, used - segment->taken}}};
     if (!li_write(p, chunk))
@@ -64,25 +64,25 @@ static int write_names(li_process *p, li_piece *segment) {
 
 /* --- Records --- */
 
-static void waiting(const ls_ring *ring, uint64_t end, struct iovec parts[LI_PARTS]) {
+static void waiting(const lf_ring *ring, uint64_t end, struct iovec parts[LI_PARTS]) {
     uint32_t capacity = ring->h.capacity;
     uint64_t first = ring->h.consumed % capacity, count = end - ring->h.consumed;
     uint64_t before_wrap = count < capacity - first ? count : capacity - first;
-    parts[0] = (struct iovec){(void *)&ring->records[first], before_wrap * sizeof(ls_record)};
-    parts[1] = (struct iovec){(void *)&ring->records[0], (count - before_wrap) * sizeof(ls_record)};
+    parts[0] = (struct iovec){(void *)&ring->records[first], before_wrap * sizeof(lf_record)};
+    parts[1] = (struct iovec){(void *)&ring->records[0], (count - before_wrap) * sizeof(lf_record)};
 }
 
 /* Of records whose spans are not kept: the number of these, and all that are none. */
 static int write_stripped(li_process *p, li_chunk chunk) {
     uint64_t went = 0;
-    ls_record *stay = malloc((chunk.count + 1) * sizeof *stay);
+    lf_record *stay = malloc((chunk.count + 1) * sizeof *stay);
     size_t stays = 0;
     for (int part = 0; stay && part < LI_PARTS; part++) {
-        const ls_record *records = chunk.parts[part].iov_base;
+        const lf_record *records = chunk.parts[part].iov_base;
         for (size_t i = 0; i < chunk.parts[part].iov_len / sizeof *records; i++) {
-            if (records[i].kind < LS_COUNTER)
+            if (records[i].kind < LF_COUNTER)
                 went++;
-            else if (records[i].kind != LS_EXTRA)
+            else if (records[i].kind != LF_EXTRA)
                 stay[stays++] = records[i];
         }
     }
@@ -96,7 +96,7 @@ static int write_stripped(li_process *p, li_chunk chunk) {
 
 /* The records of a ring up to ordinal `end`. */
 static int write_records(li_process *p, li_piece *piece, uint64_t end) {
-    ls_ring *ring = piece->memory;
+    lf_ring *ring = piece->memory;
     if (end == ring->h.consumed)
         return 1;
     li_chunk chunk = {.kind = LI_RECORDS, .key = piece->index, .count = (uint32_t)(end - ring->h.consumed),
@@ -107,13 +107,13 @@ static int write_records(li_process *p, li_piece *piece, uint64_t end) {
     if (!(p->is_full ? write_stripped(p, chunk) : li_write(p, chunk)))
         return 0;
     for (int i = 0; i < LI_PARTS; i++)
-        li_sums_add(&p->sums, parts[i].iov_base, parts[i].iov_len / sizeof(ls_record));
+        li_sums_add(&p->sums, parts[i].iov_base, parts[i].iov_len / sizeof(lf_record));
     __atomic_store_n(&ring->h.consumed, end, __ATOMIC_RELEASE);
     return 1;
 }
 
 static int is_wanted(const li_piece *piece, uint64_t published, int at_knot) {
-    const ls_ring *ring = piece->memory;
+    const lf_ring *ring = piece->memory;
     return at_knot || published - ring->h.consumed >= ring->h.capacity / DRAIN_FROM_PART;
 }
 
@@ -157,8 +157,8 @@ int li_drain(li_process *p, int at_knot, int is_asked) {
     ls_clock_reading(reading);
     li_piece *pieces = __atomic_load_n(&p->pieces, __ATOMIC_ACQUIRE);
     for (li_piece *one = pieces; one; one = one->next)
-        if (one->kind == LS_SEND_RING) {
-            one->end = __atomic_load_n(&((ls_ring *)one->memory)->h.published, __ATOMIC_ACQUIRE);
+        if (one->kind == LF_SEND_RING) {
+            one->end = __atomic_load_n(&((lf_ring *)one->memory)->h.published, __ATOMIC_ACQUIRE);
             takes |= is_wanted(one, one->end, at_knot);
         }
     if (!takes)
@@ -166,13 +166,13 @@ int li_drain(li_process *p, int at_knot, int is_asked) {
     fits = begin_file(p, reading);
     pieces = __atomic_load_n(&p->pieces, __ATOMIC_ACQUIRE); /* names may have got a segment meanwhile */
     for (li_piece *one = pieces; one && fits; one = one->next)
-        if (one->kind == LS_SEND_NAMES)
+        if (one->kind == LF_SEND_NAMES)
             fits = write_names(p, one);
     for (li_piece *one = pieces; one && fits; one = one->next)
-        if (one->kind == LS_SEND_RING && is_wanted(one, one->end, at_knot))
+        if (one->kind == LF_SEND_RING && is_wanted(one, one->end, at_knot))
             fits = write_records(p, one, one->end);
     for (li_piece *one = pieces; one && fits && at_knot; one = one->next)
-        if (one->kind == LS_SEND_RING)
+        if (one->kind == LF_SEND_RING)
             fits = li_write_open(p, one, 0);
     return fits && (!at_knot || knot(p, reading));
 }
@@ -182,14 +182,14 @@ int li_drain(li_process *p, int at_knot, int is_asked) {
 /* Append what a ring has lost without a record that tells, and what is still in it: [ring, left, full, too deep, first,
  * last]. */
 UNSYNCHRONISED static void add_losses(li_text *text, const li_piece *piece) {
-    const ls_ring *ring = piece->memory;
-    const ls_ring_header *h = &ring->h;
+    const lf_ring *ring = piece->memory;
+    const lf_ring_header *h = &ring->h;
     uint64_t left = 0, full = h->lost_full, deep = h->lost_deep;
     for (uint64_t i = h->consumed; i < h->published; i++) {
-        const ls_record *r = &ring->records[i % h->capacity];
-        left += r->kind < LS_COUNTER;
-        full += r->kind == LS_LOST ? r->name : 0;
-        deep += r->kind == LS_LOST ? r->module : 0;
+        const lf_record *r = &ring->records[i % h->capacity];
+        left += r->kind < LF_COUNTER;
+        full += r->kind == LF_LOST ? r->name : 0;
+        deep += r->kind == LF_LOST ? r->module : 0;
     }
     if (left | full | deep)
         li_add(text, "%s[%u, %llu, %llu, %llu, %llu, %llu]", text->data[text->used - 1] == '[' ? "" : ", ",
@@ -197,7 +197,7 @@ UNSYNCHRONISED static void add_losses(li_text *text, const li_piece *piece) {
                (unsigned long long)h->lost_first, (unsigned long long)h->lost_last);
 }
 
-UNSYNCHRONISED static void add_page_counts(li_text *text, const ls_page *page) {
+UNSYNCHRONISED static void add_page_counts(li_text *text, const lf_page *page) {
     li_add(text, "\"lost_without_ring\": %llu, \"lost_without_ring_first\": %llu, \"lost_without_ring_last\": %llu, ",
            (unsigned long long)page->lost_without_ring, (unsigned long long)page->lost_without_ring_first,
            (unsigned long long)page->lost_without_ring_last);
@@ -213,7 +213,7 @@ int li_last_word(li_process *p) {
     li_file_release(&p->file);
     li_add(&losses, "{\"losses\": [");
     for (li_piece *one = __atomic_load_n(&p->pieces, __ATOMIC_ACQUIRE); one; one = one->next)
-        if (one->kind == LS_SEND_RING) {
+        if (one->kind == LF_SEND_RING) {
             fits &= li_write_open(p, one, 1);
             add_losses(&losses, one);
         }

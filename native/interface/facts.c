@@ -190,12 +190,12 @@ void li_add_host(li_text *text) {
 #define KIND_AS_JSON(name, number, kind, layer) "[\"" kind "\", \"" layer "\"], "
 
 /* Append what the raw file says of this process. The list of kinds ends with an empty one. */
-void li_add_process(li_text *text, const ls_page *page) {
+void li_add_process(li_text *text, const lf_page *page) {
     li_add(text, "{\"pid\": %d, \"ppid\": %d, \"start_ns\": %llu, \"clock\": \"%s\", \"ahead_ns\": 0, ", page->pid,
            page->ppid, (unsigned long long)page->process_start, page->clock_is_tsc ? "tsc" : "monotonic");
     if (page->rank >= 0 && page->world_size > 0)
         li_add(text, "\"rank\": %d, \"world_size\": %d, ", page->rank, page->world_size);
-    li_add(text, "\"kinds\": [" LS_SPAN_KINDS(KIND_AS_JSON) "[\"\", \"\"]], \"monotonic_clock\": ");
+    li_add(text, "\"kinds\": [" LF_SPAN_KINDS(KIND_AS_JSON) "[\"\", \"\"]], \"monotonic_clock\": ");
     add_monotonic_clock(text);
     li_add(text, ", \"argv\": ");
     li_add_command(text);

@@ -155,7 +155,7 @@ static int run(void) {
     if (!li.recorder || failed)
         return -1;
     if (is_paused)
-        li.recorder->mark("profiler", LS_MARK_RESUMED, 0);
+        li.recorder->mark("profiler", LF_MARK_RESUMED, 0);
     is_paused = 0;
     if (!li.has_run)
         li.since_ns = file_since_ns = ls_monotonic_ns();
@@ -168,7 +168,7 @@ static int stop(void) {
     if (li.state != LI_RUNNING)
         return 0;
     __atomic_store_n(&li.state, LI_STOPPED, __ATOMIC_RELEASE);
-    li.recorder->mark("profiler", LS_MARK_PAUSED, 0);
+    li.recorder->mark("profiler", LF_MARK_PAUSED, 0);
     is_paused = 1;
     return 0;
 }

@@ -80,7 +80,7 @@ int li_tsc_is_usable(void);
 void li_add_host(li_text *text);
 void li_add_environment(li_text *text);
 void li_add_command(li_text *text);
-void li_add_process(li_text *text, const ls_page *page);
+void li_add_process(li_text *text, const lf_page *page);
 void li_program_name(char *into, size_t bytes);
 void li_utc(char into[32]);
 
@@ -112,7 +112,7 @@ typedef struct {
     uint32_t mask, used;
 } li_sums;
 
-void li_sums_add(li_sums *sums, const ls_record *records, size_t count);
+void li_sums_add(li_sums *sums, const lf_record *records, size_t count);
 void li_sums_add_to(li_text *text, const li_sums *sums);
 
 /* --- The raw file of a process (space.c; ../chunks, the format: rawfile/raw_file.py) --- */
@@ -128,13 +128,13 @@ uint64_t li_raw_bytes(const char *raw);
 /* Memory that the agent handed over. */
 typedef struct li_piece {
     struct li_piece *next;
-    uint32_t kind, index; /* one of LS_SEND_PROCESS... */
+    uint32_t kind, index; /* one of LF_SEND_PROCESS... */
     void *memory;
     uint64_t taken, end;        /* of names: bytes that are written; of a ring: records to be written now */
     uint32_t named, tid;        /* of a ring: how often the name of the thread `tid` was looked at */
     char name[16];              /* that name */
     uint32_t depth, told_depth; /* of `open`, and of what the file says is open */
-    ls_open *open, *told;       /* what was open at the last look; what the file says */
+    lf_open *open, *told;       /* what was open at the last look; what the file says */
 } li_piece;
 
 #define LI_MOST_FULL 32
@@ -146,7 +146,7 @@ typedef struct li_process {
     li_piece *pieces; /* newest first; others push, one reads */
     li_file file;
     li_sums sums;
-    const ls_page *page;
+    const lf_page *page;
     int is_full;                    /* the recording has the size it may have: spans are only counted */
     uint64_t looked_at_bytes;       /* of the file, when that was found out last */
     uint64_t retry_ns;              /* nothing is written before: the disk was full */
@@ -161,7 +161,7 @@ typedef struct li_process {
     sigset_t signals;    /* blocked by the thread that made it */
 } li_process;
 
-int li_take(const ls_message *message, void *memory, size_t bytes);
+int li_take(const lf_message *message, void *memory, size_t bytes);
 li_process *li_process_here(void);
 int li_process_flush(li_process *p, int ends);
 void li_process_wake(li_process *p);

@@ -99,7 +99,7 @@ static int start_thread(li_process *p) {
 
 /* --- What the agent hands over --- */
 
-static li_process *begin(const ls_message *message) {
+static li_process *begin(const lf_message *message) {
     li_process *p = calloc(1, sizeof *p);
     pthread_condattr_t monotonic;
     if (!p)
@@ -126,12 +126,12 @@ static li_process *begin(const ls_message *message) {
     return p;
 }
 
-static int keep(li_process *p, const ls_message *message, void *memory) {
+static int keep(li_process *p, const lf_message *message, void *memory) {
     li_piece *piece = calloc(1, sizeof *piece);
-    int is_ring = message->type == LS_SEND_RING;
+    int is_ring = message->type == LF_SEND_RING;
     if (piece && is_ring) {
-        piece->open = calloc(2 * LS_OPEN_SLOTS, sizeof(ls_open));
-        piece->told = piece->open + LS_OPEN_SLOTS;
+        piece->open = calloc(2 * LF_OPEN_SLOTS, sizeof(lf_open));
+        piece->told = piece->open + LF_OPEN_SLOTS;
     }
     if (!piece || (is_ring && !piece->open)) {
         free(piece);
@@ -147,9 +147,9 @@ static int keep(li_process *p, const ls_message *message, void *memory) {
 }
 
 /* Take memory that the agent has made in this process (`ls_taker`). -1: it cannot be recorded. */
-int li_take(const ls_message *message, void *memory, size_t bytes) {
+int li_take(const lf_message *message, void *memory, size_t bytes) {
     (void)bytes;
-    if (message->type != LS_SEND_PROCESS) {
+    if (message->type != LF_SEND_PROCESS) {
         li_process *p = li_process_here();
         return p ? keep(p, message, memory) : -1;
     }

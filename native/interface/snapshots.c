@@ -13,17 +13,17 @@ enum { CPU_NS, USER_NS, SYSTEM_NS, FAULTS_MINOR, FAULTS_MAJOR, RSS_BYTES, THREAD
 
 /* --- Open spans --- */
 
-UNSYNCHRONISED static uint32_t copy_open(const ls_ring_header *h, ls_open *into) {
+UNSYNCHRONISED static uint32_t copy_open(const lf_ring_header *h, lf_open *into) {
     uint32_t depth = __atomic_load_n(&h->depth, __ATOMIC_ACQUIRE);
     if (!__atomic_load_n(&h->track, __ATOMIC_ACQUIRE))
         return 0;
-    depth = depth < LS_OPEN_SLOTS ? depth : LS_OPEN_SLOTS;
+    depth = depth < LF_OPEN_SLOTS ? depth : LF_OPEN_SLOTS;
     for (uint32_t i = 0; i < depth; i++)
         into[i] = h->open[i];
     return depth;
 }
 
-UNSYNCHRONISED static void head_of(const ls_ring_header *h, uint64_t head[2]) {
+UNSYNCHRONISED static void head_of(const lf_ring_header *h, uint64_t head[2]) {
     head[0] = h->track;
     head[1] = (uint64_t)(uint32_t)h->tid;
 }
@@ -32,8 +32,8 @@ UNSYNCHRONISED static void head_of(const ls_ring_header *h, uint64_t head[2]) {
  * program finds what ran. The thread may be opening and ending spans meanwhile: one counts as open when it looked the
  * same at the poll before, unless this is the last one. */
 int li_write_open(li_process *p, li_piece *ring, int is_last) {
-    ls_open now[LS_OPEN_SLOTS];
-    const ls_ring_header *h = &((const ls_ring *)ring->memory)->h;
+    lf_open now[LF_OPEN_SLOTS];
+    const lf_ring_header *h = &((const lf_ring *)ring->memory)->h;
     uint32_t depth = copy_open(h, now), stays = 0;
     while (stays < depth && (is_last || (stays < ring->depth && !memcmp(&now[stays], &ring->open[stays], sizeof *now))))
         stays++;
@@ -54,13 +54,13 @@ int li_write_open(li_process *p, li_piece *ring, int is_last) {
 
 /* --- Names of threads --- */
 
-UNSYNCHRONISED static uint32_t thread_of(const ls_ring_header *h) { return h->track ? (uint32_t)h->tid : 0; }
+UNSYNCHRONISED static uint32_t thread_of(const lf_ring_header *h) { return h->track ? (uint32_t)h->tid : 0; }
 
 /* As the operating system has them, if they are new or others than before. */
 int li_write_threads(li_process *p) {
     li_text names = {0};
     for (li_piece *one = __atomic_load_n(&p->pieces, __ATOMIC_ACQUIRE); one; one = one->next) {
-        uint32_t tid = one->kind == LS_SEND_RING ? thread_of(&((const ls_ring *)one->memory)->h) : 0;
+        uint32_t tid = one->kind == LF_SEND_RING ? thread_of(&((const lf_ring *)one->memory)->h) : 0;
         char path[64], name[64] = "";
         if (tid != one->tid)
             one->named = 0;

@@ -30,10 +30,10 @@ static int grow(li_sums *sums) {
 }
 
 /* Count the spans among `records`. */
-void li_sums_add(li_sums *sums, const ls_record *records, size_t count) {
+void li_sums_add(li_sums *sums, const lf_record *records, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        const ls_record *r = &records[i];
-        if (r->kind >= LS_COUNTER)
+        const lf_record *r = &records[i];
+        if (r->kind >= LF_COUNTER)
             continue;
         if (2 * sums->used >= sums->mask && !grow(sums))
             continue;

@@ -1,6 +1,14 @@
 /* What the system counts for each thread, about every second and when it ends, and what the sampler says of itself. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "accounts.h"
+
+#include "areas.h"
+#include "cpu_time.h"
+#include "output.h"
+#include "procfs.h"
+#include "recording.h"
+#include "signalled.h"
+#include "thinning.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -12,33 +20,6 @@
 /* So much CPU time in a second without a sample, so many seconds on end: its signals go somewhere else. */
 #define SILENT_CPU_NS 300000000ull
 #define SILENT_S 3u
-
-/* CPU time of the thread so far, what it waited for a CPU, and how often it came onto one; 0: it is gone. */
-uint64_t sm_ran_ns(int32_t pid, int32_t tid, uint64_t *delay_ns, uint64_t *dispatches) {
-    char text[96];
-    uint64_t ran, delay, count;
-    if (sm_proc(text, sizeof text, "/proc/%d/task/%d/schedstat", pid, tid) <= 0
-        || sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64, &ran, &delay, &count) != 3)
-        return 0;
-    *delay_ns = delay;
-    *dispatches = count;
-    return ran;
-}
-
-/* What the switches of the thread say, until a time behind the last of them. */
-uint64_t sm_switched_ns(const sm_thread *t, uint64_t at_ns) {
-    return t->ran_ns + (t->in_ns && !t->out_ns && at_ns > t->in_ns ? at_ns - t->in_ns : 0);
-}
-
-/* It has used so much CPU time until now, as the system says, which may be a tick of its clock late. From now on its
- * switches tell all of it, if it is known whether it is on a CPU. */
-void sm_count_from(sm_thread *t, uint64_t all_ns) {
-    if (!t->process->is_followed || (!t->in_ns && !t->out_ns))
-        return;
-    uint64_t switched_ns = sm_switched_ns(t, sm.now_ns);
-    t->copied_ns = all_ns > t->before_ns + switched_ns ? all_ns - switched_ns : t->before_ns;
-    t->is_counted = 1;
-}
 
 /* Of /proc/PID/task/TID/stat, behind the name: fields 10 minflt, 12 majflt, 14 utime, 15 stime (proc_pid_stat(5)). */
 static int read_stat(int32_t pid, int32_t tid, lt_account *into) {
@@ -73,69 +54,55 @@ static void read_status(int32_t pid, int32_t tid, lt_account *into, int *is_bloc
 
 void sm_account(sm_thread *t, int is_last) {
     int32_t pid = t->process->pid;
-    lt_account *a = &t->account;
+    lt_account *a = &t->account.row;
     uint64_t before_user = a->user_ns, none;
     int is_blocked = 0;
-    if (!is_last && sm.has_switches && t->out_ns && t->accounted == t->switches + 1)
+    if (!is_last && sm.has_switches && t->wait.out_ns && t->account.switches == t->wait.switches + 1)
         return; /* it has done nothing since */
     uint64_t ran = is_last ? 0 : sm_ran_ns(pid, t->tid, &a->delay_ns, &none);
     if (!is_last && !read_stat(pid, t->tid, a)) {
         read_status(pid, t->tid, a, &is_blocked);
-        t->accounted = t->switches + 1;
+        t->account.switches = t->wait.switches + 1;
     }
-    if (ran && !t->is_counted)
+    if (ran && !t->time.is_counted)
         sm_count_from(t, ran);
-    t->read_ns = t->out_ns ? ran : 0;
-    t->read_at = t->switches;
+    t->account.read_ns = t->wait.out_ns ? ran : 0;
+    t->account.read_at = t->wait.switches;
     if (is_last)
-        ran = sm_events_cpu_ns(t);
-    ran = ran > t->cpu_ns ? ran : t->cpu_ns;
+        ran = sm_cpu_ns(t);
+    ran = ran > t->time.told_ns ? ran : t->time.told_ns;
     a->run_ns = ran > a->run_ns ? ran : a->run_ns;
     a->at_ns = t->end_ns ? t->end_ns : sm.now_ns;
     a->thread = t->number;
     if (!is_blocked && before_user && t->events[SM_CPU] >= 0)
-        t->process->silent_cpu_ns += a->user_ns - before_user;
+        t->process->silence.cpu_ns += a->user_ns - before_user;
     /* What they count only grows, so of a long run some are enough. */
-    int is_written = is_last || !(++t->accounts & ((1u << sm_thinning_level()) - 1));
+    int is_written = is_last || !(++t->account.count & ((1u << sm_thinning_level()) - 1));
     lt_account *row = is_written ? sm_row(LT_ACCOUNTS, sizeof *row) : NULL;
     if (!row)
         return;
     *row = *a;
-    row->run_ns -= t->before_ns < a->run_ns ? t->before_ns : a->run_ns;
-}
-
-static void leave_alone(sm_process *p) {
-    p->is_left_alone = 1;
-    sm_problem("sigurg_taken", p->pid, "frames of Python on a CPU of that process from then on",
-               "let the program leave the signal SIGURG alone",
-               "process %d handles the signal SIGURG itself, by which samples are made", p->pid);
-    sm_events_stop(p);
-}
-
-/* Those that say that they have the signal for themselves get no more of ours. */
-void sm_accounts_tick(void) {
-    for (sm_process *p = sm_processes(); p; p = p->next)
-        if (p->area && !p->is_left_alone && sm_area_has_handler(p->area))
-            leave_alone(p);
+    row->run_ns -= t->time.before_ns < a->run_ns ? t->time.before_ns : a->run_ns;
 }
 
 /* Whether somebody else has taken the signal: CPU time passes, and nothing comes. */
 static void look_for_silence(sm_process *p) {
     lt_quality counted = {0};
     sm_area_count(p->area, &counted);
-    int is_silent = counted.signals == p->silent_signals && p->silent_cpu_ns > SILENT_CPU_NS;
-    p->silent_s = is_silent ? p->silent_s + 1 : 0;
-    p->silent_signals = counted.signals;
-    p->silent_cpu_ns = 0;
-    if (p->silent_s >= SILENT_S)
-        leave_alone(p);
+    int is_silent = counted.signals == p->silence.signals && p->silence.cpu_ns > SILENT_CPU_NS;
+    p->silence.seconds = is_silent ? p->silence.seconds + 1 : 0;
+    p->silence.signals = counted.signals;
+    p->silence.cpu_ns = 0;
+    if (p->silence.seconds >= SILENT_S)
+        sm_signalled_leave_alone(p);
 }
 
 /* What its switches say leaves out the switching itself. What was read counts if nothing has come in between. */
 static void correct(const sm_process *p) {
     for (sm_thread *t = p->threads; t; t = t->next)
-        if (t->out_ns && t->read_at == t->switches && t->read_ns > t->copied_ns + t->ran_ns)
-            t->ran_ns = t->read_ns - t->copied_ns;
+        if (t->wait.out_ns && t->account.read_at == t->wait.switches
+            && t->account.read_ns > t->time.copied_ns + t->time.ran_ns)
+            t->time.ran_ns = t->account.read_ns - t->time.copied_ns;
 }
 
 static void tell_quality(void) {
@@ -147,7 +114,7 @@ static void tell_quality(void) {
     sm_tell_quality(&sum);
 }
 
-void sm_accounts_knot(void) {
+void sm_accounts_read(void) {
     for (sm_process *p = sm_processes(); p; p = p->next) {
         if (!p->is_sampled || p->end_ns)
             continue;
@@ -157,7 +124,9 @@ void sm_accounts_knot(void) {
         if (p->has_events && p->area)
             look_for_silence(p);
     }
-    sm_follow_take();
+}
+
+void sm_accounts_settle(void) {
     for (sm_process *p = sm_processes(); p; p = p->next)
         correct(p);
     tell_quality();

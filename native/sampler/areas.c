@@ -1,23 +1,27 @@
 /* The areas of samples: memory of the program, which may hold anything. Each record is copied before it is looked at,
  * lengths are checked, and memory that goes away under us ends the area and nothing else. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "areas.h"
 
-#include <errno.h>
+#include "output.h"
+#include "recording.h"
+#include "session.h"
+
 #include <setjmp.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define COPY_BYTES (256u << 10)
+
 struct sm_area {
     sm_process *process;
-    ls_message message; /* that handed it over */
+    lf_message message; /* that handed it over */
     lt_quality before;  /* what its handlers had counted when a sampler before us was gone */
-    ls_samples_header *header;
+    lf_samples_header *header;
     const uint8_t *ring;
     size_t bytes; /* mapped */
     uint64_t capacity;
@@ -25,7 +29,7 @@ struct sm_area {
     uint64_t stuck_at, stuck_ns, stuck_end; /* the record that is not published, since when, what was reserved then */
 };
 
-static uint8_t copy[SM_COPY_BYTES] __attribute__((aligned(16)));
+static uint8_t copy[COPY_BYTES] __attribute__((aligned(16)));
 static sigjmp_buf gone;
 static volatile sig_atomic_t is_reading;
 
@@ -35,88 +39,74 @@ static void on_bus_error(int number) {
     signal(number, SIG_DFL); /* a fault of ours: it ends us when it comes again */
 }
 
-static void count(const ls_samples_header *h, lt_quality *sum) {
+static void count(const lf_samples_header *h, lt_quality *sum) {
     sum->lost += h->lost_full + h->lost_busy;
     sum->handler_ns += h->handler_ns;
     sum->signals += h->samples + h->lost_full + h->lost_busy + h->foreign;
 }
 
-static sm_process *owner_of(const ls_message *m) {
-    sm_process *p = sm_process_at(m->pid);
-    if (p && p->area)
-        sm_exec(p, sm.now_ns); /* another program by now, and nobody has told */
-    if (!p) {
-        sm_thread *t = sm_thread_at(m->pid, sm.now_ns);
-        if (t && t->process->pid == m->pid && !t->process->area)
-            return t->process; /* it has ended meanwhile */
-        sm_scan(m->pid, 0, sm.now_ns);
-    }
-    return sm_process_at(m->pid);
-}
-
-static int begin(const ls_message *m, sm_area *area) {
-    const ls_samples_header *h = area->header;
+/* 0: it is an area, and what it says. */
+static int read_facts(sm_area *area, sm_area_facts *facts) {
+    const lf_samples_header *h = area->header;
     uint32_t capacity = __atomic_load_n(&h->capacity, __ATOMIC_RELAXED); /* it may be another one a moment later */
-    if (h->magic != LS_SAMPLES_MAGIC || h->version != LS_LAYOUT_VERSION || capacity % 16 || !capacity
-        || capacity > area->bytes - LS_SAMPLES_HEADER)
-        return -EINVAL;
-    sm_process *p = owner_of(m);
-    if (!p)
-        return -ESRCH;
-    if (p->is_foreign || h->pid != m->pid) {
-        sm_problem("other_pid_namespace", m->pid, "stacks of that process", "record inside of that namespace",
-                   "process %d is in a pid namespace of its own", m->pid);
-        return -EINVAL;
-    }
-    area->process = p;
+    if (h->magic != LF_SAMPLES_MAGIC || h->version != LF_LAYOUT_VERSION || capacity % 16 || !capacity
+        || capacity > area->bytes - LF_SAMPLES_HEADER)
+        return -1;
     area->capacity = capacity;
-    if (sm.generation)
-        count(h, &area->before);
-    p->area = area;
-    int was_sampled = p->is_sampled && !p->is_copied;
-    sm_copies_stop(p);
-    p->has_tried_copies = 0;
-    p->is_sampled = 1;
-    p->python = h->python;
-    p->python_eval = h->python_eval;
-    p->python_runtime = h->python_runtime;
-    p->uses_timers = !!h->uses_timers;
-    p->has_handler = !!h->has_handler;
-    p->is_signalled = !!h->is_signalled;
-    p->is_told = 0;
-    if (!p->end_ns && !was_sampled)
-        sm_events_begin(p);
-    sm_follow_again(p);
-    sm_follow_forks(p);
-    sm_space(p, 0); /* as long as it is there */
+    *facts = (sm_area_facts){.pid = h->pid, .python = h->python, .python_eval = h->python_eval,
+                             .python_runtime = h->python_runtime, .uses_timers = !!h->uses_timers,
+                             .has_handler = !!h->has_handler, .is_signalled = !!h->is_signalled};
     return 0;
 }
 
-/* Takes a descriptor that a process handed over; closes it. */
-int sm_area_add(const ls_message *m, int fd) {
+static int ask_facts(sm_area *area, sm_area_facts *facts) {
+    int failed = -1;
+    is_reading = 1;
+    if (!sigsetjmp(gone, 1))
+        failed = read_facts(area, facts);
+    is_reading = 0;
+    return failed;
+}
+
+/* The descriptor, which is closed, as an area that nobody has looked at yet; NULL: it cannot be mapped. */
+static sm_area *map(const lf_message *m, int fd) {
     struct stat found;
     sm_area *area = calloc(1, sizeof *area);
     void *at = MAP_FAILED;
-    if (area && !fstat(fd, &found) && found.st_size >= (off_t)(2 * LS_SAMPLES_HEADER)
-        && found.st_size <= (off_t)LS_SAMPLES_BYTES)
+    if (area && !fstat(fd, &found) && found.st_size >= (off_t)(2 * LF_SAMPLES_HEADER)
+        && found.st_size <= (off_t)LF_SAMPLES_BYTES)
         at = mmap(NULL, (size_t)found.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (at == MAP_FAILED) {
-        sm_let_go(m);
         free(area);
-        return -EINVAL;
+        return NULL;
+    }
+    *area = (sm_area){.message = *m, .header = at, .ring = (uint8_t *)at + LF_SAMPLES_HEADER,
+                      .bytes = (size_t)found.st_size};
+    return area;
+}
+
+sm_area *sm_area_open(const lf_message *m, int fd, sm_area_facts *facts) {
+    sm_area *area = map(m, fd);
+    if (!area) {
+        sm_session_give_back(m);
+        return NULL;
     }
     signal(SIGBUS, on_bus_error);
-    *area = (sm_area){.message = *m, .header = at, .ring = (uint8_t *)at + LS_SAMPLES_HEADER,
-                      .bytes = (size_t)found.st_size};
-    int failed = -EFAULT;
+    if (!ask_facts(area, facts))
+        return area;
+    sm_area_free(area);
+    return NULL;
+}
+
+/* Whose it is. What its handlers have counted so far a sampler before us has told. */
+void sm_area_belongs_to(sm_area *area, sm_process *process) {
+    area->process = process;
+    process->area = area;
     is_reading = 1;
-    if (!sigsetjmp(gone, 1))
-        failed = begin(m, area);
+    if (sm.generation && !sigsetjmp(gone, 1))
+        count(area->header, &area->before);
     is_reading = 0;
-    if (failed)
-        sm_area_free(area);
-    return failed;
 }
 
 /* Adds what the handlers of the process have counted. */
@@ -132,7 +122,7 @@ void sm_area_count(const sm_area *area, lt_quality *sum) {
 }
 
 /* What `of_header` says; 0: the memory is gone. Within another reading, that one ends. */
-static uint64_t ask(const sm_area *area, uint64_t (*of_header)(ls_samples_header *, int32_t), int32_t tid) {
+static uint64_t ask(const sm_area *area, uint64_t (*of_header)(lf_samples_header *, int32_t), int32_t tid) {
     volatile uint64_t answer = 0;
     if (area->is_broken)
         return 0;
@@ -145,32 +135,32 @@ static uint64_t ask(const sm_area *area, uint64_t (*of_header)(ls_samples_header
     return answer;
 }
 
-static uint64_t has_handler(ls_samples_header *h, int32_t tid) {
+static uint64_t has_handler(lf_samples_header *h, int32_t tid) {
     (void)tid;
     return __atomic_load_n(&h->has_handler, __ATOMIC_ACQUIRE);
 }
 
-static uint64_t puts_of(ls_samples_header *h, int32_t tid) {
+static uint64_t puts_of(lf_samples_header *h, int32_t tid) {
     (void)tid;
     return __atomic_load_n(&h->signalled_puts, __ATOMIC_ACQUIRE);
 }
 
-static int32_t *place_of(ls_samples_header *h, int32_t tid) {
-    for (uint32_t probe = 0; probe < LS_SIGNALLED_PROBES; probe++) {
-        int32_t *place = &h->signalled[ls_signalled_place(tid, probe)];
+static int32_t *place_of(lf_samples_header *h, int32_t tid) {
+    for (uint32_t probe = 0; probe < LF_SIGNALLED_PROBES; probe++) {
+        int32_t *place = &h->signalled[lf_signalled_place(tid, probe)];
         if (__atomic_load_n(place, __ATOMIC_ACQUIRE) == tid)
             return place;
     }
     return NULL;
 }
 
-static uint64_t signalled_ns(ls_samples_header *h, int32_t tid) {
+static uint64_t signalled_ns(lf_samples_header *h, int32_t tid) {
     if (!place_of(h, tid))
         return 0;
     return h->first_tid == tid && h->first_ns && h->first_ns < sm.now_ns ? h->first_ns : sm.now_ns;
 }
 
-static uint64_t forget(ls_samples_header *h, int32_t tid) {
+static uint64_t forget(lf_samples_header *h, int32_t tid) {
     int32_t *place = place_of(h, tid), expected = tid;
     return place && __atomic_compare_exchange_n(place, &expected, 0, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
@@ -197,7 +187,7 @@ void sm_area_free(sm_area *area) {
         sm_area_count(area, &sm.quality);
     }
     munmap(area->header, area->bytes);
-    sm_let_go(&area->message);
+    sm_session_give_back(&area->message);
     free(area);
 }
 
@@ -210,7 +200,7 @@ int sm_area_is_behind(const sm_area *area) {
 /* The position of the next record that is published, from `from` on; `until` if there is none. */
 static uint64_t next_published(const sm_area *a, uint64_t from, uint64_t until) {
     for (; from < until; from += 16) {
-        const ls_sample_head *head = (const ls_sample_head *)(a->ring + from % a->capacity);
+        const lf_sample_head *head = (const lf_sample_head *)(a->ring + from % a->capacity);
         if (__atomic_load_n(&head->commit, __ATOMIC_ACQUIRE) == from + 1)
             return from;
     }
@@ -230,32 +220,23 @@ static uint64_t pass_stuck(sm_area *a, uint64_t at, uint64_t reserved) {
     return next_published(a, at + 16, a->stuck_end);
 }
 
-static void take_record(sm_process *p, const ls_sample_head *head, size_t bytes) {
-    if (head->kind == LS_SAMPLE_STACK && bytes >= sizeof(ls_sample))
-        sm_take_sample(p, (const ls_sample *)head, bytes);
-    else if (head->kind == LS_SAMPLE_CODE && bytes >= sizeof(ls_sample_code))
-        sm_take_code(p, (const ls_sample_code *)head, bytes);
-    else if (head->kind == LS_SAMPLE_MADE && bytes >= sizeof(ls_sample_made))
-        sm_take_made(p, (const ls_sample_made *)head, bytes);
-}
-
 /* The next record into `copy`, and its bytes; 0: it is none. */
 static uint32_t copy_record(const sm_area *a, uint64_t at, uint64_t reserved) {
-    const ls_sample_head *head = (const ls_sample_head *)(a->ring + at % a->capacity);
+    const lf_sample_head *head = (const lf_sample_head *)(a->ring + at % a->capacity);
     uint32_t bytes = __atomic_load_n(&head->bytes, __ATOMIC_RELAXED);
     if (bytes < sizeof *head || bytes % 16 || bytes > reserved - at || bytes > a->capacity - at % a->capacity)
         return 0;
     memcpy(copy, head, bytes < sizeof copy ? bytes : sizeof copy);
-    ((ls_sample_head *)copy)->bytes = bytes;
+    ((lf_sample_head *)copy)->bytes = bytes;
     return bytes;
 }
 
-static void take(sm_area *a) {
+static void take_all(sm_area *a, sm_take *take) {
     uint64_t reserved = __atomic_load_n(&a->header->reserved, __ATOMIC_ACQUIRE), at = a->header->consumed;
     if (reserved < at || reserved - at > a->capacity || reserved % 16 || at % 16)
         at = reserved &= ~15ull; /* nothing there can be trusted */
     while (at < reserved) {
-        const ls_sample_head *head = (const ls_sample_head *)(a->ring + at % a->capacity);
+        const lf_sample_head *head = (const lf_sample_head *)(a->ring + at % a->capacity);
         if (__atomic_load_n(&head->commit, __ATOMIC_ACQUIRE) != at + 1) {
             uint64_t next = pass_stuck(a, at, reserved);
             if (next == at)
@@ -266,7 +247,7 @@ static void take(sm_area *a) {
         a->stuck_ns = 0;
         uint32_t bytes = copy_record(a, at, reserved);
         if (bytes && bytes <= sizeof copy)
-            take_record(a->process, (const ls_sample_head *)copy, bytes);
+            take(a->process, (const lf_sample_head *)copy, bytes);
         else if (!bytes)
             sm.quality.lost++;
         at = bytes ? at + bytes : next_published(a, at + 16, reserved);
@@ -276,12 +257,12 @@ static void take(sm_area *a) {
     __atomic_store_n(&a->header->consumed, at, __ATOMIC_RELEASE);
 }
 
-void sm_area_take(sm_area *a) {
+void sm_area_take(sm_area *a, sm_take *take) {
     if (a->is_broken)
         return;
     is_reading = 1;
     if (!sigsetjmp(gone, 1)) {
-        take(a);
+        take_all(a, take);
     } else {
         a->is_broken = 1;
         sm_problem("area_gone", a->process->pid, "stacks of that process from then on",

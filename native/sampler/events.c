@@ -4,13 +4,17 @@
  * Without the kernel's part: a signal that comes while a system call waits would end that with EINTR. A tick that falls
  * into the kernel is not told; the CPU time since the sample before says that it was there. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "events.h"
+
+#include "output.h"
+#include "perf_event.h"
+#include "procfs.h"
+#include "recording.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -19,9 +23,6 @@
  * half a read from a fast disk: programs that map what they read make thousands of major faults a second. */
 #define MINOR_PERIOD 509u
 #define MAJOR_PERIOD 17u
-
-const uint8_t sm_user_registers[LS_REGISTERS] = {LS_RAX, LS_RBX, LS_RCX, LS_RDX, LS_RSI, LS_RDI, LS_RBP, LS_RSP, LS_RIP,
-                                                 LS_R8,  LS_R9,  LS_R10, LS_R11, LS_R12, LS_R13, LS_R14, LS_R15};
 
 static int open_event(int32_t tid, uint64_t config, uint64_t period) {
     struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof a, .config = config};
@@ -38,6 +39,10 @@ static int open_event(int32_t tid, uint64_t config, uint64_t period) {
         return failed;
     }
     return fd;
+}
+
+int sm_events_check(void) {
+    return open_event((int32_t)getpid(), PERF_COUNT_SW_CPU_CLOCK, sm.period_ns);
 }
 
 uint64_t sm_events_config(int event) {
@@ -80,7 +85,8 @@ void sm_events_open(sm_thread *t) {
         return;
     }
     uint64_t none;
-    t->base_ns = t->since_birth && !t->ran_ns && !t->samples ? 0 : sm_ran_ns(t->process->pid, t->tid, &none, &none);
+    int is_new = t->since_birth && !t->time.ran_ns && !t->sampled.count;
+    t->time.base_ns = is_new ? 0 : sm_ran_ns(t->process->pid, t->tid, &none, &none);
 }
 
 void sm_events_close(sm_thread *t) {
@@ -89,49 +95,4 @@ void sm_events_close(sm_thread *t) {
             close(t->events[i]);
         t->events[i] = -1;
     }
-}
-
-/* CPU time of the thread that its samples have to add up to; of one that has ended, all of it. */
-uint64_t sm_events_cpu_ns(const sm_thread *t) {
-    uint64_t counted = 0;
-    if (t->is_counted)
-        return t->copied_ns + t->ran_ns;
-    if (t->events[SM_CPU] >= 0 && read(t->events[SM_CPU], &counted, sizeof counted) == sizeof counted)
-        return t->base_ns + counted;
-    return t->account.run_ns;
-}
-
-/* A process has handed its area over: what its threads have used until now has no stack.
- *
- * Where there are no frames of Python to be had, which only the handler can read, nobody is sent any: copies.c. */
-void sm_events_begin(sm_process *p) {
-    p->has_events = !p->uses_timers && !p->has_handler && p->is_signalled;
-    for (sm_thread *t = p->threads; t; t = t->next) {
-        uint64_t none;
-        if (t->end_ns)
-            continue;
-        if (p->has_events)
-            sm_signalled_begin(t);
-        uint64_t base_ns = t->base_ns ? t->base_ns : sm_ran_ns(p->pid, t->tid, &none, &none);
-        sm_count_from(t, base_ns);
-        sm_rest(t, sm.now_ns, base_ns);
-    }
-}
-
-/* Its samples do not come any more. */
-void sm_events_stop(sm_process *p) {
-    p->has_events = 0;
-    for (sm_thread *t = p->threads; t; t = t->next) {
-        sm_events_close(t);
-        sm_copies_end(t);
-    }
-}
-
-/* What can be recorded here, in one line of JSON: 0, or the errno why not. */
-int sm_check(void) {
-    int clock = open_event((int32_t)getpid(), PERF_COUNT_SW_CPU_CLOCK, sm.period_ns);
-    int failed = sm_rings_open(), switches = failed ? failed : sm_ring_add((int32_t)getpid());
-    printf("{\"cpu_clock\": %d, \"switches\": %d, \"wakers\": %d, \"kernel\": %d}\n", clock < 0 ? -clock : 0,
-           -switches, sm.has_wakers ? 0 : EACCES, sm.has_kernel ? 0 : EACCES);
-    return 0;
 }

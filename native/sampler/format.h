@@ -39,7 +39,7 @@ typedef struct {
 typedef struct {
     uint32_t process;
     int32_t pid, ppid;
-    uint32_t python; /* one of the LS_PYTHON_ values */
+    uint32_t python; /* one of the LF_PYTHON_ values */
     uint64_t start_ns, end_ns; /* when it was first seen; end_ns 0: not yet. Written again when more is known */
 } lt_process;
 

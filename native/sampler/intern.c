@@ -4,7 +4,9 @@
  * power of two, so that all of its slots are used. A stack that is new when there are too many is charged to the one
  * that it grows from. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "intern.h"
+
+#include "output.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -146,13 +148,13 @@ static uint64_t hash(uint64_t h, const void *data, size_t bytes) {
     return mixed(h, last);
 }
 
-static int tell_code(uint32_t number, const sm_process *process, const sm_code_text *text) {
+static int tell_code(uint32_t number, const sm_code_text *text) {
     size_t rest = (size_t)text->name_bytes + text->file_bytes + text->lines_bytes;
     lt_code *row = sm_text_row(LT_CODES, sizeof *row, rest);
     if (!row)
         return -1;
-    *row = (lt_code){number, process->number, text->first_line, text->name_bytes, text->file_bytes,
-                     text->lines_bytes, process->python, text->known_as};
+    *row = (lt_code){number, text->process, text->first_line, text->name_bytes, text->file_bytes,
+                     text->lines_bytes, text->python, text->known_as};
     char *into = (char *)(row + 1);
     memcpy(into, text->name, text->name_bytes);
     memcpy(into + text->name_bytes, text->file, text->file_bytes);
@@ -160,9 +162,9 @@ static int tell_code(uint32_t number, const sm_process *process, const sm_code_t
     return 0;
 }
 
-uint32_t sm_code(const sm_process *process, const sm_code_text *text) {
+uint32_t sm_code(const sm_code_text *text) {
     int is_told_before = !text->name_bytes; /* to another sampler: its number is all that is known */
-    uint64_t about[3] = {(uint64_t)process->number << 32 | (uint32_t)text->first_line,
+    uint64_t about[3] = {(uint64_t)text->process << 32 | (uint32_t)text->first_line,
                          (uint64_t)text->name_bytes << 32 | text->file_bytes, is_told_before ? text->known_as : 0};
     uint64_t a = hash(1, about, sizeof about), b = hash(2, about, sizeof about);
     for (uint64_t *one = &a;; one = &b) {
@@ -175,12 +177,13 @@ uint32_t sm_code(const sm_process *process, const sm_code_text *text) {
     slot *s = enter(&codes, a, b, &is_new);
     if (!s)
         return LT_NONE;
-    if (is_new && tell_code(s->number, process, text)) {
+    if (is_new && tell_code(s->number, text)) {
         leave(&codes, s);
         return LT_NONE;
     }
     if (!is_new && text->known_as != LT_NONE && !is_told_before)
-        tell_code(s->number, process, &(sm_code_text){"", "", (const uint8_t *)"", 0, 0, 0, 0, text->known_as});
+        tell_code(s->number, &(sm_code_text){text->process, text->python, "", "", (const uint8_t *)"", 0, 0, 0, 0,
+                                             text->known_as});
     return s->number;
 }
 

@@ -1,20 +1,26 @@
 /* What the kernel does for a thread, where rights allow: a second clock of each thread, which tells nobody by a signal
  * and ticks in the kernel alone. Its records have the functions of the kernel, the registers at its entry and a part of
  * the thread's stack, so the native frames are those of that moment. Frames of Python lie elsewhere. The innermost is
- * told by what the interpreter keeps on the stack (python_at.c). Those around it are what is read when the record is,
- * or what the next sample of the thread has, if that function is among them; else they are left out.
+ * told by what the interpreter keeps on the stack (python_function.c). Those around it are what is read when the record
+ * is, or what the next sample of the thread has, if that function is among them; else they are left out.
  *
  * How much CPU time was spent in the kernel is not said by these ticks but by the samples, as in samples.c: the ticks
  * since the sample before share it, and all adds up to the CPU time as it does without them. What no tick fell into
  * has no functions. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "kernel_time.h"
+
+#include "perf_event.h"
+#include "python_function.h"
+#include "python_stacks.h"
+#include "rate_limit.h"
+#include "recording.h"
+#include "thinning.h"
 
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Of ticks that wait for a sample, of each thread; later ones are left out. */
 #define WAITING_MOST 256u
@@ -24,20 +30,21 @@
 #define NOT_KNOWN "(function not known)"
 #define INTERPRETER "_PyEval_EvalFrameDefault"
 
+typedef struct sm_kernel_tick kernel_tick;
 struct sm_kernel_tick {
-    sm_kernel_tick *next;
+    kernel_tick *next;
     uint64_t at_ns;
     uint32_t how;
     int natives, kernels, pythons;
     int is_inside; /* the copy of the stack ends inside of all frames of the interpreter */
     sm_python_frame inner;   /* the innermost of Python, its code LT_NONE: not known */
-    ls_native_frame *native; /* the leaf first, in the same block of memory */
+    lu_native_frame *native; /* the leaf first, in the same block of memory */
     uint64_t *kernel;        /* the innermost first */
     sm_python_frame *python; /* with those around `inner`, if there are some */
 };
 
 /* To start and stop the clock at a switch costs about 2 us: up to so many in a second are 1 % of a CPU. */
-static sm_limited limit = {.most = 4000};
+static sm_rate_limit limit = {.most = 4000};
 
 /* The clock of a thread in the kernel, on one CPU; inherited by all that it begins. 0, or minus an errno. */
 int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes) {
@@ -55,17 +62,17 @@ int sm_kernel_open(int32_t tid, int cpu, uint32_t stack_bytes) {
 }
 
 int sm_kernel_keep(int fd) {
-    return sm_limited_keep(&limit, fd);
+    return sm_rate_limit_keep(&limit, fd);
 }
 
-void sm_kernel_round(void) {
-    sm_limited_tick(&limit);
+void sm_kernel_tick(void) {
+    sm_rate_limit_tick(&limit);
 }
 
 /* A thread came onto a CPU, where its clock is started: with too many of these the clocks cost too much. */
 void sm_kernel_switched(void) {
     if (limit.used)
-        sm_limited_count(&limit);
+        sm_rate_limit_count(&limit);
 }
 
 /* --- Records --- */
@@ -99,36 +106,36 @@ static int take_chain(bytes_left *from, uint64_t into[KERNEL_MOST]) {
 }
 
 /* 0: the thread has a stack. */
-static int take_user(bytes_left *from, uint64_t registers[LS_REGISTERS], ls_stack_copy *stack) {
+static int take_user(bytes_left *from, uint64_t registers[LF_REGISTERS], lu_stack_copy *stack) {
     uint64_t form, value, bytes, written;
     if (take(from, &form, sizeof form) || form != PERF_SAMPLE_REGS_ABI_64)
         return -1;
-    for (int i = 0; i < LS_REGISTERS; i++)
+    for (int i = 0; i < LF_REGISTERS; i++)
         if (take(from, &value, sizeof value))
             return -1;
         else
             registers[sm_user_registers[i]] = value;
     if (take(from, &bytes, sizeof bytes))
         return -1;
-    *stack = (ls_stack_copy){registers[LS_RSP], from->at, 0, NULL, NULL};
+    *stack = (lu_stack_copy){registers[LF_RSP], from->at, 0, NULL, NULL};
     if (!bytes || take(from, NULL, bytes) || take(from, &written, sizeof written))
         return -1;
     stack->bytes = written < bytes ? written : bytes;
     return 0;
 }
 
-static int innermost_interpreter(const sm_process *p, const sm_kernel_tick *tick) {
+static int innermost_interpreter(const sm_process *p, const kernel_tick *tick) {
     int at = 0;
-    while (at < tick->natives && !ls_space_in_function(p->space, tick->native[at].address, INTERPRETER))
+    while (at < tick->natives && !lu_space_in_function(p->space, tick->native[at].address, INTERPRETER))
         at++;
     return at;
 }
 
 /* What the interpreter may have its next instruction in, of the innermost of its frames: what its callees have saved,
  * the nearest one first, registers that calls preserve, and its own frame. */
-static size_t words_of(const sm_process *p, const sm_kernel_tick *tick, const uint64_t registers[LS_REGISTERS],
-                       const ls_stack_copy *stack, uint64_t into[WORDS_MOST]) {
-    static const int preserved[] = {LS_RBX, LS_RBP, LS_R12, LS_R13, LS_R14, LS_R15};
+static size_t words_of(const sm_process *p, const kernel_tick *tick, const uint64_t registers[LF_REGISTERS],
+                       const lu_stack_copy *stack, uint64_t into[WORDS_MOST]) {
+    static const int preserved[] = {LF_RBX, LF_RBP, LF_R12, LF_R13, LF_R14, LF_R15};
     int at = innermost_interpreter(p, tick);
     size_t count = 0;
     if (at == tick->natives)
@@ -151,17 +158,17 @@ static int outwards(sm_python_frame inner, const sm_python_frame *from, int coun
     for (int i = 0; i < count; i++)
         if (inner.code != LT_NONE && from[i].code == inner.code) {
             memcpy(into, from + i, (size_t)(count - i) * sizeof *into);
-            into->place = inner.place | (from[i].place & LS_ENTRY);
+            into->place = inner.place | (from[i].place & LF_ENTRY);
             return count - i;
         }
     return 0;
 }
 
-static void find_python(sm_thread *t, sm_kernel_tick *tick, const uint64_t registers[LS_REGISTERS],
-                        const ls_stack_copy *stack) {
+static void find_python(sm_thread *t, kernel_tick *tick, const uint64_t registers[LF_REGISTERS],
+                        const lu_stack_copy *stack) {
     static uint64_t words[WORDS_MOST];
-    static ls_python_frame raw[LS_SAMPLES_FRAMES_MOST];
-    static sm_python_frame now[LS_SAMPLES_FRAMES_MOST], around[LS_SAMPLES_FRAMES_MOST];
+    static lu_python_frame raw[LF_SAMPLES_FRAMES_MOST];
+    static sm_python_frame now[LF_SAMPLES_FRAMES_MOST], around[LF_SAMPLES_FRAMES_MOST];
     size_t count = words_of(t->process, tick, registers, stack, words);
     tick->is_inside = innermost_interpreter(t->process, tick) == tick->natives;
     if (!count)
@@ -172,11 +179,11 @@ static void find_python(sm_thread *t, sm_kernel_tick *tick, const uint64_t regis
     tick->python = around;
 }
 
-static void keep(sm_thread *t, const sm_kernel_tick *found) {
+static void keep(sm_thread *t, const kernel_tick *found) {
     size_t of_native = (size_t)found->natives * sizeof *found->native,
            of_kernel = (size_t)found->kernels * sizeof *found->kernel,
            of_python = (size_t)found->pythons * sizeof *found->python;
-    sm_kernel_tick *tick = malloc(sizeof *tick + of_native + of_kernel + of_python), **last = &t->ticks;
+    kernel_tick *tick = malloc(sizeof *tick + of_native + of_kernel + of_python), **last = &t->kernel.ticks;
     if (!tick)
         return;
     *tick = *found;
@@ -188,32 +195,32 @@ static void keep(sm_thread *t, const sm_kernel_tick *found) {
     while (*last)
         last = &(*last)->next;
     *last = tick;
-    t->ticks_count++;
+    t->kernel.count++;
 }
 
 void sm_kernel_take(const void *record) {
-    static ls_native_frame native[SM_FRAMES_MOST];
+    static lu_native_frame native[SM_FRAMES_MOST];
     const struct perf_event_header *header = record;
     bytes_left from = {(const uint8_t *)record + sizeof *header, (const uint8_t *)record + header->size};
     struct {
         uint32_t pid, tid;
         uint64_t time, cpu;
     } id;
-    uint64_t kernel[KERNEL_MOST], registers[LS_REGISTERS] = {0};
-    ls_stack_copy stack;
+    uint64_t kernel[KERNEL_MOST], registers[LF_REGISTERS] = {0};
+    lu_stack_copy stack;
     if (take(&from, &id, sizeof id))
         return;
     sm_thread *t = sm_thread_at((int32_t)id.tid, id.time);
     int kernels = take_chain(&from, kernel);
     if (kernels <= 0 || !t || t->process->pid != (int32_t)id.pid || !t->process->is_sampled
-        || t->ticks_count >= WAITING_MOST)
+        || t->kernel.count >= WAITING_MOST)
         return;
-    sm_kernel_tick tick = {.at_ns = id.time, .kernels = kernels, .kernel = kernel, .native = native,
+    kernel_tick tick = {.at_ns = id.time, .kernels = kernels, .kernel = kernel, .native = native,
                            .inner = {LT_NONE, 0}};
-    ls_space *space = sm_space(t->process, 0);
+    lu_space *space = sm_space(t->process, 0);
     if (space && !take_user(&from, registers, &stack)) {
-        uint32_t all = (1u << LS_REGISTERS) - 1;
-        tick.natives = ls_unwind(space, registers, all, &stack, native, SM_FRAMES_MOST, &tick.how);
+        uint32_t all = (1u << LF_REGISTERS) - 1;
+        tick.natives = lu_unwind(space, registers, all, &stack, native, SM_FRAMES_MOST, &tick.how);
         find_python(t, &tick, registers, &stack);
     }
     keep(t, &tick);
@@ -221,7 +228,7 @@ void sm_kernel_take(const void *record) {
 
 /* --- Their stacks --- */
 
-static uint32_t with_kernel(uint32_t stack, const sm_kernel_tick *tick) {
+static uint32_t with_kernel(uint32_t stack, const kernel_tick *tick) {
     for (int i = tick->kernels - 1; i >= 0; i--) {
         uint32_t frame = sm_frame(LT_KERNEL, 0, tick->kernel[i] - (i > 0), i > 0);
         uint32_t inner = frame == LT_NONE ? LT_NONE : sm_stack(stack, frame);
@@ -234,11 +241,11 @@ static uint32_t with_kernel(uint32_t stack, const sm_kernel_tick *tick) {
 
 /* The frames of the tick, and where its copy of the stack ends those of the sample that lie around: those of the same
  * calls end at the same addresses. How many, 0: they do not meet. */
-static int whole(const sm_kernel_tick *tick, const sm_user_stack *sample, ls_native_frame *into, uint32_t *how) {
+static int whole(const kernel_tick *tick, const sm_user_stack *sample, lu_native_frame *into, uint32_t *how) {
     int count = tick->natives;
     memcpy(into, tick->native, (size_t)count * sizeof *into);
     *how = tick->how;
-    if (*how & LS_UNWOUND_ROOT)
+    if (*how & LU_UNWOUND_ROOT)
         return count;
     for (int i = 0; i < count; i++)
         for (int j = 0; j < sample->count; j++)
@@ -252,14 +259,14 @@ static int whole(const sm_kernel_tick *tick, const sm_user_stack *sample, ls_nat
 
 /* How many frames of the interpreter there are (`evals`), and how many of the outermost are those of the sample too:
  * they end at the same address. */
-static int common(sm_process *p, const ls_native_frame *native, int count, const sm_user_stack *sample, int *evals) {
+static int common(sm_process *p, const lu_native_frame *native, int count, const sm_user_stack *sample, int *evals) {
     int same = 0, is_same = 1, at = sample->count - 1;
     *evals = 0;
     for (int i = count - 1; i >= 0; i--) {
-        if (!ls_space_in_function(p->space, native[i].address, INTERPRETER))
+        if (!lu_space_in_function(p->space, native[i].address, INTERPRETER))
             continue;
         ++*evals;
-        while (at >= 0 && !ls_space_in_function(p->space, sample->native[at].address, INTERPRETER))
+        while (at >= 0 && !lu_space_in_function(p->space, sample->native[at].address, INTERPRETER))
             at--;
         is_same = is_same && at >= 0 && sample->native[at--].frame == native[i].frame;
         same += is_same;
@@ -268,11 +275,11 @@ static int common(sm_process *p, const ls_native_frame *native, int count, const
 }
 
 /* The frames of Python without the innermost groups, of which `kept` stay. Each ends, at its outermost frame, with
- * LS_ENTRY; they lie the innermost first. */
+ * LF_ENTRY; they lie the innermost first. */
 static int without_inner(const sm_user_stack *sample, int kept) {
     int at = sample->frames;
     for (int groups = 0; at > 0; at--)
-        if (sample->python[at - 1].place & LS_ENTRY && ++groups > kept)
+        if (sample->python[at - 1].place & LF_ENTRY && ++groups > kept)
             break;
     return at;
 }
@@ -280,33 +287,34 @@ static int without_inner(const sm_user_stack *sample, int kept) {
 static int groups_of(const sm_python_frame *python, int frames) {
     int groups = 0;
     for (int i = 0; i < frames; i++)
-        groups += !!(python[i].place & LS_ENTRY);
+        groups += !!(python[i].place & LF_ENTRY);
     return groups;
 }
 
 /* The innermost frame of Python in the innermost of `evals` frames of the interpreter. Of those around that one the
  * outermost `same` have the frames of the sample, of those between nothing is known. */
 static int alone(sm_process *p, sm_python_frame inner, const sm_user_stack *sample, int evals, int same,
-                 sm_python_frame into[LS_SAMPLES_FRAMES_MOST]) {
-    static const sm_code_text unknown = {.name = NOT_KNOWN, .file = "", .lines = (const uint8_t *)"",
-                                         .name_bytes = sizeof NOT_KNOWN - 1, .known_as = LT_NONE};
+                 sm_python_frame into[LF_SAMPLES_FRAMES_MOST]) {
+    const sm_code_text unknown = {.process = p->number, .python = p->python, .name = NOT_KNOWN, .file = "",
+                                  .lines = (const uint8_t *)"", .name_bytes = sizeof NOT_KNOWN - 1,
+                                  .known_as = LT_NONE};
     int groups = groups_of(sample->python, sample->frames), count = 0;
     same = same < evals ? same : evals - 1;
     same = same < groups ? same : groups;
     int from = without_inner(sample, same);
-    if (evals - same + sample->frames - from > (int)LS_SAMPLES_FRAMES_MOST)
+    if (evals - same + sample->frames - from > (int)LF_SAMPLES_FRAMES_MOST)
         return 0;
-    inner.code = inner.code == LT_NONE ? sm_code(p, &unknown) : inner.code;
-    into[count++] = (sm_python_frame){inner.code, inner.place | LS_ENTRY};
+    inner.code = inner.code == LT_NONE ? sm_code(&unknown) : inner.code;
+    into[count++] = (sm_python_frame){inner.code, inner.place | LF_ENTRY};
     while (count < evals - same)
-        into[count++] = (sm_python_frame){LT_NONE, LS_ENTRY};
+        into[count++] = (sm_python_frame){LT_NONE, LF_ENTRY};
     for (int i = from; i < sample->frames; i++)
         into[count++] = sample->python[i];
     return count;
 }
 
-static int python_of(sm_process *p, const sm_kernel_tick *tick, const sm_user_stack *sample, int evals, int same,
-                     sm_python_frame into[LS_SAMPLES_FRAMES_MOST]) {
+static int python_of(sm_process *p, const kernel_tick *tick, const sm_user_stack *sample, int evals, int same,
+                     sm_python_frame into[LF_SAMPLES_FRAMES_MOST]) {
     if (!evals)
         return 0;
     memcpy(into, tick->python, (size_t)tick->pythons * sizeof *into);
@@ -322,9 +330,9 @@ static int python_of(sm_process *p, const sm_kernel_tick *tick, const sm_user_st
     return alone(p, tick->inner, sample, evals, sample->has_fitted ? same : 0, into);
 }
 
-static uint32_t stack_of(sm_process *p, const sm_kernel_tick *tick, const sm_user_stack *sample) {
-    static ls_native_frame native[SM_FRAMES_MOST];
-    static sm_python_frame python[LS_SAMPLES_FRAMES_MOST];
+static uint32_t stack_of(sm_process *p, const kernel_tick *tick, const sm_user_stack *sample) {
+    static lu_native_frame native[SM_FRAMES_MOST];
+    static sm_python_frame python[LF_SAMPLES_FRAMES_MOST];
     uint32_t how, flags = 0;
     int count = p->space ? whole(tick, sample, native, &how) : 0;
     if (!count) /* what was around the sample is around it */
@@ -337,9 +345,9 @@ static uint32_t stack_of(sm_process *p, const sm_kernel_tick *tick, const sm_use
 /* --- Their weights --- */
 
 static void drop(sm_thread *t) {
-    sm_kernel_tick *tick = t->ticks;
-    t->ticks = tick->next;
-    t->ticks_count--;
+    kernel_tick *tick = t->kernel.ticks;
+    t->kernel.ticks = tick->next;
+    t->kernel.count--;
     free(tick);
 }
 
@@ -355,11 +363,11 @@ static void tell(sm_thread *t, const lt_sample *of, uint32_t stack, uint64_t wei
  * a tick may have to wait for the next sample that has some. */
 void sm_kernel_share(sm_thread *t, lt_sample *sample, const sm_user_stack *user) {
     uint32_t left = 0;
-    while (!sample->kernel_ns && t->ticks && t->ticks->at_ns + WAITS_MOST_NS < sample->at_ns)
+    while (!sample->kernel_ns && t->kernel.ticks && t->kernel.ticks->at_ns + WAITS_MOST_NS < sample->at_ns)
         drop(t);
     if (!sample->kernel_ns)
         return;
-    for (const sm_kernel_tick *tick = t->ticks; tick && tick->at_ns <= sample->at_ns; tick = tick->next)
+    for (const kernel_tick *tick = t->kernel.ticks; tick && tick->at_ns <= sample->at_ns; tick = tick->next)
         left++;
     uint64_t rest_ns = left ? sample->kernel_ns : 0;
     sample->weight_ns -= rest_ns;
@@ -367,7 +375,7 @@ void sm_kernel_share(sm_thread *t, lt_sample *sample, const sm_user_stack *user)
     for (; left; left--) {
         uint64_t weight_ns = rest_ns / left;
         if (weight_ns)
-            tell(t, sample, stack_of(t->process, t->ticks, user), weight_ns);
+            tell(t, sample, stack_of(t->process, t->kernel.ticks, user), weight_ns);
         rest_ns -= weight_ns;
         drop(t);
     }
@@ -376,13 +384,13 @@ void sm_kernel_share(sm_thread *t, lt_sample *sample, const sm_user_stack *user)
 /* No sample comes any more: each tick stands for one period of what is left of the CPU time. */
 void sm_kernel_rest(sm_thread *t, uint64_t at_ns, uint64_t cpu_ns) {
     static const sm_user_stack nothing = {.stack = LT_NONE};
-    while (t->ticks) {
-        uint64_t rest_ns = cpu_ns > t->cpu_ns ? cpu_ns - t->cpu_ns : 0;
+    while (t->kernel.ticks) {
+        uint64_t rest_ns = cpu_ns > t->time.told_ns ? cpu_ns - t->time.told_ns : 0;
         uint64_t weight_ns = rest_ns < sm.period_ns ? rest_ns : sm.period_ns;
         lt_sample row = sm_sample(t, at_ns, LT_CPU, weight_ns);
         if (weight_ns)
-            tell(t, &row, stack_of(t->process, t->ticks, &nothing), weight_ns);
-        t->cpu_ns += weight_ns;
+            tell(t, &row, stack_of(t->process, t->kernel.ticks, &nothing), weight_ns);
+        t->time.told_ns += weight_ns;
         drop(t);
     }
 }

@@ -5,12 +5,31 @@
  *        layerscope-sampler --check
  *
  * MOST_BYTES is what the files may take, 0: as much as there is; GENERATION how many samplers were there before.
- * SOCKET is a descriptor, SOCK_SEQPACKET, of ls_message with a memfd each; type 0, without one, names the program. A
- * message comes back when its memory is not needed any more. LS_SEND_END is the end of the recording; where the socket
+ * SOCKET is a descriptor, SOCK_SEQPACKET, of lf_message with a memfd each; type 0, without one, names the program. A
+ * message comes back when its memory is not needed any more. LF_SEND_END is the end of the recording; where the socket
  * ends without it the session was killed, and the end is that of the program. The last line on stdout is JSON: cpu_ns
  * and what was done. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "accounts.h"
+#include "areas.h"
+#include "copied_stacks.h"
+#include "cpu_time.h"
+#include "events.h"
+#include "handover.h"
+#include "joined_stacks.h"
+#include "kernel_records.h"
+#include "kernel_time.h"
+#include "lifecycle.h"
+#include "output.h"
+#include "recording.h"
+#include "rings.h"
+#include "samples.h"
+#include "scan.h"
+#include "session.h"
+#include "signalled.h"
+#include "thinning.h"
+#include "waits.h"
+#include "wakeups.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -20,30 +39,27 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MAIN 0u /* ls_message.type of the program itself */
+#define MAIN 0u /* lf_message.type of the program itself */
 #define LEAST_HZ 1
 #define MOST_HZ 10000
 /* A handler that was preempted publishes a sample later than others; what is told to be complete lies so far back. */
 #define LATE_NS 100000000ull
 #define SLICE_NS 100000u
+/* A thread that has just begun is about to get a stack for signals. */
+#define SOON_NS 1000000ull
+/* How often the file is written. */
+#define WRITE_NS 250000000ull
+#define WRITE_SLOWER_MOST 5u /* that many times twice as long, as samples are thinned */
 
-sm_globals sm;
-static int socket_to_session = -1;
 static int program_fd = -1; /* a pidfd, where the kernel has them */
 static int is_orphan;       /* the session was killed */
 
 /* --- Messages --- */
 
-/* The session keeps what a sampler after us would need. */
-void sm_let_go(const ls_message *m) {
-    send(socket_to_session, m, sizeof *m, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
-static void begin(const ls_message *m, int epoll_fd) {
+static void begin(const lf_message *m, int epoll_fd) {
     sm.main_pid = m->pid;
     if (program_fd >= 0)
         close(program_fd);
@@ -54,46 +70,25 @@ static void begin(const ls_message *m, int epoll_fd) {
     sm_settings();
 }
 
-/* -1: the other end is closed. */
-static int receive(int socket_fd, int epoll_fd) {
-    ls_message m;
-    union {
-        char room[CMSG_SPACE(sizeof(int) * 4)];
-        struct cmsghdr align;
-    } control;
-    struct iovec data = {&m, sizeof m};
-    struct msghdr h = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room,
-                       .msg_controllen = sizeof control.room};
-    ssize_t bytes = recvmsg(socket_fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (bytes <= 0)
-        return bytes < 0 && (errno == EAGAIN || errno == EINTR) ? 1 : -1;
-    int fds[4] = {-1, -1, -1, -1}, count = 0;
-    const struct cmsghdr *c = CMSG_FIRSTHDR(&h);
-    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-        count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        memcpy(fds, CMSG_DATA(c), sizeof(int) * (size_t)count);
-    }
-    int is_ours = bytes == sizeof m && m.magic == LS_MESSAGE_MAGIC;
-    if (is_ours && m.type == MAIN)
-        begin(&m, epoll_fd);
-    sm.is_over |= is_ours && m.type == LS_SEND_END;
-    if (is_ours && m.type == LS_SEND_SAMPLES && count == 1) {
-        sm_follow_take(); /* what became of that process before it handed its area over */
-        sm_area_add(&m, fds[0]);
+static void apply(const lf_message *m, int fd, int epoll_fd) {
+    if (m->type == MAIN)
+        begin(m, epoll_fd);
+    sm.is_over |= m->type == LF_SEND_END;
+    if (m->type == LF_SEND_SAMPLES && fd >= 0) {
+        sm_records_take(); /* what became of that process before it handed its area over */
+        sm_hand_over(m, fd);
         sm_rings_poll(epoll_fd);
-        fds[0] = -1;
-    }
-    for (int i = 0; i < count; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
-    return 0;
+    } else if (fd >= 0)
+        close(fd);
 }
 
 static void receive_all(int socket_fd, int epoll_fd) {
-    int more = 0;
-    while (!more)
-        more = receive(socket_fd, epoll_fd);
-    if (more < 0) {
+    lf_message m;
+    int fd, received;
+    while ((received = sm_session_receive(&m, &fd)) == SM_RECEIVED || received == SM_OTHER)
+        if (received == SM_RECEIVED)
+            apply(&m, fd, epoll_fd);
+    if (received == SM_CLOSED) {
         is_orphan = 1;
         epoll_ctl(epoll_fd, EPOLL_CTL_DEL, socket_fd, NULL);
     }
@@ -109,17 +104,20 @@ static int program_lives(void) {
 static void take_areas(void) {
     for (sm_process *p = sm_processes(); p; p = p->next)
         if (p->area)
-            sm_area_take(p->area);
+            sm_area_take(p->area, sm_take_record);
 }
 
 static void round_of(int is_last) {
-    sm_follow_take();
-    sm_accounts_tick();
+    sm_records_take();
+    sm_signalled_look();
     take_areas();
     sm_signalled_tick();
     sm_copies_tick();
-    if (!is_last)
+    if (!is_last) {
+        sm_wakeups_tick();
+        sm_kernel_tick();
         sm_waits_tick();
+    }
     sm_reap();
 }
 
@@ -133,36 +131,38 @@ static void tell_until(int is_last) {
     sm_tell_poll(is_last || until < sm.now_ns - late_ns ? until : sm.now_ns - late_ns);
 }
 
-static void knot(int is_last) {
+static void each_second(int is_last) {
     static uint64_t swept;
     int is_lost = sm.lost_records != swept;
     swept = sm.lost_records;
     if (!sm.has_switches || is_lost || is_last)
         sm_sweep(is_lost && !is_last);
-    sm_accounts_knot();
-    sm_waits_knot(is_last);
-    sm_thinning_knot();
+    sm_accounts_read();
+    sm_records_take();
+    sm_accounts_settle();
+    sm_waits_each_second(is_last);
+    sm_thinning_each_second();
     tell_until(is_last);
 }
 
 static uint64_t next_write(void) {
     uint32_t slower = sm_thinning_level();
-    return sm.now_ns + (SM_WRITE_NS << (slower < SM_WRITE_SLOWER_MOST ? slower : SM_WRITE_SLOWER_MOST));
+    return sm.now_ns + (WRITE_NS << (slower < WRITE_SLOWER_MOST ? slower : WRITE_SLOWER_MOST));
 }
 
 static void loop(int socket_fd, int epoll_fd, int32_t parent) {
-    uint64_t tick = 0, write = 0, next_knot = 0;
+    uint64_t tick = 0, write = 0, next_second = 0;
     int are_new = 0;
     while (!sm.is_over) {
         uint64_t now = sm_clock(CLOCK_MONOTONIC);
-        uint64_t until = are_new && tick > now + SM_SOON_NS ? now + SM_SOON_NS : tick;
+        uint64_t until = are_new && tick > now + SOON_NS ? now + SOON_NS : tick;
         int timeout = until > now ? (int)((until - now + 999999) / 1000000) : 0;
         int has_message = sm_rings_wait(epoll_fd, timeout, socket_fd);
         sm.now_ns = sm_clock(CLOCK_MONOTONIC);
         if (has_message)
             receive_all(socket_fd, epoll_fd);
         if (sm.now_ns < tick) {
-            sm_follow_take(); /* a new thread is sampled from its beginning on */
+            sm_records_take(); /* a new thread is sampled from its beginning on */
             are_new = sm_signalled_tick();
             continue;
         }
@@ -173,14 +173,14 @@ static void loop(int socket_fd, int epoll_fd, int32_t parent) {
             sm_rings_poll(epoll_fd);
             sm_settings();
         }
-        if (sm.now_ns >= next_knot) {
-            next_knot = sm.now_ns + SM_KNOT_NS;
-            knot(0);
+        if (sm.now_ns >= next_second) {
+            next_second = sm.now_ns + SM_SECOND_NS;
+            each_second(0);
             is_orphan |= (int32_t)getppid() != parent;
         }
         if (sm.now_ns >= write || sm_is_writing_due()) {
             write = next_write();
-            sm_output_write();
+            sm_output_write(sm_tell_who);
         }
     }
 }
@@ -190,32 +190,32 @@ static void finish(void) {
     sm.now_ns = sm_clock(CLOCK_MONOTONIC);
     round_of(1);
     sm.lost_records += sm_rings_full();
-    knot(1);
+    each_second(1);
     for (sm_process *p = sm_processes(); p; p = p->next)
         for (sm_thread *t = p->is_sampled ? p->threads : NULL; t; t = t->next)
             if (!t->end_ns) {
                 sm_account(t, 1);
-                sm_rest(t, sm.now_ns, t->account.run_ns);
+                sm_rest(t, sm.now_ns, t->account.row.run_ns);
                 sm_tell_held(t);
             }
     sm.now_ns += 2 * SM_TICK_NS; /* those that ended just now, too */
     sm_reap();
-    if (sm.cut_stacks)
+    if (sm_cut_stacks())
         sm_problem("stacks_cut_short", 0, "the innermost frames of these samples",
                    "allow the recording more (run --max-size)",
                    "%llu samples have a stack that is not whole, as there was no room for it",
-                   (unsigned long long)sm.cut_stacks);
+                   (unsigned long long)sm_cut_stacks());
     if (sm.lost_records)
         sm_problem("switches_lost", 0, "waits, and threads that began or ended, at some moments",
                    "leave the machine some CPU time, or record fewer threads",
                    "the kernel has lost %llu records of switches, as they were not taken in time",
                    (unsigned long long)sm.lost_records);
-    sm_output_close();
+    sm_output_close(sm_tell_who);
     printf("{\"cpu_ns\": %llu, \"samples\": %llu, \"lost\": %llu, \"waits\": %llu, \"switches\": %llu, "
            "\"lost_records\": %llu, \"dropped\": %llu}\n",
            (unsigned long long)sm_clock(CLOCK_PROCESS_CPUTIME_ID), (unsigned long long)sm.quality.samples,
            (unsigned long long)sm.quality.lost, (unsigned long long)sm.quality.waits, (unsigned long long)sm.switches,
-           (unsigned long long)sm.lost_records, (unsigned long long)sm.dropped);
+           (unsigned long long)sm.lost_records, (unsigned long long)sm_rows_dropped());
 }
 
 /* Short slices: woken sooner, at the same share of the CPU as everybody. Linux 6.12 and later take the slice of a
@@ -251,18 +251,26 @@ static int usage(void) {
     return 2;
 }
 
+/* What can be recorded here, in one line of JSON. */
+static int check(void) {
+    sm.period_ns = 10000000;
+    int clock = sm_events_check();
+    int failed = sm_rings_open(), switches = failed ? failed : sm_rings_add((int32_t)getpid());
+    printf("{\"cpu_clock\": %d, \"switches\": %d, \"wakers\": %d, \"kernel\": %d}\n", clock < 0 ? -clock : 0,
+           -switches, sm.has_wakers ? 0 : EACCES, sm.has_kernel ? 0 : EACCES);
+    return 0;
+}
+
 int main(int count, char **words) {
     int32_t parent = (int32_t)getppid();
     prepare();
-    if (count == 2 && !strcmp(words[1], "--check")) {
-        sm.period_ns = 10000000;
-        return sm_check();
-    }
+    if (count == 2 && !strcmp(words[1], "--check"))
+        return check();
     long hz = count >= 4 && count <= 6 ? strtol(words[3], NULL, 10) : 0;
     if (hz < LEAST_HZ || hz > MOST_HZ)
         return usage();
     int socket_fd = atoi(words[1]), epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    socket_to_session = socket_fd;
+    sm_session_open(socket_fd);
     sm.hz = (uint32_t)hz;
     sm.period_ns = 1000000000ull / (uint64_t)hz;
     sm.began_ns = sm.now_ns;

@@ -3,9 +3,12 @@
  * A full disk: definitions stay and are tried again, for later rows name them; samples and accounts are dropped and
  * counted. When the definitions that wait are too many, nothing is taken any more until they are written. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "output.h"
 
 #include "../chunks/chunks.h"
+#include "../stacks/stacks.h"
+#include "procfs.h"
+#include "recording.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -31,9 +34,10 @@ typedef struct {
 
 static buffer buffers[KINDS];
 static li_file file;
-static uint64_t retry_ns, failed_rows;
+static uint64_t retry_ns, failed_rows, dropped;
 static int was_full;
 static uint64_t defined_bytes, most_defined_bytes = UINT64_MAX; /* of definitions */
+static uint64_t written_bytes, most_written_bytes;              /* of other rows; most 0: as much as there is */
 
 /* What samplers before us have written counts. */
 static void count_earlier(const char *folder) {
@@ -42,7 +46,7 @@ static void count_earlier(const char *folder) {
         struct stat found;
         snprintf(path, sizeof path, generation ? "%s/stacks.%u" : "%s/stacks", folder, generation);
         if (!stat(path, &found))
-            sm_thinning_add((uint64_t)found.st_size);
+            written_bytes += (uint64_t)found.st_size;
     }
 }
 
@@ -54,7 +58,7 @@ int sm_output_open(const char *folder, uint64_t most_bytes) {
         return -ENAMETOOLONG;
     if (most_bytes)
         most_defined_bytes = most_bytes / DEFINED_SHARE;
-    sm_thinning_begin(most_bytes - most_bytes / DEFINED_SHARE);
+    most_written_bytes = most_bytes - most_bytes / DEFINED_SHARE;
     count_earlier(folder);
     return 0;
 }
@@ -84,7 +88,7 @@ static uint8_t *room_for(buffer *b, size_t bytes, size_t most) {
 void *sm_row(uint16_t kind, size_t bytes) {
     void *row = room_for(&buffers[kind - FIRST], bytes, is_definition(kind) ? MOST_BYTES : MOST_ROWS_BYTES);
     if (!row)
-        sm.dropped++;
+        dropped++;
     else if (is_definition(kind))
         defined_bytes += bytes;
     return row;
@@ -108,6 +112,18 @@ int sm_is_full(void) {
 
 int sm_may_define(void) {
     return defined_bytes < most_defined_bytes;
+}
+
+uint64_t sm_rows_written(void) {
+    return written_bytes;
+}
+
+uint64_t sm_rows_most(void) {
+    return most_written_bytes;
+}
+
+uint64_t sm_rows_dropped(void) {
+    return dropped;
 }
 
 /* Rows of which the newest says all. */
@@ -174,8 +190,8 @@ void sm_settings(void) {
 
 static void tell_objects(void) {
     static uint32_t told;
-    for (; told < ls_objects(); told++) {
-        const ls_object_facts *facts = ls_object_of(told);
+    for (; told < lu_objects(); told++) {
+        const lu_object_facts *facts = lu_object_of(told);
         size_t path_bytes = strlen(facts->path);
         lt_object *row = sm_text_row(LT_OBJECTS, sizeof *row, path_bytes);
         if (!row)
@@ -210,7 +226,7 @@ static int write_kind(uint16_t kind) {
         failed = li_file_write(&file, &chunk);
         done += failed ? 0 : bytes;
         if (!failed && !is_definition(kind))
-            sm_thinning_add(bytes + HEADER_BYTES);
+            written_bytes += bytes + HEADER_BYTES;
     }
     if (done)
         memmove(b->data, b->data + done, b->used - done);
@@ -245,13 +261,13 @@ static int write_problems(void) {
     return failed;
 }
 
-void sm_output_write(void) {
+void sm_output_write(void (*define)(void)) {
     static const uint16_t order[] = {LT_SETTINGS, LT_OBJECTS, LT_PROCESSES, LT_THREADS, LT_CODES, LT_MADES, LT_FRAMES,
                                      LT_STACKS,   LT_SAMPLES, LT_ACCOUNTS,  LT_QUALITY, LT_POLL};
     if (sm.now_ns < retry_ns)
         return;
     tell_objects();
-    sm_tell_who();
+    define();
     int failed = 0;
     for (size_t i = 0; i < sizeof order / sizeof *order && !failed; i++)
         failed = write_kind(order[i]);
@@ -273,13 +289,13 @@ void sm_tell_poll(uint64_t until_ns) {
         *row = until_ns;
 }
 
-void sm_output_close(void) {
+void sm_output_close(void (*define)(void)) {
     retry_ns = 0;
-    sm_output_write();
+    sm_output_write(define);
     if (failed_rows)
         sm_problem("samples_dropped", 0, "these rows", "record to a disk with room (-o)",
                    "%llu rows of stacks did not fit on the disk", (unsigned long long)failed_rows);
-    sm.dropped += failed_rows;
-    sm_output_write();
+    dropped += failed_rows;
+    sm_output_write(define);
     li_file_write(&file, &(li_chunk){LT_END, 0, 0, 0, {{0}, {0}}});
 }

@@ -4,21 +4,22 @@
  *
  * The events are dummies that count nothing: a thread that is added has its records written, and by inheritance so have
  * all threads and processes that it begins. Nothing of the kernel is asked for, so no right is needed. Two others, that
- * do (wakings.c, kernel_time.c), are opened where they may. */
+ * do (wakeups.c, kernel_time.c), are opened where they may. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "rings.h"
+
+#include "kernel_time.h"
+#include "perf_event.h"
+#include "recording.h"
+#include "wakeups.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Together they stay below what every user may lock for each CPU (perf_event_mlock_kb, 516 KiB). */
@@ -33,7 +34,6 @@
 #define RECORD_MOST 65536u
 /* A switch or the beginning of a thread; names of files that are mapped are longer. */
 #define RECORD_LARGE 256u
-#define SPARE_FILES 4
 
 typedef struct {
     int fd;
@@ -46,62 +46,18 @@ typedef struct {
 
 enum { TASKS = 0, SWITCHES = 1, KERNEL = 2, EACH = 3 };
 static ring *rings; /* of CPU i: EACH i + TASKS and so on */
-static int *cpus;
 static uint32_t count;
 static uint8_t whole[RECORD_MOST];
 
-uint32_t sm_rings_cpus(void) {
-    return count;
-}
-
-int sm_rings_cpu(uint32_t place) {
-    return cpus[place];
-}
-
-/* Some descriptors are left for files that are opened for a moment: the one that is written above all. */
-int sm_may_keep(int fd) {
-    struct rlimit files;
-    return getrlimit(RLIMIT_NOFILE, &files) || (rlim_t)fd + SPARE_FILES < files.rlim_cur;
-}
-
-/* A descriptor or minus an errno. */
-int sm_perf_event_open(void *attributes, int32_t tid, int cpu) {
-    long fd = syscall(SYS_perf_event_open, attributes, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    if (sm_may_keep((int)fd))
-        return (int)fd;
-    close((int)fd);
-    return -EMFILE;
-}
-
-/* A list such as 0-3,8; how many. */
-static uint32_t read_cpus(const char *text, int *into) {
-    uint32_t found = 0;
-    for (char *end; *text; text = *end == ',' ? end + 1 : end) {
-        long first = strtol(text, &end, 10), last = first;
-        if (end == text)
-            break;
-        if (*end == '-')
-            last = strtol(end + 1, &end, 10);
-        for (long cpu = first; cpu <= last && cpu < 65536; cpu++, found++)
-            if (into)
-                into[found] = (int)cpu;
-    }
-    return found;
-}
-
 int sm_rings_open(void) {
-    char text[4096];
-    if (sm_proc(text, sizeof text, "/sys/devices/system/cpu/online") <= 0)
-        snprintf(text, sizeof text, "0-%ld", sysconf(_SC_NPROCESSORS_CONF) - 1);
-    count = read_cpus(text, NULL);
-    cpus = calloc(count, sizeof *cpus);
+    int failed = sm_cpus_find();
+    if (failed)
+        return failed;
+    count = sm_cpus();
     rings = calloc(EACH * (size_t)count, sizeof *rings);
-    if (!cpus || !rings)
+    if (!rings)
         return -ENOMEM;
-    read_cpus(text, cpus);
-    sm_wakings_prepare();
+    sm_wakeups_prepare();
     for (uint32_t i = 0; i < EACH * count; i++)
         rings[i].fd = -1;
     return 0;
@@ -160,29 +116,25 @@ static int add_kernel(ring *r, int32_t tid, int cpu) {
     return failed ? failed : sm_kernel_keep(fd);
 }
 
-int sm_ring_add(int32_t tid) {
+int sm_rings_add(int32_t tid) {
     int added = 0, failed = 0;
     for (uint32_t i = 0; i < count; i++) {
         ring *of = &rings[EACH * i];
-        int task = add(&of[TASKS], tid, cpus[i], 1);
-        int switches = task ? task : add(&of[SWITCHES], tid, cpus[i], 0);
+        int task = add(&of[TASKS], tid, sm_cpu(i), 1);
+        int switches = task ? task : add(&of[SWITCHES], tid, sm_cpu(i), 0);
         if (!task && !switches) {
             added++;
-            sm_wakings_add(tid, cpus[i], of[SWITCHES].fd);
-            sm.has_kernel |= !add_kernel(&of[KERNEL], tid, cpus[i]);
+            sm_wakeups_add(tid, sm_cpu(i), of[SWITCHES].fd);
+            sm.has_kernel |= !add_kernel(&of[KERNEL], tid, sm_cpu(i));
         } else if (task != -ENODEV) /* a CPU that has been taken away */
             failed = task ? task : switches;
     }
-    return failed ? failed : added ? 0 : -ENODEV;
+    failed = failed ? failed : added ? 0 : -ENODEV;
+    sm.has_switches |= !failed;
+    return failed;
 }
 
 /* --- Reading --- */
-
-void sm_ring_copy(const uint8_t *data, uint64_t size, uint64_t at, void *into, size_t bytes) {
-    uint64_t from = at % size, first = size - from < bytes ? size - from : bytes;
-    memcpy(into, data + from, first);
-    memcpy((uint8_t *)into + first, data, bytes - first);
-}
 
 static void copy_at(const ring *r, uint64_t at, void *into, size_t bytes) {
     sm_ring_copy(r->data, r->size, at, into, bytes);

@@ -5,231 +5,95 @@
  * told. So of the time w since the sample before, n = w / period, rounded, ticks were due. n - 1 of them fell into the
  * kernel, and so did (n - 1) / n of w: `kernel_ns`. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "samples.h"
+
+#include "areas.h"
+#include "events.h"
+#include "jit_code.h"
+#include "joined_stacks.h"
+#include "kernel_time.h"
+#include "recording.h"
+#include "thinning.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define MOST_CODES (1u << 20)
-/* Reading what is mapped takes at most one part in so many of the time. */
-#define REFRESH_SHARE 20u
-
-/* --- Where code lies --- */
-
-/* The address space of the process as it is now, or was. NULL: it is gone, and was never read. */
-ls_space *sm_space(sm_process *p, int is_urgent) {
-    if (p->space && !p->is_stale && !is_urgent)
-        return p->space;
-    uint64_t before = sm_clock(CLOCK_MONOTONIC);
-    if (p->end_ns || before < p->refreshed_ns + p->refresh_cost_ns * REFRESH_SHARE)
-        return p->space;
-    if (!p->space)
-        p->space = ls_space_of(p->pid);
-    else
-        ls_space_refresh(p->space);
-    p->is_stale = 0;
-    p->refreshed_ns = sm_clock(CLOCK_MONOTONIC);
-    p->refresh_cost_ns = p->refreshed_ns - before;
-    return p->space;
-}
-
-static uint32_t native_frame(sm_process *p, uint64_t address, int is_caller) {
-    uint64_t offset;
-    ls_place place = ls_space_find(p->space, address);
-    if (place.kind == LS_PLACE_FILE)
-        return sm_frame(LT_NATIVE, place.object, place.address, (uint32_t)is_caller);
-    uint32_t made = sm_made_at(p, address, &offset);
-    if (made != LT_NONE)
-        return sm_frame(LT_MADE, made, offset, (uint32_t)is_caller);
-    return sm_frame(LT_JIT, p->number, address, (uint32_t)is_caller);
-}
-
-/* --- One stack of native frames and those of Python ---
- *
- * Each C frame of the interpreter (_PyEval_EvalFrameDefault) is replaced by one group of frames of Python, which ends
- * with LS_ENTRY. With as many of the one as of the other that is exact. If the stack was not unwound to its root they
- * are matched from the leaf on, and the groups that are left lie outside; if the frames of Python were cut, the outer
- * frames of the interpreter stay. A leaf in the interpreter may have no group yet, or no more: it stays too. Else they
- * do not fit: all frames of Python lie inside. */
-
-typedef struct {
-    const sm_python_frame *frames;
-    int count, at; /* at: the outermost that is not placed yet, counted from the innermost */
-} python_stack;
-
-/* The stack as far as it is put together, from the outside in. */
-typedef struct {
-    uint32_t stack;
-    int is_cut; /* there was no room for more of it */
-} growing;
-
-static void push(growing *g, uint32_t frame) {
-    uint32_t stack = g->is_cut || frame == LT_NONE ? LT_NONE : sm_stack(g->stack, frame);
-    g->is_cut |= stack == LT_NONE;
-    g->stack = g->is_cut ? g->stack : stack;
-}
-
-static void place_group(growing *g, python_stack *python) {
-    for (int is_first = 1; python->at > 0; is_first = 0) {
-        const sm_python_frame *frame = &python->frames[python->at - 1];
-        if (!is_first && frame->place & LS_ENTRY)
-            break;
-        if (frame->code != LT_NONE)
-            push(g, sm_frame(LT_PYTHON, frame->code, frame->place & ~LS_ENTRY, 0));
-        python->at--;
-    }
-}
-
-static int groups_of(const sm_python_frame *python, int frames) {
-    int groups = frames && !(python[frames - 1].place & LS_ENTRY); /* the outermost was cut */
-    for (int i = 0; i < frames; i++)
-        groups += !!(python[i].place & LS_ENTRY);
-    return groups;
-}
-
-/* Marks the C frames that groups replace, and returns how many groups lie outside of all; -1: they do not fit. */
-static int match(const sm_process *p, const ls_native_frame *native, int count, uint32_t how, int groups, int is_cut,
-                 uint8_t *replaced) {
-    int evals = 0;
-    memset(replaced, 0, (size_t)count);
-    for (int i = 0; i < count; i++)
-        if (ls_space_in_function(p->space, native[i].address, "_PyEval_EvalFrameDefault")) {
-            replaced[i] = 1;
-            evals++;
-        }
-    if (evals == groups + 1 && how & LS_UNWOUND_ROOT && !is_cut && replaced[0]) {
-        replaced[0] = 0;
-        return 0;
-    }
-    if (evals <= groups)
-        return evals == groups || !(how & LS_UNWOUND_ROOT) ? groups - evals : -1;
-    if (!is_cut)
-        return -1;
-    for (int i = count - 1; evals > groups && i >= 0; i--)
-        if (replaced[i]) {
-            replaced[i] = 0;
-            evals--;
-        }
-    return 0;
-}
-
-uint32_t sm_join(sm_process *p, const ls_native_frame *native, int count, uint32_t how, const sm_python_frame *python,
-                 int frames, uint32_t *flags) {
-    static uint8_t replaced[SM_FRAMES_MOST];
-    python_stack rest = {python, frames, frames};
-    int is_cut = frames && !(python[frames - 1].place & LS_ENTRY), groups = groups_of(python, frames), outside = 0;
-    growing g = {LT_NONE, 0};
-    if (sm_is_full())
-        return LT_NONE;
-    if (frames)
-        outside = match(p, native, count, how, groups, is_cut, replaced);
-    if (frames && outside < 0)
-        *flags |= LT_NO_SPLICE;
-    if (!(how & LS_UNWOUND_ROOT) || is_cut)
-        push(&g, sm_frame(LT_CUT, 0, 0, 0));
-    for (int i = 0; i < outside; i++)
-        place_group(&g, &rest);
-    for (int i = count - 1; i >= 0; i--)
-        if (frames && outside >= 0 && replaced[i])
-            place_group(&g, &rest);
-        else
-            push(&g, native_frame(p, native[i].address, i > 0));
-    while (rest.at > 0)
-        place_group(&g, &rest);
-    sm.cut_stacks += (uint64_t)g.is_cut;
-    return g.stack;
-}
-
-/* --- Rows --- */
-
-lt_sample sm_sample(const sm_thread *t, uint64_t at_ns, uint32_t kind, uint64_t weight_ns) {
-    return (lt_sample){.at_ns = at_ns, .thread = t->number, .stack = LT_NONE, .weight_ns = weight_ns, .kind = kind,
-                       .count = 1, .system_call = -2, .waker = LT_NONE};
-}
-
-/* CPU time up to `cpu_ns` that no sample stands for has no stack. */
-void sm_rest(sm_thread *t, uint64_t at_ns, uint64_t cpu_ns) {
-    int is_base = !t->has_base && !t->since_birth;
-    t->has_base = 1;
-    sm_kernel_rest(t, at_ns, cpu_ns);
-    if (cpu_ns <= t->cpu_ns)
-        return;
-    lt_sample row = sm_sample(t, at_ns, LT_CPU, cpu_ns - t->cpu_ns);
-    row.flags = is_base ? LT_BEFORE : 0;
-    sm_tell(t, &row);
-    t->cpu_ns = cpu_ns;
-}
 
 /* --- Codes --- */
 
 static int keep_code(sm_process *p, uint32_t code, uint32_t number) {
     if (code >= MOST_CODES)
         return -1;
-    if (code >= p->codes_room) {
-        uint32_t room = p->codes_room ? p->codes_room : 1024;
+    if (code >= p->codes.room) {
+        uint32_t room = p->codes.room ? p->codes.room : 1024;
         while (room <= code)
             room *= 2;
-        uint32_t *larger = realloc(p->codes, room * sizeof *larger);
+        uint32_t *larger = realloc(p->codes.numbers, room * sizeof *larger);
         if (!larger)
             return -1;
-        memset(larger + p->codes_room, 0xff, (room - p->codes_room) * sizeof *larger);
-        p->codes = larger, p->codes_room = room;
+        memset(larger + p->codes.room, 0xff, (room - p->codes.room) * sizeof *larger);
+        p->codes.numbers = larger, p->codes.room = room;
     }
-    p->codes[code] = number;
+    p->codes.numbers[code] = number;
     return 0;
 }
 
 /* The code that a process knows by this number. The sampler before us may have been told of it: the reader has it. */
 static uint32_t code_of(sm_process *p, uint32_t code) {
-    if (code < p->codes_room && p->codes[code] != LT_NONE)
-        return p->codes[code];
+    if (code < p->codes.room && p->codes.numbers[code] != LT_NONE)
+        return p->codes.numbers[code];
     if (!sm.generation)
         return LT_NONE;
-    uint32_t number = sm_code(p, &(sm_code_text){"", "", (const uint8_t *)"", 0, 0, 0, 0, code});
+    uint32_t number = sm_code(&(sm_code_text){p->number, p->python, "", "", (const uint8_t *)"", 0, 0, 0, 0, code});
     keep_code(p, code, number);
     return number;
 }
 
-static int frames_of(sm_process *p, const ls_sample *sample, sm_python_frame *into) {
-    const ls_sample_frame *frames = (const ls_sample_frame *)(sample + 1);
+static int frames_of(sm_process *p, const lf_sample *sample, sm_python_frame *into) {
+    const lf_sample_frame *frames = (const lf_sample_frame *)(sample + 1);
     for (uint32_t i = 0; i < sample->frames; i++)
         into[i] = (sm_python_frame){code_of(p, frames[i].code), frames[i].place};
     return (int)sample->frames;
 }
 
-void sm_take_code(sm_process *p, const ls_sample_code *code, size_t bytes) {
+static void take_code(sm_process *p, const lf_sample_code *code, size_t bytes) {
     size_t rest = bytes - sizeof *code;
     if (code->name_bytes > rest || code->file_bytes > rest - code->name_bytes
         || code->lines_bytes > rest - code->name_bytes - code->file_bytes)
         return;
     const char *name = (const char *)(code + 1), *file = name + code->name_bytes;
-    sm_code_text text = {name, file, (const uint8_t *)file + code->file_bytes, code->name_bytes, code->file_bytes,
-                         code->lines_bytes, code->first_line, code->code};
-    keep_code(p, code->code, sm_code(p, &text));
+    sm_code_text text = {p->number, p->python, name, file, (const uint8_t *)file + code->file_bytes, code->name_bytes,
+                         code->file_bytes, code->lines_bytes, code->first_line, code->code};
+    keep_code(p, code->code, sm_code(&text));
+}
+
+void sm_codes_forget(sm_process *p) {
+    free(p->codes.numbers);
 }
 
 /* --- Samples --- */
 
-static uint32_t unwind(sm_process *p, const ls_sample *sample, const uint8_t *stack, uint32_t *flags,
+static uint32_t unwind(sm_process *p, const lf_sample *sample, const uint8_t *stack, uint32_t *flags,
                        sm_user_stack *user) {
-    static ls_native_frame native[SM_FRAMES_MOST];
-    static sm_python_frame python[LS_SAMPLES_FRAMES_MOST];
-    ls_space *space = sm_space(p, 0);
+    static lu_native_frame native[SM_FRAMES_MOST];
+    static sm_python_frame python[LF_SAMPLES_FRAMES_MOST];
+    lu_space *space = sm_space(p, 0);
     if (!space)
         return LT_NONE;
-    ls_stack_copy copy = {sample->registers[LS_RSP], stack, sample->stack_bytes, NULL, NULL};
-    uint32_t how = 0, all = (1u << LS_REGISTERS) - 1;
-    int count = ls_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
-    if (how & LS_UNWOUND_STALE) {
+    lu_stack_copy copy = {sample->registers[LF_RSP], stack, sample->stack_bytes, NULL, NULL};
+    uint32_t how = 0, all = (1u << LF_REGISTERS) - 1;
+    int count = lu_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
+    if (how & LU_UNWOUND_STALE) {
         sm_space(p, 1);
-        count = ls_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
+        count = lu_unwind(space, sample->registers, all, &copy, native, SM_FRAMES_MOST, &how);
     }
     int frames = frames_of(p, sample, python);
     lt_quality *q = &sm.quality;
-    int is_cut = how & LS_UNWOUND_CUT || sample->head.flags & (LS_SAMPLE_STACK_CUT | LS_SAMPLE_FRAMES_CUT);
-    q->to_root += !!(how & LS_UNWOUND_ROOT);
-    q->jit += !!(how & LS_UNWOUND_JIT);
-    q->jit_to_root += how & LS_UNWOUND_JIT && how & LS_UNWOUND_ROOT;
+    int is_cut = how & LU_UNWOUND_CUT || sample->head.flags & (LF_SAMPLE_STACK_CUT | LF_SAMPLE_FRAMES_CUT);
+    q->to_root += !!(how & LU_UNWOUND_ROOT);
+    q->jit += !!(how & LU_UNWOUND_JIT);
+    q->jit_to_root += how & LU_UNWOUND_JIT && how & LU_UNWOUND_ROOT;
     q->cut += !!is_cut;
     uint32_t joined = sm_join(p, native, count, how, python, frames, flags);
     q->python += frames > 0;
@@ -240,65 +104,65 @@ static uint32_t unwind(sm_process *p, const ls_sample *sample, const uint8_t *st
 
 uint64_t sm_lost_samples(const sm_thread *t) {
     const sm_process *p = t->process;
-    return p->is_copied || t->copies || !p->area ? sm.lost_copies : sm_area_lost(p->area);
+    return p->copied.is_on || t->copied.fds || !p->area ? sm.lost_copies : sm_area_lost(p->area);
 }
 
 /* Copies are made by a clock for each CPU, so the time between two of them says nothing. All together they leave out
  * what was in the kernel, and up to a period for each CPU. */
 static uint64_t left_by_copies(sm_thread *t, uint64_t passed_ns) {
-    int cpus = __builtin_popcountll(t->cpus);
-    t->over_ns += (int64_t)passed_ns - (int64_t)sm.period_ns;
-    int64_t kernel_ns = t->over_ns - (int64_t)sm.period_ns * (cpus ? cpus : 1);
+    int cpus = __builtin_popcountll(t->wait.cpus);
+    t->sampled.over_ns += (int64_t)passed_ns - (int64_t)sm.period_ns;
+    int64_t kernel_ns = t->sampled.over_ns - (int64_t)sm.period_ns * (cpus ? cpus : 1);
     if (kernel_ns <= 0)
         return 0;
     kernel_ns = kernel_ns < (int64_t)passed_ns ? kernel_ns : (int64_t)passed_ns;
-    t->over_ns -= kernel_ns;
+    t->sampled.over_ns -= kernel_ns;
     return (uint64_t)kernel_ns;
 }
 
 /* The CPU time since the sample before, and the part of it in the kernel, as above. Where samples were lost meanwhile
  * nobody knows what more than a period of it was. */
-static void weigh(sm_thread *t, const ls_sample *sample, lt_sample *row) {
+static void weigh(sm_thread *t, const lf_sample *sample, lt_sample *row) {
     uint64_t alive_ns = sm.now_ns > t->start_ns ? sm.now_ns - t->start_ns : 0;
-    uint64_t passed = sample->cpu_ns > t->cpu_ns ? sample->cpu_ns - t->cpu_ns : 0;
+    uint64_t passed = sample->cpu_ns > t->time.told_ns ? sample->cpu_ns - t->time.told_ns : 0;
     if (passed > alive_ns + sm.period_ns) /* not what a clock of this thread can say */
         passed = 0;
-    t->cpu_ns += passed;
+    t->time.told_ns += passed;
     uint64_t lost = sm_lost_samples(t);
-    if (lost != t->lost_before && passed > sm.period_ns) {
+    if (lost != t->sampled.lost_before && passed > sm.period_ns) {
         lt_sample unknown = sm_sample(t, sample->at_ns, LT_CPU, passed - sm.period_ns);
         sm_tell(t, &unknown);
         passed = sm.period_ns;
     }
-    t->lost_before = lost;
+    t->sampled.lost_before = lost;
     uint64_t ticks = (passed + sm.period_ns / 2) / sm.period_ns;
     row->weight_ns = passed;
     if (sample->event == SM_COPIED(SM_CPU))
         row->kernel_ns = left_by_copies(t, passed);
-    else if (ticks > 1 && !(sample->head.flags & LS_SAMPLE_TIMER))
+    else if (ticks > 1 && !(sample->head.flags & LF_SAMPLE_TIMER))
         row->kernel_ns = passed - passed / ticks;
 }
 
 /* Which event made it. */
-static int event_of(const sm_thread *t, const ls_sample *sample) {
+static int event_of(const sm_thread *t, const lf_sample *sample) {
     int found = SM_EVENTS - 1;
     while (found > SM_CPU && sample->event != SM_COPIED(found)
-           && (t->events[found] < 0 || sample->event != t->events[found] || sample->head.flags & LS_SAMPLE_TIMER))
+           && (t->events[found] < 0 || sample->event != t->events[found] || sample->head.flags & LF_SAMPLE_TIMER))
         found--;
     return found;
 }
 
 /* Whether the time of a sample can be: readers of the file rely on it. */
 static int is_of_now(uint64_t at_ns) {
-    return at_ns + SM_KNOT_NS > sm.start_ns && (at_ns <= sm.now_ns || at_ns <= sm_clock(CLOCK_MONOTONIC));
+    return at_ns + SM_SECOND_NS > sm.start_ns && (at_ns <= sm.now_ns || at_ns <= sm_clock(CLOCK_MONOTONIC));
 }
 
-void sm_take_sample(sm_process *p, const ls_sample *sample, size_t bytes) {
-    size_t frames_bytes = ((size_t)sample->frames * sizeof(ls_sample_frame) + 15) & ~(size_t)15;
+void sm_take_sample(sm_process *p, const lf_sample *sample, size_t bytes) {
+    size_t frames_bytes = ((size_t)sample->frames * sizeof(lf_sample_frame) + 15) & ~(size_t)15;
     sm_thread *t = sm_thread_at(sample->tid, sample->at_ns);
     sm.quality.samples++;
-    if (!t || t->process != p || sample->frames > LS_SAMPLES_FRAMES_MOST
-        || sample->stack_bytes > LS_SAMPLES_STACK_MOST
+    if (!t || t->process != p || sample->frames > LF_SAMPLES_FRAMES_MOST
+        || sample->stack_bytes > LF_SAMPLES_STACK_MOST
         || sizeof *sample + frames_bytes + sample->stack_bytes > bytes || !is_of_now(sample->at_ns)) {
         sm.quality.lost++;
         return;
@@ -308,7 +172,7 @@ void sm_take_sample(sm_process *p, const ls_sample *sample, size_t bytes) {
     uint32_t stack = unwind(p, sample, (const uint8_t *)(sample + 1) + frames_bytes, &flags, &user);
     int event = event_of(t, sample), fault = event != SM_CPU;
     lt_sample row = sm_sample(t, sample->at_ns, fault ? LT_FAULT : LT_CPU, 0);
-    t->samples++;
+    t->sampled.count++;
     row.stack = stack;
     row.flags = flags;
     if (fault)
@@ -318,4 +182,13 @@ void sm_take_sample(sm_process *p, const ls_sample *sample, size_t bytes) {
     if (!fault)
         sm_kernel_share(t, &row, &user);
     sm_tell(t, &row);
+}
+
+void sm_take_record(sm_process *p, const lf_sample_head *head, size_t bytes) {
+    if (head->kind == LF_SAMPLE_STACK && bytes >= sizeof(lf_sample))
+        sm_take_sample(p, (const lf_sample *)head, bytes);
+    else if (head->kind == LF_SAMPLE_CODE && bytes >= sizeof(lf_sample_code))
+        take_code(p, (const lf_sample_code *)head, bytes);
+    else if (head->kind == LF_SAMPLE_MADE && bytes >= sizeof(lf_sample_made))
+        sm_take_made(p, (const lf_sample_made *)head, bytes);
 }

@@ -6,7 +6,10 @@
  * exact: for each thread its CPU time, the part of it in the kernel, its faults, and its waits by system call, kind of
  * file and whether it was preempted. Parts of one wait become one without loss. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "thinning.h"
+
+#include "output.h"
+#include "recording.h"
 
 #include <stdlib.h>
 
@@ -31,16 +34,7 @@ struct sm_held {
     held of[REASONS];
 };
 
-static uint64_t most_bytes, written_bytes; /* most_bytes 0: as much as there is */
 static uint32_t level;
-
-void sm_thinning_begin(uint64_t most) {
-    most_bytes = most;
-}
-
-void sm_thinning_add(uint64_t bytes) {
-    written_bytes += bytes;
-}
 
 uint32_t sm_thinning_level(void) {
     return level;
@@ -52,13 +46,14 @@ static uint64_t allowed(uint64_t passed_ns) {
     while (all >> (doublings + 1))
         doublings++;
     double shares = (double)doublings + ((double)passed_ns / (double)DOUBLING_NS + 1.0) / (double)(1ull << doublings);
-    return (uint64_t)((double)most_bytes * (shares < SHARES ? shares / SHARES : 1.0));
+    return (uint64_t)((double)sm_rows_most() * (shares < SHARES ? shares / SHARES : 1.0));
 }
 
 static void set_level(void) {
     static uint64_t since_ns, before;
     uint64_t passed_ns = sm.now_ns > sm.start_ns ? sm.now_ns - sm.start_ns : 0, watched = sm.now_ns - since_ns;
-    if (!since_ns || !most_bytes || watched < WATCH_NS) {
+    uint64_t written_bytes = sm_rows_written();
+    if (!since_ns || !sm_rows_most() || watched < WATCH_NS) {
         since_ns = since_ns ? since_ns : sm.now_ns;
         return;
     }
@@ -140,6 +135,13 @@ static void join(held *h, const lt_sample *row) {
         h->row = *row;
 }
 
+/* --- Rows --- */
+
+lt_sample sm_sample(const sm_thread *t, uint64_t at_ns, uint32_t kind, uint64_t weight_ns) {
+    return (lt_sample){.at_ns = at_ns, .thread = t->number, .stack = LT_NONE, .weight_ns = weight_ns, .kind = kind,
+                       .count = 1, .system_call = -2, .waker = LT_NONE};
+}
+
 /* A row of LT_SAMPLES: now, or as a part of a later one. */
 void sm_tell(sm_thread *t, const lt_sample *row) {
     if (!t->held && level)
@@ -188,7 +190,7 @@ uint64_t sm_held_oldest(void) {
     return oldest;
 }
 
-void sm_thinning_knot(void) {
+void sm_thinning_each_second(void) {
     set_level();
     for (sm_process *p = level ? NULL : sm_processes(); p; p = p->next)
         for (sm_thread *t = p->threads; t; t = t->next)

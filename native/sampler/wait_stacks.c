@@ -2,7 +2,13 @@
  * arguments, stack pointer and instruction of a thread that is off a CPU; its stack and its frames of Python are read
  * from outside. Read again at the end, the numbers say whether it still waited. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "wait_stacks.h"
+
+#include "joined_stacks.h"
+#include "perf_event.h"
+#include "procfs.h"
+#include "python_stacks.h"
+#include "recording.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,10 +20,6 @@
 #include <unistd.h>
 
 #define COPY_BYTES (32u << 10)
-#define TEXT_BYTES 1024u
-#define LINES_BYTES (64u << 10)
-/* A thread without a state of Python may get one later. */
-#define NO_PYTHON_NS 1000000000ull
 
 typedef struct {
     int64_t number;
@@ -93,70 +95,23 @@ static uint32_t file_of(int32_t pid, const call *c) {
     return LT_NO_FILE;
 }
 
-/* --- Its frames of Python --- */
-
-static uint32_t new_code(const sm_process *p, const ls_python_frame *frame) {
-    static char name[TEXT_BYTES], file[TEXT_BYTES];
-    static uint8_t lines[LINES_BYTES];
-    int32_t pid = p->pid, first_line;
-    uint64_t at_file, at_name, at_lines;
-    if (ls_python_code(p->python, frame->code, sm_read_memory, &pid, &at_file, &at_name, &at_lines, &first_line))
-        return LT_NONE;
-    int name_bytes = ls_python_text(p->python, at_name, sm_read_memory, &pid, name, sizeof name);
-    int file_bytes = ls_python_text(p->python, at_file, sm_read_memory, &pid, file, sizeof file);
-    int lines_bytes = ls_python_bytes(p->python, at_lines, sm_read_memory, &pid, lines, sizeof lines);
-    if (name_bytes < 0 || file_bytes < 0)
-        return LT_NONE;
-    sm_code_text text = {name, file, lines, (uint32_t)name_bytes, (uint32_t)file_bytes,
-                         lines_bytes < 0 ? 0 : (uint32_t)lines_bytes, first_line, LT_NONE};
-    return sm_code(p, &text);
-}
-
-static uint32_t code_of(const sm_process *p, const ls_python_frame *frame) {
-    uint64_t name = frame->name ^ frame->lines << 20 ^ (uint64_t)(uint32_t)frame->first_line << 40;
-    uint32_t *known = sm_known(frame->code ^ (uint64_t)p->number << 48, name);
-    if (!known)
-        return LT_NONE;
-    if (*known == LT_NONE)
-        *known = new_code(p, frame);
-    return *known;
-}
-
-/* The frames of the thread as they are now, in both ways; how many. At most LS_SAMPLES_FRAMES_MOST. */
-int sm_python_frames(sm_thread *t, ls_python_frame *frames, sm_python_frame *into) {
-    const sm_process *p = t->process;
-    int32_t pid = p->pid;
-    int is_cut = 0;
-    if (p->python <= LS_PYTHON_UNKNOWN || sm.now_ns < t->no_python_ns + NO_PYTHON_NS)
-        return 0;
-    uint64_t state = ls_python_thread(p->python, p->python_runtime, t->tid, sm_read_memory, &pid);
-    if (!state) {
-        t->no_python_ns = sm.now_ns;
-        return 0;
-    }
-    int count = ls_python_frames(p->python, state, sm_read_memory, &pid, frames, LS_SAMPLES_FRAMES_MOST, &is_cut);
-    for (int i = 0; i < count; i++)
-        into[i] = (sm_python_frame){code_of(p, &frames[i]), frames[i].place};
-    return count > 0 ? count : 0;
-}
-
 /* --- Its stack --- */
 
 static uint32_t stack_of(sm_thread *t, const call *c, uint32_t *how, uint32_t *flags) {
     static uint8_t copied[COPY_BYTES] __attribute__((aligned(16)));
-    static ls_native_frame native[SM_FRAMES_MOST];
-    static sm_python_frame python[LS_SAMPLES_FRAMES_MOST];
-    static ls_python_frame raw[LS_SAMPLES_FRAMES_MOST];
+    static lu_native_frame native[SM_FRAMES_MOST];
+    static sm_python_frame python[LF_SAMPLES_FRAMES_MOST];
+    static lu_python_frame raw[LF_SAMPLES_FRAMES_MOST];
     sm_process *p = t->process;
     int32_t pid = p->pid;
-    ls_space *space = sm_space(p, 0);
+    lu_space *space = sm_space(p, 0);
     if (!space)
         return LT_NONE;
     struct iovec ours = {copied, sizeof copied}, theirs = {(void *)(uintptr_t)c->stack_pointer, sizeof copied};
     ssize_t bytes = process_vm_readv(pid, &ours, 1, &theirs, 1, 0);
-    ls_stack_copy copy = {c->stack_pointer, copied, bytes > 0 ? (size_t)bytes : 0, sm_read_memory, &pid};
-    uint64_t registers[LS_REGISTERS] = {[LS_RSP] = c->stack_pointer, [LS_RIP] = c->instruction};
-    int count = ls_unwind(space, registers, 1u << LS_RSP | 1u << LS_RIP, &copy, native, SM_FRAMES_MOST, how);
+    lu_stack_copy copy = {c->stack_pointer, copied, bytes > 0 ? (size_t)bytes : 0, sm_read_memory, &pid};
+    uint64_t registers[LF_REGISTERS] = {[LF_RSP] = c->stack_pointer, [LF_RIP] = c->instruction};
+    int count = lu_unwind(space, registers, 1u << LF_RSP | 1u << LF_RIP, &copy, native, SM_FRAMES_MOST, how);
     int frames = sm_python_frames(t, raw, python);
     return sm_join(p, native, count, *how, python, frames, flags);
 }
@@ -175,6 +130,12 @@ int sm_look_at(sm_thread *t, sm_look *look) {
     look->system_call = (int32_t)before.number;
     look->file = file;
     sm.quality.waits++;
-    sm.quality.waits_to_root += !!(how & LS_UNWOUND_ROOT);
+    sm.quality.waits_to_root += !!(how & LU_UNWOUND_ROOT);
     return SM_LOOKED;
+}
+
+/* The thread has ended. */
+void sm_look_end(sm_thread *t) {
+    if (t->wait_fd >= 0)
+        close(t->wait_fd);
 }

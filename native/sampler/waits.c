@@ -13,15 +13,23 @@
  *
  * Where no switches are told, a round that finds a thread in the same wait as before counts the time between. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "waits.h"
 
-#include <string.h>
+#include "output.h"
+#include "procfs.h"
+#include "recording.h"
+#include "thinning.h"
+#include "wait_stacks.h"
+#include "wakeups.h"
+
 
 /* Looks take at most one part in a hundred of the time, and save up for so long. */
 #define LOOK_SHARE 100u
 #define LOOK_MOST_NS 20000000ull
 /* How often, where no switches are told. */
 #define ROUND_NS 100000000ull
+
+static uint64_t look_budget_ns;
 
 /* --- Rows --- */
 
@@ -65,73 +73,80 @@ static void add(sm_thread *t, sm_pool *pool, uint64_t at_ns, uint64_t ns, const 
 
 static void ended(sm_thread *t, uint64_t from_ns, uint64_t until_ns) {
     uint64_t ns = until_ns - from_ns;
-    t->look.at_ns = from_ns;
-    t->look.waker = sm_waker_of(t, from_ns, until_ns);
-    if (t->is_preempted)
-        add(t, &t->preempted, from_ns, ns, NULL);
-    else if (t->looked == SM_LOOKED && ns >= SM_TICK_NS)
-        row(t, &t->look, ns, 1, LT_EXACT);
+    t->wait.look.at_ns = from_ns;
+    t->wait.look.waker = sm_waker_of(t, from_ns, until_ns);
+    if (t->wait.is_preempted)
+        add(t, &t->wait.preempted, from_ns, ns, NULL);
+    else if (t->wait.looked == SM_LOOKED && ns >= SM_TICK_NS)
+        row(t, &t->wait.look, ns, 1, LT_EXACT);
     else
-        add(t, &t->shorts, from_ns, ns, t->looked == SM_LOOKED ? &t->look : NULL);
+        add(t, &t->wait.shorts, from_ns, ns, t->wait.looked == SM_LOOKED ? &t->wait.look : NULL);
 }
 
 static void came_onto(sm_thread *t, uint64_t at_ns, uint32_t cpu) {
-    t->account.migrations += t->came_ns && t->cpu != cpu;
-    t->came_ns = at_ns;
-    t->cpu = cpu;
-    t->cpus |= 1ull << cpu % 64;
+    t->account.row.migrations += t->wait.came_ns && t->wait.cpu != cpu;
+    t->wait.came_ns = at_ns;
+    t->wait.cpu = cpu;
+    t->wait.cpus |= 1ull << cpu % 64;
 }
 
 /* It is told late that the thread left a CPU, onto which or another one it has come again. */
 static void left_late(sm_thread *t, uint64_t at_ns, int is_preempted) {
-    int is_preempted_now = t->is_preempted, looked_now = t->looked;
-    if (t->late_ns == at_ns) /* told twice */
+    int is_preempted_now = t->wait.is_preempted, looked_now = t->wait.looked;
+    if (t->wait.late_ns == at_ns) /* told twice */
         return;
-    t->late_ns = at_ns;
-    if (t->unclosed_ns && t->unclosed_ns < at_ns)
-        t->ran_ns += at_ns - t->unclosed_ns;
-    t->unclosed_ns = 0;
-    t->is_preempted = is_preempted;
-    t->looked = SM_NOT_LOOKED;
-    if (t->process->is_sampled && !t->is_run_late) /* else the wait has been told, from what was before that */
-        ended(t, at_ns, t->in_ns);
-    t->is_run_late = 0;
-    t->is_preempted = is_preempted_now;
-    t->looked = looked_now;
+    t->wait.late_ns = at_ns;
+    if (t->wait.unclosed_ns && t->wait.unclosed_ns < at_ns)
+        t->time.ran_ns += at_ns - t->wait.unclosed_ns;
+    t->wait.unclosed_ns = 0;
+    t->wait.is_preempted = is_preempted;
+    t->wait.looked = SM_NOT_LOOKED;
+    if (t->process->is_sampled && !t->wait.is_run_late) /* else the wait has been told, from what was before that */
+        ended(t, at_ns, t->wait.in_ns);
+    t->wait.is_run_late = 0;
+    t->wait.is_preempted = is_preempted_now;
+    t->wait.looked = looked_now;
 }
 
 void sm_switched(sm_thread *t, uint64_t at_ns, uint32_t cpu, int is_out, int is_preempted) {
-    t->switches++;
-    if (!is_out && at_ns < t->came_ns) {
-        t->unclosed_ns = at_ns;
-        t->is_run_late = 1;
+    t->wait.switches++;
+    if (!is_out && at_ns < t->wait.came_ns) {
+        t->wait.unclosed_ns = at_ns;
+        t->wait.is_run_late = 1;
         return;
     }
     if (!is_out) {
         came_onto(t, at_ns, cpu);
-        if (t->out_ns && t->out_ns <= at_ns && t->process->is_sampled)
-            ended(t, t->out_ns, at_ns);
-        if (!t->out_ns || t->out_ns <= at_ns) {
-            if (t->out_ns || t->in_ns < at_ns) {
-                t->unclosed_ns = t->out_ns ? 0 : t->in_ns;
-                t->is_run_late = 0;
+        if (t->wait.out_ns && t->wait.out_ns <= at_ns && t->process->is_sampled)
+            ended(t, t->wait.out_ns, at_ns);
+        if (!t->wait.out_ns || t->wait.out_ns <= at_ns) {
+            if (t->wait.out_ns || t->wait.in_ns < at_ns) {
+                t->wait.unclosed_ns = t->wait.out_ns ? 0 : t->wait.in_ns;
+                t->wait.is_run_late = 0;
             }
-            t->in_ns = at_ns;
-            t->out_ns = 0;
+            t->wait.in_ns = at_ns;
+            t->wait.out_ns = 0;
         }
         return;
     }
-    if (t->out_ns == at_ns) /* told twice: it was followed twice */
+    if (t->wait.out_ns == at_ns) /* told twice: it was followed twice */
         return;
-    if (at_ns < t->in_ns && t->in_ns == t->came_ns) {
+    if (at_ns < t->wait.in_ns && t->wait.in_ns == t->wait.came_ns) {
         left_late(t, at_ns, is_preempted);
         return;
     }
-    if (t->in_ns && t->in_ns < at_ns && !t->out_ns)
-        t->ran_ns += at_ns - t->in_ns;
-    t->is_preempted = is_preempted;
-    t->looked = SM_NOT_LOOKED;
-    t->out_ns = at_ns;
+    if (t->wait.in_ns && t->wait.in_ns < at_ns && !t->wait.out_ns)
+        t->time.ran_ns += at_ns - t->wait.in_ns;
+    t->wait.is_preempted = is_preempted;
+    t->wait.looked = SM_NOT_LOOKED;
+    t->wait.out_ns = at_ns;
+}
+
+/* The thread ends, on a CPU if it has not left that. */
+void sm_switched_last(sm_thread *t, uint64_t at_ns) {
+    if (t->wait.in_ns && t->wait.in_ns < at_ns && !t->wait.out_ns)
+        t->time.ran_ns += at_ns - t->wait.in_ns;
+    t->wait.in_ns = 0;
 }
 
 /* Switches are missing: what goes on may have ended long ago. */
@@ -140,8 +155,8 @@ void sm_waits_lost(void) {
         p->asked_from_ns = sm.now_ns;
         p->next_ask_ns = 0;
         for (sm_thread *t = p->threads; t; t = t->next) {
-            t->out_ns = t->in_ns = t->unclosed_ns = t->asked_ns = 0;
-            t->is_counted = 0;
+            t->wait.out_ns = t->wait.in_ns = t->wait.unclosed_ns = t->copied.asked_ns = 0;
+            t->time.is_counted = 0;
         }
     }
 }
@@ -149,9 +164,9 @@ void sm_waits_lost(void) {
 /* --- Looks --- */
 
 static void look(sm_thread *t) {
-    t->looked = sm_look_at(t, &t->look);
-    t->look.waker = LT_NONE;
-    if (t->looked != SM_UNREADABLE)
+    t->wait.looked = sm_look_at(t, &t->wait.look);
+    t->wait.look.waker = LT_NONE;
+    if (t->wait.looked != SM_UNREADABLE)
         return;
     static int is_said;
     if (!t->end_ns && !is_said++)
@@ -164,21 +179,22 @@ static void look(sm_thread *t) {
 static void look_again(sm_thread *t) {
     uint64_t delay_ns, dispatches = 0;
     sm_ran_ns(t->process->pid, t->tid, &delay_ns, &dispatches);
-    if (t->out_ns && dispatches == t->dispatches)
+    if (t->wait.out_ns && dispatches == t->wait.dispatches)
         return;
-    if (t->out_ns)
-        row(t, &t->look, sm.now_ns - t->out_ns, 1, 0);
-    t->out_ns = 0;
-    t->dispatches = dispatches;
-    if (sm.look_budget_ns)
+    if (t->wait.out_ns)
+        row(t, &t->wait.look, sm.now_ns - t->wait.out_ns, 1, 0);
+    t->wait.out_ns = 0;
+    t->wait.dispatches = dispatches;
+    if (look_budget_ns)
         look(t);
-    if (sm.look_budget_ns && t->looked == SM_LOOKED)
-        t->look.at_ns = t->out_ns = sm.now_ns;
+    if (look_budget_ns && t->wait.looked == SM_LOOKED)
+        t->wait.look.at_ns = t->wait.out_ns = sm.now_ns;
 }
 
 static void look_round(sm_process *p) {
-    for (sm_thread *t = p->threads; t && sm.look_budget_ns; t = t->next) {
-        if (t->end_ns || (sm.has_switches && (!t->out_ns || t->is_preempted || t->looked != SM_NOT_LOOKED)))
+    for (sm_thread *t = p->threads; t && look_budget_ns; t = t->next) {
+        int is_waiting = t->wait.out_ns && !t->wait.is_preempted && t->wait.looked == SM_NOT_LOOKED;
+        if (t->end_ns || (sm.has_switches && !is_waiting))
             continue;
         uint64_t before = sm_clock(CLOCK_THREAD_CPUTIME_ID);
         if (sm.has_switches)
@@ -186,19 +202,17 @@ static void look_round(sm_process *p) {
         else
             look_again(t);
         uint64_t took = sm_clock(CLOCK_THREAD_CPUTIME_ID) - before;
-        sm.look_budget_ns -= took < sm.look_budget_ns ? took : sm.look_budget_ns;
+        look_budget_ns -= took < look_budget_ns ? took : look_budget_ns;
     }
 }
 
 void sm_waits_tick(void) {
     static uint64_t last_ns, next_ns;
     uint64_t passed = last_ns ? sm.now_ns - last_ns : SM_TICK_NS;
-    sm_wakings_tick();
-    sm_kernel_round();
     last_ns = sm.now_ns;
-    sm.look_budget_ns += passed / LOOK_SHARE;
-    if (sm.look_budget_ns > LOOK_MOST_NS)
-        sm.look_budget_ns = LOOK_MOST_NS;
+    look_budget_ns += passed / LOOK_SHARE;
+    if (look_budget_ns > LOOK_MOST_NS)
+        look_budget_ns = LOOK_MOST_NS;
     if (!sm.has_switches && sm.now_ns < next_ns)
         return;
     next_ns = sm.now_ns + ROUND_NS;
@@ -210,21 +224,21 @@ void sm_waits_tick(void) {
 /* --- Once a second, and at the end --- */
 
 static void tell_part(sm_thread *t, uint64_t until_ns) {
-    if (!t->out_ns || t->out_ns >= until_ns)
+    if (!t->wait.out_ns || t->wait.out_ns >= until_ns)
         return;
-    sm_look none = {t->out_ns, LT_NONE, t->is_preempted ? -1 : -2, LT_NO_FILE, LT_NONE};
-    t->look.at_ns = t->out_ns;
-    row(t, t->looked == SM_LOOKED ? &t->look : &none, until_ns - t->out_ns, 1,
-        LT_UNFINISHED | (sm.has_switches ? LT_EXACT : 0u) | (t->is_preempted ? LT_PREEMPTED : 0u));
-    t->out_ns = until_ns;
+    sm_look none = {t->wait.out_ns, LT_NONE, t->wait.is_preempted ? -1 : -2, LT_NO_FILE, LT_NONE};
+    t->wait.look.at_ns = t->wait.out_ns;
+    row(t, t->wait.looked == SM_LOOKED ? &t->wait.look : &none, until_ns - t->wait.out_ns, 1,
+        LT_UNFINISHED | (sm.has_switches ? LT_EXACT : 0u) | (t->wait.is_preempted ? LT_PREEMPTED : 0u));
+    t->wait.out_ns = until_ns;
 }
 
-void sm_waits_knot(int is_last) {
+void sm_waits_each_second(int is_last) {
     for (sm_process *p = sm_processes(); p; p = p->next)
         for (sm_thread *t = p->is_sampled ? p->threads : NULL; t; t = t->next) {
-            tell_pool(t, &t->shorts, 0);
-            tell_pool(t, &t->preempted, LT_PREEMPTED);
-            if (!t->end_ns && (is_last || t->out_ns + SM_KNOT_NS <= sm.now_ns))
+            tell_pool(t, &t->wait.shorts, 0);
+            tell_pool(t, &t->wait.preempted, LT_PREEMPTED);
+            if (!t->end_ns && (is_last || t->wait.out_ns + SM_SECOND_NS <= sm.now_ns))
                 tell_part(t, sm.now_ns);
         }
 }
@@ -234,14 +248,14 @@ uint64_t sm_waits_oldest(void) {
     uint64_t oldest = sm.now_ns;
     for (sm_process *p = sm_processes(); p; p = p->next)
         for (const sm_thread *t = p->is_sampled ? p->threads : NULL; t; t = t->next)
-            if (t->out_ns && t->out_ns < oldest)
-                oldest = t->out_ns;
+            if (t->wait.out_ns && t->wait.out_ns < oldest)
+                oldest = t->wait.out_ns;
     return oldest;
 }
 
 void sm_waits_end(sm_thread *t) {
-    tell_pool(t, &t->shorts, 0);
-    tell_pool(t, &t->preempted, LT_PREEMPTED);
-    if (t->out_ns && t->end_ns > t->out_ns && !sm.has_switches)
-        row(t, &t->look, t->end_ns - t->out_ns, 1, 0);
+    tell_pool(t, &t->wait.shorts, 0);
+    tell_pool(t, &t->wait.preempted, LT_PREEMPTED);
+    if (t->wait.out_ns && t->end_ns > t->wait.out_ns && !sm.has_switches)
+        row(t, &t->wait.look, t->end_ns - t->wait.out_ns, 1, 0);
 }

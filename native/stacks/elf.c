@@ -1,7 +1,8 @@
 /* ELF files: program headers, where their unwind information lies, build id. An object that is no good ELF file, or
  * cannot be read, has no unwind information and is known by its path alone. */
 #define _GNU_SOURCE
-#include "unwinding.h"
+#include "elf.h"
+#include "expression.h"
 
 #include <elf.h>
 #include <stdlib.h>
@@ -16,12 +17,12 @@
 #define HEADERS_MOST 512u
 #define NOTES_MOST 65536u
 
-int ls_read_process(pid_t pid, uint64_t address, void *into, size_t bytes) {
+int lu_read_process(pid_t pid, uint64_t address, void *into, size_t bytes) {
     struct iovec here = {into, bytes}, there = {(void *)(uintptr_t)address, bytes};
     return process_vm_readv(pid, &here, 1, &there, 1, 0) == (ssize_t)bytes ? 0 : -1;
 }
 
-int ls_read_file(int file, uint64_t offset, void *into, size_t bytes) {
+int lu_read_file(int file, uint64_t offset, void *into, size_t bytes) {
     for (size_t done = 0; done < bytes;) {
         ssize_t got = pread(file, (char *)into + done, bytes - done, (off_t)((offset + done) & INT64_MAX));
         if (got <= 0)
@@ -32,15 +33,15 @@ int ls_read_file(int file, uint64_t offset, void *into, size_t bytes) {
 }
 
 /* Bytes of the object; `address` counts for a process, `offset` for a file. Memory begins with the first segment. */
-static int read_source(const ls_object *object, ls_source source, uint64_t offset, uint64_t address, void *into,
+static int read_source(const lu_object *object, lu_source source, uint64_t offset, uint64_t address, void *into,
                        size_t bytes) {
     if (source.file >= 0)
-        return ls_read_file(source.file, offset, into, bytes);
+        return lu_read_file(source.file, offset, into, bytes);
     uint64_t first = object->load_count ? object->loads[0].address - object->loads[0].offset : 0;
-    return ls_read_process(source.pid, source.base + address - first, into, bytes);
+    return lu_read_process(source.pid, source.base + address - first, into, bytes);
 }
 
-const uint8_t *ls_section_at(ls_section *section, size_t at, size_t bytes) {
+const uint8_t *lu_section_at(lu_section *section, size_t at, size_t bytes) {
     if (at > section->size || bytes > section->size - at)
         return NULL;
     if (!section->loaded || !bytes)
@@ -50,13 +51,13 @@ const uint8_t *ls_section_at(ls_section *section, size_t at, size_t bytes) {
             continue;
         section->loaded[block / 64] |= 1ull << (block % 64);
         size_t from = block * BLOCK, length = section->size - from < BLOCK ? section->size - from : BLOCK;
-        if (ls_read_file(section->file, section->offset + from, section->bytes + from, length))
+        if (lu_read_file(section->file, section->offset + from, section->bytes + from, length))
             memset(section->bytes + from, 0, length);
     }
     return section->bytes + at;
 }
 
-static void drop_section(ls_section *section) {
+static void drop_section(lu_section *section) {
     if (section->bytes)
         munmap(section->bytes, section->size);
     free(section->loaded);
@@ -64,16 +65,16 @@ static void drop_section(ls_section *section) {
 }
 
 /* The bytes from `address` on, of a process at once, of a file when they are asked for. */
-static void open_section(ls_object *object, ls_source source, ls_section *section, uint64_t address, uint64_t size) {
+static void open_section(lu_object *object, lu_source source, lu_section *section, uint64_t address, uint64_t size) {
     uint64_t offset;
     uint64_t most = source.file >= 0 ? SECTION_MOST : MEMORY_MOST;
-    if (!size || !ls_object_offset(object, address, &offset))
+    if (!size || !lu_object_offset(object, address, &offset))
         return;
     size = size < most ? size : most;
     void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (bytes == MAP_FAILED)
         return;
-    *section = (ls_section){.address = address, .offset = offset, .bytes = bytes, .size = size, .file = source.file};
+    *section = (lu_section){.address = address, .offset = offset, .bytes = bytes, .size = size, .file = source.file};
     if (source.file < 0 || source.leaves) {
         if (read_source(object, source, offset, address, bytes, size))
             drop_section(section);
@@ -84,9 +85,9 @@ static void open_section(ls_object *object, ls_source source, ls_section *sectio
         drop_section(section);
 }
 
-bool ls_object_address(const ls_object *object, uint64_t offset, uint64_t *address) {
+bool lu_object_address(const lu_object *object, uint64_t offset, uint64_t *address) {
     for (uint32_t i = 0; i < object->load_count; i++) {
-        const ls_load *load = &object->loads[i];
+        const lu_load *load = &object->loads[i];
         uint64_t page = load->offset & ~4095ull; /* a mapping begins at the page */
         if (!load->executable || offset < page || offset - page >= load->bytes + (load->offset - page))
             continue;
@@ -96,9 +97,9 @@ bool ls_object_address(const ls_object *object, uint64_t offset, uint64_t *addre
     return false;
 }
 
-bool ls_object_offset(const ls_object *object, uint64_t address, uint64_t *offset) {
+bool lu_object_offset(const lu_object *object, uint64_t address, uint64_t *offset) {
     for (uint32_t i = 0; i < object->load_count; i++) {
-        const ls_load *load = &object->loads[i];
+        const lu_load *load = &object->loads[i];
         if (address < load->address || address - load->address >= load->bytes)
             continue;
         *offset = address - load->address + load->offset;
@@ -108,16 +109,16 @@ bool ls_object_offset(const ls_object *object, uint64_t address, uint64_t *offse
 }
 
 /* How many bytes of the segment lie from `address` on. */
-static uint64_t rest_of_segment(const ls_object *object, uint64_t address) {
+static uint64_t rest_of_segment(const lu_object *object, uint64_t address) {
     for (uint32_t i = 0; i < object->load_count; i++) {
-        const ls_load *load = &object->loads[i];
+        const lu_load *load = &object->loads[i];
         if (address >= load->address && address - load->address < load->bytes)
             return load->bytes - (address - load->address);
     }
     return 0;
 }
 
-static void read_notes(ls_object *object, ls_source source, const Elf64_Phdr *header) {
+static void read_notes(lu_object *object, lu_source source, const Elf64_Phdr *header) {
     uint8_t notes[4096];
     uint64_t bytes = header->p_filesz < sizeof notes ? header->p_filesz : sizeof notes;
     if (!bytes || read_source(object, source, header->p_offset, header->p_vaddr, notes, bytes))
@@ -140,21 +141,21 @@ static void read_notes(ls_object *object, ls_source source, const Elf64_Phdr *he
 }
 
 /* A table that can be searched has pairs of 4 bytes, relative to itself and sorted; others are made anew. */
-static void read_table(ls_object *object, ls_source source, const Elf64_Phdr *header) {
+static void read_table(lu_object *object, lu_source source, const Elf64_Phdr *header) {
     enum { OMITTED = 0xff, PAIRS = 0x3b };
     uint64_t size = rest_of_segment(object, header->p_vaddr);
     open_section(object, source, &object->table, header->p_vaddr, header->p_filesz < size ? header->p_filesz : size);
     size_t first = object->table.size < 24 ? object->table.size : 24;
-    const uint8_t *start = ls_section_at(&object->table, 0, first);
+    const uint8_t *start = lu_section_at(&object->table, 0, first);
     if (!start || first < 8 || start[0] != 1)
         return;
     uint64_t here = header->p_vaddr + 4;
-    ls_cursor cursor = {start + 4, start + first, false};
-    uint64_t frames = ls_take_pointer(&cursor, start[1], here, header->p_vaddr);
+    lu_cursor cursor = {start + 4, start + first, false};
+    uint64_t frames = lu_take_pointer(&cursor, start[1], here, header->p_vaddr);
     if (cursor.bad || start[1] == OMITTED)
         return;
     open_section(object, source, &object->frames, frames, rest_of_segment(object, frames));
-    uint64_t count = start[2] == OMITTED ? 0 : ls_take_pointer(&cursor, start[2], 0, header->p_vaddr);
+    uint64_t count = start[2] == OMITTED ? 0 : lu_take_pointer(&cursor, start[2], 0, header->p_vaddr);
     uint64_t at = (uint64_t)(cursor.at - start);
     if (cursor.bad || start[3] != PAIRS || count > (object->table.size - at) / 8)
         return;
@@ -163,16 +164,16 @@ static void read_table(ls_object *object, ls_source source, const Elf64_Phdr *he
 }
 
 /* Where there is no table, .eh_frame is found by its name. */
-static void find_frames(ls_object *object, ls_source source, const Elf64_Ehdr *elf) {
+static void find_frames(lu_object *object, lu_source source, const Elf64_Ehdr *elf) {
     Elf64_Shdr names, section;
     if (source.file < 0 || elf->e_shentsize != sizeof section || elf->e_shstrndx >= elf->e_shnum ||
         elf->e_shoff > SECTION_MOST * 1024 ||
-        ls_read_file(source.file, elf->e_shoff + elf->e_shstrndx * sizeof section, &names, sizeof names))
+        lu_read_file(source.file, elf->e_shoff + elf->e_shstrndx * sizeof section, &names, sizeof names))
         return;
     for (unsigned i = 0; i < elf->e_shnum; i++) {
         char name[10] = {0};
-        if (ls_read_file(source.file, elf->e_shoff + i * sizeof section, &section, sizeof section) ||
-            ls_read_file(source.file, names.sh_offset + section.sh_name, name, sizeof name) ||
+        if (lu_read_file(source.file, elf->e_shoff + i * sizeof section, &section, sizeof section) ||
+            lu_read_file(source.file, names.sh_offset + section.sh_name, name, sizeof name) ||
             memcmp(name, ".eh_frame", sizeof name))
             continue;
         uint64_t most = rest_of_segment(object, section.sh_addr);
@@ -187,16 +188,16 @@ static bool good_header(const Elf64_Ehdr *elf) {
            elf->e_phentsize == sizeof(Elf64_Phdr) && elf->e_phnum <= HEADERS_MOST;
 }
 
-static void keep_loads(ls_object *object, const Elf64_Phdr *headers, unsigned count) {
+static void keep_loads(lu_object *object, const Elf64_Phdr *headers, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         const Elf64_Phdr *h = &headers[i];
         if (h->p_type != PT_LOAD || h->p_filesz > 1ull << 40 || h->p_offset > 1ull << 46 || h->p_vaddr > 1ull << 47)
             continue;
-        object->loads[object->load_count++] = (ls_load){h->p_offset, h->p_vaddr, h->p_filesz, h->p_flags & PF_X};
+        object->loads[object->load_count++] = (lu_load){h->p_offset, h->p_vaddr, h->p_filesz, h->p_flags & PF_X};
     }
 }
 
-void ls_object_read(ls_object *object, ls_source source) {
+void lu_object_read(lu_object *object, lu_source source) {
     Elf64_Ehdr elf;
     if (read_source(object, source, 0, 0, &elf, sizeof elf) || !good_header(&elf))
         return;

@@ -1,12 +1,14 @@
 /* Numbers as DWARF writes them, and its stack machine (DWARF 5, 2.5), as far as unwind information uses it. */
-#include "unwinding.h"
+#include "expression.h"
+
+#include "../samples.h"
 
 #include <string.h>
 
 #define DEPTH 64
 #define STEPS_MOST 512
 
-uint64_t ls_take(ls_cursor *cursor, unsigned bytes) {
+uint64_t lu_take(lu_cursor *cursor, unsigned bytes) {
     uint64_t value = 0;
     if (cursor->bad || (size_t)(cursor->end - cursor->at) < bytes) {
         cursor->bad = true;
@@ -17,15 +19,15 @@ uint64_t ls_take(ls_cursor *cursor, unsigned bytes) {
     return value;
 }
 
-static int64_t take_signed(ls_cursor *cursor, unsigned bytes) {
+static int64_t take_signed(lu_cursor *cursor, unsigned bytes) {
     unsigned shift = 64 - 8 * bytes;
-    return (int64_t)(ls_take(cursor, bytes) << shift) >> shift;
+    return (int64_t)(lu_take(cursor, bytes) << shift) >> shift;
 }
 
-uint64_t ls_take_uleb(ls_cursor *cursor) {
+uint64_t lu_take_uleb(lu_cursor *cursor) {
     uint64_t value = 0;
     for (unsigned shift = 0;; shift += 7) {
-        uint64_t byte = ls_take(cursor, 1);
+        uint64_t byte = lu_take(cursor, 1);
         if (cursor->bad)
             return 0;
         if (shift < 64)
@@ -35,10 +37,10 @@ uint64_t ls_take_uleb(ls_cursor *cursor) {
     }
 }
 
-int64_t ls_take_sleb(ls_cursor *cursor) {
+int64_t lu_take_sleb(lu_cursor *cursor) {
     uint64_t value = 0;
     for (unsigned shift = 0;;) {
-        uint64_t byte = ls_take(cursor, 1);
+        uint64_t byte = lu_take(cursor, 1);
         if (cursor->bad)
             return 0;
         if (shift < 64)
@@ -52,19 +54,19 @@ int64_t ls_take_sleb(ls_cursor *cursor) {
     }
 }
 
-uint64_t ls_take_pointer(ls_cursor *cursor, uint8_t encoding, uint64_t here, uint64_t data) {
+uint64_t lu_take_pointer(lu_cursor *cursor, uint8_t encoding, uint64_t here, uint64_t data) {
     enum { PC_RELATIVE = 0x10, DATA_RELATIVE = 0x30 };
     static const uint8_t sizes[16] = {[0] = 8, [2] = 2, [3] = 4, [4] = 8, [0xa] = 2, [0xb] = 4, [0xc] = 8};
     uint8_t form = encoding & 0x0f;
     uint64_t value = 0;
     if (form == 1)
-        value = ls_take_uleb(cursor);
+        value = lu_take_uleb(cursor);
     else if (form == 9)
-        value = (uint64_t)ls_take_sleb(cursor);
+        value = (uint64_t)lu_take_sleb(cursor);
     else if (!sizes[form])
         cursor->bad = true;
     else
-        value = form & 8 ? (uint64_t)take_signed(cursor, sizes[form]) : ls_take(cursor, sizes[form]);
+        value = form & 8 ? (uint64_t)take_signed(cursor, sizes[form]) : lu_take(cursor, sizes[form]);
     switch (encoding & 0x70) {
     case 0: return value;
     case PC_RELATIVE: return value + here;
@@ -74,8 +76,8 @@ uint64_t ls_take_pointer(ls_cursor *cursor, uint8_t encoding, uint64_t here, uin
 }
 
 typedef struct {
-    const ls_machine *machine;
-    ls_cursor code;
+    const lu_machine *machine;
+    lu_cursor code;
     const uint8_t *start;
     uint64_t stack[DEPTH];
     unsigned depth;
@@ -103,7 +105,7 @@ static void pick(run *r, uint64_t index) {
 }
 
 static void push_register(run *r, uint64_t number, int64_t offset) {
-    if (number >= LS_REGISTERS || !(r->machine->known >> number & 1))
+    if (number >= LF_REGISTERS || !(r->machine->known >> number & 1))
         r->code.bad = true;
     else
         push(r, r->machine->registers[number] + (uint64_t)offset);
@@ -175,16 +177,16 @@ static void compute(run *r, uint8_t operation) {
     uint64_t top;
     switch (operation) {
     case 0x06: push_memory(r, 8); return;
-    case 0x94: push_memory(r, (unsigned)ls_take(&r->code, 1)); return;
+    case 0x94: push_memory(r, (unsigned)lu_take(&r->code, 1)); return;
     case 0x12: pick(r, 0); return;
     case 0x13: pop(r); return;
     case 0x14: pick(r, 1); return;
-    case 0x15: pick(r, ls_take(&r->code, 1)); return;
+    case 0x15: pick(r, lu_take(&r->code, 1)); return;
     case 0x16: case 0x17: swap_or_rotate(r, operation); return;
     case 0x19: top = pop(r); push(r, (int64_t)top < 0 ? 0 - top : top); return;
     case 0x1f: push(r, 0 - pop(r)); return;
     case 0x20: push(r, ~pop(r)); return;
-    case 0x23: top = pop(r); push(r, top + ls_take_uleb(&r->code)); return;
+    case 0x23: top = pop(r); push(r, top + lu_take_uleb(&r->code)); return;
     case 0x28: {
         int64_t by = take_signed(&r->code, 2);
         if (pop(r))
@@ -203,32 +205,32 @@ static bool load(run *r, uint8_t operation) {
     if (operation >= 0x30 && operation <= 0x4f)
         push(r, operation - 0x30u);
     else if (operation >= 0x70 && operation <= 0x8f)
-        push_register(r, operation - 0x70u, ls_take_sleb(&r->code));
+        push_register(r, operation - 0x70u, lu_take_sleb(&r->code));
     else if (operation == 0x92) {
-        uint64_t number = ls_take_uleb(&r->code);
-        push_register(r, number, ls_take_sleb(&r->code));
+        uint64_t number = lu_take_uleb(&r->code);
+        push_register(r, number, lu_take_sleb(&r->code));
     } else if (operation == 0x03)
-        push(r, ls_take(&r->code, 8));
+        push(r, lu_take(&r->code, 8));
     else if (operation == 0x10)
-        push(r, ls_take_uleb(&r->code));
+        push(r, lu_take_uleb(&r->code));
     else if (operation == 0x11)
-        push(r, (uint64_t)ls_take_sleb(&r->code));
+        push(r, (uint64_t)lu_take_sleb(&r->code));
     else if (operation >= 0x08 && operation <= 0x0f) {
         unsigned bytes = sizes[operation - 8];
-        push(r, operation & 1 ? (uint64_t)take_signed(&r->code, bytes) : ls_take(&r->code, bytes));
+        push(r, operation & 1 ? (uint64_t)take_signed(&r->code, bytes) : lu_take(&r->code, bytes));
     } else
         return false;
     return true;
 }
 
-bool ls_expression(const ls_machine *machine, const uint8_t *code, size_t bytes, bool given, uint64_t *value) {
+bool lu_expression(const lu_machine *machine, const uint8_t *code, size_t bytes, bool given, uint64_t *value) {
     run r = {.machine = machine, .code = {code, code + bytes, false}, .start = code};
     if (given)
         push(&r, *value);
     for (int steps = 0; r.code.at < r.code.end && !r.code.bad; steps++) {
         if (steps == STEPS_MOST)
             return false;
-        uint8_t operation = (uint8_t)ls_take(&r.code, 1);
+        uint8_t operation = (uint8_t)lu_take(&r.code, 1);
         if (!load(&r, operation))
             compute(&r, operation);
     }

@@ -1,6 +1,6 @@
 /* Where a function of an ELF file lies, its cold and split pieces too. */
 #define _GNU_SOURCE
-#include "unwinding.h"
+#include "functions.h"
 
 #include <elf.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static void *read_part(int file, uint64_t offset, uint64_t bytes) {
     if (!bytes || bytes > TABLE_MOST)
         return NULL;
     char *part = malloc(bytes + 1);
-    if (part && ls_read_file(file, offset, part, bytes)) {
+    if (part && lu_read_file(file, offset, part, bytes)) {
         free(part);
         return NULL;
     }
@@ -37,8 +37,8 @@ static bool is_named(int file, const Elf64_Shdr *symbols, const Elf64_Shdr *stri
     char text[128];
     size_t bytes = strlen(name) + 1;
     return bytes <= sizeof text &&
-           !ls_read_file(file, symbols->sh_offset + index * sizeof symbol, &symbol, sizeof symbol) &&
-           !ls_read_file(file, strings->sh_offset + symbol.st_name, text, bytes) && !memcmp(text, name, bytes);
+           !lu_read_file(file, symbols->sh_offset + index * sizeof symbol, &symbol, sizeof symbol) &&
+           !lu_read_file(file, strings->sh_offset + symbol.st_name, text, bytes) && !memcmp(text, name, bytes);
 }
 
 /* Whether the file exports the function, by its table of hashes: four reads instead of a table of many megabytes. */
@@ -48,13 +48,13 @@ static bool exports(int file, const Elf64_Shdr *hashes, const Elf64_Shdr *symbol
         uint32_t buckets, first, words, shift;
     } head;
     uint32_t hash = gnu_hash(name), index, link;
-    if (ls_read_file(file, hashes->sh_offset, &head, sizeof head) || !head.buckets)
+    if (lu_read_file(file, hashes->sh_offset, &head, sizeof head) || !head.buckets)
         return false;
     uint64_t buckets = hashes->sh_offset + sizeof head + 8ull * head.words, chains = buckets + 4ull * head.buckets;
-    if (ls_read_file(file, buckets + 4ull * (hash % head.buckets), &index, 4) || index < head.first)
+    if (lu_read_file(file, buckets + 4ull * (hash % head.buckets), &index, 4) || index < head.first)
         return false;
     for (int steps = 0; steps < 1 << 16; steps++, index++) {
-        if (ls_read_file(file, chains + 4ull * (index - head.first), &link, 4))
+        if (lu_read_file(file, chains + 4ull * (index - head.first), &link, 4))
             return false;
         if ((link | 1) == (hash | 1) && is_named(file, symbols, strings, index, name))
             return true;
@@ -70,17 +70,17 @@ static bool is_piece(const char *symbol, const char *name) {
     return !strcmp(name, TAIL_CALLER) && !strncmp(symbol, TAIL_CALLED, strlen(TAIL_CALLED));
 }
 
-static void keep_piece(ls_object *object, const Elf64_Sym *symbol) {
+static void keep_piece(lu_object *object, const Elf64_Sym *symbol) {
     if (object->range_count == PIECES_MOST)
         return;
-    ls_range *grown = realloc(object->ranges, (object->range_count + 1) * sizeof *grown);
+    lu_range *grown = realloc(object->ranges, (object->range_count + 1) * sizeof *grown);
     if (!grown)
         return;
     object->ranges = grown;
-    object->ranges[object->range_count++] = (ls_range){symbol->st_value, symbol->st_value + symbol->st_size};
+    object->ranges[object->range_count++] = (lu_range){symbol->st_value, symbol->st_value + symbol->st_size};
 }
 
-static void collect(ls_object *object, const Elf64_Shdr *table, const Elf64_Shdr *strings, const char *name) {
+static void collect(lu_object *object, const Elf64_Shdr *table, const Elf64_Shdr *strings, const char *name) {
     Elf64_Sym *symbols = read_part(object->file, table->sh_offset, table->sh_size);
     char *texts = read_part(object->file, strings->sh_offset, strings->sh_size);
     for (uint64_t i = 0; symbols && texts && i < table->sh_size / sizeof *symbols; i++)
@@ -91,9 +91,9 @@ static void collect(ls_object *object, const Elf64_Shdr *table, const Elf64_Shdr
     free(texts);
 }
 
-static void find_pieces(ls_object *object, const char *name) {
+static void find_pieces(lu_object *object, const char *name) {
     Elf64_Ehdr elf;
-    if (object->file < 0 || ls_read_file(object->file, 0, &elf, sizeof elf) || elf.e_shentsize != sizeof(Elf64_Shdr))
+    if (object->file < 0 || lu_read_file(object->file, 0, &elf, sizeof elf) || elf.e_shentsize != sizeof(Elf64_Shdr))
         return;
     Elf64_Shdr *sections = read_part(object->file, elf.e_shoff, elf.e_shnum * sizeof *sections);
     const Elf64_Shdr *all = NULL, *exported = NULL, *hashes = NULL;
@@ -114,7 +114,7 @@ static void find_pieces(ls_object *object, const char *name) {
     free(sections);
 }
 
-bool ls_object_in_function(ls_object *object, uint64_t address, const char *name) {
+bool lu_object_in_function(lu_object *object, uint64_t address, const char *name) {
     if (!object->function || strcmp(object->function, name)) {
         free(object->function);
         free(object->ranges);

@@ -1,7 +1,8 @@
 /* How far the frame of a kernel of oneDNN reaches. Its functions end (jit_generator's postamble) with
  *     add rsp, n;  pop r15; pop r14; pop r13; pop r12; pop rbx; pop rbp;  vzeroupper;  ret
  * where the first and the one before the last may be missing and rbp come before rbx. */
-#include "unwinding.h"
+#include "jit_frames.h"
+#include "space.h"
 
 #include <string.h>
 
@@ -49,18 +50,18 @@ static uint32_t frame_bytes(const uint8_t *code, size_t bytes) {
     return 0;
 }
 
-uint64_t ls_made_code_slot(ls_space *space, uint64_t pc, uint64_t sp) {
+uint64_t lu_made_code_slot(lu_space *space, uint64_t pc, uint64_t sp) {
     static uint8_t code[CODE_MOST];
     static struct {
-        const ls_space *space;
+        const lu_space *space;
         uint64_t pc;
         uint32_t bytes;
     } known[KNOWN];
     uint32_t slot = (uint32_t)((pc * 0x9e3779b97f4a7c15u) >> 40) & (KNOWN - 1);
     if (known[slot].space != space || known[slot].pc != pc) {
-        const ls_mapping *m = ls_space_mapping(space, pc);
+        const lu_mapping *m = lu_space_mapping(space, pc);
         size_t bytes = m && m->end - pc < CODE_MOST ? m->end - pc : CODE_MOST;
-        known[slot].bytes = m && ls_space_read_code(space, pc, code, bytes) ? frame_bytes(code, bytes) : 0;
+        known[slot].bytes = m && lu_space_read_code(space, pc, code, bytes) ? frame_bytes(code, bytes) : 0;
         known[slot].space = space;
         known[slot].pc = pc;
     }

@@ -3,11 +3,11 @@
  * Where the members of its structures lie is the same in all releases of a minor version (CPython says so in
  * pycore_runtime.h of 3.13); tests/native/test_python_frames.py compares the numbers with the headers of each version
  * that is there. Builds with Py_DEBUG or without the GIL are laid out otherwise: to native/agent/interpreter.c they are
- * LS_PYTHON_UNKNOWN.
+ * LF_PYTHON_UNKNOWN.
  *
  * Python calls Python without a C frame in between. Where a C frame of the interpreter begins, 3.11 sets `is_entry` in
  * the frame; later ones put a frame of no function, owned by the C stack, outside of it. */
-#include "stacks.h"
+#include "python_frames.h"
 
 #include <string.h>
 
@@ -43,7 +43,7 @@ static const layout layouts[] = {
 };
 
 static const layout *layout_of(uint32_t python) {
-    return python >= LS_PYTHON_3_11 && python <= LS_PYTHON_3_13 ? &layouts[python - LS_PYTHON_3_11] : NULL;
+    return python >= LF_PYTHON_3_11 && python <= LF_PYTHON_3_13 ? &layouts[python - LF_PYTHON_3_11] : NULL;
 }
 
 static uint64_t word_at(const uint8_t *bytes, size_t offset) {
@@ -53,7 +53,7 @@ static uint64_t word_at(const uint8_t *bytes, size_t offset) {
 }
 
 /* The object that a word names. 0: it could not be read. */
-static uint64_t follow(ls_read read, void *of, uint64_t address) {
+static uint64_t follow(lu_read read, void *of, uint64_t address) {
     uint64_t word;
     return read(of, address, &word, sizeof word) ? 0 : word;
 }
@@ -63,7 +63,7 @@ static uint64_t follow(ls_read read, void *of, uint64_t address) {
 /* Where in its code a frame is. One that has just been made is before its first instruction. */
 static uint32_t place_of(const layout *l, const uint8_t *frame, uint64_t code) {
     int64_t bytes = (int64_t)(word_at(frame, l->instruction) - code - l->units);
-    return bytes < 0 || bytes >= (int64_t)LS_ENTRY ? 0 : (uint32_t)bytes;
+    return bytes < 0 || bytes >= (int64_t)LF_ENTRY ? 0 : (uint32_t)bytes;
 }
 
 static int is_shim(const layout *l, const uint8_t *frame) {
@@ -73,12 +73,12 @@ static int is_shim(const layout *l, const uint8_t *frame) {
 static int is_entry(const layout *l, const uint8_t *frame) { return l->is_entry && frame[l->is_entry]; }
 
 /* Whether the frames of a _PyCFrame end where those of the one before it begin. */
-static int is_filled_in(const layout *l, uint64_t c_frame, ls_read read, void *of) {
+static int is_filled_in(const layout *l, uint64_t c_frame, lu_read read, void *of) {
     uint64_t words[2], before, frame;
     if (read(of, c_frame + l->c_frame, words, sizeof words) || read(of, words[1] + l->c_frame, &before, sizeof before))
         return 0;
     frame = words[0];
-    for (uint32_t i = 0; i < LS_SAMPLES_FRAMES_MOST && frame && frame % 8 == 0; i++) {
+    for (uint32_t i = 0; i < LF_SAMPLES_FRAMES_MOST && frame && frame % 8 == 0; i++) {
         uint8_t bytes[FRAME_BYTES];
         if (read(of, frame, bytes, sizeof bytes))
             return 0;
@@ -94,7 +94,7 @@ static int is_filled_in(const layout *l, uint64_t c_frame, ls_read read, void *o
  * In 3.11 and 3.12 a C frame of the interpreter names its _PyCFrame to the thread before it has filled it in. When that
  * may be so, at `stack_pointer`, what is there is compared; the one before it may be found, in what is there already or
  * still from the last time. */
-static int first_frame(const layout *l, uint64_t thread_state, uint64_t stack_pointer, ls_read read, void *of,
+static int first_frame(const layout *l, uint64_t thread_state, uint64_t stack_pointer, lu_read read, void *of,
                        uint64_t *frame) {
     uint64_t at, c_frame;
     if (read(of, thread_state + l->thread_frame, &at, sizeof at))
@@ -109,8 +109,8 @@ static int first_frame(const layout *l, uint64_t thread_state, uint64_t stack_po
     return read(of, c_frame + l->c_frame, frame, sizeof *frame);
 }
 
-int ls_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointer, ls_read read, void *of,
-                   ls_python_frame *into, int most, int *cut) {
+int lu_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointer, lu_read read, void *of,
+                   lu_python_frame *into, int most, int *cut) {
     const layout *l = layout_of(python);
     uint64_t at;
     *cut = 1;
@@ -128,43 +128,43 @@ int ls_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointe
         if (is_shim(l, frame)) {
             between++;
             if (count)
-                into[count - 1].place |= LS_ENTRY;
+                into[count - 1].place |= LF_ENTRY;
             continue;
         }
         uint64_t code = word_at(frame, l->code);
-        uint32_t place = place_of(l, frame, code) | (is_entry(l, frame) ? LS_ENTRY : 0);
-        into[count++] = (ls_python_frame){.code = code, .place = place};
+        uint32_t place = place_of(l, frame, code) | (is_entry(l, frame) ? LF_ENTRY : 0);
+        into[count++] = (lu_python_frame){.code = code, .place = place};
     }
     return count;
 }
 
-void ls_python_known_by(uint32_t python, const uint8_t *code, ls_python_frame *into) {
+void lu_python_known_by(uint32_t python, const uint8_t *code, lu_python_frame *into) {
     const layout *l = layout_of(python);
     into->name = word_at(code, l->name);
     into->lines = word_at(code, l->lines);
     memcpy(&into->first_line, code + l->first_line, sizeof into->first_line);
 }
 
-uint64_t ls_python_instructions(uint32_t python, uint64_t code, const uint8_t *bytes, uint64_t *first) {
+uint64_t lu_python_instructions(uint32_t python, uint64_t code, const uint8_t *bytes, uint64_t *first) {
     const layout *l = layout_of(python);
     *first = l ? code + l->units : 0;
     return l ? 2 * word_at(bytes, CODE_UNITS) : 0;
 }
 
 /* The frame before `i` that has the same code, of the last few: recursion, and a frame that is asked twice. */
-static const ls_python_frame *known_among(const ls_python_frame *frames, int i) {
+static const lu_python_frame *known_among(const lu_python_frame *frames, int i) {
     for (int k = i - 1; k >= 0 && k >= i - 8; k--)
         if (frames[k].code == frames[i].code)
             return &frames[k];
     return NULL;
 }
 
-int ls_python_frames(uint32_t python, uint64_t thread_state, ls_read read, void *of, ls_python_frame *into, int most,
+int lu_python_frames(uint32_t python, uint64_t thread_state, lu_read read, void *of, lu_python_frame *into, int most,
                      int *cut) {
-    int count = ls_python_walk(python, thread_state, 0, read, of, into, most, cut);
+    int count = lu_python_walk(python, thread_state, 0, read, of, into, most, cut);
     for (int i = 0; i < count; i++) {
-        const ls_python_frame *same = known_among(into, i);
-        uint8_t code[LS_PYTHON_CODE_BYTES];
+        const lu_python_frame *same = known_among(into, i);
+        uint8_t code[LU_PYTHON_CODE_BYTES];
         if (same) {
             into[i].name = same->name;
             into[i].lines = same->lines;
@@ -173,14 +173,14 @@ int ls_python_frames(uint32_t python, uint64_t thread_state, ls_read read, void 
             *cut = 1;
             return i;
         } else
-            ls_python_known_by(python, code, &into[i]);
+            lu_python_known_by(python, code, &into[i]);
     }
     return count;
 }
 
 /* --- Threads --- */
 
-uint64_t ls_python_thread(uint32_t python, uint64_t runtime, int32_t tid, ls_read read, void *of) {
+uint64_t lu_python_thread(uint32_t python, uint64_t runtime, int32_t tid, lu_read read, void *of) {
     const layout *l = layout_of(python);
     uint32_t steps = 0;
     uint64_t interpreter = l && runtime ? follow(read, of, runtime + l->interpreters) : 0;
@@ -200,21 +200,21 @@ uint64_t ls_python_thread(uint32_t python, uint64_t runtime, int32_t tid, ls_rea
 
 /* --- What a code object holds --- */
 
-static int is_code(uint64_t object, ls_read read, void *of) {
+static int is_code(uint64_t object, lu_read read, void *of) {
     uint64_t type = object && object % 8 == 0 ? follow(read, of, object + OBJECT_TYPE) : 0;
     uint64_t name = type ? follow(read, of, type + TYPE_NAME) : 0;
     char text[5];
     return name && !read(of, name, text, sizeof text) && !memcmp(text, "code", sizeof text);
 }
 
-int ls_python_code(uint32_t python, uint64_t code, ls_read read, void *of, uint64_t *file, uint64_t *name,
+int lu_python_code(uint32_t python, uint64_t code, lu_read read, void *of, uint64_t *file, uint64_t *name,
                    uint64_t *lines, int32_t *first_line) {
     const layout *l = layout_of(python);
-    uint8_t bytes[LS_PYTHON_CODE_BYTES];
+    uint8_t bytes[LU_PYTHON_CODE_BYTES];
     if (!l || !is_code(code, read, of) || read(of, code, bytes, sizeof bytes))
         return -1;
-    ls_python_frame known;
-    ls_python_known_by(python, bytes, &known);
+    lu_python_frame known;
+    lu_python_known_by(python, bytes, &known);
     *file = word_at(bytes, l->file);
     *name = known.name;
     *lines = known.lines;
@@ -222,7 +222,7 @@ int ls_python_code(uint32_t python, uint64_t code, ls_read read, void *of, uint6
     return 0;
 }
 
-int ls_python_bytes(uint32_t python, uint64_t object, ls_read read, void *of, uint8_t *into, size_t most) {
+int lu_python_bytes(uint32_t python, uint64_t object, lu_read read, void *of, uint8_t *into, size_t most) {
     uint64_t size;
     if (!layout_of(python) || !object || read(of, object + BYTES_SIZE, &size, sizeof size) || size > most)
         return -1;
@@ -241,7 +241,7 @@ static size_t encode(uint32_t c, char into[4]) {
     return more + 1;
 }
 
-static int text_of_wide(uint64_t data, uint64_t length, uint32_t width, ls_read read, void *of, char *into,
+static int text_of_wide(uint64_t data, uint64_t length, uint32_t width, lu_read read, void *of, char *into,
                         size_t most) {
     uint8_t part[64];
     size_t used = 0;
@@ -263,7 +263,7 @@ static int text_of_wide(uint64_t data, uint64_t length, uint32_t width, ls_read 
     return (int)used;
 }
 
-int ls_python_text(uint32_t python, uint64_t object, ls_read read, void *of, char *into, size_t most) {
+int lu_python_text(uint32_t python, uint64_t object, lu_read read, void *of, char *into, size_t most) {
     const layout *l = layout_of(python);
     uint8_t head[STRING_STATE + 8];
     if (!l || !object || read(of, object, head, sizeof head))

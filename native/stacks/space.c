@@ -1,6 +1,8 @@
 /* What is executable in a process, by /proc/PID/maps. */
 #define _GNU_SOURCE
-#include "unwinding.h"
+#include "space.h"
+#include "functions.h"
+#include "objects.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,9 +16,9 @@
 #define ROOTS 1024u
 #define CALL_BYTES 7u /* of the longest CALL */
 
-struct ls_space {
+struct lu_space {
     pid_t pid;
-    ls_mapping *mappings; /* sorted */
+    lu_mapping *mappings; /* sorted */
     uint32_t count, room, last; /* last: the one found last */
     uint64_t hash; /* of the text that they were made of */
     uint64_t roots[ROOTS];
@@ -85,7 +87,7 @@ static void unescape(char *path) {
 }
 
 /* Takes "start-end perms offset major:minor inode   path", and ends the path with a NUL. */
-static char *parse_line(char *at, ls_maps_line *line) {
+static char *parse_line(char *at, lu_maps_line *line) {
     const char *c = at;
     line->start = hexadecimal(&c);
     c += *c == '-';
@@ -110,35 +112,35 @@ static char *parse_line(char *at, ls_maps_line *line) {
     return next;
 }
 
-static bool same(const ls_mapping *m, const ls_maps_line *line) {
+static bool same(const lu_mapping *m, const lu_maps_line *line) {
     return m->start == line->start && m->end == line->end && m->offset == line->offset &&
            m->device == line->device && m->inode == line->inode;
 }
 
-static void keep(ls_space *space, const ls_maps_line *line, const ls_mapping *old, uint32_t olds) {
+static void keep(lu_space *space, const lu_maps_line *line, const lu_mapping *old, uint32_t olds) {
     if (space->count == space->room) {
         uint32_t room = space->room ? 2 * space->room : 64;
-        ls_mapping *grown = realloc(space->mappings, room * sizeof *grown);
+        lu_mapping *grown = realloc(space->mappings, room * sizeof *grown);
         if (!grown)
             return;
         space->mappings = grown;
         space->room = room;
     }
-    ls_mapping *m = &space->mappings[space->count++];
+    lu_mapping *m = &space->mappings[space->count++];
     for (uint32_t i = 0; i < olds && old[i].start <= line->start; i++)
         if (line->path[0] && same(&old[i], line)) {
             *m = old[i];
             return;
         }
-    *m = (ls_mapping){line->start, line->end, line->offset, line->device, line->inode, NULL, 0};
-    m->object = ls_object_mapped(space->pid, line);
+    *m = (lu_mapping){line->start, line->end, line->offset, line->device, line->inode, NULL, 0};
+    m->object = lu_object_mapped(space->pid, line);
     uint64_t address = line->offset;
     if (m->object)
-        ls_object_address(m->object, line->offset, &address);
+        lu_object_address(m->object, line->offset, &address);
     m->bias = line->start - address;
 }
 
-int ls_space_refresh(ls_space *space) {
+int lu_space_refresh(lu_space *space) {
     size_t length;
     char *text = read_maps(space->pid, &length);
     if (!text)
@@ -146,9 +148,9 @@ int ls_space_refresh(ls_space *space) {
     uint64_t hash = hash_of(text, length);
     if (hash == space->hash)
         return 0;
-    ls_mapping *old = space->mappings;
+    lu_mapping *old = space->mappings;
     uint32_t olds = space->count, seen = 0;
-    ls_maps_line line = {0}, first = {0};
+    lu_maps_line line = {0}, first = {0};
     space->mappings = NULL;
     space->count = space->room = space->last = 0;
     while (*text) {
@@ -167,26 +169,26 @@ int ls_space_refresh(ls_space *space) {
     return 0;
 }
 
-ls_space *ls_space_of(pid_t pid) {
-    ls_space *space = calloc(1, sizeof *space);
+lu_space *lu_space_of(pid_t pid) {
+    lu_space *space = calloc(1, sizeof *space);
     if (!space)
         return NULL;
     space->pid = pid;
-    if (!ls_space_refresh(space))
+    if (!lu_space_refresh(space))
         return space;
-    ls_space_free(space);
+    lu_space_free(space);
     return NULL;
 }
 
-void ls_space_free(ls_space *space) {
+void lu_space_free(lu_space *space) {
     if (space)
         free(space->mappings);
     free(space);
 }
 
-const ls_mapping *ls_space_mapping(const ls_space *space, uint64_t address) {
+const lu_mapping *lu_space_mapping(const lu_space *space, uint64_t address) {
     if (space->last < space->count) {
-        const ls_mapping *m = &space->mappings[space->last];
+        const lu_mapping *m = &space->mappings[space->last];
         if (address >= m->start && address < m->end)
             return m;
     }
@@ -200,34 +202,34 @@ const ls_mapping *ls_space_mapping(const ls_space *space, uint64_t address) {
     }
     if (!low || address >= space->mappings[low - 1].end)
         return NULL;
-    ((ls_space *)space)->last = low - 1;
+    ((lu_space *)space)->last = low - 1;
     return &space->mappings[low - 1];
 }
 
 static uint64_t root_slot(uint64_t cfa) { return (cfa * 0x9e3779b97f4a7c15u) >> 32 & (ROOTS - 1); }
 
-void ls_space_learn_root(ls_space *space, uint64_t cfa) { space->roots[root_slot(cfa)] = cfa; }
+void lu_space_learn_root(lu_space *space, uint64_t cfa) { space->roots[root_slot(cfa)] = cfa; }
 
-bool ls_space_is_root(const ls_space *space, uint64_t cfa) { return space->roots[root_slot(cfa)] == cfa; }
+bool lu_space_is_root(const lu_space *space, uint64_t cfa) { return space->roots[root_slot(cfa)] == cfa; }
 
-ls_range ls_space_code(const ls_space *space) {
+lu_range lu_space_code(const lu_space *space) {
     if (!space->count)
-        return (ls_range){0, 0};
-    return (ls_range){space->mappings[0].start, space->mappings[space->count - 1].end};
+        return (lu_range){0, 0};
+    return (lu_range){space->mappings[0].start, space->mappings[space->count - 1].end};
 }
 
-ls_place ls_space_find(const ls_space *space, uint64_t address) {
-    const ls_mapping *m = ls_space_mapping(space, address);
+lu_place lu_space_find(const lu_space *space, uint64_t address) {
+    const lu_mapping *m = lu_space_mapping(space, address);
     if (!m)
-        return (ls_place){LS_PLACE_NOWHERE, 0, address};
+        return (lu_place){LU_PLACE_NOWHERE, 0, address};
     if (!m->object)
-        return (ls_place){LS_PLACE_JIT, 0, address};
-    return (ls_place){LS_PLACE_FILE, m->object->facts.number, address - m->bias};
+        return (lu_place){LU_PLACE_JIT, 0, address};
+    return (lu_place){LU_PLACE_FILE, m->object->facts.number, address - m->bias};
 }
 
-int ls_space_in_function(const ls_space *space, uint64_t address, const char *name) {
-    const ls_mapping *m = ls_space_mapping(space, address);
-    return m && m->object && ls_object_in_function(m->object, address - m->bias, name);
+int lu_space_in_function(const lu_space *space, uint64_t address, const char *name) {
+    const lu_mapping *m = lu_space_mapping(space, address);
+    return m && m->object && lu_object_in_function(m->object, address - m->bias, name);
 }
 
 /* What lies just before: opcode e8 with 4 bytes, or ff /2 with a register, or with memory in all its forms. */
@@ -235,7 +237,7 @@ static int call_in(const uint8_t *end, int32_t *by) {
     static const uint8_t lengths[] = {2, 3, 4, 6, 7};
     if (end[-5] == 0xe8) {
         memcpy(by, end - 4, 4);
-        return LS_CALL_DIRECT;
+        return LU_CALL_DIRECT;
     }
     for (unsigned i = 0; i < sizeof lengths; i++) {
         const uint8_t *code = end - lengths[i];
@@ -249,28 +251,28 @@ static int call_in(const uint8_t *end, int32_t *by) {
         if (mode == 2 || (mode == 0 && base == 5))
             length += 4;
         if (length == lengths[i])
-            return LS_CALL_INDIRECT;
+            return LU_CALL_INDIRECT;
     }
-    return LS_NO_CALL;
+    return LU_NO_CALL;
 }
 
-bool ls_space_read_code(const ls_space *space, uint64_t address, uint8_t *into, size_t bytes) {
-    const ls_mapping *m = ls_space_mapping(space, address);
+bool lu_space_read_code(const lu_space *space, uint64_t address, uint8_t *into, size_t bytes) {
+    const lu_mapping *m = lu_space_mapping(space, address);
     if (!m || m->end - address < bytes)
         return false;
     return (m->object && m->object->file >= 0 &&
-            !ls_read_file(m->object->file, address - m->start + m->offset, into, bytes)) ||
-           !ls_read_process(space->pid, address, into, bytes);
+            !lu_read_file(m->object->file, address - m->start + m->offset, into, bytes)) ||
+           !lu_read_process(space->pid, address, into, bytes);
 }
 
-static int read_call(const ls_space *space, const ls_mapping *m, uint64_t address, int32_t *by) {
+static int read_call(const lu_space *space, const lu_mapping *m, uint64_t address, int32_t *by) {
     uint8_t code[CALL_BYTES];
-    if (address - m->start < CALL_BYTES || !ls_space_read_code(space, address - CALL_BYTES, code, CALL_BYTES))
-        return LS_NO_CALL;
+    if (address - m->start < CALL_BYTES || !lu_space_read_code(space, address - CALL_BYTES, code, CALL_BYTES))
+        return LU_NO_CALL;
     return call_in(code + CALL_BYTES, by);
 }
 
-int ls_space_call_before(const ls_space *space, uint64_t address, uint64_t *target) {
+int lu_space_call_before(const lu_space *space, uint64_t address, uint64_t *target) {
     static struct {
         uint64_t address;
         uint32_t object; /* its number and one; 0: free */
@@ -279,9 +281,9 @@ int ls_space_call_before(const ls_space *space, uint64_t address, uint64_t *targ
     } calls[CALLS];
     int32_t by = 0;
     int kind;
-    const ls_mapping *m = ls_space_mapping(space, address - 1);
+    const lu_mapping *m = lu_space_mapping(space, address - 1);
     if (!m)
-        return LS_NO_CALL;
+        return LU_NO_CALL;
     if (!m->object) {
         kind = read_call(space, m, address, &by); /* code that is made may be made anew */
     } else {

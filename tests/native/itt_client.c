@@ -294,7 +294,7 @@ static void primitives_in_steps(void) {
             begin(execute, "convolution");
             task_end(execute);
         }
-        mark("step", LS_MARK_STEP, 0);
+        mark("step", LF_MARK_STEP, 0);
     }
 }
 

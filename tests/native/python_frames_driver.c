@@ -69,25 +69,25 @@ static int read_other(void *pid, uint64_t address, void *into, size_t bytes) {
 }
 
 static void print_frames(pid_t pid, uint32_t python, uint64_t runtime, int32_t tid) {
-    ls_python_frame frames[64];
+    lu_python_frame frames[64];
     int cut;
-    uint64_t state = ls_python_thread(python, runtime, tid, read_other, &pid);
-    int count = ls_python_frames(python, state, read_other, &pid, frames, 64, &cut);
+    uint64_t state = lu_python_thread(python, runtime, tid, read_other, &pid);
+    int count = lu_python_frames(python, state, read_other, &pid, frames, 64, &cut);
     printf("%d %d %d\n", tid, count, cut);
     for (int i = 0; i < count; i++) {
         uint64_t file, name, lines;
         int32_t first_line;
         char texts[2][1024];
         uint8_t table[32768];
-        if (ls_python_code(python, frames[i].code, read_other, &pid, &file, &name, &lines, &first_line))
+        if (lu_python_code(python, frames[i].code, read_other, &pid, &file, &name, &lines, &first_line))
             exit(1);
-        int file_bytes = ls_python_text(python, file, read_other, &pid, texts[0], sizeof texts[0]);
-        int name_bytes = ls_python_text(python, name, read_other, &pid, texts[1], sizeof texts[1]);
-        int line_bytes = ls_python_bytes(python, lines, read_other, &pid, table, sizeof table);
+        int file_bytes = lu_python_text(python, file, read_other, &pid, texts[0], sizeof texts[0]);
+        int name_bytes = lu_python_text(python, name, read_other, &pid, texts[1], sizeof texts[1]);
+        int line_bytes = lu_python_bytes(python, lines, read_other, &pid, table, sizeof table);
         if (file_bytes < 0 || name_bytes < 0 || line_bytes < 0 || name != frames[i].name || lines != frames[i].lines)
             exit(2);
         printf("%.*s|%.*s|%d|%u|%d|", name_bytes, texts[1], file_bytes, texts[0], first_line,
-               frames[i].place & ~LS_ENTRY, frames[i].place >= LS_ENTRY);
+               frames[i].place & ~LF_ENTRY, frames[i].place >= LF_ENTRY);
         for (int k = 0; k < line_bytes; k++)
             printf("%02x", table[k]);
         puts("");
@@ -107,20 +107,20 @@ static int read_noise(void *state, uint64_t address, void *into, size_t bytes) {
 }
 
 static void make_noise(uint64_t seed, int rounds) {
-    static ls_python_frame frames[512];
+    static lu_python_frame frames[512];
     static char text[1024];
     int cut, most = 0;
     for (int i = 0; i < rounds; i++) {
         uint32_t python = 10u + (uint32_t)i % 5;
         uint64_t at = seed << 8;
-        int count = ls_python_walk(python, at, i & 1 ? at - 64 : 0, read_noise, &seed, frames, 512, &cut);
-        count = count > most ? count : ls_python_frames(python, at, read_noise, &seed, frames, 512, &cut);
+        int count = lu_python_walk(python, at, i & 1 ? at - 64 : 0, read_noise, &seed, frames, 512, &cut);
+        count = count > most ? count : lu_python_frames(python, at, read_noise, &seed, frames, 512, &cut);
         most = count > most ? count : most;
-        if (ls_python_text(python, at, read_noise, &seed, text, sizeof text) > (int)sizeof text
-            || ls_python_bytes(python, at, read_noise, &seed, (uint8_t *)text, sizeof text) > (int)sizeof text)
+        if (lu_python_text(python, at, read_noise, &seed, text, sizeof text) > (int)sizeof text
+            || lu_python_bytes(python, at, read_noise, &seed, (uint8_t *)text, sizeof text) > (int)sizeof text)
             exit(3);
         if (i % 64 == 0)
-            ls_python_thread(python, at, 77, read_noise, &seed);
+            lu_python_thread(python, at, 77, read_noise, &seed);
     }
     printf("%d\n", most);
 }

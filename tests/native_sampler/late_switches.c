@@ -5,7 +5,7 @@
 
 #define MS 1000000ull
 
-sm_globals sm;
+sm_recording sm;
 static uint64_t waited_ns;
 
 uint32_t sm_waker_of(const sm_thread *t, uint64_t from_ns, uint64_t until_ns) {
@@ -26,8 +26,6 @@ uint64_t sm_ran_ns(int32_t pid, int32_t tid, uint64_t *delay_ns, uint64_t *dispa
 void sm_problem(const char *code, int32_t pid, const char *lost, const char *remedy, const char *format, ...) {
     (void)code, (void)pid, (void)lost, (void)remedy, (void)format;
 }
-void sm_wakings_tick(void) {}
-void sm_kernel_round(void) {}
 
 int main(void) {
     sm_process process = {.is_sampled = 1};
@@ -40,8 +38,8 @@ int main(void) {
                 {66140, 1, 0}, {66130, 0, 0}, {66135, 0, 1}, {66200, 1, 1}};
     for (unsigned i = 0; i < sizeof told / sizeof *told; i++)
         sm_switched(&thread, told[i].at_ms * MS, told[i].cpu, told[i].is_out, 0);
-    tell_pool(&thread, &thread.shorts, 0);
-    printf("{\"ran_ms\": %lu, \"waited_ms\": %lu, \"out_ms\": %lu}\n", (unsigned long)(thread.ran_ns / MS),
-           (unsigned long)(waited_ns / MS), (unsigned long)(thread.out_ns / MS));
+    tell_pool(&thread, &thread.wait.shorts, 0);
+    printf("{\"ran_ms\": %lu, \"waited_ms\": %lu, \"out_ms\": %lu}\n", (unsigned long)(thread.time.ran_ns / MS),
+           (unsigned long)(waited_ns / MS), (unsigned long)(thread.wait.out_ns / MS));
     return 0;
 }

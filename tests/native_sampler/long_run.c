@@ -4,26 +4,32 @@
  * Stack 1 has 70 % of the CPU time and 2 the rest; of the waits stack 3 has many short ones and 4 few long ones, with
  * the same system call and the same sum. One thread sleeps all the time, which is told in parts of a second. */
 #define _GNU_SOURCE
-#include "sampler/sampler.h"
+#include "sampler/output.h"
+#include "sampler/recording.h"
+#include "sampler/thinning.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-sm_globals sm;
+sm_recording sm;
 static sm_process process;
 static sm_thread works, waits, sleeps;
 static lt_sample rows[1 << 16];
 static uint32_t used;
-static uint64_t written, sums[8], counts, largest_gap_ns, exact_ns;
+static uint64_t written_bytes, most_bytes, written, sums[8], counts, largest_gap_ns, exact_ns;
 
 sm_process *sm_processes(void) { return &process; }
+
+uint64_t sm_rows_written(void) { return written_bytes; }
+
+uint64_t sm_rows_most(void) { return most_bytes; }
 
 void *sm_row(uint16_t kind, size_t bytes) {
     if (kind != LT_SAMPLES || used == sizeof rows / sizeof *rows)
         abort();
-    sm_thinning_add(bytes);
+    written_bytes += bytes;
     return &rows[used++];
 }
 
@@ -54,7 +60,7 @@ int main(int count, char **words) {
     process.threads = &works, works.next = &waits, waits.next = &sleeps;
     sleeps.number = 2, waits.number = 1;
     sm.start_ns = sm.now_ns = second;
-    sm_thinning_begin(strtoull(words[2], NULL, 10));
+    most_bytes = strtoull(words[2], NULL, 10);
     for (uint64_t s = 1; s <= seconds; s++) {
         sm.now_ns = s * second;
         for (uint64_t i = 0; i < cpu; i++)
@@ -65,7 +71,7 @@ int main(int count, char **words) {
             tell(&waits, 4, sm.now_ns + second / 2, 1000000 * others, LT_OFFCPU, LT_EXACT);
         tell(&sleeps, 5, sm.now_ns, second, LT_OFFCPU, LT_EXACT | (s < seconds ? LT_UNFINISHED : 0));
         sm.now_ns += second;
-        sm_thinning_knot();
+        sm_thinning_each_second();
         take_rows(told_ns);
         uint64_t until = sm_held_oldest();
         told_ns = until > told_ns ? until : told_ns;

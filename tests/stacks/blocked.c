@@ -32,21 +32,21 @@ static void read_line(pid_t pid, const char *tid, char *line, int bytes) {
     *line = 0;
 }
 
-static void tell(ls_space *space, pid_t pid, const char *tid) {
+static void tell(lu_space *space, pid_t pid, const char *tid) {
     char line[300], *words[10];
     int count = 0;
     uint32_t how;
-    ls_native_frame frames[LS_SAMPLES_FRAMES_MOST];
-    uint64_t registers[LS_REGISTERS] = {0};
+    lu_native_frame frames[LF_SAMPLES_FRAMES_MOST];
+    uint64_t registers[LF_REGISTERS] = {0};
     read_line(pid, tid, line, sizeof line);
     for (char *word = strtok(line, " \n"); word && count < 10; word = strtok(NULL, " \n"))
         words[count++] = word;
     if (count < 3)
         return;
-    registers[LS_RSP] = strtoull(words[count - 2], NULL, 16);
-    registers[LS_RIP] = strtoull(words[count - 1], NULL, 16);
-    ls_stack_copy stack = {0, NULL, 0, read_process, &pid};
-    int depth = ls_unwind(space, registers, 1u << LS_RSP | 1u << LS_RIP, &stack, frames, LS_SAMPLES_FRAMES_MOST, &how);
+    registers[LF_RSP] = strtoull(words[count - 2], NULL, 16);
+    registers[LF_RIP] = strtoull(words[count - 1], NULL, 16);
+    lu_stack_copy stack = {0, NULL, 0, read_process, &pid};
+    int depth = lu_unwind(space, registers, 1u << LF_RSP | 1u << LF_RIP, &stack, frames, LF_SAMPLES_FRAMES_MOST, &how);
     printf("thread %s how %u\n", tid, how);
     for (int i = 0; i < depth; i++)
         printf("%lx\n", frames[i].address);
@@ -55,7 +55,7 @@ static void tell(ls_space *space, pid_t pid, const char *tid) {
 int main(int argc, char **argv) {
     char path[64];
     pid_t pid = argc > 1 ? atoi(argv[1]) : 0;
-    ls_space *space = ls_space_of(pid);
+    lu_space *space = lu_space_of(pid);
     snprintf(path, sizeof path, "/proc/%d/task", pid);
     DIR *folder = opendir(path);
     if (!space || !folder)
@@ -64,6 +64,6 @@ int main(int argc, char **argv) {
         if (e->d_name[0] != '.')
             tell(space, pid, e->d_name);
     closedir(folder);
-    ls_space_free(space);
+    lu_space_free(space);
     return 0;
 }

@@ -15,24 +15,24 @@ static unsigned samples, equal, further, cut, different, roots, frames_in_all, e
 static double nanoseconds;
 static int shown = 3;
 
-static void tell(const ls_space *space, const oracle_sample *s, const oracle_frame *theirs, const ls_native_frame *ours,
+static void tell(const lu_space *space, const oracle_sample *s, const oracle_frame *theirs, const lu_native_frame *ours,
                  int count, uint32_t how) {
     different++;
     if (shown-- <= 0)
         return;
-    printf("sp %#lx how %u copy %lu\n", s->registers[LS_RSP], how, s->bytes);
+    printf("sp %#lx how %u copy %lu\n", s->registers[LF_RSP], how, s->bytes);
     for (int i = 0; i < count || (unsigned)i < s->frames; i++) {
         uint64_t mine = i < count ? ours[i].address : 0, other = (unsigned)i < s->frames ? theirs[i].address : 0;
-        ls_place a = ls_space_find(space, mine), b = ls_space_find(space, other);
+        lu_place a = lu_space_find(space, mine), b = lu_space_find(space, other);
         printf("  %c %#lx %s+%#lx cfa %#lx | %#lx %s+%#lx sp %#lx\n", mine == other ? ' ' : '*', mine,
-               a.kind == LS_PLACE_FILE ? strrchr(ls_object_of(a.object)->path, '/') : "-", a.address,
+               a.kind == LU_PLACE_FILE ? strrchr(lu_object_of(a.object)->path, '/') : "-", a.address,
                i < count ? ours[i].frame : 0, other,
-               b.kind == LS_PLACE_FILE ? strrchr(ls_object_of(b.object)->path, '/') : "-", b.address,
+               b.kind == LU_PLACE_FILE ? strrchr(lu_object_of(b.object)->path, '/') : "-", b.address,
                (unsigned)i < s->frames ? theirs[i].sp : 0);
     }
 }
 
-static int agree(const oracle_frame *theirs, const ls_native_frame *ours, int count) {
+static int agree(const oracle_frame *theirs, const lu_native_frame *ours, int count) {
     for (int i = 0; i < count; i++)
         if ((theirs[i].address && ours[i].address != theirs[i].address) ||
             (i && theirs[i].sp && ours[i - 1].frame != theirs[i].sp))
@@ -40,28 +40,28 @@ static int agree(const oracle_frame *theirs, const ls_native_frame *ours, int co
     return 1;
 }
 
-static void compare(ls_space *space, const oracle_sample *s, const oracle_frame *theirs, const uint8_t *stack) {
-    static ls_native_frame ours[FRAMES_MOST];
-    ls_stack_copy copy = {s->registers[LS_RSP], stack, s->bytes, NULL, NULL};
+static void compare(lu_space *space, const oracle_sample *s, const oracle_frame *theirs, const uint8_t *stack) {
+    static lu_native_frame ours[FRAMES_MOST];
+    lu_stack_copy copy = {s->registers[LF_RSP], stack, s->bytes, NULL, NULL};
     struct timespec a, b;
     uint32_t how;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
-    int count = ls_unwind(space, s->registers, (1u << LS_REGISTERS) - 1, &copy, ours, FRAMES_MOST, &how);
+    int count = lu_unwind(space, s->registers, (1u << LF_REGISTERS) - 1, &copy, ours, FRAMES_MOST, &how);
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
     nanoseconds += (double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec);
     samples++;
     frames_in_all += (unsigned)count;
-    roots += !!(how & LS_UNWOUND_ROOT);
+    roots += !!(how & LU_UNWOUND_ROOT);
     for (int i = 0; i < count; i++)
-        evals += (unsigned)ls_space_in_function(space, ours[i].address, "_PyEval_EvalFrameDefault");
+        evals += (unsigned)lu_space_in_function(space, ours[i].address, "_PyEval_EvalFrameDefault");
     int both = count < (int)s->frames ? count : (int)s->frames;
-    if (!agree(theirs, ours, both) || (count < (int)s->frames && !(how & LS_UNWOUND_CUT)))
+    if (!agree(theirs, ours, both) || (count < (int)s->frames && !(how & LU_UNWOUND_CUT)))
         tell(space, s, theirs, ours, count, how);
     else if (count < (int)s->frames)
         cut++;
     else if (count == (int)s->frames)
         equal++;
-    else if (how & LS_UNWOUND_REPAIRED || s->frames == 1) /* 1: it knew nothing of the leaf */
+    else if (how & LU_UNWOUND_REPAIRED || s->frames == 1) /* 1: it knew nothing of the leaf */
         further++;
     else
         tell(space, s, theirs, ours, count, how);
@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
     static oracle_sample sample;
     static oracle_frame frames[FRAMES_MOST];
     static uint8_t stack[STACK_MOST];
-    ls_space *space = argc > 2 ? ls_space_of(atoi(argv[1])) : NULL;
+    lu_space *space = argc > 2 ? lu_space_of(atoi(argv[1])) : NULL;
     FILE *file = argc > 2 ? fopen(argv[2], "rb") : NULL;
     if (!space || !file)
         return 2;
@@ -84,6 +84,6 @@ int main(int argc, char **argv) {
     printf("samples %u equal %u further %u cut %u different %u root %u evals %u frames %u ns %.0f\n", samples, equal,
            further, cut, different, roots, evals, frames_in_all, samples ? nanoseconds / samples : 0);
     fclose(file);
-    ls_space_free(space);
+    lu_space_free(space);
     return 0;
 }

@@ -1,5 +1,6 @@
 /* DWARF expressions with the answer, as the standard tells it (DWARF 5, 2.5.1), and some that have none. */
-#include "stacks/unwinding.h"
+#include "stacks/expression.h"
+#include "samples.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -102,13 +103,13 @@ static size_t parsed(const char *text, uint8_t *into) {
 
 int main(void) {
     int wrong = 0;
-    uint64_t registers[LS_REGISTERS] = {[LS_RBX] = 100, [LS_RBP] = 0x1000};
-    ls_machine machine = {registers, 1u << LS_RBX | 1u << LS_RBP, read_word, NULL};
+    uint64_t registers[LF_REGISTERS] = {[LF_RBX] = 100, [LF_RBP] = 0x1000};
+    lu_machine machine = {registers, 1u << LF_RBX | 1u << LF_RBP, read_word, NULL};
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
         uint8_t code[64];
         uint64_t value = 7;
         size_t bytes = parsed(examples[i].code, code);
-        bool good = ls_expression(&machine, code, bytes, true, &value);
+        bool good = lu_expression(&machine, code, bytes, true, &value);
         if (good == examples[i].good && (!good || (int64_t)value == examples[i].value))
             continue;
         wrong++;

@@ -1,6 +1,9 @@
 /* fuzz FILE FOLDER ROUNDS SEED: an ELF file with mutations, and stacks of nonsense: nothing may crash. */
 #define _GNU_SOURCE
-#include "stacks/unwinding.h"
+#include "stacks/cfi.h"
+#include "stacks/expression.h"
+#include "stacks/functions.h"
+#include "stacks/space.h"
 
 #include <elf.h>
 #include <fcntl.h>
@@ -44,17 +47,17 @@ static void mutate(uint8_t *copy, size_t size, const uint8_t *original) {
     }
 }
 
-static void ask(ls_object *object, uint64_t most) {
+static void ask(lu_object *object, uint64_t most) {
     uint64_t found;
     for (unsigned i = 0; i < 64; i++) {
         uint64_t address = any(8) ? any(most) : any(0);
-        const ls_row *row = ls_row_at(object, address);
-        if (row && (row->count > LS_REGISTERS || row->cfa.of >= LS_REGISTERS))
+        const lu_row *row = lu_row_at(object, address);
+        if (row && (row->count > LF_REGISTERS || row->cfa.of >= LF_REGISTERS))
             abort();
-        ls_object_offset(object, address, &found);
-        ls_object_address(object, address, &found);
+        lu_object_offset(object, address, &found);
+        lu_object_address(object, address, &found);
     }
-    ls_object_in_function(object, any(most), any(2) ? "plugged" : "_PyEval_EvalFrameDefault");
+    lu_object_in_function(object, any(most), any(2) ? "plugged" : "_PyEval_EvalFrameDefault");
 }
 
 static void one_file(const char *path, const uint8_t *original, size_t size, uint8_t *copy, uint32_t number) {
@@ -64,12 +67,12 @@ static void one_file(const char *path, const uint8_t *original, size_t size, uin
     int file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (file < 0 || write(file, copy, length) != (ssize_t)length)
         abort();
-    ls_object object = {.facts = {.number = number}, .file = file};
-    ls_object_read(&object, (ls_source){file, 0, 0, any(4) == 0});
+    lu_object object = {.facts = {.number = number}, .file = file};
+    lu_object_read(&object, (lu_source){file, 0, 0, any(4) == 0});
     if (any(8) == 0 && ftruncate(file, (off_t)any(size)))
         abort();
     ask(&object, size);
-    ls_section *sections[] = {&object.table, &object.frames};
+    lu_section *sections[] = {&object.table, &object.frames};
     for (int i = 0; i < 2; i++) {
         if (sections[i]->bytes)
             munmap(sections[i]->bytes, sections[i]->size);
@@ -90,26 +93,26 @@ static bool read_word(void *of, uint64_t address, uint64_t *word) {
 
 static void one_expression(void) {
     uint8_t code[64];
-    uint64_t registers[LS_REGISTERS], value = any(0);
+    uint64_t registers[LF_REGISTERS], value = any(0);
     size_t bytes = any(sizeof code);
     uint8_t *exact = malloc(bytes + 1); /* what is read behind it is found by the checker */
     for (size_t i = 0; i < bytes; i++)
         exact[i] = (uint8_t)(any(4) ? 0x06 + any(0x2a) : any(256));
-    for (int i = 0; i < LS_REGISTERS; i++)
+    for (int i = 0; i < LF_REGISTERS; i++)
         registers[i] = any(0);
-    ls_machine machine = {registers, (uint32_t)any(1u << LS_REGISTERS), read_word, NULL};
+    lu_machine machine = {registers, (uint32_t)any(1u << LF_REGISTERS), read_word, NULL};
     exact = realloc(exact, bytes ? bytes : 1);
-    ls_expression(&machine, exact, bytes, any(2), &value);
+    lu_expression(&machine, exact, bytes, any(2), &value);
     free(exact);
 }
 
 /* Words that look like the stack: addresses of code and of itself, small numbers, noise. */
-static void one_stack(ls_space *space) {
+static void one_stack(lu_space *space) {
     static uint64_t words[2048];
-    static ls_native_frame frames[64];
-    uint64_t registers[LS_REGISTERS], base = 0x7ffd00000000u + any(1u << 20) * 8;
-    ls_range code = ls_space_code(space);
-    for (unsigned i = 0; i < 2048 + LS_REGISTERS; i++) {
+    static lu_native_frame frames[64];
+    uint64_t registers[LF_REGISTERS], base = 0x7ffd00000000u + any(1u << 20) * 8;
+    lu_range code = lu_space_code(space);
+    for (unsigned i = 0; i < 2048 + LF_REGISTERS; i++) {
         uint64_t way = any(6), word = way < 2   ? (uint64_t)(uintptr_t)one_stack + any(40000)
                                       : way < 3 ? code.start + any(code.end - code.start)
                                       : way < 4 ? base + 8 * any(2048)
@@ -120,10 +123,10 @@ static void one_stack(ls_space *space) {
         else
             registers[i - 2048] = word;
     }
-    registers[LS_RSP] = base + any(20) * 8;
-    ls_stack_copy stack = {base, (const uint8_t *)words, any(sizeof words), NULL, NULL};
-    uint32_t how, known = (uint32_t)any(1u << LS_REGISTERS) | 1u << LS_RSP | 1u << LS_RIP;
-    int count = ls_unwind(space, registers, known, &stack, frames, (int)any(65), &how);
+    registers[LF_RSP] = base + any(20) * 8;
+    lu_stack_copy stack = {base, (const uint8_t *)words, any(sizeof words), NULL, NULL};
+    uint32_t how, known = (uint32_t)any(1u << LF_REGISTERS) | 1u << LF_RSP | 1u << LF_RIP;
+    int count = lu_unwind(space, registers, known, &stack, frames, (int)any(65), &how);
     if (count < 0 || count > 64)
         abort();
 }
@@ -145,9 +148,9 @@ static int read_counted(void *of, uint64_t address, void *into, size_t bytes) {
 static void costly_stack(void) {
     enum { CODE = 1 << 20, READS_MOST = 1 << 17 };
     static uint64_t words[STACK_WORDS];
-    static ls_native_frame frames[1024];
+    static lu_native_frame frames[1024];
     uint8_t *code = mmap(NULL, CODE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    uint64_t registers[LS_REGISTERS], calls = 1 + any(5);
+    uint64_t registers[LF_REGISTERS], calls = 1 + any(5);
     if (code == MAP_FAILED)
         abort();
     memset(code, 0x90, CODE);
@@ -158,20 +161,20 @@ static void costly_stack(void) {
         uint64_t inside = (uint64_t)(uintptr_t)code + 16 + 2 * any(CODE / 2 - 16);
         words[i] = any(20) ? inside : STACK_BASE + 8 * any(STACK_WORDS);
     }
-    for (int i = 0; i < LS_REGISTERS; i++)
+    for (int i = 0; i < LF_REGISTERS; i++)
         registers[i] = STACK_BASE + 8 * any(2000);
-    registers[LS_RSP] = STACK_BASE;
-    registers[LS_RIP] = (uint64_t)(uintptr_t)code + 64;
-    ls_space *space = ls_space_of(getpid());
-    ls_stack_copy stack = {STACK_BASE, NULL, 0, read_counted, words};
+    registers[LF_RSP] = STACK_BASE;
+    registers[LF_RIP] = (uint64_t)(uintptr_t)code + 64;
+    lu_space *space = lu_space_of(getpid());
+    lu_stack_copy stack = {STACK_BASE, NULL, 0, read_counted, words};
     uint32_t how;
     reads = 0;
-    ls_unwind(space, registers, (1u << LS_REGISTERS) - 1, &stack, frames, 1024, &how);
+    lu_unwind(space, registers, (1u << LF_REGISTERS) - 1, &stack, frames, 1024, &how);
     if (reads > READS_MOST) {
         fprintf(stderr, "%llu words read\n", (unsigned long long)reads);
         abort();
     }
-    ls_space_free(space);
+    lu_space_free(space);
     munmap(code, CODE);
 }
 
@@ -188,7 +191,7 @@ int main(int argc, char **argv) {
         return 2;
     fclose(file);
     state = strtoull(argv[4], NULL, 10) * 2654435761u + 88172645463325252u;
-    ls_space *space = ls_space_of(getpid());
+    lu_space *space = lu_space_of(getpid());
     snprintf(path, sizeof path, "%s/mutated", argv[2]);
     for (uint32_t i = 0; i < (uint32_t)atoi(argv[3]); i++) {
         one_file(path, original, size, copy, 1000 + i);
@@ -200,7 +203,7 @@ int main(int argc, char **argv) {
     }
     free(original);
     free(copy);
-    ls_space_free(space);
+    lu_space_free(space);
     puts("done");
     return 0;
 }

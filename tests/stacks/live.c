@@ -49,10 +49,10 @@ static kind *kind_of(const char *leaf) {
     return &kinds[kind_count++];
 }
 
-static void print_frames(ls_space *space, const ls_native_frame *frames, int count) {
+static void print_frames(lu_space *space, const lu_native_frame *frames, int count) {
     for (int i = 0; i < count; i++) {
-        ls_place p = ls_space_find(space, frames[i].address);
-        const char *path = p.kind == LS_PLACE_FILE ? ls_object_of(p.object)->path : "-";
+        lu_place p = lu_space_find(space, frames[i].address);
+        const char *path = p.kind == LU_PLACE_FILE ? lu_object_of(p.object)->path : "-";
         printf("  #%d %#lx %s+%#lx cfa %#lx\n", i, frames[i].address, path, p.address, frames[i].frame);
     }
 }
@@ -71,46 +71,46 @@ static size_t read_stack(pid_t pid, uint64_t from) {
     return done;
 }
 
-static void sample(pid_t pid, pid_t tid, ls_space *space) {
+static void sample(pid_t pid, pid_t tid, lu_space *space) {
     struct user_regs_struct u;
     if (ptrace(PTRACE_GETREGS, tid, NULL, &u))
         return;
-    uint64_t registers[LS_REGISTERS] = {u.rax, u.rdx, u.rcx, u.rbx, u.rsi, u.rdi, u.rbp, u.rsp, u.r8,
+    uint64_t registers[LF_REGISTERS] = {u.rax, u.rdx, u.rcx, u.rbx, u.rsi, u.rdi, u.rbp, u.rsp, u.r8,
                                         u.r9,  u.r10, u.r11, u.r12, u.r13, u.r14, u.r15, u.rip};
     int blocked = (long)u.orig_rax >= 0;
-    uint32_t known = blocked ? 1u << LS_RSP | 1u << LS_RIP : (1u << LS_REGISTERS) - 1, how;
-    ls_stack_copy stack = {u.rsp, copy, read_stack(pid, u.rsp), NULL, NULL};
-    ls_native_frame frames[LS_SAMPLES_FRAMES_MOST];
+    uint32_t known = blocked ? 1u << LF_RSP | 1u << LF_RIP : (1u << LF_REGISTERS) - 1, how;
+    lu_stack_copy stack = {u.rsp, copy, read_stack(pid, u.rsp), NULL, NULL};
+    lu_native_frame frames[LF_SAMPLES_FRAMES_MOST];
     int count = 0;
     double best = 1e18;
     for (int i = 0; i < 2; i++) {
         double begin = now();
-        count = ls_unwind(space, registers, known, &stack, frames, LS_SAMPLES_FRAMES_MOST, &how);
+        count = lu_unwind(space, registers, known, &stack, frames, LF_SAMPLES_FRAMES_MOST, &how);
         double took = now() - begin;
         if (i == 0)
             times[time_count++ % (1 << 20)] = took;
         best = took < best ? took : best;
-        if (i == 0 && how & LS_UNWOUND_STALE && !(how & LS_UNWOUND_ROOT)) {
-            ls_space_refresh(space);
+        if (i == 0 && how & LU_UNWOUND_STALE && !(how & LU_UNWOUND_ROOT)) {
+            lu_space_refresh(space);
             continue;
         }
         break;
     }
     frames_sum += (unsigned)count;
     char leaf[200];
-    ls_place p = ls_space_find(space, u.rip);
+    lu_place p = lu_space_find(space, u.rip);
     snprintf(leaf, sizeof leaf, "%s %s", blocked ? "blocked" : "cpu",
-             p.kind == LS_PLACE_FILE ? strrchr(ls_object_of(p.object)->path, '/') ?: "vdso"
-                                     : p.kind == LS_PLACE_JIT ? "jit" : "nowhere");
+             p.kind == LU_PLACE_FILE ? strrchr(lu_object_of(p.object)->path, '/') ?: "vdso"
+                                     : p.kind == LU_PLACE_JIT ? "jit" : "nowhere");
     kind *k = kind_of(leaf);
     k->samples++;
-    k->root += !!(how & LS_UNWOUND_ROOT);
-    k->cut += !!(how & LS_UNWOUND_CUT);
-    k->repaired += !!(how & LS_UNWOUND_REPAIRED);
-    k->stale += !!(how & LS_UNWOUND_STALE);
+    k->root += !!(how & LU_UNWOUND_ROOT);
+    k->cut += !!(how & LU_UNWOUND_CUT);
+    k->repaired += !!(how & LU_UNWOUND_REPAIRED);
+    k->stale += !!(how & LU_UNWOUND_STALE);
     for (int i = 0; i < count; i++)
-        evals += (unsigned)ls_space_in_function(space, frames[i].address, "_PyEval_EvalFrameDefault");
-    if ((show == 1 && !(how & LS_UNWOUND_ROOT)) || show == 2 || (show == 3 && how & LS_UNWOUND_REPAIRED)) {
+        evals += (unsigned)lu_space_in_function(space, frames[i].address, "_PyEval_EvalFrameDefault");
+    if ((show == 1 && !(how & LU_UNWOUND_ROOT)) || show == 2 || (show == 3 && how & LU_UNWOUND_REPAIRED)) {
         printf("%s tid %d how %u sp %#llx rbp %#llx rip %#llx copy %zu\n", leaf, tid, how, u.rsp, u.rbp, u.rip,
                stack.bytes);
         print_frames(space, frames, count);
@@ -140,7 +140,7 @@ int main(int argc, char **argv) {
     pid_t pid = atoi(argv[1]), tids[THREADS_MOST];
     unsigned wanted = (unsigned)atoi(argv[2]), seen = 0;
     show = argc > 4 ? !strcmp(argv[4], "all") ? 2 : !strcmp(argv[4], "repaired") ? 3 : 1 : 0;
-    ls_space *space = ls_space_of(pid);
+    lu_space *space = lu_space_of(pid);
     double refreshes = 0, refreshed = 0, begin;
     while (space && seen < wanted) {
         usleep((useconds_t)(atoi(argv[3]) + rand() % 1000));
@@ -155,7 +155,7 @@ int main(int argc, char **argv) {
                 WIFSTOPPED(status)) {
                 if (seen % 64 == 0) {
                     begin = now();
-                    ls_space_refresh(space);
+                    lu_space_refresh(space);
                     refreshed += now() - begin;
                     refreshes++;
                 }
@@ -177,6 +177,6 @@ int main(int argc, char **argv) {
         printf("unwinds %u frames %.1f evals %.1f mean %.1f us p50 %.1f p90 %.1f p99 %.1f max %.1f; refresh %.0f us\n",
                n, (double)frames_sum / n, (double)evals / n, sum / n / 1e3, times[n / 2] / 1e3, times[n * 9 / 10] / 1e3,
                times[n * 99 / 100] / 1e3, times[n - 1] / 1e3, refreshes ? refreshed / refreshes / 1e3 : 0);
-    ls_space_free(space);
+    lu_space_free(space);
     return 0;
 }

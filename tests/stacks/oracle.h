@@ -13,7 +13,7 @@ typedef struct {
 } oracle_frame;
 
 typedef struct {
-    uint64_t registers[LS_REGISTERS];
+    uint64_t registers[LF_REGISTERS];
     uint64_t frames, bytes;
 } oracle_sample;
 

@@ -62,7 +62,7 @@ static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *arg) {
     oracle_sample *s = arg;
     int exact = 0;
     uint64_t ip = _Unwind_GetIPInfo(context, &exact);
-    if (!s->frames && !(exact && ip == s->registers[LS_RIP] && _Unwind_GetCFA(context) == s->registers[LS_RSP]))
+    if (!s->frames && !(exact && ip == s->registers[LF_RIP] && _Unwind_GetCFA(context) == s->registers[LF_RSP]))
         return _URC_NO_REASON; /* still in the handler */
     if (!ip || s->frames == FRAMES_MOST)
         return _URC_END_OF_STACK;
@@ -86,10 +86,10 @@ static size_t copy_stack(uint64_t from) {
 /* Where libgcc cannot go on, the answer is what the program has said before. */
 static int answered(oracle_sample *s) {
     for (int i = 0; i < range_count; i++) {
-        if (s->registers[LS_RIP] < ranges[i].start || s->registers[LS_RIP] >= ranges[i].end || !expected_count)
+        if (s->registers[LF_RIP] < ranges[i].start || s->registers[LF_RIP] >= ranges[i].end || !expected_count)
             continue;
         memset(record->frames, 0, ranges[i].above * sizeof(oracle_frame));
-        record->frames[0] = (oracle_frame){s->registers[LS_RIP], s->registers[LS_RSP]};
+        record->frames[0] = (oracle_frame){s->registers[LF_RIP], s->registers[LF_RSP]};
         memcpy(record->frames + ranges[i].above, expected, expected_count * sizeof(oracle_frame));
         s->frames = ranges[i].above + expected_count;
         return 1;
@@ -127,7 +127,7 @@ __attribute__((noinline)) void recorder_expect(void) {
 void recorder_forget(void) { expected_count = 0; }
 
 static void handler(int number, siginfo_t *info, void *context) {
-    static const int order[LS_REGISTERS] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
+    static const int order[LF_REGISTERS] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
                                             REG_RBP, REG_RSP, REG_R8,  REG_R9,  REG_R10, REG_R11,
                                             REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
     (void)number;
@@ -136,14 +136,14 @@ static void handler(int number, siginfo_t *info, void *context) {
     oracle_sample *s = &record->sample;
     if (!record || left <= 0)
         return;
-    for (int i = 0; i < LS_REGISTERS; i++)
+    for (int i = 0; i < LF_REGISTERS; i++)
         s->registers[i] = (uint64_t)((ucontext_t *)context)->uc_mcontext.gregs[order[i]];
-    if (s->registers[LS_RIP] >= libgcc_start && s->registers[LS_RIP] < libgcc_end) {
+    if (s->registers[LF_RIP] >= libgcc_start && s->registers[LF_RIP] < libgcc_end) {
         rearm();
         return;
     }
     s->frames = 0;
-    s->bytes = copy_stack(s->registers[LS_RSP]);
+    s->bytes = copy_stack(s->registers[LF_RSP]);
     if (!answered(s))
         _Unwind_Backtrace(visit, s);
     struct iovec parts[] = {

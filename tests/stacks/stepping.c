@@ -76,13 +76,13 @@ static size_t copy_stack(pid_t pid, uint64_t from, uint8_t *into) {
     return done;
 }
 
-static int unwound(ls_space *space, pid_t pid, const struct user_regs_struct *r, ls_native_frame *frames) {
+static int unwound(lu_space *space, pid_t pid, const struct user_regs_struct *r, lu_native_frame *frames) {
     static uint8_t copy[COPY];
-    uint64_t registers[LS_REGISTERS] = {r->rax, r->rdx, r->rcx, r->rbx, r->rsi, r->rdi, r->rbp, r->rsp, r->r8,
+    uint64_t registers[LF_REGISTERS] = {r->rax, r->rdx, r->rcx, r->rbx, r->rsi, r->rdi, r->rbp, r->rsp, r->r8,
                                         r->r9,  r->r10, r->r11, r->r12, r->r13, r->r14, r->r15, r->rip};
-    ls_stack_copy stack = {r->rsp, copy, copy_stack(pid, r->rsp, copy), NULL, NULL};
+    lu_stack_copy stack = {r->rsp, copy, copy_stack(pid, r->rsp, copy), NULL, NULL};
     uint32_t how;
-    return ls_unwind(space, registers, (1u << LS_REGISTERS) - 1, &stack, frames, DEPTH, &how);
+    return lu_unwind(space, registers, (1u << LF_REGISTERS) - 1, &stack, frames, DEPTH, &how);
 }
 
 /* What the instruction at `before` has done to the return addresses. */
@@ -97,7 +97,7 @@ static void follow(pid_t pid, const struct user_regs_struct *before, const struc
         calls[depth++] = top;
 }
 
-static int is_equal(const ls_native_frame *frames, int count) {
+static int is_equal(const lu_native_frame *frames, int count) {
     if (count != depth + 1)
         return 0;
     for (int i = 1; i < count; i++)
@@ -107,7 +107,7 @@ static int is_equal(const ls_native_frame *frames, int count) {
 }
 
 int main(int argc, char **argv) {
-    static ls_native_frame frames[DEPTH];
+    static lu_native_frame frames[DEPTH];
     struct user_regs_struct before, after;
     int status, equal = 0, steps = argc > 1 ? atoi(argv[1]) : 10000, shown = argc > 2 ? atoi(argv[2]) : 3;
     pid_t pid = fork();
@@ -118,7 +118,7 @@ int main(int argc, char **argv) {
     }
     if (waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
         return 2;
-    ls_space *space = ls_space_of(pid);
+    lu_space *space = lu_space_of(pid);
     ptrace(PTRACE_GETREGS, pid, 0, &before);
     depth = unwound(space, pid, &before, frames) - 1; /* from here on it has to stay right */
     for (int i = 0; i < depth; i++)
@@ -132,13 +132,13 @@ int main(int argc, char **argv) {
         equal += is_same;
         if (is_same || shown-- <= 0)
             continue;
-        ls_place place = ls_space_find(space, after.rip);
+        lu_place place = lu_space_find(space, after.rip);
         printf("step %d %s+%#lx: %d frames, %d calls\n", i,
-               place.kind == LS_PLACE_FILE ? ls_object_of(place.object)->path : "-", place.address, count, depth);
+               place.kind == LU_PLACE_FILE ? lu_object_of(place.object)->path : "-", place.address, count, depth);
     }
     kill(pid, SIGKILL);
     waitpid(pid, &status, 0);
-    ls_space_free(space);
+    lu_space_free(space);
     printf("steps %d equal %d\n", steps, equal);
     return 0;
 }

@@ -36,7 +36,7 @@ void ls_torch_find(char *path) {
 void ls_torch_begin(void) {
     const struct timespec moment = {.tv_nsec = 1000000};
     for (int i = 0; i < PATIENCE_MS && ls.page; i++) {
-        if (__atomic_load_n(&ls.page->probe, __ATOMIC_ACQUIRE) != LS_PROBE_PENDING)
+        if (__atomic_load_n(&ls.page->probe, __ATOMIC_ACQUIRE) != LF_PROBE_PENDING)
             break;
         nanosleep(&moment, NULL);
     }

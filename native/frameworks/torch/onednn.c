@@ -37,8 +37,8 @@ static void note(const char *name) {
         return;
     if (!ls.page->onednn)
         copy_cap();
-    uint32_t on = convolves ? LS_ONEDNN_CONVOLUTION_ON : LS_ONEDNN_PRODUCT_ON;
-    uint32_t off = convolves ? LS_ONEDNN_CONVOLUTION_OFF : LS_ONEDNN_PRODUCT_OFF;
+    uint32_t on = convolves ? LF_ONEDNN_CONVOLUTION_ON : LF_ONEDNN_PRODUCT_ON;
+    uint32_t off = convolves ? LF_ONEDNN_CONVOLUTION_OFF : LF_ONEDNN_PRODUCT_OFF;
     __atomic_or_fetch(&ls.page->onednn, is_enabled(global_context()) ? on : off, __ATOMIC_RELEASE);
 }
 

@@ -26,12 +26,12 @@ static inline void **begin(void **result, const void *record_function, uint32_t 
     return result;
 }
 
-static void **begin_function(void **result, const void *f) { return begin(result, f, LS_FUNCTION, 0); }
-static void **begin_backward(void **result, const void *f) { return begin(result, f, LS_BACKWARD, 0); }
-static void **begin_range(void **result, const void *f) { return begin(result, f, LS_RANGE, 0); }
-static void **begin_shaped_function(void **result, const void *f) { return begin(result, f, LS_FUNCTION, 1); }
-static void **begin_shaped_backward(void **result, const void *f) { return begin(result, f, LS_BACKWARD, 1); }
-static void **begin_shaped_range(void **result, const void *f) { return begin(result, f, LS_RANGE, 1); }
+static void **begin_function(void **result, const void *f) { return begin(result, f, LF_FUNCTION, 0); }
+static void **begin_backward(void **result, const void *f) { return begin(result, f, LF_BACKWARD, 0); }
+static void **begin_range(void **result, const void *f) { return begin(result, f, LF_RANGE, 0); }
+static void **begin_shaped_function(void **result, const void *f) { return begin(result, f, LF_FUNCTION, 1); }
+static void **begin_shaped_backward(void **result, const void *f) { return begin(result, f, LF_BACKWARD, 1); }
+static void **begin_shaped_range(void **result, const void *f) { return begin(result, f, LF_RANGE, 1); }
 
 static inline uint64_t member(const void *record_function, int32_t offset) {
     uint64_t value;
@@ -51,13 +51,13 @@ static inline void write_span(ls_thread *t, const void *record_function, const l
     }
     ls_ending ending = {.sequence = -1};
     int32_t offset = LS_LOAD(ls.forward_thread_offset);
-    if (c->kind == LS_BACKWARD && offset > 0)
+    if (c->kind == LF_BACKWARD && offset > 0)
         ending.forward_thread = member(record_function, offset);
     offset = LS_LOAD(ls.sequence_offset);
     if (offset > 0)
         ending.sequence = (int64_t)member(record_function, offset);
     /* Only user-scope ranges (collectives, remote calls) are ever marked asynchronous. */
-    ending.is_async = c->kind >= LS_RANGE && is_async(record_function);
+    ending.is_async = c->kind >= LF_RANGE && is_async(record_function);
     ls_operator_write(t, c, now, here, &ending);
     if (LS_UNLIKELY(t->written % 1024 < LS_ANY_SPAN)) /* the probe may have answered in the meantime */
         take_offsets();
@@ -130,8 +130,8 @@ static int start(void) {
     if (handles[RANGES])
         return 0;
     int32_t probe = __atomic_load_n(&ls.page->probe, __ATOMIC_ACQUIRE);
-    if (probe != LS_PROBE_GOOD)
-        return probe == LS_PROBE_PENDING ? 1 : -1;
+    if (probe != LF_PROBE_GOOD)
+        return probe == LF_PROBE_PENDING ? 1 : -1;
     void *torch = dlopen(ls.page->library, RTLD_NOW | RTLD_NOLOAD);
     if (!torch)
         return -2;

@@ -62,7 +62,7 @@ LS_EXPORT int ls_probe_record(const char *library, int sequence_offset, int use_
     int failed = ls_prepare("", library, use_tsc);
     if (failed)
         return failed;
-    ls.page->probe = LS_PROBE_GOOD;
+    ls.page->probe = LF_PROBE_GOOD;
     ls.page->sequence_offset = ls.sequence_offset = sequence_offset;
     if (ls_this_thread)
         ls_this_thread->ring->h.consumed = ls_this_thread->written;
@@ -75,7 +75,7 @@ LS_EXPORT uint32_t ls_probe_spans(int backward) {
     uint32_t found = 0;
     for (uint64_t i = t ? t->ring->h.consumed : 0; t && i < t->written; i++) {
         uint8_t kind = t->ring->records[i % t->capacity].kind;
-        found += kind < LS_THREAD_BEGIN && (kind == LS_BACKWARD) == (backward != 0);
+        found += kind < LF_THREAD_BEGIN && (kind == LF_BACKWARD) == (backward != 0);
     }
     return found;
 }
@@ -86,11 +86,11 @@ LS_EXPORT const char *ls_probe_arguments(uint32_t number) {
     const ls_thread *t = ls_this_thread;
     int found = 0;
     for (uint64_t i = t ? t->ring->h.consumed : 0; t && i < t->written; i++) {
-        const ls_record *r = &t->ring->records[i % t->capacity];
-        if (r->kind < LS_COUNTER && (found || !number--))
+        const lf_record *r = &t->ring->records[i % t->capacity];
+        if (r->kind < LF_COUNTER && (found || !number--))
             if (found++)
                 break;
-        if (found && r->kind == LS_EXTRA && r->name == LS_EXTRA_ARGS)
+        if (found && r->kind == LF_EXTRA && r->name == LF_EXTRA_ARGS)
             return ls_name_text((uint32_t)r->start);
     }
     return found ? "" : NULL;

@@ -52,7 +52,7 @@ static uint32_t limited(const char *text) {
         return name.id;
     uint32_t before = atomic_fetch_add(&ls.wiped->shapes, 1);
     if (before == MOST_SHAPES)
-        ls_mark(FULL, LS_MARK_PROBLEM, 0);
+        ls_mark(FULL, LF_MARK_PROBLEM, 0);
     if (before >= MOST_SHAPES) {
         atomic_store(&ls.wiped->shapes, MOST_SHAPES + 1);
         text = UNKNOWN;
@@ -63,7 +63,7 @@ static uint32_t limited(const char *text) {
 
 /* The name of the shapes with this hash, which this thread does not know yet. */
 uint32_t ls_shapes_learn(ls_thread *t, const void *record_function, uint64_t hash) {
-    char text[LS_NAME_LIMIT];
+    char text[LF_NAME_LIMIT];
     uint32_t id = text_of(record_function, text, sizeof text) ? limited(text) : 0;
     if (!t->shapes) {
         size_t bytes = sizeof *t->shapes << LS_SHAPES_BITS;

@@ -13,7 +13,7 @@ import numpy as np
 
 from layerscope.rawfile import layout
 
-# Records whose `start` is a moment; in that of LS_EXTRA is a value.
+# Records whose `start` is a moment; in that of LF_EXTRA is a value.
 _WITH_START = (layout.COUNTER, layout.MARK, layout.THREAD_BEGIN, layout.THREAD_END, layout.LOST)
 # Closer readings say too little about the rate.
 _FROM_NS = 10_000_000

@@ -1,10 +1,13 @@
 /* Small files of /proc, and memory of other processes. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "procfs.h"
+
+#include "recording.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,4 +73,16 @@ uint64_t sm_started_ns(int32_t pid, int32_t tid) {
 int sm_read_memory(void *pid, uint64_t address, void *into, size_t bytes) {
     struct iovec ours = {into, bytes}, theirs = {(void *)(uintptr_t)address, bytes};
     return process_vm_readv(*(const int32_t *)pid, &ours, 1, &theirs, 1, 0) == (ssize_t)bytes ? 0 : -1;
+}
+
+/* CPU time of the thread so far, what it waited for a CPU, and how often it came onto one; 0: it is gone. */
+uint64_t sm_ran_ns(int32_t pid, int32_t tid, uint64_t *delay_ns, uint64_t *dispatches) {
+    char text[96];
+    uint64_t ran, delay, count;
+    if (sm_proc(text, sizeof text, "/proc/%d/task/%d/schedstat", pid, tid) <= 0
+        || sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64, &ran, &delay, &count) != 3)
+        return 0;
+    *delay_ns = delay;
+    *dispatches = count;
+    return ran;
 }

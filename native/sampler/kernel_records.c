@@ -1,16 +1,23 @@
 /* What the kernel tells of the threads: begun, ended, another program, something mapped, on and off a CPU. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "kernel_records.h"
 
-#include <errno.h>
+#include "copied_stacks.h"
+#include "cpu_time.h"
+#include "handover.h"
+#include "kernel_time.h"
+#include "lifecycle.h"
+#include "recording.h"
+#include "rings.h"
+#include "signalled.h"
+#include "waits.h"
+#include "wakeups.h"
+
 #include <linux/perf_event.h>
 #include <string.h>
 
 /* A thread that began while its maker was being followed is followed twice, and each record of it is there twice. */
 #define TWICE_NS 1000000ull
-/* How long one that is refused is tried again, and when that is said. */
-#define PATIENCE_NS 10000000000ull
-#define SAID_NS 200000000ull
 
 typedef struct {
     struct perf_event_header header;
@@ -32,18 +39,6 @@ typedef struct {
     uint32_t cpu, reserved;
 } sample_id;
 
-/* A child is its parent once more until it becomes another program: so is its handler. */
-static void inherit(sm_process *p, const sm_process *parent) {
-    p->is_sampled = 1;
-    p->has_events = parent->has_events;
-    p->uses_timers = parent->uses_timers;
-    p->has_handler = parent->has_handler;
-    p->is_signalled = parent->is_signalled;
-    p->python = parent->python;
-    p->python_eval = parent->python_eval;
-    p->python_runtime = parent->python_runtime;
-}
-
 static sm_process *forked(const task_record *r) {
     sm_process *p = sm_process_begin((int32_t)r->pid, (int32_t)r->ppid, r->time);
     const sm_process *parent = sm_process_at((int32_t)r->ppid);
@@ -52,22 +47,8 @@ static sm_process *forked(const task_record *r) {
     p->is_followed = p->is_a_fork = 1;
     p->forked_by = (int32_t)r->ptid;
     if (parent && parent->is_sampled && !p->is_foreign)
-        inherit(p, parent);
+        sm_inherit(p, parent);
     return p;
-}
-
-/* A process has handed its area over: what it had forked before that was told. */
-void sm_follow_forks(const sm_process *parent) {
-    for (sm_process *p = parent->has_events || parent->uses_timers ? sm_processes() : NULL; p; p = p->next) {
-        if (!p->is_a_fork || p->ppid != parent->pid || p->start_ns < parent->start_ns || p->end_ns || p->is_foreign
-            || p->area || p->has_events || p->uses_timers)
-            continue;
-        sm_copies_stop(p);
-        inherit(p, parent);
-        sm_signalled_inherit(p);
-        sm_events_begin(p);
-        sm_follow_forks(p);
-    }
 }
 
 static void begun(const task_record *r) {
@@ -81,7 +62,7 @@ static void begun(const task_record *r) {
         return; /* found by a look into /proc before */
     sm_thread *t = sm_thread_begin(p, (int32_t)r->tid, r->time, maker ? maker->name : NULL);
     if (t)
-        t->since_birth = t->is_counted = 1;
+        t->since_birth = t->time.is_counted = 1;
     if (t && p->is_a_fork && t->tid == p->pid)
         sm_signalled_inherit(p);
     if (t && p->has_events)
@@ -127,7 +108,7 @@ static void switched(const struct perf_event_header *header, const sample_id *id
         sm_switched(t, id->time, id->cpu, !!(header->misc & PERF_RECORD_MISC_SWITCH_OUT),
                     !!(header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT));
     if (t && p && p->is_sampled)
-        sm_count_from(t, t->cpu_ns);
+        sm_count_from(t, t->time.told_ns);
 }
 
 static void apply(const void *record) {
@@ -154,7 +135,7 @@ static void apply(const void *record) {
         switched(header, &id);
         break;
     case PERF_RECORD_SAMPLE:
-        sm_wakings_take(record);
+        sm_wakeups_take(record);
         break;
     case PERF_RECORD_LOST:
         sm.lost_records += ((const lost_record *)record)->lost;
@@ -165,60 +146,8 @@ static void apply(const void *record) {
     }
 }
 
-void sm_follow_take(void) {
+void sm_records_take(void) {
     uint64_t until_ns = sm_copies_look();
     sm_rings_take(apply, until_ns);
     sm_copies_take(until_ns);
-}
-
-/* From now on this thread is followed, with all that it begins. 0, or minus an errno. */
-int sm_follow(int32_t tid) {
-    int failed = sm_ring_add(tid);
-    sm.has_switches |= !failed;
-    return failed;
-}
-
-static void follow_task(int32_t pid, int32_t tid, void *failed) {
-    (void)pid;
-    int now = sm_follow(tid);
-    *(int *)failed = now && now != -ESRCH ? now : *(int *)failed;
-}
-
-/* 0, or minus an errno: it is not followed yet. */
-static int follow_again(sm_process *p) {
-    int failed = 0;
-    if (p->is_followed || p->end_ns)
-        return 0;
-    p->is_followed = sm_each_task(p->pid, follow_task, &failed) > 0 && !failed;
-    return failed;
-}
-
-static void say_not_followed(sm_process *p, int failed) {
-    if (failed && !p->is_refusal_said++)
-        sm_problem("no_switches", p->pid, "exact durations of waits, threads that live shorter than a second, and stacks of native threads",
-                   "allow perf_event_open: sysctl kernel.perf_event_paranoid=2, docker run --cap-add PERFMON",
-                   "the kernel does not tell when threads of process %d leave a CPU: %s", p->pid, strerror(-failed));
-}
-
-/* A process that was another user's when it began, or that nobody told of, may be followed now. */
-void sm_follow_again(sm_process *p) {
-    say_not_followed(p, follow_again(p));
-}
-
-/* One that was another user's when it was found may give its rights up: it is tried again for a while, less and less
- * often. Whether one is followed now. */
-int sm_follow_tick(void) {
-    int found = 0;
-    for (sm_process *p = sm_processes(); p; p = p->next) {
-        uint64_t since_ns = sm.now_ns - p->asked_from_ns;
-        if (p->is_followed || p->end_ns || since_ns > PATIENCE_NS || !sm_may_ask(p))
-            continue;
-        int failed = follow_again(p);
-        if (since_ns > SAID_NS)
-            say_not_followed(p, failed);
-        if (p->is_followed)
-            sm_scan_threads(p);
-        found |= p->is_followed;
-    }
-    return found;
 }

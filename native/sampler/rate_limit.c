@@ -1,6 +1,8 @@
 /* Events that cost the program something each time: when they come too often, the rest of the second goes without. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "rate_limit.h"
+
+#include "recording.h"
 
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -10,7 +12,7 @@
 #define SECOND_NS 1000000000ull
 
 /* 0, or minus an errno: `fd` is not among them. */
-int sm_limited_keep(sm_limited *l, int fd) {
+int sm_rate_limit_keep(sm_rate_limit *l, int fd) {
     if (l->used == l->room) {
         size_t room = l->room ? 2 * l->room : 64;
         int *larger = realloc(l->fds, room * sizeof *larger);
@@ -23,14 +25,14 @@ int sm_limited_keep(sm_limited *l, int fd) {
 }
 
 /* What a thread has begun is paused with it. */
-static void pause_all(sm_limited *l, int is_paused) {
+static void pause_all(sm_rate_limit *l, int is_paused) {
     for (size_t i = 0; i < l->used; i++)
         ioctl(l->fds[i], is_paused ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE, 0);
     l->is_paused = is_paused;
 }
 
 /* Every round. */
-void sm_limited_tick(sm_limited *l) {
+void sm_rate_limit_tick(sm_rate_limit *l) {
     if (sm.now_ns < l->second_ns + SECOND_NS)
         return;
     l->second_ns = sm.now_ns;
@@ -40,7 +42,7 @@ void sm_limited_tick(sm_limited *l) {
 }
 
 /* One more has come. */
-void sm_limited_count(sm_limited *l) {
+void sm_rate_limit_count(sm_rate_limit *l) {
     if (++l->in_second > l->most && !l->is_paused)
         pause_all(l, 1);
 }

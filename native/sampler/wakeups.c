@@ -5,7 +5,12 @@
  * Wakings may be many. When those of a second are more than 1 % of it would pay for, the rest of it goes without: waits
  * then have no waker, and still are as long as they were. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "wakeups.h"
+
+#include "perf_event.h"
+#include "procfs.h"
+#include "rate_limit.h"
+#include "recording.h"
 
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -40,7 +45,7 @@ typedef struct {
 
 static struct perf_event_attr attributes;
 static uint32_t pid_at; /* where the tracepoint has whom it wakes */
-static sm_limited limit = {.most = MOST_IN_A_SECOND};
+static sm_rate_limit limit = {.most = MOST_IN_A_SECOND};
 
 static int read_file(char *into, size_t room, const char *file) {
     static const char *const folders[] = {"/sys/kernel/tracing", "/sys/kernel/debug/tracing"};
@@ -51,7 +56,7 @@ static int read_file(char *into, size_t room, const char *file) {
 }
 
 /* Whether the tracepoint is known to us: 0, or minus an errno. */
-int sm_wakings_prepare(void) {
+int sm_wakeups_prepare(void) {
     char id[32], format[2048];
     const char *field;
     if (read_file(id, sizeof id, "id") <= 0 || read_file(format, sizeof format, "format") <= 0)
@@ -68,31 +73,31 @@ int sm_wakings_prepare(void) {
 }
 
 /* The wakings of a thread on one CPU go to the ring of `ring_fd`. 0, or minus an errno. */
-int sm_wakings_add(int32_t tid, int cpu, int ring_fd) {
+int sm_wakeups_add(int32_t tid, int cpu, int ring_fd) {
     if (!attributes.size)
         return -EACCES;
     int fd = sm_perf_event_open(&attributes, tid, cpu), failed = fd;
     if (fd < 0)
         return fd;
-    failed = ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring_fd) ? -errno : sm_limited_keep(&limit, fd);
+    failed = ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring_fd) ? -errno : sm_rate_limit_keep(&limit, fd);
     if (failed)
         close(fd);
     sm.has_wakers |= !failed;
     return failed;
 }
 
-void sm_wakings_tick(void) {
-    sm_limited_tick(&limit);
+void sm_wakeups_tick(void) {
+    sm_rate_limit_tick(&limit);
 }
 
-void sm_wakings_take(const void *record) {
+void sm_wakeups_take(const void *record) {
     const waking_record *r = record;
     tracepoint begins;
     int32_t woken;
     if (r->header.size < offsetof(waking_record, raw) + r->bytes || r->bytes < pid_at + sizeof woken
         || r->bytes < sizeof begins)
         return;
-    sm_limited_count(&limit);
+    sm_rate_limit_count(&limit);
     memcpy(&begins, r->raw, sizeof begins);
     memcpy(&woken, r->raw + pid_at, sizeof woken);
     if (begins.pid != (int32_t)r->tid)
@@ -101,12 +106,13 @@ void sm_wakings_take(const void *record) {
     if (!t || t->end_ns)
         return;
     const sm_thread *by = begins.flags & IN_INTERRUPT ? NULL : sm_thread_at((int32_t)r->tid, r->time);
-    t->woken_ns = r->time;
-    t->waker = by && by->process->pid == (int32_t)r->pid ? by->number : LT_NONE;
+    t->wakeup.at_ns = r->time;
+    t->wakeup.by = by && by->process->pid == (int32_t)r->pid ? by->number : LT_NONE;
 }
 
 /* Who ended the wait of `t` from `from_ns` to `until_ns`; LT_NONE: not known. */
 uint32_t sm_waker_of(const sm_thread *t, uint64_t from_ns, uint64_t until_ns) {
-    int is_of_this = t->woken_ns + EARLY_NS >= from_ns && t->woken_ns <= until_ns && t->woken_ns > t->in_ns;
-    return is_of_this ? t->waker : LT_NONE;
+    uint64_t at_ns = t->wakeup.at_ns;
+    int is_of_this = at_ns + EARLY_NS >= from_ns && at_ns <= until_ns && at_ns > t->wait.in_ns;
+    return is_of_this ? t->wakeup.by : LT_NONE;
 }

@@ -1,13 +1,22 @@
 /* Samples of processes whose threads are sent no signal: programs in C, shells, whatever has closed the door behind it,
- * those that handle the signal themselves; and of single threads that may not be sent it. No handler answers, so the kernel copies registers and stack itself, at
- * events of each thread on each CPU (its CPU time, its page faults), as far as they happen outside of the kernel. They
- * are records in one ring for each CPU, and are unwound as others are.
+ * those that handle the signal themselves; and of single threads that may not be sent it. No handler answers, so the
+ * kernel copies registers and stack itself, at events of each thread on each CPU (its CPU time, its page faults), as far
+ * as they happen outside of the kernel. They are records in one ring for each CPU, and are unwound as others are.
  *
  * It begins when a process has used some CPU time and none of its threads has a clock that tells it. Processes of
  * other users are left alone. Threads that begin later inherit the clocks (Linux 5.13 and later; before that only those
  * that are there are sampled); what they fork does not, and gets its own. */
 #define _GNU_SOURCE
-#include "sampler.h"
+#include "copied_stacks.h"
+
+#include "cpu_time.h"
+#include "events.h"
+#include "joined_stacks.h"
+#include "output.h"
+#include "perf_event.h"
+#include "procfs.h"
+#include "recording.h"
+#include "samples.h"
 
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -41,6 +50,13 @@ static uint32_t cpus, stack_bytes;
 static uint64_t next_ns = ~0ull; /* of all records */
 static uint8_t whole[1 << 16] __attribute__((aligned(16)));
 
+/* One of the events of a process. */
+struct sm_copy_event {
+    int fd, event;
+    uint64_t id; /* the kernel's, in its records */
+};
+typedef struct sm_copy_event copy_event;
+
 /* --- Rings --- */
 
 static int open_ring(ring *r, int cpu) {
@@ -66,11 +82,11 @@ static int open_ring(ring *r, int cpu) {
 static int open_rings(void) {
     if (rings)
         return cpus ? 0 : -ENOMEM;
-    uint32_t count = sm_rings_cpus();
+    uint32_t count = sm_cpus();
     rings = calloc(count, sizeof *rings);
     stack_bytes = MOST_STACK;
     for (uint32_t i = 0; rings && i < count; i++) {
-        int failed = open_ring(&rings[i], sm_rings_cpu(i));
+        int failed = open_ring(&rings[i], sm_cpu(i));
         if (failed && failed != -ENODEV)
             return failed;
     }
@@ -109,37 +125,32 @@ static uint64_t first_ns(ring *r) {
 typedef struct {
     struct perf_event_header header;
     uint32_t pid, tid;
-    uint64_t time, id, abi, registers[LS_REGISTERS];
+    uint64_t time, id, abi, registers[LF_REGISTERS];
     uint64_t stack_bytes; /* then so many bytes of it, and how many of these are there */
 } copy_record;
 
-/* CPU time of the thread at that time, which lies behind the last of its switches. */
-static uint64_t cpu_ns_at(const sm_thread *t, uint64_t at_ns) {
-    return t->copied_ns + sm_switched_ns(t, at_ns);
-}
-
 /* Which event of its process a record is of: the kernel numbers them as they are opened. */
 static int event_of(const sm_process *p, uint64_t id) {
-    uint32_t low = 0, high = p->copies;
+    uint32_t low = 0, high = p->copied.count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (p->copy_events[middle].id < id)
+        if (p->copied.events[middle].id < id)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < p->copies && p->copy_events[low].id == id ? p->copy_events[low].event : SM_CPU;
+    return low < p->copied.count && p->copied.events[low].id == id ? p->copied.events[low].event : SM_CPU;
 }
 
 /* As a handler would have written it. */
 static void take_copy(const copy_record *c) {
-    static uint8_t made[sizeof(ls_sample) + MOST_STACK] __attribute__((aligned(16)));
-    ls_sample *sample = (ls_sample *)made;
+    static uint8_t made[sizeof(lf_sample) + MOST_STACK] __attribute__((aligned(16)));
+    lf_sample *sample = (lf_sample *)made;
     const uint8_t *stack = (const uint8_t *)(c + 1);
     const sm_thread *t = sm_thread_at((int32_t)c->tid, c->time);
     uint64_t there = 0;
-    if (!t || !(t->process->is_copied || t->copies) || t->process->pid != (int32_t)c->pid || c->abi != PERF_SAMPLE_REGS_ABI_64
-        || c->stack_bytes > MOST_STACK) {
+    if (!t || !(t->process->copied.is_on || t->copied.fds) || t->process->pid != (int32_t)c->pid
+        || c->abi != PERF_SAMPLE_REGS_ABI_64 || c->stack_bytes > MOST_STACK) {
         sm.quality.samples++;
         sm.quality.lost++;
         return;
@@ -147,10 +158,10 @@ static void take_copy(const copy_record *c) {
     if (c->stack_bytes)
         memcpy(&there, stack + c->stack_bytes, sizeof there);
     there = there < c->stack_bytes ? there : c->stack_bytes;
-    *sample = (ls_sample){.at_ns = c->time, .cpu_ns = cpu_ns_at(t, c->time), .tid = (int32_t)c->tid,
+    *sample = (lf_sample){.at_ns = c->time, .cpu_ns = sm_cpu_ns_at(t, c->time), .tid = (int32_t)c->tid,
                           .event = SM_COPIED(event_of(t->process, c->id)),
                           .stack_bytes = (uint32_t)there};
-    for (int i = 0; i < LS_REGISTERS; i++)
+    for (int i = 0; i < LF_REGISTERS; i++)
         sample->registers[sm_user_registers[i]] = c->registers[i];
     memcpy(sample + 1, stack, there);
     sm_take_sample(t->process, sample, sizeof *sample + there);
@@ -205,10 +216,10 @@ static int open_event(int32_t tid, uint32_t cpu, int event, int is_inherited) {
     a.clockid = CLOCK_MONOTONIC;
     a.inherit = a.inherit_thread = is_inherited != 0;
     a.remove_on_exec = 1;
-    int fd = sm_perf_event_open(&a, tid, sm_rings_cpu(cpu));
+    int fd = sm_perf_event_open(&a, tid, sm_cpu(cpu));
     if (fd == -EINVAL) {
         a.inherit = a.inherit_thread = a.remove_on_exec = 0;
-        fd = sm_perf_event_open(&a, tid, sm_rings_cpu(cpu));
+        fd = sm_perf_event_open(&a, tid, sm_cpu(cpu));
     }
     if (fd >= 0 && (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, rings[cpu].fd) || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0))) {
         int failed = -errno;
@@ -219,16 +230,16 @@ static int open_event(int32_t tid, uint32_t cpu, int event, int is_inherited) {
 }
 
 static int keep(sm_process *p, int fd, int event) {
-    if (p->copies % 64 == 0) {
-        sm_copy_event *larger = realloc(p->copy_events, (p->copies + 64) * sizeof *larger);
+    if (p->copied.count % 64 == 0) {
+        copy_event *larger = realloc(p->copied.events, (p->copied.count + 64) * sizeof *larger);
         if (!larger) {
             close(fd);
             return -ENOMEM;
         }
-        p->copy_events = larger;
+        p->copied.events = larger;
     }
-    sm_copy_event *kept = &p->copy_events[p->copies++];
-    *kept = (sm_copy_event){.fd = fd, .event = event};
+    copy_event *kept = &p->copied.events[p->copied.count++];
+    *kept = (copy_event){.fd = fd, .event = event};
     return ioctl(fd, PERF_EVENT_IOC_ID, &kept->id) ? -errno : 0;
 }
 
@@ -255,11 +266,11 @@ static int open_all(sm_process *p) {
 }
 
 static void close_events(sm_process *p) {
-    for (uint32_t i = 0; i < p->copies; i++)
-        close(p->copy_events[i].fd);
-    free(p->copy_events);
-    p->copy_events = NULL;
-    p->copies = 0;
+    for (uint32_t i = 0; i < p->copied.count; i++)
+        close(p->copied.events[i].fd);
+    free(p->copied.events);
+    p->copied.events = NULL;
+    p->copied.count = 0;
 }
 
 static int is_of_our_user(const sm_process *p) {
@@ -271,7 +282,7 @@ static int is_of_our_user(const sm_process *p) {
 
 static void begin(sm_process *p) {
     static int is_said;
-    p->has_tried_copies = 1;
+    p->copied.has_tried = 1;
     if (!is_of_our_user(p))
         return;
     for (sm_thread *t = p->threads; t; t = t->next)
@@ -285,15 +296,15 @@ static void begin(sm_process *p) {
         close_events(p);
         return;
     }
-    p->is_copied = p->is_sampled = 1;
+    p->copied.is_on = p->is_sampled = 1;
     for (sm_thread *t = p->threads; t; t = t->next) {
         uint64_t none;
         if (t->end_ns)
             continue;
-        if (!t->is_counted)
+        if (!t->time.is_counted)
             sm_count_from(t, sm_ran_ns(p->pid, t->tid, &none, &none));
-        if (t->is_counted) /* others are asked again */
-            sm_rest(t, sm.now_ns, cpu_ns_at(t, sm.now_ns));
+        if (t->time.is_counted) /* others are asked again */
+            sm_rest(t, sm.now_ns, sm_cpu_ns_at(t, sm.now_ns));
     }
     sm_space(p, 0); /* as long as it is there */
 }
@@ -302,11 +313,11 @@ static void begin(sm_process *p) {
  * and has not left it since. */
 static void ask(sm_thread *t) {
     uint64_t none, ran_ns = sm_ran_ns(t->process->pid, t->tid, &none, &none);
-    if (!t->in_ns && !t->out_ns && t->asked_ns && ran_ns > t->asked_ns)
-        t->in_ns = sm.now_ns;
-    t->asked_ns = ran_ns;
+    if (!t->wait.in_ns && !t->wait.out_ns && t->copied.asked_ns && ran_ns > t->copied.asked_ns)
+        t->wait.in_ns = sm.now_ns;
+    t->copied.asked_ns = ran_ns;
     sm_count_from(t, ran_ns);
-    if (t->is_counted && (t->process->is_copied || t->copies))
+    if (t->time.is_counted && (t->process->copied.is_on || t->copied.fds))
         sm_rest(t, sm.now_ns, ran_ns);
 }
 
@@ -314,12 +325,12 @@ static void ask_of(sm_process *p) {
     if (!p->is_followed || !sm_may_ask(p))
         return;
     for (sm_thread *t = p->threads; t; t = t->next)
-        if (!t->is_counted && !t->end_ns)
+        if (!t->time.is_counted && !t->end_ns)
             ask(t);
 }
 
 static int is_due(sm_process *p) {
-    if (p->has_events || p->uses_timers || p->has_tried_copies || p->end_ns)
+    if (p->has_events || p->uses_timers || p->copied.has_tried || p->end_ns)
         return 0;
     if (p->area)
         return 1;
@@ -328,7 +339,7 @@ static int is_due(sm_process *p) {
     ask_of(p);
     uint64_t used = 0;
     for (const sm_thread *t = p->threads; t; t = t->next)
-        used += cpu_ns_at(t, sm.now_ns) - t->before_ns;
+        used += sm_cpu_ns_at(t, sm.now_ns) - t->time.before_ns;
     return used >= LEAST_CPU_NS;
 }
 
@@ -336,20 +347,20 @@ static int is_due(sm_process *p) {
 
 static int open_of(sm_thread *t) {
     int failed = open_rings();
-    t->copies = failed ? NULL : calloc(cpus, sizeof *t->copies);
-    for (uint32_t i = 0; t->copies && i < cpus; i++) {
+    t->copied.fds = failed ? NULL : calloc(cpus, sizeof *t->copied.fds);
+    for (uint32_t i = 0; t->copied.fds && i < cpus; i++) {
         int fd = rings[i].page ? open_event(t->tid, i, SM_CPU, 0) : -ENODEV;
         if (fd >= 0)
-            t->copies[t->copies_count++] = fd;
+            t->copied.fds[t->copied.count++] = fd;
         else if (fd != -ENODEV)
             return fd;
     }
-    return failed ? failed : t->copies ? 0 : -ENOMEM;
+    return failed ? failed : t->copied.fds ? 0 : -ENOMEM;
 }
 
 static void begin_of(sm_thread *t) {
     static int is_said;
-    t->has_tried_copies = 1;
+    t->copied.has_tried = 1;
     int failed = open_of(t);
     if (failed)
         sm_copies_end(t);
@@ -360,19 +371,19 @@ static void begin_of(sm_thread *t) {
                    strerror(-failed));
     if (failed)
         return;
-    t->lost_before = sm.lost_copies;
-    if (t->is_counted)
-        sm_rest(t, sm.now_ns, cpu_ns_at(t, sm.now_ns));
+    t->sampled.lost_before = sm.lost_copies;
+    if (t->time.is_counted)
+        sm_rest(t, sm.now_ns, sm_cpu_ns_at(t, sm.now_ns));
 }
 
 static void tick_of(sm_process *p) {
     int may_ask = -1;
     for (sm_thread *t = p->threads; t; t = t->next) {
-        if (t->signalled_ns || t->end_ns)
+        if (t->signal.since_ns || t->end_ns)
             continue;
-        if (!t->is_counted && (may_ask = may_ask < 0 ? sm_may_ask(p) : may_ask))
+        if (!t->time.is_counted && (may_ask = may_ask < 0 ? sm_may_ask(p) : may_ask))
             ask(t);
-        if (!t->has_tried_copies && cpu_ns_at(t, sm.now_ns) - t->before_ns >= LEAST_OF_THREAD_NS)
+        if (!t->copied.has_tried && sm_cpu_ns_at(t, sm.now_ns) - t->time.before_ns >= LEAST_OF_THREAD_NS)
             begin_of(t);
     }
 }
@@ -381,7 +392,7 @@ void sm_copies_tick(void) {
     for (sm_process *p = sm.has_switches ? sm_processes() : NULL; p; p = p->next)
         if (p->has_events && !p->end_ns)
             tick_of(p);
-        else if (p->is_copied)
+        else if (p->copied.is_on)
             ask_of(p);
         else if (is_due(p))
             begin(p);
@@ -389,15 +400,15 @@ void sm_copies_tick(void) {
 
 /* The process has handed its area over, or has ended. */
 void sm_copies_stop(sm_process *p) {
-    p->is_copied = 0;
+    p->copied.is_on = 0;
     close_events(p);
 }
 
 /* The thread gets the signal from now on, or has ended. */
 void sm_copies_end(sm_thread *t) {
-    for (uint32_t i = 0; i < t->copies_count; i++)
-        close(t->copies[i]);
-    free(t->copies);
-    t->copies = NULL;
-    t->copies_count = 0;
+    for (uint32_t i = 0; i < t->copied.count; i++)
+        close(t->copied.fds[i]);
+    free(t->copied.fds);
+    t->copied.fds = NULL;
+    t->copied.count = 0;
 }

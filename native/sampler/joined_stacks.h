@@ -1,0 +1,26 @@
+/* Where code of a process lies, and its stacks. */
+#ifndef LAYERSCOPE_SAMPLER_JOINED_STACKS_H
+#define LAYERSCOPE_SAMPLER_JOINED_STACKS_H
+
+#include "intern.h"
+#include "threads.h"
+
+#define SM_FRAMES_MOST 1024
+
+/* What a sample tells of its thread: native frames, the leaf first, those of Python, and both as one stack. */
+typedef struct {
+    uint32_t stack, how;
+    const lu_native_frame *native;
+    const sm_python_frame *python;
+    int count, frames;
+    int has_fitted; /* each frame of the interpreter has its frames of Python */
+} sm_user_stack;
+
+lu_space *sm_space(sm_process *process, int is_urgent);
+void sm_space_forget(sm_process *process);
+/* Interns a stack of native frames (the leaf first) with these of Python in it, or LT_NONE. */
+uint32_t sm_join(sm_process *process, const lu_native_frame *native, int count, uint32_t how,
+                 const sm_python_frame *python, int frames, uint32_t *flags);
+uint64_t sm_cut_stacks(void); /* how many had no room */
+
+#endif

@@ -1,0 +1,162 @@
+/* Who there is: processes and threads, with what each file keeps of them. */
+#ifndef LAYERSCOPE_SAMPLER_THREADS_H
+#define LAYERSCOPE_SAMPLER_THREADS_H
+
+#include "../stacks/stacks.h"
+#include "format.h"
+
+typedef struct sm_process sm_process;
+typedef struct sm_thread sm_thread;
+
+/* What a look at a thread that waits has found. */
+typedef struct {
+    uint64_t at_ns; /* of the wait's beginning */
+    uint32_t stack;
+    int32_t system_call;
+    uint32_t file, waker;
+} sm_look;
+
+/* Of the waits that a thread was not seen in, or only by chance: how many, how long, and those that were seen. */
+#define SM_SEEN_MOST 16
+typedef struct {
+    uint64_t first_ns, sum_ns;
+    uint32_t waits, seen;
+    sm_look looks[SM_SEEN_MOST];
+} sm_pool;
+
+/* The events that each thread may have (events.c). */
+enum { SM_CPU = 0, SM_MINOR = 1, SM_MAJOR = 2, SM_EVENTS = 3 };
+enum { SM_NOT_LOOKED = 0, SM_LOOKED = 1, SM_UNREADABLE = 2 };
+
+struct sm_thread {
+    sm_thread *by_tid;         /* next in its bucket, newest first */
+    sm_thread *next, *previous; /* of its process */
+    sm_process *process;
+    uint32_t number;
+    int32_t tid;
+    uint64_t start_ns, end_ns;
+    char name[16];
+    int is_told;            /* the file has this row as it is */
+    int since_birth;        /* we were told when it began */
+    int events[SM_EVENTS];  /* events.c: descriptors, -1: none */
+    int wait_fd;            /* wait_stacks.c: of /proc/PID/task/TID/syscall, -1: not open */
+    uint64_t no_python_ns;  /* python_stacks.c: when it had no state of Python */
+    struct sm_held *held;   /* thinning.c */
+    struct {
+        uint64_t since_ns;  /* it may be sent the signal of samples, 0: it may not */
+        uint32_t seen_puts; /* how many threads were in the table of its process when it was looked for there */
+    } signal;               /* signalled.c */
+    struct {
+        uint64_t before_ns; /* that an earlier program of the thread has used */
+        uint64_t base_ns;   /* when the events began */
+        uint64_t told_ns;   /* that samples stand for so far */
+        uint64_t ran_ns;    /* on a CPU, as its switches say */
+        uint64_t copied_ns; /* that `ran_ns` leaves out */
+        int is_counted;     /* these two are all of it, and none of its switches was lost since */
+        int has_base;       /* what it had used before it was sampled is told */
+    } time;                 /* cpu_time.c: CPU time */
+    struct {
+        uint64_t count;
+        uint64_t lost_before; /* samples of its process, when its last one came */
+        int64_t over_ns;      /* CPU time that copies leave for the kernel */
+    } sampled;                /* samples.c */
+    struct {
+        struct sm_kernel_tick *ticks; /* in the kernel, since the last sample */
+        uint32_t count;
+    } kernel; /* kernel_time.c */
+    struct {
+        uint64_t out_ns, in_ns; /* 0: not */
+        uint64_t came_ns;       /* when it last came onto a CPU, which was `cpu` */
+        uint32_t cpu;
+        uint64_t cpus; /* a bit for each one that it has been on, the 65th and later share them */
+        uint64_t unclosed_ns, late_ns; /* came onto a CPU that it is not told to have left; told late of leaving one */
+        int is_run_late;               /* that it came onto that one was told late, too */
+        int is_preempted, looked;
+        sm_look look;
+        sm_pool shorts, preempted;
+        uint64_t switches;   /* seen so far */
+        uint64_t dispatches; /* how often it had come onto a CPU, where no switches are told */
+    } wait;                  /* waits.c */
+    struct {
+        uint64_t at_ns; /* when it was woken last, and by which thread */
+        uint32_t by;
+    } wakeup; /* wakeups.c */
+    struct {
+        lt_account row;
+        uint32_t count;             /* how many there were */
+        uint64_t switches;          /* and one, when the last was made */
+        uint64_t read_ns, read_at;  /* CPU time as it was read while it waited, and its switches then */
+    } account;                      /* accounts.c */
+    struct {
+        int *fds; /* of its own events, one for each CPU; NULL: none */
+        uint32_t count;
+        int has_tried;
+        uint64_t asked_ns; /* CPU time when it was asked for */
+    } copied;              /* copied_stacks.c */
+};
+
+struct sm_process {
+    sm_process *by_pid, *next, *previous;
+    uint32_t number;
+    int32_t pid, ppid;
+    uint64_t start_ns, end_ns;
+    sm_thread *threads;
+    uint32_t living; /* threads */
+    int is_told;
+    int is_foreign; /* in another pid namespace: its numbers of threads are not ours */
+    uint64_t asked_from_ns, next_ask_ns; /* since when something is not known of its threads, and when to ask */
+    /* scan.c, kernel_records.c */
+    int is_followed, is_refusal_said;
+    int is_a_fork;     /* it is seen to begin, and is still the program of its parent */
+    int32_t forked_by; /* the thread of its parent */
+    /* handover.c: as its area says, or that of the process that forked it */
+    int is_sampled;
+    struct sm_area *area; /* NULL: not yet, a forked child makes one at its first signal */
+    uint32_t python;
+    uint64_t python_eval, python_runtime;
+    int uses_timers;
+    int is_signalled;
+    int has_handler;   /* it had one for the signal of samples when it handed its area over */
+    /* signalled.c */
+    int has_events;    /* its threads get them */
+    int is_left_alone; /* it has the signal for itself */
+    /* joined_stacks.c */
+    lu_space *space;
+    int is_stale; /* something was mapped since */
+    uint64_t refreshed_ns, refresh_cost_ns;
+    struct {
+        int is_on, has_tried;
+        struct sm_copy_event *events; /* in the order of their ids */
+        uint32_t count;
+    } copied; /* copied_stacks.c */
+    struct {
+        struct sm_made *codes; /* by address */
+        uint32_t count, room;
+        int has_inherited;
+    } made; /* jit_code.c */
+    struct {
+        uint32_t *numbers; /* in the file, of the codes that its handler named */
+        uint32_t room;
+    } codes; /* samples.c */
+    struct {
+        struct sm_instructions *all; /* of code objects, by address */
+        uint32_t count, room;
+    } instructions; /* python_function.c */
+    struct {
+        uint64_t seconds, cpu_ns, signals;
+    } silence; /* accounts.c: CPU time and no signals */
+};
+
+sm_process *sm_processes(void); /* the first one; `next` leads on */
+sm_process *sm_process_at(int32_t pid);
+sm_process *sm_process_begin(int32_t pid, int32_t ppid, uint64_t at_ns);
+void sm_process_tell(sm_process *process);
+void sm_process_free(sm_process *process);
+int sm_may_ask(sm_process *process);
+sm_thread *sm_thread_at(int32_t tid, uint64_t at_ns);
+sm_thread *sm_thread_begin(sm_process *process, int32_t tid, uint64_t at_ns, const char *name);
+void sm_thread_tell(sm_thread *thread);
+void sm_thread_free(sm_thread *thread);
+void sm_tell_who(void); /* rows that have changed */
+
+#endif

@@ -1,0 +1,42 @@
+/* The frames of Python of a thread, by what the interpreter (CPython 3.11 to 3.14) keeps in memory. Compiled into the
+ * sampler and into the agent, where it runs in a signal handler: it calls nothing but `read`. */
+#ifndef LAYERSCOPE_STACKS_PYTHON_FRAMES_H
+#define LAYERSCOPE_STACKS_PYTHON_FRAMES_H
+
+#include "../samples.h"
+
+#include <stddef.h>
+
+/* Reads `bytes` at `address` of the process; 0, or -1 if not all of it is there. Must not fault whatever `address` is. */
+typedef int (*lu_read)(void *of, uint64_t address, void *into, size_t bytes);
+
+typedef struct {
+    uint64_t code, name, lines; /* addresses of the code object, its qualified name, its co_linetable: what it is known by */
+    int32_t first_line;
+    uint32_t place; /* as lf_sample_frame has it */
+} lu_python_frame;
+
+/* The frames of the thread with this PyThreadState, the innermost first; how many, -1 if nothing could be read.
+ * `*cut` is set if there are more than `most`. */
+int lu_python_frames(uint32_t python, uint64_t thread_state, lu_read read, void *of, lu_python_frame *into, int most,
+                     int *cut);
+/* The same in two steps, for a reader that reads many places at once: the frames with `code` and `place` alone, and what
+ * their code objects are known by, of the first LU_PYTHON_CODE_BYTES bytes of each. `stack_pointer`: of a thread that
+ * may have been stopped anywhere; 0: it waits. */
+int lu_python_walk(uint32_t python, uint64_t thread_state, uint64_t stack_pointer, lu_read read, void *of,
+                   lu_python_frame *into, int most, int *cut);
+#define LU_PYTHON_CODE_BYTES 144u
+void lu_python_known_by(uint32_t python, const uint8_t *code, lu_python_frame *into);
+/* Where the instructions of a code object lie, of which `bytes` has the first LU_PYTHON_CODE_BYTES bytes; how many bytes. */
+uint64_t lu_python_instructions(uint32_t python, uint64_t code, const uint8_t *bytes, uint64_t *first);
+/* The PyThreadState of the thread `tid` of any interpreter, by `_PyRuntime`; 0: none. */
+uint64_t lu_python_thread(uint32_t python, uint64_t runtime, int32_t tid, lu_read read, void *of);
+/* A str object as UTF-8; its length, cut at `most`, or -1. */
+int lu_python_text(uint32_t python, uint64_t object, lu_read read, void *of, char *into, size_t most);
+/* A bytes object; its length, -1 if it cannot be read or is longer than `most`. */
+int lu_python_bytes(uint32_t python, uint64_t object, lu_read read, void *of, uint8_t *into, size_t most);
+/* What a code object is called: addresses of its file name and qualified name, for the two above. -1: it is none. */
+int lu_python_code(uint32_t python, uint64_t code, lu_read read, void *of, uint64_t *file, uint64_t *name,
+                   uint64_t *lines, int32_t *first_line);
+
+#endif
