@@ -176,20 +176,28 @@ def select(
 
 
 def _narrowed(result: Result, where: str | None, top: int) -> Result:
-    kept = result if where is None else replace(result, relation=result.relation.filter(where))
+    narrowed = result
+    if where is not None:
+        narrowed = replace(result, relation=result.relation.filter(where))
     if top:
-        left_out = max(0, kept.relation.count("*").fetchall()[0][0] - top)
-        kept = replace(kept, relation=kept.relation.order(kept.order).limit(top), left_out=left_out)
+        rows = narrowed.relation.count("*").fetchall()[0][0]
+        relation = narrowed.relation.order(narrowed.order).limit(top)
+        narrowed = replace(narrowed, relation=relation, left_out=max(0, rows - top))
     # A `where` may turn out to be wrong only when it meets the data, so the answer is asked for
     # here.
-    if not kept.rows and where is not None and result.relation.limit(1).fetchall():
-        kept = replace(kept, empty=f"No row satisfies --where {where!r}.")
-    return kept
+    if not narrowed.rows and where is not None:
+        has_rows = bool(result.relation.limit(1).fetchall())
+        if has_rows:
+            narrowed = replace(narrowed, empty=f"No row satisfies --where {where!r}.")
+    return narrowed
 
 
 def _order(result: Result, sort: str) -> str:
-    sign = sort[:1] if sort[:1] in ("+", "-") else ""
+    sign = sort[0] if sort.startswith(("+", "-")) else ""
     column = result.column(sort.removeprefix(sign))
-    descending = sign == "-" or (column.is_number and sign != "+")
-    direction = "DESC" if descending else "ASC"
+    # Numbers have the greatest first unless the sign says otherwise.
+    is_descending = sign == "-"
+    if not sign:
+        is_descending = column.is_number
+    direction = "DESC" if is_descending else "ASC"
     return f'"{column.name}" {direction} NULLS LAST'

@@ -69,8 +69,13 @@ def words(text: str) -> str:
 def _input(shape: Any, dtype: Any) -> str:
     """One input in words; empty: it is no tensor."""
     if isinstance(dtype, list):
-        return f"({', '.join(_input(*each) or 'None' for each in zip(shape, dtype, strict=True))})"
-    return "" if shape is None else f"{dtype}[{', '.join(map(str, shape))}]"
+        pairs = zip(shape, dtype, strict=True)
+        inputs = [_input(*pair) or "None" for pair in pairs]
+        return f"({', '.join(inputs)})"
+    if shape is None:
+        return ""
+    sizes = ", ".join(map(str, shape))
+    return f"{dtype}[{sizes}]"
 
 
 def _why_without(reader: Reader) -> str:

@@ -269,10 +269,13 @@ def _hex(data: pa.Array) -> pa.Array:
 
 
 def _interval(data: pa.Array) -> pa.Array:
-    values = (None if value is None else value.as_py() for value in data)
-    return pa.array(
-        (v and f"{v.months} months {v.days} days {v.nanoseconds} ns" for v in values), pa.string()
-    )
+    texts: list[str | None] = []
+    for value in data.to_pylist():
+        text = None
+        if value is not None:
+            text = f"{value.months} months {value.days} days {value.nanoseconds} ns"
+        texts.append(text)
+    return pa.array(texts, pa.string())
 
 
 _TEXTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (

@@ -319,11 +319,11 @@ def _ranking(
 
 def _below(row: OperatorRow, divisor: int, room: int) -> str:
     """What an operator asked for, most time first: `oneDNN jit:avx512_core 2.06, reorders 0.53`."""
-    if not row.below:
+    if not row.primitives:
         return row.worker
     parts: list[str] = []
     library = ""
-    for one in row.below:
+    for one in row.primitives:
         if parts and one.ns < max(LEAST_SHOWN * divisor, _LEAST_BELOW * row.self_ns):
             break
         name, _, rest = one.what.partition(" ")

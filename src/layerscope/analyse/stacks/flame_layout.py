@@ -107,7 +107,8 @@ def draw(graph: Graph) -> Drawn:
 def _left_out(tree: FrameTree, weight: Ints, kept: Bools) -> int:
     """How many frames are left out whose caller is not."""
     is_out = (weight > 0) & ~kept
-    has_kept_caller = np.where(tree.parent >= 0, kept[tree.parent], True)
+    is_outermost = tree.parent < 0
+    has_kept_caller = is_outermost | kept[tree.parent]
     return int(np.count_nonzero(is_out & has_kept_caller))
 
 

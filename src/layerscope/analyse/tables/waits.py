@@ -211,9 +211,10 @@ def _waits(reader: Reader, names: list[str]) -> pa.Table:
 
 def _threads(known: dict[int, str], tracks: Ints) -> pa.DictionaryArray:
     found, at = np.unique(tracks, return_inverse=True)
-    return _dictionary(
-        np.where(tracks < 0, -1, at), [known.get(track, f"#{track}") for track in found.tolist()]
-    )
+    at[tracks < 0] = -1
+    numbers = found.tolist()
+    names = [known.get(track, f"#{track}") for track in numbers]
+    return _dictionary(at, names)
 
 
 def _wheres(inner: Innermost, every: list[StackFrame], stack: Ints) -> pa.DictionaryArray:
@@ -228,6 +229,6 @@ def _wheres(inner: Innermost, every: list[StackFrame], stack: Ints) -> pa.Dictio
 
 def _dictionary(codes: Ints, texts: list[str]) -> pa.DictionaryArray:
     codes = np.asarray(codes)
-    return pa.DictionaryArray.from_arrays(
-        pa.array(codes.astype(np.int32), mask=codes < 0), pa.array(texts, pa.string())
-    )
+    indices = pa.array(codes.astype(np.int32), mask=codes < 0)
+    dictionary = pa.array(texts, pa.string())
+    return pa.DictionaryArray.from_arrays(indices, dictionary)
