@@ -139,7 +139,7 @@ def test_without_primitives_there_are_no_bars_that_pretend() -> None:
 def test_what_has_no_room_below_an_operator_is_left_out() -> None:
     def below(room: int, *whats: str) -> str:
         primitives = tuple(PrimitiveTime(what, 4.0 * MS) for what in whats)
-        return show._below(OperatorRow("op", 20.0 * MS, 0.5, 1, primitives), MS, room)
+        return show._primitives_of(OperatorRow("op", 20.0 * MS, 0.5, 1, primitives), MS, room)
 
     assert below(60, "oneDNN jit:avx2", "oneDNN jit_1x1:avx2", "MKL") == (
         "oneDNN jit:avx2 4.00, jit_1x1:avx2 4.00, MKL 4.00"

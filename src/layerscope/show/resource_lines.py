@@ -93,8 +93,10 @@ def _switches(switches: Switches, per: str) -> str:
 
 
 def _throttled(limits: ResourceLimits) -> str:
-    spent = f", {units.duration(limits.throttled_ns)}" if limits.throttled_ns else ""
-    return f"throttled {limits.throttled:,} times{spent}: its control group has too few CPUs"
+    times = f"{limits.throttled:,} times"
+    if limits.throttled_ns:
+        times += f", {units.duration(limits.throttled_ns)}"
+    return f"throttled {times}: its control group has too few CPUs"
 
 
 def _memory(memory: MemoryUse | None) -> str:

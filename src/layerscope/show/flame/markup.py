@@ -56,7 +56,8 @@ def whole(graph: Graph) -> str:
     """What the picture adds up to: `12.3 s of CPU time in 1,204 samples`."""
     what, noun = _WHOLE[graph.kind]
     count = int(graph.tree.whole()[1])
-    return f"{amount(graph, graph.whole)} {what} in {count:,} {noun}{'' if count == 1 else 's'}"
+    nouns = noun if count == 1 else f"{noun}s"
+    return f"{amount(graph, graph.whole)} {what} in {count:,} {nouns}"
 
 
 def sentences(picture: Picture, drawn: Drawn) -> list[str]:
@@ -169,13 +170,15 @@ def data(graph: Graph, drawn: Drawn, height: int) -> str:
 def colour_class(graph: Graph, drawn: Drawn, place: int) -> str:
     """The class of the colour of a drawn frame: its layer, or how it changed."""
     if graph.compared is None:
-        return LAYERS[graph.frames[int(drawn.frame[place])].layer]
+        frame = graph.frames[int(drawn.frame[place])]
+        return LAYERS[frame.layer]
     change = float(drawn.change[place])
     if not drawn.sure[place] or not change:
         return "same"
     now = float(drawn.total[place]) / graph.compared.units
     part = abs(change) / max(now, now - change)
-    return f"{'grew' if change > 0 else 'shrank'}{1 + sum(part >= step for step in _STEPS)}"
+    shade = 1 + sum(part >= step for step in _STEPS)
+    return f"grew{shade}" if change > 0 else f"shrank{shade}"
 
 
 def _frame(graph: Graph, number: int) -> dict[str, Any]:
@@ -191,9 +194,12 @@ def _frame(graph: Graph, number: int) -> dict[str, Any]:
 
 
 def _about(picture: Picture) -> str:
-    parts = (picture.command, whole(picture.graph), picture.chosen)
-    text = printable(" · ".join(part for part in parts if part))
-    return text if len(text) <= _LINE_LETTERS else "…" + text[1 - _LINE_LETTERS :]
+    """The line below the title, shortened at its beginning."""
+    parts = [picture.command, whole(picture.graph), picture.chosen]
+    text = printable(" · ".join(filter(None, parts)))
+    if len(text) <= _LINE_LETTERS:
+        return text
+    return "…" + text[1 - _LINE_LETTERS :]
 
 
 def _text(words: str) -> str:

@@ -96,4 +96,5 @@ def _variables(selector: str, theme: Theme, names: tuple[str, ...]) -> str:
     values = {name.replace("_", "-"): getattr(theme, name) for name in names}
     values |= theme.fills()
     lines = [f"--{name}: {value};" for name, value in values.items()]
-    return f"{selector} {{ {' '.join(lines)} }}"
+    body = " ".join(lines)
+    return f"{selector} {{ {body} }}"
