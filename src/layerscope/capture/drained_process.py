@@ -27,10 +27,12 @@ class Ring:
     """One shared ring, seen from outside."""
 
     def __init__(self, fd: int) -> None:
-        self.memory = mmap.mmap(fd, os.fstat(fd).st_size)
+        size = os.fstat(fd).st_size
+        self.memory = mmap.mmap(fd, size)
         self.header: Any = np.frombuffer(self.memory, layout.RING, 1)[0]
-        self.capacity = (len(self.memory) - layout.RING_HEADER) // layout.RECORD.itemsize
-        self.records = np.frombuffer(self.memory, layout.RECORD, self.capacity, layout.RING_HEADER)
+        header_bytes, record_bytes = layout.RING_HEADER, layout.RECORD.itemsize
+        self.capacity = (size - header_bytes) // record_bytes
+        self.records = np.frombuffer(self.memory, layout.RECORD, self.capacity, header_bytes)
         # Scalars of these views are single aligned 8-byte loads and stores.
         self.published = np.frombuffer(self.memory, "<u8", 1, 64)
         self.consumed = np.frombuffer(self.memory, "<u8", 1, 128)
@@ -41,14 +43,15 @@ class Ring:
         return int(self.published[0]) - int(self.consumed[0])
 
     def abandoned(self) -> tuple[int, int, int]:
-        """What the ring holds and nobody will take: spans, and the losses it tells of (ring full,
-        too deep).
+        """What the ring holds and nobody will take: spans, and the losses that it counts (ring
+        full, too deep).
         """
         records = self.take(int(self.published[0]))
-        told = records[records["kind"] == layout.LOST]
-        spans = int((records["kind"] < layout.FIRST_SPECIAL).sum())
-        full = int(self.header["lost_full"]) + int(told["name"].sum())
-        return spans, full, int(self.header["lost_deep"]) + int(told["module"].sum())
+        is_span = records["kind"] < layout.FIRST_SPECIAL
+        losses = records[records["kind"] == layout.LOST]
+        full = int(self.header["lost_full"]) + int(losses["name"].sum())
+        deep = int(self.header["lost_deep"]) + int(losses["module"].sum())
+        return int(is_span.sum()), full, deep
 
     def take(self, until: int) -> np.ndarray:
         """A copy of the records from `consumed` up to ordinal `until`."""
@@ -65,8 +68,10 @@ class NamesSegment:
     """One shared segment of names."""
 
     def __init__(self, fd: int) -> None:
-        self.memory = mmap.mmap(fd, os.fstat(fd).st_size)
-        self.segment = int(np.frombuffer(self.memory, "<u4", 1, 8)[0])
+        size = os.fstat(fd).st_size
+        self.memory = mmap.mmap(fd, size)
+        segment = np.frombuffer(self.memory, "<u4", 1, 8)
+        self.segment = int(segment[0])
         self._used = np.frombuffer(self.memory, "<u8", 1, 16)
         self.taken = 0
 
@@ -93,10 +98,19 @@ class DrainedProcess:
         self.thread_names: dict[int, list[str]] = {}  # by thread id, what each look at it found
         self.counters = counters.CounterSource(pid)
         self.group = counters.GroupSource(pid)
-        self.told_rank = False
+        self.has_reported_rank = False
         self._pidfd = -1
         with contextlib.suppress(OSError):
             self._pidfd = os.pidfd_open(pid)
+
+    def restore(self, chunk: raw_file.Chunk) -> None:
+        """Take over what a drainer before us wrote."""
+        if chunk.kind == raw_file.RECORDS:
+            self.totals.add(np.frombuffer(chunk.payload, layout.RECORD))
+        elif chunk.kind == raw_file.TOTALS:
+            self.totals.restore(chunk.payload)
+        if chunk.kind in (raw_file.RECORDS, raw_file.STRIPPED):
+            self.sealed[chunk.key] = chunk.first + chunk.count
 
     def describe(self) -> bytes:
         """What the raw file says about the process."""
@@ -117,7 +131,7 @@ class DrainedProcess:
             command_line = bytes(self.page["command_line"]) or command_line
             about.setdefault("ppid", int(self.page["ppid"]))
             if self.has_rank():
-                self.told_rank = True
+                self.has_reported_rank = True
                 about |= {
                     "rank": int(self.page["rank"]),
                     "world_size": int(self.page["world_size"]),

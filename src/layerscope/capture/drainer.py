@@ -206,16 +206,13 @@ class Drainer:
         folder = self.raw / f"{self.host}-{pid}-{start_ns}"
         process = DrainedProcess(pid, start_ns, folder)
         if not process.file.is_new:  # a drainer before us began it
-            for chunk in raw_file.SpoolReader(folder / "spool").chunks():
-                if chunk.kind == raw_file.RECORDS:
-                    process.totals.add(np.frombuffer(chunk.payload, layout.RECORD))
-                elif chunk.kind == raw_file.TOTALS:
-                    process.totals.restore(chunk.payload)
-                if chunk.kind in (raw_file.RECORDS, raw_file.STRIPPED):
-                    process.sealed[chunk.key] = chunk.first + chunk.count
+            spool = raw_file.SpoolReader(folder / "spool")
+            for chunk in spool.chunks():
+                process.restore(chunk)
         self.processes[key] = process
         self._write(process, raw_file.PROCESS, process.describe())
-        self._write(process, raw_file.POLL, np.array(clock_reading(), "<i8").tobytes())
+        reading = np.array(clock_reading(), "<i8")
+        self._write(process, raw_file.POLL, reading.tobytes())
         return process
 
     def _forget(self, key: tuple[int, int], process: DrainedProcess) -> None:
@@ -370,7 +367,7 @@ class Drainer:
             | ({"cgroup": "not mounted"} if process.group.group.is_hidden else {}),
         }
         # The program may give itself a rank after its start.
-        if process.has_rank() and not process.told_rank:
+        if process.has_rank() and not process.has_reported_rank:
             fits &= self._write(process, raw_file.PROCESS, process.describe())
         if process.page is not None:
             about.update({name: int(process.page[name]) for name in PAGE_COUNTS})

@@ -238,7 +238,11 @@ class Program:
 
 
 def _bits(signals: Iterable[int]) -> int:
-    return sum(1 << number for number in set(signals))
+    """A mask with a bit for each signal."""
+    mask = 0
+    for number in signals:
+        mask |= 1 << number
+    return mask
 
 
 def _pending(pid: int) -> int:
@@ -281,8 +285,10 @@ def lacks_room(error: RunError) -> bool:
 
 
 def _not_started(command: list[str], error: OSError) -> RunError:
-    status = 127 if isinstance(error, FileNotFoundError) else 126
-    return RunError(f"cannot run {command[0]}: {error.strerror}", status)
+    is_missing = isinstance(error, FileNotFoundError)
+    status = 127 if is_missing else 126
+    message = f"cannot run {command[0]}: {error.strerror}"
+    return RunError(message, status)
 
 
 class Witness:

@@ -166,8 +166,10 @@ def _numpy_without_threads() -> Iterator[None]:
 
 
 def _described(verb: Verb) -> tuple[str, str]:
+    """The first line of what a command says of itself, and all of it."""
     description = (verb.__doc__ or "").strip()
-    return description.partition("\n")[0].rstrip("."), description
+    first_line = description.partition("\n")[0]
+    return first_line.rstrip("."), description
 
 
 def _top() -> _Parser:

@@ -287,7 +287,8 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _ours(folder: Path) -> list[Path]:
-    return [entry for entry in _entries(folder) if entry.is_dir()]
+    entries = _entries(folder)
+    return [entry for entry in entries if entry.is_dir()]
 
 
 def _mtime_s(path: Path) -> float:

@@ -36,7 +36,9 @@ def launch_info(launch: Launch, chosen: Sequence[int]) -> ranks.LaunchInfo:
 
 def is_first(launch: Launch, chosen: Sequence[int]) -> bool:
     """Whether this rank speaks for all: it is the first of those that are recorded."""
-    return launch.rank == min(launch_info(launch, chosen).expected(), default=launch.rank)
+    expected = launch_info(launch, chosen).expected()
+    first = min(expected, default=launch.rank)
+    return launch.rank == first
 
 
 def create_named(path: Path, launch: Launch, chosen: Sequence[int], info: RunInfo) -> Run:

@@ -107,7 +107,8 @@ class TorchProber:
         probe.keep(library, answer)
         self.publish()
         if answer.state == "good" and python:
-            probe.keep(library, probe.ask_with_python(python, library, answer, self._use_tsc))
+            answer = probe.ask_with_python(python, library, answer, self._use_tsc)
+            probe.keep(library, answer)
 
     def _ask_onednn(self) -> None:
         """Ask for the instruction set of each library that has been used, under the cap it was used
@@ -265,4 +266,6 @@ class _Watched:
 
 def _may_be_late(page: Any) -> bool:
     """Whether a process that could record does not."""
-    return int(page["probe"][0]) != layout.PROBE_REFUSED and not int(page["callbacks"][0])
+    is_refused = int(page["probe"][0]) == layout.PROBE_REFUSED
+    callbacks = int(page["callbacks"][0])
+    return not is_refused and not callbacks

@@ -363,8 +363,11 @@ class Windows:
                 self.give_back()
 
         def in_child():
-            self.over, self.opened, self.holder = "fork", None, 0
-            self.lock, self.watches = _thread.allocate_lock(), _thread.allocate_lock()
+            self.over = "fork"
+            self.opened = None
+            self.holder = 0
+            self.lock = _thread.allocate_lock()
+            self.watches = _thread.allocate_lock()
 
         os.register_at_fork(before=before, after_in_parent=in_parent, after_in_child=in_child)
 
