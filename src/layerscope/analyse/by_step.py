@@ -133,10 +133,10 @@ class _Used:
 
     def until(self, at_ns: Int64s) -> Int64s:
         """What it had used at each of these times, in ns."""
-        used: Int64s = np.rint(
-            np.interp(self._awake(at_ns), self._awake(self._at), self._used)
-        ).astype(np.int64)
-        return used
+        awake_ns = self._awake(at_ns)
+        used_ns = np.interp(awake_ns, self._awake(self._at), self._used)
+        rounded: Int64s = np.rint(used_ns).astype(np.int64)
+        return rounded
 
 
 def grown_within(
@@ -152,10 +152,10 @@ def grown_within(
         return found
     at_ns, values = readings
     apart = np.diff(at_ns)
-    told = (start_ns >= at_ns[0]) & (end_ns <= at_ns[-1])
+    is_known = (start_ns >= at_ns[0]) & (end_ns <= at_ns[-1])
     for moment, side in ((start_ns, "right"), (end_ns, "left")):
         after = np.searchsorted(at_ns, moment, side=side)  # type: ignore[call-overload]
-        told &= apart[np.clip(after - 1, 0, len(apart) - 1)] <= end_ns - start_ns
+        is_known &= apart[np.clip(after - 1, 0, len(apart) - 1)] <= end_ns - start_ns
     grown = np.interp(end_ns, at_ns, values) - np.interp(start_ns, at_ns, values)
-    found[told] = np.rint(grown[told]).astype(np.int64)
+    found[is_known] = np.rint(grown[is_known]).astype(np.int64)
     return found

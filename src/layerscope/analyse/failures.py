@@ -98,7 +98,7 @@ def _raised_rows(marks: Columns) -> NDArray[np.intp]:
 
 def _operator(text: str) -> str:
     try:
-        told = json.loads(text or "{}")
+        arguments = json.loads(text or "{}")
     except ValueError:
         return ""
-    return str(told.get("operator", "")) if isinstance(told, dict) else ""
+    return str(arguments.get("operator", "")) if isinstance(arguments, dict) else ""

@@ -41,7 +41,8 @@ def generation(reader: Reader, steps: MeasuredSteps) -> Generation | None:
     """
     if steps.rule != "request":
         return None
-    paths = {str(path) for path in reader.arrays("modules", ["path"])["path"].tolist()}
+    modules = reader.arrays("modules", ["path"])
+    paths = {str(path) for path in modules["path"].tolist()}
     methods = sorted(path for path in paths if path.endswith(GENERATE))
     if not methods:
         return None

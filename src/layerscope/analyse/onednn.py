@@ -63,8 +63,8 @@ def onednn(
             found.off[_SWITCHED[work]] = state == "off"
     done_by: dict[str, set[str]] = {}
     for kind in kinds:
-        if told := _KIND.fullmatch(kind):
-            done_by.setdefault(told[1], set()).add(told[2])
+        if kind_of_work := _KIND.fullmatch(kind):
+            done_by.setdefault(kind_of_work[1], set()).add(kind_of_work[2])
     names = set(called)
     if any(map(_MULTIPLIES_BY_ONEDNN.match, names)):
         done_by.setdefault(MATRIX_PRODUCTS, set()).add(ONEDNN)

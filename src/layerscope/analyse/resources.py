@@ -175,7 +175,8 @@ def _resources_per_step(
         growth = counters.growth(name, begin_ns, end_ns)
         if growth is None:
             return None
-        return growth / (end_ns - begin_ns) * step_ns
+        covered_ns = end_ns - begin_ns
+        return growth / covered_ns * step_ns
 
     cpu_ns = per_step("cpu_ns")
     if cpu_ns is None:

@@ -87,11 +87,11 @@ class Result:
         """The documented columns, in order, with the documented types."""
         import pyarrow as pa
 
-        schema = pa.schema(
-            [(column.name, pa.type_for_alias(column.type)) for column in self.columns]
-        )
-        answer = self.relation.order(self.order).select(*map(quoted, schema.names)).to_arrow_table()
-        return answer.cast(schema)
+        types = [(column.name, pa.type_for_alias(column.type)) for column in self.columns]
+        schema = pa.schema(types)
+        in_order = self.relation.order(self.order)
+        answer = in_order.select(*map(quoted, schema.names))
+        return answer.to_arrow_table().cast(schema)
 
     @property
     def rows(self) -> int:
@@ -113,7 +113,8 @@ class Result:
 
     def known_columns(self) -> str:
         """The columns, as the end of an error message."""
-        return "Its columns are " + ", ".join(column.name for column in self.columns)
+        names = [column.name for column in self.columns]
+        return f"Its columns are {', '.join(names)}"
 
 
 def of_arrow(name: str, columns: tuple[ResultColumn, ...], data: pa.Table, **more: Any) -> Result:
@@ -123,8 +124,10 @@ def of_arrow(name: str, columns: tuple[ResultColumn, ...], data: pa.Table, **mor
     import duckdb
     import pyarrow as pa
 
-    placed = data.append_column(_PLACE, pa.array(range(data.num_rows), pa.int64()))
-    return Result(name, columns, duckdb.from_arrow(placed), f'"{_PLACE}"', **more)
+    places = pa.array(range(data.num_rows), pa.int64())
+    placed = data.append_column(_PLACE, places)
+    relation = duckdb.from_arrow(placed)
+    return Result(name, columns, relation, f'"{_PLACE}"', **more)
 
 
 def of_rows(

@@ -52,16 +52,16 @@ def has_shapes(reader: Reader) -> bool:
 def words(text: str) -> str:
     """The tensors of one text of arguments."""
     try:
-        told = decoded(text.encode(), dict[str, Any])
-        if told["shapes"] is None:
+        recorded = decoded(text.encode(), dict[str, Any])
+        if recorded["shapes"] is None:
             return NOT_KNOWN
         tensors = [
             _input(shape, dtype)
-            for shape, dtype in zip(told["shapes"], told["dtypes"], strict=True)
+            for shape, dtype in zip(recorded["shapes"], recorded["dtypes"], strict=True)
         ]
     except (ValueError, KeyError, TypeError):
         return NOT_KNOWN
-    if told.get("cut"):
+    if recorded.get("cut"):
         tensors.append("...")
     return ", ".join(tensor for tensor in tensors if tensor) or NO_TENSORS
 

@@ -330,12 +330,13 @@ def _with_primitives_read(sums: _Sums, files: Iterable[Path]) -> Iterable[Path]:
 
 def _ranked_layer(reader: Reader) -> str:
     """What is ranked: operators, or, of a program without any, the ranges that it marks."""
-    others = False
+    has_others = False
     for spans in reader.pieces("spans", ["layer"]):
         if has_name(spans, "layer", OPERATORS).any():
             return OPERATORS
-        others |= bool(np.isin(spans["layer.names"], (RANGES, PRIMITIVES)).any())
-    return RANGES if others else OPERATORS
+        is_other = np.isin(spans["layer.names"], (RANGES, PRIMITIVES))
+        has_others |= bool(is_other.any())
+    return RANGES if has_others else OPERATORS
 
 
 def _make_exact(

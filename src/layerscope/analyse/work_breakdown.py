@@ -163,7 +163,8 @@ class _Calls(NamedTuple):
 
     def chosen(self, rows: Array) -> _Calls:
         """Some of them."""
-        return _Calls._make(column[rows] for column in self)
+        columns = [column[rows] for column in self]
+        return _Calls._make(columns)
 
     @staticmethod
     def joined(parts: list[_Calls]) -> _Calls:
@@ -381,7 +382,8 @@ class WorkSums:
     @property
     def is_mkl(self) -> bool:
         """Whether MKL was called, as far as it was recorded."""
-        return any(primitive.library == "MKL" for primitive in self._numbers)
+        libraries = {primitive.library for primitive in self._numbers}
+        return "MKL" in libraries
 
     def kinds(self, tracks: Bools, divisor: float, whole_ns: float, is_mkl: bool) -> list[KindTime]:
         """The kinds of work on these tracks, most time first; without any primitive none.
@@ -404,12 +406,12 @@ class WorkSums:
         if self._framework:
             names[KERNEL] = f"{self._framework} kernels"
         whole = max(float(spent_ns.sum()), 1.0)
-        order = np.argsort(-spent_ns, kind="stable").tolist()
-        return [
-            KindTime(names[at], float(spent_ns[at]), float(spent_ns[at]) / whole)
-            for at in order
-            if spent_ns[at]
-        ]
+        kinds = []
+        for at in np.argsort(-spent_ns, kind="stable").tolist():
+            ns = float(spent_ns[at])
+            if ns:
+                kinds.append(KindTime(names[at], ns, ns / whole))
+        return kinds
 
     def by_operator(self, divisor: float, scale: Array) -> dict[int, list[PrimitiveTime]]:
         """By number of the operator's name the primitives that it called, most time first; `scale`

@@ -163,7 +163,8 @@ class DrainedProcess:
             return not Path(f"/proc/{self.pid}").exists()
         poll = select.poll()
         poll.register(self._pidfd, select.POLLIN)
-        return bool(poll.poll(0))
+        events = poll.poll(0)
+        return bool(events)
 
     def close(self) -> None:
         """Let go of everything but the memory, which goes with the last view of it."""

@@ -208,9 +208,9 @@ class DrainerLink:
         while ends and time.monotonic() < give_up:
             with self._lock:
                 kept = {fd for handed in self._kept.values() for _, fd in handed}
-                ends = {
-                    fd: end for fd, end in ends.items() if fd in kept and ring_counts(fd)[1] < end
-                }
+                for fd in list(ends):
+                    if fd not in kept or ring_counts(fd)[1] >= ends[fd]:
+                        del ends[fd]
             if ends:
                 time.sleep(_FLUSH_POLL_S)
         return not ends

@@ -54,8 +54,8 @@ def rights() -> dict[str, int]:
     OSError, SubprocessError, ValueError and KeyError of a sampler that does not run.
     """
     done = subprocess.run([BINARY, "--check"], capture_output=True, timeout=_CHECK_S, check=True)
-    told = json.loads(done.stdout)
-    return {name: int(told[name]) for name in ("cpu_clock", "switches", "wakers", "kernel")}
+    facilities = json.loads(done.stdout)
+    return {name: int(facilities[name]) for name in ("cpu_clock", "switches", "wakers", "kernel")}
 
 
 class Sampler:

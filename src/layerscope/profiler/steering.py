@@ -273,7 +273,8 @@ class RecordingControl:
 
     def file_since_ns(self) -> int:
         """From when on what was recorded belongs to the present file."""
-        return self._files.setdefault(self.file, now_ns() if self.has_run else 0)
+        since_ns = now_ns() if self.has_run else 0
+        return self._files.setdefault(self.file, since_ns)
 
 
 def find_door() -> Any:

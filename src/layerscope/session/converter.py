@@ -53,13 +53,13 @@ def converted(converter: subprocess.Popen[bytes] | None, session: Recorder) -> d
         return nothing
     out, _ = converter.communicate(THE_END)
     try:
-        told: dict[str, Any] = json.loads(out)
+        answer: dict[str, Any] = json.loads(out)
     except ValueError:
         status = converter.returncode
         ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
         session.problems.append(_problem(f"the converter {ended}"))
         return nothing
-    return told
+    return answer
 
 
 def why_not_converted(problems: Sequence[Problem]) -> str:

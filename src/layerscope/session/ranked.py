@@ -62,7 +62,8 @@ def create_here(
     """
     name = f"{stem}-{launch.job}" if launch.job else stem
     for number in itertools.count(1):
-        path = folder / f"{name}{'' if number == 1 else f'-{number}'}{SUFFIX}"
+        numbered = name if number == 1 else f"{name}-{number}"
+        path = folder / f"{numbered}{SUFFIX}"
         recording = ranks.join(path, launch_info(launch, chosen), launch.rank, info)
         if recording is not None:
             return recording

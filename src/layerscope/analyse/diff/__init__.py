@@ -164,15 +164,11 @@ def build(
 
 
 def _side(reader: Reader, steps: int, wanted: set[str], statistic: str) -> dict[str, Quantities]:
-    made = quantities.step_times(reader, statistic) if steps else quantities.run_time(reader)
-    made.update(
-        {
-            what: quantities.by_name(reader, what, steps, statistic)
-            for what in (OPERATOR, MODULE)
-            if what in wanted
-        }
-    )
-    return made
+    side = quantities.step_times(reader, statistic) if steps else quantities.run_time(reader)
+    for what in (OPERATOR, MODULE):
+        if what in wanted:
+            side[what] = quantities.by_name(reader, what, steps, statistic)
+    return side
 
 
 def _missing(what: str, sides: Sequence[Mapping[str, Quantities]]) -> str:

@@ -221,10 +221,11 @@ def _with_held(parts: Iterator[Floats], parents: list[int]) -> Iterator[Floats]:
         for row in part:
             if at in waiting:
                 row += waiting.pop(at)
-            if parents[at] in waiting:
-                waiting[parents[at]] += row
-            elif parents[at] >= 0:
-                waiting[parents[at]] = row.copy()
+            parent = parents[at]
+            if parent in waiting:
+                waiting[parent] += row
+            elif parent >= 0:
+                waiting[parent] = row.copy()
             at += 1
         yield part
 

@@ -170,12 +170,13 @@ def heaviest(graph: Graph) -> list[Heavy]:
     counts once.
     """
     own, totals = of_frames(graph.upright, len(graph.frames))
-    change, sure = (
-        _changes(graph, own)
-        if graph.compared is not None
-        else (np.zeros(len(own)), np.zeros(len(own), bool))
-    )
-    order = np.lexsort((-totals[:, 0], -own[:, 0], -np.abs(change)))[:_MOST_ROWS]
+    if graph.compared is not None:
+        change, sure = _changes(graph, own)
+    else:
+        change = np.zeros(len(own))
+        sure = np.zeros(len(own), bool)
+    most_first = (-totals[:, 0], -own[:, 0], -np.abs(change))
+    order = np.lexsort(most_first)[:_MOST_ROWS]
     return [
         Heavy(
             int(frame),

@@ -225,14 +225,15 @@ def _nodes(
         group = groups.of(samples.track, samples.step) if groups else None
         weights.add(samples, counted, group)
         idle_weight += samples.idle_weight
-    notes: tuple[str, ...] = ()
+    notes = []
     if idle_weight:
         time = duration(idle_weight)
-        notes = (
-            f"{time} that threads of pools waited without work are left out; --idle shows them.",
+        notes.append(
+            f"{time} that threads of pools waited without work are left out; --idle shows them."
         )
     roots = groups.frames(frames) if groups else None
-    return _Nodes(*weights.nodes(stacks, frames, roots), notes)
+    nodes = weights.nodes(stacks, frames, roots)
+    return _Nodes(*nodes, tuple(notes))
 
 
 def _span_nodes(

@@ -177,10 +177,11 @@ def check_recorded(reader: Reader) -> None:
     rows = reader.query(
         "SELECT what, remedy FROM problems WHERE layer = ? LIMIT 1", [STACKS]
     ).to_pylist()
-    what, remedy = (rows[0]["what"], rows[0]["remedy"]) if rows else (NO_SAMPLES, REMEDY)
-    raise UsageError(
-        f"{reader.run.path.name} has no samples: {what}. {remedy[:1].upper()}{remedy[1:]}"
-    )
+    what, remedy = NO_SAMPLES, REMEDY
+    if rows:
+        what, remedy = rows[0]["what"], rows[0]["remedy"]
+    remedy = remedy[:1].upper() + remedy[1:]
+    raise UsageError(f"{reader.run.path.name} has no samples: {what}. {remedy}")
 
 
 def read_samples(

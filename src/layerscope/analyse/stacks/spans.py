@@ -140,11 +140,7 @@ def _modules(reader: Reader, path: str) -> Ints:
     """Keys of the module at `path` and of those it holds; UsageError that lists the modules."""
     columns = reader.arrays("modules", ["module", "path"])
     paths = [str(text) for text in columns["path"]]
-    found = [
-        key
-        for key, text in zip(columns["module"].tolist(), paths, strict=True)
-        if is_inside(text, path)
-    ]
-    if not found:
+    inside = np.array([is_inside(text, path) for text in paths], np.bool_)
+    if not inside.any():
         raise UsageError(no_module(path, sorted(paths)))
-    return np.array(found, np.int64)
+    return columns["module"][inside].astype(np.int64)

@@ -46,7 +46,8 @@ class FrameTree:
 
     def depth_of(self, nodes: Ints) -> Ints:
         """The same of some nodes."""
-        return np.searchsorted(self.levels, nodes, side="right") - 1
+        next_level = np.searchsorted(self.levels, nodes, side="right")
+        return next_level - 1
 
     def totals(self) -> Ints:
         """Weights of the stacks that end in each node or below it: (nodes, columns)."""
@@ -128,7 +129,8 @@ def nearest(up: Ints, chosen: Bools, levels: list[Ints]) -> Ints:
 
 def has_above(up: Ints, chosen: Bools) -> Bools:
     """Whether a node is one of those `chosen` or lies below one."""
-    return nearest(up, chosen, by_level(up)) >= 0
+    found = nearest(up, chosen, by_level(up))
+    return found >= 0
 
 
 def merged(up: Ints, frame: Ints, own: Ints, frames: int) -> tuple[FrameTree, Ints]:

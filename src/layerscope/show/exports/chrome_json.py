@@ -216,8 +216,10 @@ class _JsonWriter:
                     *_decimal(at_ns, "}"),
                 ]
             )
-            borders = np.searchsorted(ends.row, np.arange(len(part["span"]) + 1)).astype(np.int32)
-            texts.append(pc.binary_join(pa.ListArray.from_arrays(pa.array(borders), lines), ""))
+            rows = np.arange(len(part["span"]) + 1)
+            borders = np.searchsorted(ends.row, rows).astype(np.int32)
+            lists = pa.ListArray.from_arrays(pa.array(borders), lines)
+            texts.append(pc.binary_join(lists, ""))
         return texts
 
     # -- the rest ----------------------------------------------------------------------------------
@@ -294,8 +296,10 @@ class _JsonWriter:
         events = []
         for thread in self.trace.threads:
             for what, value in (("name", thread.name), ("sort_index", thread.order)):
-                of = {"ph": "M", "name": f"thread_{what}", "pid": thread.pid, "tid": thread.tid}
-                events.append(of | {"args": {what: value}})
+                event: dict[str, Any] = {"ph": "M", "name": f"thread_{what}"}
+                event |= {"pid": thread.pid, "tid": thread.tid}
+                event["args"] = {what: value}
+                events.append(event)
         self.events(events)
 
 

@@ -92,28 +92,30 @@ def what_is_gone(graph: Graph) -> list[str]:
 
 def figure(picture: Picture, drawn: Drawn, is_file: bool) -> str:
     """The element `svg`; `is_file`: it is a file of its own, with styles and script inside."""
-    said = sentences(picture, drawn)
+    notes = sentences(picture, drawn)
     rows = int(drawn.depth.max(initial=-1)) + 2
-    height = TOP_PX + rows * ROW_PX + 14 + _NOTE_PX * len(said)
+    below_px = TOP_PX + rows * ROW_PX
+    height = below_px + 14 + _NOTE_PX * len(notes)
     title = _text(picture.title)
+    about = _text(_about(picture))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" id="layerscope-flame" width="{WIDTH_PX}" '
         f'height="{height}" '
         f'viewBox="0 0 {WIDTH_PX} {height}" role="group" aria-label="{title}">',
         f"<title>{title}</title>",
-        f"<desc>{_text(_about(picture))}</desc>",
+        f"<desc>{about}</desc>",
         f"<style>\n{css()}\n{read('viewer.css')}</style>" if is_file else "",
         '<rect class="page" width="100%" height="100%"/>',
         f'<text class="title" x="10" y="26">{title}</text>',
-        f'<text class="about" x="10" y="45">{_text(_about(picture))}</text>',
+        f'<text class="about" x="10" y="45">{about}</text>',
         f'<foreignObject id="tools" x="10" y="54" width="{WIDTH_PX - 20}" '
         'height="30"></foreignObject>',
         _key(picture.graph, drawn),
         *_frames(picture.graph, drawn),
         *(
             '<text class="about" x="10" '
-            f'y="{TOP_PX + rows * ROW_PX + 20 + _NOTE_PX * place}">{_text(note)}</text>'
-            for place, note in enumerate(said)
+            f'y="{below_px + 20 + _NOTE_PX * place}">{_text(note)}</text>'
+            for place, note in enumerate(notes)
         ),
         '<script id="flame-data" '
         f'type="application/json">{data(picture.graph, drawn, height)}</script>',

@@ -97,7 +97,8 @@ class TorchProber:
         found = re.search(r"python(\d+\.\d+)", python)
         if found:
             self.versions["python"] = found[1]
-        torch = package_version(library.parent.parent.parent, "torch")
+        packages = library.parent.parent.parent
+        torch = package_version(packages, "torch")
         if torch:
             self.versions["torch"] = torch
 

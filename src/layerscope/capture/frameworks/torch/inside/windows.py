@@ -266,7 +266,8 @@ class Windows:
         except FAULTS as error:
             self.over, self.opened = self.over or "failed", None
             with contextlib.suppress(*FAULTS):
-                self.note({"over": "failed", "error": f"{type(error).__name__}: {error}"})
+                text = f"{type(error).__name__}: {error}"
+                self.note({"over": "failed", "error": text})
 
     def take(self):
         """The lock. False in a signal handler of the program that came while this thread has it."""
