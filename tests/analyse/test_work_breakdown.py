@@ -62,8 +62,8 @@ def row_of(operators: OperatorTimes, name: str) -> OperatorRow:
     return next(row for row in operators.rows if row.name == name)
 
 
-def below_of(row: OperatorRow) -> dict[str, float]:
-    return {one.what: one.ns for one in row.below}
+def primitives_of(row: OperatorRow) -> dict[str, float]:
+    return {one.what: one.ns for one in row.primitives}
 
 
 def training(steps: int = 6, warmup: int = 2) -> Recording:
@@ -117,12 +117,12 @@ def test_a_step_is_taken_apart_by_kind_of_work() -> None:
 def test_an_operator_has_what_it_asked_for_below_it() -> None:
     operators = operators_of(training())
 
-    assert below_of(row_of(operators, "aten::convolution")) == {
+    assert primitives_of(row_of(operators, "aten::convolution")) == {
         "oneDNN jit:avx512_core": 2 * MS,
         "reorders": MS,
         "creation": MS / 2,
     }
-    workers = {row.name: row.worker for row in operators.rows if not row.below}
+    workers = {row.name: row.worker for row in operators.rows if not row.primitives}
     assert workers == {
         "aten::mm": "BLAS",
         "aten::max_pool2d": "ATen (oneDNN not used)",
@@ -143,7 +143,7 @@ def test_it_does_not_matter_where_the_spans_are_cut_into_pieces(cuts: list[int])
     assert {kind.name: kind.ns for kind in pieces.kinds} == {
         kind.name: kind.ns for kind in whole.kinds
     }
-    assert below_of(row_of(pieces, "aten::convolution")) == below_of(
+    assert primitives_of(row_of(pieces, "aten::convolution")) == primitives_of(
         row_of(whole, "aten::convolution")
     )
 
@@ -162,7 +162,7 @@ def test_products_are_called_mkl_where_the_recording_says_so() -> None:
     assert kinds["matrix products (MKL)"] == MS + MS / 16
     assert "matrix products (BLAS)" not in kinds
     assert kinds["ATen kernels"] == MS + MS / 16  # what addmm did itself
-    assert below_of(row_of(operators, "aten::addmm")) == {"MKL": MS / 16}
+    assert primitives_of(row_of(operators, "aten::addmm")) == {"MKL": MS / 16}
     assert row_of(operators, "aten::mm").worker == "MKL"
 
 
@@ -187,7 +187,7 @@ def test_without_primitives_there_are_no_kinds_and_nothing_below() -> None:
 
     assert operators.kinds == []
     assert operators.primitives == []
-    assert all(not row.below and not row.worker for row in operators.rows)
+    assert all(not row.primitives and not row.worker for row in operators.rows)
 
 
 def test_without_steps_the_kinds_add_up_to_the_time_in_operators() -> None:
@@ -223,7 +223,7 @@ def test_a_program_without_operators_has_ranges_and_primitives() -> None:
     assert [(row.name, row.self_ns, row.calls) for row in operators.rows] == [
         ("forward", 5 * MS, 1), ("train", 3 * MS, 1),
     ]  # fmt: skip
-    assert below_of(operators.rows[0]) == {"oneDNN jit:avx512_core": 3 * MS}
+    assert primitives_of(operators.rows[0]) == {"oneDNN jit:avx512_core": 3 * MS}
     assert {kind.name: kind.ns for kind in operators.kinds} == {
         "the program itself": 7 * MS,
         "matrix products (oneDNN)": 3 * MS,
@@ -280,7 +280,7 @@ def test_sums_below_the_operators_of_a_thinned_run_are_those_of_all() -> None:
 
     operators = operators_of(recording)
 
-    assert below_of(row_of(operators, "aten::convolution"))[
+    assert primitives_of(row_of(operators, "aten::convolution"))[
         "oneDNN jit:avx512_core"
     ] == pytest.approx(2 * MS)
     kinds = {kind.name: kind.ns for kind in operators.kinds}
@@ -322,7 +322,7 @@ def test_kinds_add_up_to_the_step_whatever_ran(calls: list[tuple[str, int, list[
     assert sum(k.ns for k in operators.kinds if k.name == "convolutions (oneDNN)") == pytest.approx(
         spent
     )
-    assert sum(one.ns for row in operators.rows for one in row.below) == pytest.approx(spent)
+    assert sum(one.ns for row in operators.rows for one in row.primitives) == pytest.approx(spent)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ operators.
 from __future__ import annotations
 
 from layerscope.analyse.summary import OperatorRow
-from layerscope.analyse.work_breakdown import Below
+from layerscope.analyse.work_breakdown import PrimitiveTime
 from layerscope.show import summary as show
 from tests.analyse.test_work_breakdown import training
 from tests.recordings import MS, Recording, S
@@ -138,8 +138,8 @@ def test_without_primitives_there_are_no_bars_that_pretend() -> None:
 
 def test_what_has_no_room_below_an_operator_is_left_out() -> None:
     def below(room: int, *whats: str) -> str:
-        asked = tuple(Below(what, 4.0 * MS) for what in whats)
-        return show._below(OperatorRow("op", 20.0 * MS, 0.5, 1, asked), MS, room)
+        primitives = tuple(PrimitiveTime(what, 4.0 * MS) for what in whats)
+        return show._primitives_of(OperatorRow("op", 20.0 * MS, 0.5, 1, primitives), MS, room)
 
     assert below(60, "oneDNN jit:avx2", "oneDNN jit_1x1:avx2", "MKL") == (
         "oneDNN jit:avx2 4.00, jit_1x1:avx2 4.00, MKL 4.00"

@@ -108,13 +108,18 @@ class _Used:
         self, at_ns: Int64s, weight_ns: Int64s, wait_at_ns: Int64s, wait_ns: Int64s
     ) -> None:
         order = np.argsort(wait_at_ns, kind="stable")
-        self._edges = np.stack([wait_at_ns, wait_at_ns + wait_ns], axis=1)[order].ravel()
-        self._waited = np.repeat(np.append(0, np.cumsum(wait_ns[order])), 2)[1:-1]
-        self._at, row = np.unique(at_ns, return_inverse=True)
-        weights = np.zeros(len(self._at), np.int64)
+        wait_end_ns = wait_at_ns + wait_ns
+        starts_and_ends = np.stack([wait_at_ns, wait_end_ns], axis=1)
+        self._edges = starts_and_ends[order].ravel()
+        waited_after = np.cumsum(wait_ns[order])
+        waited_before_and_after = np.repeat(np.append(0, waited_after), 2)
+        self._waited = waited_before_and_after[1:-1]
+        sampled_at, row = np.unique(at_ns, return_inverse=True)
+        weights = np.zeros(len(sampled_at), np.int64)
         np.add.at(weights, row, weight_ns)
         # A thread had used nothing before its first sample by more than that stands for.
-        self._at = np.append(self._at[0] - weights[0], self._at)
+        first_ns = sampled_at[0] - weights[0]
+        self._at = np.append(first_ns, sampled_at)
         self._used = np.append(0, np.cumsum(weights))
 
     def _awake(self, at_ns: Int64s) -> Array:
@@ -128,10 +133,10 @@ class _Used:
 
     def until(self, at_ns: Int64s) -> Int64s:
         """What it had used at each of these times, in ns."""
-        used: Int64s = np.rint(
-            np.interp(self._awake(at_ns), self._awake(self._at), self._used)
-        ).astype(np.int64)
-        return used
+        awake_ns = self._awake(at_ns)
+        used_ns = np.interp(awake_ns, self._awake(self._at), self._used)
+        rounded: Int64s = np.rint(used_ns).astype(np.int64)
+        return rounded
 
 
 def grown_within(
@@ -147,10 +152,10 @@ def grown_within(
         return found
     at_ns, values = readings
     apart = np.diff(at_ns)
-    told = (start_ns >= at_ns[0]) & (end_ns <= at_ns[-1])
+    is_known = (start_ns >= at_ns[0]) & (end_ns <= at_ns[-1])
     for moment, side in ((start_ns, "right"), (end_ns, "left")):
         after = np.searchsorted(at_ns, moment, side=side)  # type: ignore[call-overload]
-        told &= apart[np.clip(after - 1, 0, len(apart) - 1)] <= end_ns - start_ns
+        is_known &= apart[np.clip(after - 1, 0, len(apart) - 1)] <= end_ns - start_ns
     grown = np.interp(end_ns, at_ns, values) - np.interp(start_ns, at_ns, values)
-    found[told] = np.rint(grown[told]).astype(np.int64)
+    found[is_known] = np.rint(grown[is_known]).astype(np.int64)
     return found

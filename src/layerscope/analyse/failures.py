@@ -14,7 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.analyse.columns import Columns, has_name
 from layerscope.recording.reader import Reader
+
+Int64s = NDArray[np.int64]
 
 RAISED = "raised"
 
@@ -37,59 +40,65 @@ class RaisedMarks:
     operator.
     """
 
-    at_ns: NDArray[np.int64]
-    process: NDArray[np.int64]
+    at_ns: Int64s
+    process: Int64s
     exception: list[str]
     operator: list[str]
 
-    def ending(self, end_ns: NDArray[np.int64], process: NDArray[np.int64]) -> NDArray[np.int64]:
+    def ending(self, end_ns: Int64s, process: Int64s) -> Int64s:
         """For each stretch of time of a process, which of these ended it; -1: none did."""
-        by = {
-            key: at
-            for at, key in enumerate(zip(self.process.tolist(), self.at_ns.tolist(), strict=True))
-        }
+        marks = zip(self.process.tolist(), self.at_ns.tolist(), strict=True)
+        number_of = {mark: number for number, mark in enumerate(marks)}
         found = np.full(len(end_ns), -1, np.int64)
-        if by:
-            for at in np.flatnonzero(np.isin(end_ns, self.at_ns)).tolist():
-                found[at] = by.get((int(process[at]), int(end_ns[at])), -1)
+        candidates = np.flatnonzero(np.isin(end_ns, self.at_ns))
+        ends = zip(process[candidates].tolist(), end_ns[candidates].tolist(), strict=True)
+        for at, end in zip(candidates.tolist(), ends, strict=True):
+            found[at] = number_of.get(end, -1)
         return found
 
-    def summed(self, of_requests: NDArray[np.int64]) -> list[Failure]:
+    def summed(self, of_requests: Int64s) -> list[Failure]:
         """The failures, most calls first; `of_requests`: which of the marks ended a request."""
         texts = list(zip(self.exception, self.operator, strict=True))
-        requests = Counter(texts[at] for at in of_requests.tolist())
-        return [
-            Failure(*text, calls, requests[text]) for text, calls in Counter(texts).most_common()
-        ]
+        calls_of = Counter(texts)
+        requests_of = Counter(texts[at] for at in of_requests.tolist())
+        failures = []
+        for text, calls in calls_of.most_common():
+            exception, operator = text
+            failures.append(Failure(exception, operator, calls, requests_of[text]))
+        return failures
 
 
 def raised_marks(reader: Reader) -> RaisedMarks:
     """Where calls were left by an exception."""
-    none = np.zeros(0, np.int64)
     marks = reader.arrays("marks", ["track", "at_ns", "kind", "name", "args"])
-    chosen = (
-        np.flatnonzero(marks["kind.names"][marks["kind"]] == RAISED) if len(marks["kind"]) else none
-    )
+    chosen = _raised_rows(marks)
     if not len(chosen):
+        none = np.zeros(0, np.int64)
         return RaisedMarks(none, none, [], [])
-    chosen = chosen[np.argsort(marks["at_ns"][chosen], kind="stable")]
     tracks = reader.arrays("tracks", ["track", "process"])
     process_of = dict(zip(tracks["track"].tolist(), tracks["process"].tolist(), strict=True))
     args = reader.arrays("args", ["args", "json"])
     json_of = dict(zip(args["args"].tolist(), args["json"].tolist(), strict=True))
+    processes = [process_of.get(track, -1) for track in marks["track"][chosen].tolist()]
+    names = marks["name.names"][marks["name"][chosen]]
     return RaisedMarks(
         marks["at_ns"][chosen],
-        np.array(
-            [process_of.get(track, -1) for track in marks["track"][chosen].tolist()], np.int64
-        ),
-        [str(text) for text in marks["name.names"][marks["name"][chosen]].tolist()],
+        np.array(processes, np.int64),
+        [str(name) for name in names.tolist()],
         [_operator(json_of.get(key, "")) for key in marks["args"][chosen].tolist()],
     )
 
 
+def _raised_rows(marks: Columns) -> NDArray[np.intp]:
+    """The rows of marks of exceptions, in the order of time."""
+    rows = np.flatnonzero(has_name(marks, "kind", RAISED))
+    order = np.argsort(marks["at_ns"][rows], kind="stable")
+    return rows[order]
+
+
 def _operator(text: str) -> str:
     try:
-        told = json.loads(text or "{}")
+        arguments = json.loads(text or "{}")
     except ValueError:
         return ""
-    return str(told.get("operator", "")) if isinstance(told, dict) else ""
+    return str(arguments.get("operator", "")) if isinstance(arguments, dict) else ""

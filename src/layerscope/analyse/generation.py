@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from layerscope.analyse.columns import has_name
 from layerscope.analyse.step_times import Array, Arrays, MeasuredSteps
 from layerscope.model.layers import MODULES
 from layerscope.recording.reader import Reader
@@ -40,7 +41,8 @@ def generation(reader: Reader, steps: MeasuredSteps) -> Generation | None:
     """
     if steps.rule != "request":
         return None
-    paths = {str(path) for path in reader.arrays("modules", ["path"])["path"].tolist()}
+    modules = reader.arrays("modules", ["path"])
+    paths = {str(path) for path in modules["path"].tolist()}
     methods = sorted(path for path in paths if path.endswith(GENERATE))
     if not methods:
         return None
@@ -56,42 +58,48 @@ def generation(reader: Reader, steps: MeasuredSteps) -> Generation | None:
 
 def _calls(reader: Reader, methods: list[str]) -> Arrays:
     """The calls of these methods and of their modules."""
-    wanted = [*methods, *(method.removesuffix(GENERATE) for method in methods)]
+    modules = [method.removesuffix(GENERATE) for method in methods]
+    wanted = [*methods, *modules]
     parts: list[Arrays] = []
     for spans in reader.pieces("spans", list(_COLUMNS)):
-        is_call = (spans["layer.names"] == MODULES)[spans["layer"]] & np.isin(
-            spans["name.names"], wanted
-        )[spans["name"]]
-        rows = np.flatnonzero(is_call)
+        names = spans["name.names"]
+        is_wanted = np.isin(names, wanted)[spans["name"]]
+        rows = np.flatnonzero(has_name(spans, "layer", MODULES) & is_wanted)
         part = {name: spans[name][rows] for name in ("span", "parent", "start_ns", "dur_ns")}
-        parts.append({**part, "name": spans["name.names"][spans["name"][rows]].astype(object)})
-    return (
-        {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
-    )
+        part["name"] = names[spans["name"][rows]].astype(object)
+        parts.append(part)
+    if not parts:
+        return {}
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _of_method(method: str, calls: Arrays, starts: Array) -> Generation | None:
     if not calls:
         return None
-    of_method = np.flatnonzero((calls["name"] == method) & np.isin(calls["start_ns"], starts))
-    of_method = of_method[np.argsort(calls["span"][of_method])]
+    is_request = (calls["name"] == method) & np.isin(calls["start_ns"], starts)
+    requests = np.flatnonzero(is_request)
+    requests = requests[np.argsort(calls["span"][requests])]
+    request_spans = calls["span"][requests]
     passes = np.flatnonzero(calls["name"] == method.removesuffix(GENERATE))
-    passes = passes[np.isin(calls["parent"][passes], calls["span"][of_method])]
+    passes = passes[np.isin(calls["parent"][passes], request_spans)]
     if not len(passes):
         return None
-    request = np.searchsorted(calls["span"][of_method], calls["parent"][passes])
+    request = np.searchsorted(request_spans, calls["parent"][passes])
     ends = calls["start_ns"][passes] + calls["dur_ns"][passes]
     order = np.lexsort((ends, request))
     request, ends = request[order], ends[order]
     with_passes, first = np.unique(request, return_index=True)
     last = np.append(first[1:], len(request)) - 1
+    first_end_ns, last_end_ns = ends[first], ends[last]
+    begun_ns = calls["start_ns"][requests][with_passes]
+    whole_ns = int(calls["dur_ns"][requests][with_passes].sum())
     further = len(request) - len(with_passes)
-    begun_ns = calls["start_ns"][of_method][with_passes]
+    further_ns = float((last_end_ns - first_end_ns).sum())
     return Generation(
         method,
         len(with_passes),
         len(request) / len(with_passes),
-        float(np.median(ends[first] - begun_ns)),
-        float((ends[last] - ends[first]).sum()) / further if further else 0.0,
-        1e9 * len(request) / max(int(calls["dur_ns"][of_method][with_passes].sum()), 1),
+        float(np.median(first_end_ns - begun_ns)),
+        further_ns / further if further else 0.0,
+        1e9 * len(request) / max(whole_ns, 1),
     )

@@ -6,6 +6,7 @@ Every output shows these first; a layer that is missing is a sentence and never 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from layerscope.model.events import Problem
@@ -53,28 +54,53 @@ def problems(reader: Reader) -> tuple[Problem, ...]:
     return (*found, *_gaps(reader))
 
 
+@dataclass(slots=True)
+class _Lost:
+    """Records lost for one reason."""
+
+    records: int = 0
+    is_exact: bool = True
+    tracks: set[int] = field(default_factory=set)
+
+    def add(self, track: int, records: int) -> None:
+        """Add a row of `gaps`; -1 stands for null: nobody could count them."""
+        self.records += max(records, 0)
+        self.is_exact = self.is_exact and records >= 0
+        if track != -1:
+            self.tracks.add(track)
+
+
 def _gaps(reader: Reader) -> list[Problem]:
     columns = reader.arrays("gaps", ["track", "reason", "lost"])
     reasons = columns["reason.names"]
-    counted: dict[str, tuple[int, bool, set[int]]] = {}
-    for track, code, lost in zip(columns["track"], columns["reason"], columns["lost"], strict=True):
-        if reasons[code] == "no_sampler":  # a problem of its own says it
+    lost_by_reason: dict[str, _Lost] = {}
+    for track, code, records in zip(
+        columns["track"], columns["reason"], columns["lost"], strict=True
+    ):
+        reason = reasons[code]
+        if reason == "no_sampler":  # a problem of its own says it
             continue
-        total, exact, tracks = counted.get(reasons[code], (0, True, set()))
-        # -1 stands for null: nobody could count them.
-        counted[reasons[code]] = (
-            total + max(int(lost), 0),
-            exact and lost >= 0,
-            tracks | {int(track)} - {-1},
-        )
-    return [_gap(reason, *values) for reason, values in counted.items()]
+        lost = lost_by_reason.setdefault(reason, _Lost())
+        lost.add(int(track), int(records))
+    return [_gap(reason, lost) for reason, lost in lost_by_reason.items()]
 
 
-def _gap(reason: str, lost: int, exact: bool, tracks: set[int]) -> Problem:
-    number = f"{lost:,}" if exact else f"at least {lost:,}" if lost else "an unknown number of"
-    noun = "record" if exact and lost == 1 else "records"
-    where = f" on {len(tracks)} {'thread' if len(tracks) == 1 else 'threads'}" if tracks else ""
+def _gap(reason: str, lost: _Lost) -> Problem:
     what = _REASONS.get(reason, reason)
-    return Problem(
-        "operators", f"lost_{reason}", what, _REMEDIES.get(reason, ""), f"{number} {noun}{where}"
-    )
+    remedy = _REMEDIES.get(reason, "")
+    return Problem("operators", f"lost_{reason}", what, remedy, _number_lost(lost))
+
+
+def _number_lost(lost: _Lost) -> str:
+    """How many records on how many threads, in words."""
+    if lost.is_exact:
+        number = f"{lost.records:,}"
+    elif lost.records:
+        number = f"at least {lost.records:,}"
+    else:
+        number = "an unknown number of"
+    noun = "record" if lost.is_exact and lost.records == 1 else "records"
+    if not lost.tracks:
+        return f"{number} {noun}"
+    threads = "thread" if len(lost.tracks) == 1 else "threads"
+    return f"{number} {noun} on {len(lost.tracks)} {threads}"

@@ -7,6 +7,7 @@ in nothing but numbers, as the blocks of a transformer do, are one row: `h.*.mlp
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,24 +57,29 @@ def module_times(reader: Reader, self_ns: NDArray[np.float64], divisor: int) -> 
     if not self_ns[1:].any():
         return None
     table = reader.arrays("modules", ["module", "parent", "path", "class"])
-    class_of = dict(zip(table["path"].tolist(), table["class"].tolist(), strict=True))
-    path_of = dict(zip(table["module"].tolist(), table["path"].tolist(), strict=True))
+    paths = table["path"].tolist()
+    class_of = dict(zip(paths, table["class"].tolist(), strict=True))
+    path_of = dict(zip(table["module"].tolist(), paths, strict=True))
     holders = {path_of.get(parent, "") for parent in table["parent"].tolist()}
     spent = _by_path(self_ns[1:] / divisor, path_of)
-    rows = sorted(_module_rows(spent, class_of, holders), key=_order)
+    rows = _module_rows(spent, class_of, holders)
+    rows.sort(key=lambda row: (-row.self_ns, row.name, row.of_class))
+    # One row in place of "1 more" takes no more room.
     top = len(rows) if len(rows) <= TOP + 1 else TOP
-    rest_ns = sum(row.self_ns for row in rows[top:])
+    rest = rows[top:]
+    rest_ns = sum(row.self_ns for row in rest)
+    outside_ns = float(self_ns[0]) / divisor
     roots = {_root(path) for path in spent}
     root = roots.pop() if len(roots) == 1 else ""
-    return ModuleTimes(root, rows[:top], len(rows) - top, rest_ns, float(self_ns[0]) / divisor)
+    return ModuleTimes(root, rows[:top], len(rest), rest_ns, outside_ns)
 
 
 def _by_path(self_ns: NDArray[np.float64], path_of: dict[int, str]) -> dict[str, float]:
     """The time of each path; several modules may have the same one."""
-    spent: dict[str, float] = {}
+    spent: dict[str, float] = defaultdict(float)
     for module in np.flatnonzero(self_ns).tolist():
         path = path_of.get(module, "")
-        spent[path] = spent.get(path, 0.0) + float(self_ns[module])
+        spent[path] += float(self_ns[module])
     return spent
 
 
@@ -91,21 +97,21 @@ def _module_rows(
     with_parts = {_root(path) for path in spent if "." in path}
     prefix = f"{with_parts.pop()}." if len(with_parts) == 1 else ""
     is_single = len(spent) <= MOST_SINGLE
-    found: dict[tuple[str, str, bool], float] = {}
+    found: dict[tuple[str, str, bool], float] = defaultdict(float)
     for path, ns in spent.items():
         inner = path.removeprefix(prefix)
-        name = inner if is_single else _pattern(inner)
-        has_name = not inner.rpartition(".")[2].isdecimal()
-        of_class = "" if has_name else str(class_of.get(path, ""))
+        last_part = inner.rpartition(".")[2]
+        of_class = ""
+        if last_part.isdecimal():
+            of_class = str(class_of.get(path, ""))
         is_functional = path in roots and path in holders
-        key = (name, of_class, is_functional)
-        found[key] = found.get(key, 0.0) + ns
+        name = inner if is_single else _pattern(inner)
+        found[name, of_class, is_functional] += ns
     return [ModuleRow(name, kind, ns, own) for (name, kind, own), ns in found.items()]
 
 
 def _pattern(path: str) -> str:
-    return ".".join("*" if part.isdecimal() else part for part in path.split("."))
-
-
-def _order(row: ModuleRow) -> tuple[float, str, str]:
-    return -row.self_ns, row.name, row.of_class
+    """The path with a star for each number."""
+    parts = path.split(".")
+    starred = ["*" if part.isdecimal() else part for part in parts]
+    return ".".join(starred)

@@ -16,7 +16,7 @@ NONE = "none"
 _CONVOLVES = matching(lambda framework: framework.backends.convolutions)
 _CONVOLVES_BY_ONEDNN = matching(lambda framework: framework.backends.convolutions_by_onednn)
 _MULTIPLIES_BY_ONEDNN = matching(lambda framework: framework.backends.products_by_onednn)
-# The name of a kind of work (`analyse.below`): matrix products (MKL).
+# The name of a kind of work (`analyse.work_breakdown`): matrix products (MKL).
 _KIND = re.compile(r"(convolutions|matrix products) \((\w+)\)")
 _SWITCHED = {"convolutions": CONVOLUTIONS, "products": MATRIX_PRODUCTS}
 
@@ -63,8 +63,8 @@ def onednn(
             found.off[_SWITCHED[work]] = state == "off"
     done_by: dict[str, set[str]] = {}
     for kind in kinds:
-        if told := _KIND.fullmatch(kind):
-            done_by.setdefault(told[1], set()).add(told[2])
+        if kind_of_work := _KIND.fullmatch(kind):
+            done_by.setdefault(kind_of_work[1], set()).add(kind_of_work[2])
     names = set(called)
     if any(map(_MULTIPLIES_BY_ONEDNN.match, names)):
         done_by.setdefault(MATRIX_PRODUCTS, set()).add(ONEDNN)
@@ -77,10 +77,13 @@ def onednn(
 
 def _conclude(found: OneDnn, names: set[str], done_by: dict[str, set[str]]) -> None:
     """Add what follows from the operators that were called."""
-    if any(map(_CONVOLVES_BY_ONEDNN.match, names)):
+    convolves = any(map(_CONVOLVES.match, names))
+    convolves_by_onednn = any(map(_CONVOLVES_BY_ONEDNN.match, names))
+    if convolves_by_onednn:
         done_by.setdefault(CONVOLUTIONS, set()).add(ONEDNN)
-    elif any(map(_CONVOLVES.match, names)) and CONVOLUTIONS not in done_by:
+    elif convolves and CONVOLUTIONS not in done_by:
         done_by[CONVOLUTIONS] = {NOT_ONEDNN}
     is_off = found.is_missing or found.off.get(MATRIX_PRODUCTS)
-    if is_off and names & products() and MATRIX_PRODUCTS not in done_by:
+    multiplies = not names.isdisjoint(products())
+    if is_off and multiplies and MATRIX_PRODUCTS not in done_by:
         done_by[MATRIX_PRODUCTS] = {NOT_ONEDNN}

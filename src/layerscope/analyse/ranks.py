@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.analyse.columns import Columns
 from layerscope.analyse.step_times import MeasuredSteps, process_of_tracks
 from layerscope.analyse.thinned import is_thinned
 from layerscope.recording.reader import Reader
@@ -132,20 +133,29 @@ def _waits(reader: Reader, of_process: dict[int, int], steps: MeasuredSteps) -> 
     ranks = np.unique(found["rank"])
     total = {int(rank): 0.0 for rank in ranks.tolist()}
     for name in np.unique(found["name"]).tolist():
-        calls = []
-        for rank in ranks:
-            rows = np.flatnonzero((found["name"] == name) & (found["rank"] == rank))
-            calls.append(rows[np.argsort(found["start_ns"][rows], kind="stable")])
-        calls = [rows for rows in calls if len(rows)]
-        if len(calls) < len(ranks) or len({len(rows) for rows in calls}) > 1:
+        calls = _calls_by_rank(found, name, ranks)
+        if calls is None:
             return {}
-        start_ns = np.stack([found["start_ns"][rows] for rows in calls])
-        dur_ns = np.stack([found["dur_ns"][rows] for rows in calls])
-        measured = np.stack([found["measured"][rows] for rows in calls])
-        wait_ns = np.minimum(start_ns.max(axis=0) - start_ns, dur_ns) * measured
-        for rank, waited in zip(ranks.tolist(), wait_ns.sum(axis=1).tolist(), strict=True):
+        start_ns = found["start_ns"][calls]
+        until_last_ns = start_ns.max(axis=0) - start_ns
+        wait_ns = np.minimum(until_last_ns, found["dur_ns"][calls])
+        waits_ns = (wait_ns * found["measured"][calls]).sum(axis=1)
+        for rank, waited in zip(ranks.tolist(), waits_ns.tolist(), strict=True):
             total[rank] += waited
     return total
+
+
+def _calls_by_rank(found: Columns, name: str, ranks: NDArray[Any]) -> NDArray[Any] | None:
+    """The rows of the calls of this name, for each rank in the order of time; None if some rank
+    called it more often than another.
+    """
+    calls = []
+    for rank in ranks:
+        rows = np.flatnonzero((found["name"] == name) & (found["rank"] == rank))
+        order = np.argsort(found["start_ns"][rows], kind="stable")
+        calls.append(rows[order])
+    counts = {len(rows) for rows in calls}
+    return np.stack(calls) if len(counts) == 1 else None
 
 
 def _collectives(

@@ -111,13 +111,16 @@ class Counters:
                 )
         return total
 
-    def is_told(self, name: str, begin_ns: int, end_ns: int) -> bool:
-        """Whether readings of counter `name` are close enough to each other to tell of this
+    def is_dense(self, name: str, begin_ns: int, end_ns: int) -> bool:
+        """Whether readings of counter `name` are close enough to each other to describe this
         stretch.
         """
-        found = [at_ns for (_, counter), (at_ns, _) in self.readings.items() if counter == name]
-        within = [np.count_nonzero((at_ns >= begin_ns) & (at_ns <= end_ns)) for at_ns in found]
-        return bool(max(within, default=0) >= FEWEST_READINGS)
+        most = 0
+        for (_, counter), (at_ns, _) in self.readings.items():
+            if counter == name:
+                is_within = (at_ns >= begin_ns) & (at_ns <= end_ns)
+                most = max(most, int(np.count_nonzero(is_within)))
+        return most >= FEWEST_READINGS
 
     def total(self, name: str, of: Sequence[int] | None = None) -> int | None:
         """The last readings of the cumulative counter `name` added up, of the processes `of`; None:
@@ -141,9 +144,12 @@ class Counters:
 
     def covered(self, begin_ns: int, end_ns: int, processes: Sequence[int]) -> tuple[int, int]:
         """The part of this stretch in which the CPU time of all of `processes` is known."""
+        none = (np.zeros(1, np.int64), None)
         for process in processes:
-            at_ns, _ = self.readings.get((process, "cpu_ns"), (np.zeros(1, np.int64), None))
-            begin_ns = max(begin_ns, min(self.started.get(process, int(at_ns[0])), int(at_ns[0])))
+            at_ns, _ = self.readings.get((process, "cpu_ns"), none)
+            first_ns = int(at_ns[0])
+            started_ns = self.started.get(process, first_ns)
+            begin_ns = max(begin_ns, min(started_ns, first_ns))
             end_ns = min(end_ns, int(at_ns[-1]))
         return begin_ns, end_ns
 
@@ -166,8 +172,11 @@ def _resources_per_step(
     step_ns = _step_ns(times)
 
     def per_step(name: str) -> float | None:
-        grown = counters.growth(name, begin_ns, end_ns)
-        return None if grown is None else grown / (end_ns - begin_ns) * step_ns
+        growth = counters.growth(name, begin_ns, end_ns)
+        if growth is None:
+            return None
+        covered_ns = end_ns - begin_ns
+        return growth / covered_ns * step_ns
 
     cpu_ns = per_step("cpu_ns")
     if cpu_ns is None:
@@ -212,7 +221,7 @@ def switches(
 ) -> Switches | None:
     """What the scheduler did: in a step, or in the run where steps are too few for that."""
     begin_ns, end_ns = steps.begin_ns, steps.end_ns
-    if times is not None and counters.is_told("switches_forced", begin_ns, end_ns):
+    if times is not None and counters.is_dense("switches_forced", begin_ns, end_ns):
         part = _step_ns(times) / (end_ns - begin_ns)
         names = ("switches_voluntary", "switches_forced", "migrations", "delay_ns")
         grown = [counters.growth(name, begin_ns, end_ns) for name in names]

@@ -87,11 +87,11 @@ class Result:
         """The documented columns, in order, with the documented types."""
         import pyarrow as pa
 
-        schema = pa.schema(
-            [(column.name, pa.type_for_alias(column.type)) for column in self.columns]
-        )
-        answer = self.relation.order(self.order).select(*map(quoted, schema.names)).to_arrow_table()
-        return answer.cast(schema)
+        types = [(column.name, pa.type_for_alias(column.type)) for column in self.columns]
+        schema = pa.schema(types)
+        in_order = self.relation.order(self.order)
+        answer = in_order.select(*map(quoted, schema.names))
+        return answer.to_arrow_table().cast(schema)
 
     @property
     def rows(self) -> int:
@@ -113,7 +113,8 @@ class Result:
 
     def known_columns(self) -> str:
         """The columns, as the end of an error message."""
-        return "Its columns are " + ", ".join(column.name for column in self.columns)
+        names = [column.name for column in self.columns]
+        return f"Its columns are {', '.join(names)}"
 
 
 def of_arrow(name: str, columns: tuple[ResultColumn, ...], data: pa.Table, **more: Any) -> Result:
@@ -123,8 +124,10 @@ def of_arrow(name: str, columns: tuple[ResultColumn, ...], data: pa.Table, **mor
     import duckdb
     import pyarrow as pa
 
-    placed = data.append_column(_PLACE, pa.array(range(data.num_rows), pa.int64()))
-    return Result(name, columns, duckdb.from_arrow(placed), f'"{_PLACE}"', **more)
+    places = pa.array(range(data.num_rows), pa.int64())
+    placed = data.append_column(_PLACE, places)
+    relation = duckdb.from_arrow(placed)
+    return Result(name, columns, relation, f'"{_PLACE}"', **more)
 
 
 def of_rows(
@@ -176,20 +179,28 @@ def select(
 
 
 def _narrowed(result: Result, where: str | None, top: int) -> Result:
-    kept = result if where is None else replace(result, relation=result.relation.filter(where))
+    narrowed = result
+    if where is not None:
+        narrowed = replace(result, relation=result.relation.filter(where))
     if top:
-        left_out = max(0, kept.relation.count("*").fetchall()[0][0] - top)
-        kept = replace(kept, relation=kept.relation.order(kept.order).limit(top), left_out=left_out)
+        rows = narrowed.relation.count("*").fetchall()[0][0]
+        relation = narrowed.relation.order(narrowed.order).limit(top)
+        narrowed = replace(narrowed, relation=relation, left_out=max(0, rows - top))
     # A `where` may turn out to be wrong only when it meets the data, so the answer is asked for
     # here.
-    if not kept.rows and where is not None and result.relation.limit(1).fetchall():
-        kept = replace(kept, empty=f"No row satisfies --where {where!r}.")
-    return kept
+    if not narrowed.rows and where is not None:
+        has_rows = bool(result.relation.limit(1).fetchall())
+        if has_rows:
+            narrowed = replace(narrowed, empty=f"No row satisfies --where {where!r}.")
+    return narrowed
 
 
 def _order(result: Result, sort: str) -> str:
-    sign = sort[:1] if sort[:1] in ("+", "-") else ""
+    sign = sort[0] if sort.startswith(("+", "-")) else ""
     column = result.column(sort.removeprefix(sign))
-    descending = sign == "-" or (column.is_number and sign != "+")
-    direction = "DESC" if descending else "ASC"
+    # Numbers have the greatest first unless the sign says otherwise.
+    is_descending = sign == "-"
+    if not sign:
+        is_descending = column.is_number
+    direction = "DESC" if is_descending else "ASC"
     return f'"{column.name}" {direction} NULLS LAST'

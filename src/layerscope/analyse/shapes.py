@@ -52,16 +52,16 @@ def has_shapes(reader: Reader) -> bool:
 def words(text: str) -> str:
     """The tensors of one text of arguments."""
     try:
-        told = decoded(text.encode(), dict[str, Any])
-        if told["shapes"] is None:
+        recorded = decoded(text.encode(), dict[str, Any])
+        if recorded["shapes"] is None:
             return NOT_KNOWN
         tensors = [
             _input(shape, dtype)
-            for shape, dtype in zip(told["shapes"], told["dtypes"], strict=True)
+            for shape, dtype in zip(recorded["shapes"], recorded["dtypes"], strict=True)
         ]
     except (ValueError, KeyError, TypeError):
         return NOT_KNOWN
-    if told.get("cut"):
+    if recorded.get("cut"):
         tensors.append("...")
     return ", ".join(tensor for tensor in tensors if tensor) or NO_TENSORS
 
@@ -69,8 +69,13 @@ def words(text: str) -> str:
 def _input(shape: Any, dtype: Any) -> str:
     """One input in words; empty: it is no tensor."""
     if isinstance(dtype, list):
-        return f"({', '.join(_input(*each) or 'None' for each in zip(shape, dtype, strict=True))})"
-    return "" if shape is None else f"{dtype}[{', '.join(map(str, shape))}]"
+        pairs = zip(shape, dtype, strict=True)
+        inputs = [_input(*pair) or "None" for pair in pairs]
+        return f"({', '.join(inputs)})"
+    if shape is None:
+        return ""
+    sizes = ", ".join(map(str, shape))
+    return f"{dtype}[{sizes}]"
 
 
 def _why_without(reader: Reader) -> str:

@@ -185,13 +185,14 @@ def _reason(error: Exception) -> str:
 def _known(sql: str) -> str:
     """The columns of the tables that `sql` names, else the tables: the end of a sentence."""
     words = set(re.findall(r"\w+", sql.lower()))
-    lists = (
-        f"{name} has {', '.join(c.name for c in TABLES[name].columns)}"
-        for name in TABLES
-        if name in words
-    )
-    columns = "; ".join(lists)
-    return f"Table {columns}" if columns else f"The tables are {', '.join(TABLES)}"
+    lists = []
+    for name, table in TABLES.items():
+        if name in words:
+            columns = ", ".join(column.name for column in table.columns)
+            lists.append(f"{name} has {columns}")
+    if not lists:
+        return f"The tables are {', '.join(TABLES)}"
+    return f"Table {'; '.join(lists)}"
 
 
 def _pieces(
@@ -256,9 +257,12 @@ def _converted(data: pa.Array, column: ResultColumn) -> pa.Array:
 
 def _json(data: pa.Array) -> pa.Array:
     """Lists, structures and maps as JSON."""
-    texts = (
-        None if value is None else msgspec.json.encode(value).decode() for value in data.to_pylist()
-    )
+    texts: list[str | None] = []
+    for value in data.to_pylist():
+        text = None
+        if value is not None:
+            text = msgspec.json.encode(value).decode()
+        texts.append(text)
     return pa.array(texts, pa.string())
 
 
@@ -269,10 +273,13 @@ def _hex(data: pa.Array) -> pa.Array:
 
 
 def _interval(data: pa.Array) -> pa.Array:
-    values = (None if value is None else value.as_py() for value in data)
-    return pa.array(
-        (v and f"{v.months} months {v.days} days {v.nanoseconds} ns" for v in values), pa.string()
-    )
+    texts: list[str | None] = []
+    for value in data.to_pylist():
+        text = None
+        if value is not None:
+            text = f"{value.months} months {value.days} days {value.nanoseconds} ns"
+        texts.append(text)
+    return pa.array(texts, pa.string())
 
 
 _TEXTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (

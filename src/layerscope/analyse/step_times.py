@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.analyse.columns import has_name
 from layerscope.analyse.failures import Failure, raised_marks
 from layerscope.analyse.thinned import is_thinned
 from layerscope.model.layers import PHASES
@@ -144,14 +145,18 @@ class MeasuredSteps:
         """
         in_step = spans["step"] >= 0
         last = max(self._all_processes, default=0)
-        flags = np.zeros(self._size * (last + 1), np.bool_)
-        flags[(self.columns["process"] * self._size + self.columns["step"])[self.measured]] = True
+        # A slot for each step of each process.
+        is_measured = np.zeros(self._size * (last + 1), np.bool_)
+        slots = self.columns["process"] * self._size + self.columns["step"]
+        is_measured[slots[self.measured]] = True
         if len(self._all_processes) == 1:
             slot = spans["step"] + last * self._size
         else:
             # A process beyond the last one with steps has no span in a step: any slot will do.
-            slot = (np.minimum(process_of, last) * self._size)[spans["track"]] + spans["step"]
-        return in_step & flags[np.where(in_step, slot, 0)], in_step
+            first_slots = np.minimum(process_of, last) * self._size
+            slot = first_slots[spans["track"]] + spans["step"]
+        in_measured = is_measured[np.where(in_step, slot, 0)]
+        return in_step & in_measured, in_step
 
 
 def process_of_tracks(tracks: Arrays) -> Int64s:
@@ -163,9 +168,9 @@ def process_of_tracks(tracks: Arrays) -> Int64s:
 
 def _strongest(columns: Arrays) -> tuple[str, Bools]:
     """The strongest rule among the steps, and which of them are by it."""
-    codes = {str(name): code for code, name in enumerate(columns["rule.names"])}
     for rule in RULES:
-        if rule in codes and (chosen := columns["rule"] == codes[rule]).any():
+        chosen = has_name(columns, "rule", rule)
+        if chosen.any():
             return rule, chosen
     return "none", np.ones(len(columns["step"]), np.bool_)
 
@@ -192,4 +197,6 @@ def _drift(dur_ns: Array, process: Array) -> float | None:
 def _at_once(start_ns: Int64s, end_ns: Int64s) -> int:
     """The most stretches of time that are open at one moment; `start_ns` is sorted."""
     ended = np.searchsorted(np.sort(end_ns), start_ns, side="right")
-    return max(1, int((np.arange(1, len(start_ns) + 1) - ended).max()))
+    started = np.arange(1, len(start_ns) + 1)
+    most = int((started - ended).max())
+    return max(1, most)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.analyse.columns import code_of, has_name
 from layerscope.analyse.failures import Failure
 from layerscope.analyse.generation import Generation, generation
 from layerscope.analyse.losses import problems
@@ -50,7 +51,7 @@ from layerscope.analyse.thinned import (
 )
 from layerscope.analyse.thread_times import ThreadTimes, thread_times
 from layerscope.analyse.top_functions import TopFunctions, top_functions
-from layerscope.analyse.work_breakdown import Below, BelowSums, KindTime, PrimitiveSum
+from layerscope.analyse.work_breakdown import KindTime, PrimitiveSum, PrimitiveTime, WorkSums
 from layerscope.model.events import Problem
 from layerscope.model.layers import OPERATORS, PRIMITIVES, RANGES
 from layerscope.recording.reader import Reader
@@ -66,15 +67,15 @@ class OperatorRow:
     """Self time and calls of one name: of a step on average, or of the whole run; `share` of the
     same.
 
-    `below`: what it asked for on its own thread; `worker`: who does its work where it asked for
-    nothing.
+    `primitives`: what it called on its own thread; `worker`: what does its work where it called
+    none.
     """
 
     name: str
     self_ns: float
     share: float
     calls: float
-    below: tuple[Below, ...] = ()
+    primitives: tuple[PrimitiveTime, ...] = ()
     worker: str = ""
 
 
@@ -84,8 +85,8 @@ class OperatorTimes:
 
     `idle_ns` is the time of a step in which its thread ran no operator; `outside_share` the part of
     all self time that lies in no step. `layer`: ranges where the program has no operators. `kinds`:
-    see `analyse.below`. `primitives` are those with the most self time, the last row sums up the
-    others; both are empty where none were recorded.
+    see `analyse.work_breakdown`. `primitives` are those with the most self time, the last row sums
+    up the others; both are empty where none were recorded.
     """
 
     rows: list[OperatorRow]
@@ -214,7 +215,7 @@ class _Sums:
     busy_by_track: Floats
     scopes_by_track: Floats
     layer: str = OPERATORS
-    below: BelowSums | None = None
+    work: WorkSums | None = None
     whole_ns: float = 0.0
     outside_ns: float = 0.0
     # What makes sums over the spans that were read those over all, by name.
@@ -255,14 +256,14 @@ def _with_primitives(
     whole_ns: float,
     versions: dict[str, str],
 ) -> OperatorTimes:
-    """The same with what lies below the operators; `whole_ns` is the time that the kinds of work
+    """The same with the primitives of the operators; `whole_ns` is the time that the kinds of work
     add up to.
     """
     found.layer = sums.layer
-    if sums.below is not None:
-        is_mkl = sums.below.is_mkl or "mkl" in versions
-        found.kinds = sums.below.kinds(tracks, divisor, whole_ns, is_mkl)
-        found.primitives = _primitives(sums.below.primitives(divisor), whole_ns)
+    if sums.work is not None:
+        is_mkl = sums.work.is_mkl or "mkl" in versions
+        found.kinds = sums.work.kinds(tracks, divisor, whole_ns, is_mkl)
+        found.primitives = _primitives(sums.work.primitives(divisor), whole_ns)
         if found.kinds and sums.layer == OPERATORS:
             for row in found.rows:
                 row.worker = worker_of(row.name, "MKL" if is_mkl else "BLAS")
@@ -274,12 +275,13 @@ def _primitives(sums: list[PrimitiveSum], whole_ns: float) -> list[OperatorRow]:
     primitives.
     """
     whole_ns = max(whole_ns or sum(one.ns for one in sums), 1)
-    rows = [OperatorRow(one.name, one.ns, one.ns / whole_ns, one.count) for one in sums]
-    if len(rows) <= TOP:
-        return rows
-    rest = rows[TOP:]
-    spent_ns, calls = sum(row.self_ns for row in rest), sum(row.calls for row in rest)
-    return [*rows[:TOP], OperatorRow(f"{len(rest):,} more", spent_ns, spent_ns / whole_ns, calls)]
+    shown = list(sums[:TOP])
+    rest = sums[TOP:]
+    if rest:
+        rest_ns = sum(one.ns for one in rest)
+        rest_count = sum(one.count for one in rest)
+        shown.append(PrimitiveSum(f"{len(rest):,} more", rest_ns, rest_count))
+    return [OperatorRow(one.name, one.ns, one.ns / whole_ns, one.count) for one in shown]
 
 
 def _sum_up(
@@ -287,51 +289,54 @@ def _sum_up(
 ) -> _Sums | None:
     """Sums of integers below 2**53, so the floating-point weights of bincount are exact."""
     process_of = process_of_tracks(tracks)
-    none = np.zeros(0)
-    sums = _Sums(
-        np.zeros(0, object), none, none, none, np.zeros(len(process_of)), np.zeros(len(process_of))
-    )
+    none, count = np.zeros(0), len(process_of)
+    sums = _Sums(np.zeros(0, object), none, none, none, np.zeros(count), np.zeros(count))
     sums.layer = _ranked_layer(reader)
     scopes = ("module",) if steps.rule == "request" else ("optimizer", "loader")
     wanted = ["layer", "kind", "name", "track", "step", "self_ns", "weight", "unfinished"]
     if reader.has("modules"):
         wanted.append("module")
     if reader.has("primitives"):
-        sums.below = BelowSums(reader, len(process_of), sums.layer)
-        wanted += sums.below.columns
+        sums.work = WorkSums(reader, count, sums.layer)
+        wanted += sums.work.columns
     if not is_thinned(reader) or sums.layer != OPERATORS:
-        for spans in reader.pieces("spans", wanted, files=_with_told(sums, reader.files("spans"))):
+        files = _with_primitives_read(sums, reader.files("spans"))
+        for spans in reader.pieces("spans", wanted, files=files):
             _add_spans(sums, spans, steps, times, process_of, scopes)
-        if sums.below is not None:
-            sums.below.finish()
+        if sums.work is not None:
+            sums.work.finish()
         sums.scale = np.ones(len(sums.names))
         return sums if len(sums.names) else None
     # The prompt waits: what `totals` knows need not be added up again. The rest is read off both
     # ends of the run.
     corrections = Corrections()
-    for spans in reader.pieces("spans", wanted, files=_with_told(sums, corrections.files(reader))):
+    files = _with_primitives_read(sums, corrections.files(reader))
+    for spans in reader.pieces("spans", wanted, files=files):
         measured, in_step = _add_spans(sums, spans, steps, times, process_of, scopes)
-        ended = (spans["layer"] == _code(spans["layer.names"], OPERATORS)) & ~spans["unfinished"]
+        ended = has_name(spans, "layer", OPERATORS) & ~spans["unfinished"]
         corrections.leave_out(spans, ended & in_step & ~measured)
-    if sums.below is not None:
-        sums.below.finish()
+    if sums.work is not None:
+        sums.work.finish()
     _make_exact(sums, corrections, reader, steps if times is not None else None)
     return sums
 
 
-def _with_told(sums: _Sums, files: Iterable[Path]) -> Iterable[Path]:
-    """The same files of spans, and what is told of the primitives in each."""
-    return files if sums.below is None else sums.below.files(files)
+def _with_primitives_read(sums: _Sums, files: Iterable[Path]) -> Iterable[Path]:
+    """The same files of spans; the primitives in each are read before it."""
+    if sums.work is None:
+        return files
+    return sums.work.files(files)
 
 
 def _ranked_layer(reader: Reader) -> str:
     """What is ranked: operators, or, of a program without any, the ranges that it marks."""
-    others = False
+    has_others = False
     for spans in reader.pieces("spans", ["layer"]):
-        if (spans["layer"] == _code(spans["layer.names"], OPERATORS)).any():
+        if has_name(spans, "layer", OPERATORS).any():
             return OPERATORS
-        others |= bool(np.isin(spans["layer.names"], (RANGES, PRIMITIVES)).any())
-    return RANGES if others else OPERATORS
+        is_other = np.isin(spans["layer.names"], (RANGES, PRIMITIVES))
+        has_others |= bool(is_other.any())
+    return RANGES if has_others else OPERATORS
 
 
 def _make_exact(
@@ -347,8 +352,8 @@ def _make_exact(
     sums.scale = np.full(len(sums.names), factor)
     some = np.flatnonzero(sampled)
     sums.scale[some] = sums.self_by_name[some] / sampled[some]
-    if sums.below is not None:
-        sums.below.scale(factor)
+    if sums.work is not None:
+        sums.work.scale(factor)
     sums.whole_ns, sums.outside_ns = whole_and_outside(reader)
 
 
@@ -364,43 +369,37 @@ def _add_spans(
     which in any.
     """
     self_ns = spans["self_ns"] * spans["weight"]
-    ours = spans["layer"] == _code(spans["layer.names"], sums.layer)
+    ours = has_name(spans, "layer", sums.layer)
     if not ours.all():
         self_ns = np.where(ours, self_ns, 0)
     sums.whole_ns += float(self_ns.sum())
     measured, in_step = ours, np.zeros(len(ours), np.bool_)
     if times is not None:
         measured, in_step = steps.of_spans(spans, process_of)
+        track, tracks = spans["track"], len(process_of)
         sums.outside_ns += float(self_ns[~in_step].sum())
-        sums.busy_by_track += _by(spans["track"][measured], self_ns[measured], len(process_of))
-        is_scope = np.isin(spans["kind"], [_code(spans["kind.names"], kind) for kind in scopes])
-        sums.scopes_by_track += _by(
-            spans["track"][is_scope], spans["weight"][is_scope], len(process_of)
-        )
-    if sums.below is not None:
-        sums.below.add(spans, np.ones(len(ours), np.bool_) if times is None else measured, ours)
+        sums.busy_by_track += _by(track[measured], self_ns[measured], tracks)
+        scope_codes = [code_of(spans["kind.names"], kind) for kind in scopes]
+        is_scope = np.isin(spans["kind"], scope_codes)
+        sums.scopes_by_track += _by(track[is_scope], spans["weight"][is_scope], tracks)
+    if sums.work is not None:
+        sums.work.add(spans, np.ones(len(ours), np.bool_) if times is None else measured, ours)
     chosen = measured & ours
     sums.names = spans["name.names"]
-    codes, chosen_ns = spans["name"][chosen], self_ns[chosen]
-    sums.self_by_name = summed(sums.self_by_name, _by(codes, chosen_ns, len(sums.names)))
-    sums.calls_by_name = summed(
-        sums.calls_by_name, _by(codes, spans["weight"][chosen], len(sums.names))
-    )
+    name, names = spans["name"][chosen], len(sums.names)
+    chosen_ns, calls = self_ns[chosen], spans["weight"][chosen]
+    sums.self_by_name = summed(sums.self_by_name, _by(name, chosen_ns, names))
+    sums.calls_by_name = summed(sums.calls_by_name, _by(name, calls, names))
     if "module" in spans:
-        sums.self_by_module = summed(
-            sums.self_by_module, _by(spans["module"][chosen] + 1, chosen_ns, 0)
-        )
+        module = spans["module"][chosen] + 1
+        sums.self_by_module = summed(sums.self_by_module, _by(module, chosen_ns, 0))
     return measured, in_step
 
 
 def _by(codes: Array, weights: Array, length: int) -> Floats:
-    sums: Floats = np.bincount(codes, weights=weights, minlength=length).astype(np.float64)
-    return sums
-
-
-def _code(names: Array, name: str) -> int:
-    found = np.flatnonzero(names == name)
-    return int(found[0]) if len(found) else -2
+    """The weights of each code, added up."""
+    sums = np.bincount(codes, weights=weights, minlength=length)
+    return sums.astype(np.float64)
 
 
 def _step_tracks(sums: _Sums, steps: MeasuredSteps, times: StepTimes, tracks: Arrays) -> Bools:
@@ -414,8 +413,8 @@ def _step_tracks(sums: _Sums, steps: MeasuredSteps, times: StepTimes, tracks: Ar
     if steps.rule == "mark" and times.at_once > len(steps.processes):
         return np.asarray(sums.busy_by_track > 0)
     most = sums.busy_by_track if steps.rule == "mark" else sums.scopes_by_track
-    if sums.below is not None and not most.any():  # only primitives
-        most = sums.below.spent.sum(axis=1)
+    if sums.work is not None and not most.any():  # only primitives
+        most = sums.work.spent.sum(axis=1)
     process_of = process_of_tracks(tracks)
     chosen = np.zeros(len(process_of), np.bool_)
     for process in steps.processes:
@@ -428,24 +427,24 @@ def _step_tracks(sums: _Sums, steps: MeasuredSteps, times: StepTimes, tracks: Ar
 def _ranked(
     sums: _Sums, divisor: int, whole_ns: float, idle_ns: float | None, outside_share: float
 ) -> OperatorTimes:
-    self_by_name, calls_by_name = sums.self_by_name / divisor, sums.calls_by_name / divisor
+    self_by_name = sums.self_by_name / divisor
+    calls_by_name = sums.calls_by_name / divisor
     called = np.flatnonzero(calls_by_name)
     order = called[np.argsort(-self_by_name[called], kind="stable")]
 
     def row(name: str, at: NDArray[np.intp]) -> OperatorRow:
-        spent = float(self_by_name[at].sum())
+        spent_ns = float(self_by_name[at].sum())
         calls = float(calls_by_name[at].sum())
-        share = spent / max(whole_ns, 1)
-        return OperatorRow(name, spent, share, calls)
+        share = spent_ns / max(whole_ns, 1)
+        return OperatorRow(name, spent_ns, share, calls)
 
-    rows = [
-        row(str(sums.names[at]), order[index : index + 1]) for index, at in enumerate(order[:TOP])
-    ]
-    if sums.below is not None:
-        below = sums.below.below(divisor, sums.scale)
-        for one, at in zip(rows, order[:TOP].tolist(), strict=True):
-            one.below = tuple(below.get(at, ()))
-    return OperatorTimes(rows, row("", order[TOP:]), len(order[TOP:]), idle_ns, outside_share)
+    top, others = order[:TOP], order[TOP:]
+    rows = [row(str(sums.names[at]), np.array([at])) for at in top]
+    if sums.work is not None:
+        primitives = sums.work.by_operator(divisor, sums.scale)
+        for operator, at in zip(rows, top.tolist(), strict=True):
+            operator.primitives = tuple(primitives.get(at, ()))
+    return OperatorTimes(rows, row("", others), len(others), idle_ns, outside_share)
 
 
 def _open_operators(reader: Reader) -> list[OpenOperators]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.analyse.columns import has_name
 from layerscope.model.layers import OPERATORS
 
 if TYPE_CHECKING:
@@ -90,12 +91,12 @@ def is_thinned(reader: Reader) -> bool:
 def whole_and_outside(reader: Reader) -> tuple[float, float]:
     """Self time of all operators, and of those outside of steps, in ns."""
     columns = reader.arrays("totals", ["layer", "step_class", "self_ns"])
-    ours = np.isin(columns["layer"], np.flatnonzero(columns["layer.names"] == OPERATORS))
-    outside = np.isin(
-        columns["step_class"], np.flatnonzero(columns["step_class.names"] == "outside")
-    )
+    is_operator = has_name(columns, "layer", OPERATORS)
+    is_outside = has_name(columns, "step_class", "outside")
     self_ns = np.maximum(columns["self_ns"], 0)
-    return float(self_ns[ours].sum()), float(self_ns[ours & outside].sum())
+    whole_ns = self_ns[is_operator].sum()
+    outside_ns = self_ns[is_operator & is_outside].sum()
+    return float(whole_ns), float(outside_ns)
 
 
 @dataclass(slots=True)
@@ -134,9 +135,10 @@ def notes(reader: Reader) -> tuple[str, ...]:
 
 def summed(one: NDArray[Any], other: NDArray[Any]) -> Floats:
     """The sum of two arrays, the shorter one filled up with zeros."""
-    longer, shorter = (one, other) if len(one) > len(other) else (other, one)
-    found: Floats = longer.astype(np.float64)
-    found[: len(shorter)] += shorter
+    size = max(len(one), len(other))
+    found = np.zeros(size)
+    found[: len(one)] += one
+    found[: len(other)] += other
     return found
 
 
@@ -168,14 +170,15 @@ class Corrections:
     def leave_out(self, spans: Arrays, rows: NDArray[np.bool_]) -> None:
         """These spans are in `totals` and do not count."""
         self._found_some |= bool(rows.any())
-        name, weight = spans["name"][rows], -spans["weight"][rows]
-        self_ns = spans["self_ns"][rows] * weight
+        name = spans["name"][rows]
+        calls = -spans["weight"][rows]
+        self_ns = spans["self_ns"][rows] * calls
         self._self_by_name = summed(self._self_by_name, np.bincount(name, self_ns))
-        self._calls_by_name = summed(self._calls_by_name, np.bincount(name, weight))
+        self._calls_by_name = summed(self._calls_by_name, np.bincount(name, calls))
         if "module" in spans:
-            self._self_by_module = summed(
-                self._self_by_module, np.bincount(spans["module"][rows] + 1, self_ns)
-            )
+            module = spans["module"][rows] + 1
+            module_ns = np.bincount(module, self_ns)
+            self._self_by_module = summed(self._self_by_module, module_ns)
 
     def applied(
         self,

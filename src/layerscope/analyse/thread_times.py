@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from layerscope.analyse.columns import has_name
 from layerscope.analyse.step_times import (
     Arrays,
     Bools,
@@ -72,17 +73,15 @@ def thread_times(
 
 def _by_state(samples: Arrays, mine: Bools) -> dict[str, int]:
     """Time by what it was waited for; "" is CPU time."""
-    names = samples["kind.names"].tolist()
-    kinds = {
-        name: samples["kind"] == names.index(name) if name in names else np.False_
-        for name in ("cpu", "offcpu")
-    }
     weight_ns: Int64s = samples["weight_ns"]
-    found = {"": int(weight_ns[mine & kinds["cpu"]].sum())}
-    waits = np.flatnonzero(mine & kinds["offcpu"])
-    for code in np.unique(samples["state"][waits]).tolist():
-        rows = waits[samples["state"][waits] == code]
-        found[str(samples["state.names"][code])] = int(weight_ns[rows].sum())
+    is_cpu = has_name(samples, "kind", "cpu")
+    found = {"": int(weight_ns[mine & is_cpu].sum())}
+    waits = np.flatnonzero(mine & has_name(samples, "kind", "offcpu"))
+    states = samples["state"][waits]
+    for code in np.unique(states).tolist():
+        rows = waits[states == code]
+        name = str(samples["state.names"][code])
+        found[name] = int(weight_ns[rows].sum())
     return found
 
 
@@ -92,11 +91,8 @@ def _main_track(reader: Reader) -> int:
     tracks = reader.arrays("tracks", ["track", "process", "tid", "kind"])
     if not len(processes["pid"]):
         return -1
-    is_thread = tracks["kind"] == np.append(np.flatnonzero(tracks["kind.names"] == "thread"), -2)[0]
-    is_main = (
-        is_thread
-        & (tracks["process"] == processes["process"][0])
-        & (tracks["tid"] == processes["pid"][0])
-    )
-    found = np.flatnonzero(is_main)
+    is_thread = has_name(tracks, "kind", "thread")
+    in_program = tracks["process"] == processes["process"][0]
+    is_first = tracks["tid"] == processes["pid"][0]
+    found = np.flatnonzero(is_thread & in_program & is_first)
     return int(tracks["track"][found[0]]) if len(found) else -1

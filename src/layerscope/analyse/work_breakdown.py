@@ -1,11 +1,11 @@
-"""What lies below the operators, for the summary: the primitives of each one, and the kinds of work
-in a step.
+"""What the operators call, for the summary: the primitives of each one, and the kinds of work in a
+step.
 
 Definitions, for the threads that make the steps:
 
 - Convolutions, matrix products, reorders, other oneDNN and other MKL are the self time of
-  primitives, executed or
-  created. What other threads do for them, their shares, happens at the same time and is not added.
+  primitives, executed or created. What other threads do for them, their shares, happens at the same
+  time and is not added.
 - A matrix product without primitives below it (`model.frameworks.products`) is the work of the BLAS
   that the framework was built with: called MKL where the recording says that it is that one, else
   BLAS.
@@ -13,20 +13,23 @@ Definitions, for the threads that make the steps:
   primitives; operators of other libraries are among them.
 - Data loader: self time of loader waits.
 - Python and dispatch is the rest: no operator is open, or only a range, a backward function or an
-  optimizer step, which
-  do no work of their own. Of a program without operators the rest is called the program itself.
+  optimizer step, which do no work of their own. Of a program without operators the rest is called
+  the program itself.
 
 So the kinds add up to the steps.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from layerscope.analyse.columns import code_of, has_name
 from layerscope.analyse.kind_names import BLAS, KERNEL, LOADER, MKL_PRODUCT, REST
 from layerscope.analyse.operator_kinds import UNKNOWN, Primitive
 from layerscope.analyse.step_times import Array, Arrays, Bools
@@ -48,7 +51,7 @@ _NAMES = (
 )
 _PROGRAM = "the program itself"
 _KIND_OF = {"function": KERNEL, "loader": LOADER}
-# Different codes are told apart by a table up to this length, and by sorting beyond.
+# Different codes are found by a table up to this length, and by sorting beyond.
 _MOST_CODES = 1 << 22
 # A table of all keys from the least to the greatest may be so many times as long as the keys.
 _SPARSE = 4
@@ -64,8 +67,8 @@ class KindTime:
 
 
 @dataclass(slots=True)
-class Below:
-    """Time of what an operator asked for: `oneDNN jit:avx512_core`, `reorders`."""
+class PrimitiveTime:
+    """Time of primitives that an operator called: `oneDNN jit:avx512_core`, `reorders`."""
 
     what: str
     ns: float
@@ -92,8 +95,9 @@ class _Spans:
 
     def __post_init__(self) -> None:
         span = self.columns["span"]
+        highest = int(span.max(initial=0))
         self._low = int(span.min(initial=np.iinfo(np.int64).max))
-        size = int(span.max(initial=0)) - self._low + 1
+        size = highest - self._low + 1
         if size <= _SPARSE * len(span):
             self._where = np.full(size, -1, np.int64)
             self._where[span - self._low] = np.arange(len(span))
@@ -105,8 +109,14 @@ class _Spans:
         if self._where is not None:
             at = keys - self._low
             inside = (at >= 0) & (at < len(self._where))
-            return np.where(inside, self._where[np.where(inside, at, 0)], -1)
+            safe = np.where(inside, at, 0)
+            return np.where(inside, self._where[safe], -1)
         return _found(self.columns["span"], self._order, keys)
+
+    def hold(self, callers: Array, calls: _Calls) -> Bools:
+        """Whether the row of the operator that called each is here, and on the same thread."""
+        is_on_thread: Bools = self.columns["track"][callers] == calls.track
+        return (callers >= 0) & is_on_thread
 
 
 def _distinct(codes: Array) -> tuple[Array, Array]:
@@ -133,18 +143,17 @@ def _found(sorted_by: Array, order: Array | None, keys: Array) -> Array:
 
 
 @dataclass(slots=True)
-class _Told:
-    """Rows of the table `primitives`, by span: which operator asked for it, and what it is."""
+class _PrimitiveRows:
+    """Rows of the table `primitives`, by span: which operator called it, and its number."""
 
     span: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     operator: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     primitive: Array = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
-@dataclass(slots=True)
-class _Asked:
-    """Primitives with the operator that asked for each (-1: none), their threads, their numbers and
-    their time.
+class _Calls(NamedTuple):
+    """Calls of primitives: the operator that called each (-1: none), its thread, the number of the
+    primitive and its time.
     """
 
     operator: Array
@@ -152,20 +161,29 @@ class _Asked:
     number: Array
     ns: Array
 
-    def taken(self, rows: Array) -> _Asked:
+    def chosen(self, rows: Array) -> _Calls:
         """Some of them."""
-        return _Asked(self.operator[rows], self.track[rows], self.number[rows], self.ns[rows])
+        columns = [column[rows] for column in self]
+        return _Calls._make(columns)
 
     @staticmethod
-    def joined(some: list[_Asked]) -> _Asked:
+    def joined(parts: list[_Calls]) -> _Calls:
         """All of them."""
-        columns = ("operator", "track", "number", "ns")
-        return _Asked(*(np.concatenate([getattr(one, name) for one in some]) for name in columns))
+        columns = zip(*parts, strict=True)
+        return _Calls._make(map(np.concatenate, columns))
 
 
-class BelowSums:
-    """Adds up what is below the operators, piece by piece. Without operators, ranges (`layer`)
-    stand in for them.
+@dataclass(slots=True)
+class _Sum:
+    """Time and number of calls of a primitive."""
+
+    ns: float = 0.0
+    count: float = 0.0
+
+
+class WorkSums:
+    """Adds up the work of primitives and of operators without them, piece by piece. Without
+    operators, ranges (`layer`) stand in for them.
     """
 
     def __init__(self, reader: Reader, tracks: int, layer: str) -> None:
@@ -173,16 +191,17 @@ class BelowSums:
         self.spent = np.zeros((tracks, len(_NAMES)))
         self._reader = reader
         self._files = {file.name: file for file in reader.files("primitives")}
-        self._told = _Told()
-        self._told_in: Path | None = None
-        self._primitives: dict[Primitive, int] = {UNKNOWN: 0}
-        self._by_name: dict[tuple[int, int], float] = {}  # by primitive and name
-        self._sums: dict[int, tuple[float, float]] = {}
+        self._rows = _PrimitiveRows()
+        self._rows_file: Path | None = None
+        self._numbers: dict[Primitive, int] = {UNKNOWN: 0}
+        # By number of the primitive and of the operator's name.
+        self._by_name: dict[tuple[int, int], float] = defaultdict(float)
+        self._sums: dict[int, _Sum] = defaultdict(_Sum)
         self._is_product = np.zeros(0, np.bool_)
-        self._kernels = ""  # whose they are
-        self._before: _Spans | None = None
-        self._left: list[_Asked] = []
-        self._seen: list[Path] = []
+        self._framework = ""  # the one that kernels belong to
+        self._previous: _Spans | None = None
+        self._unmatched: list[_Calls] = []
+        self._files_read: list[Path] = []
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -192,144 +211,158 @@ class BelowSums:
     def files(self, files: Iterable[Path]) -> Iterator[Path]:
         """The same files of spans; that of the primitives in each is read with it."""
         for file in files:
-            self._seen.append(file)
+            self._files_read.append(file)
             self._read(self._files.get(file.name) or next(iter(self._files.values())))
             yield file
 
     def _read(self, file: Path) -> None:
-        if file == self._told_in:
+        if file == self._rows_file:
             return
-        self._told_in = file
-        columns = ["span", "operator", "library", "primitive_kind", "implementation"]
+        self._rows_file = file
+        names = ["library", "primitive_kind", "implementation"]
+        columns = ["span", "operator", *names]
         found = []
         for piece in self._reader.pieces("primitives", columns, files=[file]):
-            names = [
-                [*piece[f"{name}.names"].tolist(), ""] for name in columns[2:]
-            ]  # the last is for null
-            code = np.zeros(len(piece["span"]), np.int64)
-            for name, texts in zip(columns[2:], names, strict=True):
-                code = code * len(texts) + np.where(piece[name] >= 0, piece[name], len(texts) - 1)
-            distinct, row = _distinct(code)
-            numbers = [self._number(_primitive(one, names)) for one in distinct.tolist()]
-            found.append(_Told(piece["span"], piece["operator"], np.array(numbers, np.int64)[row]))
-        self._told = _joined(found)
+            numbers = self._numbers_of([_Names.of(piece, name) for name in names])
+            found.append(_PrimitiveRows(piece["span"], piece["operator"], numbers))
+        self._rows = _joined(found)
+
+    def _numbers_of(self, columns: list[_Names]) -> Array:
+        """The number of the primitive in each row of these columns."""
+        code: Array = np.zeros(len(columns[0].codes), np.int64)
+        for column in columns:
+            code = code * len(column.texts) + column.codes
+        distinct, row = _distinct(code)
+        primitives = [_primitive(one, columns) for one in distinct.tolist()]
+        numbers = [self._number(primitive) for primitive in primitives]
+        return np.array(numbers, np.int64)[row]
 
     def _number(self, primitive: Primitive) -> int:
-        return self._primitives.setdefault(primitive, len(self._primitives))
+        return self._numbers.setdefault(primitive, len(self._numbers))
 
     # -- adding up ---------------------------------------------------------------------------------
 
     def add(self, spans: Arrays, measured: Bools, ours: Bools) -> None:
         """Add the measured spans of a piece; `ours` are the operators among all of them."""
         work = self._work(spans)
-        rows = np.flatnonzero(measured & ours)
         spent_ns = spans["self_ns"] * spans["weight"]
+        rows = np.flatnonzero(measured & ours)
         self._spend(spans["track"][rows], work[rows], spent_ns[rows])
-        here = _Spans(
-            {name: spans[name] for name in ("track", "name", "layer", *self.columns)}, work
-        )
-        kinds, layers = spans["kind.names"], spans["layer.names"]
-        mine = np.flatnonzero(measured & (spans["layer"] == _code(layers, PRIMITIVES)))
-        mine = mine[spans["kind"][mine] != _code(kinds, "share")]
-        if len(mine):
-            told = _found(self._told.span, None, spans["span"][mine])
-            number = np.where(told >= 0, np.append(self._told.primitive, 0)[told], 0)
-            number = self._created(number, spans["kind"][mine] == _code(kinds, "create"))
-            self._add_primitives(spans, mine, number, spent_ns)
-            asking = np.append(self._told.operator, -1)[told]
-            if self.layer != OPERATORS:
-                around = _around(here, mine, _code(layers, self.layer))
-                asking = np.where(around >= 0, spans["span"][around], -1)
-            self._add_below(
-                here, _Asked(asking, spans["track"][mine], number, spent_ns[mine]), spent_ns
-            )
-        self._before = here
+        columns = {name: spans[name] for name in ("track", "name", "layer", *self.columns)}
+        here = _Spans(columns, work)
+        is_primitive = measured & has_name(spans, "layer", PRIMITIVES)
+        primitives = np.flatnonzero(is_primitive & ~has_name(spans, "kind", "share"))
+        if len(primitives):
+            calls = self._calls(spans, primitives, here, spent_ns)
+            self._add_primitives(calls, spans["weight"][primitives])
+            self._add_calls(here, calls, spent_ns)
+        self._previous = here
+
+    def _calls(self, spans: Arrays, rows: Array, here: _Spans, spent_ns: Array) -> _Calls:
+        """The primitives in these rows of spans."""
+        known = _found(self._rows.span, None, spans["span"][rows])
+        number = np.append(self._rows.primitive, 0)[known]
+        is_creation = has_name(spans, "kind", "create")[rows]
+        number = self._created(number, is_creation)
+        if self.layer == OPERATORS:
+            caller = np.append(self._rows.operator, -1)[known]
+        else:
+            layer = code_of(spans["layer.names"], self.layer)
+            enclosing = _enclosing(here, rows, layer)
+            caller = np.where(enclosing >= 0, spans["span"][enclosing], -1)
+        return _Calls(caller, spans["track"][rows], number, spent_ns[rows])
 
     def _work(self, spans: Arrays) -> Array:
         """The kind of work of each span, if it is an operator."""
         if self.layer != OPERATORS:
             return np.full(len(spans["track"]), REST, np.int8)
         new = spans["name.names"][len(self._is_product) :].tolist()
-        self._is_product = np.append(self._is_product, [name in products() for name in new]).astype(
-            np.bool_
-        )
-        if not self._kernels:
+        is_product = np.array([name in products() for name in new], np.bool_)
+        self._is_product = np.append(self._is_product, is_product)
+        if not self._framework:
             backends = next(filter(None, map(backends_of, new)), None)
-            self._kernels = backends.title if backends else ""
-        kinds = np.array([_KIND_OF.get(str(kind), REST) for kind in spans["kind.names"]], np.int8)
-        work = kinds[spans["kind"]]
-        work[(work == KERNEL) & self._is_product[spans["name"]]] = BLAS
+            self._framework = backends.title if backends else ""
+        kinds = [_KIND_OF.get(str(kind), REST) for kind in spans["kind.names"]]
+        work = np.array(kinds, np.int8)[spans["kind"]]
+        is_product_kernel = (work == KERNEL) & self._is_product[spans["name"]]
+        work[is_product_kernel] = BLAS
         return work
 
     def _spend(self, track: Array, work: Array, spent_ns: Array) -> None:
+        """Add the time of each to that kind of work on that thread."""
         place = track * len(_NAMES) + work
-        self.spent += np.bincount(place, spent_ns, self.spent.size).reshape(self.spent.shape)
+        added = np.bincount(place, spent_ns, self.spent.size)
+        self.spent += added.reshape(self.spent.shape)
 
     def _created(self, number: Array, is_creation: Bools) -> Array:
         """The same primitives, and creations of them where they are created."""
         if not is_creation.any():
             return number
-        known = list(self._primitives)
+        known = list(self._numbers)
         found = number.copy()
         for one in np.unique(number[is_creation]).tolist():
-            of = known[one]
-            made = self._number(Primitive(of.library, of.kind, of.implementation, True))
-            found[is_creation & (number == one)] = made
+            creation = replace(known[one], is_creation=True)
+            found[is_creation & (number == one)] = self._number(creation)
         return found
 
-    def _add_primitives(self, spans: Arrays, mine: Array, number: Array, spent_ns: Array) -> None:
-        works = np.array([primitive.work for primitive in self._primitives], np.int64)
-        self._spend(spans["track"][mine], works[number], spent_ns[mine])
-        ns, count = (np.bincount(number, values[mine]) for values in (spent_ns, spans["weight"]))
-        for one in np.flatnonzero(count).tolist():
-            known = self._sums.get(one, (0.0, 0.0))
-            self._sums[one] = known[0] + float(ns[one]), known[1] + float(count[one])
+    def _add_primitives(self, calls: _Calls, weight: Array) -> None:
+        """Add the time of primitives to the kinds of work, and to the sums of each primitive."""
+        works = np.array([primitive.work for primitive in self._numbers], np.int64)
+        self._spend(calls.track, works[calls.number], calls.ns)
+        ns = np.bincount(calls.number, calls.ns)
+        count = np.bincount(calls.number, weight)
+        for number in np.flatnonzero(count).tolist():
+            known = self._sums[number]
+            known.ns += float(ns[number])
+            known.count += float(count[number])
 
-    def _add_below(self, here: _Spans, asked: _Asked, spent_ns: Array) -> None:
-        """Take primitives out of the time of the operators on their threads, and note whose they
-        are.
+    def _add_calls(self, here: _Spans, calls: _Calls, spent_ns: Array) -> None:
+        """Take primitives out of the time of the operators on their threads, and add them to what
+        these called.
         """
-        at = here.places(asked.operator)
-        mine = at[(at >= 0) & (here.columns["track"][at] == asked.track)]
-        self._is_no_product(here, np.unique(mine[here.work[mine] == BLAS]), spent_ns)
-        for where in (here, self._before):
-            if where is not None:
-                asked = self._take_out(where, asked)
-        if len(asked.operator):
-            self._left.append(asked)
+        callers = here.places(calls.operator)
+        callers = callers[here.hold(callers, calls)]
+        products_with_primitives = np.unique(callers[here.work[callers] == BLAS])
+        self._is_no_product(here, products_with_primitives, spent_ns)
+        for spans in (here, self._previous):
+            if spans is not None:
+                calls = self._take_out(spans, calls)
+        if len(calls.operator):
+            self._unmatched.append(calls)
 
-    def _take_out(self, where: _Spans, asked: _Asked) -> _Asked:
-        """The same for the operators of one piece; what was asked by others is left."""
-        at = where.places(asked.operator)
-        same = (at >= 0) & (where.columns["track"][at] == asked.track)
-        rows, ns, number = at[same], asked.ns[same], asked.number[same]
-        self._spend(where.columns["track"][rows], where.work[rows], -ns)
-        # The names met later change no number: what is kept has the two apart.
-        stride = int(where.columns["name"].max(initial=0)) + 1
-        keys, row = _distinct(number * stride + where.columns["name"][rows])
-        for one, sum_ns in zip(
-            keys.tolist(), np.bincount(row, ns, len(keys)).tolist(), strict=True
-        ):
-            key = divmod(one, stride)
-            self._by_name[key] = self._by_name.get(key, 0.0) + sum_ns
-        return asked.taken(np.flatnonzero((at < 0) & (asked.operator >= 0)))
+    def _take_out(self, spans: _Spans, calls: _Calls) -> _Calls:
+        """The same for the operators of one piece; calls by others are left."""
+        callers = spans.places(calls.operator)
+        is_here = spans.hold(callers, calls)
+        here = calls.chosen(is_here)
+        rows = callers[is_here]
+        track, name = spans.columns["track"], spans.columns["name"]
+        self._spend(track[rows], spans.work[rows], -here.ns)
+        # Names that come later change no number: the key has the two apart.
+        stride = int(name.max(initial=0)) + 1
+        codes, at = _distinct(here.number * stride + name[rows])
+        sums_ns = np.bincount(at, here.ns, len(codes))
+        for code, sum_ns in zip(codes.tolist(), sums_ns.tolist(), strict=True):
+            self._by_name[divmod(code, stride)] += sum_ns
+        is_elsewhere = (callers < 0) & (calls.operator >= 0)
+        return calls.chosen(np.flatnonzero(is_elsewhere))
 
     def finish(self) -> None:
         """All pieces were added. Of the few operators that lie in another piece than what they
-        asked for, it is found now: those that last longer than anything that belongs together, such
-        as a range around everything.
+        called, it is found now: those that last longer than anything that belongs together, such as
+        a range that holds everything.
         """
-        if not self._left:
+        if not self._unmatched:
             return
-        asked, self._left = _Asked.joined(self._left), []
+        calls, self._unmatched = _Calls.joined(self._unmatched), []
         columns = ["span", "track", "name", "kind", "layer"]
-        for spans in self._reader.pieces("spans", columns, files=self._seen):
-            if not len(asked.operator):
+        for spans in self._reader.pieces("spans", columns, files=self._files_read):
+            if not len(calls.operator):
                 break
-            asked = self._take_out(_Spans(spans, self._work(spans)), asked)
+            calls = self._take_out(_Spans(spans, self._work(spans)), calls)
 
     def _is_no_product(self, here: _Spans, moved: Array, spent_ns: Array) -> None:
-        """What these matrix products do themselves is no work of a BLAS: they asked for
+        """What these matrix products do themselves is no work of a BLAS: they called
         primitives.
         """
         track = here.columns["track"][moved]
@@ -340,16 +373,17 @@ class BelowSums:
     def scale(self, factor: float) -> None:
         """What was added stands for so many times as much."""
         self.spent *= factor
-        self._sums = {
-            number: (ns * factor, count * factor) for number, (ns, count) in self._sums.items()
-        }
+        for known in self._sums.values():
+            known.ns *= factor
+            known.count *= factor
 
     # -- what it comes to --------------------------------------------------------------------------
 
     @property
     def is_mkl(self) -> bool:
         """Whether MKL was called, as far as it was recorded."""
-        return any(primitive.library == "MKL" for primitive in self._primitives)
+        libraries = {primitive.library for primitive in self._numbers}
+        return "MKL" in libraries
 
     def kinds(self, tracks: Bools, divisor: float, whole_ns: float, is_mkl: bool) -> list[KindTime]:
         """The kinds of work on these tracks, most time first; without any primitive none.
@@ -361,7 +395,7 @@ class BelowSums:
             return []
         spent_ns = np.maximum(self.spent[tracks].sum(axis=0) / divisor, 0)
         if self.layer != OPERATORS and whole_ns:
-            spent_ns[REST] = 0.0  # a range may lie in another piece than what was asked for in it
+            spent_ns[REST] = 0.0  # a range may lie in another piece than what was called in it
         spent_ns[REST] += max(0.0, whole_ns - float(spent_ns.sum()))
         if is_mkl:
             spent_ns[MKL_PRODUCT] += spent_ns[BLAS]
@@ -369,67 +403,88 @@ class BelowSums:
         names = list(_NAMES)
         if self.layer != OPERATORS:
             names[REST] = _PROGRAM
-        if self._kernels:
-            names[KERNEL] = f"{self._kernels} kernels"
+        if self._framework:
+            names[KERNEL] = f"{self._framework} kernels"
         whole = max(float(spent_ns.sum()), 1.0)
-        order = np.argsort(-spent_ns, kind="stable").tolist()
-        return [
-            KindTime(names[at], float(spent_ns[at]), float(spent_ns[at]) / whole)
-            for at in order
-            if spent_ns[at]
-        ]
+        kinds = []
+        for at in np.argsort(-spent_ns, kind="stable").tolist():
+            ns = float(spent_ns[at])
+            if ns:
+                kinds.append(KindTime(names[at], ns, ns / whole))
+        return kinds
 
-    def below(self, divisor: float, scale: Array) -> dict[int, list[Below]]:
-        """By number of the operator's name what it asked for, most time first; `scale` by name
-        makes sums exact.
+    def by_operator(self, divisor: float, scale: Array) -> dict[int, list[PrimitiveTime]]:
+        """By number of the operator's name the primitives that it called, most time first; `scale`
+        by name makes sums exact.
         """
-        known = list(self._primitives)
-        found: dict[int, dict[str, float]] = {}
+        known = list(self._numbers)
+        found: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         for (number, name), ns in self._by_name.items():
-            mine, what = found.setdefault(name, {}), known[number].what
-            mine[what] = mine.get(what, 0.0) + ns * float(scale[name]) / divisor
-        return {
-            name: sorted((Below(what, ns) for what, ns in mine.items()), key=lambda one: -one.ns)
-            for name, mine in found.items()
-        }
+            what = known[number].what
+            found[name][what] += ns * float(scale[name]) / divisor
+        return {name: _most_first(times) for name, times in found.items()}
 
     def primitives(self, divisor: float) -> list[PrimitiveSum]:
         """All primitives, most time first."""
-        known = list(self._primitives)
+        known = list(self._numbers)
         sums = [
-            PrimitiveSum(known[number].text, ns / divisor, count / divisor)
-            for number, (ns, count) in self._sums.items()
+            PrimitiveSum(known[number].text, found.ns / divisor, found.count / divisor)
+            for number, found in self._sums.items()
         ]
         return sorted(sums, key=lambda one: -one.ns)
 
 
-def _primitive(code: int, names: list[list[str]]) -> Primitive:
+def _most_first(times: dict[str, float]) -> list[PrimitiveTime]:
+    """The times, the longest first."""
+    found = [PrimitiveTime(what, ns) for what, ns in times.items()]
+    found.sort(key=lambda time: -time.ns)
+    return found
+
+
+@dataclass(slots=True)
+class _Names:
+    """A column of names: the number of each row's name in `texts`, whose last one stands for
+    null.
+    """
+
+    codes: Array
+    texts: list[str]
+
+    @classmethod
+    def of(cls, columns: Arrays, name: str) -> _Names:
+        """The column of that name."""
+        texts = columns[f"{name}.names"].tolist()
+        codes = columns[name]
+        return cls(np.where(codes >= 0, codes, len(texts)), [*texts, ""])
+
+
+def _primitive(code: int, columns: list[_Names]) -> Primitive:
     """What the number of a triple of names stands for."""
-    library, kind, implementation = names
-    code, last = divmod(code, len(implementation))
-    first, second = divmod(code, len(kind))
-    return Primitive(library[first], kind[second], implementation[last], False)
+    libraries, kinds, implementations = (column.texts for column in columns)
+    code, implementation = divmod(code, len(implementations))
+    library, kind = divmod(code, len(kinds))
+    return Primitive(libraries[library], kinds[kind], implementations[implementation], False)
 
 
-def _joined(found: list[_Told]) -> _Told:
-    if not found:
-        return _Told()
-    span, operator, primitive = (
-        np.concatenate([getattr(one, name) for one in found])
-        for name in ("span", "operator", "primitive")
-    )
+def _joined(parts: list[_PrimitiveRows]) -> _PrimitiveRows:
+    """All rows, in the order of their spans."""
+    if not parts:
+        return _PrimitiveRows()
+    span = np.concatenate([part.span for part in parts])
+    operator = np.concatenate([part.operator for part in parts])
+    primitive = np.concatenate([part.primitive for part in parts])
     order = np.argsort(span, kind="stable")
-    return _Told(span[order], operator[order], primitive[order])
+    return _PrimitiveRows(span[order], operator[order], primitive[order])
 
 
-def _around(here: _Spans, rows: Array, layer: int) -> Array:
-    """The row of the innermost span of this layer around each of these rows; -1: there is none."""
-    at = here.places(here.columns["parent"][rows])
-    while len(wrong := np.flatnonzero((at >= 0) & (here.columns["layer"][at] != layer))):
-        at[wrong] = here.places(here.columns["parent"][at[wrong]])
-    return at
-
-
-def _code(names: Array, name: str) -> int:
-    found = np.flatnonzero(names == name)
-    return int(found[0]) if len(found) else -2
+def _enclosing(here: _Spans, rows: Array, layer: int) -> Array:
+    """The row of the innermost span of this layer that holds each of these rows; -1: there is
+    none.
+    """
+    parents, layers = here.columns["parent"], here.columns["layer"]
+    at = here.places(parents[rows])
+    while True:
+        wrong = np.flatnonzero((at >= 0) & (layers[at] != layer))
+        if not len(wrong):
+            return at
+        at[wrong] = here.places(parents[at[wrong]])

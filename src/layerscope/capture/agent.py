@@ -14,6 +14,7 @@ import functools
 import os
 import struct
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
@@ -237,13 +238,14 @@ def refusals(door: Path) -> list[Problem]:
     """What processes of the program noted at their `door` because they could hand nothing over; the
     notes go.
     """
-    found: dict[str, int] = {}
+    reasons = []
     for note in door.glob("refused-*"):
         with contextlib.suppress(OSError):
-            why = os.readlink(note)
+            reason = os.readlink(note)
             note.unlink()
-            found[why] = found.get(why, 0) + 1
-    return [_refusal(why, processes) for why, processes in found.items()]
+            reasons.append(reason)
+    counted = Counter(reasons)
+    return [_refusal(reason, processes) for reason, processes in counted.items()]
 
 
 def _refusal(why: str, processes: int) -> Problem:

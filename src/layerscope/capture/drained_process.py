@@ -42,7 +42,7 @@ class DrainedProcess:
         self.thread_names: dict[int, list[str]] = {}  # by thread id, what each look at it found
         self.counters = counters.CounterSource(pid)
         self.group = counters.GroupSource(pid)
-        self.told_rank = False
+        self.has_reported_rank = False
         self._pidfd = -1
         with contextlib.suppress(OSError):
             self._pidfd = os.pidfd_open(pid)
@@ -66,7 +66,7 @@ class DrainedProcess:
             command_line = self.page.text("command_line") or command_line
             about.setdefault("ppid", self.page.number("ppid"))
             if self.has_rank():
-                self.told_rank = True
+                self.has_reported_rank = True
                 about |= {
                     "rank": self.page.number("rank"),
                     "world_size": self.page.number("world_size"),
@@ -98,7 +98,8 @@ class DrainedProcess:
             return not Path(f"/proc/{self.pid}").exists()
         poll = select.poll()
         poll.register(self._pidfd, select.POLLIN)
-        return bool(poll.poll(0))
+        events = poll.poll(0)
+        return bool(events)
 
     def close(self) -> None:
         """Let go of everything but the memory, which goes with the last view of it."""

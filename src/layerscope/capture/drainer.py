@@ -79,9 +79,8 @@ class Drainer:
         self.raw = raw
         self.processes: dict[tuple[int, int], DrainedProcess] = {}
         self.main: DrainedProcess | None = None
-        self.groups: dict[
-            tuple[Path, ...], DrainedProcess
-        ] = {}  # which process tells what its control group has used
+        # Which process reports what its control group has used.
+        self.groups: dict[tuple[Path, ...], DrainedProcess] = {}
         self.disk_full_until = 0.0
         self.disk_full_ns: list[list[int]] = []  # [from, to] on CLOCK_MONOTONIC
         self.host = os.uname().nodename
@@ -347,11 +346,11 @@ class Drainer:
             if len(known) >= LOOKS_AT_A_NAME or not int(ring.header["track"]):
                 continue
             with contextlib.suppress(OSError):
-                known.append(
-                    Path(f"/proc/{process.pid}/task/{tid}/comm").read_text(errors="replace").strip()
-                )
-                if known[-1] not in known[:-1]:
-                    names[tid] = known[-1]
+                file = Path(f"/proc/{process.pid}/task/{tid}/comm")
+                name = file.read_text(errors="replace").strip()
+                if name not in known:
+                    names[tid] = name
+                known.append(name)
         return names
 
     def _finish(self, process: DrainedProcess) -> bool:
@@ -393,7 +392,7 @@ class Drainer:
             | ({"cgroup": "not mounted"} if process.group.group.is_hidden else {}),
         }
         # The program may give itself a rank after its start.
-        if process.has_rank() and not process.told_rank:
+        if process.has_rank() and not process.has_reported_rank:
             fits &= self._write(process, raw_file.PROCESS, process.describe())
         if process.page is not None:
             about.update({name: process.page.number(name) for name in PAGE_COUNTS})

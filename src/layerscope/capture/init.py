@@ -47,8 +47,9 @@ def gets_orphans() -> bool:
     if os.getpid() == 1:
         return True
     answer = ctypes.c_int(0)
-    known = ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0) == 0
-    return known and answer.value != 0
+    prctl = ctypes.CDLL(None).prctl
+    error = prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0)
+    return error == 0 and answer.value != 0
 
 
 def _reap_until(child: int, witness: Witness) -> int:

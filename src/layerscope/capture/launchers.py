@@ -81,7 +81,10 @@ def read_ranks(text: str) -> tuple[int, ...]:
     ranks: set[int] = set()
     for word in text.split(","):
         found = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", word)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        first, last = 1, 0
+        if found:
+            first = int(found[1])
+            last = int(found[2] or found[1])
         if first > last or last >= _MOST_RANKS:
             raise UsageError(f"--ranks {text!r} names no ranks. For example: --ranks 0,3-5")
         ranks.update(range(first, last + 1))
@@ -89,11 +92,14 @@ def read_ranks(text: str) -> tuple[int, ...]:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None
+    if not text:
+        return None
+    is_number = text.isascii() and text.isdigit()
+    return int(text) if is_number else None
 
 
 def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> str:
-    found = next(
-        (environment[name] for name in names if environment.get(name, "") not in _NO_JOB), ""
-    )
+    """The first of these variables that names a job, in letters that a file name may have."""
+    values = (environment.get(name, "") for name in names)
+    found = next((value for value in values if value not in _NO_JOB), "")
     return re.sub(r"[^A-Za-z0-9._-]+", "_", found)[:64]

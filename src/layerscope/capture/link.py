@@ -87,7 +87,7 @@ class DrainerLink:
         self._main: Message = {}
         self._resolved = ""
         self._kept: dict[tuple[int, int], list[tuple[Message, int]]] = {}
-        self._untold: collections.deque[tuple[Message, int]] = collections.deque()
+        self._unsent: collections.deque[tuple[Message, int]] = collections.deque()
         # The program is waited for in one thread, its memory arrives in another.
         self._lock = threading.RLock()
 
@@ -121,7 +121,7 @@ class DrainerLink:
                 self._process, self._control = None, None
                 ours.close()
                 what = f"a drainer could not be started ({error.strerror})"
-                self._say(
+                self._report(
                     "no_drainer",
                     what,
                     "raise ulimit -u",
@@ -135,12 +135,16 @@ class DrainerLink:
             ours.setblocking(False)
             self._control = ours
             self.drainers += 1
-            self._untold = collections.deque(self._everything())
+            self._unsent = collections.deque(self._everything())
 
     def _everything(self) -> list[tuple[Message, int]]:
         """All that a drainer must know, in order."""
-        handed = [pair for pairs in self._kept.values() for pair in pairs]
-        return [(self._main, -1), *handed] if self._main else handed
+        messages: list[tuple[Message, int]] = []
+        if self._main:
+            messages.append((self._main, -1))
+        for handed in self._kept.values():
+            messages += handed
+        return messages
 
     def _folder(self) -> str:
         """Where the raw files lie: not by a link in the recording, whose file system may go
@@ -153,7 +157,7 @@ class DrainerLink:
         """The program has started."""
         with self._lock:
             self._main = {"type": "main", "pid": pid, "start_ns": start_ns}
-            self._untold.appendleft((self._main, -1))
+            self._unsent.appendleft((self._main, -1))
         self.pump()
 
     def keep(self, message: Message, fd: int) -> None:
@@ -162,7 +166,7 @@ class DrainerLink:
             self._kept.setdefault((message["pid"], message["process_start"]), []).append(
                 (message, fd)
             )
-            self._untold.append((message, fd))
+            self._unsent.append((message, fd))
         self.pump()
 
     def pump(self) -> None:
@@ -178,19 +182,19 @@ class DrainerLink:
                     self._control = None
                     break
                 self._let_go(json.loads(data))
-            while self._control is not None and self._untold:
-                message, fd = self._untold[0]
+            while self._control is not None and self._unsent:
+                message, fd = self._unsent[0]
                 socket.send_fds(
                     self._control, [json.dumps(message).encode()], [fd] if fd >= 0 else []
                 )
-                self._untold.popleft()
+                self._unsent.popleft()
 
     def _let_go(self, gone: Message) -> None:
         """The drainer is done with a process: its memory can go."""
         key = (gone["gone"], gone["process_start"])
         handed = self._kept.pop(key, [])
         done = {fd for _, fd in handed}
-        self._untold = collections.deque(pair for pair in self._untold if pair[1] not in done)
+        self._unsent = collections.deque(pair for pair in self._unsent if pair[1] not in done)
         for fd in done:
             os.close(fd)
 
@@ -204,9 +208,9 @@ class DrainerLink:
         while ends and time.monotonic() < give_up:
             with self._lock:
                 kept = {fd for handed in self._kept.values() for _, fd in handed}
-                ends = {
-                    fd: end for fd, end in ends.items() if fd in kept and ring_counts(fd)[1] < end
-                }
+                for fd in list(ends):
+                    if fd not in kept or ring_counts(fd)[1] >= ends[fd]:
+                        del ends[fd]
             if ends:
                 time.sleep(_FLUSH_POLL_S)
         return not ends
@@ -231,7 +235,7 @@ class DrainerLink:
                 "nothing to do: another one went on; `gaps` counts what did not fit into the "
                 "rings meanwhile"
             )
-            self._say("drainer_restarted", what, remedy, "")
+            self._report("drainer_restarted", what, remedy, "")
             if self._process.stdout is not None:
                 self._process.stdout.close()
         self.start()
@@ -266,7 +270,7 @@ class DrainerLink:
         try:
             if self._control is not None:
                 self._control.settimeout(_PATIENCE_S)
-                _send_all(self._control, self._untold)
+                _send_all(self._control, self._unsent)
             out, _ = self._process.communicate(timeout=_PATIENCE_S)
             self.cpu_ns += int(json.loads(out)["cpu_ns"])
         except (OSError, subprocess.TimeoutExpired, ValueError, KeyError):
@@ -289,7 +293,7 @@ class DrainerLink:
                     published - taken for published, taken in map(ring_counts, self._rings())
                 )
                 what = f"no drainer came to its end ({error})"
-                self._say(
+                self._report(
                     "drainer_lost",
                     what,
                     "record again",
@@ -305,16 +309,20 @@ class DrainerLink:
             if message["type"] == SEND_RING
         ]
 
-    def _say(self, code: str, what: str, remedy: str, lost: str) -> None:
+    def _report(self, code: str, what: str, remedy: str, lost: str) -> None:
         """A problem; it takes the place of an earlier one of the same kind."""
-        self._problems[:] = [problem for problem in self._problems if problem.code != code]
-        self._problems.append(Problem("operators", code, what, remedy, lost))
+        others = [problem for problem in self._problems if problem.code != code]
+        problem = Problem("operators", code, what, remedy, lost)
+        self._problems[:] = [*others, problem]
 
 
 def _send_all(control: socket.socket, messages: collections.deque[tuple[Message, int]]) -> None:
     """Send these, and that it was all."""
     while messages:
         message, fd = messages.popleft()
-        socket.send_fds(control, [json.dumps(message).encode()], [fd] if fd >= 0 else [])
-    control.send(json.dumps({"type": END}).encode())
+        data = json.dumps(message).encode()
+        fds = [fd] if fd >= 0 else []
+        socket.send_fds(control, [data], fds)
+    end = json.dumps({"type": END})
+    control.send(end.encode())
     control.shutdown(socket.SHUT_WR)

@@ -34,4 +34,5 @@ def preload(command: list[str], environment: MutableMapping[str, str]) -> None:
         return
     if not agent.PRELOAD.exists():
         return
-    environment[VARIABLE] = ":".join(filter(None, [environment.get(VARIABLE), library]))
+    others = environment.get(VARIABLE)
+    environment[VARIABLE] = f"{others}:{library}" if others else library

@@ -194,15 +194,13 @@ class Program:
         """What the program used of this, which the system counts from our fork on: as a copy of us
         it was large.
         """
-        used, before = (
-            ProcessUsage.of(whole),
-            ProcessUsage(*_USAGE.unpack(self._at_exec[: _USAGE.size])),
-        )
+        used = ProcessUsage.of(whole)
+        before = ProcessUsage(*_USAGE.unpack(self._at_exec[: _USAGE.size]))
+        pairs = zip(astuple(used), astuple(before), strict=True)
+        grown = ProcessUsage(*(max(now - then, 0) for now, then in pairs))
         is_larger = used.max_rss_bytes > before.max_rss_bytes + _GROWS_BYTES
-        grown = ProcessUsage(
-            *(max(now - then, 0) for now, then in zip(astuple(used), astuple(before), strict=True))
-        )
-        return replace(grown, max_rss_bytes=used.max_rss_bytes if is_larger else 0)
+        max_rss_bytes = used.max_rss_bytes if is_larger else 0
+        return replace(grown, max_rss_bytes=max_rss_bytes)
 
     def wait(self, idle: Callable[[], None]) -> None:
         """Until it has ended, but is not reaped. Calls `idle` every second and when a child of ours
@@ -212,13 +210,12 @@ class Program:
             came = signal.sigtimedwait(WATCHED, _PATIENCE_S)
             if came is None or came.si_signo == signal.SIGCHLD:
                 idle()
-            elif not self._witness.saw(came) or (
-                came.si_signo == signal.SIGWINCH and self.on_resize()
-            ):
-                with contextlib.suppress(
-                    OSError
-                ):  # it has ended, or belongs to another user (sudo)
-                    os.kill(self.pid, came.si_signo)
+                continue
+            number = came.si_signo
+            if not self._witness.saw(came) or (number == signal.SIGWINCH and self.on_resize()):
+                # It has ended, or belongs to another user (sudo).
+                with contextlib.suppress(OSError):
+                    os.kill(self.pid, number)
 
     def instead_of_us(self) -> NoReturn:
         """Be the program, which could not be started beside us. RunError 126 or 127 when it cannot
@@ -238,7 +235,11 @@ class Program:
 
 
 def _bits(signals: Iterable[int]) -> int:
-    return sum(1 << number for number in set(signals))
+    """A mask with a bit for each signal."""
+    mask = 0
+    for number in signals:
+        mask |= 1 << number
+    return mask
 
 
 def _pending(pid: int) -> int:
@@ -281,8 +282,10 @@ def lacks_room(error: RunError) -> bool:
 
 
 def _not_started(command: list[str], error: OSError) -> RunError:
-    status = 127 if isinstance(error, FileNotFoundError) else 126
-    return RunError(f"cannot run {command[0]}: {error.strerror}", status)
+    is_missing = isinstance(error, FileNotFoundError)
+    status = 127 if is_missing else 126
+    message = f"cannot run {command[0]}: {error.strerror}"
+    return RunError(message, status)
 
 
 class Witness:

@@ -239,7 +239,10 @@ class Recorder:
     @property
     def versions(self) -> dict[str, str]:
         """Versions of what the program runs on: python, the framework, its libraries."""
-        return {name: text for one in self._probers for name, text in one.versions.items()}
+        versions: dict[str, str] = {}
+        for prober in self._probers:
+            versions |= prober.versions
+        return versions
 
     def finish_probes(self) -> None:
         """Wait for what is still being asked about the program's framework: it is kept for the next

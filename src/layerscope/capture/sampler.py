@@ -54,8 +54,8 @@ def rights() -> dict[str, int]:
     OSError, SubprocessError, ValueError and KeyError of a sampler that does not run.
     """
     done = subprocess.run([BINARY, "--check"], capture_output=True, timeout=_CHECK_S, check=True)
-    told = json.loads(done.stdout)
-    return {name: int(told[name]) for name in ("cpu_clock", "switches", "wakers", "kernel")}
+    facilities = json.loads(done.stdout)
+    return {name: int(facilities[name]) for name in ("cpu_clock", "switches", "wakers", "kernel")}
 
 
 class Sampler:
@@ -77,7 +77,7 @@ class Sampler:
         self._resolved = ""
         self._main = b""
         self._kept: dict[bytes, int] = {}  # areas, by the message that goes with each
-        self._untold: collections.deque[tuple[bytes, int]] = collections.deque()
+        self._unsent: collections.deque[tuple[bytes, int]] = collections.deque()
         # The program is waited for in one thread, its memory arrives in another.
         self._lock = threading.RLock()
 
@@ -169,14 +169,14 @@ class Sampler:
         self._control = ours
         self.samplers += 1
         main = [(self._main, -1)] if self._main else []
-        self._untold = collections.deque([*main, *self._kept.items()])
+        self._unsent = collections.deque([*main, *self._kept.items()])
         return True
 
     def begin(self, pid: int, start_ns: int) -> None:
         """The program `pid` runs, since `start_ns`."""
         with self._lock:
             self._main = MESSAGE.pack(MESSAGE_MAGIC, _MAIN, pid, 0, start_ns)
-            self._untold.appendleft((self._main, -1))
+            self._unsent.appendleft((self._main, -1))
         self.pump()
 
     def keep(self, message: Message, fd: int) -> None:
@@ -192,8 +192,8 @@ class Sampler:
             if packed in self._kept:
                 os.close(self._kept[packed])
             self._kept[packed] = fd
-            self._untold = collections.deque(pair for pair in self._untold if pair[0] != packed)
-            self._untold.append((packed, fd))
+            self._unsent = collections.deque(pair for pair in self._unsent if pair[0] != packed)
+            self._unsent.append((packed, fd))
         self.pump()
 
     def pump(self) -> None:
@@ -202,10 +202,10 @@ class Sampler:
             try:
                 while self._control is not None and self._hear(self._control):
                     pass
-                while self._control is not None and self._untold:
-                    packed, fd = self._untold[0]
+                while self._control is not None and self._unsent:
+                    packed, fd = self._unsent[0]
                     socket.send_fds(self._control, [packed], [fd] if fd >= 0 else [])
-                    self._untold.popleft()
+                    self._unsent.popleft()
             except BlockingIOError:
                 return
             except OSError:  # it has ended, or does not listen at the end: `watch` or `end` says so
@@ -220,7 +220,7 @@ class Sampler:
         if not packed:
             self._hang_up()
         elif packed in self._kept:
-            self._untold = collections.deque(pair for pair in self._untold if pair[0] != packed)
+            self._unsent = collections.deque(pair for pair in self._unsent if pair[0] != packed)
             os.close(self._kept.pop(packed))
         return bool(packed)
 
@@ -267,11 +267,11 @@ class Sampler:
         for fd in self._kept.values():
             os.close(fd)
         self._kept.clear()
-        self._untold.clear()
+        self._unsent.clear()
 
     def _tell_rest(self) -> None:
-        while self._control is not None and self._untold:
-            packed, fd = self._untold.popleft()
+        while self._control is not None and self._unsent:
+            packed, fd = self._unsent.popleft()
             socket.send_fds(self._control, [packed], [fd] if fd >= 0 else [])
         if self._control is not None:
             self._control.send(MESSAGE.pack(MESSAGE_MAGIC, SEND_END, 0, 0, 0))

@@ -198,37 +198,38 @@ class VerboseTap:
         """
         if self._control is None or self._process is None:
             return
-        told: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError):
             self._control.settimeout(_PATIENCE_S)
             self._control.sendall(FINISH)
             with self._control.makefile("rb") as answer:
-                told = json.loads(answer.readline())
+                result = json.loads(answer.readline())
         self._control.close()
         self._control = None
         # It may live longer than we do; nobody waits for it then.
         self._process.returncode = 0
-        self._say(told)
+        self._report(result)
 
-    def _say(self, told: dict[str, Any]) -> None:
+    def _report(self, result: dict[str, Any]) -> None:
         """Problems of what the tap could not do."""
         again = "record again, with room on the disk"
-        if not told:
+        if not result:
             what = "the process in the program's standard output did not answer at its end"
             self.problems.append(
                 Problem(PRIMITIVES, "verbose_cut", what, "record again", f"the end of {WITHOUT}")
             )
             return
-        if told["output"]:
-            what = f"the program's standard output took no more ({told['output']})"
+        if result["output"]:
+            what = f"the program's standard output took no more ({result['output']})"
             self.problems.append(
                 Problem(
                     PRIMITIVES, "output_lost", what, again, "what the program printed after that"
                 )
             )
-        if told["lost"]:
-            why = told["error"] or "there are too many"
-            what = f"{told['lost']:,} of {told['lines']:,} lines of {WITHOUT} were not kept ({why})"
+        if result["lost"]:
+            why = result["error"] or "there are too many"
+            lost, lines = result["lost"], result["lines"]
+            what = f"{lost:,} of {lines:,} lines of {WITHOUT} were not kept ({why})"
             self.problems.append(
                 Problem(PRIMITIVES, "verbose_cut", what, again, "the primitives in those lines")
             )

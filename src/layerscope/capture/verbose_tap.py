@@ -144,11 +144,11 @@ class Log:
         self._arrivals: list[bytes] = []
         self._flushed_ns = 0
         self._fds: list[int] = []
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         try:
             for file in (path, arrivals_of(path)):
-                self._fds.append(
-                    os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-                )
+                fd = os.open(file, flags, 0o600)
+                self._fds.append(fd)
         except OSError as error:
             self._fail(error)
 
@@ -184,7 +184,8 @@ class Log:
     def _write(self, which: int, data: bytes) -> None:
         try:
             while data and not self.error:
-                data = data[os.write(self._fds[which], data) :]
+                written = os.write(self._fds[which], data)
+                data = data[written:]
         except OSError as error:
             self._fail(error)
 
@@ -399,14 +400,14 @@ class Tap:
             self.pass_on()
         self._take_rest()
         self._has_told = True
-        told = {
+        answer = {
             "lines": self.log.lines,
             "lost": self.log.lost,
             "error": self.log.error,
             "output": self.undelivered,
         }
         self.log.close()
-        self.control.sendall(json.dumps(told).encode() + b"\n")
+        self.control.sendall(json.dumps(answer).encode() + b"\n")
 
     def _settles(self) -> bool:
         """Whether a terminal has something more after a moment."""
@@ -423,8 +424,9 @@ class Tap:
         with contextlib.suppress(termios.error, OSError):
             modes = termios.tcgetattr(self.source.fd)
             if modes != self._modes:
-                real = termios.tcgetattr(self.output)
-                termios.tcsetattr(self.output, termios.TCSANOW, [modes[0], real[1], *modes[2:]])
+                output_modes = termios.tcgetattr(self.output)[1]
+                mirrored = [modes[0], output_modes, *modes[2:]]
+                termios.tcsetattr(self.output, termios.TCSANOW, mirrored)
                 self._modes = modes
 
 

@@ -139,7 +139,8 @@ def _dispatch(argv: list[str]) -> int:
 
 def _load(name: str) -> Verb:
     # Asking the folder first keeps `layerscope os` from importing anything that is not a verb.
-    if any(module.name == name for module in pkgutil.iter_modules(__path__)):
+    names = {module.name for module in pkgutil.iter_modules(__path__)}
+    if name in names:
         with _numpy_without_threads():
             module = importlib.import_module(f"{__name__}.{name}")
         if hasattr(module, "configure") and hasattr(module, "run"):
@@ -166,8 +167,10 @@ def _numpy_without_threads() -> Iterator[None]:
 
 
 def _described(verb: Verb) -> tuple[str, str]:
+    """The first line of what a command says of itself, and all of it."""
     description = (verb.__doc__ or "").strip()
-    return description.partition("\n")[0].rstrip("."), description
+    first_line = description.partition("\n")[0]
+    return first_line.rstrip("."), description
 
 
 def _top() -> _Parser:

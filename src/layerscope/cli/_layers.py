@@ -74,7 +74,8 @@ def rate_of(arguments: argparse.Namespace, layers: frozenset[str]) -> int:
 
 
 def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+    words = [word.strip() for word in text.split(",")]
+    return [word for word in words if word]
 
 
 def _layer(name: str) -> str:

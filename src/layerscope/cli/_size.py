@@ -40,7 +40,8 @@ def _bytes_of(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?", text.strip().upper())
     if not found:
         raise UsageError(f"--max-size {text}: give a number with a unit, such as 500MB or 2GB")
-    size_bytes = round(float(found[1]) * _UNITS[found[2]])
+    number, unit = found.groups()
+    size_bytes = round(float(number) * _UNITS[unit])
     if size_bytes < LEAST_SIZE_BYTES:
         raise UsageError(
             f"--max-size {text} is too small: at least {size(LEAST_SIZE_BYTES)} are needed"

@@ -125,15 +125,14 @@ def _recording(name: str) -> list[Leftover]:
         what = f"{path} holds {strange[0]}, which is no part of a recording"
         raise UsageError(f"{what}. Move it away first; nothing was removed")
     parts = [run, *_ranks(run)]
-    raws = [raw for part in parts if (raw := leftovers.raw_folder_of(part))]
-    tables = [folder for part in parts for folder in leftovers.tables_of(part.info.run_id)]
-    notes = [note for part in parts for note in leftovers.notes_of(part.info.run_id)]
-    elsewhere = [*(("raw files", raw) for raw in raws), *(("tables", folder) for folder in tables)]
-    elsewhere += [("note", note) for note in notes]
-    return [
-        Leftover("recording", path, asked),
-        *(Leftover(what, place, f"of {path}") for what, place in elsewhere),
-    ]
+    raws = filter(None, map(leftovers.raw_folder_of, parts))
+    run_ids = [part.info.run_id for part in parts]
+    tables = [folder for run_id in run_ids for folder in leftovers.tables_of(run_id)]
+    notes = [note for run_id in run_ids for note in leftovers.notes_of(run_id)]
+    found = [Leftover("recording", path, asked)]
+    for what, places in (("raw files", raws), ("tables", tables), ("note", notes)):
+        found += [Leftover(what, place, f"of {path}") for place in places]
+    return found
 
 
 def _ranks(run: Run) -> list[Run]:

@@ -114,13 +114,13 @@ def _write(
 def _sides_and_view(words: list[str], views: tuple[str, ...]) -> tuple[str, str, str]:
     """The two recordings and the view, which stands last."""
     listed = f"The views are {', '.join(views)}"
-    if len(words) == 3:
-        if words[2] not in views:
-            raise UsageError(f"there is no view {words[2]!r}. {listed}")
-        return words[0], words[1], words[2]
-    if len(words) != 2:
+    if len(words) not in (2, 3):
         raise UsageError(f"name two recordings: layerscope diff before after [operators]. {listed}")
-    return words[0], words[1], views[0]
+    before, after, *rest = words
+    view = rest[0] if rest else views[0]
+    if view not in views:
+        raise UsageError(f"there is no view {view!r}. {listed}")
+    return before, after, view
 
 
 def _next_command(a: str, b: str, view: str) -> str:

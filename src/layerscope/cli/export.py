@@ -115,10 +115,11 @@ def _print(reader: Reader, path: Path, exported: Exported) -> None:
 
 def _run_and_file(words: list[str]) -> tuple[str | None, Path]:
     if len(words) > 2:
-        raise UsageError(
-            f"at most a recording and one file, not {len(words)} words: {shlex.join(words)}"
-        )
-    return (words[0] if len(words) == 2 else None), Path(words[-1])
+        given = shlex.join(words)
+        raise UsageError(f"at most a recording and one file, not {len(words)} words: {given}")
+    *runs, file = words
+    run = runs[0] if runs else None
+    return run, Path(file)
 
 
 def _steps(words: str | None) -> range | None:
@@ -131,4 +132,5 @@ def _steps(words: str | None) -> range | None:
 
 
 def _first_line(documentation: str | None) -> str:
-    return (documentation or "").strip().partition("\n")[0].rstrip(".")
+    lines = (documentation or "").strip().splitlines()
+    return lines[0].rstrip(".") if lines else ""

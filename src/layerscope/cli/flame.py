@@ -171,13 +171,7 @@ def _choice(arguments: argparse.Namespace) -> Choice:
 
     steps = seconds = None
     if arguments.step is not None:
-        found = re.fullmatch(r"(\d+)(?::(\d+))?", arguments.step)
-        first = int(found[1]) if found else 0
-        steps = range(first, int(found[2]) if found and found[2] else first + 1)
-        if not found or not steps:
-            raise UsageError(
-                f"--step {arguments.step} is no step: 10 is one, 10:20 are the steps 10 to 19"
-            )
+        steps = _steps(arguments.step)
     if arguments.time is not None:
         number = r"\d+(?:\.\d*)?|\.\d+"
         found = re.fullmatch(f"({number})?:({number})?", arguments.time)
@@ -214,19 +208,31 @@ def _title(reader: Reader, look: Look, arguments: argparse.Namespace) -> str:
     return f"{KINDS[look.kind]}: {reader.run.name}{against}{inverted}"
 
 
+def _steps(words: str) -> range:
+    """The steps that `10` or `10:20` names."""
+    found = re.fullmatch(r"(\d+)(?::(\d+))?", words)
+    steps = range(0)
+    if found:
+        first = int(found[1])
+        steps = range(first, int(found[2]) if found[2] else first + 1)
+    if not steps:
+        raise UsageError(f"--step {words} is no step: 10 is one, 10:20 are the steps 10 to 19")
+    return steps
+
+
 def _chosen(arguments: argparse.Namespace) -> str:
     """What was chosen, as the user wrote it."""
     names = ("thread", "step", "module", "phase", "time", "layers")
-    return ", ".join(
-        f"{name} {value}" for name in names if (value := getattr(arguments, name)) is not None
-    )
+    values = {name: getattr(arguments, name) for name in names}
+    chosen = [f"{name} {value}" for name, value in values.items() if value is not None]
+    return ", ".join(chosen)
 
 
 def _check_place(path: Path, force: bool) -> None:
-    if path.is_dir() or not path.parent.is_dir():
-        raise UsageError(
-            f"{path} {'is a folder' if path.is_dir() else 'lies in a folder that does not exist'}"
-        )
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path} lies in a folder that does not exist")
     if path.exists() and not force:
         raise UsageError(f"{path} exists and was left as it is. --force replaces it")
 

@@ -98,7 +98,9 @@ def _of_folder(path: Path) -> _Row:
 
 
 def _of_file(path: Path) -> _Row:
-    return _text(path.name), "packed", "", "", None, path.stat().st_size
+    name = _text(path.name)
+    size = path.stat().st_size
+    return name, "packed", "", "", None, size
 
 
 def _text(name: str) -> str:

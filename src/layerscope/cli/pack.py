@@ -87,9 +87,12 @@ def _target(output: str | None, source: Path) -> Path:
     from layerscope.recording.run import PACKED, SUFFIX
 
     if output is None:
-        return Path.cwd() / (source.name.removesuffix(PACKED).removesuffix(SUFFIX) + PACKED)
+        stem = source.name.removesuffix(PACKED).removesuffix(SUFFIX)
+        return Path.cwd() / f"{stem}{PACKED}"
     path = Path(output)
-    name = path.name if path.suffix == ".zip" else path.name.removesuffix(SUFFIX) + PACKED
+    name = path.name
+    if path.suffix != ".zip":
+        name = name.removesuffix(SUFFIX) + PACKED
     if not path.name or path.is_dir():
         raise UsageError(f"-o {output} is a folder. Name a file in it")
     if not path.parent.is_dir():

@@ -167,7 +167,9 @@ def _print(found: list[Check], seen: Seen) -> None:
 
 
 def _said(check: Check) -> str:
-    return f"{check.evidence}. {check.consequence}" if check.consequence else check.evidence
+    if not check.consequence:
+        return check.evidence
+    return f"{check.evidence}. {check.consequence}"
 
 
 def _headline(seen: Seen) -> str:

@@ -140,8 +140,12 @@ def _of(run: str | None, command: str) -> str:
 
 def _possible(tables: ModuleType) -> str:
     """What `--by` takes, table by table."""
-    taken = {name: tables.load(name).BY for name in tables.names()}
-    return "; ".join(f"{name}: {', '.join(by)}" for name, by in taken.items() if by)
+    lines = []
+    for name in tables.names():
+        by = tables.load(name).BY
+        if by:
+            lines.append(f"{name}: {', '.join(by)}")
+    return "; ".join(lines)
 
 
 def _first_line(module: TableModule) -> str:

@@ -247,9 +247,10 @@ class Scope(Range):
     kind = EVENT
 
     def __init__(self, name: str, append_mode: bool) -> None:
-        around = _scopes.get(get_ident(), [])
-        whole = f"{around[-1]}:{name}" if around and append_mode else name
-        super().__init__(whole, SCOPE_DOMAIN)
+        outer = _scopes.get(get_ident())
+        if outer and append_mode:
+            name = f"{outer[-1]}:{name}"
+        super().__init__(name, SCOPE_DOMAIN)
 
     def __enter__(self) -> Scope:
         super().__enter__()

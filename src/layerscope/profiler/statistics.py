@@ -63,10 +63,10 @@ def grouped(rows: list[Row], sort_by: str, ascending: bool) -> list[tuple[str, l
     }
     key = keys.get(sort_by, lambda r: r[5])
     by_category: dict[str, list[Row]] = {}
-    for row in rows:
+    for row in sorted(rows, key=key, reverse=not ascending):
         by_category.setdefault(row[0], []).append(row)
     names = sorted(by_category, key=lambda name: (name != "operator", name))
-    return [(name, sorted(by_category[name], key=key, reverse=not ascending)) for name in names]
+    return [(name, by_category[name]) for name in names]
 
 
 def _entry(key: str, row: Row, unit: float) -> dict[str, Any]:
@@ -83,25 +83,28 @@ def _entry(key: str, row: Row, unit: float) -> dict[str, Any]:
 
 def _cells(kind: str, row: Row) -> list[str]:
     _, name, count, total, least, most = row
+    average = total / count
     if kind == "counters":
-        return [name, f"{count}", f"{least}", f"{most}", f"{total / count:.4f}"]
-    unit = NS_PER_MS if kind == "times" else BYTES_PER_KB
-    values = (
-        (total, least, most, total / count) if kind == "times" else (least, most, total / count)
-    )
-    return [name, f"{count}", *(f"{value / unit:.4f}" for value in values)]
+        return [name, f"{count}", f"{least}", f"{most}", f"{average:.4f}"]
+    unit, values = BYTES_PER_KB, [least, most, average]
+    if kind == "times":
+        unit, values = NS_PER_MS, [total, least, most, average]
+    in_unit = [f"{value / unit:.4f}" for value in values]
+    return [name, f"{count}", *in_unit]
 
 
 def _aligned(columns: tuple[str, ...], lines: list[list[str]]) -> str:
     """The first column to the left and as wide as its longest name, the others to the right."""
-    table = [list(columns), ["-" * len(column) for column in columns], *lines]
-    widths = [max(len(line[i]) for line in table) for i in range(len(columns))]
-    widths = [max(widths[0], NAME_WIDTH), *(max(width, NUMBER_WIDTH) for width in widths[1:])]
+    rules = ["-" * len(column) for column in columns]
+    table = [list(columns), rules, *lines]
+    widths = []
+    for place in range(len(columns)):
+        longest = max(len(line[place]) for line in table)
+        widths.append(max(longest, NUMBER_WIDTH if place else NAME_WIDTH))
     text = ""
     for first, *rest in table:
-        cells = [
-            first.ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(rest, widths[1:])),  # noqa: B905 - Python 3.8 has no strict
-        ]
+        cells = [first.ljust(widths[0])]
+        for cell, width in zip(rest, widths[1:]):  # noqa: B905 - Python 3.8 has no strict
+            cells.append(cell.rjust(width))
         text += " ".join(cells).rstrip() + "\n"
     return text

@@ -133,11 +133,12 @@ class RecordingControl:
         return True
 
     def _start(self, folder: str, stem: str) -> None:
-        told = starting.start_recorder(folder or os.getcwd(), stem or self.stem)
-        self.path = told["path"]
+        started = starting.start_recorder(folder or os.getcwd(), stem or self.stem)
+        settings = started["settings"]
+        self.path = started["path"]
         if self._door is None:
-            self._door = open_door(told["settings"]["hooks"])
-        self._door.settings.update(told["settings"])
+            self._door = open_door(settings["hooks"])
+        self._door.settings.update(settings)
 
     def _load(self) -> None:
         import ctypes
@@ -272,7 +273,8 @@ class RecordingControl:
 
     def file_since_ns(self) -> int:
         """From when on what was recorded belongs to the present file."""
-        return self._files.setdefault(self.file, now_ns() if self.has_run else 0)
+        since_ns = now_ns() if self.has_run else 0
+        return self._files.setdefault(self.file, since_ns)
 
 
 def find_door() -> Any:

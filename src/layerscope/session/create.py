@@ -151,10 +151,11 @@ def discard(recording: Run) -> None:
     """The program never started: leave nothing behind."""
     let_go(recording)
     shutil.rmtree(recording.path, ignore_errors=True)
-    if recording.path.parent.name == RANKS:
+    ranks = recording.path.parent
+    if ranks.name == RANKS:
         with contextlib.suppress(OSError):  # other ranks are there
-            recording.path.parent.rmdir()
-            shutil.rmtree(recording.path.parent.parent, ignore_errors=True)
+            ranks.rmdir()
+            shutil.rmtree(ranks.parent, ignore_errors=True)
 
 
 def shown(path: Path) -> str:

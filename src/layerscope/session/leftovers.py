@@ -96,17 +96,20 @@ def raw_folder_of(run: Run) -> Path | None:
     if not run.raw.is_symlink():
         return None
     place = run.raw.readlink()
-    told = cache.origin(place)
+    owner = cache.origin(place)
     return (
-        place if told and Path(told.path) == run.path.absolute() and cache.is_ours(place) else None
+        place
+        if owner and Path(owner.path) == run.path.absolute() and cache.is_ours(place)
+        else None
     )
 
 
 def notes_of(run_id: str) -> Iterator[Path]:
     """What says where the raw files of a recording lie."""
     for base in cache.caches(cache.SPOOLS):
-        if cache.is_ours(base / run_id):
-            yield base / run_id
+        note = base / run_id
+        if cache.is_ours(note):
+            yield note
 
 
 def tables_of(run_id: str) -> Iterator[Path]:
@@ -130,25 +133,27 @@ def _raw_folders(least_s: float) -> Iterator[Leftover]:
     found = {folder for folder in _ours(Path(tempfile.gettempdir())) if _RAW.fullmatch(folder.name)}
     for base in cache.caches(cache.SPOOLS):
         for note in _ours(base):
-            told = cache.origin(note)
-            if told is None or not told.is_here:
+            owner = cache.origin(note)
+            if owner is None or not owner.is_here:
                 continue
-            place = Path(told.path)
+            place = Path(owner.path)
             if _RAW.fullmatch(place.name) and cache.is_ours(place):
                 found.add(place)
             elif cache.is_absent(place):
                 yield Leftover("note", note, f"{place} is gone")
     opened = _opened_folders() if found else set()
     for folder in sorted(found):
-        told = cache.origin(folder)
-        if told is not None and not any(folder == one or folder in one.parents for one in opened):
-            yield from _raw_folder(folder, told, least_s)
+        owner = cache.origin(folder)
+        if owner is not None and not any(folder == one or folder in one.parents for one in opened):
+            yield from _raw_folder(folder, owner, least_s)
 
 
-def _raw_folder(folder: Path, told: cache.Origin, least_s: float) -> Iterator[Leftover]:
-    what, recording = "raw files", Path(told.path)
-    if not told.is_here:
-        yield Leftover(what, folder, "", f"its recording {recording} is on host {told.host}")
+def _raw_folder(folder: Path, owner: cache.Origin, least_s: float) -> Iterator[Leftover]:
+    what = "raw files"
+    recording = Path(owner.path)
+    raw = recording / "raw"
+    if not owner.is_here:
+        yield Leftover(what, folder, "", f"its recording {recording} is on host {owner.host}")
     elif not recording.parent.is_dir():
         yield Leftover(
             what,
@@ -156,7 +161,7 @@ def _raw_folder(folder: Path, told: cache.Origin, least_s: float) -> Iterator[Le
             "",
             f"the folder of its recording {recording} is not there; is it mounted?",
         )
-    elif cache.is_absent(recording) and _unused_s(told.used_s) < least_s:
+    elif cache.is_absent(recording) and _unused_s(owner.used_s) < least_s:
         moved = "if it was moved, open it where it is now, else --all removes them"
         yield Leftover(
             what, folder, "", f"the recording {recording} is gone since less than a day; {moved}"
@@ -165,9 +170,9 @@ def _raw_folder(folder: Path, told: cache.Origin, least_s: float) -> Iterator[Le
         yield Leftover(what, folder, f"the recording {recording} is gone")
     elif _is_live(recording):
         return
-    elif (recording / "raw").is_symlink() and (recording / "raw").readlink() == folder:
+    elif raw.is_symlink() and raw.readlink() == folder:
         yield Leftover(what, folder, "", f"the recording {recording} has no others")
-    elif has_raw_files(recording / "raw"):
+    elif has_raw_files(raw):
         yield Leftover(what, folder, f"the recording {recording} has its own")
     else:
         yield Leftover(what, folder, "", f"the recording {recording} has lost its own")
@@ -177,23 +182,23 @@ def _tables(least_s: float) -> Iterator[Leftover]:
     """Tables of recordings that could not be written."""
     for base in cache.caches(cache.TABLES):
         for folder in _ours(base):
-            told = cache.origin(folder)
-            if told is None or _is_locked(folder):
+            owner = cache.origin(folder)
+            if owner is None or _is_locked(folder):
                 continue
-            recording = Path(told.path)
-            if told.is_here and recording.parent.is_dir() and cache.is_absent(recording):
+            recording = Path(owner.path)
+            if owner.is_here and recording.parent.is_dir() and cache.is_absent(recording):
                 yield Leftover("tables", folder, f"the recording {recording} is gone")
-            elif folder.name.endswith(_RUNNING) and told.is_here and not _is_live(recording):
+            elif folder.name.endswith(_RUNNING) and owner.is_here and not _is_live(recording):
                 yield Leftover(
                     "tables", folder, f"the recording {recording} is not running any more"
                 )
-            elif _unused_s(told.used_s) >= least_s and not _is_live(recording):
+            elif _unused_s(owner.used_s) >= least_s and not _is_live(recording):
                 if (
                     has_raw_files(recording / "raw")
                     or has_raw_files(recording / "ranks")
                     or (recording / COMPLETE).exists()
                 ):
-                    yield Leftover("tables", folder, _unused(told.used_s))
+                    yield Leftover("tables", folder, _unused(owner.used_s))
                 else:
                     yield Leftover(
                         "tables",
@@ -211,10 +216,10 @@ def _unpacked(least_s: float) -> Iterator[Leftover]:
                 yield Leftover("unpacked", folder, "it was never completed")
             if not _UNPACKED.fullmatch(folder.name):
                 continue
-            told = cache.origin(folder)
-            used_s = told.used_s if told else _mtime_s(folder)
-            if told and told.is_here and cache.is_absent(Path(told.path)):
-                yield Leftover("unpacked", folder, f"{told.path} is gone")
+            owner = cache.origin(folder)
+            used_s = owner.used_s if owner else _mtime_s(folder)
+            if owner and owner.is_here and cache.is_absent(Path(owner.path)):
+                yield Leftover("unpacked", folder, f"{owner.path} is gone")
             elif _unused_s(used_s) >= least_s:
                 yield Leftover("unpacked", folder, _unused(used_s))
 
@@ -239,12 +244,12 @@ def _compiled(least_s: float) -> Iterator[Leftover]:
     """Code that was compiled for a build of a framework."""
     for base in cache.caches(cache.SHAPES):
         for folder in _ours(base):
-            told = cache.origin(folder)
-            if told and told.is_here and cache.is_absent(Path(told.path)):
-                yield Leftover("compiled code", folder, f"{told.path} is gone")
-            elif _unused_s(told.used_s if told else _mtime_s(folder)) >= least_s:
+            owner = cache.origin(folder)
+            if owner and owner.is_here and cache.is_absent(Path(owner.path)):
+                yield Leftover("compiled code", folder, f"{owner.path} is gone")
+            elif _unused_s(owner.used_s if owner else _mtime_s(folder)) >= least_s:
                 yield Leftover(
-                    "compiled code", folder, _unused(told.used_s if told else _mtime_s(folder))
+                    "compiled code", folder, _unused(owner.used_s if owner else _mtime_s(folder))
                 )
 
 
@@ -287,7 +292,8 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _ours(folder: Path) -> list[Path]:
-    return [entry for entry in _entries(folder) if entry.is_dir()]
+    entries = _entries(folder)
+    return [entry for entry in entries if entry.is_dir()]
 
 
 def _mtime_s(path: Path) -> float:

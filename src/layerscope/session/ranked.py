@@ -36,7 +36,9 @@ def launch_info(launch: Launch, chosen: Sequence[int]) -> ranks.LaunchInfo:
 
 def is_first(launch: Launch, chosen: Sequence[int]) -> bool:
     """Whether this rank speaks for all: it is the first of those that are recorded."""
-    return launch.rank == min(launch_info(launch, chosen).expected(), default=launch.rank)
+    expected = launch_info(launch, chosen).expected()
+    first = min(expected, default=launch.rank)
+    return launch.rank == first
 
 
 def create_named(path: Path, launch: Launch, chosen: Sequence[int], info: RunInfo) -> Run:
@@ -60,7 +62,8 @@ def create_here(
     """
     name = f"{stem}-{launch.job}" if launch.job else stem
     for number in itertools.count(1):
-        path = folder / f"{name}{'' if number == 1 else f'-{number}'}{SUFFIX}"
+        numbered = name if number == 1 else f"{name}-{number}"
+        path = folder / f"{numbered}{SUFFIX}"
         recording = ranks.join(path, launch_info(launch, chosen), launch.rank, info)
         if recording is not None:
             return recording

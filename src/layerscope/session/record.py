@@ -26,9 +26,10 @@ WATCH_MS = 1000
 
 def record_beside(about: dict[str, Any]) -> int:
     """Record the program that `about` names (pid, folder, stem) until it has ended."""
-    if os.getppid() != about["pid"]:
+    pid = about["pid"]
+    if os.getppid() != pid:
         return 0  # it has ended before we began
-    pidfd = os.pidfd_open(about["pid"])
+    pidfd = os.pidfd_open(pid)
     if os.fork():
         os._exit(0)
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
@@ -129,8 +130,10 @@ class Beside:
         from layerscope.capture import counters
         from layerscope.rawfile.counters import read
 
-        self._usage |= {name: value for _, name, value, _ in read(counters.sample(self.pid))}
-        self._most_rss_bytes = max(self._most_rss_bytes, self._usage.get("rss_bytes", 0))
+        for _, name, value, _ in read(counters.sample(self.pid)):
+            self._usage[name] = value
+        rss_bytes = self._usage.get("rss_bytes", 0)
+        self._most_rss_bytes = max(self._most_rss_bytes, rss_bytes)
 
     def _ended(self, recorder: Recorder) -> Ended:
         from layerscope.session.session import Ended

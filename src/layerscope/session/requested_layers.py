@@ -57,9 +57,12 @@ class Requested:
         left_out = {PRIMITIVES, RANGES} - self._layers
         if PRIMITIVES in left_out:
             environment.setdefault(_TASK_LEVEL, "0")
-        unheard = [NVTX] if RANGES in left_out else []
-        unheard += [ITT] if len(left_out) == 2 else []
-        for variable in unheard:
+        unused = []
+        if RANGES in left_out:
+            unused.append(NVTX)
+        if len(left_out) == 2:
+            unused.append(ITT)
+        for variable in unused:
             if variable not in os.environ:
                 environment.pop(variable, None)
         if self._perf is not None:

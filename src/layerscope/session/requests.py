@@ -110,10 +110,13 @@ class Requests:
             thread.start()
 
     def _rewrite(self, file: str, trace: RequestedTrace) -> None:
+        request = self._dump_request(file, trace)
+        request["again"] = True
         began = time.monotonic()
-        self._answer(None, {**self._dump_request(file, trace), "again": True})
-        took = time.monotonic() - began
-        trace.due = time.monotonic() + max(trace.period_s, took / SHARE_OF_TIME)
+        self._answer(None, request)
+        ended = time.monotonic()
+        wait_s = max(trace.period_s, (ended - began) / SHARE_OF_TIME)
+        trace.due = ended + wait_s
 
     def _dump_request(self, file: str, trace: RequestedTrace) -> Request:
         return {

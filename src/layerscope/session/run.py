@@ -70,7 +70,9 @@ def record(asked: RunOptions) -> int:
         become(command)
     quiet = asked.quiet or not speaks(launch, chosen)
     problems: list[Problem] = []
-    shapes = prepare_shapes(command, problems, None if quiet else notify) if asked.shapes else None
+    shapes = None
+    if asked.shapes:
+        shapes = prepare_shapes(command, problems, None if quiet else notify)
     recording = create(asked.output, command, quiet, launch, chosen, asked.window)
     session = Session(recording.raw)
     session.shapes = shapes

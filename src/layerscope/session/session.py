@@ -83,13 +83,13 @@ class Session(Recorder):
         if self.sampler is not None and settings["socket"] and self.sampler.start():
             stacks = self.layers["stacks"] = self.sampler.settings
         try:
-            told = self.shapes.settings() if self.shapes else None
+            shape_settings = self.shapes.settings() if self.shapes else None
             door = agent.make_door(
                 self._door_folder(),
                 settings["socket"],
                 bool(settings["tsc"]),
                 ranks,
-                told,
+                shape_settings,
                 self.raw.absolute(),
                 self.window,
                 self.layers,

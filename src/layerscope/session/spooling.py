@@ -53,8 +53,11 @@ def note_place(run_id: str, place: Path) -> None:
 
 def noted_place(run_id: str) -> Path | None:
     """Where the raw files of a recording were put, as far as that was noted."""
-    notes = [cache.origin(folder / run_id) for folder in cache.caches(cache.SPOOLS)]
-    return next((Path(note.path) for note in notes if note is not None), None)
+    for folder in cache.caches(cache.SPOOLS):
+        note = cache.origin(folder / run_id)
+        if note is not None:
+            return Path(note.path)
+    return None
 
 
 def forget_place(run_id: str) -> None:

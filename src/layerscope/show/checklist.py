@@ -19,11 +19,13 @@ _WIDTHS = (9, 14)
 def write(rows: Sequence[Sequence[str]], stream: TextIO) -> None:
     """Print rows of (subject, state, what, remedy)."""
     width = shutil.get_terminal_size().columns if stream.isatty() else 0
+    state_width, subject_width = _WIDTHS
+    indent = " " * sum(_WIDTHS)
     for subject, state, what, remedy in rows:
-        head = f"{state:<{_WIDTHS[0]}}{subject:<{_WIDTHS[1]}}"
+        head = f"{state:<{state_width}}{subject:<{subject_width}}"
         stream.write(folded(head, what, width))
         if remedy:
-            stream.write(folded(" " * sum(_WIDTHS), f"Remedy: {remedy}", 0))
+            stream.write(folded(indent, f"Remedy: {remedy}", 0))
 
 
 def folded(head: str, words: str, width: int) -> str:

@@ -18,7 +18,11 @@ def function_lines(functions: TopFunctions) -> list[str]:
     lines = [f"{_HEADING:<{width}}  {'CPU':>8}  {'share':>5}  95 % between"]
     for name, row in zip(names, functions.rows, strict=True):
         padding = " " * (width - display_width(name))
-        between = f"{100 * row.low:.0f} and {100 * row.high:.0f} %"
         spent = units.duration(row.self_ns)
-        lines.append(f"{name}{padding}  {spent:>8}  {100 * row.self_share:>3.0f} %  {between:>12}")
+        share = f"{100 * row.self_share:.0f} %"
+        low = f"{100 * row.low:.0f}"
+        high = f"{100 * row.high:.0f}"
+        between = f"{low} and {high} %"
+        figures = f"{spent:>8}  {share:>5}  {between:>12}"
+        lines.append(f"{name}{padding}  {figures}")
     return lines

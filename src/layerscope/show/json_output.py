@@ -68,7 +68,7 @@ def write_rows(
     more: Mapping[str, Any],
 ) -> None:
     """Write rows that are no recording's: the same object, with what is `more` beside them."""
-    told = {
+    document = {
         "schema": SCHEMA_VERSION,
         "command": command,
         "run": "",
@@ -80,7 +80,7 @@ def write_rows(
         "totals": {},
         **more,
     }
-    stream.write(msgspec.json.encode(told) + b"\n")
+    stream.write(msgspec.json.encode(document) + b"\n")
 
 
 def _about(columns: Sequence[ResultColumn]) -> list[dict[str, str]]:

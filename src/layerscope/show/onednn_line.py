@@ -66,8 +66,14 @@ def _used(onednn: OneDnn) -> Iterator[str]:
 
 
 def _partly(work: str, by: list[str]) -> str:
-    return f"some {work} ({_others(by)} for the rest)" if _others(by) else work
+    """A kind of work that oneDNN did in part, and what did the rest."""
+    others = _others(by)
+    if not others:
+        return work
+    return f"some {work} ({others} for the rest)"
 
 
 def _others(by: list[str]) -> str:
-    return " and ".join(one for one in by if one not in (ONEDNN, NOT_ONEDNN))
+    """The libraries beside oneDNN."""
+    others = [one for one in by if one not in (ONEDNN, NOT_ONEDNN)]
+    return " and ".join(others)

@@ -48,29 +48,21 @@ def resource_facts(summary: Summary, noun: str) -> Iterator[str]:
         yield "CPU time and page faults were not recorded"
     else:
         of = f" of {resources.cpus:g}" if resources.cpus else ""
-        busy = f"{resources.busy_cpus:.1f}{of} {'CPU' if resources.cpus == 1 else 'CPUs'} busy"
-        kernel = (
-            f", {units.duration(resources.kernel_ns)} in the kernel"
-            if resources.kernel_ns is not None
-            else ""
-        )
-        yield f"CPU {units.duration(resources.cpu_ns)}{per}: {busy}{kernel}"
+        noun_of_cpus = "CPU" if resources.cpus == 1 else "CPUs"
+        busy = f"{resources.busy_cpus:.1f}{of} {noun_of_cpus} busy"
+        if resources.kernel_ns is not None:
+            busy += f", {units.duration(resources.kernel_ns)} in the kernel"
+        yield f"CPU {units.duration(resources.cpu_ns)}{per}: {busy}"
     switches = summary.switches
     if switches is not None:
         per_switch = f" a {noun}" if noun and switches.per_step else whole_run
         yield _switches(switches, per_switch)
-        is_worth = (
-            resources is not None and switches.delay_ns and switches.per_step == resources.per_step
-        )
-        if (
-            resources is not None
-            and is_worth
-            and (switches.delay_ns or 0) > _LEAST_DELAY * resources.cpu_ns
-        ):
-            yield (
-                f"waiting for a CPU {units.duration(switches.delay_ns or 0)}{per_switch}, "
-                "all threads (contention)"
-            )
+        delay_ns = switches.delay_ns or 0
+        if resources is not None and switches.per_step == resources.per_step:
+            least_ns = _LEAST_DELAY * resources.cpu_ns
+            if delay_ns and delay_ns > least_ns:
+                delay = units.duration(delay_ns)
+                yield f"waiting for a CPU {delay}{per_switch}, all threads (contention)"
     if summary.limits.throttled:
         yield _throttled(summary.limits)
     if resources is not None and resources.faults_minor is not None:
@@ -93,8 +85,10 @@ def _switches(switches: Switches, per: str) -> str:
 
 
 def _throttled(limits: ResourceLimits) -> str:
-    spent = f", {units.duration(limits.throttled_ns)}" if limits.throttled_ns else ""
-    return f"throttled {limits.throttled:,} times{spent}: its control group has too few CPUs"
+    times = f"{limits.throttled:,} times"
+    if limits.throttled_ns:
+        times += f", {units.duration(limits.throttled_ns)}"
+    return f"throttled {times}: its control group has too few CPUs"
 
 
 def _memory(memory: MemoryUse | None) -> str:
@@ -115,10 +109,10 @@ def _memory(memory: MemoryUse | None) -> str:
 
 
 def _storage(limits: ResourceLimits, whole_run: str) -> str:
-    told = (("read", limits.read_bytes), ("wrote", limits.write_bytes))
+    transfers = (("read", limits.read_bytes), ("wrote", limits.write_bytes))
     parts = [
         f"{what} {units.size(size)}"
-        for what, size in told
+        for what, size in transfers
         if size is not None and size >= _LEAST_BYTES
     ]
     return f"disk: {', '.join(parts)}{whole_run}" if parts else ""

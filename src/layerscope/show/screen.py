@@ -108,4 +108,7 @@ class _Bytes:
 
 
 def _escaped(text: str) -> str:
-    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    def code(found: re.Match[str]) -> str:
+        return f"\\u{ord(found[0]):04x}"
+
+    return _OBEYED.sub(code, text)

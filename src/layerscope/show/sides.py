@@ -24,23 +24,22 @@ def write(
 ) -> None:
     """Print rows of (subject, here, there, why) under the names of both machines."""
     if not rows:
-        stream.write(
-            f"Nothing that matters differs between {printable(names[0])} and "
-            f"{printable(names[1])}.\n"
-        )
+        here, there = map(printable, names)
+        stream.write(f"Nothing that matters differs between {here} and {there}.\n")
         return
     width = shutil.get_terminal_size().columns if stream.isatty() else _WIDE
     heading = ("what", f"here: {names[0]}", f"there: {names[1]}", "why it matters")
     table = [[printable(cell) for cell in row] for row in (heading, *rows)]
-    subject = min(_SUBJECT_MOST, max(len(row[0]) for row in table))
+    longest = [max(map(len, column)) for column in zip(*table, strict=True)]
+    subject = min(_SUBJECT_MOST, longest[0])
     left = width - subject - 3 * _GAP
-    wanted = [max(len(row[place]) for row in table) for place in (1, 2, 3)]
-    widths = [subject, *_shared(left, wanted)]
+    widths = [subject, *_shared(left, longest[1:])]
     for row in table:
         folded = [_folded(cell, room) for cell, room in zip(row, widths, strict=True)]
         for line in zip_longest(*folded, fillvalue=""):
             padded = (f"{cell:<{room}}" for cell, room in zip(line, widths, strict=True))
-            stream.write((" " * _GAP).join(padded).rstrip() + "\n")
+            text = (" " * _GAP).join(padded)
+            stream.write(text.rstrip() + "\n")
 
 
 def _shared(room: int, wanted: list[int]) -> list[int]:
@@ -56,4 +55,6 @@ def _shared(room: int, wanted: list[int]) -> list[int]:
 
 
 def _folded(cell: str, width: int) -> list[str]:
-    return textwrap.wrap(cell, width, break_on_hyphens=False) or [""]
+    """The cell in lines of this width, at least one."""
+    lines = textwrap.wrap(cell, width, break_on_hyphens=False)
+    return lines or [""]

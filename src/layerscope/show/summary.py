@@ -48,10 +48,10 @@ from layerscope.show.summary_words import (
 from layerscope.show.terminal import display_width, problem_sentence, shortened
 
 _NAME = 62
-# Where there is a column for what is below an operator.
+# Where there is a column for the primitives of an operator.
 _SHORT_NAME = 40
 _OPERATORS_COMMAND = "layerscope table operators"
-_LEAST_BELOW = 0.01  # of an operator's time: less of what is below it is not worth its room
+_LEAST_PRIMITIVE = 0.01  # of an operator's time: less of a primitive is not worth its room
 _WORTH_SAYING = 0.1
 # Shares that add up to more than this come from threads that ran operators at the same time.
 _OVERLAP = 1.02
@@ -226,21 +226,25 @@ def _overview(summary: Summary, noun: str) -> list[str]:
 
 def _side_by_side(left: list[str], right: list[str]) -> list[str]:
     width = max(map(len, left)) + 3
-    return [
-        f"{bar:<{width}}{fact}".rstrip() for bar, fact in zip_longest(left, right, fillvalue="")
-    ]
+    lines = []
+    for bar, fact in zip_longest(left, right, fillvalue=""):
+        line = f"{bar:<{width}}{fact}"
+        lines.append(line.rstrip())
+    return lines
 
 
 def _modules(summary: Summary) -> list[str]:
     modules = summary.modules
     if modules is None:
         return []
-    divisor, unit = scale(summary.steps.mean_ns if summary.steps else modules.rows[0].self_ns)
+    whole_ns = summary.steps.mean_ns if summary.steps else modules.rows[0].self_ns
+    divisor, unit = scale(whole_ns)
     spent = [(_module(row), row.self_ns) for row in modules.rows]
     if modules.rest_names:
         spent.append((f"{modules.rest_names:,} more", modules.rest_ns))
     spent.append(("outside any module", modules.outside_ns))
-    shown = [one for one in spent if one[1] >= LEAST_SHOWN * divisor] or spent[:1]
+    least_ns = LEAST_SHOWN * divisor
+    shown = [(name, ns) for name, ns in spent if ns >= least_ns] or spent[:1]
     parts = [f"{name} {units.three_digits(ns / divisor)}" for name, ns in shown]
     parts[0] = f"By module: {parts[0]} {unit}"
     return _wrapped(", ".join(parts))
@@ -268,7 +272,7 @@ def _operators(summary: Summary) -> list[str]:
         rows.append(replace(times.rest, name=f"{times.rest_names:,} more"))
     if steps and times.idle_ns is not None:
         rows.append(OperatorRow(_IDLE, times.idle_ns, times.idle_ns / max(steps.mean_ns, 1), 0))
-    lines = _ranking(_HEADING, rows, steps, has_below=bool(times.kinds))
+    lines = _ranking(_HEADING, rows, steps, has_primitives=bool(times.kinds))
     if times.rest_names:
         lines[1 + len(times.rows)] += f"   {_OPERATORS_COMMAND}"
     return [*lines, *_remarks(times, rows)]
@@ -279,7 +283,9 @@ def _without_operators(times: OperatorTimes, steps: StepTimes | None) -> list[st
     rows = list(times.rows)
     if times.rest_names:
         rows.append(replace(times.rest, name=f"{times.rest_names:,} more"))
-    lines = _ranking("Range (self time)", rows, steps, has_below=bool(times.kinds)) if rows else []
+    lines = (
+        _ranking("Range (self time)", rows, steps, has_primitives=bool(times.kinds)) if rows else []
+    )
     if not times.primitives:
         return lines
     return [
@@ -290,56 +296,59 @@ def _without_operators(times: OperatorTimes, steps: StepTimes | None) -> list[st
 
 
 def _ranking(
-    heading: str, rows: list[OperatorRow], steps: StepTimes | None, has_below: bool = False
+    heading: str, rows: list[OperatorRow], steps: StepTimes | None, has_primitives: bool = False
 ) -> list[str]:
-    """A table of names with their time, share and calls and, with `has_below`, what lies below
-    them.
+    """A table of names with their time, share and calls and, with `has_primitives`, the primitives
+    that they called.
     """
-    names = [shortened(printable(row.name), _SHORT_NAME if has_below else _NAME) for row in rows]
+    longest = _SHORT_NAME if has_primitives else _NAME
+    names = [shortened(printable(row.name), longest) for row in rows]
     width = max(map(display_width, (heading, *names)))
     divisor, unit = scale(steps.mean_ns if steps else max(row.self_ns for row in rows))
     unit_heading = f"{unit}/{step_noun(steps)}" if steps else unit
     figure = max(8, len(unit_heading))
     calls = [units.amount(row.calls) if row.calls else "" for row in rows]
-    # Room for what is below is scarce.
-    number = max(5 if has_below else 7, *map(len, calls))
+    # Room for primitives is scarce.
+    number = max(5 if has_primitives else 7, *map(len, calls))
     lines = [f"{heading:<{width}}  {unit_heading:>{figure}}  {'share':>5}  {'calls':>{number}}"]
     room = WIDTH - len(lines[0]) - 2
-    lines[0] += "  below it" * has_below
+    if has_primitives:
+        lines[0] += "  below it"
     for name, row, called in zip(names, rows, calls, strict=True):
         padding = " " * (width - display_width(name))
         spent = units.three_digits(row.self_ns / divisor)
-        below = f"  {_below(row, divisor, room)}" if has_below else ""
-        lines.append(
-            f"{name}{padding}  {spent:>{figure}}  {percent(row.share):>5}  "
-            f"{called:>{number}}{below}".rstrip()
-        )
+        share = percent(row.share)
+        line = f"{name}{padding}  {spent:>{figure}}  {share:>5}  {called:>{number}}"
+        if has_primitives:
+            line += f"  {_primitives_of(row, divisor, room)}"
+        lines.append(line.rstrip())
     return lines
 
 
-def _below(row: OperatorRow, divisor: int, room: int) -> str:
-    """What an operator asked for, most time first: `oneDNN jit:avx512_core 2.06, reorders 0.53`."""
-    if not row.below:
+def _primitives_of(row: OperatorRow, divisor: int, room: int) -> str:
+    """What an operator called, most time first: `oneDNN jit:avx512_core 2.06, reorders 0.53`."""
+    if not row.primitives:
         return row.worker
+    least_ns = max(LEAST_SHOWN * divisor, _LEAST_PRIMITIVE * row.self_ns)
     parts: list[str] = []
     library = ""
-    for one in row.below:
-        if parts and one.ns < max(LEAST_SHOWN * divisor, _LEAST_BELOW * row.self_ns):
+    for one in row.primitives:
+        if parts and one.ns < least_ns:
             break
         name, _, rest = one.what.partition(" ")
         what = rest if rest and name == library else one.what
         parts.append(f"{what} {units.three_digits(one.ns / divisor)}")
         library = name if rest else library
-    kept = len(parts)
-    while kept > 1 and display_width(_listed(parts, kept)) > room:
-        kept -= 1
-    return shortened(_listed(parts, kept), room)
+    count = len(parts)
+    while count > 1 and display_width(_listed(parts, count)) > room:
+        count -= 1
+    return shortened(_listed(parts, count), room)
 
 
-def _listed(parts: list[str], kept: int) -> str:
+def _listed(parts: list[str], count: int) -> str:
     """The first of these parts, and dots for the others."""
-    shown = parts[:kept]
-    if kept < len(parts):
+    shown = parts[:count]
+    if count < len(parts):
         shown.append("...")
     return ", ".join(shown)
 
@@ -375,22 +384,31 @@ def _open(thread: OpenOperators) -> list[str]:
 
 
 def _closing(summary: Summary, run: str) -> list[str]:
-    following = _OPERATORS_COMMAND if summary.operators else "layerscope table processes"
-    if summary.functions:
-        following = f"layerscope table {summary.functions.table}"
-    if summary.operators and summary.operators.layer == RANGES:
-        following = f"layerscope table {'primitives' if summary.operators.primitives else 'spans'}"
-    following += " --by shape" * (summary.operators is not None and summary.has_shapes)
-    size = f"{units.size(summary.cost.size_bytes)} in {summary.folder}"
     is_lossy = any(problem.code.startswith("lost_") for problem in summary.problems)
     by_weight = summary.operators is not None and summary.operators.layer == RANGES
-    kept = _wrapped(_kept(summary.thinned, is_lossy, by_weight)) if summary.thinned else []
-    cost = (
-        [] if summary.info.imported_from else _wrapped(f"Overhead: {_cost(summary.cost)}; {size}")
-    )
+    lines = []
+    if summary.thinned:
+        lines += _wrapped(_kept(summary.thinned, is_lossy, by_weight))
+    if not summary.info.imported_from:
+        size = f"{units.size(summary.cost.size_bytes)} in {summary.folder}"
+        lines += _wrapped(f"Overhead: {_cost(summary.cost)}; {size}")
+    command = _next_command(summary)
     if run:
-        following = following.replace("table ", f"table {shlex.quote(run)} ", 1)
-    return [*kept, *cost, f"Next: {following}"]
+        command = command.replace("table ", f"table {shlex.quote(run)} ", 1)
+    return [*lines, f"Next: {command}"]
+
+
+def _next_command(summary: Summary) -> str:
+    operators = summary.operators
+    command = _OPERATORS_COMMAND if operators else "layerscope table processes"
+    if summary.functions:
+        command = f"layerscope table {summary.functions.table}"
+    if operators and operators.layer == RANGES:
+        table = "primitives" if operators.primitives else "spans"
+        command = f"layerscope table {table}"
+    if operators is not None and summary.has_shapes:
+        command += " --by shape"
+    return command
 
 
 def _kept(thinned: Thinned, is_lossy: bool, by_weight: bool = False) -> str:

@@ -51,7 +51,8 @@ def write(result: Result, stream: TextIO) -> None:
 
 def text(result: Result, width: int | None = None) -> str:
     """`result` as plain text, no wider than `width` when one is given."""
-    return "".join(line + "\n" for _, line in _lines(result, width))
+    lines = [line for _, line in _lines(result, width)]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def problem_sentence(problem: Problem) -> str:
@@ -191,20 +192,13 @@ class _Layout:
 
     def _fit(self, cells: list[list[str]], width: int) -> list[list[str]]:
         """Shorten names, widest first; when that is not enough leave out columns from the right."""
-        names = [index for index, right in enumerate(self.rightward) if not right]
-        while self._excess(width) > 0:
-            index = max(names, key=lambda index: self.widths[index], default=None)
-            if index is None or self.widths[index] <= _NARROWEST_NAME:
-                break
-            others = max((self.widths[other] for other in names if other != index), default=0)
-            wanted = max(self.widths[index] - self._excess(width), others, _NARROWEST_NAME)
-            self.widths[index] = wanted if wanted < self.widths[index] else self.widths[index] - 1
-        keep = len(self.widths)
-        while keep > 2 and self._excess(width, keep) > 0:
-            keep -= 1
-        self.left_out = self.headings[keep:]
+        self._narrow_names(width)
+        shown = len(self.widths)
+        while shown > 2 and self._excess(width, shown) > 0:
+            shown -= 1
+        self.left_out = self.headings[shown:]
         for part in (self.headings, self.totals, self.widths, self.rightward, cells):
-            del part[keep:]
+            del part[shown:]
         if self.totals:
             self.totals = [
                 shortened(cell, room) for cell, room in zip(self.totals, self.widths, strict=True)
@@ -214,13 +208,29 @@ class _Layout:
             for column, room in zip(cells, self.widths, strict=True)
         ]
 
+    def _narrow_names(self, width: int) -> None:
+        """Take from the widest column of names, again and again, until all fit or none can give."""
+        names = [index for index, right in enumerate(self.rightward) if not right]
+        while self._excess(width) > 0:
+            widest = max(names, key=self.widths.__getitem__, default=None)
+            if widest is None or self.widths[widest] <= _NARROWEST_NAME:
+                return
+            others = [self.widths[index] for index in names if index != widest]
+            fitting = self.widths[widest] - self._excess(width)
+            wanted = max(fitting, *others, _NARROWEST_NAME)
+            self.widths[widest] = min(wanted, self.widths[widest] - 1)
+
     def _excess(self, width: int, columns: int | None = None) -> int:
+        """By how much the first columns are wider than `width`."""
         widths = self.widths[:columns]
-        return sum(widths) + len(_SEPARATOR) * (len(widths) - 1) - width
+        separators = len(_SEPARATOR) * (len(widths) - 1)
+        return sum(widths) + separators - width
 
 
 def _has_words(result: Result, column: str) -> bool:
-    return bool(result.data[column].null_count < result.rows)
+    """Whether the column is not empty."""
+    empty = result.data[column].null_count
+    return bool(empty < result.rows)
 
 
 def column_cells(
@@ -272,5 +282,9 @@ def _cell(value: Any, unit: str, per: str = "") -> str:
 def _aligned(cells: list[str]) -> list[str]:
     """Units of different length padded on the right, so that the numbers stand under each other."""
     parts = [cell.partition(" ") for cell in cells]
-    width = max((len(unit) for _, _, unit in parts), default=0)
-    return [f"{number} {unit:<{width}}" if width else number for number, _, unit in parts]
+    numbers = [number for number, _, _ in parts]
+    suffixes = [unit for _, _, unit in parts]
+    width = max(map(len, suffixes), default=0)
+    if not width:
+        return numbers
+    return [f"{number} {unit:<{width}}" for number, unit in zip(numbers, suffixes, strict=True)]

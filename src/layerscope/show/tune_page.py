@@ -186,7 +186,10 @@ def _is_wide(lowest: float, highest: float) -> bool:
 def _median(values: Sequence[float]) -> float:
     ordered = sorted(values)
     half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    if len(ordered) % 2:
+        return ordered[half]
+    middle = ordered[half - 1] + ordered[half]
+    return middle / 2
 
 
 def _text(words: str) -> str:

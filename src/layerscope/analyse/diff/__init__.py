@@ -164,15 +164,11 @@ def build(
 
 
 def _side(reader: Reader, steps: int, wanted: set[str], statistic: str) -> dict[str, Quantities]:
-    made = quantities.step_times(reader, statistic) if steps else quantities.run_time(reader)
-    made.update(
-        {
-            what: quantities.by_name(reader, what, steps, statistic)
-            for what in (OPERATOR, MODULE)
-            if what in wanted
-        }
-    )
-    return made
+    side = quantities.step_times(reader, statistic) if steps else quantities.run_time(reader)
+    for what in (OPERATOR, MODULE):
+        if what in wanted:
+            side[what] = quantities.by_name(reader, what, steps, statistic)
+    return side
 
 
 def _missing(what: str, sides: Sequence[Mapping[str, Quantities]]) -> str:
@@ -193,16 +189,30 @@ def _missing(what: str, sides: Sequence[Mapping[str, Quantities]]) -> str:
 
 
 def _rows(a: Quantities, b: Quantities) -> Rows:
-    names, first = np.unique(np.concatenate((a.names, b.names)).astype(object), return_index=True)
+    all_names = np.concatenate((a.names, b.names)).astype(object)
+    names, first = np.unique(all_names, return_index=True)
     # In the order in which they first come, which for phases is that of the step.
     names = names[np.argsort(first, kind="stable")]
-    places = [_places(names, side.names) for side in (a, b)]
-    change = compare(a.estimates.at(places[0]), b.estimates.at(places[1]), LEVEL)
-    calls = [
-        np.where(place >= 0, side.calls[place] if len(side.calls) else 0.0, 0.0)
-        for place, side in zip(places, (a, b), strict=True)
-    ]
-    return Rows(names, change, places[0] >= 0, places[1] >= 0, calls[0], calls[1])
+    a_places = _places(names, a.names)
+    b_places = _places(names, b.names)
+    a_estimates = a.estimates.at(a_places)
+    b_estimates = b.estimates.at(b_places)
+    return Rows(
+        names,
+        compare(a_estimates, b_estimates, LEVEL),
+        a_places >= 0,
+        b_places >= 0,
+        _calls_at(a, a_places),
+        _calls_at(b, b_places),
+    )
+
+
+def _calls_at(side: Quantities, places: NDArray[np.intp]) -> NDArray[np.float64]:
+    """The number of calls of each name, 0 where this side does not have it."""
+    if not len(side.calls):
+        return np.zeros(len(places))
+    calls: NDArray[np.float64] = np.where(places >= 0, side.calls[places], 0.0)
+    return calls
 
 
 def _places(names: Strings, known: Strings) -> NDArray[np.intp]:
@@ -261,4 +271,5 @@ def _nothing() -> Rows:
 
 
 def _named(problem: Problem, letter: str) -> Problem:
-    return replace(problem, what=f"in {letter} {problem.what}")
+    what = f"in {letter} {problem.what}"
+    return replace(problem, what=what)

@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,24 +119,29 @@ class Change:
 
     def relative_limits(self) -> tuple[Floats, Floats]:
         """Between what the relative change lies; NaN where no ratio is known, or no limit."""
-        medians = [np.exp(limit) - 1 for limit in self._log_limits()]
-        low, high = (
-            np.where(self.is_ratio, *limits)
-            for limits in zip(medians, self._fieller(), strict=True)
-        )
+        low_log, high_log = self._log_limits()
+        low_mean, high_mean = self._fieller()
+        low = np.where(self.is_ratio, np.exp(low_log) - 1, low_mean)
+        high = np.where(self.is_ratio, np.exp(high_log) - 1, high_mean)
         # What never varies is known exactly, rounding or not.
         exact = (self.error == 0) & (self.a > 0)
-        low, high = (np.where(exact, self.relative(), limit) for limit in (low, high))
+        low = np.where(exact, self.relative(), low)
+        high = np.where(exact, self.relative(), high)
         return low, np.where(high < _FAR, high, np.nan)
 
     def _fieller(self) -> tuple[Floats, Floats]:
         """The relative changes for which b - (1 + change) * a is not surely above or below zero."""
+        # They are the roots of a quadratic equation in 1 + change.
         spread = self.t**2
-        square = self.a**2 - spread * self.a_variance
+        a_square = self.a**2 - spread * self.a_variance
+        b_square = self.b**2 - spread * self.b_variance
         mixed = self.a * self.b
-        root = np.sqrt(np.maximum(mixed**2 - square * (self.b**2 - spread * self.b_variance), 0.0))
-        square = np.where(square > 0, square, np.nan)
-        return np.maximum((mixed - root) / square, 0.0) - 1, (mixed + root) / square - 1
+        discriminant = mixed**2 - a_square * b_square
+        root = np.sqrt(np.maximum(discriminant, 0.0))
+        divisor = np.where(a_square > 0, a_square, np.nan)
+        low_ratio = np.maximum((mixed - root) / divisor, 0.0)
+        high_ratio = (mixed + root) / divisor
+        return low_ratio - 1, high_ratio - 1
 
     def limits(self) -> tuple[Floats, Floats]:
         """Between what the change lies, in ns; NaN where there is no limit.
@@ -154,8 +160,11 @@ class Change:
 
     def _distance(self) -> Floats:
         """How far b is from a, in what the interval is about."""
-        ratio = np.where(self.is_ratio, self.b, 1.0) / np.where(self.is_ratio, self.a, 1.0)
-        return np.where(self.is_ratio, np.log(ratio), self.difference)
+        # Where there is no ratio, 1 stands in: its logarithm is not used.
+        a = np.where(self.is_ratio, self.a, 1.0)
+        b = np.where(self.is_ratio, self.b, 1.0)
+        log_ratio = np.log(b / a)
+        return np.where(self.is_ratio, log_ratio, self.difference)
 
     def _log_limits(self) -> tuple[Floats, Floats]:
         center = np.where(self.is_ratio, self._distance(), np.nan)
@@ -170,42 +179,53 @@ def compare(a: Estimates, b: Estimates, level: float) -> Change:
     """The change of every row from `a` to `b`, with intervals that all hold together with
     probability `level`.
     """
+    rows = len(a.value)
     if not a.blocks or not b.blocks:
-        unknown = np.full(len(a.value), np.nan)
-        return Change(a.value, b.value, np.zeros(len(unknown), np.bool_), unknown, unknown, unknown)
-    is_ratio = ~np.isnan(a.log_variance) & ~np.isnan(b.log_variance)
-    a_variance, b_variance = (
-        np.where(is_ratio, side.log_variance, side.variance) for side in (a, b)
-    )
+        unknown = np.full(rows, np.nan)
+        no_ratio = np.zeros(rows, np.bool_)
+        return Change(a.value, b.value, no_ratio, unknown, unknown, unknown)
+    is_ratio = ~(np.isnan(a.log_variance) | np.isnan(b.log_variance))
+    a_variance = np.where(is_ratio, a.log_variance, a.variance)
+    b_variance = np.where(is_ratio, b.log_variance, b.variance)
     # Each row may be wrong with an equal part of the probability (Bonferroni).
-    tail = (1 - level) / 2 / max(1, len(a.value))
+    tail = (1 - level) / 2 / max(1, rows)
     freedom = _freedom(a_variance, b_variance, a.blocks - 1, b.blocks - 1)
-    t = np.array([t_quantile(tail, degrees) for degrees in freedom.tolist()])
-    return Change(a.value, b.value, is_ratio, a_variance, b_variance, t)
+    quantiles = [t_quantile(tail, degrees) for degrees in freedom.tolist()]
+    return Change(a.value, b.value, is_ratio, a_variance, b_variance, np.array(quantiles))
 
 
 def estimate(values: Floats, statistic: str) -> Estimates:
     """Mean or median over the steps (columns) of each row, and how well it is known from blocks of
     steps.
     """
-    steps = values.shape[1]
-    count = block_count(steps)
+    count = block_count(values.shape[1])
     value = values.mean(axis=1) if statistic == MEAN else np.median(values, axis=1)
     if not count:
         unknown = np.full(len(values), np.nan)
         return Estimates(value, unknown, unknown, 0)
+    blocks = _blocks(values, statistic, count)
+    # What never varies has no variance, whatever rounding says.
+    varies = blocks.max(axis=1) > blocks.min(axis=1)
+    variance = varies * blocks.var(axis=1, ddof=1) / count
+    is_positive = (blocks.min(axis=1) > 0) & (value > 0)
+    has_logarithm = is_positive & (statistic == MEDIAN)
+    logarithms = np.log(np.where(has_logarithm[:, None], blocks, 1.0))
+    log_variance = varies * logarithms.var(axis=1, ddof=1) / count
+    log_variance = np.where(has_logarithm, log_variance, np.nan)
+    return Estimates(value, variance, log_variance, count)
+
+
+def _blocks(values: Floats, statistic: str, count: int) -> Floats:
+    """The mean or median of each row in each of `count` blocks of steps."""
+    steps = values.shape[1]
     edges = np.arange(count + 1) * steps // count
     if statistic == MEAN:
-        parts = np.add.reduceat(values, edges[:-1], axis=1) / np.diff(edges)
-    else:
-        ranges = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-        parts = np.stack([np.median(values[:, start:end], axis=1) for start, end in ranges], axis=1)
-    has_logarithm = (parts.min(axis=1) > 0) & (value > 0) & (statistic == MEDIAN)
-    logarithms = np.log(np.where(has_logarithm[:, None], parts, 1.0))
-    # What never varies has no variance, whatever rounding says.
-    varies = parts.max(axis=1) > parts.min(axis=1)
-    log_variance = np.where(has_logarithm, varies * logarithms.var(axis=1, ddof=1) / count, np.nan)
-    return Estimates(value, varies * parts.var(axis=1, ddof=1) / count, log_variance, count)
+        sums = np.add.reduceat(values, edges[:-1], axis=1)
+        means: Floats = sums / np.diff(edges)
+        return means
+    ranges = pairwise(edges.tolist())
+    medians = [np.median(values[:, first:last], axis=1) for first, last in ranges]
+    return np.stack(medians, axis=1)
 
 
 def joined(parts: Sequence[Estimates], steps: int) -> Estimates:

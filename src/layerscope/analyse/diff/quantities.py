@@ -109,14 +109,15 @@ def find_steps(reader: Reader) -> ComparedSteps:
 
 def step_times(reader: Reader, statistic: str) -> dict[str, Quantities]:
     """The duration of a step, and of its phases."""
-    columns = ", ".join(f"avg({name})::DOUBLE AS {name}" for name in ("dur_ns", *_PHASE_COLUMNS))
+    names = ("dur_ns", *_PHASE_COLUMNS)
+    columns = ", ".join(f"avg({name})::DOUBLE AS {name}" for name in names)
     query = f"WITH {MEASURED} SELECT {columns} FROM measured GROUP BY place ORDER BY place"
     answer = reader.connection().sql(query).fetchnumpy()
-    whole = np.ma.filled(np.stack([answer["dur_ns"]]), 0.0)
-    parts = np.ma.filled(np.stack([answer[name] for name in _PHASE_COLUMNS]), 0.0)
+    rows = np.ma.filled(np.stack([answer[name] for name in names]), 0.0)
+    phases = [f"phase.{name}" for name in PHASES]
     return {
-        STEP: _quantities([STEP], whole, statistic),
-        PHASE: _quantities([f"phase.{name}" for name in PHASES], parts, statistic),
+        STEP: _quantities([STEP], rows[:1], statistic),
+        PHASE: _quantities(phases, rows[1:], statistic),
     }
 
 
@@ -148,7 +149,7 @@ def by_name(reader: Reader, what: str, steps: int, statistic: str) -> Quantities
     order = np.argsort(code, kind="stable")
     parts = _dense(code[order], place[order], value[order], len(names), columns)
     if what == MODULE:
-        parts = _with_held(parts, tree.around)
+        parts = _with_held(parts, tree.parents)
     estimates = joined([estimate(part, statistic) for part in parts], columns)
     counted = answer["calls"].to_numpy(zero_copy_only=False).astype(np.float64)
     return Quantities(
@@ -173,38 +174,46 @@ def _dense(
 
 @dataclass(slots=True)
 class _Tree:
-    """Modules by path, each behind all that it holds. `around`: the row of the one that holds each,
+    """Modules by path, each behind all that it holds. `parents`: the row of what holds each,
     -1 for none.
 
     `row_of` has the row of each of the names that it was made of.
     """
 
     names: list[str]
-    around: list[int]
+    parents: list[int]
     row_of: NDArray[np.int64]
 
 
 def _tree(reader: Reader, names: NDArray[Any]) -> _Tree:
     """The modules `names`, and those that hold them."""
-    table = reader.arrays("modules", ["module", "parent", "path"])
-    path_of = dict(zip(table["module"].tolist(), table["path"].tolist(), strict=True))
-    holder = {
-        path_of[module]: path_of.get(parent)
-        for module, parent in zip(path_of, table["parent"].tolist(), strict=True)
-    }
-    found = set(names.tolist())
-    for name in names.tolist():
-        above = holder.get(name)
+    parent_of = _parent_paths(reader)
+    wanted = names.tolist()
+    found = set(wanted)
+    for name in wanted:
+        above = parent_of.get(name)
         while above is not None and above not in found:
             found.add(above)
-            above = holder.get(above)
+            above = parent_of.get(above)
     listed = sorted(found, key=lambda path: path.split("."), reverse=True)
     row = {path: at for at, path in enumerate(listed)}
-    around = [row.get(holder.get(path) or "", -1) for path in listed]
-    return _Tree(listed, around, np.array([row[name] for name in names.tolist()], np.int64))
+    parents = [row.get(parent_of.get(path) or "", -1) for path in listed]
+    rows = np.array([row[name] for name in wanted], np.int64)
+    return _Tree(listed, parents, rows)
 
 
-def _with_held(parts: Iterator[Floats], around: list[int]) -> Iterator[Floats]:
+def _parent_paths(reader: Reader) -> dict[str, str | None]:
+    """By path of a module that of the module that holds it."""
+    table = reader.arrays("modules", ["module", "parent", "path"])
+    modules, parents = table["module"].tolist(), table["parent"].tolist()
+    path_of = dict(zip(modules, table["path"].tolist(), strict=True))
+    return {
+        path_of[module]: path_of.get(parent)
+        for module, parent in zip(path_of, parents, strict=True)
+    }
+
+
+def _with_held(parts: Iterator[Floats], parents: list[int]) -> Iterator[Floats]:
     """The rows, each with those of all that it holds added to it. They come before it."""
     waiting: dict[int, Floats] = {}
     at = 0
@@ -212,10 +221,11 @@ def _with_held(parts: Iterator[Floats], around: list[int]) -> Iterator[Floats]:
         for row in part:
             if at in waiting:
                 row += waiting.pop(at)
-            if around[at] in waiting:
-                waiting[around[at]] += row
-            elif around[at] >= 0:
-                waiting[around[at]] = row.copy()
+            parent = parents[at]
+            if parent in waiting:
+                waiting[parent] += row
+            elif parent >= 0:
+                waiting[parent] = row.copy()
             at += 1
         yield part
 

@@ -79,11 +79,16 @@ def uneven(readers: Sequence[Reader], statistic: str) -> list[str]:
 def _counted(found: ComparedSteps) -> str:
     if not found.measured:
         return ", without steps"
-    warmup = f" after {found.warmup:,} of warm-up" if found.warmup else ""
-    where = f", each the mean over {found.processes} processes" if found.processes > 1 else ""
-    others = "1 process" if found.left_out == 1 else f"{found.left_out} processes"
-    few = f" ({others} with fewer or other steps left out)" if found.left_out else ""
-    return f": {found.measured:,} {'step' if found.measured == 1 else 'steps'}{warmup}{where}{few}"
+    steps = "step" if found.measured == 1 else "steps"
+    text = f": {found.measured:,} {steps}"
+    if found.warmup:
+        text += f" after {found.warmup:,} of warm-up"
+    if found.processes > 1:
+        text += f", each the mean over {found.processes} processes"
+    if found.left_out:
+        others = "1 process" if found.left_out == 1 else f"{found.left_out} processes"
+        text += f" ({others} with fewer or other steps left out)"
+    return text
 
 
 def _compared(steps: Sequence[ComparedSteps], per_step: bool, statistic: str) -> str:
@@ -110,23 +115,30 @@ def _different(
         pairs.append(("processes with steps", steps[0].processes, steps[1].processes))
     pairs.append(("layerscope", a.layerscope, b.layerscope))
     pairs += _values(a.versions, b.versions)
-    pairs += [(word, a.host_fact(*names), b.host_fact(*names)) for names, word in _HOST.items()]
+    for names, word in _HOST.items():
+        pairs.append((word, a.host_fact(*names), b.host_fact(*names)))
     pairs += _values(a.environment, b.environment, missing="not set")
-    left_layers, right_layers = (
-        {f"layer {layer.name}": layer.state for layer in info.layers} for info in (a, b)
-    )
-    pairs += _values(left_layers, right_layers, missing="not there")
+    pairs += _values(_layer_states(a), _layer_states(b), missing="not there")
     # What is not known, or was taken out before the recording was shared, is not a difference.
     unknown = ("", None, MASK)
     return [
-        (what, _said(left), _said(right))
+        (what, _text(left), _text(right))
         for what, left, right in pairs
         if left != right and left not in unknown and right not in unknown
     ]
 
 
-def _said(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _layer_states(info: RunInfo) -> dict[str, str]:
+    states = {}
+    for layer in info.layers:
+        states[f"layer {layer.name}"] = layer.state
+    return states
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
 
 
 def _values(

@@ -112,8 +112,11 @@ def interval(
         return np.zeros_like(share), np.ones_like(share)
     more = _SURE**2 / samples
     middle = (share + more / 2) / (1 + more)
-    half = _SURE / (1 + more) * np.sqrt(share * (1 - share) / samples + more / (4 * samples))
-    return np.maximum(middle - half, 0), np.minimum(middle + half, 1)
+    variance = share * (1 - share) / samples + more / (4 * samples)
+    half = _SURE / (1 + more) * np.sqrt(variance)
+    low = np.maximum(middle - half, 0)
+    high = np.minimum(middle + half, 1)
+    return low, high
 
 
 def effective_samples(weight: Ints) -> float:
@@ -262,11 +265,16 @@ def _of_groups(
 ) -> _Counted:
     known, at = np.unique(group, return_inverse=True)
     forest, of_node = grouped(tree, node, at, weights, len(known))
-    pairs, code = np.unique(of_node * len(frames) + forest.frame, return_inverse=True)
-    own, totals = of_frames(FrameTree(forest.parent, code, forest.own, forest.levels), len(pairs))
+    # A frame of one group is another one than the same frame of another group.
+    code = of_node * len(frames) + forest.frame
+    pairs, pair = np.unique(code, return_inverse=True)
+    of_pairs = FrameTree(forest.parent, pair, forest.own, forest.levels)
+    own, totals = of_frames(of_pairs, len(pairs))
+    place, number = np.divmod(pairs, len(frames))
     every = frames.all()
-    found = [every[number] for number in (pairs % len(frames)).tolist()]
-    return _Counted(known[pairs // len(frames)] if len(pairs) else pairs, found, own, totals)
+    found = [every[at] for at in number.tolist()]
+    groups = known[place] if len(pairs) else pairs
+    return _Counted(groups, found, own, totals)
 
 
 def _groups(

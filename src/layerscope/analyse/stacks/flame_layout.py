@@ -107,7 +107,8 @@ def draw(graph: Graph) -> Drawn:
 def _left_out(tree: FrameTree, weight: Ints, kept: Bools) -> int:
     """How many frames are left out whose caller is not."""
     is_out = (weight > 0) & ~kept
-    has_kept_caller = np.where(tree.parent >= 0, kept[tree.parent], True)
+    is_outermost = tree.parent < 0
+    has_kept_caller = is_outermost | kept[tree.parent]
     return int(np.count_nonzero(is_out & has_kept_caller))
 
 
@@ -169,12 +170,13 @@ def heaviest(graph: Graph) -> list[Heavy]:
     counts once.
     """
     own, totals = of_frames(graph.upright, len(graph.frames))
-    change, sure = (
-        _changes(graph, own)
-        if graph.compared is not None
-        else (np.zeros(len(own)), np.zeros(len(own), bool))
-    )
-    order = np.lexsort((-totals[:, 0], -own[:, 0], -np.abs(change)))[:_MOST_ROWS]
+    if graph.compared is not None:
+        change, sure = _changes(graph, own)
+    else:
+        change = np.zeros(len(own))
+        sure = np.zeros(len(own), bool)
+    most_first = (-totals[:, 0], -own[:, 0], -np.abs(change))
+    order = np.lexsort(most_first)[:_MOST_ROWS]
     return [
         Heavy(
             int(frame),

@@ -76,7 +76,8 @@ def folded(
         # One more node for what has none of them.
         into[into < 0] = len(up)
         own = summed(len(up) + 1, into, own)
-        up = extended(np.where(shown, without(up, shown, levels), np.int32(NONE)), NONE)
+        past_hidden = without(up, shown, levels)
+        up = extended(np.where(shown, past_hidden, np.int32(NONE)), NONE)
         frame = extended(frame, frames.number(NO_FRAME))
         layer = extended(layer, OTHER)
         levels = by_level(up)

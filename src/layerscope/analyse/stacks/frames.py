@@ -72,9 +72,10 @@ def _shortest(file: str, files: set[str]) -> str:
     them.
     """
     parts = file.split("/")
+    others = [other for other in files if other != file]
     for count in range(2, len(parts) + 1):
         end = "/".join(parts[-count:])
-        if not any(other.endswith("/" + end) for other in files if other != file):
+        if not any(other.endswith(f"/{end}") for other in others):
             return end
     return file
 

@@ -7,6 +7,7 @@ which are exact.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from layerscope.analyse.stacks.tree import (
     NONE,
     Bools,
     FrameTree,
+    GroupWeights,
     Ints,
     added_up,
     apart,
@@ -52,6 +54,9 @@ KINDS = {
     PAGEFAULTS: "Page faults",
 }
 _LINES = 3
+
+# Lines of a function, each with its share of the function.
+LineShares = list[tuple[int, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,7 @@ class Graph:
     tree: FrameTree
     upright: FrameTree
     is_inverted: bool
-    lines: dict[int, list[tuple[int, float]]]
+    lines: dict[int, LineShares]
     notes: tuple[str, ...]
     compared: Compared | None = None
     by: str | None = None
@@ -214,19 +219,21 @@ def _nodes(
     for samples in sample_reader.pieces_of_samples(
         reader, stacks, frames, look.kind, look.choice, with_place
     ):
-        counted = (
-            None if steps is None else _is_measured(reader, steps, samples.track, samples.step)
-        )
-        weights.add(samples, counted, groups.of(samples.track, samples.step) if groups else None)
+        counted = None
+        if steps is not None:
+            counted = _is_measured(reader, steps, samples.track, samples.step)
+        group = groups.of(samples.track, samples.step) if groups else None
+        weights.add(samples, counted, group)
         idle_weight += samples.idle_weight
-    notes: tuple[str, ...] = ()
+    notes = []
     if idle_weight:
         time = duration(idle_weight)
-        notes = (
-            f"{time} that threads of pools waited without work are left out; --idle shows them.",
+        notes.append(
+            f"{time} that threads of pools waited without work are left out; --idle shows them."
         )
-    up, frame, own, depth = weights.nodes(stacks, frames, groups.frames(frames) if groups else None)
-    return _Nodes(up, frame, own, depth, notes)
+    roots = groups.frames(frames) if groups else None
+    nodes = weights.nodes(stacks, frames, roots)
+    return _Nodes(*nodes, tuple(notes))
 
 
 def _span_nodes(
@@ -247,9 +254,8 @@ def _span_nodes(
     if groups is not None:
         rows = np.flatnonzero(own.any(axis=1))
         group = groups.of(found.track[rows], found.step[rows])
-        up, frame, own, depth = apart(
-            up, frame, depth, (rows, group, own[rows]), groups.frames(frames)
-        )
+        weighed = GroupWeights(rows, group, own[rows])
+        up, frame, own, depth = apart(up, frame, depth, weighed, groups.frames(frames))
     return _Nodes(up, frame, own, depth, thinned.notes(reader))
 
 
@@ -263,21 +269,25 @@ def _functions(frames: FrameTable) -> Ints:
 
 def _hot_lines(
     frames: FrameTable, function: Ints, frame: Ints, totals: Ints
-) -> dict[int, list[tuple[int, float]]]:
+) -> dict[int, LineShares]:
     """By function of Python its lines with most weight; a line that calls itself counts twice."""
-    by_line = summed(len(frames), frame, totals[:, None])[:, 0]
+    weights = summed(len(frames), frame, totals[:, None])[:, 0]
     every = frames.all()
-    found: dict[int, list[tuple[int, float]]] = {}
-    for number in np.flatnonzero(by_line).tolist():
-        if every[number].layer == PYTHON and every[number].line != NO_LINE:
-            found.setdefault(int(function[number]), []).append(
-                (every[number].line, float(by_line[number]))
-            )
-    for number, lines in found.items():
-        whole = sum(weight for _, weight in lines)
-        lines.sort(key=lambda line: (-line[1], line[0]))
-        found[number] = [(line, weight / whole) for line, weight in lines[:_LINES]]
-    return found
+    lines_of: dict[int, Counter[int]] = defaultdict(Counter)
+    for number in np.flatnonzero(weights).tolist():
+        line = every[number]
+        if line.layer == PYTHON and line.line != NO_LINE:
+            lines = lines_of[int(function[number])]
+            lines[line.line] = weights[number].item()
+    return {number: _heaviest(lines) for number, lines in lines_of.items()}
+
+
+def _heaviest(weights: Counter[int]) -> LineShares:
+    """The lines with most weight, of equal ones the first."""
+    whole = weights.total()
+    heaviest = sorted(weights)
+    heaviest.sort(key=weights.__getitem__, reverse=True)
+    return [(line, weights[line] / whole) for line in heaviest[:_LINES]]
 
 
 def _is_measured(reader: Reader, steps: MeasuredSteps, track: Ints, step: Ints) -> Bools:
@@ -343,6 +353,8 @@ def _overlap_ns(
     seconds: tuple[float, float], begin_ns: NDArray[Any], end_ns: NDArray[Any]
 ) -> NDArray[np.float64]:
     """How much of each of these stretches of time lies between `seconds`."""
-    first, last = (1e9 * at for at in seconds)
-    inside: NDArray[np.float64] = np.minimum(end_ns, last) - np.maximum(begin_ns, first)
+    first_ns, last_ns = (1e9 * at for at in seconds)
+    begins = np.maximum(begin_ns, first_ns)
+    ends = np.minimum(end_ns, last_ns)
+    inside: NDArray[np.float64] = ends - begins
     return inside.clip(min=0)

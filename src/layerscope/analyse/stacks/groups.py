@@ -28,14 +28,17 @@ class Groups:
     def __init__(self, reader: Reader, by: str, are_plain: bool = False) -> None:
         self._is_step = by == STEP
         self._labels: list[str] = []
-        if not self._is_step:
-            of_track = _labels(reader, by, are_plain)
-            self._labels = [*dict.fromkeys([*of_track.values(), _UNKNOWN[by]])]
-            number = {label: place for place, label in enumerate(self._labels)}
-            # The last place is that of tracks nobody knows, -1 too.
-            self._of_track = np.full(max(of_track, default=-1) + 2, number[_UNKNOWN[by]], np.int64)
-            for track, label in of_track.items():
-                self._of_track[track] = number[label]
+        if self._is_step:
+            return
+        of_track = _labels(reader, by, are_plain)
+        unknown = _UNKNOWN[by]
+        self._labels = [*dict.fromkeys([*of_track.values(), unknown])]
+        number = {label: place for place, label in enumerate(self._labels)}
+        # The last place is that of tracks nobody knows, -1 too.
+        places = max(of_track, default=-1) + 2
+        self._of_track = np.full(places, number[unknown], np.int64)
+        for track, label in of_track.items():
+            self._of_track[track] = number[label]
 
     def of(self, track: Ints, step: Ints) -> Ints:
         """The group of each sample or span: its place among `frames`."""

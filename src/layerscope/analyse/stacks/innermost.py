@@ -5,11 +5,13 @@ function.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from layerscope.analyse.columns import has_name
 from layerscope.analyse.stacks.frames import (
     KERNEL,
     MODULES,
@@ -23,6 +25,7 @@ from layerscope.analyse.stacks.sample_reader import StackColumns, read_stacks
 from layerscope.analyse.stacks.tree import (
     NONE,
     Bools,
+    FrameTree,
     Ints,
     by_level,
     merged,
@@ -39,6 +42,9 @@ _OF_A_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3(\.\d+)?/|^<")
 
 # In the place of a module's path: outside of all modules, and wherever it was called.
 OUTSIDE, ANYWHERE = "", "*"
+
+# An operator and the path of the module that it ran in.
+OperatorInModule = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +64,7 @@ class Innermost:
 
     def of(self, what: str, stack: Ints) -> Ints:
         """The `line`, `module`, `operator` or `symbol` of each of `stack`, which may be NONE."""
-        known: Ints = getattr(self, what)
-        return np.where(stack >= 0, np.append(known, NONE)[stack], NONE)
+        return _at(getattr(self, what), stack)
 
     def seen(self, stack: Ints) -> Bools:
         """Whether any function of each of `stack`, which may be NONE, is known."""
@@ -73,7 +78,7 @@ def innermost(stacks: StackColumns, frames: FrameTable) -> Innermost:
 
     def frame_of(chosen: Bools) -> Ints:
         found = nearest(stacks.up, chosen, levels)
-        return np.where(found >= 0, np.append(stacks.frame, NONE)[found], NONE)
+        return _at(stacks.frame, found)
 
     is_python = stacks.layer == PYTHON
     own_line = frame_of(is_python & of_program(frames)[stacks.frame])
@@ -96,10 +101,18 @@ def is_seen(stacks: StackColumns, levels: list[Ints]) -> Bools:
 
 def of_program(frames: FrameTable) -> Bools:
     """By frame: whether its file is none of a library's."""
-    return np.array([_OF_A_LIBRARY.search(frame.file) is None for frame in frames.all()], np.bool_)
+    is_ours = [_OF_A_LIBRARY.search(frame.file) is None for frame in frames.all()]
+    return np.array(is_ours, np.bool_)
 
 
-def lines_of_operators(reader: Reader) -> dict[tuple[str, str], str]:
+def _at(values: Ints, places: Ints) -> Ints:
+    """The value at each place, NONE where the place is NONE."""
+    with_none = np.append(values, NONE)
+    found: Ints = with_none[places]
+    return found
+
+
+def lines_of_operators(reader: Reader) -> dict[OperatorInModule, str]:
     """By operator and path of the module it ran in the line of Python, `file:line`, that most of
     its samples of CPU time were called from. The path may be OUTSIDE or ANYWHERE.
 
@@ -109,45 +122,75 @@ def lines_of_operators(reader: Reader) -> dict[tuple[str, str], str]:
     if not reader.has("samples"):
         return {}
     frames = FrameTable()
-    stacks = read_stacks(reader, frames)
-    columns = reader.arrays("samples", ["stack", "kind", "weight_ns", "count"])
-    is_cpu = (columns["kind.names"] == "cpu")[columns["kind"]]
-    stack = stacks.place(columns["stack"][is_cpu].astype(np.int64))
-    weights = np.stack([columns[name][is_cpu] for name in ("count", "weight_ns")], axis=1)[
-        stack >= 0
-    ]
-    own = summed(len(stacks.up), stack[stack >= 0], weights)
-    tree, _ = merged(stacks.up, stacks.frame, own, len(frames))
+    tree = _tree_of_cpu_time(reader, frames)
+    levels = by_level(tree.parent)
     layer = frames.layers()[tree.frame] if len(tree) else tree.frame
-    levels, is_python = by_level(tree.parent), layer == PYTHON
-    own_line = nearest(tree.parent, is_python & of_program(frames)[tree.frame], levels)
-    line = np.where(own_line >= 0, own_line, nearest(tree.parent, is_python, levels))
+    is_python = layer == PYTHON
+    is_own_line = is_python & of_program(frames)[tree.frame]
+    own_line = nearest(tree.parent, is_own_line, levels)
+    any_line = nearest(tree.parent, is_python, levels)
+    line = np.where(own_line >= 0, own_line, any_line)
     module = nearest(tree.parent, layer == MODULES, levels)
     # An operator that calls itself is called from where the outermost one is.
-    chosen = np.flatnonzero((layer == OPERATORS) & outermost(tree) & (line >= 0))
-    in_module = np.where(module[chosen] >= 0, np.append(tree.frame, NONE)[module[chosen]], NONE)
-    rows = np.stack([tree.frame[chosen], in_module, tree.frame[line[chosen]]], axis=1)
-    return _most(frames.all(), rows, tree.totals()[chosen])
+    is_outermost_call = (layer == OPERATORS) & outermost(tree)
+    calls = np.flatnonzero(is_outermost_call & (line >= 0))
+    operators = tree.frame[calls]
+    modules = _at(tree.frame, module[calls])
+    lines = tree.frame[line[calls]]
+    rows = np.stack([operators, modules, lines], axis=1)
+    return _most(frames.all(), rows, tree.totals()[calls])
 
 
-def _most(every: list[StackFrame], rows: Ints, weights: Ints) -> dict[tuple[str, str], str]:
+def _tree_of_cpu_time(reader: Reader, frames: FrameTable) -> FrameTree:
+    """The stacks of the samples of CPU time; weights: number and time of the samples."""
+    stacks = read_stacks(reader, frames)
+    columns = reader.arrays("samples", ["stack", "kind", "weight_ns", "count"])
+    is_cpu = has_name(columns, "kind", "cpu")
+    keys = columns["stack"][is_cpu].astype(np.int64)
+    stack = stacks.place(keys)
+    numbers, times_ns = columns["count"][is_cpu], columns["weight_ns"][is_cpu]
+    weights = np.stack([numbers, times_ns], axis=1)
+    is_known = stack >= 0
+    own = summed(len(stacks.up), stack[is_known], weights[is_known])
+    tree, _ = merged(stacks.up, stacks.frame, own, len(frames))
+    return tree
+
+
+def _most(every: list[StackFrame], rows: Ints, weights: Ints) -> dict[OperatorInModule, str]:
     """By operator and module the line with the most weight, of `rows` of the frames of these
     three.
     """
     known, at = np.unique(rows, axis=0, return_inverse=True)
-    sums: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
-    for row, weight in zip(
-        known.tolist(), summed(len(known), at.ravel(), weights).tolist(), strict=True
-    ):
-        operator, place = every[row[0]].name, every[row[2]].place
-        for path in (every[row[1]].name if row[1] >= 0 else OUTSIDE, ANYWHERE):
-            lines = sums.setdefault((operator, path), {})
-            before = lines.get(place, (0, 0))
-            lines[place] = before[0] + weight[0], before[1] + weight[1]
-    return {
-        key: max((weight, place) for place, weight in lines.items())[1]
-        for key, lines in sums.items()
-    }
+    sums = summed(len(known), at.ravel(), weights)
+    lines_of: dict[OperatorInModule, _LineTotals] = defaultdict(_LineTotals)
+    for row, (samples, time_ns) in zip(known.tolist(), sums.tolist(), strict=True):
+        operator, module, line = row
+        name = every[operator].name
+        place = every[line].place
+        path = every[module].name if module != NONE else OUTSIDE
+        for key in ((name, path), (name, ANYWHERE)):
+            lines_of[key].add(place, samples, time_ns)
+    return {key: lines.heaviest() for key, lines in lines_of.items()}
+
+
+@dataclass(slots=True)
+class _LineTotals:
+    """Number of samples and time of lines."""
+
+    samples: Counter[str] = field(default_factory=Counter)
+    time_ns: Counter[str] = field(default_factory=Counter)
+
+    def add(self, line: str, samples: int, time_ns: int) -> None:
+        """Add samples of a line."""
+        self.samples[line] += samples
+        self.time_ns[line] += time_ns
+
+    def heaviest(self) -> str:
+        """The line with most samples; of equal ones that with most time, then the last by name."""
+        most = max(self.samples.values())
+        lines = sorted(line for line, number in self.samples.items() if number == most)
+        # Of equal ones `max` takes the first.
+        return max(reversed(lines), key=self.time_ns.__getitem__)
 
 
 def named(frames: list[StackFrame], numbers: Ints, none: str) -> list[str]:

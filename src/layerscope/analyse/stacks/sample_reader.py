@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from layerscope.analyse.columns import Columns
 from layerscope.analyse.stacks.frames import (
     MODULES,
     NATIVE,
@@ -89,51 +90,62 @@ class StackColumns:
 
 def read_stacks(reader: Reader, frames: FrameTable) -> StackColumns:
     """The stacks of a recording; frames that are new become known to `frames`."""
-    columns = _filled(
-        reader.pieces("stacks", list(_STACK_TYPES)), _STACK_TYPES, reader.rows("stacks")
-    )
+    pieces = reader.pieces("stacks", list(_STACK_TYPES))
+    columns = _filled(pieces, _STACK_TYPES, reader.rows("stacks"))
     rows = reader.arrays("frames", ["frame", "layer", "name", "file", "line", "object"])
-    layer_of = np.array([FRAME_LAYERS.index(str(name)) for name in rows["layer.names"]], np.int64)
-    layer = layer_of[rows["layer"]] if len(rows["layer"]) else np.zeros(0, np.int64)
-    numbers = frames.numbers(
-        StackFrame(code, name, _file(code, file, library), line if code == PYTHON else NO_LINE)
-        for code, name, file, library, line in zip(
-            layer.tolist(),
-            rows["name"].tolist(),
-            rows["file"].tolist(),
-            rows["object"].tolist(),
-            rows["line"].tolist(),
-            strict=True,
-        )
-    )
+    numbers = _frame_numbers(rows, frames).astype(np.int32)
     key = columns.pop("stack")
-    if (key[1:] <= key[:-1]).any():
+    is_sorted = (key[1:] > key[:-1]).all()
+    if not is_sorted:
         order = np.argsort(key)
-        key, columns = key[order], {name: values[order] for name, values in columns.items()}
-    frame = numbers.astype(np.int32)[places_of(rows["frame"], columns["frame"])]
+        key = key[order]
+        columns = {name: values[order] for name, values in columns.items()}
+    frame = numbers[places_of(rows["frame"], columns["frame"])]
     up = places_of(key, columns["parent"]).astype(np.int32, copy=False)
-    return StackColumns(up, frame, frames.layers().astype(np.int8)[frame], key, columns["depth"])
+    layer = frames.layers().astype(np.int8)[frame]
+    return StackColumns(up, frame, layer, key, columns["depth"])
+
+
+def _frame_numbers(rows: Columns, frames: FrameTable) -> Ints:
+    """The number in `frames` of each row of the table `frames`."""
+    layer_codes = [FRAME_LAYERS.index(str(name)) for name in rows["layer.names"]]
+    codes = rows["layer"].tolist()
+    layers = [layer_codes[code] for code in codes]
+    others = [rows[name].tolist() for name in ("name", "file", "object", "line")]
+    return frames.numbers(map(_stack_frame, layers, *others))
 
 
 def places_of(known: Ints, keys: Ints) -> Ints:
     """Where in `known` each of `keys` is, NONE where it is not."""
     if not len(known):
         return np.full(len(keys), NONE)
-    if known[0] == 0 and known[-1] == len(known) - 1 and (known[1:] > known[:-1]).all():
-        return (
-            keys if keys.max(initial=NONE) < len(known) else np.where(keys < len(known), keys, NONE)
-        )
+    if _is_range(known):
+        if keys.max(initial=NONE) < len(known):
+            return keys
+        return np.where(keys < len(known), keys, NONE)
     order = np.argsort(known, kind="stable")
-    found = order[np.searchsorted(known[order], keys).clip(max=len(known) - 1)]
+    at = np.searchsorted(known[order], keys).clip(max=len(known) - 1)
+    found = order[at]
     places: Ints = np.where(known[found] == keys, found, NONE)
     return places
 
 
-def _file(layer: int, file: str | None, library: str | None) -> str:
-    """Where a frame of this layer comes from."""
+def _is_range(keys: Ints) -> bool:
+    """Whether they are 0, 1, 2 and so on."""
+    if keys[0] != 0 or keys[-1] != len(keys) - 1:
+        return False
+    return bool((keys[1:] > keys[:-1]).all())
+
+
+def _stack_frame(
+    layer: int, name: str, file: str | None, library: str | None, line: int
+) -> StackFrame:
+    """A frame with what says where it comes from in its layer."""
+    if layer == PYTHON:
+        return StackFrame(layer, name, file or "", line)
     if layer == NATIVE:
-        return library or ""
-    return (file or "") if layer == PYTHON else ""
+        return StackFrame(layer, name, library or "", NO_LINE)
+    return StackFrame(layer, name, "", NO_LINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +177,11 @@ def check_recorded(reader: Reader) -> None:
     rows = reader.query(
         "SELECT what, remedy FROM problems WHERE layer = ? LIMIT 1", [STACKS]
     ).to_pylist()
-    what, remedy = (rows[0]["what"], rows[0]["remedy"]) if rows else (NO_SAMPLES, REMEDY)
-    raise UsageError(
-        f"{reader.run.path.name} has no samples: {what}. {remedy[:1].upper()}{remedy[1:]}"
-    )
+    what, remedy = NO_SAMPLES, REMEDY
+    if rows:
+        what, remedy = rows[0]["what"], rows[0]["remedy"]
+    remedy = remedy[:1].upper() + remedy[1:]
+    raise UsageError(f"{reader.run.path.name} has no samples: {what}. {remedy}")
 
 
 def read_samples(
@@ -187,7 +200,8 @@ def read_samples(
     def columns() -> Iterator[dict[str, NDArray[Any]]]:
         nonlocal idle_weight, states
         for piece in pieces_of_samples(reader, stacks, frames, kind, choice, with_place):
-            idle_weight, states = idle_weight + piece.idle_weight, piece.states
+            idle_weight += piece.idle_weight
+            states = piece.states
             yield {name: getattr(piece, name) for name in _SAMPLE_TYPES}
 
     return SampleColumns(
@@ -276,12 +290,17 @@ def _filled(
     pieces: Iterable[dict[str, NDArray[Any]]], types: Mapping[str, type], most: int
 ) -> dict[str, Any]:
     """The columns of all pieces, which have `most` rows or fewer."""
-    whole: dict[str, NDArray[Any]] = {name: np.empty(most, kind) for name, kind in types.items()}
+    whole: dict[str, NDArray[Any]] = {}
+    for name, kind in types.items():
+        whole[name] = np.empty(most, kind)
     rows = dict.fromkeys(types, 0)
     for piece in pieces:
-        for name, first in rows.items():
-            rows[name] = first + len(piece[name])
-            whole[name][first : rows[name]] = piece[name]
+        for name, column in whole.items():
+            values = piece[name]
+            first = rows[name]
+            last = first + len(values)
+            column[first:last] = values
+            rows[name] = last
     return {name: values[: rows[name]] for name, values in whole.items()}
 
 
@@ -337,12 +356,14 @@ def tracks_called(reader: Reader, called: str) -> Ints:
 def _module_frames(stacks: StackColumns, frames: FrameTable, path: str) -> Bools:
     """The stacks that end in a module, or in one that it holds."""
     every = frames.all()
-    numbers = np.unique(stacks.frame[stacks.layer == MODULES]).tolist()
+    is_module = stacks.layer == MODULES
+    numbers = np.unique(stacks.frame[is_module]).tolist()
     names = {number: every[number].name for number in numbers}
     inside = [number for number, name in names.items() if is_inside(name, path)]
     if not inside:
-        raise UsageError(no_module(path, sorted(set(names.values()))))
-    chosen: Bools = (stacks.layer == MODULES) & np.isin(stacks.frame, inside)
+        known = sorted(set(names.values()))
+        raise UsageError(no_module(path, known))
+    chosen: Bools = is_module & np.isin(stacks.frame, inside)
     return chosen
 
 

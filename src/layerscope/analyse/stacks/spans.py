@@ -10,11 +10,11 @@ thinned, a span counts as often as its weight says.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from layerscope.analyse.columns import Columns, has_name
 from layerscope.analyse.stacks import frames as layers
 from layerscope.analyse.stacks.frames import FrameTable, StackFrame
 from layerscope.analyse.stacks.sample_reader import (
@@ -72,13 +72,13 @@ def read_spans(reader: Reader, frames: FrameTable, kind: str, choice: Choice) ->
     span, chosen = columns["span"], chosen[order]
     frame = _frames(columns, frames)
     weights = columns["self_ns"] * columns["weight"]
-    is_share = _is(columns, "kind", _SHARE)
-    primitive = _is(columns, "layer", PRIMITIVES) & ~is_share & chosen
+    is_share = has_name(columns, "kind", _SHARE)
+    primitive = has_name(columns, "layer", PRIMITIVES) & ~is_share & chosen
     if kind == PRIMITIVES:
         time = np.where(primitive, weights, 0)
         counted = primitive
     else:
-        operator = _is(columns, "layer", OPERATORS) & chosen
+        operator = has_name(columns, "layer", OPERATORS) & chosen
         time = np.where(operator, weights, 0)
         inside = _inside_operators(
             reader, span, columns["track"], primitive, operator, weights, time
@@ -122,37 +122,25 @@ def _inside_operators(
     return found
 
 
-def _frames(columns: dict[str, NDArray[Any]], frames: FrameTable) -> Ints:
+def _frames(columns: Columns, frames: FrameTable) -> Ints:
     """The number of the frame of each span: its name within its layer."""
     layer_names, names = columns["layer.names"], columns["name.names"]
-    pair = columns["layer"].astype(np.int64) * max(len(names), 1) + columns["name"]
-    known, at = np.unique(pair, return_inverse=True)
-    numbers = frames.numbers(
-        StackFrame(
-            layers.LAYERS.index(str(layer_names[code // len(names)])), str(names[code % len(names)])
-        )
-        for code in known.tolist()
-    )
-    return numbers[at] if len(pair) else np.zeros(0, np.int64)
-
-
-def _is(columns: dict[str, NDArray[Any]], name: str, wanted: str) -> Bools:
-    found = np.flatnonzero(columns[f"{name}.names"] == wanted)
-    is_wanted: Bools = (
-        np.isin(columns[name], found) if len(found) else np.zeros(len(columns[name]), np.bool_)
-    )
-    return is_wanted
+    size = max(len(names), 1)
+    code = columns["layer"].astype(np.int64) * size + columns["name"]
+    known, at = np.unique(code, return_inverse=True)
+    found = []
+    for layer_and_name in known.tolist():
+        layer, name = divmod(layer_and_name, size)
+        layer_number = layers.LAYERS.index(str(layer_names[layer]))
+        found.append(StackFrame(layer_number, str(names[name])))
+    return frames.numbers(found)[at]
 
 
 def _modules(reader: Reader, path: str) -> Ints:
     """Keys of the module at `path` and of those it holds; UsageError that lists the modules."""
     columns = reader.arrays("modules", ["module", "path"])
     paths = [str(text) for text in columns["path"]]
-    found = [
-        key
-        for key, text in zip(columns["module"].tolist(), paths, strict=True)
-        if is_inside(text, path)
-    ]
-    if not found:
+    inside = np.array([is_inside(text, path) for text in paths], np.bool_)
+    if not inside.any():
         raise UsageError(no_module(path, sorted(paths)))
-    return np.array(found, np.int64)
+    return columns["module"][inside].astype(np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +46,8 @@ class FrameTree:
 
     def depth_of(self, nodes: Ints) -> Ints:
         """The same of some nodes."""
-        return np.searchsorted(self.levels, nodes, side="right") - 1
+        next_level = np.searchsorted(self.levels, nodes, side="right")
+        return next_level - 1
 
     def totals(self) -> Ints:
         """Weights of the stacks that end in each node or below it: (nodes, columns)."""
@@ -99,8 +100,9 @@ def extended(values: Ints, *more: Ints | int) -> Ints:
 
 def summed(rows: int, places: Ints, weights: Ints) -> Ints:
     """A table of so many rows to which each of `weights` was added at its place."""
-    table = np.zeros((rows, weights.shape[1]), np.int64)
-    for column in range(weights.shape[1]):
+    columns = weights.shape[1]
+    table = np.zeros((rows, columns), np.int64)
+    for column in range(columns):
         np.add.at(table[:, column], places, weights[:, column])
     return table
 
@@ -127,7 +129,8 @@ def nearest(up: Ints, chosen: Bools, levels: list[Ints]) -> Ints:
 
 def has_above(up: Ints, chosen: Bools) -> Bools:
     """Whether a node is one of those `chosen` or lies below one."""
-    return nearest(up, chosen, by_level(up)) >= 0
+    found = nearest(up, chosen, by_level(up))
+    return found >= 0
 
 
 def merged(up: Ints, frame: Ints, own: Ints, frames: int) -> tuple[FrameTree, Ints]:
@@ -139,19 +142,22 @@ def merged(up: Ints, frame: Ints, own: Ints, frames: int) -> tuple[FrameTree, In
     weighty = _has_weight(own)
     alive = _and_above(up, weighty, given)
     place = np.full(len(up) + 1, NONE, np.int32)  # the last one is where -1 leads
-    parent, frame_of, levels = np.empty(len(up), np.int32), np.empty(len(up), np.int32), [0]
+    parent = np.empty(len(up), np.int32)
+    frame_of = np.empty(len(up), np.int32)
+    levels = [0]
     for nodes in given:
         nodes = nodes[alive[nodes]]
         if not len(nodes):
             break
-        code = (place[up[nodes]].astype(np.int64) + 1) * frames + frame[nodes]
+        parents = place[up[nodes]].astype(np.int64)
+        code = (parents + 1) * frames + frame[nodes]
         known, at = np.unique(code, return_inverse=True)
-        place[nodes] = levels[-1] + at
-        levels.append(levels[-1] + len(known))
-        parent[levels[-2] : levels[-1]], frame_of[levels[-2] : levels[-1]] = (
-            known // frames - 1,
-            known % frames,
-        )
+        first = levels[-1]
+        last = first + len(known)
+        levels.append(last)
+        place[nodes] = first + at
+        parent[first:last] = known // frames - 1
+        frame_of[first:last] = known % frames
     del given, alive, weighty
     # So far most of it is holes, where it is the C library that keeps them (`let_arrow_give_back`).
     pa.default_memory_pool().release_unused()
@@ -174,18 +180,28 @@ def grouped(
     it.
     """
     size = len(tree)
-    levels = []
     pairs, at = np.unique(group * size + node, return_inverse=True)
     own = summed(len(pairs), at, weights)
-    depth = tree.depth()
-    # From the innermost outwards: what is at a level, and the parents of what is below it.
-    below = np.zeros(0, np.int64)
-    for level in range(len(tree.levels) - 2, -1, -1):
-        here = np.union1d(pairs[depth[pairs % size] == level], below)
-        levels.append(here)
-        above = tree.parent[here % size]
-        below = np.unique((here // size * size + above)[above >= 0])
+    depth = tree.depth()[pairs % size]
+    levels = _levels_of_pairs(tree.parent, pairs, depth, len(tree.levels) - 1)
     return _of_pairs(tree, levels[::-1], pairs, own)
+
+
+def _levels_of_pairs(up: Ints, pairs: Ints, depth: Ints, levels: int) -> list[Ints]:
+    """The pairs (group * nodes + node) of each level and what lies above them, from the innermost
+    level outwards. `depth` is that of each pair.
+    """
+    size = len(up)
+    found = []
+    parents = np.zeros(0, np.int64)
+    for level in range(levels - 1, -1, -1):
+        here = np.union1d(pairs[depth == level], parents)
+        found.append(here)
+        group, node = np.divmod(here, size)
+        above = up[node]
+        in_group = group * size + above
+        parents = np.unique(in_group[above >= 0])
+    return found
 
 
 def _of_pairs(
@@ -194,45 +210,63 @@ def _of_pairs(
     """The tree whose nodes are (group, node), level by level."""
     size = max(len(tree), 1)
     every = _joined(levels)
-    starts = [0, *np.cumsum([len(level) for level in levels], dtype=np.int64).tolist()]
+    group, node = np.divmod(every, size)
+    nodes_of_levels = [len(level) for level in levels]
+    starts = [0, *np.cumsum(nodes_of_levels, dtype=np.int64).tolist()]
     order = np.argsort(every)
-    above = tree.parent[every % size]
-    wanted = every // size * size + above
-    parent = np.where(
-        above >= 0, order[np.searchsorted(every[order], wanted).clip(max=len(every) - 1)], NONE
-    )
+    in_order = every[order]
+    above = tree.parent[node]
+    wanted = group * size + above
+    place = np.searchsorted(in_order, wanted).clip(max=len(every) - 1)
+    parent = np.where(above >= 0, order[place], NONE)
     weights = np.zeros((len(every), own.shape[1]), np.int64)
-    weights[order[np.searchsorted(every[order], pairs)]] = own
-    return FrameTree(parent, tree.frame[every % size], weights, starts), every // size
+    weights[order[np.searchsorted(in_order, pairs)]] = own
+    return FrameTree(parent, tree.frame[node], weights, starts), group
 
 
-def apart(
-    up: Ints, frame: Ints, depth: Ints, weighed: tuple[Ints, Ints, Ints], roots: Ints
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """(up, frame, own, depth) of the nodes once for each group that has weight in them, below a
-    node of the group.
-
-    weighed: nodes, groups and weights. roots: the frame of each group.
+class NodeColumns(NamedTuple):
+    """Nodes that are no tree yet: the node above each, its frame, its weights, and how many nodes
+    are above it.
     """
-    node, group, weights = weighed
-    size = len(up)
-    pairs, at = np.unique(group.astype(np.int64) * size + node, return_inverse=True)
-    levels, below = [], np.zeros(0, np.int64)
+
+    up: Ints
+    frame: Ints
+    own: Ints
+    depth: Ints
+
+
+class GroupWeights(NamedTuple):
+    """Weights of groups at nodes."""
+
+    node: Ints
+    group: Ints
+    weights: Ints
+
+
+def apart(up: Ints, frame: Ints, depth: Ints, weighed: GroupWeights, roots: Ints) -> NodeColumns:
+    """The nodes once for each group that has weight in them, below a node of the group.
+
+    roots: the frame of each group.
+    """
+    size, count = len(up), len(roots)
+    code = weighed.group.astype(np.int64) * size + weighed.node
+    pairs, at = np.unique(code, return_inverse=True)
     deep = depth[pairs % size] if size else pairs
-    for level in range(int(deep.max(initial=-1)), -1, -1):
-        here = np.union1d(pairs[deep == level], below)
-        levels.append(here)
-        above = up[here % size]
-        below = np.unique((here // size * size + above)[above >= 0])
+    levels = _levels_of_pairs(up, pairs, deep, int(deep.max(initial=-1)) + 1)
     every = np.sort(_joined(levels)).astype(np.int64)
-    count = len(roots)
-    above = up[every % size].astype(np.int64)
-    inside = np.searchsorted(every, every // size * size + above) + count
-    new_up = np.append(np.full(count, NONE), np.where(above >= 0, inside, every // size))
-    own = np.zeros((count + len(every), weights.shape[1]), np.int64)
-    own[count + np.searchsorted(every, pairs)] = summed(len(pairs), at, weights)
-    new_depth = np.append(np.zeros(count, np.int64), depth[every % size] + 1)
-    return new_up, np.append(roots, frame[every % size]), own, new_depth
+    group, node = np.divmod(every, size)
+    above = up[node].astype(np.int64)
+    inside = np.searchsorted(every, group * size + above) + count
+    parents = np.where(above >= 0, inside, group)
+    own = np.zeros((count + len(every), weighed.weights.shape[1]), np.int64)
+    place = count + np.searchsorted(every, pairs)
+    own[place] = summed(len(pairs), at, weighed.weights)
+    return NodeColumns(
+        np.append(np.full(count, NONE), parents),
+        np.append(roots, frame[node]),
+        own,
+        np.append(np.zeros(count, np.int64), depth[node] + 1),
+    )
 
 
 def inverted(tree: FrameTree, frames: int, least: float = 0.0) -> FrameTree:
@@ -242,20 +276,25 @@ def inverted(tree: FrameTree, frames: int, least: float = 0.0) -> FrameTree:
     looked for: its weight ends there.
     """
     node = np.flatnonzero(_has_weight(tree.own))
-    origin, at = node, np.full(len(node), NONE)
+    origin = node
+    place = np.full(len(node), NONE)
     parents, codes, owns, levels = [], [], [], [0]
     enough = tree.whole()[::2] * least
     while len(node):
-        known, new = np.unique((at + 1) * frames + tree.frame[node], return_inverse=True)
+        code = (place + 1) * frames + tree.frame[node]
+        known, at = np.unique(code, return_inverse=True)
         parents.append(known // frames - 1)
         codes.append(known % frames)
         goes_on = tree.parent[node] >= 0
         if least:
-            totals = summed(len(known), new, tree.own[origin, ::2])
-            goes_on &= np.any(totals >= enough, axis=1)[new]
-        owns.append(summed(len(known), new[~goes_on], tree.own[origin[~goes_on]]))
-        at = (levels[-1] + new)[goes_on]
-        node, origin = tree.parent[node[goes_on]], origin[goes_on]
+            totals = summed(len(known), at, tree.own[origin, ::2])
+            has_enough = np.any(totals >= enough, axis=1)
+            goes_on &= has_enough[at]
+        ends = ~goes_on
+        owns.append(summed(len(known), at[ends], tree.own[origin[ends]]))
+        place = levels[-1] + at[goes_on]
+        node = tree.parent[node[goes_on]]
+        origin = origin[goes_on]
         levels.append(levels[-1] + len(known))
     own = np.concatenate(owns) if owns else tree.own[:0]
     return FrameTree(_joined(parents), _joined(codes), own, levels)
@@ -311,10 +350,13 @@ def walk(tree: FrameTree) -> Ints:
 
 def _visits(tree: FrameTree) -> tuple[Ints, Ints]:
     """When a walk enters each node, and when it leaves the last one below."""
-    sizes = added_up(tree.parent, np.ones((len(tree), 1), np.int64), _slices(tree.levels))[:, 0]
+    one_each = np.ones((len(tree), 1), np.int64)
+    sizes = added_up(tree.parent, one_each, _slices(tree.levels))[:, 0]
+    place = offsets(tree, sizes, np.arange(len(tree)))
     # Behind its parent: one step for the node itself.
-    enter = offsets(tree, sizes, np.arange(len(tree))) + tree.depth()
-    return enter, enter + sizes - 1
+    enter = place + tree.depth()
+    leave = enter + sizes - 1
+    return enter, leave
 
 
 def _has_weight(own: Ints) -> Bools:
@@ -333,8 +375,12 @@ def _and_above(up: Ints, chosen: Bools, levels: list[Ints]) -> Bools:
 
 
 def _slices(levels: list[int]) -> list[slice]:
-    return [slice(first, last) for first, last in pairwise(levels)]
+    """The nodes of each level."""
+    bounds = pairwise(levels)
+    return [slice(first, last) for first, last in bounds]
 
 
 def _joined(parts: list[Ints]) -> Ints:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    if not parts:
+        return np.zeros(0, np.int64)
+    return np.concatenate(parts)

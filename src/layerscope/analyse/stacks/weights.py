@@ -10,7 +10,16 @@ import numpy as np
 
 from layerscope.analyse.stacks.frames import OTHER, WAITS, FrameTable, StackFrame
 from layerscope.analyse.stacks.sample_reader import SampleColumns, StackColumns
-from layerscope.analyse.stacks.tree import NONE, Bools, Ints, apart, extended, summed
+from layerscope.analyse.stacks.tree import (
+    NONE,
+    Bools,
+    GroupWeights,
+    Ints,
+    NodeColumns,
+    apart,
+    extended,
+    summed,
+)
 
 UNKNOWN_STACK = StackFrame(OTHER, "stack not known")
 IDLE = " (idle)"
@@ -53,7 +62,8 @@ class Weights:
     _of_codes: list[Ints] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._own = np.zeros((self.stacks + 1, 2), np.int64)
+        rows = self.stacks + 1
+        self._own = np.zeros((rows, 2), np.int64)
 
     def add(self, samples: SampleColumns, counted: Bools | None, group: Ints | None) -> None:
         """Add the samples, of those `counted` if that is given; `group`: what is kept apart, for
@@ -61,36 +71,29 @@ class Weights:
         """
         self._states = samples.states
         stack = np.where(samples.stack >= 0, samples.stack, np.int32(self.stacks))
-        weights = np.stack(
-            [samples.weight, samples.is_counted.astype(samples.weight.dtype)], axis=1
-        )
-        if counted is not None:
-            weights *= counted[:, None]
-        coded = np.arange(len(stack)) if group is not None else np.flatnonzero(samples.is_wait)
+        weights = _weights(samples, counted)
         if group is None:
-            rows = np.flatnonzero(~samples.is_wait)
+            plain = np.flatnonzero(~samples.is_wait)
             for column in range(2):
-                np.add.at(self._own[:, column], stack[rows], weights[rows, column])
-        wait = np.where(samples.is_wait, samples.state * 2 + samples.idle, _NO_WAIT)[coded].astype(
-            np.int64
-        )
-        code = stack[coded] * np.int64(_CODES) + wait
+                np.add.at(self._own[:, column], stack[plain], weights[plain, column])
+            coded = np.flatnonzero(samples.is_wait)
+        else:
+            coded = np.arange(len(stack))
+        wait = np.where(samples.is_wait, samples.state * 2 + samples.idle, _NO_WAIT)
+        code = stack[coded] * np.int64(_CODES) + wait[coded].astype(np.int64)
         if group is not None:
             code += group.astype(np.int64) * (_CODES * (self.stacks + 1))
         known, at = np.unique(code, return_inverse=True)
         self._codes.append(known)
         self._of_codes.append(summed(len(known), at, weights[coded]))
 
-    def nodes(
-        self, stacks: StackColumns, frames: FrameTable, roots: Ints | None
-    ) -> tuple[Ints, Ints, Ints, Ints]:
-        """(up, frame, own, depth) of the stacks and of what is behind and below them.
+    def nodes(self, stacks: StackColumns, frames: FrameTable, roots: Ints | None) -> NodeColumns:
+        """The stacks, one for samples whose stack is not known, and the waits below them.
 
-        roots: the frame around each group. Without groups None.
+        roots: the outermost frame of each group. Without groups None.
         """
-        codes, at = np.unique(
-            np.concatenate([np.zeros(0, np.int64), *self._codes]), return_inverse=True
-        )
+        all_codes = np.concatenate([np.zeros(0, np.int64), *self._codes])
+        codes, at = np.unique(all_codes, return_inverse=True)
         weights = np.concatenate([np.zeros((0, 2), np.int64), *self._of_codes])
         group, pair = np.divmod(codes, _CODES * (self.stacks + 1))
         is_wait = pair % _CODES != _NO_WAIT
@@ -98,22 +101,33 @@ class Weights:
         numbers = frames.numbers(
             _wait(state, is_idle) for state in self._states for is_idle in (False, True)
         )
-        below, what = np.divmod(pairs, _CODES)
-        up = extended(stacks.up, NONE, below)
-        frame = extended(
-            stacks.frame, frames.number(UNKNOWN_STACK), numbers[what] if len(pairs) else pairs
-        )
+        waiting, reason = np.divmod(pairs, _CODES)
+        up = extended(stacks.up, NONE, waiting)
+        unknown = frames.number(UNKNOWN_STACK)
+        frame = extended(stacks.frame, unknown, numbers[reason] if len(pairs) else pairs)
         depth = extended(stacks.depth, 0)
-        depth = extended(depth, depth[below] + 1)
+        depth = extended(depth, depth[waiting] + 1)
         if not len(codes):
-            return up, frame, self._own, depth
+            return NodeColumns(up, frame, self._own, depth)
         own = summed(len(codes), at, weights)
         if roots is None:
-            return up, frame, np.concatenate((self._own, own)), depth
+            return NodeColumns(up, frame, np.concatenate((self._own, own)), depth)
         node = pair // _CODES
         node[is_wait] = self.stacks + 1 + place
-        return apart(up, frame, depth, (node, group, own), roots)
+        return apart(up, frame, depth, GroupWeights(node, group, own), roots)
+
+
+def _weights(samples: SampleColumns, counted: Bools | None) -> Ints:
+    """Weight and number of each sample, zero of those that are not `counted`."""
+    numbers = samples.is_counted.astype(samples.weight.dtype)
+    weights = np.stack([samples.weight, numbers], axis=1)
+    if counted is not None:
+        weights *= counted[:, None]
+    return weights
 
 
 def _wait(state: str, is_idle: bool) -> StackFrame:
-    return StackFrame(WAITS, _WAITS.get(state, _WAITS_OTHERWISE) + (IDLE if is_idle else ""))
+    name = _WAITS.get(state, _WAITS_OTHERWISE)
+    if is_idle:
+        name += IDLE
+    return StackFrame(WAITS, name)

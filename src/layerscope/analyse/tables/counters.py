@@ -189,13 +189,16 @@ def _by_step(reader: Reader) -> Any:
     def grown(name: str) -> np.ndarray:
         found = np.full(len(start_ns), UNKNOWN, np.int64)
         for process in np.unique(steps["process"]).tolist():
-            mine = steps["process"] == process
-            found[mine] = grown_within(readings.get((process, name)), start_ns[mine], end_ns[mine])
+            of_process = np.flatnonzero(steps["process"] == process)
+            counter = readings.get((process, name))
+            starts, ends = start_ns[of_process], end_ns[of_process]
+            found[of_process] = grown_within(counter, starts, ends)
         return found
 
     def both(one: np.ndarray, other: np.ndarray) -> np.ndarray:
         is_unknown = (one < 0) | (other < 0)
-        return np.where(is_unknown, UNKNOWN, one + other)
+        total = one + other
+        return np.where(is_unknown, UNKNOWN, total)
 
     sampled = cpu_ns_within(reader, tracks, steps["process"], start_ns, end_ns)
     cpu_ns = np.where(sampled >= 0, sampled, grown("cpu_ns"))

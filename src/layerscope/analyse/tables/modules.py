@@ -106,9 +106,11 @@ _CLASS_COLUMNS = ("class", "calls", "self_ns", "self_share", "avg_ns")
 
 def build(reader: Reader, by: str | None = None) -> Result:
     """One row for each module, or each class of them; most time of its own first."""
-    if by is None:
-        relation, order = reader.connection().sql(_QUERY), "self_ns DESC, path"
-        return Result("modules", COLUMNS, relation, order=order, notes=notes(reader))
-    columns = tuple(column for column in COLUMNS if column.name in _CLASS_COLUMNS)
-    relation, order = reader.connection().sql(_BY_CLASS), "self_ns DESC, class"
+    columns: tuple[ResultColumn, ...] = COLUMNS
+    query, name = _QUERY, "path"
+    if by is not None:
+        columns = tuple(column for column in COLUMNS if column.name in _CLASS_COLUMNS)
+        query, name = _BY_CLASS, "class"
+    relation = reader.connection().sql(query)
+    order = f"self_ns DESC, {name}"
     return Result("modules", columns, relation, order=order, notes=notes(reader))

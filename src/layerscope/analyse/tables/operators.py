@@ -219,19 +219,21 @@ def build(reader: Reader, by: str | None = None) -> Result:
 
 
 def _result(reader: Reader, by: str | None, query: str, notes: tuple[str, ...]) -> Result:
-    columns: tuple[ResultColumn, ...] = (BY_COLUMNS[by], *COLUMNS) if by else COLUMNS
+    columns = list(COLUMNS)
+    names = [column.name for column in columns]
     if by == "primitive":
-        place = 1 + next(place for place, column in enumerate(columns) if column.name == "self_ns")
-        columns = (*columns[:place], OWN, *columns[place:])
+        columns.insert(names.index("self_ns") + 1, OWN)
     if by in (None, "kind") and _register_lines(reader):
         query = (
             f"SELECT sums.*, mostly AS line FROM ({query}) sums LEFT JOIN ({_MOST_LINES}) ON "
             "called = name"
         )
-        place = next(place for place, column in enumerate(columns) if column.name == "avg_ns")
-        columns = (*columns[:place], LINE, *columns[place:])
+        columns.insert(names.index("avg_ns"), LINE)
+    if by:
+        columns.insert(0, BY_COLUMNS[by])
     relation = reader.connection().sql(query)
-    return Result("operators", columns, relation, order=f"self_ns DESC, {_KEYS[by]}", notes=notes)
+    order = f"self_ns DESC, {_KEYS[by]}"
+    return Result("operators", tuple(columns), relation, order=order, notes=notes)
 
 
 def _register_lines(reader: Reader) -> bool:

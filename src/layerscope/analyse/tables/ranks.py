@@ -45,11 +45,9 @@ def build(reader: Reader, by: str | None = None) -> Result:
     from layerscope.analyse.ranks import rank_times
 
     rows = [{**asdict(times), "work_ns": times.work_ns} for times in rank_times(reader)]
-    types = pa.schema([(column.name, pa.type_for_alias(column.type)) for column in COLUMNS])
-    table = pa.table(
-        {
-            name: pa.array([row[name] for row in rows], types.field(name).type)
-            for name in types.names
-        }
-    )
-    return Result("ranks", COLUMNS, reader.connection().from_arrow(table), order="rank")
+    arrays = {}
+    for column in COLUMNS:
+        values = [row[column.name] for row in rows]
+        arrays[column.name] = pa.array(values, pa.type_for_alias(column.type))
+    relation = reader.connection().from_arrow(pa.table(arrays))
+    return Result("ranks", COLUMNS, relation, order="rank")

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from layerscope.analyse.columns import has_name
 from layerscope.analyse.result import COUNT, NS, SHARE, Result, ResultColumn
 from layerscope.analyse.stacks import sample_reader
 from layerscope.analyse.stacks.by_frame import BY_COLUMNS, NO_OPERATOR, UNKNOWN, thread_names
@@ -83,7 +84,7 @@ TOP = 30
 EMPTY = "No waits were recorded. " + sample_reader.EMPTY.partition(". ")[2]
 NEXT = "layerscope flame --kind offcpu"
 IDLE = "idle"
-# What the columns of wakers are made of.
+# What the columns of wakers are wanted of.
 _ENDED = {"waker": "ended_by", "waker_line": "ended_at"}
 NO_LINE = "outside Python"
 _QUERY = """
@@ -167,11 +168,7 @@ def _waits(reader: Reader, names: list[str]) -> pa.Table:
             "waker",
         ],
     )
-    is_wait = (
-        (columns["kind.names"] == "offcpu")[columns["kind"]]
-        if len(columns["kind"])
-        else columns["kind"] > 0
-    )
+    is_wait = has_name(columns, "kind", "offcpu")
     places = stacks.place(columns["stack"].astype(np.int64))
     dur_ns = np.where(is_wait, columns["weight_ns"], 0)
     of_waker = stacks_of_wakers(
@@ -182,16 +179,16 @@ def _waits(reader: Reader, names: list[str]) -> pa.Table:
     }
     stack = places[is_wait]
     inner, every = innermost(stacks, frames), frames.all()
-    made: dict[str, Any] = {name: rows[name] for name in ("weight_ns", "count", "exact", "idle")}
-    made["state"] = _dictionary(rows["state"], [str(name) for name in columns["state.names"]])
+    table: dict[str, Any] = {name: rows[name] for name in ("weight_ns", "count", "exact", "idle")}
+    table["state"] = _dictionary(rows["state"], [str(name) for name in columns["state.names"]])
     known = thread_names(reader)
-    made["thread"], made["waker"] = (_threads(known, rows[name]) for name in ("track", "waker"))
-    made["ended_by"] = made["waker"]
-    made["ended_at"] = _wheres(inner, every, of_waker)
+    table["thread"], table["waker"] = (_threads(known, rows[name]) for name in ("track", "waker"))
+    table["ended_by"] = table["waker"]
+    table["ended_at"] = _wheres(inner, every, of_waker)
     if "phase" in names:
-        made["phase"] = _dictionary(rows["phase"], [str(name) for name in columns["phase.names"]])
+        table["phase"] = _dictionary(rows["phase"], [str(name) for name in columns["phase.names"]])
     if "step" in names:
-        made["step"] = pa.array(rows["step"].astype(np.int64), mask=rows["step"] < 0)
+        table["step"] = pa.array(rows["step"].astype(np.int64), mask=rows["step"] < 0)
     for name, none in (
         ("line", NO_LINE),
         ("symbol", None),
@@ -203,17 +200,18 @@ def _waits(reader: Reader, names: list[str]) -> pa.Table:
             numbers[~inner.seen(stack) if name == "line" else stack < 0] = -2
             found, at = np.unique(numbers, return_inverse=True)
             texts = named(every, found, none or UNKNOWN)
-            made[name] = _dictionary(
+            table[name] = _dictionary(
                 at, [UNKNOWN if n == -2 else text for n, text in zip(found, texts, strict=True)]
             )
-    return pa.table(made)
+    return pa.table(table)
 
 
 def _threads(known: dict[int, str], tracks: Ints) -> pa.DictionaryArray:
     found, at = np.unique(tracks, return_inverse=True)
-    return _dictionary(
-        np.where(tracks < 0, -1, at), [known.get(track, f"#{track}") for track in found.tolist()]
-    )
+    at[tracks < 0] = -1
+    numbers = found.tolist()
+    names = [known.get(track, f"#{track}") for track in numbers]
+    return _dictionary(at, names)
 
 
 def _wheres(inner: Innermost, every: list[StackFrame], stack: Ints) -> pa.DictionaryArray:
@@ -228,6 +226,6 @@ def _wheres(inner: Innermost, every: list[StackFrame], stack: Ints) -> pa.Dictio
 
 def _dictionary(codes: Ints, texts: list[str]) -> pa.DictionaryArray:
     codes = np.asarray(codes)
-    return pa.DictionaryArray.from_arrays(
-        pa.array(codes.astype(np.int32), mask=codes < 0), pa.array(texts, pa.string())
-    )
+    indices = pa.array(codes.astype(np.int32), mask=codes < 0)
+    dictionary = pa.array(texts, pa.string())
+    return pa.DictionaryArray.from_arrays(indices, dictionary)

@@ -12,6 +12,8 @@ from layerscope.capture.adapter import Adapter
 @functools.cache
 def adapters() -> tuple[Adapter, ...]:
     """All of them, by name of the framework."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    found = [importlib.import_module(f"{__name__}.{name}") for name in names]
-    return tuple(module.ADAPTER for module in found)
+    found = []
+    for name in sorted(module.name for module in pkgutil.iter_modules(__path__)):
+        module = importlib.import_module(f"{__name__}.{name}")
+        found.append(module.ADAPTER)
+    return tuple(found)

@@ -100,13 +100,16 @@ class _JsonWriter:
         self._flows = Flows.of(trace)
         self._modules = modules(trace.reader)
         self._arguments = arguments(trace.reader)
-        self._module_texts = _table(f',"module":{_text(path)}' for path in self._modules.texts)
-        self._argument_texts = _table(f',"args":{text}' for text in self._arguments.texts)
+        module_texts = (f',"module":{_text(path)}' for path in self._modules.texts)
+        self._module_texts = _table(module_texts)
+        argument_texts = (f',"args":{text}' for text in self._arguments.texts)
+        self._argument_texts = _table(argument_texts)
         self._names: list[str] = []
 
     def events(self, events: list[dict[str, Any]]) -> None:
         """Events that are few."""
-        self.stream.write(b"".join(b",\n" + _json(event) for event in events))
+        lines = [b",\n" + _json(event) for event in events]
+        self.stream.write(b"".join(lines))
 
     def at(self, at_ns: int) -> msgspec.Raw:
         """A moment of the run as a number of the file."""
@@ -213,8 +216,10 @@ class _JsonWriter:
                     *_decimal(at_ns, "}"),
                 ]
             )
-            borders = np.searchsorted(ends.row, np.arange(len(part["span"]) + 1)).astype(np.int32)
-            texts.append(pc.binary_join(pa.ListArray.from_arrays(pa.array(borders), lines), ""))
+            rows = np.arange(len(part["span"]) + 1)
+            borders = np.searchsorted(ends.row, rows).astype(np.int32)
+            lists = pa.ListArray.from_arrays(pa.array(borders), lines)
+            texts.append(pc.binary_join(lists, ""))
         return texts
 
     # -- the rest ----------------------------------------------------------------------------------
@@ -291,8 +296,10 @@ class _JsonWriter:
         events = []
         for thread in self.trace.threads:
             for what, value in (("name", thread.name), ("sort_index", thread.order)):
-                of = {"ph": "M", "name": f"thread_{what}", "pid": thread.pid, "tid": thread.tid}
-                events.append(of | {"args": {what: value}})
+                event: dict[str, Any] = {"ph": "M", "name": f"thread_{what}"}
+                event |= {"pid": thread.pid, "tid": thread.tid}
+                event["args"] = {what: value}
+                events.append(event)
         self.events(events)
 
 
@@ -318,26 +325,36 @@ def _places(codes: np.ndarray) -> pa.Array:
 
 
 def _chosen(texts: list[str], codes: np.ndarray) -> Any:
-    return _table(texts).take(_places(codes))
+    """The text of each code."""
+    places = _places(codes)
+    return _table(texts).take(places)
 
 
 def _digits(numbers: np.ndarray, mask: np.ndarray | None = None) -> Any:
-    return pc.cast(pa.array(numbers, mask=mask), pa.string())
+    """Numbers as text; null where `mask` is true."""
+    array = pa.array(numbers, mask=mask)
+    return pc.cast(array, pa.string())
 
 
 def _optional(name: str, numbers: np.ndarray, has: np.ndarray | None = None) -> list[Any]:
     """`,"name":number` where there is a number. Nothing at all if there is none."""
-    has = numbers >= 0 if has is None else has
+    if has is None:
+        has = numbers >= 0
     if not has.any():
         return []
-    return [_chosen([f',"{name}":'], np.where(has, 0, -1)), _digits(numbers, ~has)]
+    names = _chosen([f',"{name}":'], np.where(has, 0, -1))
+    return [names, _digits(numbers, ~has)]
 
 
 def _decimal(ns: np.ndarray, behind: str, before: str = "") -> list[Any]:
     """Nanoseconds as microseconds with three decimals, between two constant texts."""
     us, rest = np.divmod(ns, 1000)
     thousandths = pa.array([f".{number:03d}{behind}" for number in range(1000)])
-    return [*([before] if before else []), _digits(us), thousandths.take(pa.array(rest))]
+    decimals = thousandths.take(pa.array(rest))
+    texts = [_digits(us), decimals]
+    if before:
+        texts.insert(0, before)
+    return texts
 
 
 def _joined(texts: list[Any]) -> Any:
@@ -347,7 +364,8 @@ def _joined(texts: list[Any]) -> Any:
 
 def _write(stream: IO[bytes], texts: Any) -> None:
     """All texts, one behind the other: they lie so in memory."""
-    offsets = np.frombuffer(texts.buffers()[1], np.int32)[
-        texts.offset : texts.offset + len(texts) + 1
-    ]
-    stream.write(memoryview(texts.buffers()[2])[int(offsets[0]) : int(offsets[-1])])
+    _, offsets_buffer, data = texts.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)
+    first = offsets[texts.offset]
+    behind = offsets[texts.offset + len(texts)]
+    stream.write(memoryview(data)[int(first) : int(behind)])

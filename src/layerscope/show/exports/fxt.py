@@ -10,13 +10,21 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from layerscope.show.exports import Exported
+from layerscope.show.exports.fxt_words import (
+    EVENT,
+    FLOW_WORDS,
+    U64,
+    FlowWords,
+    MemberNumbers,
+    SpanArgument,
+    header,
+)
 from layerscope.show.exports.trace_columns import Columns, Piece, TraceColumns, TraceThread
 from layerscope.show.exports.trace_moments import (
     FlowEnds,
@@ -37,8 +45,8 @@ OPEN = "open it in https://ui.perfetto.dev (the file stays on your machine)"
 _MAGIC = 0x0016547846040010
 _TICKS_PER_SECOND = 10**9
 # Types of records, of events, of arguments, of kernel objects.
-_INITIALIZATION, _STRING, _THREAD, _EVENT, _KERNEL_OBJECT = 1, 2, 3, 4, 7
-_INSTANT, _COUNTER, _COMPLETE, _FLOW_BEGIN, _FLOW_END = 0, 1, 4, 8, 10
+_INITIALIZATION, _STRING, _THREAD, _KERNEL_OBJECT = 1, 2, 3, 7
+_INSTANT, _COUNTER, _COMPLETE = 0, 1, 4
 _ARG_INT32, _ARG_INT64, _ARG_STRING, _ARG_KOID, _ARG_BOOL = 1, 3, 6, 8, 9
 _OBJECT_PROCESS, _OBJECT_THREAD = 1, 2
 # Number 0 is the empty string, or a thread that is not in the table.
@@ -47,7 +55,6 @@ STRING_NUMBERS, THREAD_NUMBERS = 0x7FFF, 0xFF
 _ARGUMENTS = 16
 # A record has at most 4,095 words.
 _STRING_BYTES = 32_000
-_FLOW_WORDS = 3
 # Flows that a block has room for, if every span has as many as the one with the most of them.
 _FLOW_ROOM = 1 << 17
 # Spans whose words are made at once: they stay in the cache of the processor.
@@ -69,18 +76,14 @@ _COLUMNS = (
     "unfinished",
 )
 _PHASE_COLUMNS = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
-
-# Lists that are looked through from end to end for members without a number.
-_FEW = 1 << 10
-
-U64 = np.uint64
+_STEP_NUMBERS = ("step", *_PHASE_COLUMNS)
 
 
 def write(reader: Reader, stream: IO[bytes], steps: range | None = None) -> Exported:
     """Write the recording as one trace."""
     trace = TraceColumns(reader, steps)
     writer = _FxtWriter(trace, stream)
-    stream.write(struct.pack("<QQQ", _MAGIC, _header(_INITIALIZATION, 2), _TICKS_PER_SECOND))
+    stream.write(struct.pack("<QQQ", _MAGIC, header(_INITIALIZATION, 2), _TICKS_PER_SECOND))
     writer.spans()
     writer.steps()
     writer.counters()
@@ -88,75 +91,6 @@ def write(reader: Reader, stream: IO[bytes], steps: range | None = None) -> Expo
         writer.moment(moment)
     writer.objects()
     return Exported(trace.spans, trace.crossing, trace.notes)
-
-
-def _header(kind: int, words: int, more: int = 0) -> int:
-    return kind | words << 4 | more
-
-
-@dataclass(slots=True)
-class _Numbers:
-    """Numbers for the members of some list, which the file knows by them until they run out."""
-
-    of: np.ndarray = field(default_factory=lambda: np.zeros(0, U64))
-
-    def wanting(self, codes: np.ndarray, count: int) -> np.ndarray:
-        """Which of `count` members are used by `codes` and have no number. Code -1 is nothing."""
-        if len(self.of) < count:
-            self.of = np.append(self.of, np.zeros(count - len(self.of), U64))
-        if not count or (count < _FEW and self.of[:count].all()):
-            return np.zeros(0, np.intp)
-        codes = _short(codes)
-        unknown = codes[self.of.take(codes, mode="clip") == 0]
-        unknown = unknown[unknown >= 0]
-        return np.unique(unknown) if len(unknown) else unknown
-
-    def words(self, codes: np.ndarray, shift: int, more: int | np.uint64 = 0) -> np.ndarray:
-        """The number of every code as a part of a word, of all codes if they are one. Where it has
-        none, anything.
-        """
-        return (self.of << U64(shift) | U64(more)).take(_short(codes), mode="clip")
-
-
-def _short(column: np.ndarray) -> np.ndarray:
-    """A column that is one value, seen again and again, as that value: it counts for every row."""
-    return column[:1] if column.strides == (0,) else column
-
-
-@dataclass(frozen=True, slots=True)
-class _Argument:
-    """An argument of the spans of a block: which of them have it, and its words."""
-
-    has: np.ndarray
-    words: list[np.ndarray | np.uint64]
-
-
-@dataclass(frozen=True, slots=True)
-class _Ends:
-    """The ends of flows in a block by row: the number of the flow, the event, and how many stand
-    before it in the row.
-
-    `most`: how many a row has at most.
-    """
-
-    row: np.ndarray
-    flow: np.ndarray
-    event: np.ndarray
-    rank: np.ndarray
-    most: int
-
-    @classmethod
-    def of(cls, flows: list[FlowEnds]) -> _Ends:
-        """Begins and ends together; of one row the begins first."""
-        row, flow = (
-            np.concatenate([getattr(ends, name) for ends in flows]) for name in ("row", "flow")
-        )
-        events = [_EVENT | kind << 16 | _FLOW_WORDS << 4 for kind in (_FLOW_BEGIN, _FLOW_END)]
-        event = np.repeat(np.array(events, U64), [len(ends.row) for ends in flows])
-        order = np.argsort(row, kind="stable")
-        row = row[order]
-        rank = np.arange(len(row)) - np.searchsorted(row, row)
-        return cls(row, flow[order], event[order], rank, int(rank.max(initial=-1)) + 1)
 
 
 class _FxtWriter:
@@ -172,8 +106,8 @@ class _FxtWriter:
         self.arguments = arguments(trace.reader)
         self._strings: dict[str, int] = {}
         self._threads: dict[int, int] = {}
-        self._lists: defaultdict[str, _Numbers] = defaultdict(_Numbers)
-        self._thread_numbers = _Numbers()
+        self._lists: defaultdict[str, MemberNumbers] = defaultdict(MemberNumbers)
+        self._thread_numbers = MemberNumbers()
         self._known: dict[str, int] = {}
         self._category_of = np.zeros(0, np.int32)
         self._words, self._booleans = np.empty(0, U64), np.empty(0, bool)
@@ -193,9 +127,21 @@ class _FxtWriter:
             number = self._strings[words] = len(self._strings) + 1
             data = words.encode()[:_STRING_BYTES].decode("utf-8", "ignore").encode()
             size = (len(data) + 7) // 8
-            head = _header(_STRING, 1 + size, number << 16 | len(data) << 32)
+            head = header(_STRING, 1 + size, number << 16 | len(data) << 32)
             self.stream.write(struct.pack("<Q", head) + data.ljust(size * 8, b"\0"))
         return number
+
+    def _string_numbers(self, texts: Iterable[str]) -> np.ndarray:
+        numbers = [self._string(text) for text in texts]
+        return np.array(numbers, U64)
+
+    def _event_heads(
+        self, names: np.ndarray, width: int, kind: int, arguments: int, category: str
+    ) -> np.ndarray:
+        """The first words of events of a kind that have `width` words each."""
+        more = kind << 16 | arguments << 20 | self._string(category) << 32
+        head = U64(header(EVENT, width, more))
+        return names << U64(48) | head
 
     def _make_room(self, strings: int) -> None:
         """Let the next strings have numbers, and none of them the number of another."""
@@ -210,7 +156,7 @@ class _FxtWriter:
             number = self._threads[place] = len(self._threads) + 1
             thread = self.trace.threads[place]
             self.stream.write(
-                struct.pack("<QQQ", _header(_THREAD, 3, number << 16), thread.pid, thread.tid)
+                struct.pack("<QQQ", header(_THREAD, 3, number << 16), thread.pid, thread.tid)
             )
         return number
 
@@ -222,7 +168,7 @@ class _FxtWriter:
             if again:
                 self._make_room(STRING_NUMBERS + 1)
                 self._threads.clear()
-                self._thread_numbers = _Numbers()
+                self._thread_numbers = MemberNumbers()
             wanting = {
                 name: self._lists[name].wanting(part[name], len(texts))
                 for name, texts in lists.items()
@@ -290,7 +236,7 @@ class _FxtWriter:
             part["layer"] * len(part["kind.names"]) + part["kind"]
         )
         count = rows.stop - rows.start
-        ends = _Ends.of([ends.within(rows) for ends in flows])
+        ends = FlowWords.of([ends.within(rows) for ends in flows])
         if (count == 1 or ends.most * count <= _FLOW_ROOM) and self._numbered(part, lists):
             self.stream.write(self._records(part, ends))
             return
@@ -298,7 +244,7 @@ class _FxtWriter:
         self._block(piece, slice(rows.start, half), lists, flows)
         self._block(piece, slice(half, rows.stop), lists, flows)
 
-    def _records(self, part: Columns, ends: _Ends) -> Any:
+    def _records(self, part: Columns, ends: FlowWords) -> Any:
         """The words of all spans of a block and their flows.
 
         A table with a row for each span and a column for each word that some span has; what is
@@ -306,10 +252,10 @@ class _FxtWriter:
         """
         given = list(self._span_arguments(part))
         width = 3 + sum(len(argument.words) for argument in given)
-        table, there = self._room(len(part["span"]), width + _FLOW_WORDS * ends.most)
+        table, there = self._room(len(part["span"]), width + FLOW_WORDS * ends.most)
         there[:, :width], there[:, width:] = True, False
         who = self._who(part)
-        head = who | U64(_header(_EVENT, 3, _COMPLETE << 16))
+        head = who | U64(header(EVENT, 3, _COMPLETE << 16))
         column = 2
         for argument in given:
             size = len(argument.words)
@@ -324,7 +270,7 @@ class _FxtWriter:
                 column += 1
         start = self.at(part["start_ns"])
         table[:, 0], table[:, 1], table[:, width - 1] = head, start, start + part["dur_ns"]
-        place = width + _FLOW_WORDS * ends.rank
+        place = width + FLOW_WORDS * ends.rank
         for word in (who[ends.row] | ends.event, start[ends.row], ends.flow + 1):
             table[ends.row, place] = word
             there[ends.row, place] = True
@@ -338,8 +284,10 @@ class _FxtWriter:
         """
         size = rows * width
         if len(self._words) < size:
-            self._words, self._booleans = np.empty(size, U64), np.empty(size, bool)
-        return self._words[:size].reshape(rows, width), self._booleans[:size].reshape(rows, width)
+            self._words = np.empty(size, U64)
+            self._booleans = np.empty(size, bool)
+        words, booleans = self._words[:size], self._booleans[:size]
+        return words.reshape(rows, width), booleans.reshape(rows, width)
 
     def _who(self, part: Columns) -> np.ndarray:
         """What the first words of the events of each span share: thread, category and name."""
@@ -348,33 +296,35 @@ class _FxtWriter:
         who |= self._thread_numbers.words(part["thread"], 24)
         return who
 
-    def _span_arguments(self, part: Columns) -> Iterator[_Argument]:
+    def _span_arguments(self, part: Columns) -> Iterator[SpanArgument]:
         """The arguments that some spans of a block have."""
         for name in ("module", "line", "phase", "args"):
             has = part[name] >= 0
             if has.any():
-                yield _Argument(
+                yield SpanArgument(
                     has, [self._lists[name].words(part[name], 32, self._head(name, _ARG_STRING))]
                 )
         for name, least in (("step", 0), ("sequence", 0), ("weight", 2)):
             has = part[name] >= least
             if has.any():
-                yield _Argument(
+                yield SpanArgument(
                     has, [self._head(name, _ARG_INT32) | part[name].astype(U64) << U64(32)]
                 )
         if part["unfinished"].any():
-            yield _Argument(
+            yield SpanArgument(
                 part["unfinished"], [self._head("unfinished", _ARG_BOOL) | U64(1 << 32)]
             )
         launched = part["correlation"]
         if (launched >= 0).any():
-            yield _Argument(
+            yield SpanArgument(
                 launched >= 0, [self._head("correlation", _ARG_INT64, 2), launched.astype(U64)]
             )
 
     def _head(self, name: str, kind: int, words: int = 1) -> np.uint64:
         """The first word of an argument without its value."""
-        return U64(kind | words << 4 | self._string(name) << 16)
+        size = words << 4
+        string = self._string(name) << 16
+        return U64(kind | size | string)
 
     # -- the rest ----------------------------------------------------------------------------------
 
@@ -385,25 +335,33 @@ class _FxtWriter:
 
     def _some_steps(self, rows: list[dict[str, Any]]) -> None:
         self._make_room(_ARGUMENTS + len(rows))
-        names = np.array([self._string(f"step {row['step']}") for row in rows], U64)
-        rules = np.array([self._string(row["rule"]) for row in rows], U64)
-        threads = [self.trace.threads[self.trace.steps_thread(row["process"])] for row in rows]
-        start_ns = np.array([row["start_ns"] for row in rows], np.int64)
-        dur_ns = np.array([row["dur_ns"] for row in rows], np.int64)
-        numbers = ("step", *_PHASE_COLUMNS)
-        words = np.empty((len(rows), 6 + 2 * len(numbers)), U64)
-        arguments = 1 + len(numbers)
-        more = _COMPLETE << 16 | arguments << 20 | self._string("steps") << 32
-        words[:, 0] = names << U64(48) | U64(_header(_EVENT, words.shape[1], more))
+        names = self._string_numbers(f"step {row['step']}" for row in rows)
+        rules = self._string_numbers(row["rule"] for row in rows)
+        start_ns = _numbers_in(rows, "start_ns")
+        end_ns = start_ns + _numbers_in(rows, "dur_ns")
+        width = 6 + 2 * len(_STEP_NUMBERS)
+        arguments = 1 + len(_STEP_NUMBERS)
+        words = np.empty((len(rows), width), U64)
+        words[:, 0] = self._event_heads(names, width, _COMPLETE, arguments, "steps")
         words[:, 1] = self.at(start_ns)
-        words[:, -1] = self.at(start_ns + dur_ns)
-        words[:, 2] = [thread.pid for thread in threads]
-        words[:, 3] = [thread.tid for thread in threads]
+        words[:, 2:4] = self._threads_of_steps(rows)
         words[:, 4] = self._head("rule", _ARG_STRING) | rules << U64(32)
-        for column, name in enumerate(numbers):
-            words[:, 5 + 2 * column] = self._head(name, _ARG_INT64, 2)
-            words[:, 6 + 2 * column] = np.array([row[name] for row in rows], np.int64)
+        column = 5
+        for name in _STEP_NUMBERS:
+            words[:, column] = self._head(name, _ARG_INT64, 2)
+            words[:, column + 1] = _numbers_in(rows, name)
+            column += 2
+        words[:, -1] = self.at(end_ns)
         self.stream.write(words.data)
+
+    def _threads_of_steps(self, rows: list[dict[str, Any]]) -> np.ndarray:
+        """Process and thread of each step."""
+        ids = []
+        for row in rows:
+            place = self.trace.steps_thread(row["process"])
+            thread = self.trace.threads[place]
+            ids.append((thread.pid, thread.tid))
+        return np.array(ids, U64)
 
     def moment(self, moment: Moment) -> None:
         """A mark or a loss."""
@@ -418,27 +376,29 @@ class _FxtWriter:
             | self._string(moment.category) << 32
             | self._string(moment.name) << 48
         )
-        head = _header(_EVENT, (4 * 8 + len(arguments)) // 8, more)
+        head = header(EVENT, (4 * 8 + len(arguments)) // 8, more)
         self.stream.write(
             struct.pack("<4Q", head, self.at(moment.at_ns), thread.pid, thread.tid) + arguments
         )
 
     def _argument(self, name: str, value: int | str) -> bytes:
         if isinstance(value, str):
-            return struct.pack("<Q", int(self._head(name, _ARG_STRING)) | self._string(value) << 32)
-        return struct.pack("<Qq", int(self._head(name, _ARG_INT64, 2)), value)
+            head = int(self._head(name, _ARG_STRING))
+            string = self._string(value) << 32
+            return struct.pack("<Q", head | string)
+        head = int(self._head(name, _ARG_INT64, 2))
+        return struct.pack("<Qq", head, value)
 
     def counters(self) -> None:
         """The counters of the processes."""
         columns = counters(self.trace)
         self._make_room(_ARGUMENTS + len(columns["name.names"]))
-        names = np.array([self._string(name) for name in columns["name.names"]], U64)
+        names = self._string_numbers(columns["name.names"])
         words = np.empty((len(columns["at_ns"]), 7), U64)
         if not len(words):
             return
-        words[:, 0] = names[columns["name"]] << U64(48) | U64(
-            _header(_EVENT, 7, _COUNTER << 16 | 1 << 20 | self._string("counters") << 32)
-        )
+        counter_names = names[columns["name"]]
+        words[:, 0] = self._event_heads(counter_names, 7, _COUNTER, 1, "counters")
         words[:, 1] = self.at(columns["at_ns"])
         words[:, 2] = words[:, 3] = columns["pid"]
         words[:, 4] = self._head("value", _ARG_INT64, 2)
@@ -455,10 +415,19 @@ class _FxtWriter:
 
     def _object(self, kind: int, number: int, name: str, process: int | None = None) -> None:
         self._make_room(2)
-        of = b""
+        count = 0
+        arguments = b""
         if process is not None:
-            of = struct.pack("<QQ", int(self._head("process", _ARG_KOID, 2)), process)
-        more = kind << 16 | self._string(name) << 24 | (process is not None) << 40
-        self.stream.write(
-            struct.pack("<QQ", _header(_KERNEL_OBJECT, 2 + len(of) // 8, more), number) + of
-        )
+            count = 1
+            head = int(self._head("process", _ARG_KOID, 2))
+            arguments = struct.pack("<QQ", head, process)
+        words = 2 + len(arguments) // 8
+        more = kind << 16 | self._string(name) << 24 | count << 40
+        record = struct.pack("<QQ", header(_KERNEL_OBJECT, words, more), number)
+        self.stream.write(record + arguments)
+
+
+def _numbers_in(rows: list[dict[str, Any]], name: str) -> np.ndarray:
+    """A column of whole numbers."""
+    numbers = [row[name] for row in rows]
+    return np.array(numbers, np.int64)

@@ -65,7 +65,9 @@ class Windowed(Reader):
 
     def _with_moment(self, table: str, columns: list[str]) -> list[str]:
         moment = _MOMENTS.get(table)
-        return columns if moment is None or moment in columns else [*columns, moment]
+        if moment is None or moment in columns:
+            return columns
+        return [*columns, moment]
 
     def _within(
         self, table: str, found: dict[str, np.ndarray], columns: list[str]

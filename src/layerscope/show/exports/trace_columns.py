@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
 
 Columns = dict[str, np.ndarray]
+# By track, when the last of some spans ends.
+LatestEnds = dict[int, int]
 
 # Numbers that the operating system gives to no process and no thread (it stops at 4,194,304).
 FIRST_MADE_UP = 10_000_000
@@ -119,8 +122,10 @@ class TraceColumns:
         self.steps = self._find_steps()
         self._find_threads()
         self._ends = _ends_by_piece(reader)
-        starts = [row["start_ns"] for row in (*rows_of(reader, "processes"), *self.steps)]
-        self.origin_ns = min([*starts, *(start for start, _ in self._ends)], default=0)
+        starts = [row["start_ns"] for row in rows_of(reader, "processes")]
+        starts += [step["start_ns"] for step in self.steps]
+        starts += [start for start, _ in self._ends]
+        self.origin_ns = min(starts, default=0)
         self.realtime_ns, self.notes = realtime_of(reader, self.origin_ns)
 
     def _find_steps(self) -> list[dict[str, Any]]:
@@ -228,24 +233,24 @@ class TraceColumns:
         end: np.ndarray,
         depth: np.ndarray,
         lanes: dict[int, TrackLanes],
-        older: dict[int, int],
+        older: LatestEnds,
     ) -> np.ndarray:
         """The thread of every span; spans that cross others go to a lane of their own.
 
         `older`: by track, when the last span of the pieces that are still to come ends.
         """
         threads = np.empty(len(track), np.int32)
-        firsts = np.flatnonzero(np.append(True, track[1:] != track[:-1]))
-        for first, behind in zip(firsts.tolist(), [*firsts[1:].tolist(), len(track)], strict=True):
-            key, rows = int(track[first]), slice(first, behind)
+        for rows in _runs(track):
+            key = int(track[rows.start])
             track_lanes = lanes.setdefault(key, TrackLanes())
             lane = track_lanes.assign(start[rows], end[rows], older.get(key, _NEVER), depth[rows])
             others = np.unique(lane[lane > 0]).tolist()
-            if len(firsts) == 1 and not others:
+            is_whole = len(track) == rows.stop - rows.start
+            if is_whole and not others:
                 return np.broadcast_to(np.int32(self.thread_of(key)), len(track))
             threads[rows] = self.thread_of(key)
             for other in others:
-                crossing = first + np.flatnonzero(lane == other)
+                crossing = rows.start + np.flatnonzero(lane == other)
                 threads[crossing] = self.thread_of(key, other)
                 self.crossing += len(crossing)
         return threads
@@ -262,45 +267,58 @@ def _processes(reader: Reader) -> dict[int, TraceProcess]:
     used: set[int] = set()
     hosts = {row["host"] for row in rows}
     for order, row in enumerate(rows):
-        pid = (
-            row["pid"] if row["pid"] and row["pid"] not in used else FIRST_MADE_UP + row["process"]
-        )
+        pid = row["pid"]
+        if not pid or pid in used:
+            pid = FIRST_MADE_UP + row["process"]
         used.add(pid)
-        labels = [f"rank {row['rank']}"] if row["rank"] is not None else []
-        labels += [row["host"]] if len(hosts) > 1 else []
-        labels += [f"pid {row['pid']}"] if pid != row["pid"] else []
-        name = (
-            ": ".join([*labels[:1], row["argv"] or "process"])
-            if row["rank"] is not None
-            else row["argv"]
-        )
-        found[row["process"]] = TraceProcess(pid, name or "process", ", ".join(labels), order)
+        labels = []
+        name = row["argv"] or "process"
+        if row["rank"] is not None:
+            labels.append(f"rank {row['rank']}")
+            name = f"rank {row['rank']}: {name}"
+        if len(hosts) > 1:
+            labels.append(row["host"])
+        if pid != row["pid"]:
+            labels.append(f"pid {row['pid']}")
+        found[row["process"]] = TraceProcess(pid, name, ", ".join(labels), order)
     return found or {0: TraceProcess(FIRST_MADE_UP, "process", "", 0)}
 
 
-def _ends_by_piece(reader: Reader) -> list[tuple[int, dict[int, int]]]:
+def _ends_by_piece(reader: Reader) -> list[tuple[int, LatestEnds]]:
     """For each piece: its earliest start, and by track the latest end in this piece and all older
     ones.
     """
-    found: list[tuple[int, dict[int, int]]] = []
-    latest: dict[int, int] = {}
+    found = []
+    latest: LatestEnds = {}
     for piece in reader.pieces("spans", ["track", "start_ns", "dur_ns"]):
         start, dur, track = piece["start_ns"], piece["dur_ns"], piece["track"]
-        # The spans of a track stand together: a run of equal tracks is looked at as one.
-        firsts = (
-            np.flatnonzero(np.append(True, track[1:] != track[:-1])).tolist() if len(track) else []
-        )
-        for first, behind in zip(firsts, [*firsts[1:], len(track)], strict=False):
-            key, last_ns = int(track[first]), _latest_end(start[first:behind], dur[first:behind])
+        for rows in _runs(track):
+            last_ns = _latest_end(start[rows], dur[rows])
+            key = int(track[rows.start])
             latest[key] = max(last_ns, latest.get(key, last_ns))
-        found.append((int(start.min(initial=np.iinfo(np.int64).max)), dict(latest)))
+        earliest_ns = int(start.min(initial=np.iinfo(np.int64).max))
+        found.append((earliest_ns, dict(latest)))
     return found
+
+
+def _runs(track: np.ndarray) -> Iterator[slice]:
+    """The rows of each run of equal tracks: the spans of a track stand together."""
+    if not len(track):
+        return
+    changes = np.flatnonzero(track[1:] != track[:-1]) + 1
+    borders = [0, *changes.tolist(), len(track)]
+    for first, behind in pairwise(borders):
+        yield slice(first, behind)
 
 
 def _latest_end(start: np.ndarray, dur: np.ndarray) -> int:
     """When the last of some spans ends. What is computed for it stays in the cache."""
-    borders = range(0, len(start), _AT_ONCE)
-    return max(int((start[at : at + _AT_ONCE] + dur[at : at + _AT_ONCE]).max()) for at in borders)
+    latest = []
+    for first in range(0, len(start), _AT_ONCE):
+        rows = slice(first, first + _AT_ONCE)
+        ends = start[rows] + dur[rows]
+        latest.append(int(ends.max()))
+    return max(latest)
 
 
 def _order(piece: Columns, steps: range | None) -> np.ndarray | None:
@@ -310,20 +328,33 @@ def _order(piece: Columns, steps: range | None) -> np.ndarray | None:
     wanted: np.ndarray | None = None
     track, start, depth = piece["track"], piece["start_ns"], piece["depth"]
     if steps is not None:
-        wanted = np.flatnonzero((piece["step"] >= steps.start) & (piece["step"] < steps.stop))
+        in_steps = (piece["step"] >= steps.start) & (piece["step"] < steps.stop)
+        wanted = np.flatnonzero(in_steps)
         track, start, depth = track[wanted], start[wanted], depth[wanted]
-    later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (depth[1:] >= depth[:-1]))
-    one_track = bool(len(track)) and track[0] == track[-1] and bool((track[1:] == track[:-1]).all())
-    if later.all() if one_track else _sorted(track, later):
+    starts_later = start[1:] > start[:-1]
+    lies_deeper = (start[1:] == start[:-1]) & (depth[1:] >= depth[:-1])
+    later = starts_later | lies_deeper
+    one_track = _is_constant(track)
+    in_order = later.all() if one_track else _sorted(track, later)
+    if in_order:
         return wanted
-    if start.max() - start.min() >= _KEY_NS:
+    since = start - start.min()
+    if since.max() >= _KEY_NS:
         order = np.lexsort((depth, start, track))
     else:
-        key = ((start - start.min()) << _DEPTH_BITS) | np.minimum(depth, (1 << _DEPTH_BITS) - 1)
+        deepest = (1 << _DEPTH_BITS) - 1
+        key = (since << _DEPTH_BITS) | np.minimum(depth, deepest)
         # One track: the spans come by their end, which is nearly their order by start, and that
         # sorts fast.
         order = np.argsort(key, kind="stable") if one_track else np.lexsort((key, track))
     return order if wanted is None else wanted[order]
+
+
+def _is_constant(values: np.ndarray) -> bool:
+    """Whether there are values, and all are the same."""
+    if not len(values) or values[0] != values[-1]:
+        return False
+    return bool((values[1:] == values[:-1]).all())
 
 
 def _sorted(track: np.ndarray, later: np.ndarray) -> bool:

@@ -59,9 +59,11 @@ class TrackLanes:
     ) -> None:
         """Remember what older spans of this lane can meet: they are at the front, by start."""
         early = int(np.searchsorted(start, older_end_ns))
-        kept = np.setdiff1d(np.arange(early), crossing, assume_unique=True)
-        met = np.concatenate([self._open[lane], np.column_stack([start[kept], end[kept]])])
-        self._open[lane] = met[met[:, 0] < older_end_ns]
+        rows = np.setdiff1d(np.arange(early), crossing, assume_unique=True)
+        spans = np.column_stack([start[rows], end[rows]])
+        spans = np.concatenate([self._open[lane], spans])
+        starts_before = spans[:, 0] < older_end_ns
+        self._open[lane] = spans[starts_before]
 
 
 def _crossing(
@@ -145,17 +147,20 @@ def _crossing_within(start: np.ndarray, end: np.ndarray, left_out: np.ndarray) -
 def _crossing_others(start: np.ndarray, end: np.ndarray, others: np.ndarray) -> np.ndarray:
     """The rows of the spans that cross one of `others`."""
     last_end = int(end.max())
-    others = others[(others[:, 0] < last_end) & (others[:, 1] > start[0])]
+    starts_before = others[:, 0] < last_end
+    ends_after = others[:, 1] > start[0]
+    others = others[starts_before & ends_after]
     if not len(others):
         return np.zeros(0, np.intp)
-    kept = np.ones(len(start), bool)
+    crosses = np.zeros(len(start), bool)
     for other_start, other_end in others.tolist():
         first, behind = np.searchsorted(start, (other_start, other_end)).tolist()
         if last_end > other_end:
-            kept[first:behind] &= end[first:behind] <= other_end
+            crosses[first:behind] |= end[first:behind] > other_end
         if first:
-            kept[:first] &= (end[:first] <= other_start) | (end[:first] >= other_end)
-    return np.flatnonzero(~kept)
+            earlier_end = end[:first]
+            crosses[:first] |= (earlier_end > other_start) & (earlier_end < other_end)
+    return np.flatnonzero(crosses)
 
 
 def _reached(end: np.ndarray) -> np.ndarray:

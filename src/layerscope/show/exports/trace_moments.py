@@ -4,6 +4,7 @@ module paths.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
     from layerscope.recording.reader import Reader
     from layerscope.show.exports.trace_columns import Columns, TraceColumns
 
+Arguments = dict[str, int | str | None]
+
 # Keys of a piece may be this many times sparser than the piece is long before they are looked up by
 # sorting.
 _SPARSE = 16
 # The kind of link that is seen without an arrow.
 _NESTED = "operator_primitive"
-# What is told of a primitive, by the arguments of its span: a few for each problem.
+# What is known of a primitive, by the arguments of its span: a few for each problem.
 _PRIMITIVES = """
     SELECT args, any_value(implementation) AS implementation, any_value(problem) AS problem,
       any_value(dtype) AS dtype,
@@ -45,10 +48,10 @@ class FlowEnds(NamedTuple):
 
     def within(self, rows: slice) -> FlowEnds:
         """The ends in some rows of the piece, counted from the first of these."""
-        first, behind = np.searchsorted(self.row, (rows.start, rows.stop)).tolist()
-        return FlowEnds(
-            self.row[first:behind] - rows.start, self.flow[first:behind], self.kind[first:behind]
-        )
+        first, behind = np.searchsorted(self.row, (rows.start, rows.stop))
+        part = slice(first, behind)
+        row = self.row[part] - rows.start
+        return FlowEnds(row, self.flow[part], self.kind[part])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,24 +97,27 @@ class Flows:
             return FlowEnds(none, none, none), FlowEnds(none, none, none)
         low, high = int(span.min()), int(span.max())
         where = _row_by_key(span, low, high)
-        begins, finishes = (
-            self._ends(keys, where, span, low, high) for keys in (self.cause, self.effect)
-        )
+        begins = self._ends(self.cause, where, span, low, high)
+        finishes = self._ends(self.effect, where, span, low, high)
         return begins, finishes
 
     def _ends(
         self, keys: np.ndarray, where: np.ndarray | None, span: np.ndarray, low: int, high: int
     ) -> FlowEnds:
         flow = np.flatnonzero((keys >= low) & (keys <= high))
+        wanted = keys[flow]
         if where is not None:
-            row = where[keys[flow] - low]
+            row = where[wanted - low]
         else:
             order = np.argsort(span)
-            row = order[np.minimum(np.searchsorted(span, keys[flow], sorter=order), len(span) - 1)]
-            row = np.where(span[row] == keys[flow], row, -1)
-        flow, row = flow[row >= 0], row[row >= 0]
+            place = np.searchsorted(span, wanted, sorter=order)
+            row = order[np.minimum(place, len(span) - 1)]
+            row = np.where(span[row] == wanted, row, -1)
+        is_here = row >= 0
+        flow, row = flow[is_here], row[is_here]
         order = np.argsort(row, kind="stable")
-        return FlowEnds(row[order], flow[order], self.kind[flow[order]])
+        flow = flow[order]
+        return FlowEnds(row[order], flow, self.kind[flow])
 
 
 def _row_by_key(span: np.ndarray, low: int, high: int) -> np.ndarray | None:
@@ -143,8 +149,9 @@ class ArgumentTexts:
         """The texts of `keys`, which are in any order."""
         order = np.argsort(keys)
         in_order = keys[order]
-        numbered = bool((in_order == np.arange(len(keys))).all())
-        return cls(in_order, [texts[place] for place in order.tolist()], numbered)
+        places = np.arange(len(keys))
+        is_numbered = bool((in_order == places).all())
+        return cls(in_order, [texts[place] for place in order.tolist()], is_numbered)
 
     def places(self, keys: np.ndarray) -> np.ndarray:
         """The places of `keys`, -1 for null and for a key without a text."""
@@ -166,14 +173,14 @@ def arguments(reader: Reader) -> ArgumentTexts:
     Those of primitives have what their call says beside it.
     """
     columns = reader.arrays("args", ["args", "json"])
-    told = (
+    known = (
         {row.pop("args"): row for row in reader.query(_PRIMITIVES).to_pylist()}
         if reader.has("primitives")
         else {}
     )
     pairs = zip(columns["args"].tolist(), columns["json"].tolist(), strict=True)
     return ArgumentTexts.of(
-        columns["args"], [_valid_json(text, told.get(key)) for key, text in pairs]
+        columns["args"], [_valid_json(text, known.get(key)) for key, text in pairs]
     )
 
 
@@ -220,29 +227,34 @@ def counters(trace: TraceColumns) -> Columns:
     }
 
 
+def _is_cumulative(columns: Columns, reader: Reader) -> np.ndarray:
+    """Which readings are of a counter of the system that only grows."""
+    tracks = reader.arrays("tracks", ["track", "name"])
+    of_system = np.isin(tracks["name"], SYSTEM_COUNTERS)
+    names = columns["name.names"].tolist()
+    cumulative = [code for code, name in enumerate(names) if name in CUMULATIVE]
+    on_track = np.isin(columns["track"], tracks["track"][of_system])
+    return on_track & np.isin(columns["name"], cumulative)
+
+
 def _as_rates(columns: Columns, reader: Reader) -> Columns:
     """Every reading but the last of a counter that only grows becomes its growth a second until the
     next one.
     """
-    tracks = reader.arrays("tracks", ["track", "name"])
-    of_system = np.isin(columns["track"], tracks["track"][np.isin(tracks["name"], SYSTEM_COUNTERS)])
     names = columns["name.names"].tolist()
-    grows = of_system & np.isin(
-        columns["name"], [code for code, name in enumerate(names) if name in CUMULATIVE]
-    )
+    grows = _is_cumulative(columns, reader)
     rows = np.flatnonzero(grows)
-    order = rows[
-        np.lexsort((columns["at_ns"][rows], columns["name"][rows], columns["track"][rows]))
-    ]
+    keys = (columns["at_ns"][rows], columns["name"][rows], columns["track"][rows])
+    order = rows[np.lexsort(keys)]
     track, name, at_ns, value = (columns[key][order] for key in ("track", "name", "at_ns", "value"))
     passed_ns = np.diff(at_ns)
-    has_next = (np.diff(track) == 0) & (np.diff(name) == 0) & (passed_ns > 0)
-    first = np.flatnonzero(has_next)
+    is_same_counter = (np.diff(track) == 0) & (np.diff(name) == 0)
+    first = np.flatnonzero(is_same_counter & (passed_ns > 0))
     per_s = np.diff(value)[first] * (1e9 / passed_ns[first])
-    is_time = np.array([text.endswith("_ns") for text in names], np.bool_)[name[first]]
-    rate = np.rint(np.where(is_time, per_s / 1e7, per_s)).astype(
-        np.int64
-    )  # 1e9 ns a second are 100 %
+    is_time = np.array([text.endswith("_ns") for text in names], np.bool_)
+    # 1e9 ns a second are 100 %.
+    rate = np.where(is_time[name[first]], per_s / 1e7, per_s)
+    rate = np.rint(rate).astype(np.int64)
     as_rate = [
         f"{text[:-3]}_percent" if text.endswith("_ns") else f"{text}_per_s" for text in names
     ]
@@ -270,34 +282,45 @@ class Moment:
     at_ns: int
     category: str
     name: str
-    arguments: dict[str, int | str | None]
+    arguments: Arguments
 
 
 def moments(trace: TraceColumns, texts: ArgumentTexts) -> list[Moment]:
     """The marks, and where records were lost. `texts`: the arguments."""
-    found = []
+    return [*_marks(trace, texts), *_gaps(trace)]
+
+
+def _marks(trace: TraceColumns, texts: ArgumentTexts) -> Iterator[Moment]:
     for row in rows_of(trace.reader, "marks", "at_ns"):
         process = trace.process_of(row["track"])
-        place = int(texts.places(np.array([-1 if row["args"] is None else row["args"]]))[0])
-        about: dict[str, int | str | None] = {"args": texts.texts[place]} if place >= 0 else {}
-        if trace.window.holds(process, row["at_ns"]):
-            category = f"marks,{row['kind']}"
-            thread = trace.thread_of(row["track"])
-            found.append(
-                Moment(trace.pid(process), thread, row["at_ns"], category, row["name"], about)
-            )
+        at_ns = row["at_ns"]
+        if not trace.window.holds(process, at_ns):
+            continue
+        key = -1 if row["args"] is None else row["args"]
+        place = int(texts.places(np.array([key]))[0])
+        arguments: Arguments = {}
+        if place >= 0:
+            arguments["args"] = texts.texts[place]
+        category = f"marks,{row['kind']}"
+        thread = trace.thread_of(row["track"])
+        yield Moment(trace.pid(process), thread, at_ns, category, row["name"], arguments)
+
+
+def _gaps(trace: TraceColumns) -> Iterator[Moment]:
     for row in rows_of(trace.reader, "gaps", "start_ns"):
         track, process = row["track"], row["process"]
         if process is None:
             process = trace.process_of(track) if track is not None else min(trace.processes)
-        if trace.window.holds(process, row["start_ns"]):
-            number = "an unknown number of" if row["lost"] is None else f"{row['lost']:,}"
-            name = f"{number} record{'' if row['lost'] == 1 else 's'} lost"
-            about = {
-                "reason": row["reason"],
-                "lost": row["lost"],
-                "lasted_ns": row["end_ns"] - row["start_ns"],
-            }
-            place_of = trace.thread_of(track) if track is not None else None
-            found.append(Moment(trace.pid(process), place_of, row["start_ns"], "gaps", name, about))
-    return found
+        start_ns, lost = row["start_ns"], row["lost"]
+        if not trace.window.holds(process, start_ns):
+            continue
+        number = "an unknown number of" if lost is None else f"{lost:,}"
+        noun = "record" if lost == 1 else "records"
+        arguments: Arguments = {
+            "reason": row["reason"],
+            "lost": lost,
+            "lasted_ns": row["end_ns"] - start_ns,
+        }
+        thread = trace.thread_of(track) if track is not None else None
+        name = f"{number} {noun} lost"
+        yield Moment(trace.pid(process), thread, start_ns, "gaps", name, arguments)

@@ -56,7 +56,8 @@ def whole(graph: Graph) -> str:
     """What the picture adds up to: `12.3 s of CPU time in 1,204 samples`."""
     what, noun = _WHOLE[graph.kind]
     count = int(graph.tree.whole()[1])
-    return f"{amount(graph, graph.whole)} {what} in {count:,} {noun}{'' if count == 1 else 's'}"
+    nouns = noun if count == 1 else f"{noun}s"
+    return f"{amount(graph, graph.whole)} {what} in {count:,} {nouns}"
 
 
 def sentences(picture: Picture, drawn: Drawn) -> list[str]:
@@ -91,28 +92,30 @@ def what_is_gone(graph: Graph) -> list[str]:
 
 def figure(picture: Picture, drawn: Drawn, is_file: bool) -> str:
     """The element `svg`; `is_file`: it is a file of its own, with styles and script inside."""
-    said = sentences(picture, drawn)
+    notes = sentences(picture, drawn)
     rows = int(drawn.depth.max(initial=-1)) + 2
-    height = TOP_PX + rows * ROW_PX + 14 + _NOTE_PX * len(said)
+    below_px = TOP_PX + rows * ROW_PX
+    height = below_px + 14 + _NOTE_PX * len(notes)
     title = _text(picture.title)
+    about = _text(_about(picture))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" id="layerscope-flame" width="{WIDTH_PX}" '
         f'height="{height}" '
         f'viewBox="0 0 {WIDTH_PX} {height}" role="group" aria-label="{title}">',
         f"<title>{title}</title>",
-        f"<desc>{_text(_about(picture))}</desc>",
+        f"<desc>{about}</desc>",
         f"<style>\n{css()}\n{read('viewer.css')}</style>" if is_file else "",
         '<rect class="page" width="100%" height="100%"/>',
         f'<text class="title" x="10" y="26">{title}</text>',
-        f'<text class="about" x="10" y="45">{_text(_about(picture))}</text>',
+        f'<text class="about" x="10" y="45">{about}</text>',
         f'<foreignObject id="tools" x="10" y="54" width="{WIDTH_PX - 20}" '
         'height="30"></foreignObject>',
         _key(picture.graph, drawn),
         *_frames(picture.graph, drawn),
         *(
             '<text class="about" x="10" '
-            f'y="{TOP_PX + rows * ROW_PX + 20 + _NOTE_PX * place}">{_text(note)}</text>'
-            for place, note in enumerate(said)
+            f'y="{below_px + 20 + _NOTE_PX * place}">{_text(note)}</text>'
+            for place, note in enumerate(notes)
         ),
         '<script id="flame-data" '
         f'type="application/json">{data(picture.graph, drawn, height)}</script>',
@@ -169,13 +172,15 @@ def data(graph: Graph, drawn: Drawn, height: int) -> str:
 def colour_class(graph: Graph, drawn: Drawn, place: int) -> str:
     """The class of the colour of a drawn frame: its layer, or how it changed."""
     if graph.compared is None:
-        return LAYERS[graph.frames[int(drawn.frame[place])].layer]
+        frame = graph.frames[int(drawn.frame[place])]
+        return LAYERS[frame.layer]
     change = float(drawn.change[place])
     if not drawn.sure[place] or not change:
         return "same"
     now = float(drawn.total[place]) / graph.compared.units
     part = abs(change) / max(now, now - change)
-    return f"{'grew' if change > 0 else 'shrank'}{1 + sum(part >= step for step in _STEPS)}"
+    shade = 1 + sum(part >= step for step in _STEPS)
+    return f"grew{shade}" if change > 0 else f"shrank{shade}"
 
 
 def _frame(graph: Graph, number: int) -> dict[str, Any]:
@@ -191,9 +196,12 @@ def _frame(graph: Graph, number: int) -> dict[str, Any]:
 
 
 def _about(picture: Picture) -> str:
-    parts = (picture.command, whole(picture.graph), picture.chosen)
-    text = printable(" · ".join(part for part in parts if part))
-    return text if len(text) <= _LINE_LETTERS else "…" + text[1 - _LINE_LETTERS :]
+    """The line below the title, shortened at its beginning."""
+    parts = [picture.command, whole(picture.graph), picture.chosen]
+    text = printable(" · ".join(filter(None, parts)))
+    if len(text) <= _LINE_LETTERS:
+        return text
+    return "…" + text[1 - _LINE_LETTERS :]
 
 
 def _text(words: str) -> str:

@@ -28,12 +28,11 @@ class Theme:
 
     def fills(self) -> dict[str, str]:
         """Every colour of a frame by the class that has it."""
-        return {
-            **self.layers,
-            **{f"grew{step}": colour for step, colour in enumerate(self.grew, 1)},
-            **{f"shrank{step}": colour for step, colour in enumerate(self.shrank, 1)},
-            "same": self.same,
-        }
+        grew = {f"grew{step}": colour for step, colour in enumerate(self.grew, 1)}
+        shrank = {f"shrank{step}": colour for step, colour in enumerate(self.shrank, 1)}
+        fills = {**self.layers, **grew, **shrank}
+        fills["same"] = self.same
+        return fills
 
 
 LIGHT = Theme(
@@ -96,4 +95,5 @@ def _variables(selector: str, theme: Theme, names: tuple[str, ...]) -> str:
     values = {name.replace("_", "-"): getattr(theme, name) for name in names}
     values |= theme.fills()
     lines = [f"--{name}: {value};" for name, value in values.items()]
-    return f"{selector} {{ {' '.join(lines)} }}"
+    body = " ".join(lines)
+    return f"{selector} {{ {body} }}"

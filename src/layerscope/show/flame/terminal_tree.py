@@ -23,53 +23,77 @@ _MOST_LINES = 50
 def text(picture: Picture, drawn: Drawn, width: int | None = None) -> str:
     """The tree, no wider than `width`; without one, names are whole."""
     graph = picture.graph
-    about = [whole(graph), *([picture.chosen] if picture.chosen else [])]
-    about += [f"change per {graph.compared.per}"] if graph.compared else []
-    lines = [printable(picture.title), printable("; ".join(about))]
-    compared = f"{'change':>9}  " if graph.compared else ""
-    lines.append(
-        f"{'total':>7} {'own':>7} {'time' if graph.unit == NS else 'count':>10}  {compared}frame"
-    )
-    below: dict[int, list[int]] = {}
-    for place, parent in enumerate(drawn.parent.tolist()):
-        if drawn.total[place] >= LEAST_SHARE * drawn.whole:
-            below.setdefault(parent, []).append(place)
-    for places in below.values():
-        places.sort(key=lambda place: int(drawn.start[place]))
-    waiting = [(place, 0) for place in reversed(below.get(-1, []))]
+    about = [whole(graph)]
+    if picture.chosen:
+        about.append(picture.chosen)
+    if graph.compared:
+        about.append(f"change per {graph.compared.per}")
+    lines = [printable(picture.title), printable("; ".join(about)), _heading(graph)]
+    children = _children(drawn)
+    waiting = [(place, 0) for place in reversed(children.get(-1, []))]
     while waiting and len(lines) < _MOST_LINES:
         place, depth = waiting.pop()
         chain = [place]
-        while len(inside := below.get(chain[-1], [])) == 1 and _is_nearly_all(
-            drawn, place, inside[0]
-        ):
+        inside = children.get(place, [])
+        while len(inside) == 1 and _is_nearly_all(drawn, place, inside[0]):
             chain += inside
+            inside = children.get(chain[-1], [])
         lines.append(_line(graph, drawn, chain, depth, width))
         waiting += [(child, depth + 1) for child in reversed(inside)]
     if waiting:
         lines.append(f"{len(waiting):,} more branches; a file has all: -o flame.svg.")
-    return "".join(
-        f"{line}\n" for line in [*lines, *map(printable, (*what_is_gone(graph), *picture.notes))]
-    )
+    lines += map(printable, (*what_is_gone(graph), *picture.notes))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _heading(graph: Graph) -> str:
+    amount_heading = "time" if graph.unit == NS else "count"
+    change_heading = f"{'change':>9}  " if graph.compared else ""
+    return f"{'total':>7} {'own':>7} {amount_heading:>10}  {change_heading}frame"
+
+
+def _children(drawn: Drawn) -> dict[int, list[int]]:
+    """By frame those that it called, from left to right, without the small ones; -1: the
+    outermost.
+    """
+    least = LEAST_SHARE * drawn.whole
+    children: dict[int, list[int]] = {}
+    for place, parent in enumerate(drawn.parent.tolist()):
+        if drawn.total[place] >= least:
+            children.setdefault(parent, []).append(place)
+    for places in children.values():
+        places.sort(key=lambda place: int(drawn.start[place]))
+    return children
 
 
 def _is_nearly_all(drawn: Drawn, place: int, child: int) -> bool:
-    return bool(drawn.total[child] >= _NEARLY_ALL * drawn.total[place])
+    """Whether a child has nearly all of the time of a frame."""
+    nearly_all = _NEARLY_ALL * int(drawn.total[place])
+    return int(drawn.total[child]) >= nearly_all
 
 
 def _line(graph: Graph, drawn: Drawn, chain: list[int], depth: int, width: int | None) -> str:
-    total, own = int(drawn.total[chain[0]]), int(drawn.own[chain].sum())
-    numbers = (
-        f"{100 * total / drawn.whole:5.1f} % {100 * own / drawn.whole:5.1f} % "
-        f"{amount(graph, total):>10}  "
-    )
+    """A line for a frame and those in it that have nearly all of its time."""
+    first = chain[0]
+    total = int(drawn.total[first])
+    own = int(drawn.own[chain].sum())
+    total_percent = 100 * total / drawn.whole
+    own_percent = 100 * own / drawn.whole
+    numbers = f"{total_percent:5.1f} % {own_percent:5.1f} % {amount(graph, total):>10}  "
     if graph.compared is not None:
-        change = float(drawn.change[chain[0]])
-        sign = "+" if change > 0 else ""
-        shown = sign + amount(graph, change) if drawn.sure[chain[0]] else "-"
-        numbers += f"{shown:>9}  "
-    name = " > ".join(printable(graph.frames[int(drawn.frame[place])].label) for place in chain)
+        numbers += f"{_change(graph, drawn, first):>9}  "
     numbers += "  " * depth
-    return numbers + (
-        name if width is None else shortened(name, max(width - len(numbers), _NARROWEST))
-    )
+    frames = [graph.frames[number] for number in drawn.frame[chain].tolist()]
+    name = " > ".join(printable(frame.label) for frame in frames)
+    if width is not None:
+        name = shortened(name, max(width - len(numbers), _NARROWEST))
+    return numbers + name
+
+
+def _change(graph: Graph, drawn: Drawn, place: int) -> str:
+    """How a frame changed; a dash where that is not sure."""
+    if not drawn.sure[place]:
+        return "-"
+    change = float(drawn.change[place])
+    sign = "+" if change > 0 else ""
+    return sign + amount(graph, change)

@@ -81,11 +81,11 @@ def known(library: Path) -> ProbeAnswer | None:
     """The kept answer for `library`; None when it was never asked."""
     file = _cache_file(library)
     try:
-        told = decoded(file.read_bytes(), dict[str, Any]) if file else {}
-        told.pop(LIBRARY, None)
+        stored = decoded(file.read_bytes(), dict[str, Any]) if file else {}
+        stored.pop(LIBRARY, None)
         # Another layerscope may know more, and mean something else by the rest.
-        is_ours = told and told.keys() <= {one.name for one in fields(ProbeAnswer)}
-        return msgspec.convert(told, ProbeAnswer) if is_ours else None
+        is_ours = stored and stored.keys() <= {one.name for one in fields(ProbeAnswer)}
+        return msgspec.convert(stored, ProbeAnswer) if is_ours else None
     except (OSError, ValueError):
         return None
 

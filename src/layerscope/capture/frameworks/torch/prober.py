@@ -96,7 +96,8 @@ class TorchProber:
         found = re.search(r"python(\d+\.\d+)", python)
         if found:
             self.versions["python"] = found[1]
-        torch = package_version(library.parent.parent.parent, "torch")
+        packages = library.parent.parent.parent
+        torch = package_version(packages, "torch")
         if torch:
             self.versions["torch"] = torch
 
@@ -106,7 +107,8 @@ class TorchProber:
         probe.keep(library, answer)
         self.publish()
         if answer.state == "good" and python:
-            probe.keep(library, probe.ask_with_python(python, library, answer, self._use_tsc))
+            answer = probe.ask_with_python(python, library, answer, self._use_tsc)
+            probe.keep(library, answer)
 
     def _ask_onednn(self) -> None:
         """Ask for the instruction set of each library that has been used, under the cap it was used

@@ -178,7 +178,8 @@ def watch_mkl(agent):
     folder = settings.get("mkl")  # noqa: F821
     if folder and not state["mkl"]:
         state["mkl"] = True
-        refused = part_of("mkl")["watch"](folder, sys.modules["torch"])
+        watch = part_of("mkl")["watch"]
+        refused = watch(folder, sys.modules["torch"])
         if refused:
             agent.ls_mark("\n".join(refused).encode(), MARK_PROBLEM, 0)
 

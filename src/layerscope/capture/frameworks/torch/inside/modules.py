@@ -48,8 +48,9 @@ class Numbers:
         if not self.free:
             self.most += 1
         number = heapq.heappop(self.free) if self.free else self.most
-        self.holders[number] = root = Root(module, self.gone.append)
+        root = Root(module, self.gone.append)
         root.number = number
+        self.holders[number] = root
         return number
 
     def give_back(self, number):

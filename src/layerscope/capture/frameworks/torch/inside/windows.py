@@ -266,7 +266,8 @@ class Windows:
         except FAULTS as error:
             self.over, self.opened = self.over or "failed", None
             with contextlib.suppress(*FAULTS):
-                self.note({"over": "failed", "error": f"{type(error).__name__}: {error}"})
+                text = f"{type(error).__name__}: {error}"
+                self.note({"over": "failed", "error": text})
 
     def take(self):
         """The lock. False in a signal handler of the program that came while this thread has it."""
@@ -363,8 +364,11 @@ class Windows:
                 self.give_back()
 
         def in_child():
-            self.over, self.opened, self.holder = "fork", None, 0
-            self.lock, self.watches = _thread.allocate_lock(), _thread.allocate_lock()
+            self.over = "fork"
+            self.opened = None
+            self.holder = 0
+            self.lock = _thread.allocate_lock()
+            self.watches = _thread.allocate_lock()
 
         os.register_at_fork(before=before, after_in_parent=in_parent, after_in_child=in_child)
 

@@ -1,0 +1,31 @@
+"""Columns of names as the reader gives them: the names once in `COLUMN.names`, and for each row the
+number of its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Columns = Mapping[str, NDArray[Any]]
+
+# The number of a name that no row has; -1 is that of null.
+_NO_CODE = -2
+
+
+def code_of(names: NDArray[Any], name: str) -> int:
+    """The number by which rows refer to this name, or one that no row has."""
+    found = np.flatnonzero(names == name)
+    if not len(found):
+        return _NO_CODE
+    return int(found[0])
+
+
+def has_name(columns: Columns, column: str, name: str) -> NDArray[np.bool_]:
+    """Which rows have this name in `column`."""
+    code = code_of(columns[f"{column}.names"], name)
+    found: NDArray[np.bool_] = columns[column] == code
+    return found
