@@ -123,7 +123,9 @@ def command(place: TuneContext, name: str) -> str | None:
 
 def _goes_with(path: Path, executable: elf.Executable) -> bool:
     found = elf.facts(path)
-    return (found.kind, found.machine, found.bits) == ("elf", executable.machine, executable.bits)
+    if found.kind != "elf" or found.machine != executable.machine:
+        return False
+    return found.bits == executable.bits
 
 
 def _folders(place: TuneContext) -> Iterator[Path]:
@@ -143,4 +145,6 @@ def _folders(place: TuneContext) -> Iterator[Path]:
 
 
 def _executable(place: TuneContext) -> elf.Executable | None:
-    return elf.find(place.program[0], place.environment.get("PATH"))
+    program = place.program[0]
+    folders = place.environment.get("PATH")
+    return elf.find(program, folders)

@@ -134,17 +134,20 @@ def parse_all(texts: Iterable[str]) -> tuple[Varied, ...]:
 
 def _chosen(place: TuneContext) -> tuple[list[list[Setting]], list[str]]:
     """The settings of each stage, and what could not be tried."""
-    found = sorted(_modules(), key=lambda module: (module.STAGE, module.ORDER, module.__name__))
-    made = [(module.STAGE, list(module.choices(place))) for module in found]
-    crossed = _crossed([settings for stage, settings in made if stage == 1])
+    modules = sorted(_modules(), key=lambda module: (module.STAGE, module.ORDER, module.__name__))
+    lists: dict[int, list[list[Setting]]] = {1: []}
+    for module in modules:
+        settings = list(module.choices(place))
+        lists.setdefault(module.STAGE, []).append(settings)
+    crossed = _crossed(lists.pop(1))
     of_stages = [[setting for setting in crossed if not _waits_alone(place, setting)]]
-    for number in sorted({stage for stage, _ in made} - {1}):
-        of_stages.append(
-            [setting for stage, settings in made if stage == number for setting in settings]
-        )
-    return of_stages, [
-        note for module in found for note in getattr(module, "notes", _no_notes)(place)
-    ]
+    for _, of_modules in sorted(lists.items()):
+        of_stages.append(list(itertools.chain.from_iterable(of_modules)))
+    notes: list[str] = []
+    for module in modules:
+        module_notes = getattr(module, "notes", _no_notes)
+        notes += module_notes(place)
+    return of_stages, notes
 
 
 def _no_notes(place: TuneContext) -> Iterator[str]:

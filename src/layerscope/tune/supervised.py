@@ -261,8 +261,10 @@ def _recorded(task: TrialTask, answer: TrialAnswer) -> ProcessUsage:
 
 
 def _environment(task: TrialTask, environment: dict[str, str]) -> dict[str, str]:
-    setting = Setting("", task.variables, tuple(task.preload))
-    return setting.environment(environment) | {MARK: task.token}
+    preload = tuple(task.preload)
+    setting = Setting("", task.variables, preload)
+    varied = setting.environment(environment)
+    return varied | {MARK: task.token}
 
 
 def _attach(task: TrialTask, program: Program, answer: TrialAnswer) -> Watcher:

@@ -69,17 +69,20 @@ class RaceState:
 
     def __init__(self, means: Means, seed: int, stages: int) -> None:
         self.objective = means.objective
-        self.budget_s, self.spent_s = means.budget_s, 0.0
+        self.budget_s = means.budget_s
+        self.spent_s = 0.0
         self.chance = random.Random(seed)
-        self.settings: dict[str, Setting] = {DEFAULT.name: DEFAULT}
+        self.settings = {DEFAULT.name: DEFAULT}
         # By name and round; of the race without the final.
         self.values: dict[str, dict[int, float]] = {DEFAULT.name: {}}
         self.gone: dict[str, tuple[str, str]] = {}  # OUT or DISQUALIFIED, and why
-        self.racing: list[Setting] = [DEFAULT]
+        self.racing = [DEFAULT]
         self.measurements: list[Measurement] = []
         self.notes: list[str] = []
         self.untried: list[str] = []  # for lack of time
-        self.round, self.stage, self.stages = 0, 0, stages
+        self.round = 0
+        self.stage = 0
+        self.stages = stages
         self._means = means
         self._took: dict[str, list[float]] = {}
 
@@ -90,8 +93,12 @@ class RaceState:
 
     def cost_s(self, setting: Setting) -> float:
         """How long a run of it takes in all, as far as that is known."""
-        took = self._took.get(setting.name) or self._took.get(DEFAULT.name)
-        return sum(took) / len(took) if took else self._means.run_s
+        took = self._took.get(setting.name)
+        if not took:
+            took = self._took.get(DEFAULT.name)
+        if not took:
+            return self._means.run_s
+        return sum(took) / len(took)
 
     def enter(self, settings: Sequence[Setting]) -> None:
         """These are in the race from now on, beside the defaults."""

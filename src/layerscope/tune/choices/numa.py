@@ -47,7 +47,12 @@ def notes(place: TuneContext) -> Iterator[str]:
 def own_nodes(place: TuneContext) -> list[Node]:
     """Those with memory whose CPUs the program may use."""
     allowed = set(place.machine.cpu.allowed)
-    return [node for node in place.machine.numa if allowed & set(node.cpus) and node.memory_bytes]
+    nodes = []
+    for node in place.machine.numa:
+        is_allowed = not allowed.isdisjoint(node.cpus)
+        if is_allowed and node.memory_bytes:
+            nodes.append(node)
+    return nodes
 
 
 def numactl(node: int) -> tuple[str, ...]:
