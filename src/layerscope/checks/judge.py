@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Protocol, cast
 
@@ -49,13 +48,17 @@ def worst_first(found: Iterable[Check]) -> list[Check]:
 
 def fails(found: Iterable[Check], level: str) -> bool:
     """Whether any is as bad as `level` or worse."""
-    return any(_BADNESS[check.state] >= _BADNESS[level] for check in found)
+    limit = _BADNESS[level]
+    states = {check.state for check in found}
+    return any(_BADNESS[state] >= limit for state in states)
 
 
 def totals(found: Iterable[Check]) -> dict[str, int]:
     """How many checks are in each state."""
-    counts = Counter(check.state for check in found)
-    return {state: counts[state] for state in STATES}
+    counts = dict.fromkeys(STATES, 0)
+    for check in found:
+        counts[check.state] += 1
+    return counts
 
 
 def count_sentence(found: Iterable[Check]) -> str:

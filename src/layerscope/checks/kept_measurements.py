@@ -87,4 +87,6 @@ def _machine_key(here: Machine) -> str:
 
 
 def _digest(words: str) -> str:
-    return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    content = words.encode("utf-8", "surrogateescape")
+    digest = hashlib.sha256(content)
+    return digest.hexdigest()[:16]

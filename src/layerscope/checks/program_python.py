@@ -48,7 +48,9 @@ class ProgramPython:
     @property
     def version(self) -> tuple[int, ...]:
         """Of its Python, such as (3, 11)."""
-        return tuple(int(word) for word in str(self.about.get("python", "0")).split(".")[:2])
+        text = str(self.about.get("python", "0"))
+        words = text.split(".")
+        return tuple(int(word) for word in words[:2])
 
 
 def find_program(words: list[str]) -> ProgramPython:

@@ -145,8 +145,10 @@ def _affinity(root: Path, pid: int | None) -> tuple[int, ...]:
 
 def _allowed(mask: Iterable[int], online: Iterable[int], offline: Iterable[int]) -> tuple[int, ...]:
     """The CPUs of `mask` that run: a mask may have all that the machine could ever get."""
-    left = set(mask) - set(offline)
-    return tuple(sorted(left & set(online) or left))
+    not_offline = set(mask).difference(offline)
+    running = not_offline.intersection(online)
+    allowed = running or not_offline
+    return tuple(sorted(allowed))
 
 
 def _firsts(devices: Path, online: tuple[int, ...], names: tuple[str, str]) -> tuple[int, ...]:
@@ -172,28 +174,48 @@ def _kinds(root: Path, online: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[
     """The faster and the slower CPUs: Intel's by their counting units, others by what the scheduler
     thinks of them.
     """
-    by_units = (
-        files.listed(files.text(root / f"sys/devices/{unit}/cpus"))
-        for unit in ("cpu_core", "cpu_atom")
-    )
-    faster, slower = (tuple(sorted(set(cpus) & set(online))) for cpus in by_units)
+    faster = _counted_by(root, "cpu_core", online)
+    slower = _counted_by(root, "cpu_atom", online)
     if faster and slower:
         return faster, slower
-    if not online or not (root / _DEVICES / f"cpu{online[0]}/cpu_capacity").exists():
+    capacities = _capacities(root / _DEVICES, online)
+    if not capacities:
         return (), ()
-    capacities = {
-        cpu: files.number(root / _DEVICES / f"cpu{cpu}/cpu_capacity") or 0 for cpu in online
-    }
     least = _AS_FAST * max(capacities.values())
     slower = tuple(cpu for cpu in online if capacities[cpu] < least)
-    return (tuple(cpu for cpu in online if cpu not in set(slower)), slower) if slower else ((), ())
+    if not slower:
+        return (), ()
+    faster = tuple(cpu for cpu in online if capacities[cpu] >= least)
+    return faster, slower
+
+
+def _counted_by(root: Path, unit: str, online: tuple[int, ...]) -> tuple[int, ...]:
+    """The CPUs of a counting unit that run."""
+    text = files.text(root / f"sys/devices/{unit}/cpus")
+    cpus = set(files.listed(text))
+    return tuple(sorted(cpus.intersection(online)))
+
+
+def _capacities(devices: Path, online: tuple[int, ...]) -> dict[int, int]:
+    """What the scheduler thinks of each CPU; empty where it does not tell them apart."""
+    if not online or not (devices / f"cpu{online[0]}/cpu_capacity").exists():
+        return {}
+    found = {}
+    for cpu in online:
+        capacity = files.number(devices / f"cpu{cpu}/cpu_capacity")
+        found[cpu] = capacity or 0
+    return found
 
 
 def _governor(devices: Path, cpus: tuple[int, ...]) -> str:
     if not cpus or not (devices / f"cpu{cpus[0]}/cpufreq").is_dir():
         return ""
-    told = {files.text(devices / f"cpu{cpu}/cpufreq/scaling_governor") for cpu in cpus}
-    return ", ".join(sorted(told - {""}))
+    governors = set()
+    for cpu in cpus:
+        text = files.text(devices / f"cpu{cpu}/cpufreq/scaling_governor")
+        if text:
+            governors.add(text)
+    return ", ".join(sorted(governors))
 
 
 def _boost(devices: Path) -> tuple[bool | None, str]:
@@ -217,14 +239,22 @@ def _most_mhz(devices: Path, cpus: tuple[int, ...]) -> int | None:
 def _caches(folder: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in files.names(folder):
-        if name.startswith("index"):
-            level, kind, size = (
-                files.text(folder / name / part) for part in ("level", "type", "size")
-            )
-            count = files.whole(size[:-1])
-            if kind in _CACHES and level.isdecimal() and count is not None and size[-1:] in _UNITS:
-                found[f"L{level}{_CACHES[kind]}"] = count * _UNITS[size[-1]]
+        if not name.startswith("index"):
+            continue
+        level = files.text(folder / name / "level")
+        kind = files.text(folder / name / "type")
+        size_bytes = _size_bytes(files.text(folder / name / "size"))
+        if kind in _CACHES and level.isdecimal() and size_bytes is not None:
+            found[f"L{level}{_CACHES[kind]}"] = size_bytes
     return found
+
+
+def _size_bytes(text: str) -> int | None:
+    """Such as 32K."""
+    count, unit = files.whole(text[:-1]), text[-1:]
+    if count is None or unit not in _UNITS:
+        return None
+    return count * _UNITS[unit]
 
 
 def _is_virtual_firmware(root: Path) -> bool:

@@ -151,7 +151,10 @@ def _read(path: Path) -> str | None:
 
 
 def _words(text: str) -> list[str]:
-    return text.rstrip("\0").split("\0") if text else []
+    if not text:
+        return []
+    words = text.rstrip("\0")
+    return words.split("\0")
 
 
 def _memlock(folder: Path) -> int | None:

@@ -45,14 +45,13 @@ class Blas:
     """
 
     def __init__(self, path, kind="BLAS", version="", chose="", runtime=""):
-        self.path, self.kind, self.version, self.chose, self.runtime = (
-            path,
-            kind,
-            version,
-            chose,
-            runtime,
-        )
-        self.get_threads = self.set_threads = None
+        self.path = path
+        self.kind = kind
+        self.version = version
+        self.chose = chose
+        self.runtime = runtime
+        self.get_threads = None
+        self.set_threads = None
 
     def row(self, owner):
         """As it is told."""
@@ -123,7 +122,9 @@ def _openblas(library, path):
         for suffix in ("", "64_", "_64", "64"):
 
             def named(name, *types, prefix=prefix, suffix=suffix):
-                return function(library, path, f"{prefix}openblas_{name}{suffix}", *types)
+                """The function of this name, with the additions."""
+                full_name = f"{prefix}openblas_{name}{suffix}"
+                return function(library, path, full_name, *types)
 
             config = named("get_config", ctypes.c_char_p)
             if config is None:

@@ -97,8 +97,10 @@ class Case:
 
     def is_settled(self):
         """Whether two rounds have come to the same best."""
-        best = sorted(map(min, self.rounds))[:2]
-        return len(best) == 2 and best[1] <= best[0] * (1 + SETTLED)
+        if len(self.rounds) < 2:
+            return False
+        best, next_best = sorted(min(times) for times in self.rounds)[:2]
+        return next_best <= best * (1 + SETTLED)
 
     def row(self):
         """As it is told: `case` is its name, `owner` who does it unless somebody else was heard."""
@@ -175,7 +177,9 @@ def numpy_product(numpy, dtype):
 
     def make(size):
         random = numpy.random.RandomState(1)
-        left, right = (random.standard_normal((size, size)).astype(dtype) for _ in range(2))
+        shape = (size, size)
+        left = random.standard_normal(shape).astype(dtype)
+        right = random.standard_normal(shape).astype(dtype)
         into = numpy.empty_like(left)
         return lambda: numpy.matmul(left, right, into)
 
@@ -245,7 +249,8 @@ def torch_product(torch, dtype):
 
     def make(size):
         kind = getattr(torch, dtype)
-        left, right = (torch.randn(size, size).to(kind) for _ in range(2))
+        left = torch.randn(size, size).to(kind)
+        right = torch.randn(size, size).to(kind)
         into = torch.empty_like(left)
         return lambda: torch.mm(left, right, out=into)
 
@@ -256,7 +261,9 @@ def int8_product(torch):
     """By the operator that quantised networks use; added up in int32."""
 
     def make(size):
-        left, right = (torch.randint(-128, 127, (size, size), dtype=torch.int8) for _ in range(2))
+        shape = (size, size)
+        left = torch.randint(-128, 127, shape, dtype=torch.int8)
+        right = torch.randint(-128, 127, shape, dtype=torch.int8)
         return lambda: torch._int_mm(left, right)
 
     return make
@@ -266,10 +273,12 @@ def linear(torch):
     """With weights in the layout that oneDNN likes, as a compiled network has them."""
 
     def make(size):
-        left, right = torch.randn(size, size), torch.randn(size, size)
-        packed = torch.ops.mkldnn._reorder_linear_weight(right, size)
+        operators = torch.ops.mkldnn
+        left = torch.randn(size, size)
+        right = torch.randn(size, size)
+        packed = operators._reorder_linear_weight(right, size)
         del right
-        return lambda: torch.ops.mkldnn._linear_pointwise(left, packed, None, "none", [], "")
+        return lambda: operators._linear_pointwise(left, packed, None, "none", [], "")
 
     return make
 

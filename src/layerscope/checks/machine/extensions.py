@@ -172,8 +172,11 @@ def _avx512(seen: Seen) -> Check:
 
 
 def _narrower(isa: Isa) -> str:
-    best = next((name for name in ("AVX2", "AVX") if name.lower() in isa.flags), "SSE")
-    return f"Kernels for {best} run, which are {'a quarter' if best == 'SSE' else 'half'} as wide."
+    best, share = "SSE", "a quarter"
+    for name in ("AVX", "AVX2"):
+        if name.lower() in isa.flags:
+            best, share = name, "half"
+    return f"Kernels for {best} run, which are {share} as wide."
 
 
 def _amx(seen: Seen) -> Check:

@@ -189,12 +189,14 @@ def _of_malloc(seen: Seen) -> Iterator[Check]:
 
 def _instead(variables: Mapping[str, str], names: list[str]) -> str:
     """What to set instead, or the line that clears them away."""
-    portable = [
-        _PORTABLE[name, variables[name]] for name in names if (name, variables[name]) in _PORTABLE
-    ]
+    commands = [f"unset {' '.join(names)}"]
+    for name in names:
+        portable = _PORTABLE.get((name, variables[name]))
+        if portable is not None:
+            commands.append(portable)
     if "KMP_AFFINITY" in names and "OMP_PROC_BIND" not in variables:
-        portable.append("export OMP_PROC_BIND=close")
-    return "; ".join([f"unset {' '.join(names)}", *portable])
+        commands.append("export OMP_PROC_BIND=close")
+    return "; ".join(commands)
 
 
 def _caps(seen: Seen) -> Iterator[Check]:
