@@ -58,15 +58,23 @@ def bases() -> list[Path]:
     need exist.
     """
     found = [_temporary_base()]
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(cache):
-        home = os.environ.get("HOME", "")
-        cache = os.path.join(home, ".cache") if os.path.isabs(home) else ""
+    cache = _cache_of_user()
     # A home that does not exist is not ours to make.
     nearest = os.path.dirname(cache) if is_absent(Path(cache)) else cache
     if cache and os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK):
         found.insert(0, Path(cache) / "layerscope")
     return [base for base in found if is_absent(base) or is_ours(base)]
+
+
+def _cache_of_user() -> str:
+    """By the XDG Base Directory Specification; empty where the environment names none."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(cache):
+        return cache
+    home = os.environ.get("HOME", "")
+    if not os.path.isabs(home):
+        return ""
+    return os.path.join(home, ".cache")
 
 
 def caches(kind: str) -> list[Path]:

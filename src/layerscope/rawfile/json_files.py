@@ -98,7 +98,9 @@ def damage(raw: Path) -> Iterator[Problem]:
 
 def _files(raw: Path, name: str) -> list[Path]:
     """The files of this name: of a recording one, of several ranks theirs."""
-    return sorted([*raw.glob(name), *raw.glob(f"*/raw/{name}")])
+    of_recording = raw.glob(name)
+    of_ranks = raw.glob(f"*/raw/{name}")
+    return sorted([*of_recording, *of_ranks])
 
 
 def _read(file: Path, kind: type[_Read]) -> _Read | str | None:

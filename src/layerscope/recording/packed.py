@@ -147,9 +147,13 @@ def _checked(path: Path, archive: zipfile.ZipFile) -> tuple[str, list[zipfile.Zi
 
 def _is_name(name: str, top: str) -> bool:
     """Whether `name` leads to a file below `top`, and every file system takes it."""
-    parts = [part.encode(errors="surrogatepass") for part in name.split("/")]
-    is_short = max(map(len, parts)) <= _LONGEST_NAME and sum(map(len, parts)) <= _LONGEST_PATH
-    return name.startswith(f"{top}/") and is_short and not _REFUSED.search(name)
+    if not name.startswith(f"{top}/") or _REFUSED.search(name):
+        return False
+    sizes = []
+    for part in name.split("/"):
+        encoded = part.encode(errors="surrogatepass")
+        sizes.append(len(encoded))
+    return max(sizes) <= _LONGEST_NAME and sum(sizes) <= _LONGEST_PATH
 
 
 def _is_plain(member: zipfile.ZipInfo) -> bool:

@@ -170,13 +170,23 @@ def _host(infos: Sequence[RunInfo]) -> dict[str, Any]:
 
 def _layers(infos: Sequence[RunInfo]) -> list[LayerState]:
     found: dict[str, LayerState] = {}
-    for layer in (layer for info in infos for layer in info.layers):
-        total = found.setdefault(layer.name, LayerState(layer.name, layer.state, layer.problem))
-        if layer.state == "recorded":
-            total.state = layer.state
-        for name in ("records", "dropped", "cpu_ns", "bytes"):
-            setattr(total, name, getattr(total, name) + getattr(layer, name))
+    for info in infos:
+        for layer in info.layers:
+            total = found.get(layer.name)
+            if total is None:
+                total = LayerState(layer.name, layer.state, layer.problem)
+                found[layer.name] = total
+            _add_to(total, layer)
     return list(found.values())
+
+
+def _add_to(total: LayerState, layer: LayerState) -> None:
+    if layer.state == "recorded":
+        total.state = layer.state
+    total.records += layer.records
+    total.dropped += layer.dropped
+    total.cpu_ns += layer.cpu_ns
+    total.bytes += layer.bytes
 
 
 def _known_sum(values: Iterable[int | None]) -> Any:

@@ -198,7 +198,10 @@ def all_files(folder: Path) -> list[Path]:
 
 def _files(folder: Path) -> list[Path]:
     finished = folder / "all.parquet"
-    return [finished] if finished.exists() else sorted(folder.glob("part-*.parquet"))
+    if finished.exists():
+        return [finished]
+    parts = folder.glob("part-*.parquet")
+    return sorted(parts)
 
 
 def check_tables(run: Run, state: TablesState | None = None) -> None:
@@ -245,14 +248,20 @@ _GLOB = re.compile(r"([*?\[])")
 
 
 def _view(table: Table, files: list[Path]) -> str:
-    if not files:
-        columns = ", ".join(f"NULL::{_SQL_TYPES[c.type]} AS {c.name}" for c in table.columns)
-        return f'CREATE VIEW "{table.name}" AS SELECT {columns} WHERE false'
-    # DuckDB takes a folder called step=100 for the value of a column.
-    listed = ", ".join(_quoted(_pattern(file)) for file in files)
-    columns = ", ".join(f'"{c.name}"::{_SQL_TYPES[c.type]} AS "{c.name}"' for c in table.columns)
-    source = f"read_parquet([{listed}], hive_partitioning = false)"
-    return f'CREATE VIEW "{table.name}" AS SELECT {columns} FROM {source}'
+    if files:
+        # DuckDB takes a folder called step=100 for the value of a column.
+        patterns = ", ".join(_quoted(_pattern(file)) for file in files)
+        selected = ", ".join(
+            f'"{column.name}"::{_SQL_TYPES[column.type]} AS "{column.name}"'
+            for column in table.columns
+        )
+        source = f"FROM read_parquet([{patterns}], hive_partitioning = false)"
+    else:
+        selected = ", ".join(
+            f"NULL::{_SQL_TYPES[column.type]} AS {column.name}" for column in table.columns
+        )
+        source = "WHERE false"
+    return f'CREATE VIEW "{table.name}" AS SELECT {selected} {source}'
 
 
 def _pattern(file: Path) -> str:
@@ -341,4 +350,7 @@ def _constants(about: Any, types: dict[str, str]) -> dict[str, int]:
 
 
 def _single(statistics: Any) -> bool:
-    return bool(statistics.has_min_max and statistics.min == statistics.max)
+    if not statistics.has_min_max:
+        return False
+    is_single = statistics.min == statistics.max
+    return bool(is_single)

@@ -233,7 +233,7 @@ def _recorded(task: TrialTask, answer: TrialAnswer) -> ProcessUsage:
     raw = Path(task.folder) / RAW
     raw.mkdir()
     session = Session(raw)
-    session.window = EVERY_STEP.told("")
+    session.window = EVERY_STEP.for_agent("")
     environment = without_collectors(session.open_door(), os.environ)
     program = Program(task.command, _environment(task, environment))
     watcher = _attach(task, program, answer)
