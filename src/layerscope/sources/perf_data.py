@@ -189,9 +189,8 @@ def _weights(event: perf_file.PerfEvent, samples: rec.PerfSamples) -> np.ndarray
     is_clock = event.type == perf_file.SOFTWARE and event.config in (_CPU_CLOCK, _TASK_CLOCK)
     frequency = event.period if event.has("freq") else 0
     has_period = bool(event.sample_type & rec.PERIOD) or not frequency
-    return weights(
-        samples.period if has_period else None, samples.time, samples.tid, is_clock, frequency
-    )
+    period = samples.period if has_period else None
+    return weights(period, samples.time, samples.tid, is_clock, frequency)
 
 
 def _wait_columns(
@@ -285,12 +284,13 @@ def _lost(file: perf_file.PerfFile) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for records, rows in rec.of_type(file, rec.LOST, rec.LOST_SAMPLES):
         time, _, _ = rec.moments(file, records, rows)
-        count = records.words(records.start[rows] + np.where(records.type[rows] == rec.LOST, 16, 8))
-        found += [
-            (now, many)
-            for now, many in zip(time.tolist(), count.tolist(), strict=True)
-            if 0 < many < 1 << 62
-        ]
+        # Records that are lost have a number of their event before the count, samples have not.
+        offset = np.where(records.type[rows] == rec.LOST, 16, 8)
+        count = records.words(records.start[rows] + offset)
+        is_possible = (count > 0) & (count < 1 << 62)
+        times = time[is_possible].tolist()
+        counts = count[is_possible].tolist()
+        found += zip(times, counts, strict=True)
     return found
 
 
