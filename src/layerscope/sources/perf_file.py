@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from layerscope.model.errors import ReadError
+from layerscope.sources import zstd_stream
 
 MAGIC, FOREIGN, OLD = b"PERFILE2", b"2ELIFREP", b"PERFFILE"
 _GZIP = b"\x1f\x8b"
@@ -38,8 +38,6 @@ _EVENT_UPDATE_NAME = 2
 # What is unpacked of records at most: more is no recording but a trap.
 _MOST_BYTES = 1 << 34
 _MOST_NS = 1 << 62
-_ZSTD_FRAME = 0xFD2FB528
-_LAST_BLOCK = b"\x01\0\0"
 _HARDWARE = (
     "cycles",
     "instructions",
@@ -376,7 +374,7 @@ def _add_records(file: PerfFile, octets: np.ndarray, start: int, end: int) -> No
     packed = b"".join(_packed(records))
     if not packed:
         return
-    content = np.frombuffer(_inflated(packed), np.uint8)
+    content = np.frombuffer(zstd_stream.inflated(packed, _MOST_BYTES), np.uint8)
     inner, stop = _walked(content, 0, len(content))
     file.records.append(inner)
     if file.cut_at is None and stop != len(content):
@@ -435,48 +433,6 @@ def _packed(records: Records) -> Iterator[bytes]:
             length = _number(content[:8])
             content = content[8 : 8 + length]
         yield content
-
-
-def _inflated(packed: bytes) -> bytes:
-    """What is packed with zstd in a stream that perf never ends, as far as whole blocks go."""
-    pieces, length = [], 0
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(_ended(packed)), "zstd") as stream:
-            while length < _MOST_BYTES and (piece := stream.read(1 << 16)):
-                pieces.append(piece)
-                length += len(piece)
-    except (OSError, pa.ArrowException):
-        pass
-    return b"".join(pieces)
-
-
-def _ended(packed: bytes) -> bytes:
-    """The frames of `packed` (RFC 8878), the last of them ended behind its last whole block."""
-    at = 0
-    while at + 6 <= len(packed) and _number(packed[at : at + 4]) == _ZSTD_FRAME:
-        descriptor = packed[at + 4]
-        has_checksum = descriptor >> 2 & 1
-        at += 5 + _header_bytes(descriptor)
-        is_last = 0
-        while not is_last:
-            header = _number(packed[at : at + 3])
-            is_last = header & 1
-            is_run = header >> 1 & 3 == 1
-            length = 1 if is_run else header >> 3
-            if at + 3 + length > len(packed):
-                return packed[:at] + _LAST_BLOCK
-            at += 3 + length
-        at += 4 * has_checksum
-    return packed[:at]
-
-
-def _header_bytes(descriptor: int) -> int:
-    """The length of what follows the descriptor in the header of a zstd frame."""
-    is_single = descriptor >> 5 & 1
-    window_bytes = 1 - is_single
-    dictionary_bytes = (0, 1, 2, 4)[descriptor & 3]
-    size_bytes = (is_single, 2, 4, 8)[descriptor >> 6]
-    return window_bytes + dictionary_bytes + size_bytes
 
 
 # -- texts -----------------------------------------------------------------------------------------

@@ -135,7 +135,9 @@ class ProcessEvents:
 
 
 def _no_marks() -> Marks:
-    return np.zeros(0, np.int32), np.zeros(0, layout.RECORD)
+    tracks = np.zeros(0, np.int32)
+    records = np.zeros(0, layout.RECORD)
+    return tracks, records
 
 
 @dataclass(slots=True)
