@@ -33,6 +33,8 @@ _FORMAT = re.compile(rb"name: (\w+)\nID: (\d+)\nformat:\n(.*?)\nprint fmt", re.D
 _FIELD = re.compile(rb"field:[^;]*?(\w+)(?:\[\d*\])?;\s*offset:(\d+);\s*size:(\d+);")
 # TASK_STATE bits: a thread that could have gone on is in none of them.
 _STATES = 0xFF
+# Threads that were woken, when, and by which threads.
+_Wakes = tuple[np.ndarray, np.ndarray, np.ndarray]
 _NEEDED = {name: set(fields) for name, fields in _KNOWN.items()}
 WAKES = ("sched_wakeup", "sched_waking", "sched_wakeup_new")
 _CONTEXT_SWITCHES, _BPF_OUTPUT = 3, 10
@@ -169,7 +171,7 @@ def waits(file: PerfFile, decoded: rec.Decoded, threads: Threads) -> Waits:
     known, samples = formats_of(file), decoded.samples
     found = Moments()
     is_complete = _add_switch_records(found, file)
-    wakes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    wakes: list[_Wakes] = []
     for number, event in enumerate(file.events):
         name = tracepoint(event, known)
         fields = _fields(decoded.raws, known.fields.get(name, {}))
@@ -347,24 +349,24 @@ def _next(marked: np.ndarray, group: np.ndarray) -> np.ndarray:
     return found
 
 
-def wakers(found: Waits, wakes: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> np.ndarray:
+def wakers(found: Waits, wakes: list[_Wakes]) -> np.ndarray:
     """Who woke each thread last before its wait ended; 0: nobody is told."""
     waker = np.zeros(len(found.tid), np.int64)
     if not wakes or not len(found.tid):
         return waker
     woken, time, by = (np.concatenate(column) for column in zip(*wakes, strict=True))
     order = np.lexsort((time, woken))
-    woken, time, by = woken[order], time[order], by[order]
-    threads, first = np.unique(woken, return_index=True)
-    behind = np.append(first[1:], len(woken))
-    for thread, begin, end in zip(threads.tolist(), first.tolist(), behind.tolist(), strict=True):
+    time, by = time[order], by[order]
+    threads, first = np.unique(woken[order], return_index=True)
+    ends_ns = found.start_ns + found.dur_ns
+    times = np.split(time, first[1:])
+    for thread, begin, times_ns in zip(threads.tolist(), first.tolist(), times, strict=True):
         # Waits lie by thread.
         first_wait, behind_waits = np.searchsorted(found.tid, [thread, thread + 1])
-        rows = np.arange(first_wait, behind_waits)
-        start_ns = found.start_ns[rows]
-        end_ns = start_ns + found.dur_ns[rows]
-        woken_until = np.searchsorted(time[begin:end], end_ns, side="right")
-        at = begin + woken_until - 1
-        is_known = (at >= begin) & (time[np.maximum(at, begin)] >= start_ns)
-        waker[rows[is_known]] = by[at[is_known]]
+        of_thread = slice(first_wait, behind_waits)
+        last = np.searchsorted(times_ns, ends_ns[of_thread], side="right") - 1
+        is_in_wait = times_ns[np.maximum(last, 0)] >= found.start_ns[of_thread]
+        is_known = (last >= 0) & is_in_wait
+        rows = first_wait + np.flatnonzero(is_known)
+        waker[rows] = by[begin + last[is_known]]
     return waker

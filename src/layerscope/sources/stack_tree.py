@@ -75,7 +75,9 @@ class StackTree:
         for depth in range(int(length.max(initial=0))):
             if depth:
                 rows = rows[length[rows] > depth]
-            keys = (found[rows] + 1) << _FRAME_BITS | frames[first[rows] + depth].astype(np.int64)
+            parent = found[rows] + 1
+            frame = frames[first[rows] + depth].astype(np.int64)
+            keys = parent << _FRAME_BITS | frame
             found[rows] = self._numbers(depth, keys)
         return found
 

@@ -123,7 +123,8 @@ class Decoder(ProcessEvents):
                 yield track, spans
 
     def _wait(self, track: int, spans: np.ndarray) -> None:
-        self._waiting.setdefault(track, []).append(spans)
+        of_track = self._waiting.setdefault(track, [])
+        of_track.append(spans)
         self.waiting += len(spans)
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +133,9 @@ class Decoder(ProcessEvents):
         """
         if not self._moments:
             return np.zeros(0, np.int32), np.zeros(0, layout.RECORD)
-        track, records = (np.concatenate(column) for column in zip(*self._moments, strict=True))
+        tracks, parts = zip(*self._moments, strict=True)
+        track = np.concatenate(tracks)
+        records = np.concatenate(parts)
         order = np.argsort(records["start"], kind="stable")
         track, records = track[order], records[order]
         records["start"] = self.clock.to_run(records["start"])
@@ -215,22 +218,27 @@ class Decoder(ProcessEvents):
         if self.about.get("clock") == "tsc":
             tsc = self.ticks.read(tsc, run_ns, self._since_reading)
         self._since_reading = []
-        self.readings.append((tsc, run_ns, realtime_ns, error_ns))
-        self.clock.add(run_ns if isinstance(self.clock, Identity) else tsc, run_ns)
+        reading = (tsc, run_ns, realtime_ns, error_ns)
+        self.readings.append(reading)
+        is_on_clock = isinstance(self.clock, Identity)
+        ticks = run_ns if is_on_clock else tsc
+        self.clock.add(ticks, run_ns)
 
     def _add_names(self, chunk: raw_file.Chunk) -> None:
         data = chunk.payload
         known = self._segment_next.get(chunk.key, 0)
         # A second drainer writes the segment again from its start, and further.
-        at = min(max(known - chunk.first, 0), len(data))
+        repeated = max(known - chunk.first, 0)
+        at = min(repeated, len(data))
         while at + 8 <= len(data):
             number = int.from_bytes(data[at : at + 4], "little")
             length = int.from_bytes(data[at + 4 : at + 8], "little")
-            text = data[at + 8 : at + 8 + length].decode("utf-8", "replace")
+            at += 8
+            text = data[at : at + length]
+            at += length + 1 + 7 & ~7
             while len(self.names) <= number:
                 self.names.append("(name lost)")
-            self.names[number] = text
-            at += 8 + (length + 1 + 7 & ~7)
+            self.names[number] = text.decode("utf-8", "replace")
         self._segment_next[chunk.key] = max(known, chunk.first + at)
 
     def _add_records(self, chunk: raw_file.Chunk) -> None:
@@ -332,9 +340,9 @@ class Decoder(ProcessEvents):
             )
 
     def _track(self, number: int, tid: int, framework_thread: int, start: int) -> None:
-        self.tracks[number] = SourceTrack(
-            number, tid, framework_thread, start, name=self._thread_names.get(str(tid), "")
-        )
+        name = self._thread_names.get(str(tid), "")
+        track = SourceTrack(number, tid, framework_thread, start, name=name)
+        self.tracks[number] = track
 
     def _lost(
         self, track: int, start: int, end: int, full: int, deep: int, final: bool = False
@@ -344,9 +352,14 @@ class Decoder(ProcessEvents):
                 self.losses.append(Loss(track, start, end, lost, reason, final))
 
     def _add_open(self, chunk: raw_file.Chunk) -> None:
-        track, tid = np.frombuffer(chunk.payload[:OPEN_HEAD_BYTES], "<u8").tolist()
-        slots = np.frombuffer(chunk.payload[OPEN_HEAD_BYTES:], layout.OPEN)
+        head, body = chunk.payload[:OPEN_HEAD_BYTES], chunk.payload[OPEN_HEAD_BYTES:]
+        track, tid = np.frombuffer(head, "<u8").tolist()
+        slots = np.frombuffer(body, layout.OPEN)
         depth = np.flatnonzero(slots["state"] & 1 == 0)
+        if not len(depth):
+            # Of a program that records itself: what it said before has ended.
+            self._open.pop(chunk.key, None)
+            return
         spans = np.zeros(len(depth), SPAN)
         for name in ("start", "name", "kind"):
             spans[name] = slots[name][depth]
@@ -354,17 +367,13 @@ class Decoder(ProcessEvents):
         spans["start"] = [self.ticks.moment(start) for start in spans["start"].tolist()]
         spans["depth"] = depth
         spans["track"] = track
-        modules = spans["kind"] == KINDS.index("module")
-        around = np.cumsum(modules) - modules
-        spans["seq"] = np.where(modules, around, -1)
-        innermost = np.maximum.accumulate(np.where(modules, np.arange(len(spans)), -1))
+        is_module = spans["kind"] == KINDS.index("module")
+        modules_around = np.cumsum(is_module) - is_module
+        spans["seq"] = np.where(is_module, modules_around, -1)
+        place = np.where(is_module, np.arange(len(spans)), -1)
+        innermost = np.maximum.accumulate(place)
         spans["module"] = np.where(innermost >= 0, spans["name"][innermost], 0)
         spans["unfinished"] = 1
-        if not len(spans):
-            self._open.pop(
-                chunk.key, None
-            )  # of a program that records itself: what it said before has ended
-            return
         self._open[chunk.key] = spans
         if track not in self.tracks:  # of a thread that has finished nothing yet
             self._track(track, tid, -1, int(spans["start"].min()))
@@ -372,7 +381,8 @@ class Decoder(ProcessEvents):
     def _name_threads(self, names: dict[str, str]) -> None:
         self._thread_names |= names
         for track in self.tracks.values():
-            track.name = names.get(str(track.tid), track.name)
+            tid = str(track.tid)
+            track.name = names.get(tid, track.name)
 
     def _account(self, final: dict[str, Any]) -> None:
         """The drainer's last word: what was lost and never got into a record. A full disk makes it

@@ -143,28 +143,36 @@ class SampledFile:
         elif kind == sampler_file.THREADS:
             self.threads.update((int(row["thread"]), row) for row in rows)
         elif kind == sampler_file.QUALITY:
-            self.quality = rows[-1] if len(rows) else self.quality
-        elif kind == sampler_file.SAMPLES:
-            self._fresh.setdefault(kind, []).append(self._without_earlier(rows))
+            if len(rows):
+                self.quality = rows[-1]
         else:
+            if kind == sampler_file.SAMPLES:
+                rows = self._without_earlier(rows)
             self._fresh.setdefault(kind, []).append(rows)
 
     def _add_objects(self, payload: bytes) -> None:
         at = 0
-        while at + sampler_file.OBJECT.itemsize <= len(payload):
+        head_bytes = sampler_file.OBJECT.itemsize
+        while at + head_bytes <= len(payload):
             head = np.frombuffer(payload, sampler_file.OBJECT, 1, at)[0]
-            at += sampler_file.OBJECT.itemsize
-            path = payload[at : at + int(head["path_bytes"])].decode("utf-8", "surrogateescape")
-            at += _padded(int(head["path_bytes"]))
-            build_id = head["build_id"].tobytes()[: int(head["build_id_bytes"])]
-            self.objects.append(ObjectFile(path, build_id, int(head["mtime_ns"])))
+            at += head_bytes
+            path_bytes = int(head["path_bytes"])
+            path = payload[at : at + path_bytes].decode("utf-8", "surrogateescape")
+            at += _padded(path_bytes)
+            build_id_bytes = int(head["build_id_bytes"])
+            build_id = head["build_id"].tobytes()[:build_id_bytes]
+            modified_ns = int(head["mtime_ns"])
+            self.objects.append(ObjectFile(path, build_id, modified_ns))
 
     def _add_made(self, payload: bytes) -> None:
         at = 0
-        while at + sampler_file.MADE_CODE.itemsize <= len(payload):
-            length = int(np.frombuffer(payload, sampler_file.MADE_CODE, 1, at)[0]["name_bytes"])
-            at += sampler_file.MADE_CODE.itemsize
-            self.made.append(payload[at : at + length].decode("utf-8", "replace"))
+        head_bytes = sampler_file.MADE_CODE.itemsize
+        while at + head_bytes <= len(payload):
+            head = np.frombuffer(payload, sampler_file.MADE_CODE, 1, at)[0]
+            at += head_bytes
+            length = int(head["name_bytes"])
+            name = payload[at : at + length]
+            self.made.append(name.decode("utf-8", "replace"))
             at += _padded(length)
 
     def _add_codes(self, payload: bytes) -> None:
@@ -196,7 +204,9 @@ class SampledFile:
     def _neighbour(self, by: int) -> Path:
         name, _, number = self.path.name.partition(".")
         generation = int(number or 0) + by
-        return self.path.with_name(f"{name}.{generation}" if generation else name)
+        if generation:
+            name = f"{name}.{generation}"
+        return self.path.with_name(name)
 
     def _predecessor(self) -> _Predecessor | None:
         """What the sampler before wrote; None: there was none."""
@@ -243,11 +253,18 @@ class _Predecessor(SampledFile):
         if kind in (sampler_file.PROCESSES, sampler_file.THREADS):
             super()._add_rows(kind, rows)
         elif kind == sampler_file.SAMPLES and len(rows):
-            self.last_ns = max(self.last_ns, int(rows["at_ns"].max()))
-            cpu = rows[rows["kind"] == sampler_file.CPU]
-            if len(self._cpu_ns) < len(self.threads):
-                self._cpu_ns = np.pad(self._cpu_ns, (0, 2 * len(self.threads) - len(self._cpu_ns)))
-            np.add.at(self._cpu_ns, cpu["thread"], cpu["weight_ns"])
+            newest_ns = int(rows["at_ns"].max())
+            self.last_ns = max(self.last_ns, newest_ns)
+            self._add_cpu_time(rows)
+
+    def _add_cpu_time(self, samples: np.ndarray) -> None:
+        threads, known = len(self.threads), len(self._cpu_ns)
+        if known < threads:
+            more = 2 * threads - known
+            self._cpu_ns = np.pad(self._cpu_ns, (0, more))
+        is_cpu = samples["kind"] == sampler_file.CPU
+        cpu = samples[is_cpu]
+        np.add.at(self._cpu_ns, cpu["thread"], cpu["weight_ns"])
 
     def used_ns(self, tid: int) -> int:
         """CPU time of the thread that had this number at the end, in all programs that it was."""
