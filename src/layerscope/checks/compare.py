@@ -74,9 +74,12 @@ class _Fact:
 
 def _how(dtype: str, machine: Machine) -> str:
     for support in machine.isa.support:
-        if support.dtype == dtype:
-            bits = f", {support.width_bits} bits" if support.width_bits else ""
-            return f"{support.how} {support.by}".strip() + bits
+        if support.dtype != dtype:
+            continue
+        words = f"{support.how} {support.by}".strip()
+        if support.width_bits:
+            words += f", {support.width_bits} bits"
+        return words
     return ""
 
 
@@ -93,10 +96,13 @@ def _limit(machine: Machine) -> str:
 
 
 def _memory_limit(machine: Machine) -> str:
-    most = machine.cgroup.memory_most_bytes
-    if not machine.cgroup.version or (most is None and machine.cgroup.is_memory_hidden):
+    cgroup = machine.cgroup
+    most_bytes = cgroup.memory_most_bytes
+    if not cgroup.version:
         return ""
-    return "none" if most is None else units.size(most)
+    if most_bytes is None:
+        return "" if cgroup.is_memory_hidden else "none"
+    return units.size(most_bytes)
 
 
 def _amx(machine: Machine) -> str:

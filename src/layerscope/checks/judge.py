@@ -27,16 +27,19 @@ class CheckModule(Protocol):
 
 def modules() -> list[CheckModule]:
     """The checks in their order."""
-    found = [
-        cast(CheckModule, importlib.import_module(f"{machine.__name__}.{entry.name}"))
-        for entry in pkgutil.iter_modules(machine.__path__)
-    ]
+    found = []
+    for entry in pkgutil.iter_modules(machine.__path__):
+        module = importlib.import_module(f"{machine.__name__}.{entry.name}")
+        found.append(cast(CheckModule, module))
     return sorted(found, key=lambda module: (module.ORDER, module.__name__))
 
 
 def judged(seen: Seen) -> list[Check]:
     """What every check says."""
-    return [found for module in modules() for found in module.check(seen)]
+    found: list[Check] = []
+    for module in modules():
+        found += module.check(seen)
+    return found
 
 
 def worst_first(found: Iterable[Check]) -> list[Check]:
@@ -64,7 +67,10 @@ def totals(found: Iterable[Check]) -> dict[str, int]:
 def count_sentence(found: Iterable[Check]) -> str:
     """How many there are of each, worst first: "2 warnings, 1 note, 14 ok, 3 unseen"."""
     counts = totals(found)
-    named = ((counts[state], state, many) for state, many in _WORDS.items())
-    return ", ".join(
-        f"{count} {state if count == 1 else many}" for count, state, many in named if count
-    )
+    parts = []
+    for state, plural in _WORDS.items():
+        count = counts[state]
+        if count:
+            word = state if count == 1 else plural
+            parts.append(f"{count} {word}")
+    return ", ".join(parts)

@@ -151,4 +151,6 @@ def _with_header(library: Library, line: str) -> Library:
 
 def _plain(words: str) -> str:
     """Without marks of trade."""
-    return " ".join(words.replace("(R)", "").replace("(TM)", "").split())
+    for mark in ("(R)", "(TM)"):
+        words = words.replace(mark, "")
+    return " ".join(words.split())

@@ -61,4 +61,6 @@ def cpu_list(cpus: Iterable[int]) -> str:
 def percent(share: float) -> str:
     """A share as people say it: "0.4 %", "12 %"."""
     value = 100 * share
-    return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.1f} %"
+    if value == 0 or value >= 9.95:
+        return f"{value:.0f} %"
+    return f"{value:.1f} %"

@@ -43,7 +43,9 @@ class ProgramPython:
 
     def origin(self, framework: str) -> str:
         """The file that it imports for this framework; empty when it has none."""
-        return str(self.about.get("origins", {}).get(framework) or "")
+        origins = self.about.get("origins", {})
+        path = origins.get(framework)
+        return str(path or "")
 
     @property
     def version(self) -> tuple[int, ...]:

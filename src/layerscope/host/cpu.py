@@ -220,10 +220,12 @@ def _governor(devices: Path, cpus: tuple[int, ...]) -> str:
 
 def _boost(devices: Path) -> tuple[bool | None, str]:
     """By acpi-cpufreq and its like, or by intel_pstate, which says the contrary; and the file."""
-    for name, on in (("cpufreq/boost", "1"), ("intel_pstate/no_turbo", "0")):
-        told = files.text(devices / name)
-        if told in ("0", "1"):
-            return told == on, name
+    for name, on, off in (("cpufreq/boost", "1", "0"), ("intel_pstate/no_turbo", "0", "1")):
+        value = files.text(devices / name)
+        if value == on:
+            return True, name
+        if value == off:
+            return False, name
     return None, ""
 
 
@@ -260,7 +262,9 @@ def _size_bytes(text: str) -> int | None:
 def _is_virtual_firmware(root: Path) -> bool:
     if files.text(root / "sys/hypervisor/type"):
         return True
-    told = [files.text(root / "sys/class/dmi/id" / name) for name in ("sys_vendor", "product_name")]
-    return any(word in line for word in _HYPERVISORS for line in told) and not told[1].endswith(
-        _BARE_METAL
-    )
+    folder = root / "sys/class/dmi/id"
+    vendor = files.text(folder / "sys_vendor")
+    product = files.text(folder / "product_name")
+    if product.endswith(_BARE_METAL):
+        return False
+    return any(word in vendor or word in product for word in _HYPERVISORS)

@@ -58,8 +58,12 @@ def fields(path: Path) -> dict[str, str]:
 def sized(value: str) -> int | None:
     """Bytes of `12 kB`, as /proc/meminfo and its like say it; None where it is no such size."""
     words = value.split()
-    count = whole(words[0]) if words else None
-    return None if count is None or count < 0 else count * 1024
+    if not words:
+        return None
+    count = whole(words[0])
+    if count is None or count < 0:
+        return None
+    return count * 1024
 
 
 def listed(words: str) -> tuple[int, ...]:

@@ -174,7 +174,9 @@ def _grown(before: int | None, after: int | None) -> int | None:
     """By how much a counter has grown; None where that is not known."""
     if before is None or after is None:
         return None
-    return after - before if after >= before else None
+    if after < before:
+        return None
+    return after - before
 
 
 def _threads(folder: Path) -> dict[int, int]:

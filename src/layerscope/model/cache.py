@@ -144,9 +144,12 @@ def remember(folder: Path, origin: Path) -> None:
     """Note in `folder` what it is made from and that it was used just now; without the note it is
     never removed.
     """
-    note = Origin(str(origin.absolute()), os.uname().nodename, time.time())
+    path = str(origin.absolute())
+    host = os.uname().nodename
+    note = Origin(path, host, time.time())
+    text = json.dumps(asdict(note))
     with contextlib.suppress(OSError, UnicodeEncodeError):
-        (folder / ORIGIN).write_text(json.dumps(asdict(note)))
+        (folder / ORIGIN).write_text(text)
 
 
 def origin(folder: Path) -> Origin | None:
@@ -161,4 +164,6 @@ def origin(folder: Path) -> Origin | None:
 
 
 def _temporary_base() -> Path:
-    return Path(tempfile.gettempdir()) / f"layerscope-{os.getuid()}"
+    folder = Path(tempfile.gettempdir())
+    user = os.getuid()
+    return folder / f"layerscope-{user}"

@@ -36,7 +36,10 @@ class Conversion:
     @property
     def last(self) -> int:
         """The newest reading of the foreign clock: up to here a conversion is final."""
-        return int(self._known[0, self._count - 1]) if self._count else -1
+        if not self._count:
+            return -1
+        newest = self._count - 1
+        return int(self._known[0, newest])
 
     @property
     def readings(self) -> list[tuple[int, int]]:

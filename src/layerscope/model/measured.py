@@ -101,7 +101,10 @@ def fastest(measured: Measured, dtype: str, threads: int) -> Rate | None:
     """The highest rate that any library reached with just so many threads; None where that was not
     measured.
     """
-    fitting = [rate for rate in measured.rates if (rate.dtype, rate.threads) == (dtype, threads)]
+    fitting = []
+    for rate in measured.rates:
+        if rate.dtype == dtype and rate.threads == threads:
+            fitting.append(rate)
     return max(fitting, key=lambda rate: rate.gflop_per_s, default=None)
 
 

@@ -78,7 +78,9 @@ def read_options(raw: Path) -> dict[str, Any]:
 def read_session(raw: Path) -> dict[str, Any]:
     """What the session left for the converter; empty when it never came to its end."""
     session = _read(raw / SESSION, SessionState)
-    return {**session} if isinstance(session, dict) else {}
+    if not isinstance(session, dict):
+        return {}
+    return dict(session)
 
 
 def damage(raw: Path) -> Iterator[Problem]:

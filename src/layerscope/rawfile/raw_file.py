@@ -215,7 +215,9 @@ def _without_spans(chunks: Iterator[Chunk], keeps_sums: bool) -> Iterator[Chunk]
 
 def segments(path: Path) -> list[Path]:
     """The files of the raw file at `path`, in their order; the first one is called like it."""
-    return [path, *sorted(path.parent.glob(f"{path.name}-[0-9]*"))]
+    pattern = f"{path.name}-[0-9]*"
+    others = path.parent.glob(pattern)
+    return [path, *sorted(others)]
 
 
 def size_bytes(path: Path) -> int:
@@ -229,10 +231,13 @@ def size_bytes(path: Path) -> int:
 
 def raw_bytes(raw: Path) -> int:
     """What all raw files below `raw` take, those of stacks included."""
-    total = sum(size_bytes(path) for path in spools(raw))
-    for path in (*raw.glob("stacks*"), *raw.glob("*/raw/stacks*")):
-        with suppress(OSError):
-            total += path.stat().st_size
+    total = 0
+    for path in spools(raw):
+        total += size_bytes(path)
+    for pattern in ("stacks*", "*/raw/stacks*"):
+        for path in raw.glob(pattern):
+            with suppress(OSError):
+                total += path.stat().st_size
     return total
 
 
@@ -340,5 +345,8 @@ class SpoolReader:
         """Bytes behind the last complete chunk that was read: nothing in a whole file, the torn
         part of a cut one.
         """
-        files = segments(self.path)[self.segment :]
-        return sum(file.stat().st_size for file in files if file.exists()) - self.offset
+        total = 0
+        for file in segments(self.path)[self.segment :]:
+            if file.exists():
+                total += file.stat().st_size
+        return total - self.offset

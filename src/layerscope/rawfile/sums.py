@@ -49,9 +49,11 @@ class RawTotals:
 
     def restore(self, packed: bytes) -> None:
         """Go on from the sums that `packed` gave."""
-        kind, name, count, ticks = rows_of(packed).T
+        rows = rows_of(packed)
+        kind, name, count, ticks = rows.T
+        codes = name * KINDS_LIMIT + kind
         self._sums[:] = 0
-        self._add(name * KINDS_LIMIT + kind, count, ticks)
+        self._add(codes, count, ticks)
 
     def packed(self) -> bytes:
         """Rows of int64: kind, name, count, ticks."""

@@ -71,7 +71,11 @@ def _temporary_beside(target: Path) -> Iterator[Path]:
 
 def is_packed(path: Path) -> bool:
     """Whether `path` is a file that claims to be, or is, a zip archive."""
-    return path.is_file() and (path.name.endswith(PACKED) or zipfile.is_zipfile(path))
+    if not path.is_file():
+        return False
+    if path.name.endswith(PACKED):
+        return True
+    return zipfile.is_zipfile(path)
 
 
 def unpacked(path: Path) -> Path:

@@ -49,7 +49,10 @@ class LaunchInfo(msgspec.Struct):
     def expected(self) -> list[int]:
         """The ranks that should have a recording."""
         everybody = range(self.world_size)
-        return [rank for rank in everybody if self.recorded is None or rank in self.recorded]
+        recorded = self.recorded
+        if recorded is None:
+            return list(everybody)
+        return [rank for rank in everybody if rank in recorded]
 
 
 def join(path: Path, launch: LaunchInfo, rank: int, info: RunInfo) -> Run | None:
@@ -192,4 +195,6 @@ def _add_to(total: LayerState, layer: LayerState) -> None:
 def _known_sum(values: Iterable[int | None]) -> Any:
     """The sum over the ranks that know theirs; None when none does."""
     known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    if not known:
+        return None
+    return sum(known)

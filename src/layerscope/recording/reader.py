@@ -55,8 +55,12 @@ class Reader:
 
     def rows(self, table: str) -> int:
         """How many rows of `table` the recording holds."""
+        count = 0
         with reading(self.run):
-            return sum(pq.read_metadata(file).num_rows for file in table_files(self.run, table))
+            for file in table_files(self.run, table):
+                metadata = pq.read_metadata(file)
+                count += metadata.num_rows
+        return count
 
     def query(self, sql: str, parameters: list[Any] | None = None) -> pa.Table:
         """The answer to `sql` as an Arrow table."""
@@ -193,7 +197,10 @@ def table_files(run: Run, table: str) -> list[Path]:
 
 def all_files(folder: Path) -> list[Path]:
     """The Parquet files of every table in `folder`."""
-    return [file for table in TABLES for file in _files(folder / table)]
+    found = []
+    for table in TABLES:
+        found += _files(folder / table)
+    return found
 
 
 def _files(folder: Path) -> list[Path]:
@@ -270,7 +277,8 @@ def _pattern(file: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"
 
 
 def _as_numpy(name: str, data: pa.ChunkedArray, table: Table) -> dict[str, np.ndarray]:

@@ -385,7 +385,8 @@ def _named_by_program(data: pa.Table, codes: _Codes) -> pa.Table:
     """Codes for the names of ranges and their like; other kinds have names of a framework."""
     kinds = data["kind"].cast(pa.string())
     for kind in _NAMED_BY_PROGRAM:
-        data = _named(data, kind, codes, _KNOWN_NAME, pc.equal(kinds, kind))
+        is_kind = pc.equal(kinds, kind)
+        data = _named(data, kind, codes, _KNOWN_NAME, is_kind)
     return data
 
 
@@ -475,8 +476,9 @@ def _sentences(data: pa.Table, masked: Callable[[str], str]) -> pa.Table:
 
 def _without(data: pa.Table, name: str) -> pa.Table:
     """The same without what is in this column."""
-    kept_type = data.schema.field(name).type
-    return _replaced(data, name, pa.nulls(data.num_rows, kept_type))
+    column_type = data.schema.field(name).type
+    nothing = pa.nulls(data.num_rows, column_type)
+    return _replaced(data, name, nothing)
 
 
 def _replaced(data: pa.Table, name: str, values: Any) -> pa.Table:

@@ -217,10 +217,11 @@ class _Folded:
 
     def _rescale(self, exponent: int) -> None:
         """Let `weight` be what was written times another power of ten."""
-        if exponent > self.exponent:
-            self.weight *= 10 ** (exponent - self.exponent)
-        elif exponent < self.exponent:
-            self.weight //= 10 ** (self.exponent - exponent)
+        more = exponent - self.exponent
+        if more > 0:
+            self.weight *= 10**more
+        elif more < 0:
+            self.weight //= 10**-more
         self.exponent = exponent
 
     def _add_other(self, line: bytes) -> None:

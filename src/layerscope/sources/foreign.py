@@ -47,13 +47,18 @@ class ForeignFile:
 
     def new_processes(self) -> list[SourceProcess]:
         """All processes of the file, once."""
-        found, self._is_new = self._is_new, False
-        return [*self._processes] if found else []
+        if not self._is_new:
+            return []
+        self._is_new = False
+        return list(self._processes)
 
     def new_samples(self) -> list[ImportedStacks]:
         """The samples of the file, once."""
-        stacks, self._stacks = self._stacks, None
-        return [] if stacks is None else [stacks]
+        stacks = self._stacks
+        if stacks is None:
+            return []
+        self._stacks = None
+        return [stacks]
 
     def finish(self, session: dict[str, Any]) -> list[SourceProcess]:
         """There is nothing more."""

@@ -132,7 +132,9 @@ class _File(msgspec.Struct, gc=False):
 
 def recognises(head: bytes) -> bool:
     """Whether a file that begins so is a trace of torch.profiler."""
-    return head.lstrip().startswith(b"{") and bool(_KINETO.search(head))
+    if not head.lstrip().startswith(b"{"):
+        return False
+    return _KINETO.search(head) is not None
 
 
 def read(path: Path) -> Imported:
@@ -219,11 +221,12 @@ def _processes(events: list[_Event], tids: list[int]) -> tuple[list[int], list[i
 
 def _problems(file: _File) -> list[Problem]:
     """What the trace has and the recording has not."""
-    problems = []
-    if file.rejected:
-        what = f"{file.rejected:,} events of the trace have times or numbers that cannot be"
-        problems.append(Problem(OPERATORS, "events_rejected", what, "record again", "these events"))
-    return [*problems, *_of_gpu(file.events)]
+    of_gpu = _of_gpu(file.events)
+    if not file.rejected:
+        return list(of_gpu)
+    what = f"{file.rejected:,} events of the trace have times or numbers that cannot be"
+    rejected = Problem(OPERATORS, "events_rejected", what, "record again", "these events")
+    return [rejected, *of_gpu]
 
 
 def _of_gpu(events: list[_Event]) -> list[Problem]:
@@ -241,7 +244,9 @@ def _decode(content: bytes) -> _File:
     try:
         return decoder.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return decoder.decode(_NAME.sub(_escaped, content).decode("utf-8", "replace").encode())
+        escaped = _NAME.sub(_escaped, content)
+        text = escaped.decode("utf-8", "replace")
+        return decoder.decode(text.encode())
 
 
 def _escaped(found: re.Match[bytes]) -> bytes:
@@ -344,11 +349,13 @@ def _ns(microseconds: Decimal) -> int:
 
 def _moments_ns(events: list[_Event], name: str, base_ns: int) -> list[int]:
     """When the instant events of this name happened."""
-    moments = []
+    moments_ns = []
     for event in events:
-        if event.ph == "i" and event.name == name:
-            moments.append(base_ns + _ns(event.ts))
-    return moments
+        is_instant = event.ph == "i"
+        if is_instant and event.name == name:
+            since_base_ns = _ns(event.ts)
+            moments_ns.append(base_ns + since_base_ns)
+    return moments_ns
 
 
 def _unfinished(rows: list[_Event]) -> np.ndarray:

@@ -104,8 +104,8 @@ def parse(text: str) -> OnednnProblem:
             dtype=call.dtype,
             algorithm=call.routine,
             problem=call.problem,
-            flop=_told(call.flop),
-            bytes=_told(call.bytes),
+            flop=_fitting(call.flop),
+            bytes=_fitting(call.bytes),
         )
     fields = text.split(",")
     if _ENGINE.fullmatch(fields[0]):
@@ -152,14 +152,16 @@ def _primitive(fields: list[str]) -> OnednnProblem:
         attributes.strip(),
         algorithm,
         problem,
-        _told(_flop(kind, prop_kind, algorithm, problem, sizes)),
-        _told(_bytes(kind, prop_kind, tensors, sizes)),
+        _fitting(_flop(kind, prop_kind, algorithm, problem, sizes)),
+        _fitting(_bytes(kind, prop_kind, tensors, sizes)),
     )
 
 
-def _told(count: int | None) -> int | None:
+def _fitting(count: int | None) -> int | None:
     """`count`, unless it does not fit the tables."""
-    return count if count is not None and count <= _LARGEST else None
+    if count is None or count > _LARGEST:
+        return None
+    return count
 
 
 def _partition(fields: list[str]) -> OnednnProblem:

@@ -436,10 +436,13 @@ def _number(text: bytes) -> float | None:
 def _opened(path: Path) -> gzip.GzipFile | io.BufferedReader:
     try:
         with path.open("rb") as file:
-            is_packed = file.read(2) == _GZIP
-        return gzip.open(path, "rb") if is_packed else path.open("rb")
+            magic = file.read(2)
+        if magic == _GZIP:
+            return gzip.open(path, "rb")
+        return path.open("rb")
     except OSError as error:
-        raise ReadError(f"{path} cannot be read: {error.strerror or error}") from error
+        reason = error.strerror or error
+        raise ReadError(f"{path} cannot be read: {reason}") from error
 
 
 def _chunks(path: Path, file: gzip.GzipFile | io.BufferedReader) -> Iterator[tuple[bytes, int]]:

@@ -134,7 +134,9 @@ class Records:
 
     def bytes(self, row: int) -> bytes:
         """One record as it is, its header included."""
-        return self.octets[self.start[row] : self.end[row]].tobytes()
+        start, end = self.start[row], self.end[row]
+        record = self.octets[start:end]
+        return record.tobytes()
 
 
 @dataclass(slots=True)
@@ -152,7 +154,9 @@ class PerfFile:
 
     def text(self, feature: int) -> str:
         """A feature that is one text; "" where it is not told."""
-        return next(_texts(self.features.get(feature, b""), 1), "")
+        content = self.features.get(feature, b"")
+        texts = _texts(content, 1)
+        return next(texts, "")
 
     def command(self) -> list[str]:
         """The command line of perf."""
@@ -167,8 +171,10 @@ class PerfFile:
         content = self.features.get(CLOCK_DATA, b"")
         if len(content) < 24:
             return None
-        _, clock, wall_ns, its_ns = struct.unpack_from("<IIQQ", content)
-        return (clock, wall_ns, its_ns) if max(wall_ns, its_ns) < _MOST_NS else None
+        _, clock, wall_ns, clock_ns = struct.unpack_from("<IIQQ", content)
+        if wall_ns >= _MOST_NS or clock_ns >= _MOST_NS:
+            return None
+        return clock, wall_ns, clock_ns
 
 
 def open_file(path: Path) -> PerfFile:
@@ -444,7 +450,8 @@ def _number(content: bytes) -> int:
 
 def _text(content: bytes) -> str:
     """A text up to its end, which is a 0."""
-    return content.partition(b"\0")[0].decode("utf-8", "replace")
+    text, _, _ = content.partition(b"\0")
+    return text.decode("utf-8", "replace")
 
 
 def _texts(content: bytes, count: int) -> Iterator[str]:

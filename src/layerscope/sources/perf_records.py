@@ -203,10 +203,12 @@ def _by_id(file: PerfFile, ids: np.ndarray) -> np.ndarray:
 
 def _pointer(event: PerfEvent, file: PerfFile) -> int | None:
     """Where the instruction pointer is among the registers of a sample; None: it is not."""
+    recorded = event.user_registers
     register = _POINTERS.get(file.text(ARCH) or "x86_64")
-    if register is None or not event.user_registers >> register & 1:
+    if register is None or not recorded >> register & 1:
         return None
-    return (event.user_registers & ((1 << register) - 1)).bit_count()
+    all_before = (1 << register) - 1
+    return (recorded & all_before).bit_count()
 
 
 @dataclass(slots=True)

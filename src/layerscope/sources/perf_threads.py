@@ -60,10 +60,10 @@ class AddressSpace:
 
     def _overlapped(self, mapping: Mapping) -> slice:
         """The place of those mappings that are where `mapping` comes."""
-        first = bisect_right(self.mappings, mapping.start, key=lambda one: one.end)
-        return slice(
-            first, bisect_left(self.mappings, mapping.end, first, key=lambda one: one.start)
-        )
+        mappings = self.mappings
+        first = bisect_right(mappings, mapping.start, key=lambda one: one.end)
+        behind = bisect_left(mappings, mapping.end, first, key=lambda one: one.start)
+        return slice(first, behind)
 
     def conflicts(self, mapping: Mapping) -> bool:
         """Whether something else was where `mapping` comes: a library that was loaded in place of
@@ -127,11 +127,15 @@ class Threads:
 
     def process(self, pid: int, now_ns: int = 0, ppid: int | None = None) -> int:
         """The process that has this number now."""
-        if pid not in self._process:
-            self._process[pid] = len(self.processes)
-            self.processes.append(PerfProcess(pid, ppid, now_ns))
-            self._open_space(pid, now_ns)
-        return self._process[pid]
+        known = self._process.get(pid)
+        if known is not None:
+            return known
+        number = len(self.processes)
+        self._process[pid] = number
+        process = PerfProcess(pid, ppid, now_ns)
+        self.processes.append(process)
+        self._open_space(pid, now_ns)
+        return number
 
     def thread(self, pid: int, tid: int, now_ns: int = 0) -> PerfThread:
         """The thread that has this number now."""
@@ -170,9 +174,11 @@ class Threads:
 
     def exit(self, pid: int, tid: int, now_ns: int) -> None:
         """A thread ended, and with the first one its process."""
-        self.thread(pid, tid, now_ns).end_ns = now_ns
+        thread = self.thread(pid, tid, now_ns)
+        thread.end_ns = now_ns
         if pid == tid:
-            self.processes[self.process(pid)].end_ns = now_ns
+            number = self.process(pid)
+            self.processes[number].end_ns = now_ns
 
     def map(self, pid: int, mapping: Mapping, now_ns: int) -> None:
         """A process has another mapping."""
@@ -338,4 +344,6 @@ def builds_of(content: bytes) -> dict[str, str]:
 
 
 def _text(content: bytes) -> str:
-    return content.partition(b"\0")[0].decode("utf-8", "replace")
+    """A text up to its end, which is a 0."""
+    text, _, _ = content.partition(b"\0")
+    return text.decode("utf-8", "replace")

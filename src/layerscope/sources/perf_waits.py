@@ -87,7 +87,11 @@ def tracepoint(event: perf_file.PerfEvent, known: Formats) -> str:
     """The name of a tracepoint without its system; "" of any other event."""
     if event.type != perf_file.TRACEPOINT:
         return ""
-    return known.names.get(event.config) or event.name.rpartition(":")[2]
+    name = known.names.get(event.config)
+    if name:
+        return name
+    _, _, name_in_event = event.name.rpartition(":")
+    return name_in_event
 
 
 def is_switch(event: perf_file.PerfEvent, known: Formats) -> bool:
@@ -115,7 +119,9 @@ def off_cpu_began(time: np.ndarray, dur_ns: np.ndarray, times: np.ndarray) -> np
     """When such waits began: they are told when they end. None began before the first of all
     `times`.
     """
-    began: np.ndarray = np.maximum(time - dur_ns, times.min(initial=np.iinfo(np.int64).max))
+    latest = np.iinfo(np.int64).max
+    first = times.min(initial=latest)
+    began: np.ndarray = np.maximum(time - dur_ns, first)
     return began
 
 

@@ -47,7 +47,9 @@ class FrameColumns:
 
 def unnamed(path: str) -> str:
     """What a function without a name is called, of the file `path`."""
-    return f"[{path.rpartition('/')[2].strip('[]') or path}]"
+    _, _, file_name = path.rpartition("/")
+    name = file_name.strip("[]") or path
+    return f"[{name}]"
 
 
 @dataclass(slots=True)

@@ -364,7 +364,9 @@ def _fits(around: tuple[int, bool, int], stop: int, kind: int) -> bool:
     graph, its kind.
     """
     end, is_graph, outer = around
-    return stop <= end + TOLERANCE_NS and (is_graph if outer == EXECUTED else kind == CREATED)
+    if stop > end + TOLERANCE_NS:
+        return False
+    return is_graph if outer == EXECUTED else kind == CREATED
 
 
 def _problems(calls: Calls, has_time: np.ndarray, rejected: int, example: str) -> list[Problem]:

@@ -197,18 +197,21 @@ def verdict(tuned: Tuned) -> str:
 
 
 def _notes(tuned: Tuned) -> list[str]:
-    notes = list(tuned.outcome.notes)
-    if tuned.outcome.verdict == REFUSED:
-        notes = notes[:-1]  # it is the answer
-    return [*notes, *tuned.notes]
+    outcome = tuned.outcome
+    notes = list(outcome.notes)
+    if outcome.verdict == REFUSED:
+        del notes[-1:]  # it is the answer
+    return notes + list(tuned.notes)
 
 
 def _ratio_words(tuned: Tuned, found: Standing | Interval) -> str:
     ratio, low, high = _ratio(tuned, found)
     if ratio is None:
         return "not known"
-    interval = "" if low is None or high is None else f" [{low:.2f}, {high:.2f}]"
-    return f"{ratio:.2f}{interval} of the defaults"
+    words = f"{ratio:.2f}"
+    if low is not None and high is not None:
+        words += f" [{low:.2f}, {high:.2f}]"
+    return f"{words} of the defaults"
 
 
 def _resume_line(tuned: Tuned) -> str:

@@ -63,7 +63,9 @@ def allocator(place: TuneContext) -> str:
 def uses_glibc(place: TuneContext) -> bool:
     """Whether the C library that it is linked with is the GNU one, as far as its file says."""
     executable = _executable(place)
-    return executable is not None and executable.dynamic and "musl" not in executable.interpreter
+    if executable is None or not executable.dynamic:
+        return False
+    return "musl" not in executable.interpreter
 
 
 def glibc_version() -> tuple[int, ...]:
@@ -118,7 +120,8 @@ def find(place: TuneContext, names: Sequence[str], more: Sequence[str] = ()) -> 
 
 def command(place: TuneContext, name: str) -> str | None:
     """Where the command `name` is, None where there is none: numactl, taskset."""
-    return shutil.which(name, path=place.environment.get("PATH"))
+    folders = place.environment.get("PATH")
+    return shutil.which(name, path=folders)
 
 
 def _goes_with(path: Path, executable: elf.Executable) -> bool:

@@ -41,7 +41,9 @@ class Objective:
     def value(self, measurement: Measurement) -> float | None:
         """As it is compared: a number above zero, less is better; None where there is none."""
         found = self.read(measurement)
-        if found is None or not math.isfinite(found) or found <= 0:
+        if found is None or not math.isfinite(found):
+            return None
+        if found <= 0:
             return None
         return 1 / found if self.larger_is_better else found
 

@@ -125,7 +125,9 @@ def tail(path: Path, most_bytes: int = 300) -> str:
 
 def digest(text: str) -> str:
     """A short hash of it."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+    content = text.encode("utf-8", "replace")
+    whole = hashlib.sha256(content)
+    return whole.hexdigest()[:16]
 
 
 def measured(text: str, metric: re.Pattern[str]) -> float | None:
@@ -205,4 +207,6 @@ def _shown(words: Words) -> str:
 
 
 def _counted(lines: int) -> str:
-    return "1 line" if lines == 1 else f"{lines:,} lines"
+    if lines == 1:
+        return "1 line"
+    return f"{lines:,} lines"

@@ -60,7 +60,9 @@ def interval(ratios: Sequence[float], level: float = LEVEL) -> Interval:
 
 def fewest_by_rank(level: float = LEVEL) -> int:
     """How many pairs the rank interval needs for this level."""
-    return math.ceil(1 - math.log2(1 - level) - 1e-9)
+    outside = 1 - level
+    pairs = 1 - math.log2(outside)
+    return math.ceil(pairs - 1e-9)
 
 
 def _averages(logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -88,7 +90,9 @@ def _ranks_outside(tail: float, pairs: int) -> int | None:
     too few.
     """
     below = np.cumsum(_rank_sums(pairs))
-    outside = int(np.searchsorted(below, tail * (1 + 1e-9), side="right")) - 1
+    limit = tail * (1 + 1e-9)
+    within = np.searchsorted(below, limit, side="right")
+    outside = int(within) - 1
     return outside if outside >= 0 else None
 
 

@@ -296,10 +296,11 @@ def _leave(track: RaceState, table: RaceTable, base: Setting) -> None:
 def _is_decided(track: RaceState, table: RaceTable, base: Setting) -> bool:
     """No challenger is left, or one that surely is better than the base and the defaults."""
     challengers = _challengers(track, base)
-    if len(challengers) > 1:
-        return False
-    above = [row for row in range(len(track.racing)) if row not in challengers]
-    return all(table.is_better(row, at) for row in challengers for at in above)
+    if len(challengers) != 1:
+        return not challengers
+    (challenger,) = challengers
+    others = [row for row in range(len(track.racing)) if row != challenger]
+    return all(table.is_better(challenger, row) for row in others)
 
 
 def _next_base(track: RaceState, table: RaceTable, base: Setting) -> Setting:
@@ -346,10 +347,10 @@ def _outcome(track: RaceState, decided: Final | None, cpus: float) -> Outcome:
 
 
 def _notes(track: RaceState) -> list[str]:
-    untried = (
-        [f"the budget was too short to try {', '.join(track.untried)}"] if track.untried else []
-    )
-    return [*untried, *track.notes]
+    if not track.untried:
+        return list(track.notes)
+    names = ", ".join(track.untried)
+    return [f"the budget was too short to try {names}", *track.notes]
 
 
 def _busy_notes(track: RaceState, decided: Final | None, cpus: float) -> list[str]:
@@ -445,11 +446,15 @@ def _made(track: RaceState, verdict: str, decided: Final | None, notes: list[str
 
 def _standings(track: RaceState) -> list[Standing]:
     """The defaults, then all others: best first, disqualified ones last."""
-    rows = [_standing(track, setting) for setting in track.settings.values()]
-    last = {DEFAULT_ROW: 0, DISQUALIFIED: 2}
-    return sorted(
-        rows, key=lambda row: (last.get(row.state, 1), row.ratio is None, row.ratio or 0.0)
-    )
+    group = {DEFAULT_ROW: 0, DISQUALIFIED: 2}
+
+    def order(row: Standing) -> tuple[int, bool, float]:
+        is_unknown = row.ratio is None
+        return group.get(row.state, 1), is_unknown, row.ratio or 0.0
+
+    settings = track.settings.values()
+    rows = [_standing(track, setting) for setting in settings]
+    return sorted(rows, key=order)
 
 
 def _standing(track: RaceState, setting: Setting) -> Standing:

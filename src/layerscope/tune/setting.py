@@ -42,10 +42,12 @@ class Setting:
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """The environment of the program: `base` with what this sets."""
-        made = {**base, **self.variables}
+        environment = {**base, **self.variables}
         if self.preload:
-            made["LD_PRELOAD"] = ":".join(filter(None, [*self.preload, base.get("LD_PRELOAD", "")]))
-        return made
+            preloaded_before = base.get("LD_PRELOAD", "")
+            libraries = filter(None, [*self.preload, preloaded_before])
+            environment["LD_PRELOAD"] = ":".join(libraries)
+        return environment
 
     def command(self, program: Sequence[str]) -> list[str]:
         """The words that start it; an option that `program` does not have yet is added at its

@@ -65,7 +65,10 @@ class SearchSpace:
     @property
     def settings(self) -> tuple[Setting, ...]:
         """Those of all stages, in their order."""
-        return tuple(setting for stage in self.stages for setting in stage.settings)
+        found: list[Setting] = []
+        for stage in self.stages:
+            found += stage.settings
+        return tuple(found)
 
 
 def space(place: TuneContext, varied: Sequence[Varied] = ()) -> SearchSpace:
@@ -155,10 +158,11 @@ def _no_notes(place: TuneContext) -> Iterator[str]:
 
 
 def _modules() -> list[ChoiceModule]:
-    names = [entry.name for entry in pkgutil.iter_modules(choices.__path__)]
-    return [
-        cast(ChoiceModule, importlib.import_module(f"{choices.__name__}.{name}")) for name in names
-    ]
+    found = []
+    for entry in pkgutil.iter_modules(choices.__path__):
+        module = importlib.import_module(f"{choices.__name__}.{entry.name}")
+        found.append(cast(ChoiceModule, module))
+    return found
 
 
 def _values(varied: Varied) -> Iterator[Setting]:

@@ -136,19 +136,23 @@ class Watcher(threading.Thread):
         self.join()
 
     def _end(self) -> None:
-        if self._task.grace_s:
-            if self._program.pid in tree.children(os.getpid()):
-                os.kill(self._program.pid, signal.SIGTERM)
-            if self._over.wait(self._task.grace_s):
+        grace_s, pid = self._task.grace_s, self._program.pid
+        if grace_s:
+            children = tree.children(os.getpid())
+            if pid in children:
+                os.kill(pid, signal.SIGTERM)
+            if self._over.wait(grace_s):
                 return
         self._answer.left = tree.end(self._roots)
 
     def _roots(self) -> list[int]:
         """The program, and what it left: beside processes that help us to record."""
         mark = f"{MARK}={self._task.token}".encode()
-        return [
-            pid for pid in tree.children(os.getpid()) if pid == self._program.pid or _has(pid, mark)
-        ]
+        found = []
+        for pid in tree.children(os.getpid()):
+            if pid == self._program.pid or _has(pid, mark):
+                found.append(pid)
+        return found
 
     def _why_end(self, of_all_threads: bool) -> str:
         pids = tree.below(self._roots() if of_all_threads else [self._program.pid], of_all_threads)
@@ -165,10 +169,12 @@ class Watcher(threading.Thread):
         return ""
 
     def _look(self, pids: list[int]) -> None:
-        libraries = set(self._answer.libraries)
+        answer = self._answer
+        libraries = set(answer.libraries)
         for pid in pids:
-            libraries.update(tree.mapped_libraries(pid))
-        self._answer.libraries = sorted(libraries)
+            mapped = tree.mapped_libraries(pid)
+            libraries.update(mapped)
+        answer.libraries = sorted(libraries)
 
 
 def _has(pid: int, variable: bytes) -> bool:

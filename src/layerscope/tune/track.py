@@ -167,6 +167,8 @@ class RaceState:
     def ratios(self, name: str) -> list[float]:
         """Its values over those of the defaults in the same rounds."""
         against = self.values[DEFAULT.name]
-        return [
-            value / against[at] for at, value in sorted(self.values[name].items()) if at in against
-        ]
+        found = []
+        for number, value in sorted(self.values[name].items()):
+            if number in against:
+                found.append(value / against[number])
+        return found

@@ -78,11 +78,13 @@ def below(roots: Iterable[int], of_all_threads: bool = True) -> list[int]:
 
 def resident_bytes(pids: Iterable[int]) -> int:
     """Resident memory of these processes added up; pages that they share count for each."""
-    total = 0
+    pages = 0
     for pid in pids:
+        path = Path(f"/proc/{pid}/statm")
         with contextlib.suppress(OSError, ValueError, IndexError):
-            total += int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE_BYTES
-    return total
+            fields = path.read_bytes().split()
+            pages += int(fields[1])
+    return pages * _PAGE_BYTES
 
 
 def is_running(pid: int) -> bool:

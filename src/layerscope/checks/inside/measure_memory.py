@@ -76,7 +76,9 @@ class Copy:
         self.rounds = rounds
         self.barrier.wait()
         self.barrier.wait()
-        return max(end for _, end in self.spans) - min(begin for begin, _ in self.spans)
+        begins = [begin for begin, _ in self.spans]
+        ends = [end for _, end in self.spans]
+        return max(ends) - min(begins)
 
     def finish(self):
         """End the threads and give the memory back."""

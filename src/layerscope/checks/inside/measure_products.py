@@ -127,8 +127,13 @@ def unsettled(cases):
     together.
     """
     alone = [case for case in cases if case.threads == 1]
-    go_on = any(not case.is_settled() for case in alone)
-    return [case for case in cases if (go_on if case.threads == 1 else not case.is_settled())]
+    alone_go_on = not all(case.is_settled() for case in alone)
+    found = []
+    for case in cases:
+        goes_on = alone_go_on if case.threads == 1 else not case.is_settled()
+        if goes_on:
+            found.append(case)
+    return found
 
 
 def fastest_of(work, clock):
@@ -143,8 +148,10 @@ def fastest_of(work, clock):
 
 def spread(times):
     """(slowest - fastest) / fastest of the better half."""
-    half = sorted(times)[: max(1, (len(times) + 1) // 2)]
-    return half[-1] / half[0] - 1
+    count = max(1, (len(times) + 1) // 2)
+    half = sorted(times)[:count]
+    fastest, slowest = half[0], half[-1]
+    return slowest / fastest - 1
 
 
 def cases(package, module, brought, counts, title):
@@ -240,8 +247,10 @@ def torch_cases(torch, brought, counts):
 
 def introduce(torch, brought):
     """Have oneDNN say who it is, with the threads that a program gets."""
+    image = torch.ones(2, 16, 32, 32)
+    kernel = torch.ones(16, 16, 3, 3)
     with Listening(torch, brought):
-        torch.nn.functional.conv2d(torch.ones(2, 16, 32, 32), torch.ones(16, 16, 3, 3))
+        torch.nn.functional.conv2d(image, kernel)
 
 
 def torch_product(torch, dtype):

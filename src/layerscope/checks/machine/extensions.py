@@ -144,8 +144,12 @@ def _there(extension: _Extension, seen: Seen, what: str) -> Check:
 
 def _chosen_by_onednn(measured: Measured | None) -> str:
     """The instruction set that it says it uses."""
-    libraries = measured.libraries if measured else ()
-    return next((library.chose for library in libraries if library.name == ONEDNN), "")
+    if measured is None:
+        return ""
+    for library in measured.libraries:
+        if library.name == ONEDNN:
+            return library.chose
+    return ""
 
 
 def _avx512(seen: Seen) -> Check:

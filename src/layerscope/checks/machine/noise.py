@@ -106,4 +106,6 @@ def _state(value: float, limits: tuple[float, float]) -> str:
     worth_a_note, worth_a_warning = limits
     if value >= worth_a_warning:
         return WARNING
-    return NOTE if value >= worth_a_note else OK
+    if value >= worth_a_note:
+        return NOTE
+    return OK

@@ -24,13 +24,19 @@ def frameworks() -> tuple[Framework, ...]:
 
 def called(name: str) -> Framework | None:
     """The framework that is imported as `name`; None: there is none."""
-    return next((one for one in frameworks() if one.name == name), None)
+    for framework in frameworks():
+        if framework.name == name:
+            return framework
+    return None
 
 
 def titles() -> str:
     """How people write them: "PyTorch or MXNet"."""
-    *first, last = (one.title for one in frameworks())
-    return f"{', '.join(first)} or {last}" if first else last
+    *first, last = (framework.title for framework in frameworks())
+    if not first:
+        return last
+    others = ", ".join(first)
+    return f"{others} or {last}"
 
 
 def step_prefixes() -> tuple[str, ...]:
@@ -78,7 +84,10 @@ def products() -> frozenset[str]:
 
 def anchors() -> tuple[Anchor, ...]:
     """The functions of all frameworks that begin spans."""
-    return tuple(anchor for one in frameworks() for anchor in one.anchors)
+    found: list[Anchor] = []
+    for framework in frameworks():
+        found += framework.anchors
+    return tuple(found)
 
 
 def module_calls() -> tuple[tuple[str, str], ...]:
@@ -109,7 +118,11 @@ def backends_of(name: str) -> Backends | None:
 @functools.cache
 def kind_of(name: str) -> str:
     """The kind of the span called `name`; empty where its name does not say it."""
-    return next(filter(None, (one.kind_of(name) for one in frameworks())), "")
+    for framework in frameworks():
+        kind = framework.kind_of(name)
+        if kind:
+            return kind
+    return ""
 
 
 def matching(pattern_of: Callable[[Framework], str | tuple[str, ...]]) -> re.Pattern[str]:

@@ -30,8 +30,11 @@ class RawFolder:
 
     def new_processes(self) -> list[RawProcess]:
         """Those that were not there at the last call."""
-        new = [path for path in raw_file.spools(self.raw) if path not in self._processes]
-        return [self._add(path) for path in new]
+        found = []
+        for path in raw_file.spools(self.raw):
+            if path not in self._processes:
+                found.append(self._add(path))
+        return found
 
     def finish(self, main_pid: int | None, is_windowed: bool) -> list[RawProcess]:
         """The recording is over: read its logs as well. Processes of which nothing else is there.

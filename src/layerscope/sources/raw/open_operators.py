@@ -51,11 +51,13 @@ class Around:
     @classmethod
     def of_nothing(cls, count: int) -> Around:
         """No span is open around any of so many calls."""
-        depth = np.zeros(count, np.int32)
-        from_ns = np.zeros(count, np.int64)
-        until_ns = np.full(count, np.iinfo(np.int64).max)
-        in_asking = np.zeros(count, np.bool_)
-        return cls(depth, from_ns, until_ns, in_asking)
+        always_ns = np.iinfo(np.int64).max
+        return cls(
+            depth=np.zeros(count, np.int32),
+            from_ns=np.zeros(count, np.int64),
+            until_ns=np.full(count, always_ns),
+            in_asking=np.zeros(count, np.bool_),
+        )
 
 
 @dataclass(slots=True)

@@ -71,8 +71,10 @@ class RawProcess(SourceProcess):
     def read_files(self) -> list[Path]:
         """The segments that were read to their end and that nobody writes to any more."""
         files = raw_file.segments(self.path)
-        is_over = self.decoder.ended and not self.reader.left_bytes
-        return files if is_over else files[: self.reader.segment]
+        if self.decoder.ended and not self.reader.left_bytes:
+            return files
+        current = self.reader.segment
+        return files[:current]
 
     def is_first(self, file: Path) -> bool:
         """Whether it is the first segment."""

@@ -74,9 +74,11 @@ def _add(spans: np.ndarray, ticks: int, chosen: np.ndarray) -> None:
     """Move the `chosen` spans; one that seems to begin after its end began before the counter was
     set back.
     """
-    kind = spans["end"].dtype.type
-    spans["start"][chosen & (spans["start"] <= spans["end"])] += kind(ticks)
-    spans["end"][chosen] += kind(ticks)
+    start, end = spans["start"], spans["end"]
+    shift = end.dtype.type(ticks)
+    is_possible = chosen & (start <= end)
+    start[is_possible] += shift
+    end[chosen] += shift
 
 
 def uneven(ticks: np.ndarray, run_ns: np.ndarray, error_ns: np.ndarray) -> int:
