@@ -211,12 +211,12 @@ def _instructions(here: Machine, there: Machine) -> Iterator[Difference]:
 
 def _more_flags(one: Machine, other: Machine) -> list[str]:
     """The extensions for computing that only the first machine has."""
-    others = set(other.isa.flags)
-    only = []
-    for flag in set(one.isa.flags):
-        if flag not in others and flag.startswith(_OF_NUMBERS):
-            only.append(flag)
-    return sorted(only)
+    only = set(one.isa.flags).difference(other.isa.flags)
+    for_numbers = []
+    for flag in only:
+        if flag.startswith(_OF_NUMBERS):
+            for_numbers.append(flag)
+    return sorted(for_numbers)
 
 
 def _rates(here: Side, there: Side) -> Iterator[Difference]:
@@ -293,18 +293,17 @@ def _figures(subject: str, pair: tuple[float, float], unit: str) -> Iterator[Dif
 
 def _states(here: Side, there: Side) -> Iterator[Difference]:
     """Checks that stand differently; what the sides have in common in facts is said there."""
-    sides = [{check.code: check for check in side.checks} for side in (here, there)]
-    for code, check in sides[0].items():
-        other = sides[1].get(code)
-        if (
-            other is not None
-            and other.state != check.state
-            and UNSEEN not in (check.state, other.state)
-        ):
-            worse = check if check.consequence else other
-            yield Difference(
-                f"check: {check.subject}",
-                f"{check.state}: {check.evidence}",
-                f"{other.state}: {other.evidence}",
-                worse.consequence,
-            )
+    checks_there = {check.code: check for check in there.checks}
+    for check in {check.code: check for check in here.checks}.values():
+        other = checks_there.get(check.code)
+        if other is None or other.state == check.state:
+            continue
+        if UNSEEN in (check.state, other.state):
+            continue
+        worse = check if check.consequence else other
+        yield Difference(
+            f"check: {check.subject}",
+            f"{check.state}: {check.evidence}",
+            f"{other.state}: {other.evidence}",
+            worse.consequence,
+        )

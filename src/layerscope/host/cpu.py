@@ -155,18 +155,20 @@ def _firsts(devices: Path, online: tuple[int, ...], names: tuple[str, str]) -> t
     """The first of each group of CPUs that the lists called `names` (new, old name) tell; none
     where one is missing.
     """
-    seen: set[int] = set()
+    in_groups: set[int] = set()
     firsts = []
+    new_name, old_name = names
     for cpu in online:
-        if cpu not in seen:
-            topology = devices / f"cpu{cpu}/topology"
-            members = files.listed(files.text(topology / names[0])) or files.listed(
-                files.text(topology / names[1])
-            )
-            if cpu not in members:
-                return ()
-            seen.update(members)
-            firsts.append(cpu)
+        if cpu in in_groups:
+            continue
+        topology = devices / f"cpu{cpu}/topology"
+        members = files.listed(files.text(topology / new_name))
+        if not members:
+            members = files.listed(files.text(topology / old_name))
+        if cpu not in members:
+            return ()
+        in_groups.update(members)
+        firsts.append(cpu)
     return tuple(firsts)
 
 

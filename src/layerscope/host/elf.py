@@ -251,9 +251,11 @@ def _text(content: mmap.mmap | bytes, at: int) -> str:
     if not 0 <= at < len(content):
         return ""
     end = content.find(b"\0", at)
-    if end < 0 or end > at + 4096:
+    length = end - at
+    if end < 0 or length > 4096:
         return ""
-    return content[at:end].decode("utf-8", "replace")
+    text = content[at:end]
+    return text.decode("utf-8", "replace")
 
 
 def _interpreter(head: bytes) -> str:

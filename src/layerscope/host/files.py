@@ -48,10 +48,12 @@ def decimal(word: str) -> float | None:
 def fields(path: Path) -> dict[str, str]:
     """The lines `name: value` of the file; of a name that comes twice the first."""
     found: dict[str, str] = {}
-    for line in text(path).splitlines():
+    content = text(path)
+    for line in content.splitlines():
         name, colon, value = line.partition(":")
-        if colon:
-            found.setdefault(name.strip(), value.strip())
+        name = name.strip()
+        if colon and name not in found:
+            found[name] = value.strip()
     return found
 
 

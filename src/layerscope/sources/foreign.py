@@ -128,10 +128,12 @@ class ForeignEvents(ProcessEvents):
 
     def advance(self) -> bool:
         """Make more spans ready for `batches`; False: there are no more."""
-        if self.records == len(self._spans):
+        count = len(self._spans)
+        if self.records == count:
             return False
-        wanted = min(self.records + _PIECE_SPANS, len(self._spans))
-        self.records = int(self._cuts[np.searchsorted(self._cuts, wanted)])
+        wanted = min(self.records + _PIECE_SPANS, count)
+        place = np.searchsorted(self._cuts, wanted)
+        self.records = int(self._cuts[place])
         self.waiting = self.records - self._given
         return True
 

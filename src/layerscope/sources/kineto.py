@@ -198,9 +198,10 @@ def _file(path: Path) -> _File:
 
 def _possible(file: _File) -> _File:
     """The file without events whose times or numbers are beyond what there can be."""
+    before = len(file.events)
     events = [event for event in file.events if _is_possible(event)]
-    file.rejected = len(file.events) - len(events)
     file.events = events
+    file.rejected = before - len(events)
     if abs(file.base_ns) >= _MOST_NUMBER:
         file.base_ns = 0
     return file
@@ -377,16 +378,18 @@ def _unfinished(rows: list[_Event]) -> np.ndarray:
 def _shape_text(shapes: bytes, types: bytes) -> str:
     """Both lists as JSON, with the names that torch gives its dtypes in Python."""
     try:
-        sizes, kinds = decoded(shapes, list[Any]), decoded(types, list[str])
+        sizes = decoded(shapes, list[Any])
+        kinds = decoded(types, list[str])
     except ValueError:
         return json.dumps({"shapes": None})
-    kinds += [""] * (len(sizes) - len(kinds))
-    of_tensors = [
-        size if kind in DTYPES else None for size, kind in zip(sizes, kinds, strict=False)
-    ]
-    return json.dumps(
-        {"shapes": of_tensors, "dtypes": [DTYPES.get(kind, kind or None) for kind in kinds]}
-    )
+    missing = len(sizes) - len(kinds)
+    kinds += [""] * missing
+    of_tensors = []
+    for size, kind in zip(sizes, kinds, strict=False):
+        is_tensor = kind in DTYPES
+        of_tensors.append(size if is_tensor else None)
+    dtypes = [DTYPES.get(kind, kind or None) for kind in kinds]
+    return json.dumps({"shapes": of_tensors, "dtypes": dtypes})
 
 
 def _kinds(

@@ -101,5 +101,6 @@ def _types_of_product(routine: str) -> list[str]:
         mixed = _ONE_TYPE.findall(types)
         if mixed:
             return [name.lower() for name in mixed]
-    of_all = _TYPES.get(routine[0], "")
+    letter = routine[0]
+    of_all = _TYPES.get(letter, "")
     return [of_all, of_all, of_all]

@@ -451,9 +451,10 @@ def _chunks(path: Path, file: gzip.GzipFile | io.BufferedReader) -> Iterator[tup
     while True:
         fresh = _filled(path, file)
         content = rest + fresh if rest else fresh
-        end = (
-            content.rfind(b"\n") + 1 if fresh and len(content) < _MOST_LINE_BYTES else len(content)
-        )
+        end = len(content)
+        if fresh and end < _MOST_LINE_BYTES:
+            last_newline = content.rfind(b"\n")
+            end = last_newline + 1
         if end:
             yield content[:end], position
         position += end

@@ -129,13 +129,15 @@ def _counted_once(file: perf_file.PerfFile, chosen: list[int]) -> list[int]:
     """Of these events, all cycles, those that count nothing twice: the widest on each kind of core,
     and what that leaves out.
     """
+    counted = {number: file.events[number].counted() for number in chosen}
+    by_width = sorted(chosen, key=lambda number: -len(counted[number]))
     found = []
     known: dict[int, set[tuple[str, str]]] = {}
-    for number in sorted(chosen, key=lambda number: -len(file.events[number].counted())):
-        event = file.events[number]
-        counted = known.setdefault(event.config & ~_KIND_MASK, set())
-        if not counted & event.counted():
-            counted |= event.counted()
+    for number in by_width:
+        kind_of_core = file.events[number].config & ~_KIND_MASK
+        before = known.setdefault(kind_of_core, set())
+        if before.isdisjoint(counted[number]):
+            before |= counted[number]
             found.append(number)
     return found
 

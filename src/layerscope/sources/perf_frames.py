@@ -271,17 +271,21 @@ class _Named:
         """Where the kernel was when this was recorded, and how much later it lies now; None: it is
         another kernel, or not told.
         """
-        own = next(
-            (one for one in self.threads.kernel if one.object.path.startswith(_KERNEL_OBJECTS)),
-            None,
-        )
-        if own is None or not _is_this_kernel(
-            self.file.build_ids, self.file.text(perf_file.OSRELEASE)
-        ):
+        release = self.file.text(perf_file.OSRELEASE)
+        mapping = self._kernel_mapping()
+        if mapping is None or not _is_this_kernel(self.file.build_ids, release):
             return None
-        symbol = own.object.path.rpartition("]")[2]
-        place = _kernel_symbol(symbol) if symbol else own.offset
-        return (own, place - own.offset) if place and own.offset else None
+        _, _, symbol = mapping.object.path.rpartition("]")
+        place = _kernel_symbol(symbol) if symbol else mapping.offset
+        if not place or not mapping.offset:
+            return None
+        return mapping, place - mapping.offset
+
+    def _kernel_mapping(self) -> Mapping | None:
+        for mapping in self.threads.kernel:
+            if mapping.object.path.startswith(_KERNEL_OBJECTS):
+                return mapping
+        return None
 
     @property
     def symbols(self) -> Symbols:

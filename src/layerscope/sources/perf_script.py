@@ -225,15 +225,15 @@ class _Text:
         """The frames of a stack, from the outermost on."""
         found: list[int] = []
         lines = text.split(b"\n")
-        for place, line in enumerate(lines):
-            following = lines[place + 1] if place + 1 < len(lines) else b""
-            source = (
-                following if following.startswith(b"  ") and not _FRAME.match(following) else b""
-            )
+        for line, following in zip(lines, [*lines[1:], b""], strict=True):
+            source = following if following.startswith(b"  ") else b""
+            if source and _FRAME.match(source):
+                source = b""
             key = line + b"\n" + source
             number = self._lines.get(key)
             if number is None:
-                number = self._lines[key] = self._frame(line, source)
+                number = self._frame(line, source)
+                self._lines[key] = number
             if number >= 0:
                 found.append(number)
         return found[::-1]

@@ -83,10 +83,11 @@ def coded(texts: pa.Array) -> tuple[np.ndarray, list[bytes]]:
 def numbers(texts: pa.Array) -> np.ndarray:
     """Texts of digits as numbers; 0 for what is empty or too long."""
     length = pc.binary_length(texts)
-    good = pc.and_(pc.greater(length, 0), pc.less(length, 19))
-    numbers: np.ndarray = (
-        pc.if_else(good, texts, b"0").cast(pa.string()).cast(pa.int64()).to_numpy()
-    )
+    is_some = pc.greater(length, 0)
+    is_short = pc.less(length, 19)
+    good = pc.and_(is_some, is_short)
+    digits = pc.if_else(good, texts, b"0").cast(pa.string())
+    numbers: np.ndarray = digits.cast(pa.int64()).to_numpy()
     return numbers
 
 

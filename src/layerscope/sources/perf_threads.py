@@ -185,9 +185,11 @@ class Threads:
         self.process(pid, now_ns)
         space = self._space[pid]
         if space.conflicts(mapping):
-            before, space = space.mappings, self._open_space(pid, now_ns)
-            space.mappings = list(before)
-        if mapping.start < mapping.end:
+            mappings = list(space.mappings)
+            space = self._open_space(pid, now_ns)
+            space.mappings = mappings
+        is_empty = mapping.start >= mapping.end
+        if not is_empty:
             space.put(mapping)
 
     def _open_space(self, pid: int, now_ns: int) -> AddressSpace:

@@ -219,19 +219,24 @@ def _add_switch_records(found: Moments, file: PerfFile) -> bool:
 
 def _fields(raws: list[bytes], places: dict[str, tuple[int, int]]) -> dict[str, np.ndarray]:
     """The numbers in these fields, by text in `raws`; 0 where a text is too short."""
-    formats = {4: "<i", 8: "<q"}
     found = {}
     for name, (at, size) in places.items():
-        found[name] = np.array(
-            [
-                struct.unpack_from(formats[size], raw, at)[0]
-                if size in formats and len(raw) >= at + size
-                else 0
-                for raw in raws
-            ],
-            np.int64,
-        )
+        numbers = _field(raws, at, size)
+        found[name] = np.array(numbers, np.int64)
     return found
+
+
+def _field(raws: list[bytes], at: int, size: int) -> list[int]:
+    """Only of 4 or 8 bytes; else 0."""
+    formats = {4: "<i", 8: "<q"}
+    if size not in formats:
+        return [0] * len(raws)
+    unpack = struct.Struct(formats[size]).unpack_from
+    numbers = []
+    for raw in raws:
+        is_there = len(raw) >= at + size
+        numbers.append(unpack(raw, at)[0] if is_there else 0)
+    return numbers
 
 
 @dataclass(slots=True)
@@ -332,11 +337,11 @@ def _following(
 def _ends_of_threads(threads: Threads) -> np.ndarray:
     """By thread when it ended; the last place is for threads that are not known."""
     never_ns = np.iinfo(np.int64).max
-    ends_ns = []
-    for thread in threads.threads:
-        ends_ns.append(never_ns if thread.end_ns is None else thread.end_ns)
-    ends_ns.append(never_ns)
-    return np.array(ends_ns, np.int64)
+    ends_ns = np.full(len(threads.threads) + 1, never_ns)
+    for place, thread in enumerate(threads.threads):
+        if thread.end_ns is not None:
+            ends_ns[place] = thread.end_ns
+    return ends_ns
 
 
 def _next(marked: np.ndarray, group: np.ndarray) -> np.ndarray:

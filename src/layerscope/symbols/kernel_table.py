@@ -90,7 +90,9 @@ def _lines(
 
 
 def _is_blank(octets: NDArray[np.uint8], places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    blank: NDArray[np.bool_] = octets[places] == ord(" ")
+    """Whether there is a blank at each of these places."""
+    found = octets[places]
+    blank: NDArray[np.bool_] = found == ord(" ")
     return blank
 
 

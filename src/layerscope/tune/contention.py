@@ -34,8 +34,9 @@ def rounds(measurements: Iterable[Measurement], cpus: float) -> tuple[int, int]:
     """
     by_round: dict[int, list[bool]] = defaultdict(list)
     for measurement in measurements:
+        answer = is_contended(measurement, cpus)
         answers = by_round[measurement.round]
-        answers.append(is_contended(measurement, cpus))
+        answers.append(answer)
     contended = 0
     for answers in by_round.values():
         if 2 * sum(answers) >= len(answers):

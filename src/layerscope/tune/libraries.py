@@ -52,12 +52,13 @@ def allocator(place: TuneContext) -> str:
     """The allocator that stands in front of the C library's: the beginning of its file name, empty
     for none.
     """
-    preloaded = [
-        Path(word).name
-        for word in place.environment.get("LD_PRELOAD", "").replace(":", " ").split()
-    ]
-    names = [*preloaded, *(Path(library).name for library in place.libraries)]
-    return next((stem for stem in _ALLOCATORS if any(name.startswith(stem) for name in names)), "")
+    preload = place.environment.get("LD_PRELOAD", "")
+    preloaded = preload.replace(":", " ").split()
+    names = [Path(library).name for library in (*preloaded, *place.libraries)]
+    for stem in _ALLOCATORS:
+        if any(name.startswith(stem) for name in names):
+            return stem
+    return ""
 
 
 def uses_glibc(place: TuneContext) -> bool:

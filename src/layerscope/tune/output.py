@@ -116,11 +116,14 @@ def tail(path: Path, most_bytes: int = 300) -> str:
     """The end of what it printed, on one line."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - most_bytes))
-            lines = file.read().decode("utf-8", "replace").split("\n")
+            first = path.stat().st_size - most_bytes
+            file.seek(max(0, first))
+            content = file.read()
     except OSError:
         return ""
-    return " / ".join(line.strip() for line in lines if line.strip())
+    text = content.decode("utf-8", "replace")
+    lines = [line.strip() for line in text.split("\n")]
+    return " / ".join(filter(None, lines))
 
 
 def digest(text: str) -> str:
@@ -138,10 +141,11 @@ def measured(text: str, metric: re.Pattern[str]) -> float | None:
     found = list(metric.finditer(text))
     if not found:
         return None
-    told = (found[-1][1] if metric.groups else found[-1][0]) or ""
-    number = _NUMBER.search(
-        _DECIMAL_COMMA.sub(".", _THOUSANDS.sub(lambda match: match[0].replace(",", ""), told))
-    )
+    last = found[-1]
+    words = (last[1] if metric.groups else last[0]) or ""
+    words = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), words)
+    words = _DECIMAL_COMMA.sub(".", words)
+    number = _NUMBER.search(words)
     value = float(number[0]) if number else math.nan
     return value if math.isfinite(value) else None
 

@@ -357,11 +357,12 @@ def _busy_notes(track: RaceState, decided: Final | None, cpus: float) -> list[st
     busy, rounds = contention.rounds(track.measurements, cpus)
     if not busy:
         return []
-    said = f"contended: other programs used the CPUs in {busy} of {rounds} rounds"
-    if decided is None or not track.objective.is_time or busy < contention.NEARLY_ALL * rounds:
-        return [said]
+    note = f"contended: other programs used the CPUs in {busy} of {rounds} rounds"
+    is_nearly_always = busy >= contention.NEARLY_ALL * rounds
+    if decided is None or not track.objective.is_time or not is_nearly_always:
+        return [note]
     return [
-        f"{said}, so this holds for a machine as busy as that: on a quiet one another setting may "
+        f"{note}, so this holds for a machine as busy as that: on a quiet one another setting may "
         "be the best"
     ]
 
@@ -449,8 +450,9 @@ def _standings(track: RaceState) -> list[Standing]:
     group = {DEFAULT_ROW: 0, DISQUALIFIED: 2}
 
     def order(row: Standing) -> tuple[int, bool, float]:
+        place = group.get(row.state, 1)
         is_unknown = row.ratio is None
-        return group.get(row.state, 1), is_unknown, row.ratio or 0.0
+        return place, is_unknown, row.ratio or 0.0
 
     settings = track.settings.values()
     rows = [_standing(track, setting) for setting in settings]

@@ -136,21 +136,27 @@ class Watcher(threading.Thread):
         self.join()
 
     def _end(self) -> None:
-        grace_s, pid = self._task.grace_s, self._program.pid
+        grace_s = self._task.grace_s
         if grace_s:
-            children = tree.children(os.getpid())
-            if pid in children:
-                os.kill(pid, signal.SIGTERM)
+            self._ask_to_end()
             if self._over.wait(grace_s):
                 return
         self._answer.left = tree.end(self._roots)
 
+    def _ask_to_end(self) -> None:
+        pid = self._program.pid
+        children = tree.children(os.getpid())
+        if pid in children:
+            os.kill(pid, signal.SIGTERM)
+
     def _roots(self) -> list[int]:
         """The program, and what it left: beside processes that help us to record."""
+        program = self._program.pid
         mark = f"{MARK}={self._task.token}".encode()
         found = []
         for pid in tree.children(os.getpid()):
-            if pid == self._program.pid or _has(pid, mark):
+            is_root = pid == program or _has(pid, mark)
+            if is_root:
                 found.append(pid)
         return found
 

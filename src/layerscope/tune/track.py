@@ -150,15 +150,14 @@ class RaceState:
         return measurement, took_s
 
     def _disqualify(self, setting: Setting, measurement: Measurement) -> None:
-        why = (
-            measurement.why
-            or measurement.fault
-            or f"a run gave no value of {self.objective.name} above zero"
-        )
+        why = measurement.why or measurement.fault
+        if not why:
+            why = f"a run gave no value of {self.objective.name} above zero"
         if setting == DEFAULT:
             raise Refused(f"the program as it is has nothing to compare with: {why}")
         self.gone[setting.name] = DISQUALIFIED, why
-        self.racing = [one for one in self.racing if one.name != setting.name]
+        others = [other for other in self.racing if other.name != setting.name]
+        self.racing = others
 
     def shuffled(self, settings: Sequence[Setting]) -> list[Setting]:
         """In the order of the next round."""
@@ -166,9 +165,11 @@ class RaceState:
 
     def ratios(self, name: str) -> list[float]:
         """Its values over those of the defaults in the same rounds."""
+        values = self.values[name]
         against = self.values[DEFAULT.name]
         found = []
-        for number, value in sorted(self.values[name].items()):
+        for number in sorted(values):
             if number in against:
-                found.append(value / against[number])
+                ratio = values[number] / against[number]
+                found.append(ratio)
         return found

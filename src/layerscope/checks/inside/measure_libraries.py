@@ -22,8 +22,11 @@ def mapped():
     with open("/proc/self/maps", errors="surrogateescape") as file:
         for line in file:
             fields = line.rstrip("\n").split(None, 5)
-            if len(fields) == 6 and "x" in fields[1] and fields[5].startswith("/"):
-                found[fields[5]] = True
+            if len(fields) < 6:
+                continue
+            rights, path = fields[1], fields[5]
+            if "x" in rights and path.startswith("/"):
+                found[path] = True
     return list(found)
 
 

@@ -200,13 +200,14 @@ def _instead(variables: Mapping[str, str], names: list[str]) -> str:
 
 
 def _caps(seen: Seen) -> Iterator[Check]:
-    flags = {*seen.machine.isa.flags}
+    flags = set(seen.machine.isa.flags)
     for name, (library, steps) in _CAPS.items():
         value = seen.variables.get(name, "")
-        places = [place for place, (word, _) in enumerate(steps) if word.lower() == value.lower()]
-        if not places:
+        words = [word.lower() for word, _ in steps]
+        if value.lower() not in words:
             continue
-        lost = [flag for _, flag in steps[places[0] + 1 :] if flag in flags]
+        place = words.index(value.lower())
+        lost = [flag for _, flag in steps[place + 1 :] if flag in flags]
         if lost:
             yield Check(
                 f"variables.{name.lower()}",

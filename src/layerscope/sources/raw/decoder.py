@@ -160,13 +160,16 @@ class Decoder(ProcessEvents):
         """What was wrong with the time stamp counter; empty: nothing."""
         if self.about.get("clock") != "tsc":
             return ""
-        if self.ticks.set_backs:
-            return f"was set back {self.ticks.set_backs} time{'s' * (self.ticks.set_backs > 1)}"
-        its, run_ns, _, error_ns = np.array(self.readings or np.zeros((0, 4)), np.int64).T
-        stretches = uneven(its, run_ns, error_ns)
-        return (
-            f"did not keep its rate between {stretches} of {len(its)} readings" if stretches else ""
-        )
+        set_backs = self.ticks.set_backs
+        if set_backs:
+            times = "time" if set_backs == 1 else "times"
+            return f"was set back {set_backs} {times}"
+        readings = np.array(self.readings or np.zeros((0, 4)), np.int64)
+        ticks, run_ns, _, error_ns = readings.T
+        stretches = uneven(ticks, run_ns, error_ns)
+        if not stretches:
+            return ""
+        return f"did not keep its rate between {stretches} of {len(ticks)} readings"
 
     def to_ticks(self) -> Conversion:
         """From the run's clock back to that of the raw file."""
@@ -303,21 +306,23 @@ class Decoder(ProcessEvents):
 
     def _add_stripped(self, chunk: raw_file.Chunk) -> None:
         """Records whose spans were taken out to save space; only the drainer's sums know them."""
-        went, records = raw_file.of_stripped(chunk.payload)
+        stripped, records = raw_file.of_stripped(chunk.payload)
         if chunk.first < self._ring_next.get(chunk.key, 0):
             return  # another drainer wrote them before
+        payload = records.tobytes()
         self._add_records(
-            raw_file.Chunk(raw_file.RECORDS, chunk.key, chunk.count, chunk.first, records.tobytes())
+            raw_file.Chunk(raw_file.RECORDS, chunk.key, chunk.count, chunk.first, payload)
         )
-        if not went:
+        if not stripped:
             return
-        self.stripped += went
+        self.stripped += stripped
+        now = self.clock.last
         newest = self.losses[-1] if self.losses else None
         if newest is None or newest.reason != "max_size":
-            newest = Loss(0, self.clock.last, self.clock.last, 0, "max_size")
+            newest = Loss(0, now, now, 0, "max_size")
             self.losses.append(newest)
-        newest.lost += went
-        newest.end = max(newest.end, self.clock.last)
+        newest.lost += stripped
+        newest.end = max(newest.end, now)
 
     def _ring_event(self, ring: int, record: Any, at: int, track: np.ndarray) -> None:
         """A thread begins or ends on this ring, or something was lost."""
@@ -439,8 +444,10 @@ def _without_twins(spans: np.ndarray, newest: Iterable[tuple[int, int, int]]) ->
     if not len(left):
         return spans
     known = set(newest)
-    keep = np.ones(len(spans), bool)
+    is_single = np.ones(len(spans), bool)
     for row in left.tolist():
         span = spans[row]
-        keep[row] = (int(span["track"]), int(span["depth"]), int(span["start"])) not in known
-    return spans[keep]
+        track, depth = int(span["track"]), int(span["depth"])
+        key = (track, depth, int(span["start"]))
+        is_single[row] = key not in known
+    return spans[is_single]

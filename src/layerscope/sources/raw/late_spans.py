@@ -115,20 +115,20 @@ class LateChunks:
 
     def _until(self, run_ns: int | None) -> Iterator[raw_file.Chunk]:
         """Those that ended by then; None: all that are left."""
-        stop = (
-            len(self._end_ns)
-            if run_ns is None
-            else int(np.searchsorted(self._end_ns, run_ns, side="right"))
-        )
+        stop = len(self._end_ns)
+        if run_ns is not None:
+            stop = int(np.searchsorted(self._end_ns, run_ns, side="right"))
         if stop <= self._at or not self._has_begun:
             return
-        track, records = self._track[self._at : stop], self._records[self._at : stop]
+        ended = slice(self._at, stop)
+        track, pairs = self._track[ended], self._records[ended]
         self._at = stop
         for number in np.unique(track).tolist():
-            mine = records[
-                track == number
-            ].ravel()  # each with the extra record behind it, if it has one
-            yield self._chunk(number, self._rings[number], mine[mine["kind"] != _NONE])
+            # Each with the extra record behind it, if it has one.
+            records = pairs[track == number].ravel()
+            records = records[records["kind"] != _NONE]
+            ring = self._rings[number]
+            yield self._chunk(number, ring, records)
 
     def _chunk(self, number: int, ring: int, records: np.ndarray) -> raw_file.Chunk:
         count = len(records)

@@ -216,13 +216,15 @@ class SampledFile:
         return self._before
 
     def _earlier_code(self, code: Code, known_as: int) -> Code:
-        before, row = self._predecessor(), self.processes.get(code.process)
-        found = (
-            before.code_of(int(row["pid"]), known_as)
-            if before is not None and row is not None
-            else None
-        )
-        return code if found is None else dataclasses.replace(found, process=code.process)
+        before = self._predecessor()
+        row = self.processes.get(code.process)
+        if before is None or row is None:
+            return code
+        pid = int(row["pid"])
+        found = before.code_of(pid, known_as)
+        if found is None:
+            return code
+        return dataclasses.replace(found, process=code.process)
 
     def _without_earlier(self, rows: np.ndarray) -> np.ndarray:
         """Rows of samples: what a thread has used before is less what an earlier file tells of
@@ -233,9 +235,13 @@ class SampledFile:
         if before is None:
             return rows
         rows = rows.copy()
+        threads, weights_ns = rows["thread"], rows["weight_ns"]
         for place in whole.tolist():
-            told_ns = before.used_ns(int(self.threads[int(rows["thread"][place])]["tid"]))
-            rows["weight_ns"][place] -= min(told_ns, int(rows["weight_ns"][place]))
+            thread = int(threads[place])
+            tid = int(self.threads[thread]["tid"])
+            earlier_ns = before.used_ns(tid)
+            weight_ns = int(weights_ns[place])
+            weights_ns[place] -= min(earlier_ns, weight_ns)
         return rows
 
 
@@ -268,16 +274,15 @@ class _Predecessor(SampledFile):
 
     def used_ns(self, tid: int) -> int:
         """CPU time of the thread that had this number at the end, in all programs that it was."""
-        total, next_start_ns = 0, 0
+        total_ns, next_start_ns = 0, 0
         for number, row in sorted(self.threads.items(), reverse=True):
-            if (
-                int(row["tid"]) == tid
-                and int(row["end_ns"]) == next_start_ns
-                and number < len(self._cpu_ns)
-            ):
-                total += int(self._cpu_ns[number])
+            if int(row["tid"]) != tid or number >= len(self._cpu_ns):
+                continue
+            is_before_next = int(row["end_ns"]) == next_start_ns
+            if is_before_next:
+                total_ns += int(self._cpu_ns[number])
                 next_start_ns = int(row["start_ns"])
-        return total
+        return total_ns
 
     def code_of(self, pid: int, known_as: int) -> Code | None:
         """What the process that had this number at the end calls so; None: it is not known."""

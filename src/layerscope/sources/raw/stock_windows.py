@@ -58,7 +58,8 @@ class StockWindows:
         self._read_traces(path.parent)
 
     def _read_lines(self, path: Path) -> None:
-        for line in path.read_bytes().splitlines():
+        content = path.read_bytes()
+        for line in content.splitlines():
             try:
                 fields = msgspec.json.decode(line, type=dict[str, Any])
             except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -68,7 +69,8 @@ class StockWindows:
             elif "file" in fields:
                 self.windows.append(fields)
             else:
-                self.over, self.error = fields.get("over", ""), fields.get("error", "")
+                self.over = fields.get("over", "")
+                self.error = fields.get("error", "")
 
     def _read_traces(self, folder: Path) -> None:
         clock = Conversion()

@@ -21,17 +21,19 @@ def choices(place: TuneContext) -> Iterator[Setting]:
         return
     has_numactl = libraries.command(place, "numactl") is not None
     for node in nodes[:_MOST]:
+        name = f"node={node.number}"
         because = "memory of its own node is nearer"
         if has_numactl:
-            yield Setting(f"node={node.number}", prefix=numactl(node.number), because=because)
+            yield Setting(name, prefix=numactl(node.number), because=because)
         elif libraries.command(place, "taskset"):
-            cpus = tuple(sorted(set(node.cpus) & set(place.machine.cpu.allowed)))
-            yield Setting(
-                f"node={node.number}", prefix=("taskset", "-c", listed(cpus)), because=because
-            )
+            allowed = set(place.machine.cpu.allowed)
+            cpus = tuple(sorted(allowed.intersection(node.cpus)))
+            taskset = ("taskset", "-c", listed(cpus))
+            yield Setting(name, prefix=taskset, because=because)
     if has_numactl:
         because = "all memory controllers work"
-        yield Setting("memory=interleaved", prefix=("numactl", "--interleave=all"), because=because)
+        interleaved = ("numactl", "--interleave=all")
+        yield Setting("memory=interleaved", prefix=interleaved, because=because)
 
 
 def notes(place: TuneContext) -> Iterator[str]:
